@@ -1,0 +1,1 @@
+//! Sidewinder's kernel side: the eBPF programs, their loader, and the maps through which the receiver speaks to them.

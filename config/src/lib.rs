@@ -1,0 +1,2 @@
+//! Sidewinder's configuration: the OpenTelemetry Collector's YAML shape, checked whole.
+#![forbid(unsafe_code)]

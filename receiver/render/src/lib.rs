@@ -1,0 +1,2 @@
+//! Profiles for people: tables, folded stacks, pprof, flame graphs.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The `sidewinder` command.
+#![forbid(unsafe_code)]
+fn main() {}

@@ -1,0 +1,2 @@
+//! Names for addresses: ELF symbols, demangling, kernel symbols.
+#![forbid(unsafe_code)]
