@@ -1,0 +1,80 @@
+//! How the user points at a binary.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Which binaries a rule is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BinaryMatch {
+    /// The last component of the path equals this.
+    Name(String),
+    /// The whole path, as the process sees it, equals this.
+    Path(PathBuf),
+    /// The GNU build ID equals this.
+    BuildId(BuildId),
+}
+
+/// A GNU build ID: 1 to 64 bytes, written in hexadecimal.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct BuildId(Vec<u8>);
+
+impl BuildId {
+    const MAX_BYTES: usize = 64;
+
+    /// The bytes of the note's description.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Why a text is no build ID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a build ID is 1 to 64 bytes in hexadecimal, two digits each")]
+pub struct BuildIdError;
+
+impl FromStr for BuildId {
+    type Err = BuildIdError;
+
+    fn from_str(text: &str) -> Result<Self, BuildIdError> {
+        let digits: Vec<u8> = text
+            .chars()
+            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect::<Option<_>>()
+            .ok_or(BuildIdError)?;
+        if digits.is_empty() || !digits.len().is_multiple_of(2) || digits.len() > 2 * Self::MAX_BYTES {
+            return Err(BuildIdError);
+        }
+        Ok(Self(
+            digits.chunks_exact(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect(),
+        ))
+    }
+}
+
+impl fmt::Display for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BuildId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_id_is_whole_bytes_of_hexadecimal() {
+        let id: BuildId = "00aBff".parse().unwrap();
+        assert_eq!(id.as_bytes(), [0x00, 0xab, 0xff]);
+        assert_eq!(id.to_string(), "00abff");
+        for text in ["", "a", "xy", "0x12", &"00".repeat(65)] {
+            assert_eq!(text.parse::<BuildId>(), Err(BuildIdError), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Exporters: where profiles go.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::{Endpoint, Fraction, Multiplier, Secret, TlsClient};
+
+/// One exporter, by its type.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Exporter {
+    /// `otlp_grpc`: OTLP over gRPC.
+    OtlpGrpc(Box<OtlpGrpcExporter>),
+    /// `file`: one file of OTLP messages.
+    File(FileExporter),
+    /// `debug`: a summary of each request in the log.
+    Debug(DebugExporter),
+}
+
+/// OTLP over gRPC.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OtlpGrpcExporter {
+    /// Where to.
+    pub endpoint: Endpoint,
+    /// Metadata of each request: names in lower case, valid as gRPC metadata, none reserved by gRPC.
+    pub headers: BTreeMap<String, Secret>,
+    /// How requests are compressed.
+    pub compression: Compression,
+    /// How long one attempt may take; `None`: as long as it likes.
+    pub timeout: Option<Duration>,
+    /// How the server is checked.
+    pub tls: TlsClient,
+    /// What happens to a request that failed for now.
+    pub retry_on_failure: Retry,
+    /// Where requests wait.
+    pub sending_queue: SendingQueue,
+}
+
+impl OtlpGrpcExporter {
+    /// An exporter to `endpoint` with every other key at its default.
+    #[must_use]
+    pub fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            headers: BTreeMap::new(),
+            compression: Compression::Gzip,
+            timeout: Some(Duration::from_secs(5)),
+            tls: TlsClient::default(),
+            retry_on_failure: Retry::default(),
+            sending_queue: SendingQueue::default(),
+        }
+    }
+
+    /// Whether the connection is encrypted.
+    ///
+    /// As in the Collector: `tls::insecure` alone switches TLS off, and neither where an authority is
+    /// given nor for an `https://` endpoint; `http://` switches nothing.
+    #[must_use]
+    pub fn uses_tls(&self) -> bool {
+        !self.tls.insecure || self.tls.ca.is_some() || self.endpoint.demands_tls()
+    }
+}
+
+/// How requests are compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// By gzip.
+    #[default]
+    Gzip,
+    /// By zstd.
+    Zstd,
+}
+
+/// `retry_on_failure`: waiting times between attempts grow from one to the next.
+///
+/// Where [`Retry::max_elapsed_time`] is given, neither interval exceeds it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Retry {
+    /// Whether a request that failed for now is tried again at all.
+    pub enabled: bool,
+    /// The first waiting time.
+    pub initial_interval: Duration,
+    /// Each waiting time over the one before.
+    pub multiplier: Multiplier,
+    /// Share by which a waiting time is shifted at random, either way.
+    pub randomization_factor: Fraction,
+    /// The longest waiting time before that shift.
+    pub max_interval: Duration,
+    /// After how long a request is given up; `None`: never.
+    pub max_elapsed_time: Option<Duration>,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            initial_interval: Duration::from_secs(5),
+            multiplier: Multiplier::default(),
+            randomization_factor: Fraction::new(0.5).unwrap_or_default(),
+            max_interval: Duration::from_secs(30),
+            max_elapsed_time: Some(Duration::from_secs(300)),
+        }
+    }
+}
+
+/// `sending_queue`: requests that wait for their turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SendingQueue {
+    /// Whether there is a queue; without one a request is sent before the next is made.
+    pub enabled: bool,
+    /// What `queue_size` counts.
+    pub sizer: Sizer,
+    /// How much may wait, in units of `sizer`; more than zero. What comes after is dropped and counted.
+    pub queue_size: u64,
+    /// Requests under way at once; 1 to 1024.
+    pub num_consumers: u32,
+}
+
+impl SendingQueue {
+    /// 8 MiB, the size of a queue that counts bytes where none is given.
+    pub const DEFAULT_SIZE_BYTES: u64 = 8 << 20;
+    /// The size of a queue that counts something else where none is given: the Collector's.
+    pub const DEFAULT_SIZE_COUNT: u64 = 1_000;
+}
+
+impl Default for SendingQueue {
+    fn default() -> Self {
+        Self { enabled: true, sizer: Sizer::Bytes, queue_size: Self::DEFAULT_SIZE_BYTES, num_consumers: 2 }
+    }
+}
+
+/// What a queue's size counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sizer {
+    /// Bytes of encoded requests.
+    Bytes,
+    /// Sample messages.
+    Items,
+    /// Requests.
+    Requests,
+}
+
+/// One file of OTLP messages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileExporter {
+    /// The file; it is replaced at start.
+    pub path: PathBuf,
+    /// The form of the messages.
+    pub format: FileFormat,
+}
+
+impl FileExporter {
+    /// A file at `path` in the default form.
+    #[must_use]
+    pub const fn new(path: PathBuf) -> Self {
+        Self { path, format: FileFormat::Proto }
+    }
+}
+
+/// The form of messages in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileFormat {
+    /// Protobuf.
+    Proto,
+}
+
+/// A summary of each request in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DebugExporter {
+    /// How much it says.
+    pub verbosity: Verbosity,
+}
+
+/// How much the exporter `debug` says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Verbosity {
+    /// One line a request: how many samples.
+    #[default]
+    Basic,
+    /// One line a profile.
+    Normal,
+    /// Everything.
+    Detailed,
+}

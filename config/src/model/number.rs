@@ -1,0 +1,142 @@
+//! Numbers that carry their range.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// A number outside the range of the key it was given for.
+#[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[error("{value} is not in {min} to {max}")]
+pub struct OutOfRange<T: fmt::Display + fmt::Debug> {
+    /// The number given.
+    pub value: T,
+    /// The least that is allowed.
+    pub min: T,
+    /// The most that is allowed.
+    pub max: T,
+}
+
+macro_rules! ranged {
+    ($(#[$meta:meta])* $name:ident($inner:ty): $min:literal..=$max:literal, default $default:literal) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// The least value.
+            pub const MIN: $inner = $min;
+            /// The greatest value.
+            pub const MAX: $inner = $max;
+
+            /// Checks `value` against the range.
+            ///
+            /// # Errors
+            /// [`OutOfRange`] where it lies outside.
+            pub fn new(value: $inner) -> Result<Self, OutOfRange<$inner>> {
+                if (Self::MIN..=Self::MAX).contains(&value) {
+                    Ok(Self(value))
+                } else {
+                    Err(OutOfRange { value, min: Self::MIN, max: Self::MAX })
+                }
+            }
+
+            /// The number itself.
+            #[must_use]
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self($default)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+ranged! {
+    /// Interrupts per second and CPU.
+    SamplesPerSecond(u32): 1..=10_000, default 20
+}
+ranged! {
+    /// Bytes of memory, in MiB, that everything together may take: maps, tables, names, queues.
+    MemoryLimitMib(u32): 16..=65_536, default 48
+}
+ranged! {
+    /// Frames after which a stack is cut, visibly.
+    MaxFrames(u32): 1..=8_192, default 8_192
+}
+ranged! {
+    /// A share of a whole, 0 to 1.
+    Fraction(f64): 0.0..=1.0, default 0.0
+}
+ranged! {
+    /// A share of a whole in percent, 1 to 100.
+    Percent(u32): 1..=100, default 100
+}
+ranged! {
+    /// Factor by which one waiting time exceeds the last.
+    Multiplier(f64): 0.0..=1_000.0, default 1.5
+}
+ranged! {
+    /// How much the kernel's verifier writes while programs load: 0 nothing, 1 on failure, 2 always.
+    VerifierLogLevel(u32): 0..=2, default 0
+}
+
+/// A process id as seen in the PID namespace that Sidewinder runs in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pid(NonZeroU32);
+
+impl Pid {
+    /// The greatest id that a kernel hands out (`PID_MAX_LIMIT`).
+    pub const MAX: u32 = 1 << 22;
+
+    /// Checks that a kernel can hand out `id`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] for 0 and for ids above [`Pid::MAX`].
+    pub fn new(id: u32) -> Result<Self, OutOfRange<u32>> {
+        match NonZeroU32::new(id) {
+            Some(id) if id.get() <= Self::MAX => Ok(Self(id)),
+            _ => Err(OutOfRange { value: id, min: 1, max: Self::MAX }),
+        }
+    }
+
+    /// The id itself.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_ends_where_it_says() {
+        assert_eq!(SamplesPerSecond::new(10_000).unwrap().get(), 10_000);
+        let refused = SamplesPerSecond::new(10_001).unwrap_err();
+        assert_eq!(refused.to_string(), "10001 is not in 1 to 10000");
+        assert!(SamplesPerSecond::new(0).is_err());
+    }
+
+    #[test]
+    fn not_a_number_is_in_no_range() {
+        assert!(Fraction::new(f64::NAN).is_err());
+        assert!(Multiplier::new(f64::INFINITY).is_err());
+    }
+
+    #[test]
+    fn a_pid_is_one_that_a_kernel_hands_out() {
+        assert!(Pid::new(0).is_err());
+        assert_eq!(Pid::new(Pid::MAX).unwrap().get(), 4_194_304);
+        assert!(Pid::new(Pid::MAX + 1).is_err());
+    }
+}

@@ -1,0 +1,177 @@
+//! The receiver `profiling`.
+//!
+//! Keys that OpenTelemetry's profiler has keep its names, meanings and defaults; the exceptions are
+//! in the reference table (`KEYS`) as deviations. `scope`, `unwind`, `symbolize`,
+//! `trace_context` and `memory_limit_mib` are Sidewinder's own.
+
+use std::time::Duration;
+
+use super::{
+    BinaryMatch, Fraction, MaxFrames, MemoryLimitMib, Percent, Pid, SamplesPerSecond, VerifierLogLevel,
+};
+
+/// One profiler: what it samples, how it walks stacks, how often it reports.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ProfilingReceiver {
+    /// Interrupts per second and CPU.
+    pub samples_per_second: SamplesPerSecond,
+    /// Time between two reports; more than zero.
+    pub reporter_interval: Duration,
+    /// Share by which each report's time is shifted at random, either way.
+    pub reporter_jitter: Fraction,
+    /// Time between two readings of the profiler's own counters; more than zero.
+    pub monitor_interval: Duration,
+    /// Whether the idle task's interrupts are sent.
+    pub send_idle_frames: bool,
+    /// Whether a walk's error is sent as a frame of its own.
+    pub send_error_frames: bool,
+    /// Processes younger than this are left out; zero leaves out none.
+    pub filter_min_process_age: Duration,
+    /// Share of context switches recorded as off-CPU events; zero records none.
+    pub off_cpu_threshold: Fraction,
+    /// For how long one probabilistic decision holds; 1 to 5 minutes.
+    pub probabilistic_interval: Duration,
+    /// Share of intervals in which this machine profiles.
+    pub probabilistic_threshold: Percent,
+    /// Names of environment variables of targets that are sent.
+    pub include_env_vars: Vec<String>,
+    /// What the kernel's verifier writes while programs load.
+    pub bpf_verifier_log_level: VerifierLogLevel,
+    /// What happens when profiling can't start.
+    pub error_mode: ErrorMode,
+    /// Whether process ids are translated from the root PID namespace to Sidewinder's own.
+    pub pid_namespace_translation: bool,
+    /// Whose interrupts are looked at.
+    pub scope: Scope,
+    /// How stacks are walked.
+    pub unwind: Unwind,
+    /// How addresses get names.
+    pub symbolize: Symbolize,
+    /// Which trace a sample belongs to.
+    pub trace_context: TraceContext,
+    /// One budget for maps, tables, names, aggregation and queues.
+    pub memory_limit_mib: MemoryLimitMib,
+}
+
+impl ProfilingReceiver {
+    /// What `probabilistic_interval` may be, both ends included.
+    pub const PROBABILISTIC_INTERVALS: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(300)];
+}
+
+impl Default for ProfilingReceiver {
+    fn default() -> Self {
+        Self {
+            samples_per_second: SamplesPerSecond::default(),
+            reporter_interval: Duration::from_secs(5),
+            reporter_jitter: Fraction::new(0.2).unwrap_or_default(),
+            monitor_interval: Duration::from_secs(5),
+            send_idle_frames: false,
+            send_error_frames: false,
+            filter_min_process_age: Duration::ZERO,
+            off_cpu_threshold: Fraction::default(),
+            probabilistic_interval: Duration::from_secs(60),
+            probabilistic_threshold: Percent::default(),
+            include_env_vars: Vec::new(),
+            bpf_verifier_log_level: VerifierLogLevel::default(),
+            error_mode: ErrorMode::default(),
+            pid_namespace_translation: false,
+            scope: Scope::default(),
+            unwind: Unwind::default(),
+            symbolize: Symbolize::default(),
+            trace_context: TraceContext::default(),
+            memory_limit_mib: MemoryLimitMib::default(),
+        }
+    }
+}
+
+/// What happens when profiling can't start: a privilege, a kernel feature or a Collector is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ErrorMode {
+    /// Stay up, say so, try again.
+    #[default]
+    Ignore,
+    /// Exit with the code of the cause.
+    Propagate,
+}
+
+/// Whose interrupts are looked at; the memory of anything else is never read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Scope {
+    /// Every process of the machine.
+    #[default]
+    Node,
+    /// The processes with these ids: at least one, none twice, ascending.
+    Processes(Vec<Pid>),
+}
+
+/// How stacks are walked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Unwind {
+    /// The way for binaries that no override names.
+    pub mode: UnwindMode,
+    /// Other ways for single binaries; the first that matches holds.
+    pub overrides: Vec<UnwindOverride>,
+    /// Frames after which a stack is cut.
+    pub max_frames: MaxFrames,
+    /// Whether the kernel's frames are part of stacks.
+    pub kernel: bool,
+}
+
+impl Default for Unwind {
+    fn default() -> Self {
+        Self { mode: UnwindMode::Auto, overrides: Vec::new(), max_frames: MaxFrames::default(), kernel: true }
+    }
+}
+
+/// How stacks are walked through a binary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnwindMode {
+    /// By frame pointers where they are proven, by table rows elsewhere.
+    #[default]
+    Auto,
+    /// By frame pointers alone.
+    FramePointers,
+    /// By table rows alone.
+    Tables,
+}
+
+/// One binary's own way of being walked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnwindOverride {
+    /// Which binaries.
+    pub binary: BinaryMatch,
+    /// Which way.
+    pub mode: UnwindMode,
+}
+
+/// How addresses get names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Symbolize {
+    /// Where names of user code come from.
+    pub mode: SymbolMode,
+    /// Whether kernel frames get names.
+    pub kernel: bool,
+}
+
+impl Default for Symbolize {
+    fn default() -> Self {
+        Self { mode: SymbolMode::Local, kernel: true }
+    }
+}
+
+/// Where names of user code come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SymbolMode {
+    /// From the binaries on this machine.
+    #[default]
+    Local,
+    /// From nowhere: the backend has the symbols.
+    None,
+}
+
+/// Which trace a sample belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TraceContext {
+    /// Whether trace and span ids are read from targets. Always false in this version.
+    pub enabled: bool,
+}
