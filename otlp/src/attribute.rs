@@ -1,0 +1,160 @@
+//! Attributes: their keys, their values and the types of frames.
+
+use crate::wire::{AnyValue, AnyValueKind, ArrayValue, KeyValue, string_value};
+
+/// The keys of attributes that this crate gives a meaning to.
+pub mod key {
+    /// On a location: the language or runtime of the frame, a [`FrameType`](super::FrameType).
+    pub const FRAME_TYPE: &str = "profile.frame.type";
+    /// On a mapping: the hash of the file's head, tail and length.
+    pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
+    /// On a mapping: the GNU build ID in hexadecimal digits.
+    pub const BUILD_ID_GNU: &str = "process.executable.build_id.gnu";
+    /// On a mapping: the Go build ID.
+    pub const BUILD_ID_GO: &str = "process.executable.build_id.go";
+    /// On a sample: the thread that was running.
+    pub const THREAD_ID: &str = "thread.id";
+    /// On a sample: the name of that thread.
+    pub const THREAD_NAME: &str = "thread.name";
+    /// On a sample: the CPU that it was running on.
+    pub const CPU: &str = "cpu.logical_number";
+    /// On a sample: why its stack is not complete. Absent where it is.
+    pub const STACK_OUTCOME: &str = "sidewinder.stack.outcome";
+    /// On a resource: the logical name of the service.
+    pub const SERVICE_NAME: &str = "service.name";
+}
+
+/// The value of an attribute. Floats have no place in a dictionary, so there are none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Value<'a> {
+    /// A text.
+    Str(&'a str),
+    /// A whole number.
+    Int(i64),
+    /// A truth value.
+    Bool(bool),
+    /// A list of texts, such as the arguments of a command.
+    Strings(&'a [String]),
+}
+
+impl<'a> From<&'a str> for Value<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Str(text)
+    }
+}
+
+impl From<i64> for Value<'_> {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<bool> for Value<'_> {
+    fn from(truth: bool) -> Self {
+        Self::Bool(truth)
+    }
+}
+
+impl Value<'_> {
+    /// Whether `wire` says the same as this.
+    pub(crate) fn is(self, wire: &AnyValue) -> bool {
+        match (self, &wire.value) {
+            (Self::Str(text), Some(AnyValueKind::StringValue(other))) => text == other,
+            (Self::Int(number), Some(AnyValueKind::IntValue(other))) => number == *other,
+            (Self::Bool(truth), Some(AnyValueKind::BoolValue(other))) => truth == *other,
+            (Self::Strings(texts), Some(AnyValueKind::ArrayValue(other))) => {
+                texts.len() == other.values.len()
+                    && texts.iter().zip(&other.values).all(|(text, value)| Value::Str(text).is(value))
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn to_wire(self) -> AnyValue {
+        match self {
+            Self::Str(text) => string_value(text),
+            Self::Int(number) => AnyValue { value: Some(AnyValueKind::IntValue(number)) },
+            Self::Bool(truth) => AnyValue { value: Some(AnyValueKind::BoolValue(truth)) },
+            Self::Strings(texts) => {
+                let values = texts.iter().map(|text| string_value(text)).collect();
+                AnyValue { value: Some(AnyValueKind::ArrayValue(ArrayValue { values })) }
+            }
+        }
+    }
+}
+
+/// Attributes in the form in which resources carry them: sorted by key, each key once (the first
+/// that was given counts).
+///
+/// Keys and values are inline: receivers exist that never resolve an index here.
+pub(crate) fn inline_attributes(attributes: &[(&str, Value<'_>)]) -> Vec<KeyValue> {
+    let mut sorted: Vec<_> = attributes.iter().filter(|(key, _)| !key.is_empty()).collect();
+    sorted.sort_by_key(|(key, _)| *key);
+    sorted.dedup_by_key(|(key, _)| *key);
+    sorted
+        .into_iter()
+        .map(|(key, value)| KeyValue {
+            key: (*key).to_owned(),
+            value: Some(value.to_wire()),
+            ..KeyValue::default()
+        })
+        .collect()
+}
+
+macro_rules! frame_types {
+    ($($(#[$meta:meta])* $name:ident = $text:literal,)*) => {
+        /// The language or runtime of a frame (`profile.frame.type`).
+        ///
+        /// The most precise type that is known must be used: Rust code is `Rust`, not `Native`.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum FrameType { $($(#[$meta])* $name,)* }
+
+        impl FrameType {
+            /// All types.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The name on the wire.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+frame_types! {
+    /// Machine code of which nothing more is known.
+    Native = "native",
+    /// The kernel.
+    Kernel = "kernel",
+    /// Rust.
+    Rust = "rust",
+    /// Go.
+    Go = "go",
+    /// CPython.
+    CPython = "cpython",
+    /// A Java virtual machine.
+    Jvm = "jvm",
+    /// V8, as in Node.js.
+    V8js = "v8js",
+    /// Ruby.
+    Ruby = "ruby",
+    /// PHP.
+    Php = "php",
+    /// Perl.
+    Perl = "perl",
+    /// .NET.
+    Dotnet = "dotnet",
+    /// The virtual machine of Erlang.
+    Beam = "beam",
+    /// LuaJIT.
+    LuaJit = "luajit",
+}
+
+impl FrameType {
+    /// The type of that name on the wire.
+    #[must_use]
+    pub fn from_wire(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|frame_type| frame_type.as_str() == name)
+    }
+}

@@ -1,0 +1,351 @@
+//! Events in any order become one report.
+//!
+//! ```
+//! use sidewinder_otlp::builder::{Frame, Function, Line, ReportBuilder, ReportOptions, SampleAttributes, SampleIdentity};
+//! use sidewinder_otlp::{FrameType, Kind, Value, key};
+//!
+//! let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+//! let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str("shop"))]);
+//! let main = builder.function(&Function { name: "main", ..Function::default() });
+//! let frame = builder.location(&Frame {
+//!     mapping: None,
+//!     address: 0x1234,
+//!     frame_type: FrameType::Native,
+//!     lines: &[Line::of(main)],
+//! });
+//! let identity = SampleIdentity {
+//!     resource,
+//!     kind: Kind::Cpu { samples_per_second: 19 },
+//!     stack: builder.stack(&[frame]),
+//!     attributes: builder.attributes(&SampleAttributes { thread_id: Some(7), ..SampleAttributes::default() }),
+//!     link: None,
+//! };
+//! builder.event(&identity, 1_700_000_000_000_000_000, 1);
+//! builder.event(&identity, 1_700_000_000_050_000_000, 1);
+//! let report = builder.finish(1_700_000_000_000_000_000..1_700_000_005_000_000_000).ok_or("no event")?;
+//! assert_eq!((report.tally().events, report.tally().samples), (2, 1));
+//! # Ok::<(), &str>(())
+//! ```
+
+mod dictionary;
+mod profile;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::attribute::{FrameType, Value, inline_attributes, key};
+use crate::compact::compact;
+use crate::kind::Kind;
+use crate::report::Report;
+use crate::table::Table;
+use crate::wire::{
+    InstrumentationScope, KeyValue, Profile, Resource, ResourceProfiles, SCHEMA_URL, ScopeProfiles, Stack,
+};
+use dictionary::Dictionary;
+use profile::ProfileDraft;
+
+/// The name of the scope: receivers name the profile after it, so that it never changes.
+const SCOPE_NAME: &str = "sidewinder";
+
+/// What `service.name` is where nobody has said, as for every OpenTelemetry resource.
+const UNKNOWN_SERVICE: &str = "unknown_service";
+
+/// What holds for all reports of a builder.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReportOptions {
+    /// The release that the scope names as its version.
+    pub scope_version: String,
+}
+
+impl ReportOptions {
+    /// Options for a release of that version.
+    #[must_use]
+    pub fn new(scope_version: impl Into<String>) -> Self {
+        Self { scope_version: scope_version.into() }
+    }
+}
+
+macro_rules! indices {
+    ($($(#[$meta:meta])* $name:ident,)*) => { $(
+        $(#[$meta])*
+        ///
+        /// Good for the builder that gave it, from one report to the next.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub struct $name(i32);
+    )* };
+}
+
+indices! {
+    /// A resource of a builder.
+    ResourceIndex,
+    /// A mapping of a builder.
+    MappingIndex,
+    /// A function of a builder.
+    FunctionIndex,
+    /// A location of a builder.
+    LocationIndex,
+    /// A stack of a builder.
+    StackIndex,
+    /// A set of sample attributes of a builder.
+    AttributeSetIndex,
+}
+
+impl AttributeSetIndex {
+    /// The set without any attribute.
+    pub const EMPTY: Self = Self(0);
+}
+
+/// What identifies the file of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BuildIds<'a> {
+    /// In hexadecimal digits: the first 16 bytes of SHA-256 over the first 4096 bytes of the file,
+    /// its last 4096 bytes and its length as a big-endian `u64`.
+    pub htlhash: &'a str,
+    /// The GNU build ID in hexadecimal digits.
+    pub gnu: Option<&'a str>,
+    /// The Go build ID.
+    pub go: Option<&'a str>,
+}
+
+/// A stretch of a file in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Mapping<'a> {
+    /// The address of its first byte. Below `memory_limit`, or both are 0 where it has none.
+    pub memory_start: u64,
+    /// The address after its last byte.
+    pub memory_limit: u64,
+    /// Where its first byte is in the file.
+    pub file_offset: u64,
+    /// The name of the file.
+    pub filename: &'a str,
+    /// What identifies the file.
+    pub build_ids: BuildIds<'a>,
+}
+
+/// A function, of which at least one name is known.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Function<'a> {
+    /// The name for people.
+    pub name: &'a str,
+    /// The name for the linker, where it differs.
+    pub system_name: &'a str,
+    /// The source file.
+    pub filename: &'a str,
+    /// The line where it starts, from 1; 0 where unknown.
+    pub start_line: u32,
+}
+
+/// A place in the source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// The function.
+    pub function: FunctionIndex,
+    /// From 1; 0 where unknown.
+    pub line: u32,
+    /// From 1; 0 where unknown.
+    pub column: u32,
+}
+
+impl Line {
+    /// Somewhere in `function`.
+    #[must_use]
+    pub const fn of(function: FunctionIndex) -> Self {
+        Self { function, line: 0, column: 0 }
+    }
+}
+
+/// One frame of a stack: a `Location` on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame<'a> {
+    /// The mapping that holds `address`, if a file backs it.
+    pub mapping: Option<MappingIndex>,
+    /// Within the mapping's memory. May lie within the call for all frames but the leaf.
+    pub address: u64,
+    /// The language or runtime.
+    pub frame_type: FrameType,
+    /// The function at `address`, preceded by those that were inlined into it, innermost first.
+    pub lines: &'a [Line],
+}
+
+/// What is said about each event of a sample. Each part can be left out, as receivers may make a
+/// series of every different set.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SampleAttributes<'a> {
+    /// The thread, as numbered in the namespace of the report.
+    pub thread_id: Option<i64>,
+    /// The name of the thread.
+    pub thread_name: Option<&'a str>,
+    /// The logical number of the CPU.
+    pub cpu: Option<u32>,
+    /// Why the stack is not complete; `None` where it is.
+    pub outcome: Option<&'a str>,
+    /// Others, of bounded variety. None of a key that has a field here.
+    pub extra: &'a [(&'a str, Value<'a>)],
+}
+
+/// The span that was active.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Link {
+    /// Not all zero.
+    pub trace_id: [u8; 16],
+    /// Not all zero.
+    pub span_id: [u8; 8],
+}
+
+/// What events have in common that become one sample: all but their time and value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SampleIdentity {
+    /// Whose events they are.
+    pub resource: ResourceIndex,
+    /// What the events are.
+    pub kind: Kind,
+    /// Where they happened.
+    pub stack: StackIndex,
+    /// What else is said about them.
+    pub attributes: AttributeSetIndex,
+    /// The span that was active.
+    pub link: Option<Link>,
+}
+
+/// Collects events and what they refer to, and makes reports of them.
+///
+/// Whatever is interned stays from one report to the next, so that a caller may keep indices beside
+/// its own data; only what a report's events reach is in that report. A caller that sees
+/// [`Self::interned_bytes`] beyond its budget starts with a new builder.
+#[derive(Debug)]
+pub struct ReportBuilder {
+    options: ReportOptions,
+    resources: Table<Vec<KeyValue>>,
+    dictionary: Dictionary,
+    profiles: Table<ProfileDraft>,
+}
+
+impl ReportBuilder {
+    /// A builder without events.
+    #[must_use]
+    pub fn new(options: ReportOptions) -> Self {
+        Self { options, resources: Table::empty(), dictionary: Dictionary::new(), profiles: Table::empty() }
+    }
+
+    /// A resource, in which each key counts once: the first. Equal sets of attributes are one
+    /// resource. Without any attribute it is an unknown service.
+    pub fn resource(&mut self, attributes: &[(&str, Value<'_>)]) -> ResourceIndex {
+        let mut inline = inline_attributes(attributes);
+        if inline.is_empty() {
+            inline = inline_attributes(&[(key::SERVICE_NAME, Value::Str(UNKNOWN_SERVICE))]);
+        }
+        // Rare enough to be hashed by its text.
+        let text = format!("{inline:?}");
+        ResourceIndex(self.resources.intern(&text, |held| *held == inline, || inline.clone()))
+    }
+
+    /// A mapping.
+    pub fn mapping(&mut self, mapping: &Mapping<'_>) -> MappingIndex {
+        MappingIndex(self.dictionary.mapping(mapping))
+    }
+
+    /// A function.
+    pub fn function(&mut self, function: &Function<'_>) -> FunctionIndex {
+        FunctionIndex(self.dictionary.function(function))
+    }
+
+    /// The location of a frame.
+    pub fn location(&mut self, frame: &Frame<'_>) -> LocationIndex {
+        LocationIndex(self.dictionary.location(frame))
+    }
+
+    /// A stack, leaf first.
+    pub fn stack(&mut self, locations: &[LocationIndex]) -> StackIndex {
+        let same = |stack: &Stack| {
+            stack.location_indices.len() == locations.len()
+                && stack.location_indices.iter().zip(locations).all(|(held, asked)| *held == asked.0)
+        };
+        let make = || Stack { location_indices: locations.iter().map(|location| location.0).collect() };
+        StackIndex(self.dictionary.stack(locations, same, make))
+    }
+
+    /// A set of sample attributes. Equal sets are one.
+    pub fn attributes(&mut self, attributes: &SampleAttributes<'_>) -> AttributeSetIndex {
+        AttributeSetIndex(self.dictionary.sample_attributes(attributes))
+    }
+
+    /// Adds one event at `time_unix_ns`.
+    ///
+    /// `value` is in the unit of the identity's kind; a kind whose events are only counted has no
+    /// use for it.
+    pub fn event(&mut self, identity: &SampleIdentity, time_unix_ns: u64, value: i64) {
+        let SampleIdentity { resource, kind, stack, attributes, link } = *identity;
+        let same = |draft: &ProfileDraft| draft.resource == resource && draft.kind == kind;
+        let profile = self.profiles.intern(&(resource, kind), same, || ProfileDraft::new(resource, kind));
+        let link = link.map_or(0, |link| self.dictionary.link(&link));
+        if let Some(draft) = self.profiles.get_mut(profile) {
+            draft.event(stack.0, attributes.0, link, time_unix_ns, value);
+        }
+    }
+
+    /// About how many bytes the interned values take.
+    #[must_use]
+    pub fn interned_bytes(&self) -> usize {
+        self.dictionary.bytes()
+    }
+
+    /// How many events wait for the next report.
+    #[must_use]
+    pub fn pending_events(&self) -> usize {
+        self.profiles.values().iter().map(ProfileDraft::events).sum()
+    }
+
+    /// The report of all events so far, or `None` where there are none, and starts the next one.
+    ///
+    /// `interval_unix_ns` is the time that the report covers. It grows by events outside of it.
+    pub fn drain(&mut self, interval_unix_ns: Range<u64>) -> Option<Report> {
+        let mut drafts = std::mem::replace(&mut self.profiles, Table::empty()).into_values();
+        if drafts.is_empty() {
+            return None;
+        }
+        // Tools show the first profile of the first resource by default.
+        let rank = |draft: &ProfileDraft| draft.kind.row().display_rank;
+        let mut resource_ranks: HashMap<ResourceIndex, u8> = HashMap::new();
+        for draft in &drafts {
+            let least = resource_ranks.entry(draft.resource).or_insert(u8::MAX);
+            *least = rank(draft).min(*least);
+        }
+        drafts.sort_by_key(|draft| (resource_ranks.get(&draft.resource), draft.resource, rank(draft)));
+        let mut resource_profiles: Vec<ResourceProfiles> = Vec::new();
+        let mut last = None;
+        for draft in drafts {
+            let resource = draft.resource;
+            let profile = draft.into_profile(&mut self.dictionary, &interval_unix_ns);
+            match resource_profiles.last_mut().and_then(|last| last.scope_profiles.first_mut()) {
+                Some(scope) if last == Some(resource) => scope.profiles.push(profile),
+                _ => resource_profiles.push(self.resource_profiles(resource, profile)),
+            }
+            last = Some(resource);
+        }
+        Some(Report::encode(&compact(self.dictionary.tables(), resource_profiles)))
+    }
+
+    /// The last report, as [`Self::drain`].
+    #[must_use]
+    pub fn finish(mut self, interval_unix_ns: Range<u64>) -> Option<Report> {
+        self.drain(interval_unix_ns)
+    }
+
+    fn resource_profiles(&self, resource: ResourceIndex, profile: Profile) -> ResourceProfiles {
+        let attributes = self.resources.values().get(resource.0 as usize).cloned().unwrap_or_default();
+        let scope = InstrumentationScope {
+            name: SCOPE_NAME.to_owned(),
+            version: self.options.scope_version.clone(),
+            ..InstrumentationScope::default()
+        };
+        ResourceProfiles {
+            resource: Some(Resource { attributes, ..Resource::default() }),
+            scope_profiles: vec![ScopeProfiles {
+                scope: Some(scope),
+                profiles: vec![profile],
+                schema_url: SCHEMA_URL.to_owned(),
+            }],
+            schema_url: SCHEMA_URL.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The seven tables of a dictionary, filled so that no value is in them twice.
+
+use super::{BuildIds, Frame, Function, Link, Mapping, SampleAttributes};
+use crate::attribute::{Value, key};
+use crate::compact::Tables;
+use crate::table::Table;
+use crate::wire;
+
+/// Longer strings are cut: names come from files and memory of processes that are not trusted.
+const MAX_STRING_BYTES: usize = 8 * 1024;
+
+/// Interned values. Element 0 of every table is the zero value.
+#[derive(Debug)]
+pub(super) struct Dictionary {
+    strings: Table<String>,
+    attributes: Table<wire::KeyValueAndUnit>,
+    mappings: Table<wire::Mapping>,
+    functions: Table<wire::Function>,
+    locations: Table<wire::Location>,
+    links: Table<wire::Link>,
+    stacks: Table<wire::Stack>,
+    /// Sets of sample attributes as sorted indices. No table on the wire: samples list them.
+    attribute_sets: Table<Vec<i32>>,
+    /// The way from sample attributes as callers give them to their set, in one look-up.
+    known_sample_attributes: Table<KnownSampleAttributes>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct KnownSampleAttributes {
+    thread_id: Option<i64>,
+    thread_name: Option<Box<str>>,
+    cpu: Option<u32>,
+    outcome: Option<Box<str>>,
+    set: i32,
+}
+
+impl Dictionary {
+    pub(super) fn new() -> Self {
+        let mut dictionary = Self {
+            strings: Table::empty(),
+            attributes: Table::empty(),
+            mappings: Table::empty(),
+            functions: Table::empty(),
+            locations: Table::empty(),
+            links: Table::empty(),
+            stacks: Table::empty(),
+            attribute_sets: Table::empty(),
+            known_sample_attributes: Table::empty(),
+            bytes: 0,
+        };
+        dictionary.string("");
+        dictionary.attributes.intern(&0_i32, |_| false, wire::KeyValueAndUnit::default);
+        dictionary.insert_mapping(wire::Mapping::default());
+        dictionary.insert_function(wire::Function::default());
+        dictionary.insert_location(wire::Location::default());
+        dictionary.links.intern(&(), |_| false, wire::Link::default);
+        dictionary.stack(&[], |_| false, wire::Stack::default);
+        dictionary.attribute_set(Vec::new());
+        dictionary
+    }
+
+    pub(super) fn tables(&self) -> Tables<'_> {
+        Tables {
+            strings: self.strings.values(),
+            attributes: self.attributes.values(),
+            mappings: self.mappings.values(),
+            functions: self.functions.values(),
+            locations: self.locations.values(),
+            links: self.links.values(),
+            stacks: self.stacks.values(),
+        }
+    }
+
+    /// About how many bytes the values take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn string(&mut self, text: &str) -> i32 {
+        let text = cut(text);
+        let bytes = &mut self.bytes;
+        self.strings.intern(
+            text,
+            |held| held == text,
+            || {
+                *bytes += text.len() + size_of::<String>();
+                text.to_owned()
+            },
+        )
+    }
+
+    /// The indices of a set's attributes, sorted.
+    pub(super) fn attributes_of_set(&self, set: i32) -> Vec<i32> {
+        self.attribute_sets.values().get(set as usize).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn mapping(&mut self, mapping: &Mapping<'_>) -> i32 {
+        let BuildIds { htlhash, gnu, go } = mapping.build_ids;
+        let build_ids =
+            [(key::BUILD_ID_HTLHASH, Some(htlhash)), (key::BUILD_ID_GNU, gnu), (key::BUILD_ID_GO, go)];
+        let mut attribute_indices: Vec<i32> = build_ids
+            .into_iter()
+            .filter_map(|(key, value)| Some(self.attribute(key, Value::Str(value?))))
+            .collect();
+        attribute_indices.sort_unstable();
+        let filename_strindex = self.string(mapping.filename);
+        self.insert_mapping(wire::Mapping {
+            memory_start: mapping.memory_start,
+            memory_limit: mapping.memory_limit,
+            file_offset: mapping.file_offset,
+            filename_strindex,
+            attribute_indices,
+        })
+    }
+
+    fn insert_mapping(&mut self, mapping: wire::Mapping) -> i32 {
+        let key = (
+            mapping.memory_start,
+            mapping.memory_limit,
+            mapping.file_offset,
+            mapping.filename_strindex,
+            &mapping.attribute_indices,
+        );
+        let bytes = &mut self.bytes;
+        self.mappings.intern(
+            &key,
+            |held| *held == mapping,
+            || {
+                *bytes += size_of::<wire::Mapping>() + size_of_val(&*mapping.attribute_indices);
+                mapping.clone()
+            },
+        )
+    }
+
+    pub(super) fn function(&mut self, function: &Function<'_>) -> i32 {
+        let function = wire::Function {
+            name_strindex: self.string(function.name),
+            system_name_strindex: self.string(function.system_name),
+            filename_strindex: self.string(function.filename),
+            start_line: i64::from(function.start_line),
+        };
+        self.insert_function(function)
+    }
+
+    fn insert_function(&mut self, function: wire::Function) -> i32 {
+        let bytes = &mut self.bytes;
+        self.functions.intern(
+            &function,
+            |held| *held == function,
+            || {
+                *bytes += size_of::<wire::Function>();
+                function
+            },
+        )
+    }
+
+    pub(super) fn location(&mut self, frame: &Frame<'_>) -> i32 {
+        let frame_type = self.attribute(key::FRAME_TYPE, Value::Str(frame.frame_type.as_str()));
+        // Nothing is said by a line that has no function.
+        let lines = frame.lines.iter().filter(|line| line.function.0 != 0);
+        self.insert_location(wire::Location {
+            mapping_index: frame.mapping.map_or(0, |mapping| mapping.0),
+            address: frame.address,
+            lines: lines
+                .map(|line| wire::Line {
+                    function_index: line.function.0,
+                    line: i64::from(line.line),
+                    column: i64::from(line.column),
+                })
+                .collect(),
+            attribute_indices: vec![frame_type],
+        })
+    }
+
+    fn insert_location(&mut self, location: wire::Location) -> i32 {
+        let key = (location.mapping_index, location.address, &location.lines, &location.attribute_indices);
+        let bytes = &mut self.bytes;
+        self.locations.intern(
+            &key,
+            |held| *held == location,
+            || {
+                *bytes += size_of::<wire::Location>()
+                    + size_of_val(&*location.lines)
+                    + size_of_val(&*location.attribute_indices);
+                location.clone()
+            },
+        )
+    }
+
+    pub(super) fn link(&mut self, link: &Link) -> i32 {
+        if link.trace_id == [0; 16] || link.span_id == [0; 8] {
+            return 0;
+        }
+        let bytes = &mut self.bytes;
+        self.links.intern(
+            link,
+            |held| held.trace_id == link.trace_id && held.span_id == link.span_id,
+            || {
+                *bytes += size_of::<wire::Link>() + 24;
+                wire::Link { trace_id: link.trace_id.to_vec(), span_id: link.span_id.to_vec() }
+            },
+        )
+    }
+
+    pub(super) fn stack(
+        &mut self,
+        locations: &[super::LocationIndex],
+        same: impl Fn(&wire::Stack) -> bool,
+        make: impl FnOnce() -> wire::Stack,
+    ) -> i32 {
+        let bytes = &mut self.bytes;
+        self.stacks.intern(locations, same, || {
+            *bytes += size_of::<wire::Stack>() + size_of_val(locations);
+            make()
+        })
+    }
+
+    pub(super) fn sample_attributes(&mut self, attributes: &SampleAttributes<'_>) -> i32 {
+        let SampleAttributes { thread_id, thread_name, cpu, outcome, extra } = *attributes;
+        if !extra.is_empty() {
+            return self.sample_attribute_set(attributes);
+        }
+        let key = (thread_id, thread_name, cpu, outcome);
+        let known = self.known_sample_attributes.find(&key, |held| {
+            held.thread_id == thread_id
+                && held.cpu == cpu
+                && held.thread_name.as_deref() == thread_name
+                && held.outcome.as_deref() == outcome
+        });
+        if let Some(known) = known.and_then(|index| self.known_sample_attributes.values().get(index as usize))
+        {
+            return known.set;
+        }
+        let set = self.sample_attribute_set(attributes);
+        let [thread_name, outcome] = [thread_name, outcome].map(|text| text.map(|text| cut(text).into()));
+        let known = KnownSampleAttributes { thread_id, thread_name, cpu, outcome, set };
+        self.bytes += size_of::<KnownSampleAttributes>();
+        self.known_sample_attributes.insert(&key, known);
+        set
+    }
+
+    fn sample_attribute_set(&mut self, attributes: &SampleAttributes<'_>) -> i32 {
+        let named = [
+            (key::THREAD_ID, attributes.thread_id.map(Value::Int)),
+            (key::THREAD_NAME, attributes.thread_name.map(Value::Str)),
+            (key::CPU, attributes.cpu.map(|cpu| Value::Int(i64::from(cpu)))),
+            (key::STACK_OUTCOME, attributes.outcome.map(Value::Str)),
+        ];
+        let mut set = Vec::with_capacity(named.len() + attributes.extra.len());
+        let extra = attributes.extra.iter().map(|(key, value)| (*key, Some(*value)));
+        let mut keys: Vec<&str> = Vec::new();
+        for (key, value) in named.into_iter().chain(extra) {
+            let Some(value) = value else { continue };
+            if !key.is_empty() && !keys.contains(&key) {
+                keys.push(key);
+                set.push(self.attribute(key, value));
+            }
+        }
+        set.sort_unstable();
+        self.attribute_set(set)
+    }
+
+    fn attribute_set(&mut self, set: Vec<i32>) -> i32 {
+        let bytes = &mut self.bytes;
+        self.attribute_sets.intern(
+            &set,
+            |held| *held == set,
+            || {
+                *bytes += size_of::<Vec<i32>>() + size_of_val(&*set);
+                set.clone()
+            },
+        )
+    }
+
+    fn attribute(&mut self, key: &str, value: Value<'_>) -> i32 {
+        let value = match value {
+            Value::Str(text) => Value::Str(cut(text)),
+            other => other,
+        };
+        let key_strindex = self.string(key);
+        let bytes = &mut self.bytes;
+        self.attributes.intern(
+            &(key_strindex, value),
+            |held| {
+                held.key_strindex == key_strindex
+                    && held.value.as_ref().is_some_and(|held_value| value.is(held_value))
+            },
+            || {
+                let value = value.to_wire();
+                *bytes += size_of::<wire::KeyValueAndUnit>() + prost::Message::encoded_len(&value);
+                wire::KeyValueAndUnit { key_strindex, value: Some(value), unit_strindex: 0 }
+            },
+        )
+    }
+}
+
+/// As much of `text` as is kept.
+fn cut(text: &str) -> &str {
+    match text.char_indices().map(|(at, _)| at).take_while(|at| *at <= MAX_STRING_BYTES).last() {
+        _ if text.len() <= MAX_STRING_BYTES => text,
+        Some(end) => &text[..end],
+        None => "",
+    }
+}

@@ -1,0 +1,466 @@
+//! Encoded profiles as a small owned model, for tests and for whoever shows them.
+//!
+//! Bytes may be anything: what is not a message of profiles, or is inconsistent in itself, is an
+//! error. Memory grows in proportion to the bytes, for each stack, frame and name is held once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prost::Message;
+
+use crate::attribute::{FrameType, key};
+use crate::builder::Link;
+use crate::wire::{
+    self, AnyValue, AnyValueKind, KeyValue, ProfilesData, ProfilesDictionary, ResourceProfiles,
+};
+
+/// Larger messages are not decoded.
+pub const MAX_MESSAGE_BYTES: usize = 256 << 20;
+
+/// Why bytes are no profiles.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// Not a protobuf message of that form.
+    #[error("not a ProfilesData message: {0}")]
+    NotProfiles(#[from] prost::DecodeError),
+    /// More than [`MAX_MESSAGE_BYTES`].
+    #[error("a message of {0} bytes exceeds {MAX_MESSAGE_BYTES}")]
+    TooLong(usize),
+    /// The file ends within a message or its length.
+    #[error("the message at byte {offset} needs {needed} bytes and the file has {left} left")]
+    CutOff {
+        /// Where the message or its length starts.
+        offset: usize,
+        /// What was expected from there on.
+        needed: usize,
+        /// What is there.
+        left: usize,
+    },
+    /// An index that its table does not have.
+    #[error("index {index} lies outside of the {table} table of {len}")]
+    IndexOutOfRange {
+        /// Which table.
+        table: &'static str,
+        /// The index.
+        index: i32,
+        /// The length of the table.
+        len: usize,
+    },
+    /// A sample with values and timestamps of which there are not equally many.
+    #[error("a sample has {values} values for {timestamps} timestamps")]
+    UnequalLengths {
+        /// How many values.
+        values: usize,
+        /// How many timestamps.
+        timestamps: usize,
+    },
+}
+
+/// The value of an attribute.
+#[derive(Clone, PartialEq, Debug)]
+pub enum OwnedValue {
+    /// A text.
+    Str(Arc<str>),
+    /// A whole number.
+    Int(i64),
+    /// A truth value.
+    Bool(bool),
+    /// A list.
+    List(Arc<[OwnedValue]>),
+    /// A form that this project does not use, as the wire crate writes it.
+    Other(Arc<str>),
+}
+
+impl OwnedValue {
+    /// The text, if it is one.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Str(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number, if it is one.
+    #[must_use]
+    pub fn as_int(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+/// Attributes by key.
+pub type Attributes = BTreeMap<Arc<str>, OwnedValue>;
+
+/// A stretch of a file in memory.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Mapping {
+    /// The address of its first byte.
+    pub memory_start: u64,
+    /// The address after its last byte.
+    pub memory_limit: u64,
+    /// Where its first byte is in the file.
+    pub file_offset: u64,
+    /// The name of the file.
+    pub filename: Arc<str>,
+    /// The build IDs, and whatever else is said.
+    pub attributes: Attributes,
+}
+
+impl Mapping {
+    /// `process.executable.build_id.htlhash`.
+    #[must_use]
+    pub fn htlhash(&self) -> Option<&str> {
+        self.attributes.get(key::BUILD_ID_HTLHASH)?.as_str()
+    }
+
+    /// `process.executable.build_id.gnu`.
+    #[must_use]
+    pub fn gnu_build_id(&self) -> Option<&str> {
+        self.attributes.get(key::BUILD_ID_GNU)?.as_str()
+    }
+}
+
+/// A function, and the place within.
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub struct Line {
+    /// The name for people.
+    pub function: Arc<str>,
+    /// The name for the linker.
+    pub system_name: Arc<str>,
+    /// The source file.
+    pub filename: Arc<str>,
+    /// From 1; 0 where unknown.
+    pub line: i64,
+    /// From 1; 0 where unknown.
+    pub column: i64,
+}
+
+/// One frame of a stack.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Frame {
+    /// The mapping that holds `address`, if any.
+    pub mapping: Option<Arc<Mapping>>,
+    /// Within the mapping's memory.
+    pub address: u64,
+    /// The function at `address` comes last, preceded by those inlined into it.
+    pub lines: Vec<Line>,
+    /// The frame type, and whatever else is said.
+    pub attributes: Attributes,
+}
+
+impl Frame {
+    /// `profile.frame.type`, if it is one of those that the conventions know.
+    #[must_use]
+    pub fn frame_type(&self) -> Option<FrameType> {
+        FrameType::from_wire(self.attributes.get(key::FRAME_TYPE)?.as_str()?)
+    }
+
+    /// Where in the mapping's file `address` is.
+    #[must_use]
+    pub fn file_offset(&self) -> Option<u64> {
+        let mapping = self.mapping.as_ref()?;
+        self.address.checked_sub(mapping.memory_start)?.checked_add(mapping.file_offset)
+    }
+
+    /// The name of the function at `address`, if it has one.
+    #[must_use]
+    pub fn function(&self) -> Option<&str> {
+        self.lines.last().map(|line| &*line.function).filter(|name| !name.is_empty())
+    }
+}
+
+/// One profile: samples of one kind and one resource.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Profile {
+    /// The resource that it is about.
+    pub resource: Arc<Attributes>,
+    /// What the samples are, such as `samples` or `off_cpu`.
+    pub sample_type: Arc<str>,
+    /// What the period is of, such as `cpu`.
+    pub period_type: Arc<str>,
+    /// In units of the period type.
+    pub period: i64,
+    /// The identity; receivers drop what they have seen before.
+    pub profile_id: Vec<u8>,
+    /// The samples.
+    pub samples: Vec<Sample>,
+}
+
+/// The events of one stack, attribute set and link.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
+    /// Leaf first.
+    pub stack: Arc<[Arc<Frame>]>,
+    /// The thread, the CPU, the outcome, and whatever else is said.
+    pub attributes: Attributes,
+    /// The span that was active.
+    pub link: Option<Link>,
+    /// Of each event. Empty where events were added up.
+    pub timestamps_unix_ns: Vec<u64>,
+    /// Of each event, or of all. Empty where events are counted only.
+    pub values: Vec<i64>,
+}
+
+impl Sample {
+    /// `thread.id`.
+    #[must_use]
+    pub fn thread_id(&self) -> Option<i64> {
+        self.attributes.get(key::THREAD_ID)?.as_int()
+    }
+
+    /// `thread.name`.
+    #[must_use]
+    pub fn thread_name(&self) -> Option<&str> {
+        self.attributes.get(key::THREAD_NAME)?.as_str()
+    }
+
+    /// `cpu.logical_number`.
+    #[must_use]
+    pub fn cpu(&self) -> Option<i64> {
+        self.attributes.get(key::CPU)?.as_int()
+    }
+
+    /// Why the stack is not complete; `None` where it is.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&str> {
+        self.attributes.get(key::STACK_OUTCOME)?.as_str()
+    }
+}
+
+/// One event with all that is said about it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Event<'a> {
+    /// The profile that it is in.
+    pub profile: &'a Profile,
+    /// The sample that it is in.
+    pub sample: &'a Sample,
+    /// Its time.
+    pub time_unix_ns: u64,
+    /// Its value; 1 where events are counted only.
+    pub value: i64,
+}
+
+impl Profile {
+    /// The events of all samples. Of samples that carry no time there are none.
+    pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
+        self.samples.iter().flat_map(move |sample| {
+            sample.timestamps_unix_ns.iter().enumerate().map(move |(at, &time_unix_ns)| Event {
+                profile: self,
+                sample,
+                time_unix_ns,
+                value: sample.values.get(at).copied().unwrap_or(1),
+            })
+        })
+    }
+}
+
+/// Decodes one `ProfilesData` or `ExportProfilesServiceRequest` message.
+///
+/// # Errors
+///
+/// When the bytes are too many, no such message, or inconsistent.
+pub fn profiles_data(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
+    if bytes.len() > MAX_MESSAGE_BYTES {
+        return Err(DecodeError::TooLong(bytes.len()));
+    }
+    let data = ProfilesData::decode(bytes)?;
+    let tables = Tables::new(data.dictionary.unwrap_or_default())?;
+    let mut profiles = Vec::new();
+    for ResourceProfiles { resource, scope_profiles, .. } in data.resource_profiles {
+        let attributes = resource.map(|resource| resource.attributes).unwrap_or_default();
+        let resource = Arc::new(tables.inline_attributes(attributes)?);
+        for profile in scope_profiles.into_iter().flat_map(|scope| scope.profiles) {
+            profiles.push(tables.profile(&resource, profile)?);
+        }
+    }
+    Ok(profiles)
+}
+
+/// Decodes all messages of a file in the form of the Collector's file exporter.
+///
+/// # Errors
+///
+/// As [`messages`] and [`profiles_data`].
+pub fn collector_file(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
+    let mut profiles = Vec::new();
+    for message in messages(bytes) {
+        profiles.extend(profiles_data(message?)?);
+    }
+    Ok(profiles)
+}
+
+/// The messages of a file in the form of the Collector's file exporter with `format: proto`: each
+/// follows its length in four bytes, big-endian.
+///
+/// A file that ends within a message, as it does while it is being written, ends with an error.
+pub fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>> {
+    let mut offset = 0;
+    std::iter::from_fn(move || {
+        let rest = bytes.get(offset..).filter(|rest| !rest.is_empty())?;
+        let cut_off = |needed| DecodeError::CutOff { offset, needed, left: rest.len() };
+        let Some((length, rest)) = rest.split_first_chunk::<4>() else {
+            let error = cut_off(4);
+            offset = bytes.len();
+            return Some(Err(error));
+        };
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some(message) = rest.get(..length) else {
+            let error = cut_off(length.saturating_add(4));
+            offset = bytes.len();
+            return Some(Err(error));
+        };
+        offset += 4 + length;
+        Some(Ok(message))
+    })
+}
+
+/// The tables of a dictionary, resolved from the bottom up.
+struct Tables {
+    strings: Vec<Arc<str>>,
+    attributes: Vec<(Arc<str>, OwnedValue)>,
+    stacks: Vec<Arc<[Arc<Frame>]>>,
+    links: Vec<Option<Link>>,
+}
+
+impl Tables {
+    fn new(dictionary: ProfilesDictionary) -> Result<Self, DecodeError> {
+        let mut tables = Self {
+            strings: dictionary.string_table.into_iter().map(Arc::from).collect(),
+            attributes: Vec::new(),
+            stacks: Vec::new(),
+            links: dictionary.link_table.iter().map(link).collect(),
+        };
+        for attribute in dictionary.attribute_table {
+            let key = tables.string(attribute.key_strindex)?;
+            let value = tables.value(attribute.value)?;
+            tables.attributes.push((key, value));
+        }
+        let mappings = dictionary
+            .mapping_table
+            .into_iter()
+            .map(|mapping| tables.mapping(mapping).map(Arc::new))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut frames = Vec::with_capacity(dictionary.location_table.len());
+        for location in &dictionary.location_table {
+            let mapping = Arc::clone(at("mapping", &mappings, location.mapping_index)?);
+            let lines = location.lines.iter().map(|line| tables.line(line, &dictionary.function_table));
+            frames.push(Arc::new(Frame {
+                mapping: (location.mapping_index != 0).then_some(mapping),
+                address: location.address,
+                lines: lines.collect::<Result<_, _>>()?,
+                attributes: tables.attributes(&location.attribute_indices)?,
+            }));
+        }
+        let stack = |stack: wire::Stack| {
+            let frame = |&index: &i32| at("location", &frames, index).map(Arc::clone);
+            stack.location_indices.iter().map(frame).collect::<Result<Arc<[_]>, _>>()
+        };
+        tables.stacks = dictionary.stack_table.into_iter().map(stack).collect::<Result<_, _>>()?;
+        Ok(tables)
+    }
+
+    fn profile(&self, resource: &Arc<Attributes>, profile: wire::Profile) -> Result<Profile, DecodeError> {
+        Ok(Profile {
+            resource: Arc::clone(resource),
+            sample_type: self.type_name(profile.sample_type)?,
+            period_type: self.type_name(profile.period_type)?,
+            period: profile.period,
+            profile_id: profile.profile_id,
+            samples: profile.samples.into_iter().map(|s| self.sample(s)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn sample(&self, sample: wire::Sample) -> Result<Sample, DecodeError> {
+        let (values, timestamps) = (sample.values.len(), sample.timestamps_unix_nano.len());
+        if values != 0 && timestamps != 0 && values != timestamps {
+            return Err(DecodeError::UnequalLengths { values, timestamps });
+        }
+        Ok(Sample {
+            stack: Arc::clone(at("stack", &self.stacks, sample.stack_index)?),
+            attributes: self.attributes(&sample.attribute_indices)?,
+            link: *at("link", &self.links, sample.link_index)?,
+            timestamps_unix_ns: sample.timestamps_unix_nano,
+            values: sample.values,
+        })
+    }
+
+    fn mapping(&self, mapping: wire::Mapping) -> Result<Mapping, DecodeError> {
+        Ok(Mapping {
+            memory_start: mapping.memory_start,
+            memory_limit: mapping.memory_limit,
+            file_offset: mapping.file_offset,
+            filename: self.string(mapping.filename_strindex)?,
+            attributes: self.attributes(&mapping.attribute_indices)?,
+        })
+    }
+
+    fn line(&self, line: &wire::Line, functions: &[wire::Function]) -> Result<Line, DecodeError> {
+        let function = at("function", functions, line.function_index)?;
+        Ok(Line {
+            function: self.string(function.name_strindex)?,
+            system_name: self.string(function.system_name_strindex)?,
+            filename: self.string(function.filename_strindex)?,
+            line: line.line,
+            column: line.column,
+        })
+    }
+
+    fn type_name(&self, value_type: Option<wire::ValueType>) -> Result<Arc<str>, DecodeError> {
+        self.string(value_type.unwrap_or_default().type_strindex)
+    }
+
+    fn attributes(&self, indices: &[i32]) -> Result<Attributes, DecodeError> {
+        indices.iter().map(|&index| at("attribute", &self.attributes, index).cloned()).collect()
+    }
+
+    fn inline_attributes(&self, attributes: Vec<KeyValue>) -> Result<Attributes, DecodeError> {
+        let resolve = |attribute: KeyValue| {
+            let key = match attribute.key_strindex {
+                0 => attribute.key.into(),
+                index => self.string(index)?,
+            };
+            Ok((key, self.value(attribute.value)?))
+        };
+        attributes.into_iter().map(resolve).collect()
+    }
+
+    fn value(&self, value: Option<AnyValue>) -> Result<OwnedValue, DecodeError> {
+        Ok(match value.and_then(|value| value.value) {
+            Some(AnyValueKind::StringValue(text)) => OwnedValue::Str(text.into()),
+            Some(AnyValueKind::StringValueStrindex(index)) => OwnedValue::Str(self.string(index)?),
+            Some(AnyValueKind::IntValue(number)) => OwnedValue::Int(number),
+            Some(AnyValueKind::BoolValue(truth)) => OwnedValue::Bool(truth),
+            Some(AnyValueKind::ArrayValue(list)) => {
+                let values = list.values.into_iter().map(|value| self.value(Some(value)));
+                OwnedValue::List(values.collect::<Result<_, _>>()?)
+            }
+            other => OwnedValue::Other(format!("{other:?}").into()),
+        })
+    }
+
+    fn string(&self, index: i32) -> Result<Arc<str>, DecodeError> {
+        // No dictionary at all says nothing with index 0.
+        if index == 0 { Ok(Arc::default()) } else { at("string", &self.strings, index).map(Arc::clone) }
+    }
+}
+
+/// The element of a table at `index`.
+fn at<'a, T>(table: &'static str, values: &'a [T], index: i32) -> Result<&'a T, DecodeError> {
+    let len = values.len();
+    usize::try_from(index).ok().and_then(|index| values.get(index)).ok_or(DecodeError::IndexOutOfRange {
+        table,
+        index,
+        len,
+    })
+}
+
+/// A link whose ids have the right lengths.
+fn link(link: &wire::Link) -> Option<Link> {
+    Some(Link {
+        trace_id: link.trace_id.as_slice().try_into().ok()?,
+        span_id: link.span_id.as_slice().try_into().ok()?,
+    })
+}

@@ -1,0 +1,82 @@
+//! What became of events: each one ends in exactly one state.
+
+use crate::report::Tally;
+
+macro_rules! states {
+    ($($(#[$meta:meta])* $variant:ident $field:ident = $text:literal,)*) => {
+        /// Where an event is, or how it ended. The list is closed.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum State { $($(#[$meta])* $variant,)* }
+
+        impl State {
+            /// All states.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name, as the label of a metric.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+        }
+
+        /// How many events and samples are in each [`State`]. Their sum is what was handed over.
+        #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+        pub struct Counts { $($(#[$meta])* pub $field: Tally,)* }
+
+        impl Counts {
+            /// Those in `state`.
+            #[must_use]
+            pub const fn get(&self, state: State) -> Tally {
+                match state { $(State::$variant => self.$field,)* }
+            }
+
+            pub(crate) fn of(&mut self, state: State) -> &mut Tally {
+                match state { $(State::$variant => &mut self.$field,)* }
+            }
+        }
+    };
+}
+
+states! {
+    /// Waiting to be sent, or being sent.
+    Queued queued = "queued",
+    /// Accepted by the receiver.
+    Delivered delivered = "delivered",
+    /// Refused by the receiver, for good.
+    Rejected rejected = "rejected",
+    /// In a request of which the receiver refused some profiles: at least one event was refused and
+    /// at least one was accepted.
+    PartiallyRejected partially_rejected = "partially_rejected",
+    /// Refused by the receiver because it speaks another version of the signal.
+    Incompatible incompatible = "incompatible",
+    /// Sent, but never answered in a way that could be understood: the receiver may have it.
+    Unknown unknown = "unknown",
+    /// Not taken into the queue, which was full.
+    DroppedQueueFull dropped_queue_full = "dropped_queue_full",
+    /// Larger than a request may be, on its own.
+    DroppedTooLarge dropped_too_large = "dropped_too_large",
+    /// Given up after the receiver, each time, could not be reached or asked for another attempt.
+    DroppedRetriesExhausted dropped_retries_exhausted = "dropped_retries_exhausted",
+    /// Still queued when the exporter had to end, or handed over after that.
+    DroppedShutdown dropped_shutdown = "dropped_shutdown",
+    /// Could not be written to the file.
+    DroppedWriteFailed dropped_write_failed = "dropped_write_failed",
+}
+
+impl Counts {
+    /// All events and samples that were ever handed over.
+    #[must_use]
+    pub fn total(&self) -> Tally {
+        State::ALL.iter().fold(Tally::default(), |sum, &state| sum + self.get(state))
+    }
+
+    /// Those that ended in any `dropped_*` state.
+    #[must_use]
+    pub fn dropped(&self) -> Tally {
+        self.dropped_queue_full
+            + self.dropped_too_large
+            + self.dropped_retries_exhausted
+            + self.dropped_shutdown
+            + self.dropped_write_failed
+    }
+}
