@@ -1,0 +1,277 @@
+//! The parts of an ELF file that hold symbols, read piece by piece.
+//!
+//! Source: System V ABI, "Sections" and "Symbol Table". Both classes and byte orders are read.
+
+use std::io;
+use std::ops::Range;
+
+use object::Endianness;
+use object::elf::{
+    ELFCLASS32, ELFCLASS64, FileHeader32, FileHeader64, SHF_ALLOC, SHF_EXECINSTR, SHN_UNDEF, SHN_XINDEX,
+    SHT_DYNSYM, SHT_SYMTAB, STB_GLOBAL, STB_LOCAL, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE,
+};
+use object::pod::{self, Pod};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+
+use crate::Error;
+use crate::alias::Binding;
+use crate::image::Image;
+
+/// Section headers looked at; more are ignored. Real files have tens, `-ffunction-sections` objects thousands.
+const SECTIONS_LIMIT: u64 = 65_536;
+/// Bytes of section names looked at, enough for the names of any linked file.
+const SECTION_NAMES_LIMIT_BYTES: u64 = 64 * 1024;
+/// Records read at once.
+const CHUNK_RECORDS: usize = 1024;
+
+/// Where a file keeps its code, its symbols and their names.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    form: Form,
+    /// Stated addresses of executable sections, sorted by start, none empty.
+    pub(crate) code: Vec<Range<u64>>,
+    /// `.symtab`: every symbol, unless the file was stripped.
+    pub(crate) full: Option<TableLayout>,
+    /// `.dynsym`: what the dynamic linker needs.
+    pub(crate) dynamic: Option<TableLayout>,
+    /// Whether the Go linker left its sections.
+    pub(crate) is_go: bool,
+}
+
+/// One symbol table and its names, as places in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct TableLayout {
+    offset: u64,
+    /// Records that the header promises and the file has room for.
+    pub(crate) count: u64,
+    pub(crate) strings: Range<u64>,
+}
+
+/// A defined symbol that may name code.
+pub(crate) struct CodeSymbol {
+    /// Offset of the name within the table's strings.
+    pub(crate) name: u32,
+    pub(crate) svma: u64,
+    /// In bytes; 0 where the table does not tell.
+    pub(crate) size: u64,
+    pub(crate) binding: Binding,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    is_64: bool,
+    endian: Endianness,
+}
+
+/// What is kept of a section header while the others are read.
+struct Section {
+    name: u32,
+    link: u32,
+    is_code: bool,
+    table: Option<Which>,
+    svma: u64,
+    offset: u64,
+    size: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Full,
+    Dynamic,
+}
+
+impl Layout {
+    pub(crate) fn read(image: &Image) -> Result<Self, Error> {
+        let mut ident = [0; 16];
+        image.read_exact_at(0, &mut ident).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => Error::NotElf,
+            _ => Error::Read { what: "ELF header", offset: 0, source: error },
+        })?;
+        let [0x7f, b'E', b'L', b'F', class, order, ..] = ident else { return Err(Error::NotElf) };
+        let endian = match order {
+            1 => Endianness::Little,
+            2 => Endianness::Big,
+            _ => return Err(Error::NotElf),
+        };
+        if class == ELFCLASS64.0 {
+            Self::read_as::<FileHeader64<Endianness>>(image, Form { is_64: true, endian })
+        } else if class == ELFCLASS32.0 {
+            Self::read_as::<FileHeader32<Endianness>>(image, Form { is_64: false, endian })
+        } else {
+            Err(Error::NotElf)
+        }
+    }
+
+    fn read_as<H: FileHeader<Endian = Endianness>>(image: &Image, form: Form) -> Result<Self, Error> {
+        let endian = form.endian;
+        let file_bytes =
+            image.len().map_err(|source| Error::Read { what: "file length", offset: 0, source })?;
+        let header: H = read_one(image, "ELF header", 0)?;
+        let table_offset: u64 = header.e_shoff(endian).into();
+        if table_offset == 0 {
+            return Err(Error::NoSections);
+        }
+        // Counts that do not fit the header are kept in the otherwise unused first section.
+        let first: H::SectionHeader = read_one(image, "first section header", table_offset)?;
+        let count = match header.e_shnum(endian) {
+            0 => first.sh_size(endian).into(),
+            count => u64::from(count),
+        };
+        let names_index = match header.e_shstrndx(endian) {
+            SHN_XINDEX => first.sh_link(endian),
+            index => u32::from(index.0),
+        };
+
+        let mut sections = Vec::new();
+        for_each::<H::SectionHeader>(
+            image,
+            "section headers",
+            table_offset,
+            count.min(SECTIONS_LIMIT),
+            |header| sections.push(Section::new(header, endian)),
+        )?;
+        let strings_of = |index: u32| -> Option<Range<u64>> {
+            let section = sections.get(index as usize)?;
+            let end = section.offset.checked_add(section.size)?.min(file_bytes);
+            (section.offset < end).then_some(section.offset..end)
+        };
+        let table_of = |which: Which| -> Option<TableLayout> {
+            let section = sections.iter().find(|section| section.table == Some(which))?;
+            let room = file_bytes.checked_sub(section.offset)?;
+            let count = section.size.min(room) / size_of::<H::Sym>() as u64;
+            Some(TableLayout { offset: section.offset, count, strings: strings_of(section.link)? })
+        };
+
+        let mut code: Vec<_> = sections
+            .iter()
+            .filter(|section| section.is_code)
+            .filter_map(|section| Some(section.svma..section.svma.checked_add(section.size)?))
+            .filter(|range| !range.is_empty())
+            .collect();
+        code.sort_unstable_by_key(|range| range.start);
+        let is_go =
+            strings_of(names_index).map_or(Ok(false), |names| has_go_sections(image, names, &sections))?;
+        Ok(Self { form, code, full: table_of(Which::Full), dynamic: table_of(Which::Dynamic), is_go })
+    }
+
+    /// The executable section that holds an address.
+    pub(crate) fn code_section(&self, svma: u64) -> Option<&Range<u64>> {
+        let after = self.code.partition_point(|range| range.start <= svma);
+        self.code.get(after.checked_sub(1)?).filter(|range| range.contains(&svma))
+    }
+
+    /// Gives every symbol of a table that is defined, named and may be code, in the table's order.
+    pub(crate) fn for_each_symbol(
+        &self,
+        image: &Image,
+        table: &TableLayout,
+        visit: impl FnMut(CodeSymbol),
+    ) -> Result<(), Error> {
+        if self.form.is_64 {
+            self.for_each_symbol_as::<FileHeader64<Endianness>>(image, table, visit)
+        } else {
+            self.for_each_symbol_as::<FileHeader32<Endianness>>(image, table, visit)
+        }
+    }
+
+    fn for_each_symbol_as<H: FileHeader<Endian = Endianness>>(
+        &self,
+        image: &Image,
+        table: &TableLayout,
+        mut visit: impl FnMut(CodeSymbol),
+    ) -> Result<(), Error> {
+        for_each::<H::Sym>(image, "symbols", table.offset, table.count, |symbol| {
+            if let Some(symbol) = code_symbol(symbol, self.form.endian) {
+                visit(symbol);
+            }
+        })
+    }
+}
+
+impl Section {
+    fn new<S: SectionHeader>(header: &S, endian: S::Endian) -> Self {
+        let flags = header.sh_flags(endian);
+        Self {
+            name: header.sh_name(endian),
+            link: header.sh_link(endian),
+            is_code: flags.contains(SHF_ALLOC) && flags.contains(SHF_EXECINSTR),
+            table: match header.sh_type(endian) {
+                SHT_SYMTAB => Some(Which::Full),
+                SHT_DYNSYM => Some(Which::Dynamic),
+                _ => None,
+            },
+            svma: header.sh_addr(endian).into(),
+            offset: header.sh_offset(endian).into(),
+            size: header.sh_size(endian).into(),
+        }
+    }
+}
+
+/// Functions of any binding, and untyped symbols that others can link against: assembly often leaves the
+/// type out. A local untyped symbol is a label inside a function.
+fn code_symbol<S: Sym>(symbol: &S, endian: S::Endian) -> Option<CodeSymbol> {
+    let is_code = match symbol.st_type() {
+        STT_FUNC | STT_GNU_IFUNC => true,
+        STT_NOTYPE => symbol.st_bind() != STB_LOCAL,
+        _ => false,
+    };
+    let section = symbol.st_shndx(endian);
+    let is_defined = section != SHN_UNDEF && (!section.is_special() || section == SHN_XINDEX);
+    let name = symbol.st_name(endian);
+    (is_code && is_defined && name != 0).then(|| CodeSymbol {
+        name,
+        svma: symbol.st_value(endian).into(),
+        size: symbol.st_size(endian).into(),
+        binding: match symbol.st_bind() {
+            STB_LOCAL => Binding::Local,
+            STB_GLOBAL => Binding::Global,
+            // GNU_UNIQUE is global in a process; it may be overridden as a weak one is.
+            _ => Binding::Weak,
+        },
+    })
+}
+
+fn has_go_sections(image: &Image, names: Range<u64>, sections: &[Section]) -> Result<bool, Error> {
+    let mut blob = vec![0; (names.end - names.start).min(SECTION_NAMES_LIMIT_BYTES) as usize];
+    image.read_exact_at(names.start, &mut blob).map_err(|source| Error::Read {
+        what: "section names",
+        offset: names.start,
+        source,
+    })?;
+    Ok(sections.iter().any(|section| {
+        let name = blob.get(section.name as usize..).unwrap_or(&[]);
+        [&b".gopclntab\0"[..], b".data.rel.ro.gopclntab\0", b".note.go.buildid\0"]
+            .iter()
+            .any(|go| name.starts_with(go))
+    }))
+}
+
+fn read_one<T: Pod>(image: &Image, what: &'static str, offset: u64) -> Result<T, Error> {
+    let mut found = None;
+    for_each::<T>(image, what, offset, 1, |record| found = Some(*record))?;
+    found.ok_or(Error::Read { what, offset, source: io::ErrorKind::UnexpectedEof.into() })
+}
+
+fn for_each<T: Pod>(
+    image: &Image,
+    what: &'static str,
+    offset: u64,
+    count: u64,
+    mut visit: impl FnMut(&T),
+) -> Result<(), Error> {
+    let record_bytes = size_of::<T>();
+    let mut buffer = vec![0; record_bytes * (count.min(CHUNK_RECORDS as u64) as usize)];
+    let mut at = offset;
+    let mut left = count;
+    while left > 0 {
+        let records = left.min(CHUNK_RECORDS as u64) as usize;
+        let overflow = || Error::Read { what, offset: at, source: io::ErrorKind::UnexpectedEof.into() };
+        let chunk = buffer.get_mut(..records * record_bytes).ok_or_else(overflow)?;
+        image.read_exact_at(at, chunk).map_err(|source| Error::Read { what, offset: at, source })?;
+        let (chunk, _) = pod::slice_from_bytes::<T>(chunk, records).map_err(|()| overflow())?;
+        chunk.iter().for_each(&mut visit);
+        at = at.checked_add((records * record_bytes) as u64).ok_or_else(overflow)?;
+        left -= records as u64;
+    }
+    Ok(())
+}
