@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * All that the eBPF programs and the receiver both see: records, tables, settings and outcomes.
+ *
+ * The Rust view is generated from this file, so each layout and constant has one definition. Sizes and
+ * offsets are in bytes and times in nanoseconds of CLOCK_MONOTONIC unless a name says otherwise.
+ */
+#ifndef SIDEWINDER_INTF_H
+#define SIDEWINDER_INTF_H
+
+#include <linux/types.h>
+
+/* ---- Outcomes ------------------------------------------------------------------------------------------ */
+
+/*
+ * How an interrupt ended. Each interrupt of which a program heard ends in exactly one of these; the
+ * interrupts that no program heard of are `missed`, which only the events' own clocks tell.
+ *
+ * X(name, is_loss, meaning). The receiver derives metric labels, `[truncated: ...]` markers and documentation
+ * from this list. Append only: the number is part of the stack hash and of records.
+ */
+#define SW_OUTCOMES(X)                                                                                        \
+	X(COMPLETE, 0, "the stack reaches the start of its program or thread")                               \
+	X(IDLE, 0, "the CPU was idle")                                                                       \
+	X(OUT_OF_SCOPE, 0, "the task is outside the configured scope")                                       \
+	X(KERNEL_THREAD, 0, "a kernel thread or worker: it has no user stack")                               \
+	X(EXEC, 0, "inside execve, where the registers belong to the program that is gone")                  \
+	X(EXITING, 0, "the task has given up its memory on its way out")                                     \
+	X(FRAME_LIMIT, 1, "more frames than the configured bound")                                           \
+	X(UNKNOWN_PROCESS, 1, "the mappings of this process are not known yet")                              \
+	X(NO_MAPPING, 1, "a return address lies in no executable mapping")                                   \
+	X(NO_TABLE, 1, "the unwind table of this file is not loaded")                                        \
+	X(NO_RULE, 1, "the file says nothing of how to unwind here, and frame pointers lead nowhere")        \
+	X(UNSUPPORTED_RULE, 1, "the file's rule for this address has no encoding")                           \
+	X(NO_FRAME_POINTER, 1, "frame pointers were asked for, and this range does not keep them")           \
+	X(REGISTER_LOST, 1, "the rule needs a register that only an interrupted frame still has")            \
+	X(STACK_NOT_RISING, 1, "the caller's frame does not lie above its callee's")                         \
+	X(BAD_ADDRESS, 1, "the stack leads to an address that is not mapped")                                \
+	X(PAGE_ABSENT, 1, "a page of the stack is not in memory, and an interrupt can't wait for it")        \
+	X(FOREIGN_ABI, 1, "a 32-bit task")                                                                   \
+	X(NO_REGISTERS, 1, "this kernel does not say what the user registers were")                          \
+	X(BUSY, 1, "all scratch slots of this CPU were in use by the programs it interrupted")               \
+	X(RING_FULL, 1, "the receiver did not drain the ring buffer in time")
+
+enum sw_outcome {
+#define SW_OUTCOME_VALUE(name, is_loss, meaning) SW_OUTCOME_##name,
+	SW_OUTCOMES(SW_OUTCOME_VALUE)
+#undef SW_OUTCOME_VALUE
+		SW_OUTCOME_COUNT
+};
+
+/* ---- Frames -------------------------------------------------------------------------------------------- */
+
+enum sw_frame_kind {
+	SW_FRAME_NATIVE = 1, /* id: file id; address: offset in that file */
+	SW_FRAME_KERNEL = 2, /* id: 0; address: in the kernel's address space */
+	SW_FRAME_ANONYMOUS = 3, /* id: 0; address: in the process's address space, backed by no file */
+};
+
+enum sw_frame_flag {
+	/* The address is where a call returns to; else it is the next instruction to be executed. */
+	SW_FRAME_RETURN_ADDRESS = 1,
+	/* Found by a frame pointer that nothing but sanity checks vouches for. */
+	SW_FRAME_UNPROVEN = 2,
+};
+
+/* One frame of any kind, native, kernel or interpreted. */
+struct sw_frame {
+	__u64 head; /* bits 0-7 kind, 8-15 flags, 16-63 file or runtime id */
+	__u64 address;
+};
+
+#define SW_FRAME_FLAGS_SHIFT 8
+#define SW_FRAME_ID_SHIFT 16
+
+/* ---- Records in the ring buffers ----------------------------------------------------------------------- */
+
+/* 128 bits over every frame of a stack and its outcome, keyed by a secret of this run. */
+struct sw_hash {
+	__u64 lo;
+	__u64 hi;
+};
+
+enum sw_record_type {
+	SW_RECORD_SAMPLE = 1,
+	SW_RECORD_STACK = 2, /* body: sw_frame[count], leaf first */
+	SW_RECORD_CHAIN = 3, /* body: sw_hash[count], the chunks of a stack, leaf end first */
+};
+
+enum sw_sample_kind {
+	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
+};
+
+enum sw_sample_flag {
+	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
+};
+
+#define SW_COMM_BYTES 16
+
+/* One interrupt. Its stack was sent in this epoch or, by a record lost or late, will be missing. */
+struct sw_sample {
+	__u16 type;
+	__u8 kind;
+	__u8 outcome;
+	__u32 epoch;
+	__u64 time_ns;
+	struct sw_hash stack;
+	__u32 pid; /* thread group, in the receiver's PID namespace */
+	__u32 tid;
+	__u32 cpu;
+	__u32 flags;
+	__u64 value;
+	char comm[SW_COMM_BYTES];
+};
+
+/* The head of SW_RECORD_STACK and SW_RECORD_CHAIN: a stack, or a chunk of one. */
+struct sw_body {
+	__u16 type;
+	__u16 count;
+	__u32 epoch;
+	struct sw_hash hash;
+};
+
+/* ---- Unwind tables ------------------------------------------------------------------------------------- */
+
+/*
+ * Tables and mappings live in an arena of equal chunks, each one value of an array that the receiver maps
+ * into its own memory, and are published as in RCU: written anew, pointed to by one word, and freed only
+ * after each slot has left the walk it was in.
+ */
+#define SW_CHUNK_BYTES (2u << 20)
+#define SW_CHUNKS_MAX 256
+
+/* Where a block of the arena starts: chunk << 32 | byte offset. 0: absent (offset 0 is never given out). */
+typedef __u64 sw_location;
+
+/*
+ * A segment is the unwind table of one page-aligned stretch of one file. In the arena:
+ *
+ *   sw_segment_header
+ *   __u32   index[buckets + 1]   first row << SW_RULE_BITS | rule in force at the bucket's start
+ *   sw_rule rules[]              16-byte aligned
+ *   __u16   rows[]               (offset in bucket) << SW_RULE_BITS | rule
+ *
+ * A bucket covers SW_BUCKET_BYTES of text. A row is in force from its offset to the next row's; the rule in
+ * force at an address is that of the last row at or below it in its bucket, else the bucket's own.
+ */
+#define SW_BUCKET_SHIFT 7
+#define SW_BUCKET_BYTES (1u << SW_BUCKET_SHIFT)
+#define SW_RULE_BITS 9
+#define SW_RULES_MAX (1u << SW_RULE_BITS)
+#define SW_SEGMENT_ROWS_MAX (1u << (32 - SW_RULE_BITS))
+
+/* Rules with fixed numbers in every segment. */
+enum sw_fixed_rule {
+	SW_RULE_NONE = 0, /* no information */
+	SW_RULE_FRAME_POINTER = 1, /* CFA = rbp+16, caller's rbp at CFA-16, return address at CFA-8 */
+	SW_RULE_FIRST_FREE = 2,
+};
+
+struct sw_segment_header {
+	__u64 file_offset; /* of the first byte covered, page-aligned */
+	__u32 text_bytes;
+	__u32 rules; /* offsets from the header */
+	__u32 rows;
+	__u32 reserved;
+};
+
+enum sw_cfa_base {
+	SW_CFA_NONE = 0, /* no rule; `fp` holds the sw_outcome that says why */
+	SW_CFA_REGISTER, /* register + offset */
+	SW_CFA_PLT, /* rsp + 8, and 8 more where (pc & 15) >= offset */
+	SW_CFA_DEREF, /* the word at register + offset */
+};
+
+enum sw_place {
+	SW_PLACE_SAME = 0, /* unchanged (not for a return address) */
+	SW_PLACE_CFA, /* the word at CFA + offset */
+	SW_PLACE_SP, /* the word at the stack pointer + offset: signal frames */
+	SW_PLACE_REGISTER, /* the register of number offset; only of an interrupted frame */
+	SW_PLACE_UNDEFINED, /* of a return address: this is where stacks start */
+};
+
+enum sw_rule_flag {
+	SW_RULE_SIGNAL_FRAME = 1, /* the caller was interrupted: its pc is exact, its stack may be another */
+};
+
+/* How a frame leads to its caller. Registers are numbered as in DWARF. */
+struct sw_rule {
+	__s32 cfa_offset;
+	__s32 fp_offset;
+	__s32 ra_offset;
+	__u8 cfa_base : 4;
+	__u8 flags : 4;
+	__u8 cfa_register;
+	__u8 fp;
+	__u8 ra;
+};
+
+/* What the ranges of processes name; a slot whose table was evicted keeps its id. */
+struct sw_segment {
+	sw_location location;
+	__u32 used; /* the last `clock` of settings in which a walk used it */
+	__u32 reserved;
+};
+
+/* ---- Processes ----------------------------------------------------------------------------------------- */
+
+#define SW_PAGE_SHIFT 12
+
+/* One executable mapping, or the part of one that a segment covers. Sorted by start in the arena. */
+struct sw_range {
+	__u64 start;
+	__u32 pages;
+	__u32 file; /* file id; 0: backed by no file */
+	__u32 file_page; /* offset of `start` in the file, in pages */
+	__u32 segment; /* number of its sw_segment; 0: none */
+};
+
+/* The ranges of a process: this head, and the ranges right behind it. */
+struct sw_ranges {
+	__u32 count;
+	__u32 reserved;
+};
+
+/* An open-addressed table keyed by pid: a process is within SW_PROCESS_PROBES places of its hash. */
+struct sw_process {
+	__u32 pid; /* 0: free */
+	__u32 reserved;
+	sw_location ranges;
+	__u64 known_ns; /* the receiver has seen all changes up to here */
+	__u64 born_ns; /* written by the kernel side: when this pid last forked into being or ran exec */
+};
+
+#define SW_PROCESS_PROBES 16
+#define SW_PROCESS_HASH 0x9E3779B1u /* place = (pid * SW_PROCESS_HASH) >> SW_PROCESS_HASH_SHIFT, modulo the table */
+#define SW_PROCESS_HASH_SHIFT 7
+
+/* ---- Scope --------------------------------------------------------------------------------------------- */
+
+enum sw_scope {
+	SW_SCOPE_NODE = 0, /* every task that the receiver's PID namespace knows */
+	SW_SCOPE_PROCESSES = 1, /* the processes in the map `scope`, and what they fork */
+};
+
+/* A start time read from /proc is cut to clock ticks of this length. */
+#define SW_START_TIME_TICK_NS 10000000ull
+
+/* ---- Per CPU, per slot, settings ----------------------------------------------------------------------- */
+
+#define SW_SLOTS_PER_CPU 3
+#define SW_CHUNK_FRAMES 256
+#define SW_CHAIN_CHUNKS 64
+#define SW_STACK_WINDOW_BYTES 2048
+#define SW_KERNEL_FRAMES_MAX 127
+#define SW_REGISTERS 17 /* DWARF's numbers on x86-64: 0 to 15, and 16 for the pc */
+
+/* What one CPU counted. Read by the receiver through its own mapping, never reset. */
+struct sw_cpu {
+	__u64 outcomes[32]; /* by sw_outcome */
+	__u64 stacks_known; /* samples whose stack had been sent in this epoch */
+	__u64 stacks_sent;
+	__u64 frames_by_table;
+	__u64 frames_by_frame_pointer;
+	__u64 frames_unproven;
+	__u64 kernel_frames;
+	__u64 scope_full; /* forks that found no room in the map `scope` */
+	__u64 reserved;
+};
+
+/* A stack, or chunk of one, that has been sent. */
+struct sw_known {
+	struct sw_hash hash;
+	__u64 epoch;
+};
+
+#define SW_KNOWN_WAYS 4
+
+/* Changed by the receiver while programs run. */
+struct sw_settings {
+	__u32 epoch; /* from 1; each stack is sent once in each */
+	__u32 clock; /* advances about once a second: the age of segments */
+};
+
+#endif

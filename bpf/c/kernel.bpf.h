@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * The kernel's own types, with the fields that we read and no others. CO-RE relocates each access to where the
+ * running kernel keeps the field; the suffix after ___ is not part of a type's name.
+ */
+#ifndef SIDEWINDER_KERNEL_BPF_H
+#define SIDEWINDER_KERNEL_BPF_H
+
+#include <linux/types.h>
+#include <stdbool.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct ns_common {
+	unsigned int inum;
+};
+
+struct pid_namespace {
+	struct ns_common ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
+struct mm_struct;
+struct vm_area_struct;
+struct linux_binprm;
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	int tgid;
+	unsigned in_execve : 1;
+	struct mm_struct *mm;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	__u64 start_boottime;
+};
+
+/* Before 5.5 the field had another name. */
+struct task_struct___before_5_5 {
+	__u64 real_start_time;
+};
+
+struct pt_regs___kernel {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long sp;
+};
+
+#pragma clang attribute pop
+
+/* include/linux/sched.h */
+#define PF_IDLE 0x00000002
+#define PF_IO_WORKER 0x00000010
+#define PF_KTHREAD 0x00200000
+
+#endif

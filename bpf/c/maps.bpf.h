@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* Every map, what bounds its size, and the settings that are fixed when the programs are loaded. */
+#ifndef SIDEWINDER_MAPS_BPF_H
+#define SIDEWINDER_MAPS_BPF_H
+
+#include "intf.h"
+#include "kernel.bpf.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* Set before load: the verifier removes what they switch off. */
+const volatile __u32 scope_mode = SW_SCOPE_NODE;
+const volatile __u32 pid_namespace_inode; /* of the receiver; 0: the initial one, which knows every task */
+const volatile __u32 frame_limit = 8192;
+const volatile __u32 process_mask; /* places in `processes` - 1; a power of two - 1 */
+const volatile __u32 known_mask; /* sets in `known_stacks` - 1; a power of two - 1 */
+const volatile __u32 ring_bytes; /* of one CPU's ring */
+const volatile __u64 hash_key[4]; /* secret, odd: nobody can aim for a collision */
+const volatile bool kernel_frames = true;
+const volatile bool has_task_regs = true; /* bpf_task_pt_regs, Linux 5.15 */
+const volatile bool has_find_vma = true; /* bpf_find_vma, Linux 5.17 */
+
+/*
+ * Scratch of one entry point on one CPU, claimed for the length of one interrupt. Walks keep their state here
+ * rather than on the stack, where the verifier would follow each value of it.
+ */
+struct sw_slot {
+	__u32 sequence; /* odd: in use */
+	__u32 outcome;
+
+	/* The frame about to be looked at. */
+	__u64 pc;
+	__u64 sp;
+	__u64 fp;
+	__u64 registers[SW_REGISTERS]; /* of the interrupted frame */
+	__u32 is_return_address;
+	__u32 is_interrupted; /* `registers` belong to this frame */
+	__u32 unproven;
+
+	/* The mappings of the process, and the one that the last frame was in. */
+	__u32 ranges_chunk;
+	__u32 ranges_offset;
+	__u32 range_count;
+	__u64 range_start;
+	__u64 range_bytes;
+	__u64 range_file_offset;
+	__u32 file;
+	__u32 segment_chunk;
+	__u32 segment_offset;
+	__u32 segment_bytes; /* 0: no table */
+	__u64 segment_file_offset;
+	__u32 segment_rules;
+	__u32 segment_rows;
+
+	/* What `window` holds of the user's stack. */
+	__u64 window_start;
+	__u32 window_bytes;
+
+	/* The chunk being filled, and the chunks that are full. */
+	__u32 count;
+	__u32 chunks;
+	__u32 depth;
+	struct sw_hash hash;
+	__u64 ring;
+
+	__u32 frames_by_table;
+	__u32 frames_by_frame_pointer;
+	__u32 frames_unproven;
+
+	struct sw_hash chain[SW_CHAIN_CHUNKS];
+	__u8 window[SW_STACK_WINDOW_BYTES];
+	struct sw_body body; /* and, contiguous with it, its frames */
+	struct sw_frame frames[SW_CHUNK_FRAMES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* possible CPUs * SW_SLOTS_PER_CPU */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_slot);
+} slots SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* possible CPUs */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_cpu);
+} cpus SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_settings);
+} settings SEC(".maps");
+
+struct sw_ring {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set before load */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1); /* possible CPUs */
+	__type(key, __u32);
+	__array(values, struct sw_ring);
+} rings SEC(".maps");
+
+typedef __u8 sw_chunk[SW_CHUNK_BYTES];
+
+struct sw_chunk_map {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, sw_chunk);
+};
+
+/* Grows by one chunk when the receiver needs it; never beyond the budget. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, SW_CHUNKS_MAX);
+	__type(key, __u32);
+	__array(values, struct sw_chunk_map);
+} arena SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set before load */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_segment);
+} segments SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* process_mask + 1 */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct sw_process);
+} processes SEC(".maps");
+
+struct sw_known_set {
+	struct sw_known ways[SW_KNOWN_WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* known_mask + 1 */
+	__type(key, __u32);
+	__type(value, struct sw_known_set);
+} known_stacks SEC(".maps");
+
+/* Thread groups in scope, and when their leader started. Written by the receiver and by the fork hook. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* set before load; 1 where the scope is the node */
+	__type(key, __u32);
+	__type(value, __u64);
+} scope SEC(".maps");
+
+static __always_inline struct sw_cpu *this_cpu(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&cpus, &cpu);
+}
+
+/* Nested programs share these counters, so each addition is atomic. */
+#define sw_count(counter, n) __sync_fetch_and_add(&(counter), (n))
+
+static __always_inline struct sw_settings *live_settings(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+static __always_inline __u8 *arena_chunk(__u32 number)
+{
+	__u32 zero = 0;
+	void *map = bpf_map_lookup_elem(&arena, &number);
+
+	return map ? bpf_map_lookup_elem(map, &zero) : 0;
+}
+
+/*
+ * A T at an offset of a chunk. The mask keeps any offset inside the chunk and on a multiple of `align`, which must
+ * be a power of two no smaller than T.
+ */
+#define sw_at(T, chunk, offset, align) ((T *)((chunk) + ((offset) & (SW_CHUNK_BYTES - (align)))))
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* The life of processes, as far as an interrupt must know of it before the receiver does. */
+#ifndef SIDEWINDER_PROCESS_BPF_H
+#define SIDEWINDER_PROCESS_BPF_H
+
+#include "scope.bpf.h"
+#include "table.bpf.h"
+#include <bpf/bpf_tracing.h>
+
+/* What the receiver knows of the mappings of this pid belongs to another program from here on. */
+static __always_inline void forget_mappings(__u32 pid)
+{
+	__u32 place = process_place(pid);
+
+	for (__u32 i = 0; i < SW_PROCESS_PROBES; i++) {
+		__u32 number = (place + i) & process_mask;
+		struct sw_process *process = bpf_map_lookup_elem(&processes, &number);
+
+		if (process && process->pid == pid) {
+			process->born_ns = bpf_ktime_get_ns();
+			return;
+		}
+	}
+}
+
+SEC("raw_tp/sched_process_fork")
+int process_fork(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *parent = (void *)ctx->args[0], *child = (void *)ctx->args[1];
+	__u32 pid = process_id(child);
+	struct sw_cpu *cpu;
+	__u64 start_ns;
+
+	if (!pid || pid != thread_id(child) || !in_scope(parent, process_id(parent)))
+		return 0;
+	forget_mappings(pid);
+	if (scope_mode != SW_SCOPE_PROCESSES)
+		return 0;
+	start_ns = process_start_ns(child);
+	if (bpf_map_update_elem(&scope, &pid, &start_ns, BPF_ANY)) {
+		cpu = this_cpu();
+		if (cpu)
+			sw_count(cpu->scope_full, 1);
+	}
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exec")
+int process_exec(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (void *)ctx->args[0];
+	__u32 pid = process_id(task);
+
+	if (in_scope(task, pid))
+		forget_mappings(pid);
+	return 0;
+}
+
+/* A leader is freed after all its threads, once nothing can interrupt them any more. */
+SEC("raw_tp/sched_process_free")
+int process_free(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = (void *)ctx->args[0];
+	__u32 pid = process_id(task);
+	__u64 *start_ns;
+
+	if (scope_mode != SW_SCOPE_PROCESSES || !pid || pid != thread_id(task))
+		return 0;
+	start_ns = bpf_map_lookup_elem(&scope, &pid);
+	if (start_ns && process_start_ns(task) - *start_ns < SW_START_TIME_TICK_NS)
+		bpf_map_delete_elem(&scope, &pid);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR MIT)
+/*
+ * Sidewinder's programs.
+ *
+ * An interrupt of the CPU clock becomes a sample: the task is looked at only if it is in scope; its kernel frames, if
+ * it was in the kernel, and its user frames are walked into scratch of this CPU and hashed on the way; a stack that
+ * was not seen in this epoch is sent in full, and then a small record that names it by hash. Each interrupt ends in
+ * exactly one outcome, counted where it ends.
+ *
+ *   intf.h      what the receiver sees too        stack.bpf.h    frames, their hash, what leaves
+ *   maps.bpf.h  maps, settings, scratch           table.bpf.h    from an address to its rule
+ *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
+ *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
+ *   process.bpf.h  fork, exec and exit
+ */
+#include "maps.bpf.h"
+#include "scope.bpf.h"
+#include "slot.bpf.h"
+#include "unwind.bpf.h"
+#include "process.bpf.h"
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+struct kernel_context {
+	struct sw_slot *slot;
+	__u32 count;
+};
+
+static long push_kernel_frame(__u32 i, struct kernel_context *context)
+{
+	struct sw_slot *slot = context->slot;
+	__u32 flags = i ? SW_FRAME_RETURN_ADDRESS : 0;
+
+	if (i >= context->count || i >= SW_KERNEL_FRAMES_MAX)
+		return 1;
+	return !push_frame(slot, frame_head(SW_FRAME_KERNEL, flags, 0), ((__u64 *)slot->window)[i & 127]);
+}
+
+/* The kernel part of the stack. The kernel's own walk is used: it knows its own unwind formats. */
+static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
+{
+	struct kernel_context context = { .slot = slot };
+	long bytes = bpf_get_stack(ctx, slot->window, SW_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
+
+	if (bytes <= 0)
+		return 0;
+	context.count = bytes / sizeof(__u64);
+	bpf_loop(SW_KERNEL_FRAMES_MAX, push_kernel_frame, &context, 0);
+	return context.count;
+}
+
+/* Both parts of the stack of the interrupted task, leaf first. Sets slot->outcome. */
+static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot *slot, struct task_struct *task,
+				 __u32 pid, bool in_kernel)
+{
+	__u32 task_flags = BPF_CORE_READ(task, flags);
+	__u64 code_segment;
+
+	if (in_kernel && kernel_frames) {
+		struct sw_cpu *cpu = this_cpu();
+		int frames = walk_kernel_stack(ctx, slot);
+
+		if (cpu)
+			sw_count(cpu->kernel_frames, frames);
+	}
+	if (task_flags & (PF_KTHREAD | PF_IO_WORKER)) {
+		slot->outcome = SW_OUTCOME_KERNEL_THREAD;
+		return;
+	}
+	if (!BPF_CORE_READ(task, mm)) {
+		slot->outcome = SW_OUTCOME_EXITING;
+		return;
+	}
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_execve)) {
+		slot->outcome = SW_OUTCOME_EXEC;
+		return;
+	}
+	code_segment = in_kernel ? registers_of_task(slot->registers) : registers_of_interrupt(slot->registers, ctx);
+	if (code_segment != SW_USER_CS_64) {
+		slot->outcome = code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS;
+		return;
+	}
+	if (!enter_process(slot, pid)) {
+		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
+		slot->outcome = SW_OUTCOME_UNKNOWN_PROCESS;
+		return;
+	}
+	walk_user_stack(slot);
+}
+
+static __always_inline bool send_sample(struct sw_slot *slot, struct task_struct *task, __u32 pid, bool in_kernel,
+					__u64 time_ns)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct sw_settings *live = live_settings();
+	void *ring = bpf_map_lookup_elem(&rings, &number);
+	struct sw_sample sample = {
+		.type = SW_RECORD_SAMPLE,
+		.kind = SW_SAMPLE_CPU,
+		.outcome = slot->outcome,
+		.time_ns = time_ns,
+		.stack = slot->hash,
+		.pid = pid,
+		.tid = thread_id(task),
+		.cpu = number,
+		.flags = in_kernel ? SW_SAMPLE_IN_KERNEL : 0,
+		.value = 1,
+	};
+
+	if (!ring || !live)
+		return false;
+	sample.epoch = live->epoch;
+	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
+	return send(slot, ring, &sample, sizeof(sample));
+}
+
+static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 time_ns = bpf_ktime_get_ns();
+	bool in_kernel = !interrupted_user_mode(ctx);
+	struct sw_slot *slot;
+	__u32 pid, outcome;
+
+	if (BPF_CORE_READ(task, pid) == 0)
+		return SW_OUTCOME_IDLE;
+	pid = process_id(task);
+	if (!in_scope(task, pid))
+		return SW_OUTCOME_OUT_OF_SCOPE;
+	slot = claim_slot();
+	if (!slot)
+		return SW_OUTCOME_BUSY;
+
+	slot->frames_by_table = 0;
+	slot->frames_by_frame_pointer = 0;
+	slot->frames_unproven = 0;
+	start_stack(slot);
+	walk(ctx, slot, task, pid, in_kernel);
+	outcome = slot->outcome;
+	if (outcome != SW_OUTCOME_RING_FULL &&
+	    !(end_stack(slot, outcome) && send_sample(slot, task, pid, in_kernel, time_ns)))
+		outcome = SW_OUTCOME_RING_FULL;
+	sw_count(cpu->frames_by_table, slot->frames_by_table);
+	sw_count(cpu->frames_by_frame_pointer, slot->frames_by_frame_pointer);
+	sw_count(cpu->frames_unproven, slot->frames_unproven);
+	release_slot(slot);
+	return outcome;
+}
+
+SEC("perf_event")
+int sample_cpu(struct bpf_perf_event_data *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	__u32 outcome;
+
+	if (!cpu)
+		return 0;
+	outcome = take_sample(ctx, cpu);
+	if (outcome < SW_OUTCOME_COUNT)
+		sw_count(cpu->outcomes[outcome & 31], 1);
+	return 0;
+}

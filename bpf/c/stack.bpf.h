@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * A stack as it grows from the leaf: frames in the slot, a running hash over them, and what leaves for the receiver.
+ *
+ * A body leaves once an epoch; every sample names its stack by hash. A stack longer than a chunk is a chain: a body
+ * that lists the hashes of its chunks, so that deep recursion sends few of them.
+ */
+#ifndef SIDEWINDER_STACK_BPF_H
+#define SIDEWINDER_STACK_BPF_H
+
+#include "maps.bpf.h"
+
+static __always_inline __u64 mix(__u64 hash, __u64 word, __u64 key)
+{
+	hash = (hash ^ word) * key;
+	return hash ^ (hash >> 29);
+}
+
+/*
+ * The lanes absorb two combinations of the words that together lose nothing: their determinant,
+ * 1 - key[0] * (key[2] << 1), is odd, so it has an inverse modulo 2^64.
+ */
+static __always_inline void absorb(struct sw_hash *hash, __u64 a, __u64 b)
+{
+	hash->lo = mix(hash->lo, a + b * hash_key[0], hash_key[1]);
+	hash->hi = mix(hash->hi, b + a * (hash_key[2] << 1), hash_key[3]);
+}
+
+static __always_inline struct sw_hash hash_seed(__u32 type)
+{
+	struct sw_hash seed = { .lo = hash_key[2] + type, .hi = hash_key[0] ^ type };
+
+	return seed;
+}
+
+/* Sends a record through this CPU's ring, waking nobody unless the ring is filling up. */
+static __always_inline bool send(struct sw_slot *slot, void *ring, void *record, __u32 bytes)
+{
+	__u64 flags = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > ring_bytes / 4 ? BPF_RB_FORCE_WAKEUP :
+										     BPF_RB_NO_WAKEUP;
+
+	return bpf_ringbuf_output(ring, record, bytes, flags) == 0;
+}
+
+/*
+ * The set that a hash belongs to, and whether it holds it in this epoch. A torn entry, written by two CPUs at once,
+ * equals neither hash.
+ */
+static __always_inline struct sw_known_set *known_set(const struct sw_hash *hash)
+{
+	__u32 number = (__u32)hash->lo & known_mask;
+
+	return bpf_map_lookup_elem(&known_stacks, &number);
+}
+
+static __always_inline bool is_known(struct sw_known_set *set, const struct sw_hash *hash, __u32 epoch)
+{
+	bool found = false;
+
+#pragma unroll
+	for (int i = 0; i < SW_KNOWN_WAYS; i++)
+		found |= set->ways[i].hash.lo == hash->lo && set->ways[i].hash.hi == hash->hi &&
+			 set->ways[i].epoch == epoch;
+	return found;
+}
+
+/* Takes the place of an entry of an older epoch, else of one that the hash chooses. */
+static __always_inline void remember(struct sw_known_set *set, const struct sw_hash *hash, __u32 epoch)
+{
+	__u32 way = (hash->hi >> 32) & (SW_KNOWN_WAYS - 1);
+
+#pragma unroll
+	for (__u32 i = 0; i < SW_KNOWN_WAYS; i++)
+		if (set->ways[i].epoch != epoch)
+			way = i;
+	way &= SW_KNOWN_WAYS - 1;
+	set->ways[way].epoch = 0;
+	set->ways[way].hash = *hash;
+	set->ways[way].epoch = epoch;
+}
+
+/*
+ * Sends the body in the slot unless it is known, and only then remembers it: a sample that finds its stack known
+ * follows a body that was sent. The body is `count` entries of 16 bytes, frames or hashes.
+ */
+static __noinline int send_body(struct sw_slot *slot, __u32 type)
+{
+	struct sw_settings *live = live_settings();
+	struct sw_known_set *set = known_set(&slot->hash);
+	struct sw_cpu *cpu = this_cpu();
+	__u32 number = bpf_get_smp_processor_id();
+	void *ring = bpf_map_lookup_elem(&rings, &number);
+	__u32 epoch, count = slot->count;
+
+	if (!live || !set || !cpu || !ring || count > SW_CHUNK_FRAMES)
+		return 0;
+	epoch = *(volatile __u32 *)&live->epoch;
+	if (is_known(set, &slot->hash, epoch)) {
+		sw_count(cpu->stacks_known, 1);
+		return 1;
+	}
+	slot->body.type = type;
+	slot->body.count = count;
+	slot->body.epoch = epoch;
+	slot->body.hash = slot->hash;
+	if (!send(slot, ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame)))
+		return 0;
+	remember(set, &slot->hash, epoch);
+	sw_count(cpu->stacks_sent, 1);
+	return 1;
+}
+
+static __always_inline void start_stack(struct sw_slot *slot)
+{
+	slot->count = 0;
+	slot->chunks = 0;
+	slot->depth = 0;
+	slot->hash = hash_seed(SW_RECORD_STACK);
+}
+
+/* Ends the chunk that is being filled and puts its hash on the chain. */
+static __noinline int end_chunk(struct sw_slot *slot)
+{
+	__u32 chunk = slot->chunks;
+
+	if (chunk >= SW_CHAIN_CHUNKS || !send_body(slot, SW_RECORD_STACK))
+		return 0;
+	slot->chain[chunk & (SW_CHAIN_CHUNKS - 1)] = slot->hash;
+	slot->chunks = chunk + 1;
+	slot->count = 0;
+	slot->hash = hash_seed(SW_RECORD_STACK);
+	return 1;
+}
+
+/* Appends the next frame towards the root. False: no room for the chunk that it filled. */
+static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 address)
+{
+	__u32 at = slot->count;
+
+	if (at >= SW_CHUNK_FRAMES) {
+		if (!end_chunk(slot))
+			return false;
+		at = 0;
+	}
+	slot->frames[at & (SW_CHUNK_FRAMES - 1)].head = head;
+	slot->frames[at & (SW_CHUNK_FRAMES - 1)].address = address;
+	absorb(&slot->hash, head, address);
+	slot->count = at + 1;
+	slot->depth++;
+	return true;
+}
+
+static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
+{
+	return kind | flags << SW_FRAME_FLAGS_SHIFT | id << SW_FRAME_ID_SHIFT;
+}
+
+/* Ends the stack: afterwards slot->hash names it, and its bodies have left. The hash covers the outcome. */
+static __always_inline bool end_stack(struct sw_slot *slot, __u32 outcome)
+{
+	absorb(&slot->hash, outcome, slot->depth);
+	if (slot->chunks == 0)
+		return send_body(slot, SW_RECORD_STACK);
+	if (!end_chunk(slot))
+		return false;
+
+	slot->hash = hash_seed(SW_RECORD_CHAIN);
+	for (__u32 i = 0; i < SW_CHAIN_CHUNKS; i++) {
+		if (i >= slot->chunks)
+			break;
+		slot->frames[i].head = slot->chain[i].lo;
+		slot->frames[i].address = slot->chain[i].hi;
+		absorb(&slot->hash, slot->chain[i].lo, slot->chain[i].hi);
+	}
+	slot->count = slot->chunks;
+	return send_body(slot, SW_RECORD_CHAIN);
+}
+
+#endif

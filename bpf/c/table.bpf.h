@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* From an address to its mapping, its file's table, and the rule in force: the only reader of intf.h's table format. */
+#ifndef SIDEWINDER_TABLE_BPF_H
+#define SIDEWINDER_TABLE_BPF_H
+
+#include "maps.bpf.h"
+
+static __always_inline __u32 location_chunk(sw_location location)
+{
+	return location >> 32;
+}
+
+static __always_inline __u32 location_offset(sw_location location)
+{
+	return (__u32)location;
+}
+
+/* The place in `processes` where the search for a pid starts. */
+static __always_inline __u32 process_place(__u32 pid)
+{
+	return (pid * SW_PROCESS_HASH) >> SW_PROCESS_HASH_SHIFT;
+}
+
+static __always_inline int enter_ranges(struct sw_slot *slot, sw_location location)
+{
+	__u8 *chunk = arena_chunk(location_chunk(location));
+
+	if (!location || !chunk)
+		return 0;
+	slot->ranges_chunk = location_chunk(location);
+	slot->ranges_offset = location_offset(location) + sizeof(struct sw_ranges);
+	slot->range_count = sw_at(struct sw_ranges, chunk, location_offset(location), 8)->count;
+	return 1;
+}
+
+/*
+ * Prepares the slot for walks in a process. False: its mappings are unknown, or were learnt before it last ran exec
+ * or came into being and may be those of another program.
+ */
+static __noinline int enter_process(struct sw_slot *slot, __u32 pid)
+{
+	__u32 place = process_place(pid);
+
+	slot->range_bytes = 0;
+	for (__u32 i = 0; i < SW_PROCESS_PROBES; i++) {
+		__u32 number = (place + i) & process_mask;
+		struct sw_process *process = bpf_map_lookup_elem(&processes, &number);
+
+		if (!process)
+			return 0;
+		if (process->pid != pid)
+			continue;
+		if (process->known_ns <= process->born_ns)
+			return 0;
+		return enter_ranges(slot, *(volatile sw_location *)&process->ranges);
+	}
+	return 0;
+}
+
+/* Caches in the slot where the table of a segment is, so that frames in the same segment find it there. */
+static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
+{
+	struct sw_segment *segment = bpf_map_lookup_elem(&segments, &number);
+	struct sw_settings *live = live_settings();
+	struct sw_segment_header *header;
+	sw_location location;
+	__u8 *chunk;
+
+	slot->segment_bytes = 0;
+	if (!number || !segment || !live)
+		return;
+	location = *(volatile sw_location *)&segment->location;
+	if (!location)
+		return;
+	chunk = arena_chunk(location_chunk(location));
+	if (!chunk)
+		return;
+	if (segment->used != live->clock)
+		segment->used = live->clock;
+	header = sw_at(struct sw_segment_header, chunk, location_offset(location), 32);
+	slot->segment_chunk = location_chunk(location);
+	slot->segment_offset = location_offset(location);
+	slot->segment_file_offset = header->file_offset;
+	slot->segment_rules = location_offset(location) + header->rules;
+	slot->segment_rows = location_offset(location) + header->rows;
+	slot->segment_bytes = header->text_bytes;
+}
+
+/*
+ * Finds the executable mapping that holds an address, by binary search, and makes it the slot's. False: none does.
+ * range_bytes is then 0, so that no address is taken to be in it.
+ */
+static __noinline int enter_range(struct sw_slot *slot, __u64 address)
+{
+	__u8 *chunk = arena_chunk(slot->ranges_chunk);
+	__u32 base = slot->ranges_offset;
+	__u32 low = 0, size = slot->range_count;
+	struct sw_range *range;
+
+	slot->range_bytes = 0;
+	if (!chunk)
+		return 0;
+	/* The last range that starts at or below the address is in [low, low + size). */
+	for (int i = 0; i < 17; i++) {
+		__u32 half = size >> 1;
+
+		if (size <= 1)
+			break;
+		range = sw_at(struct sw_range, chunk, base + (low + half) * sizeof(*range), 8);
+		if (range->start <= address)
+			low += half;
+		size -= half;
+	}
+	if (!size)
+		return 0;
+	base = (base + low * sizeof(*range)) & (SW_CHUNK_BYTES - 8);
+	if (base > SW_CHUNK_BYTES - sizeof(*range))
+		return 0;
+	range = (struct sw_range *)(chunk + base);
+	slot->range_start = range->start;
+	slot->file = range->file;
+	slot->range_file_offset = (__u64)range->file_page << SW_PAGE_SHIFT;
+	enter_segment(slot, range->segment);
+	slot->range_bytes = (__u64)range->pages << SW_PAGE_SHIFT;
+	return address - slot->range_start < slot->range_bytes;
+}
+
+/* The number of the rule in force at a file offset that the slot's segment covers. */
+static __noinline int rule_number(struct sw_slot *slot, __u64 file_offset)
+{
+	__u32 text = file_offset - slot->segment_file_offset;
+	__u8 *chunk = arena_chunk(slot->segment_chunk);
+	__u32 bucket, within, entry, row, end, rule;
+
+	if (!chunk || text >= slot->segment_bytes)
+		return SW_RULE_NONE;
+	bucket = slot->segment_offset + sizeof(struct sw_segment_header) + (text >> SW_BUCKET_SHIFT) * sizeof(__u32);
+	entry = *sw_at(__u32, chunk, bucket, sizeof(__u32));
+	row = entry >> SW_RULE_BITS;
+	end = *sw_at(__u32, chunk, bucket + sizeof(__u32), sizeof(__u32)) >> SW_RULE_BITS;
+	rule = entry & (SW_RULES_MAX - 1);
+	within = text & (SW_BUCKET_BYTES - 1);
+	for (__u32 i = 0; i < SW_BUCKET_BYTES; i++) {
+		__u32 packed;
+
+		if (row >= end)
+			break;
+		packed = *sw_at(__u16, chunk, slot->segment_rows + row * sizeof(__u16), sizeof(__u16));
+		if (packed >> SW_RULE_BITS > within)
+			break;
+		rule = packed & (SW_RULES_MAX - 1);
+		row++;
+	}
+	return rule;
+}
+
+static __always_inline bool read_rule(struct sw_slot *slot, __u32 number, struct sw_rule *rule)
+{
+	__u8 *chunk = arena_chunk(slot->segment_chunk);
+
+	if (!chunk)
+		return false;
+	*rule = *sw_at(struct sw_rule, chunk, slot->segment_rules + number * sizeof(*rule), sizeof(*rule));
+	return true;
+}
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * The walk of a user stack, from registers in a slot to the start of the thread. It knows no program type: whoever
+ * claims a slot and fills in the registers can walk.
+ */
+#ifndef SIDEWINDER_UNWIND_BPF_H
+#define SIDEWINDER_UNWIND_BPF_H
+
+#include "regs.bpf.h"
+#include "stack.bpf.h"
+#include "table.bpf.h"
+
+/* ---- Reading the stack --------------------------------------------------------------------------------- */
+
+/*
+ * A read of user memory costs about the same for 8 bytes as for 2 KiB, so the stack is read by the window. Windows
+ * start a little below the wanted word: the saved frame pointer lies below the return address.
+ */
+#define SW_WINDOW_LEAD 64
+
+static __noinline int move_window(struct sw_slot *slot, __u64 address)
+{
+	__u64 start = address - SW_WINDOW_LEAD;
+	__u32 to_page_end = 4096 - (start & 4095);
+
+	slot->window_start = start;
+	slot->window_bytes = SW_STACK_WINDOW_BYTES;
+	if (!bpf_probe_read_user(slot->window, SW_STACK_WINDOW_BYTES, (void *)start))
+		return 1;
+
+	/* The window may have left the stack at either end: try what is on the word's own page. */
+	if (to_page_end <= SW_WINDOW_LEAD) {
+		start += to_page_end;
+		to_page_end = 4096;
+	}
+	if (to_page_end > SW_STACK_WINDOW_BYTES)
+		to_page_end = SW_STACK_WINDOW_BYTES;
+	slot->window_start = start;
+	slot->window_bytes = to_page_end;
+	if (to_page_end <= SW_STACK_WINDOW_BYTES &&
+	    !bpf_probe_read_user(slot->window, to_page_end, (void *)start))
+		return 1;
+
+	slot->window_start = address;
+	slot->window_bytes = sizeof(__u64);
+	if (!bpf_probe_read_user(slot->window, sizeof(__u64), (void *)address))
+		return 1;
+	slot->window_bytes = 0;
+	return 0;
+}
+
+static long found_vma(struct task_struct *task, struct vm_area_struct *vma, void *found)
+{
+	*(__u32 *)found = 1;
+	return 0;
+}
+
+/* Why a word can't be read: the page is not in memory, or there is nothing at all. */
+static __noinline int why_unreadable(__u64 address)
+{
+	__u32 found = 0;
+
+	if (has_find_vma)
+		bpf_find_vma(bpf_get_current_task_btf(), address, found_vma, &found, 0);
+	return found ? SW_OUTCOME_PAGE_ABSENT : SW_OUTCOME_BAD_ADDRESS;
+}
+
+/* Reads one word; false: slot->outcome says why not. */
+static __always_inline bool read_word(struct sw_slot *slot, __u64 address, __u64 *word)
+{
+	__u64 offset = address - slot->window_start;
+
+	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64) || offset + sizeof(__u64) > slot->window_bytes) {
+		if (!move_window(slot, address)) {
+			slot->outcome = why_unreadable(address);
+			return false;
+		}
+		offset = address - slot->window_start;
+	}
+	offset &= SW_STACK_WINDOW_BYTES - 1;
+	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64)) {
+		slot->outcome = SW_OUTCOME_BAD_ADDRESS;
+		return false;
+	}
+	*word = *(__u64 *)(slot->window + offset);
+	return true;
+}
+
+/* ---- One step ------------------------------------------------------------------------------------------ */
+
+static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
+{
+	slot->outcome = outcome;
+	return false;
+}
+
+/* The value of a register in the frame at hand: callers' frames have only the two that are tracked. */
+static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
+{
+	if (number == SW_REG_SP) {
+		*value = slot->sp;
+		return true;
+	}
+	if (number == SW_REG_FP) {
+		*value = slot->fp;
+		return true;
+	}
+	if (!slot->is_interrupted || number >= SW_REGISTERS)
+		return stop(slot, SW_OUTCOME_REGISTER_LOST);
+	*value = slot->registers[number];
+	return true;
+}
+
+/* Goes on to the caller, whose frame must lie above: stacks that loop would never end. */
+static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
+{
+	slot->pc = pc;
+	slot->sp = sp;
+	slot->fp = fp;
+	slot->is_return_address = 1;
+	slot->is_interrupted = 0;
+	slot->unproven = 0;
+	return true;
+}
+
+static __always_inline bool step_by_frame_pointer(struct sw_slot *slot)
+{
+	__u64 frame = slot->fp, pc, fp;
+
+	if (frame + 16 <= slot->sp)
+		return stop(slot, SW_OUTCOME_STACK_NOT_RISING);
+	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
+		return false;
+	return enter_caller(slot, pc, frame + 16, fp);
+}
+
+/* The largest frame that a frame pointer with no table behind it may claim. */
+#define SW_UNPROVEN_FRAME_MAX (1u << 20)
+
+/*
+ * Where nothing is known of the code (generated at run time, or assembly without unwind information) frame pointers
+ * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address in code.
+ */
+static __always_inline bool step_unproven(struct sw_slot *slot, __u32 otherwise)
+{
+	__u64 frame = slot->fp;
+
+	if ((frame & 7) || frame < slot->sp || frame - slot->sp > SW_UNPROVEN_FRAME_MAX)
+		return stop(slot, otherwise);
+	if (!step_by_frame_pointer(slot))
+		return stop(slot, otherwise);
+	if (slot->pc - 1 - slot->range_start >= slot->range_bytes && !enter_range(slot, slot->pc - 1))
+		return stop(slot, otherwise);
+	slot->unproven = 1;
+	slot->frames_unproven++;
+	return true;
+}
+
+static __always_inline bool saved_word(struct sw_slot *slot, __u8 place, __s32 offset, __u64 cfa, __u64 *word)
+{
+	return read_word(slot, (place == SW_PLACE_CFA ? cfa : slot->sp) + offset, word);
+}
+
+static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_rule *rule)
+{
+	__u64 cfa, pc, fp = slot->fp;
+	bool signal = rule->flags & SW_RULE_SIGNAL_FRAME;
+
+	if (rule->ra == SW_PLACE_UNDEFINED)
+		return stop(slot, SW_OUTCOME_COMPLETE);
+	if (rule->cfa_base == SW_CFA_PLT) {
+		cfa = slot->sp + ((slot->pc & 15) >= (__u64)rule->cfa_offset ? 16 : 8);
+	} else {
+		if (!register_value(slot, rule->cfa_register, &cfa))
+			return false;
+		cfa += rule->cfa_offset;
+		if (rule->cfa_base == SW_CFA_DEREF && !read_word(slot, cfa, &cfa))
+			return false;
+	}
+	if (rule->ra == SW_PLACE_REGISTER) {
+		if (!register_value(slot, rule->ra_offset, &pc))
+			return false;
+	} else if (!saved_word(slot, rule->ra, rule->ra_offset, cfa, &pc)) {
+		return false;
+	}
+	if (rule->fp == SW_PLACE_UNDEFINED)
+		fp = 0;
+	else if (rule->fp == SW_PLACE_REGISTER) {
+		if (!register_value(slot, rule->fp_offset, &fp))
+			return false;
+	} else if (rule->fp != SW_PLACE_SAME && !saved_word(slot, rule->fp, rule->fp_offset, cfa, &fp))
+		return false;
+	/* A signal handler may run on a stack of its own; a leaf that moved its return address has no frame. */
+	if (!signal && cfa <= slot->sp && !(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER))
+		return stop(slot, SW_OUTCOME_STACK_NOT_RISING);
+	enter_caller(slot, pc, cfa, fp);
+	slot->is_return_address = !signal;
+	return true;
+}
+
+/* Appends the frame at hand and goes on to its caller. False: the walk is over, slot->outcome says how. */
+static __always_inline bool step(struct sw_slot *slot)
+{
+	__u64 address = slot->pc - slot->is_return_address;
+	__u32 flags = slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
+	__u64 file_offset;
+	struct sw_rule rule;
+	__u32 number;
+
+	if (slot->unproven)
+		flags |= SW_FRAME_UNPROVEN;
+	if (address - slot->range_start >= slot->range_bytes && !enter_range(slot, address)) {
+		/* An interrupted pc is real wherever it is; a return address may have been no such thing. */
+		if (slot->is_return_address)
+			return stop(slot, SW_OUTCOME_NO_MAPPING);
+		if (!push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, flags, 0), slot->pc))
+			return stop(slot, SW_OUTCOME_RING_FULL);
+		return stop(slot, SW_OUTCOME_NO_MAPPING);
+	}
+	if (slot->depth >= frame_limit)
+		return stop(slot, SW_OUTCOME_FRAME_LIMIT);
+	if (!slot->file) {
+		if (!push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, flags, 0), slot->pc))
+			return stop(slot, SW_OUTCOME_RING_FULL);
+		return step_unproven(slot, SW_OUTCOME_NO_RULE);
+	}
+	file_offset = address - slot->range_start + slot->range_file_offset;
+	if (!push_frame(slot, frame_head(SW_FRAME_NATIVE, flags, slot->file), file_offset + slot->is_return_address))
+		return stop(slot, SW_OUTCOME_RING_FULL);
+	if (!slot->segment_bytes)
+		return stop(slot, SW_OUTCOME_NO_TABLE);
+
+	number = rule_number(slot, file_offset);
+	if (number == SW_RULE_FRAME_POINTER) {
+		slot->frames_by_frame_pointer++;
+		return step_by_frame_pointer(slot);
+	}
+	if (number == SW_RULE_NONE)
+		return step_unproven(slot, SW_OUTCOME_NO_RULE);
+	if (!read_rule(slot, number, &rule))
+		return stop(slot, SW_OUTCOME_NO_TABLE);
+	if (rule.cfa_base == SW_CFA_NONE)
+		return stop(slot, rule.fp);
+	slot->frames_by_table++;
+	return step_by_rule(slot, &rule);
+}
+
+/* ---- The loop: the only place that knows how a program may repeat itself ------------------------------- */
+
+struct walk_context {
+	struct sw_slot *slot;
+};
+
+static long walk_round(__u32 round, struct walk_context *context)
+{
+	return step(context->slot) ? 0 : 1;
+}
+
+/* Walks from the slot's registers to the end of the stack; slot->outcome says which end. */
+static __always_inline void walk_user_stack(struct sw_slot *slot)
+{
+	struct walk_context context = { .slot = slot };
+
+	slot->pc = slot->registers[SW_REG_PC];
+	slot->sp = slot->registers[SW_REG_SP];
+	slot->fp = slot->registers[SW_REG_FP];
+	slot->is_return_address = 0;
+	slot->is_interrupted = 1;
+	slot->unproven = 0;
+	slot->window_bytes = 0;
+	slot->frames_by_table = 0;
+	slot->frames_by_frame_pointer = 0;
+	slot->frames_unproven = 0;
+	slot->outcome = SW_OUTCOME_FRAME_LIMIT;
+	bpf_loop(frame_limit + 1, walk_round, &context, 0);
+}
+
+#endif
