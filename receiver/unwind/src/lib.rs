@@ -1,2 +1,34 @@
 //! Unwind rows for every address of a binary, from bytes alone.
+//!
+//! [`unwind_table`] reads an ELF file that is already in memory (or behind a reader: anything that the
+//! `object` crate can read) and answers, for every address of its code, how a frame there leads to its
+//! caller: a [`Rule`], or the [reason](EndReason) why there is none. Nothing here opens a file, and no input,
+//! however broken, makes it panic, hang or use memory out of proportion to the input's size.
+//!
+//! # Sources
+//!
+//! Where two sources speak of one address, the one named first here holds:
+//!
+//! 1. functions known to begin a stack ([`Source::KnownFunction`]): the ELF entry point and the functions by
+//!    which the C libraries and Go start processes, threads and coroutines;
+//! 2. `.eh_frame`, found by its section or, where section headers are gone, by `PT_GNU_EH_FRAME`;
+//! 3. `.gopclntab`, Go's own table, which is exact at every instruction;
+//! 4. `.debug_frame`, compressed or not;
+//! 5. what is known of such functions where no source above says anything.
+//!
+//! # Rooms
+//!
+//! `rule` and `table` are the vocabulary; `cfi` turns DWARF into rules with `expression` for the few DWARF
+//! expressions that occur; `go` does the same for Go; `known` holds the functions known by name; `elf` finds
+//! all of these in a file and lays them over one another; `prove` says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
+
+mod cfi;
+mod elf;
+mod expression;
+mod rule;
+mod table;
+
+pub use elf::{Error, load_segments, unwind_table};
+pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+pub use table::{Row, Source, Summary, UnwindTable};

@@ -1,0 +1,327 @@
+//! DWARF call frame information (`.eh_frame`, `.debug_frame`) to rows.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use gimli::{
+    BaseAddresses, CfaRule, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow,
+    X86_64,
+};
+
+use crate::elf::CodeRanges;
+use crate::expression;
+use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+use crate::table::{CompactRow, Entries, RangeStack, RowBuffer, Source, Summary};
+
+type Bytes<'data> = EndianSlice<'data, LittleEndian>;
+type Cie<'data> = CommonInformationEntry<Bytes<'data>>;
+type Fde<'data> = FrameDescriptionEntry<Bytes<'data>>;
+
+/// The longest CIE that is read. Real ones have some 20 to 50 bytes; its instructions run again for each FDE,
+/// so that without a bound a small file could take hours.
+const MAX_CIE_BYTES: usize = 512;
+
+/// The most CIEs of one section that are read. Linkers merge equal ones.
+const MAX_CIES: usize = 1 << 16;
+
+/// Room for the rules that one row holds and for the rows that remember_state nests; a function that needs more
+/// counts as malformed. x86-64 programs use up to 17 registers and rarely nest at all.
+struct RowStorage;
+
+const MAX_REGISTER_RULES: usize = 34;
+const MAX_REMEMBERED_ROWS: usize = 64;
+
+impl UnwindContextStorage<usize> for RowStorage {
+    type Rules = [(gimli::Register, RegisterRule<usize>); MAX_REGISTER_RULES];
+    type Stack = Box<[UnwindTableRow<usize, Self>; MAX_REMEMBERED_ROWS]>;
+}
+
+/// A section of call frame information with all that is needed to read it.
+pub(crate) struct Cfi<'data, Section> {
+    pub(crate) section: Section,
+    pub(crate) data: &'data [u8],
+    pub(crate) bases: BaseAddresses,
+    pub(crate) source: Source,
+    /// Whether a zero length ends the data, because what follows is something else.
+    pub(crate) ends_at_terminator: bool,
+}
+
+/// The range of an FDE within the code, and where the FDE is in its section.
+struct Located {
+    start: u32,
+    end: u32,
+    offset: u32,
+}
+
+impl<'data, Section> Cfi<'data, Section>
+where
+    Section: UnwindSection<Bytes<'data>>,
+    Section::Offset: gimli::UnwindOffset<usize>,
+{
+    /// The rows of all FDEs for addresses in `code`.
+    ///
+    /// FDEs may come in any order. Where two overlap, the one that starts last holds, and of those that start
+    /// together, the one that comes first in the section.
+    pub(crate) fn rows(&self, code: &CodeRanges, entries: &mut Entries, summary: &mut Summary) -> RowBuffer {
+        let mut cies = Cies::default();
+        let mut context = UnwindContext::<usize, RowStorage>::new_in();
+        let mut ranges = RangeStack::default();
+        let mut out = RowBuffer::default();
+        for Located { start, end, offset } in self.locate(code, &mut cies, summary) {
+            let mut rows = ranges.scratch();
+            let evaluated = cies.fde(self, offset as usize).and_then(|fde| {
+                self.evaluate(&fde, &mut context, |at, entry| {
+                    if let Entry::End(EndReason::Unsupported(reason)) = entry {
+                        *summary.unsupported_rows.entry(reason).or_default() += 1;
+                    }
+                    put_row(&mut rows, code, (start, end), at, entries.intern(entry));
+                })
+            });
+            match evaluated {
+                Ok(()) => Summary::count(&mut summary.functions, self.source),
+                Err(_) => {
+                    Summary::count(&mut summary.malformed, self.source);
+                    rows.clear();
+                }
+            }
+            if rows.is_empty() {
+                rows.push((start, entries.intern(Entry::End(EndReason::Malformed))));
+            }
+            ranges.open(start, end, rows, &mut out);
+        }
+        ranges.finish(&mut out);
+        out
+    }
+
+    /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.
+    fn locate(&self, code: &CodeRanges, cies: &mut Cies<'data>, summary: &mut Summary) -> Vec<Located> {
+        let mut located = Vec::new();
+        for offset in EntryOffsets::new(self.data, self.ends_at_terminator) {
+            let fde = match offset.map(|offset| (offset, cies.fde(self, offset))) {
+                Some((offset, Ok(fde))) => u32::try_from(offset).ok().map(|offset| (offset, fde)),
+                Some((_, Err(gimli::Error::NotCiePointer(_)))) => continue,
+                Some((_, Err(_))) | None => None,
+            };
+            let Some((offset, fde)) = fde else {
+                Summary::count(&mut summary.malformed, self.source);
+                continue;
+            };
+            match code.clip(fde.initial_address(), fde.end_address()) {
+                Some((start, end)) => located.push(Located { start, end, offset }),
+                None => Summary::count(&mut summary.outside_code, self.source),
+            }
+        }
+        located.sort_unstable_by_key(|fde| (fde.start, Reverse(fde.offset)));
+        located
+    }
+
+    /// Give each row of an FDE to `sink` with its stated address, in order.
+    fn evaluate(
+        &self,
+        fde: &Fde<'data>,
+        context: &mut UnwindContext<usize, RowStorage>,
+        mut sink: impl FnMut(u64, Entry),
+    ) -> gimli::Result<()> {
+        let mut table = fde.rows(&self.section, &self.bases, context)?;
+        while let Some(row) = table.next_row()? {
+            let entry = self.rule(row, fde.cie()).map_or_else(Entry::unsupported, Entry::Rule);
+            sink(row.start_address(), entry);
+        }
+        Ok(())
+    }
+
+    fn rule(
+        &self,
+        row: &UnwindTableRow<usize, RowStorage>,
+        cie: &Cie<'data>,
+    ) -> Result<Rule, UnsupportedReason> {
+        let return_address = self.return_address(row.register(cie.return_address_register()))?;
+        let signal_frame = cie.is_signal_trampoline();
+        let cfa = self.cfa(row.cfa());
+        let frame_pointer = self.frame_pointer(row.register(X86_64::RBP));
+        if return_address == ReturnAddress::Undefined {
+            // Nothing follows, so the rest need not be known.
+            return Ok(Rule {
+                cfa: cfa.unwrap_or(Rule::ROOT.cfa),
+                frame_pointer: frame_pointer.unwrap_or(SavedRegister::Undefined),
+                return_address,
+                signal_frame,
+            });
+        }
+        let cfa = cfa?;
+        self.check_stack_pointer(row.register(X86_64::RSP), cfa)?;
+        Ok(Rule { cfa, frame_pointer: frame_pointer?, return_address, signal_frame })
+    }
+
+    fn cfa(&self, rule: &CfaRule<usize>) -> Result<Cfa, UnsupportedReason> {
+        match rule {
+            CfaRule::RegisterAndOffset { register, offset } => Ok(Cfa::Register {
+                register: Register::from_dwarf_x86_64(register.0).ok_or(UnsupportedReason::CfaRegister)?,
+                offset: offset_bytes(*offset)?,
+            }),
+            CfaRule::Expression(expression) => {
+                self.bytes(expression).and_then(expression::cfa).ok_or(UnsupportedReason::CfaExpression)
+            }
+        }
+    }
+
+    /// The frame pointer is callee-saved: a function that says nothing of it has left it alone.
+    fn frame_pointer(&self, rule: Option<RegisterRule<usize>>) -> Result<SavedRegister, UnsupportedReason> {
+        match rule {
+            None | Some(RegisterRule::SameValue) => Ok(SavedRegister::Same),
+            Some(RegisterRule::Undefined) => Ok(SavedRegister::Undefined),
+            Some(RegisterRule::Offset(offset)) => Ok(SavedRegister::AtCfa(offset_bytes(offset)?)),
+            Some(RegisterRule::Register(register)) => Register::from_dwarf_x86_64(register.0)
+                .map(SavedRegister::InRegister)
+                .ok_or(UnsupportedReason::FramePointerRule),
+            Some(RegisterRule::Expression(expression)) => {
+                let place = self.bytes(&expression).and_then(expression::place);
+                let (register, offset) = place.ok_or(UnsupportedReason::FramePointerExpression)?;
+                Ok(SavedRegister::At { register, offset })
+            }
+            Some(_) => Err(UnsupportedReason::FramePointerRule),
+        }
+    }
+
+    fn return_address(&self, rule: Option<RegisterRule<usize>>) -> Result<ReturnAddress, UnsupportedReason> {
+        match rule {
+            Some(RegisterRule::Undefined) => Ok(ReturnAddress::Undefined),
+            Some(RegisterRule::Offset(offset)) => Ok(ReturnAddress::AtCfa(offset_bytes(offset)?)),
+            Some(RegisterRule::Register(register)) => Register::from_dwarf_x86_64(register.0)
+                .map(ReturnAddress::InRegister)
+                .ok_or(UnsupportedReason::ReturnAddressRule),
+            Some(RegisterRule::Expression(expression)) => {
+                let place = self.bytes(&expression).and_then(expression::place);
+                let (register, offset) = place.ok_or(UnsupportedReason::ReturnAddressExpression)?;
+                Ok(ReturnAddress::At { register, offset })
+            }
+            Some(RegisterRule::ValExpression(_)) => Err(UnsupportedReason::ReturnAddressExpression),
+            _ => Err(UnsupportedReason::ReturnAddressRule),
+        }
+    }
+
+    /// The caller's stack pointer is the CFA, by definition of the ABI; a rule that says otherwise is refused.
+    /// Signal frames repeat the place from which the CFA is read.
+    fn check_stack_pointer(
+        &self,
+        rule: Option<RegisterRule<usize>>,
+        cfa: Cfa,
+    ) -> Result<(), UnsupportedReason> {
+        let is_cfa = match rule {
+            None | Some(RegisterRule::SameValue | RegisterRule::Undefined | RegisterRule::ValOffset(0)) => {
+                true
+            }
+            Some(RegisterRule::Expression(expression)) => self
+                .bytes(&expression)
+                .and_then(expression::place)
+                .is_some_and(|(register, offset)| cfa == Cfa::Deref { register, offset, addend: 0 }),
+            Some(_) => false,
+        };
+        if is_cfa { Ok(()) } else { Err(UnsupportedReason::StackPointer) }
+    }
+
+    fn bytes(&self, expression: &UnwindExpression<usize>) -> Option<Bytes<'data>> {
+        expression.get(&self.section).ok().map(|expression| expression.0)
+    }
+}
+
+/// Add a row to those of one FDE, clipped to its range; of rows with one start the last holds.
+fn put_row(rows: &mut Vec<CompactRow>, code: &CodeRanges, range: (u32, u32), at: u64, id: u16) {
+    let Some(start) = code.offset(at).filter(|start| (range.0..range.1).contains(start)) else {
+        return;
+    };
+    rows.pop_if(|(last, _)| *last == start);
+    rows.push((start, id));
+}
+
+fn offset_bytes(offset: i64) -> Result<i32, UnsupportedReason> {
+    i32::try_from(offset).map_err(|_| UnsupportedReason::OffsetTooLarge)
+}
+
+/// The CIEs of a section, each parsed once.
+#[derive(Default)]
+struct Cies<'data> {
+    by_offset: HashMap<usize, gimli::Result<Cie<'data>>>,
+}
+
+impl<'data> Cies<'data> {
+    fn fde<Section>(&mut self, cfi: &Cfi<'data, Section>, offset: usize) -> gimli::Result<Fde<'data>>
+    where
+        Section: UnwindSection<Bytes<'data>>,
+    {
+        cfi.section.fde_from_offset(&cfi.bases, Section::Offset::from(offset), |section, bases, at| {
+            let cie_offset = gimli::UnwindOffset::into(at);
+            if let Some(known) = self.by_offset.get(&cie_offset) {
+                return known.clone();
+            }
+            let length = EntryLength::read(cfi.data, cie_offset).map_or(0, |length| length.total);
+            if length > MAX_CIE_BYTES || self.by_offset.len() >= MAX_CIES {
+                return Err(gimli::Error::NotCieId(cie_offset as u64));
+            }
+            let cie = section.cie_from_offset(bases, at);
+            self.by_offset.insert(cie_offset, cie.clone());
+            cie
+        })
+    }
+}
+
+/// The length field of an entry (DWARF 5, section 7.4: 32 bits, or 64 after an escape).
+struct EntryLength {
+    /// Bytes that follow the field.
+    content: usize,
+    /// Bytes of field and content.
+    total: usize,
+}
+
+impl EntryLength {
+    fn read(data: &[u8], at: usize) -> Option<Self> {
+        let rest = data.get(at..)?;
+        let (short, after) = rest.split_first_chunk::<4>()?;
+        let (content, field) = match u32::from_le_bytes(*short) {
+            u32::MAX => (u64::from_le_bytes(*after.first_chunk::<8>()?), 12),
+            short => (u64::from(short), 4),
+        };
+        let content = usize::try_from(content).ok()?;
+        Some(Self { content, total: content.checked_add(field).filter(|total| *total <= rest.len())? })
+    }
+}
+
+/// Where the entries of a section start, from their lengths alone: nothing inside an entry can hide the next.
+/// `None` stands for a last entry that runs over the section's end.
+struct EntryOffsets<'data> {
+    data: &'data [u8],
+    at: usize,
+    ends_at_terminator: bool,
+}
+
+impl<'data> EntryOffsets<'data> {
+    fn new(data: &'data [u8], ends_at_terminator: bool) -> Self {
+        Self { data, at: 0, ends_at_terminator }
+    }
+}
+
+impl Iterator for EntryOffsets<'_> {
+    type Item = Option<usize>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if self.at >= self.data.len() {
+                return None;
+            }
+            let at = self.at;
+            let Some(length) = EntryLength::read(self.data, at) else {
+                self.at = self.data.len();
+                return Some(None);
+            };
+            if length.content == 0 && self.ends_at_terminator {
+                self.at = self.data.len();
+                return None;
+            }
+            self.at = at + length.total;
+            if length.content != 0 {
+                return Some(Some(at));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The parts of an ELF file that matter here, and the order in which its sources are laid over one another.
+
+use std::borrow::Cow;
+
+use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
+use object::read::elf::ProgramHeader as _;
+use object::{Architecture, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef};
+use sidewinder_address::{FileOffset, LoadSegment, Svma};
+
+use crate::cfi::Cfi;
+use crate::table::{Entries, RowBuffer, Source, Summary, UnwindTable};
+
+/// Why a file has no table at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The code is for a processor whose rules aren't known.
+    #[error("unsupported architecture {0:?}")]
+    Architecture(Architecture),
+    /// No segment of the file is executable (a separate debug file, a relocatable object, no ELF file).
+    #[error("no executable segment")]
+    NoCode,
+}
+
+/// The file's `PT_LOAD` segments, in the order of its headers.
+pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<LoadSegment> {
+    file.segments()
+        .map(|segment| {
+            let (file_offset, size) = segment.file_range();
+            LoadSegment {
+                file_offset: FileOffset(file_offset),
+                svma: Svma(segment.address()),
+                size,
+                executable: segment.permissions().executable(),
+            }
+        })
+        .collect()
+}
+
+/// The unwind table of a file, an executable, a shared library or the vDSO.
+///
+/// What is broken in the file costs the rows that it would have given and is counted in the table's
+/// [`Summary`].
+///
+/// # Errors
+///
+/// If the file has no code, or code for another processor.
+pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<UnwindTable, Error> {
+    if file.architecture() != Architecture::X86_64 {
+        return Err(Error::Architecture(file.architecture()));
+    }
+    let code = CodeRanges::of(file).ok_or(Error::NoCode)?;
+    let mut entries = Entries::new();
+    let mut summary = Summary::default();
+
+    let eh_frame = eh_frame_rows(file, &code, &mut entries, &mut summary);
+    let debug_frame = debug_frame_rows(file, &code, &mut entries, &mut summary);
+
+    let layers = [eh_frame, debug_frame];
+    let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
+    Ok(UnwindTable::new(code.base, rows, entries, summary))
+}
+
+fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {
+    match (above.is_empty(), below.is_empty()) {
+        (_, true) => above,
+        (true, false) => below,
+        (false, false) => above.over(&below, entries),
+    }
+}
+
+/// Where the file has code: its executable segments, sorted, as bytes from the lowest of them.
+pub(crate) struct CodeRanges {
+    base: Svma,
+    ranges: Vec<(u32, u32)>,
+}
+
+impl CodeRanges {
+    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+        let executable = || file.segments().filter(|segment| segment.permissions().executable());
+        let base = executable().map(|segment| segment.address()).min()?;
+        let mut ranges: Vec<_> = executable()
+            .filter_map(|segment| {
+                let start = u32::try_from(segment.address() - base).ok()?;
+                let end = u64::from(start).saturating_add(segment.size()).min(u64::from(u32::MAX));
+                Some((start, u32::try_from(end).ok()?))
+            })
+            .collect();
+        ranges.sort_unstable();
+        Some(Self { base: Svma(base), ranges })
+    }
+
+    /// Bytes from the base, if the address is that near.
+    pub(crate) fn offset(&self, at: u64) -> Option<u32> {
+        u32::try_from(Svma(at).checked_offset_from(self.base)?).ok()
+    }
+
+    /// The part of a stated range that lies in the segment where it starts.
+    pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u32, u32)> {
+        let start = self.offset(start)?;
+        let segment = self.ranges.partition_point(|(first, _)| *first <= start).checked_sub(1)?;
+        let (_, segment_end) = *self.ranges.get(segment)?;
+        let end = self.offset(end).unwrap_or(u32::MAX).min(segment_end);
+        (start < end).then_some((start, end))
+    }
+}
+
+fn eh_frame_rows<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let source = Source::EhFrame;
+    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, summary) else {
+        return RowBuffer::default();
+    };
+    let mut section = EhFrame::new(&data, LittleEndian);
+    section.set_address_size(8);
+    let bases = bases(file).set_eh_frame(address);
+    Cfi { section, data: &data, bases, source, ends_at_terminator }.rows(code, entries, summary)
+}
+
+fn debug_frame_rows<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let source = Source::DebugFrame;
+    let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
+        return RowBuffer::default();
+    };
+    let mut section = DebugFrame::new(&data, LittleEndian);
+    section.set_address_size(8);
+    let bases = bases(file);
+    Cfi { section, data: &data, bases, source, ends_at_terminator: false }.rows(code, entries, summary)
+}
+
+/// The bytes of `.eh_frame`, their stated address, and whether other data may follow the terminator.
+fn eh_frame_data<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    summary: &mut Summary,
+) -> Option<(Cow<'data, [u8]>, u64, bool)> {
+    if let Some((data, address)) = section_data(file, ".eh_frame", Source::EhFrame, summary) {
+        return Some((data, address, false));
+    }
+    let (data, address) = eh_frame_by_header(file)?;
+    Some((Cow::Borrowed(data), address, true))
+}
+
+/// `.eh_frame` in a file without section headers: `PT_GNU_EH_FRAME` holds a pointer to it.
+fn eh_frame_by_header<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<(&'data [u8], u64)> {
+    let File::Elf64(elf) = file else { return None };
+    let endian = elf.endian();
+    let header = elf
+        .elf_program_headers()
+        .iter()
+        .find(|header| header.p_type(endian) == object::elf::PT_GNU_EH_FRAME)?;
+    let data = header.data(endian, elf.data()).ok()?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(endian));
+    let parsed = gimli::EhFrameHdr::new(data, LittleEndian).parse(&bases, 8).ok()?;
+    let address = parsed.eh_frame_ptr().direct().ok()?;
+    let segment = file.segments().find(|segment| {
+        address.checked_sub(segment.address()).is_some_and(|within| within < segment.file_range().1)
+    })?;
+    let within = usize::try_from(address - segment.address()).ok()?;
+    Some((segment.data().ok()?.get(within..)?, address))
+}
+
+/// A section's bytes, uncompressed, with its stated address. One that can't be read counts as broken.
+pub(crate) fn section_data<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    name: &str,
+    source: Source,
+    summary: &mut Summary,
+) -> Option<(Cow<'data, [u8]>, u64)> {
+    let section = file.section_by_name(name)?;
+    match section.uncompressed_data() {
+        Ok(data) if data.is_empty() => None,
+        Ok(data) => Some((data, section.address())),
+        Err(_) => {
+            Summary::count(&mut summary.malformed, source);
+            None
+        }
+    }
+}
+
+/// The addresses that pointers in unwind information may be relative to.
+fn bases<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> BaseAddresses {
+    let address = |name| file.section_by_name(name).map(|section| section.address());
+    let mut bases = BaseAddresses::default();
+    if let Some(text) = address(".text") {
+        bases = bases.set_text(text);
+    }
+    if let Some(got) = address(".got") {
+        bases = bases.set_got(got);
+    }
+    bases
+}

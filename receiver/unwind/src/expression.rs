@@ -1,0 +1,123 @@
+//! The DWARF expressions that unwind information is known to use, recognised by their bytes.
+//!
+//! Compilers, the C library and hand-written assembly use very few forms, so recognising them is exact and
+//! there is no stack machine here.
+
+use gimli::constants as dw;
+use gimli::{EndianSlice, LittleEndian, Reader as _};
+
+use crate::rule::{Cfa, Register};
+
+type Bytes<'data> = EndianSlice<'data, LittleEndian>;
+
+/// The CFA that an expression computes, if it has one of the known forms:
+///
+/// - `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3; shl; plus`: [`Cfa::Plt`];
+/// - `bregR+offset; deref`, and the same plus a constant: [`Cfa::Deref`];
+/// - `bregR+offset`, and the same plus a constant: [`Cfa::Register`].
+pub(crate) fn cfa(expression: Bytes<'_>) -> Option<Cfa> {
+    if let Some(threshold) = plt_threshold(expression) {
+        return Some(Cfa::Plt { threshold });
+    }
+    let mut rest = expression;
+    let (register, offset) = register_plus_offset(&mut rest)?;
+    if rest.is_empty() {
+        return Some(Cfa::Register { register, offset });
+    }
+    if rest.slice().first() == Some(&dw::DW_OP_plus_uconst.0) {
+        let offset = offset.checked_add(constant_addend(&mut rest)?)?;
+        return rest.is_empty().then_some(Cfa::Register { register, offset });
+    }
+    if rest.read_u8().ok()? != dw::DW_OP_deref.0 {
+        return None;
+    }
+    let addend = if rest.is_empty() { 0 } else { constant_addend(&mut rest)? };
+    rest.is_empty().then_some(Cfa::Deref { register, offset, addend })
+}
+
+/// The place in memory `register + offset` that an expression computes, if it is that simple.
+pub(crate) fn place(expression: Bytes<'_>) -> Option<(Register, i32)> {
+    let mut rest = expression;
+    let place = register_plus_offset(&mut rest)?;
+    rest.is_empty().then_some(place)
+}
+
+/// The expression that linkers write for the entries of `.plt`: they all differ in the threshold alone.
+fn plt_threshold(expression: Bytes<'_>) -> Option<u8> {
+    const BEFORE: [u8; 6] = [dw::DW_OP_breg7.0, 8, dw::DW_OP_breg16.0, 0, dw::DW_OP_lit15.0, dw::DW_OP_and.0];
+    const AFTER: [u8; 4] = [dw::DW_OP_ge.0, dw::DW_OP_lit3.0, dw::DW_OP_shl.0, dw::DW_OP_plus.0];
+    let [threshold] = expression.slice().strip_prefix(&BEFORE)?.strip_suffix(&AFTER)? else {
+        return None;
+    };
+    (dw::DW_OP_lit0.0..=dw::DW_OP_lit15.0).contains(threshold).then(|| threshold - dw::DW_OP_lit0.0)
+}
+
+fn register_plus_offset(rest: &mut Bytes<'_>) -> Option<(Register, i32)> {
+    let operation = rest.read_u8().ok()?;
+    let number = match operation {
+        _ if operation == dw::DW_OP_bregx.0 => u16::try_from(rest.read_uleb128().ok()?).ok()?,
+        _ => u16::from(operation.checked_sub(dw::DW_OP_breg0.0).filter(|number| *number < 32)?),
+    };
+    let offset = i32::try_from(rest.read_sleb128().ok()?).ok()?;
+    Some((Register::from_dwarf_x86_64(number)?, offset))
+}
+
+/// `plus_uconst N`, or `litN; plus`.
+fn constant_addend(rest: &mut Bytes<'_>) -> Option<i32> {
+    let operation = rest.read_u8().ok()?;
+    if operation == dw::DW_OP_plus_uconst.0 {
+        return i32::try_from(rest.read_uleb128().ok()?).ok();
+    }
+    let literal = operation.checked_sub(dw::DW_OP_lit0.0).filter(|literal| *literal < 32)?;
+    (rest.read_u8().ok()? == dw::DW_OP_plus.0).then_some(i32::from(literal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(expression: &[u8]) -> Bytes<'_> {
+        EndianSlice::new(expression, LittleEndian)
+    }
+
+    #[test]
+    fn both_forms_of_a_linkage_table_are_recognised_by_their_threshold() {
+        let plt = |literal| [0x77, 8, 0x80, 0, 0x3f, 0x1a, literal, 0x2a, 0x33, 0x24, 0x22];
+        assert_eq!(cfa(bytes(&plt(0x3b))), Some(Cfa::Plt { threshold: 11 }));
+        assert_eq!(cfa(bytes(&plt(0x3a))), Some(Cfa::Plt { threshold: 10 }));
+        assert_eq!(cfa(bytes(&plt(0x22))), None, "not a literal");
+        let mut longer = plt(0x3b).to_vec();
+        longer.push(0x06);
+        assert_eq!(cfa(bytes(&longer)), None, "one more operation is another expression");
+    }
+
+    #[test]
+    fn a_saved_cfa_is_read_from_its_place() {
+        let rsp160 = Cfa::Deref { register: Register::Rsp, offset: 160, addend: 0 };
+        assert_eq!(cfa(bytes(&[0x77, 0xa0, 0x01, 0x06])), Some(rsp160));
+        let rbp = Cfa::Deref { register: Register::Rbp, offset: -8, addend: 0 };
+        assert_eq!(cfa(bytes(&[0x76, 0x78, 0x06])), Some(rbp));
+        let openssl = Cfa::Deref { register: Register::Rsp, offset: 152, addend: 8 };
+        assert_eq!(cfa(bytes(&[0x77, 0x98, 0x01, 0x06, 0x23, 0x08])), Some(openssl));
+        assert_eq!(cfa(bytes(&[0x77, 0x98, 0x01, 0x06, 0x38, 0x22])), Some(openssl));
+    }
+
+    #[test]
+    fn a_sum_is_the_register_form_even_as_an_expression() {
+        let sum = Some(Cfa::Register { register: Register::R10, offset: 24 });
+        assert_eq!(cfa(bytes(&[0x7a, 24])), sum);
+        assert_eq!(cfa(bytes(&[0x7a, 8, 0x23, 16])), sum);
+        assert_eq!(cfa(bytes(&[0x92, 10, 24])), sum, "bregx");
+    }
+
+    #[test]
+    fn what_has_no_known_form_is_nothing() {
+        for unknown in [&[][..], &[0x06], &[0x77], &[0x77, 8, 0x06, 0x06], &[0x80, 0], &[0x77, 8, 0x23]] {
+            assert_eq!(cfa(bytes(unknown)), None, "{unknown:x?}");
+        }
+        let over_32_bits = [0x77, 0x80, 0x80, 0x80, 0x80, 0x10];
+        assert_eq!(cfa(bytes(&over_32_bits)), None);
+        assert_eq!(place(bytes(&[0x77, 0x78])), Some((Register::Rsp, -8)));
+        assert_eq!(place(bytes(&[0x77, 0x78, 0x06])), None);
+    }
+}
