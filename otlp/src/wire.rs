@@ -2,6 +2,7 @@
 //!
 //! No other module names the crate that generates them.
 
+pub(crate) use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 pub(crate) use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValueKind;
 pub(crate) use opentelemetry_proto::tonic::common::v1::{
     AnyValue, ArrayValue, InstrumentationScope, KeyValue,
