@@ -1,2 +1,27 @@
 //! Profiles for people: tables, folded stacks, pprof, flame graphs.
+//!
+//! A [`Profile`] goes in; [`write`] gives it the [`Form`] that a file's name asks for, [`table()`] and [`summary()`]
+//! what a terminal shows. Names come from the programs that were profiled and may be hostile: every form passes
+//! them through [`visible`], so that none holds a control character, and then quotes them as the form demands.
 #![forbid(unsafe_code)]
+
+mod escape;
+mod folded;
+mod form;
+mod functions;
+mod page;
+mod palette;
+mod pprof;
+mod profile;
+mod summary;
+mod svg;
+mod table;
+mod tree;
+
+pub use escape::visible;
+pub use form::{Error, Form, UnknownForm, write};
+pub use profile::{
+    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Outcome, Profile, Severity, WeightedStack,
+};
+pub use summary::summary;
+pub use table::{TableOptions, table};

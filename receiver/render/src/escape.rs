@@ -1,0 +1,55 @@
+//! Names as harmless text.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// The name with every character that acts instead of showing written out as `\u{1b}`: control characters, line
+/// separators, and what changes the direction of text or joins it invisibly. An empty name becomes `[unnamed]`.
+#[must_use]
+pub fn visible(name: &str) -> Cow<'_, str> {
+    if name.is_empty() {
+        return Cow::Borrowed("[unnamed]");
+    }
+    if !name.chars().any(acts) {
+        return Cow::Borrowed(name);
+    }
+    let mut out = String::with_capacity(name.len() + 8);
+    for character in name.chars() {
+        if acts(character) {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
+        } else {
+            out.push(character);
+        }
+    }
+    Cow::Owned(out)
+}
+
+fn acts(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_acts_is_written_out_and_what_shows_stays() {
+        assert_eq!(visible("std::vector<int>::push_back"), "std::vector<int>::push_back");
+        assert_eq!(visible("\u{1b}[31mred\n"), "\\u{1b}[31mred\\u{a}");
+        assert_eq!(visible("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(visible("größe"), "größe");
+        assert_eq!(visible(""), "[unnamed]");
+    }
+
+    proptest! {
+        #[test]
+        fn no_control_character_survives(name: String) {
+            prop_assert!(!visible(&name).chars().any(char::is_control));
+        }
+    }
+}

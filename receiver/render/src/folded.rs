@@ -1,0 +1,99 @@
+//! Folded stacks: one line each, root first, frames parted by `;`, then the number of events.
+//!
+//! Source: Brendan Gregg's FlameGraph, `stackcollapse*.pl`; kernel frames end in `_[k]` as there.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use crate::escape::visible;
+use crate::profile::{Frame, FrameKind, Profile, WeightedStack};
+
+/// Writes the stacks, equal ones merged, in alphabetical order.
+pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    for line in lines(profile) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// The lines of the form, without their ends.
+pub(crate) fn lines(profile: &Profile) -> impl Iterator<Item = String> {
+    let mut merged = BTreeMap::<String, u64>::new();
+    for stack in &profile.stacks {
+        let count = merged.entry(line(profile, stack)).or_default();
+        *count = count.saturating_add(stack.count);
+    }
+    merged.into_iter().map(|(stack, count)| format!("{stack} {count}"))
+}
+
+fn line(profile: &Profile, stack: &WeightedStack) -> String {
+    let process = (!stack.process.is_empty()).then(|| field(&stack.process));
+    let frames: Vec<_> = process.into_iter().chain(profile.frames_of(stack).rev().map(name)).collect();
+    if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
+}
+
+/// A frame's name in this form.
+pub(crate) fn name(frame: &Frame) -> Cow<'_, str> {
+    let name = field(&frame.name);
+    if frame.kind == FrameKind::Kernel { Cow::Owned(format!("{name}_[k]")) } else { name }
+}
+
+/// A name that does not end its field or its line, and whose end cannot be taken for a number of events.
+fn field(name: &str) -> Cow<'_, str> {
+    let mut name = visible(name.trim());
+    if name.contains(';') {
+        name = Cow::Owned(name.replace(';', ":"));
+    }
+    let looks_like_count = |tail: &str| tail.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match name.rsplit_once(' ') {
+        Some((head, tail)) if looks_like_count(tail) => Cow::Owned(format!("{head}_{tail}")),
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::{one_stack, sample};
+    use proptest::prelude::*;
+
+    #[test]
+    fn stacks_are_root_first_and_merged() {
+        let lines: Vec<_> = lines(&sample()).collect();
+        assert_eq!(
+            lines,
+            ["app;main 3", "app;main;work 5", "app;main;work;work 2", "app;main;write_it;vfs_write_[k] 4"]
+        );
+    }
+
+    #[test]
+    fn a_name_cannot_pose_as_structure() {
+        let line = lines(&one_stack(&["a;b\nc 7", "x 3"])).next().unwrap();
+        assert_eq!(line, "p;x_3;a:b\\u{a}c_7 1");
+    }
+
+    proptest! {
+        #[test]
+        fn any_names_give_one_line_with_as_many_fields(names in prop::collection::vec(any::<String>(), 1..6)) {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            let lines: Vec<_> = lines(&one_stack(&names)).collect();
+            prop_assert_eq!(lines.len(), 1);
+            let (stack, count) = lines[0].rsplit_once(' ').unwrap();
+            prop_assert_eq!(count, "1");
+            prop_assert_eq!(stack.split(';').count(), names.len() + 1);
+            prop_assert_eq!(lines[0].lines().count(), 1);
+        }
+
+        #[test]
+        fn inferno_reads_what_is_written(names in prop::collection::vec(any::<String>(), 1..6)) {
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            let lines: Vec<_> = lines(&one_stack(&names)).collect();
+            let mut svg = Vec::new();
+            let mut options = inferno::flamegraph::Options::default();
+            inferno::flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), &mut svg).unwrap();
+            let svg = String::from_utf8(svg).unwrap();
+            prop_assert!(svg.contains("all (1 samples, 100%)"), "{lines:?}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! How much each function did itself, and how much it caused.
+
+use std::collections::HashMap;
+
+use crate::profile::{Frame, FrameKind, Profile};
+
+/// One function's share of the events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FunctionTotals<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) binary: &'a str,
+    pub(crate) kind: FrameKind,
+    /// Events in which it is the leaf.
+    pub(crate) own: u64,
+    /// Events in which it is on the stack, each counted once however often it recurs.
+    pub(crate) total: u64,
+}
+
+/// Every function that was seen, the busiest first.
+pub(crate) fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
+    let mut totals = Vec::new();
+    let mut indices = HashMap::new();
+    let index_of_frame: Vec<usize> = profile
+        .frames
+        .iter()
+        .map(|frame| {
+            *indices.entry(identity(profile, frame)).or_insert_with_key(|&(name, binary, kind)| {
+                totals.push(FunctionTotals { name, binary, kind, own: 0, total: 0 });
+                totals.len() - 1
+            })
+        })
+        .collect();
+    // The stack that a function was counted for last, so that recursion counts once.
+    let mut counted_for = vec![usize::MAX; totals.len()];
+    for (stack_number, stack) in profile.stacks.iter().enumerate() {
+        let functions = stack.frames.iter().filter_map(|frame| index_of_frame.get(frame.0 as usize));
+        for (depth, &function) in functions.enumerate() {
+            let (Some(totals), Some(counted_for)) = (totals.get_mut(function), counted_for.get_mut(function))
+            else {
+                continue;
+            };
+            if depth == 0 {
+                totals.own += stack.count;
+            }
+            if *counted_for != stack_number {
+                *counted_for = stack_number;
+                totals.total += stack.count;
+            }
+        }
+    }
+    totals.retain(|function| function.total > 0);
+    totals.sort_by(|one, other| {
+        (other.own, other.total, one.name, one.binary).cmp(&(one.own, one.total, other.name, other.binary))
+    });
+    totals
+}
+
+/// What makes two frames one function.
+pub(crate) fn identity<'a>(profile: &'a Profile, frame: &'a Frame) -> (&'a str, &'a str, FrameKind) {
+    (&frame.name, profile.binary_name(frame), frame.kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::sample;
+
+    #[test]
+    fn recursion_counts_once_in_the_total() {
+        let profile = sample();
+        let rows: Vec<_> = functions(&profile).iter().map(|row| (row.name, row.own, row.total)).collect();
+        assert_eq!(rows, [("work", 7, 7), ("vfs_write", 4, 4), ("main", 3, 14), ("write_it", 0, 4)]);
+    }
+
+    #[test]
+    fn what_functions_did_themselves_sums_up_to_all_events() {
+        let profile = sample();
+        assert_eq!(functions(&profile).iter().map(|row| row.own).sum::<u64>(), profile.total());
+    }
+}

@@ -1,0 +1,234 @@
+//! What is rendered: stacks with weights, and how they came about.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// One recording.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Profile {
+    /// What was profiled, in the user's words: a command line, a process.
+    pub title: String,
+    /// What each event stands for.
+    pub measure: Measure,
+    /// When recording began.
+    pub start: SystemTime,
+    /// How long it went on.
+    pub duration: Duration,
+    /// The files that hold the code of the frames.
+    pub binaries: Vec<Binary>,
+    /// Each distinct frame once.
+    pub frames: Vec<Frame>,
+    /// The stacks, in any order; equal ones need not be merged.
+    pub stacks: Vec<WeightedStack>,
+    /// What became of the interrupts, each counted once.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// What is counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Measure {
+    /// The kind of profile: `cpu`.
+    pub name: String,
+    /// Interrupts a second and CPU, as asked for.
+    pub rate_hz: u64,
+    /// What one event stands for, in nanoseconds of `name`.
+    pub period_ns: u64,
+}
+
+/// Position in [`Profile::binaries`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BinaryIndex(pub u32);
+
+/// Position in [`Profile::frames`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FrameIndex(pub u32);
+
+/// A file that holds code.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Binary {
+    /// Its path as the profiled process sees it; `[kernel]`, `[vdso]` or `[module]` where there is none.
+    pub path: String,
+    /// The GNU build ID in hexadecimal, if it has one.
+    pub build_id: Option<String>,
+}
+
+/// A place in code.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Frame {
+    /// The function, as its source spells it.
+    pub name: String,
+    /// The function, as the linker knows it; empty if that is `name`.
+    pub system_name: String,
+    /// Where its code is, if a file holds it.
+    pub binary: Option<BinaryIndex>,
+    /// What kind of code it is.
+    pub kind: FrameKind,
+    /// The address of the instruction, as the binary states it; 0 if unknown.
+    pub address: u64,
+}
+
+/// What kind of code a frame executes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FrameKind {
+    /// Compiled code of no language known: C, C++, assembly.
+    Native,
+    /// Compiled by rustc.
+    Rust,
+    /// Compiled by Go.
+    Go,
+    /// A function of a Python program.
+    Python,
+    /// Code that a runtime compiled while running.
+    Jit,
+    /// The kernel, its modules and BPF programs.
+    Kernel,
+    /// No code: a note of the profiler, as `[truncated: REASON]`.
+    Marker,
+}
+
+impl FrameKind {
+    /// Every kind, in the order of legends.
+    pub const ALL: [Self; 7] =
+        [Self::Native, Self::Rust, Self::Go, Self::Python, Self::Jit, Self::Kernel, Self::Marker];
+
+    /// The word for it in legends.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Rust => "Rust",
+            Self::Go => "Go",
+            Self::Python => "Python",
+            Self::Jit => "JIT",
+            Self::Kernel => "kernel",
+            Self::Marker => "profiler's note",
+        }
+    }
+}
+
+/// A stack, and how often it was seen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WeightedStack {
+    /// Leaf first.
+    pub frames: Vec<FrameIndex>,
+    /// Events.
+    pub count: u64,
+    /// The process, by name; empty if that is not wanted.
+    pub process: Arc<str>,
+    /// The thread, by name; empty if that is not wanted.
+    pub thread: Arc<str>,
+}
+
+/// How an outcome bears on the profile's truth.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Severity {
+    /// Everything is there.
+    Complete,
+    /// Left out on purpose: idle, out of scope.
+    Aside,
+    /// The sample is there, a part of its stack is not.
+    Cut,
+    /// The sample is missing.
+    Lost,
+}
+
+/// How many interrupts ended in one way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// The outcome's name: `complete`, `no table`.
+    pub name: String,
+    /// Interrupts.
+    pub count: u64,
+    /// What that means for the profile.
+    pub severity: Severity,
+    /// What the user should know or do about it; may be empty.
+    pub help: String,
+}
+
+impl Profile {
+    /// The frames of a stack, leaf first. Indices that point nowhere are skipped.
+    pub(crate) fn frames_of<'a>(
+        &'a self,
+        stack: &'a WeightedStack,
+    ) -> impl DoubleEndedIterator<Item = &'a Frame> {
+        stack.frames.iter().filter_map(|index| self.frames.get(index.0 as usize))
+    }
+
+    /// The last component of the path of a frame's binary; empty if there is none.
+    pub(crate) fn binary_name(&self, frame: &Frame) -> &str {
+        let path = frame
+            .binary
+            .and_then(|index| self.binaries.get(index.0 as usize))
+            .map_or("", |binary| &binary.path);
+        path.rsplit('/').next().unwrap_or(path)
+    }
+
+    /// Events of all stacks.
+    pub(crate) fn total(&self) -> u64 {
+        self.stacks.iter().fold(0, |sum, stack| sum.saturating_add(stack.count))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn frame(name: &str, kind: FrameKind, address: u64) -> Frame {
+        let binary = Some(BinaryIndex(u32::from(kind == FrameKind::Kernel)));
+        Frame { name: name.to_owned(), system_name: String::new(), binary, kind, address }
+    }
+
+    fn profile(frames: Vec<Frame>, stacks: &[(&[u32], u64)]) -> Profile {
+        let stack = |&(frames, count): &(&[u32], u64)| WeightedStack {
+            frames: frames.iter().copied().map(FrameIndex).collect(),
+            count,
+            process: "app".into(),
+            thread: "worker".into(),
+        };
+        let outcome = |name: &str, count, severity, help: &str| Outcome {
+            name: name.to_owned(),
+            count,
+            severity,
+            help: help.to_owned(),
+        };
+        Profile {
+            title: String::from("app --fast"),
+            measure: Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 },
+            start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+            duration: Duration::from_secs(2),
+            binaries: vec![
+                Binary { path: String::from("/usr/bin/app"), build_id: Some(String::from("0123abcd")) },
+                Binary { path: String::from("[kernel]"), build_id: None },
+            ],
+            frames,
+            stacks: stacks.iter().map(stack).collect(),
+            outcomes: vec![
+                outcome("complete", 10, Severity::Complete, ""),
+                outcome("idle", 86, Severity::Aside, ""),
+                outcome("no table", 4, Severity::Cut, "raise memory_limit_mib"),
+                outcome("ring full", 0, Severity::Lost, "raise the ring's size"),
+            ],
+        }
+    }
+
+    /// Fourteen events; `work` recurses, and two addresses of it occur.
+    pub(crate) fn sample() -> Profile {
+        let frames = vec![
+            frame("main", FrameKind::Rust, 0x1000),
+            frame("work", FrameKind::Native, 0x2000),
+            frame("work", FrameKind::Native, 0x2010),
+            frame("vfs_write", FrameKind::Kernel, 0xffff_ffff_8100_0000),
+            frame("write_it", FrameKind::Native, 0x3000),
+        ];
+        profile(frames, &[(&[0], 3), (&[1, 0], 4), (&[2, 0], 1), (&[2, 1, 0], 2), (&[3, 4, 0], 4)])
+    }
+
+    /// One event on a stack of these names, leaf first, in process `p`.
+    pub(crate) fn one_stack(names: &[&str]) -> Profile {
+        let frames = names.iter().map(|name| frame(name, FrameKind::Native, 0)).collect();
+        let indices: Vec<_> = (0..names.len() as u32).collect();
+        let mut profile = profile(frames, &[(&indices, 1)]);
+        profile.stacks[0].process = "p".into();
+        profile
+    }
+}

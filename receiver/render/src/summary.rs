@@ -1,0 +1,84 @@
+//! What became of the interrupts, told when a recording ends.
+
+use std::fmt::Write;
+
+use crate::escape::visible;
+use crate::profile::{Profile, Severity};
+
+/// A line on what was recorded, then one for each outcome that occurred: its count, its share of the interrupts, and
+/// what it means where it is not all well. Complete ones first, then by severity and count.
+#[must_use]
+pub fn summary(profile: &Profile) -> String {
+    let mut outcomes: Vec<_> = profile.outcomes.iter().filter(|outcome| outcome.count > 0).collect();
+    outcomes.sort_by_key(|outcome| (outcome.severity, std::cmp::Reverse(outcome.count)));
+    let interrupts = outcomes.iter().fold(0_u64, |sum, outcome| sum.saturating_add(outcome.count));
+    let mut out = format!(
+        "{} samples in {:.1} s at {} Hz, {} interrupts\n",
+        grouped(profile.total()),
+        profile.duration.as_secs_f64(),
+        profile.measure.rate_hz,
+        grouped(interrupts),
+    );
+    let name_width = outcomes.iter().map(|outcome| visible(&outcome.name).chars().count()).max().unwrap_or(0);
+    for outcome in outcomes {
+        let note = match (outcome.severity, &*outcome.help) {
+            (Severity::Complete, _) => String::new(),
+            (Severity::Aside, "") => String::from("  not wanted"),
+            (Severity::Cut, "") => String::from("  stack cut"),
+            (Severity::Lost, "") => String::from("  lost"),
+            (Severity::Aside, help) => format!("  {}", visible(help)),
+            (Severity::Cut, help) => format!("  stack cut: {}", visible(help)),
+            (Severity::Lost, help) => format!("  lost: {}", visible(help)),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "  {:name_width$}  {:>13}  {:>6.2}%{note}",
+            visible(&outcome.name),
+            grouped(outcome.count),
+            percent(outcome.count, interrupts),
+        );
+    }
+    out
+}
+
+/// `part` of `whole` in percent; 0 of nothing.
+pub(crate) fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+}
+
+/// The number with its thousands parted: `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.char_indices() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::sample;
+
+    #[test]
+    fn outcomes_that_occurred_are_told_with_their_meaning() {
+        assert_eq!(
+            summary(&sample()),
+            "14 samples in 2.0 s at 100 Hz, 100 interrupts\n  \
+             complete             10   10.00%\n  \
+             idle                 86   86.00%  not wanted\n  \
+             no table              4    4.00%  stack cut: raise memory_limit_mib\n"
+        );
+    }
+
+    #[test]
+    fn thousands_are_parted() {
+        let numbers = [0, 999, 1000, 1_234_567, u64::MAX].map(grouped);
+        assert_eq!(numbers, ["0", "999", "1,000", "1,234,567", "18,446,744,073,709,551,615"]);
+    }
+}

@@ -1,0 +1,55 @@
+//! A flame graph as a picture, drawn by inferno.
+
+use std::io::{self, Write};
+
+use inferno::flamegraph::color::{Color, PaletteMap};
+use inferno::flamegraph::{self, Options};
+
+use crate::escape::visible;
+use crate::folded;
+use crate::palette::shade;
+use crate::profile::Profile;
+
+/// Draws the stacks. There must be events.
+pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    let mut palette = PaletteMap::default();
+    for frame in &profile.frames {
+        let [r, g, b] = shade(frame.kind, &frame.name);
+        palette.insert(folded::name(frame), Color { r, g, b });
+    }
+    let mut options = Options::default();
+    options.title = visible(&profile.title).into_owned();
+    options.palette_map = Some(&mut palette);
+    options.deterministic = true;
+    let lines: Vec<_> = folded::lines(profile).collect();
+    flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::{one_stack, sample};
+    use proptest::prelude::*;
+
+    fn svg(profile: &Profile) -> String {
+        let mut out = Vec::new();
+        write(profile, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_function_has_its_width_and_its_kinds_colour() {
+        let svg = svg(&sample());
+        assert!(svg.contains("work (7 samples, 50.00%)"));
+        let [r, g, b] = shade(crate::FrameKind::Kernel, "vfs_write");
+        assert!(svg.contains(&format!("rgb({r},{g},{b})")));
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_opens_an_element(name in "[<>&'\"a-z/ !\\-\\[\\]\u{1b}]{0,40}") {
+            let harmless = svg(&one_stack(&["name"])).matches('<').count();
+            prop_assert_eq!(svg(&one_stack(&[&format!("{name}<script>")])).matches('<').count(), harmless);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The busiest functions, for a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::escape::visible;
+use crate::functions::{FunctionTotals, functions};
+use crate::palette::shade;
+use crate::profile::Profile;
+use crate::summary::percent;
+
+/// How the table is to look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableOptions {
+    /// Functions shown at most.
+    pub rows: usize,
+    /// Columns of the terminal; names are cut to fit. At least 40 are used.
+    pub columns: usize,
+    /// Whether to colour names by their kind, by escape sequences with 24-bit colours.
+    pub is_coloured: bool,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self { rows: 20, columns: 100, is_coloured: false }
+    }
+}
+
+/// `" 12.34%  12.34%  "`.
+const NUMBERS_COLUMNS: usize = 18;
+const BINARY_COLUMNS_LIMIT: usize = 24;
+
+/// The functions with the most events of their own, one a line: the share in which each was the leaf, the share in
+/// which it was on the stack at all, its name, its binary.
+#[must_use]
+pub fn table(profile: &Profile, options: TableOptions) -> String {
+    let functions = functions(profile);
+    let shown = functions.get(..options.rows).unwrap_or(&functions);
+    let total = profile.total();
+    let binary_columns =
+        shown.iter().map(|row| visible(row.binary).width()).max().unwrap_or(0).clamp(6, BINARY_COLUMNS_LIMIT);
+    let name_columns = options.columns.max(40).saturating_sub(NUMBERS_COLUMNS + binary_columns + 2).max(12);
+
+    let mut out = format!("{:>7}  {:>7}  {}  BINARY\n", "SELF", "TOTAL", padded("FUNCTION", name_columns));
+    for row in shown {
+        let own = percent(row.own, total);
+        let whole = percent(row.total, total);
+        let name = coloured(padded(&visible(row.name), name_columns), row, options.is_coloured);
+        let binary = if row.binary.is_empty() { Cow::Borrowed("") } else { visible(row.binary) };
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{own:>6.2}%  {whole:>6.2}%  {name}  {}", fitted(&binary, binary_columns));
+    }
+    let hidden = functions.len() - shown.len();
+    if hidden > 0 {
+        let rest = functions.iter().skip(shown.len()).map(|row| row.own).sum();
+        let _ = writeln!(out, "{:>6.2}%           in the other {hidden}", percent(rest, total));
+    }
+    out
+}
+
+fn coloured(name: String, row: &FunctionTotals<'_>, is_coloured: bool) -> String {
+    if !is_coloured {
+        return name;
+    }
+    let [r, g, b] = shade(row.kind, row.name);
+    format!("\u{1b}[38;2;{r};{g};{b}m{name}\u{1b}[0m")
+}
+
+/// The text cut to a number of columns, with a mark in its middle: names differ at both ends.
+fn fitted(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.width() <= columns {
+        return Cow::Borrowed(text);
+    }
+    let tail_columns = (columns - 1) / 3;
+    let head = columns_of(text.chars(), columns - 1 - tail_columns);
+    let tail: String = columns_of(text.chars().rev(), tail_columns).chars().rev().collect();
+    Cow::Owned(format!("{head}…{tail}"))
+}
+
+fn columns_of(characters: impl Iterator<Item = char>, columns: usize) -> String {
+    let mut used = 0;
+    characters
+        .take_while(|character| {
+            used += character.width().unwrap_or(0);
+            used <= columns
+        })
+        .collect()
+}
+
+fn padded(text: &str, columns: usize) -> String {
+    let text = fitted(text, columns);
+    let missing = columns.saturating_sub(text.width());
+    format!("{text}{:missing$}", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::{one_stack, sample};
+    use proptest::prelude::*;
+
+    #[test]
+    fn functions_are_ordered_by_what_they_did_themselves() {
+        let table = table(&sample(), TableOptions { rows: 3, columns: 60, is_coloured: false });
+        assert_eq!(
+            table,
+            "   SELF    TOTAL  FUNCTION                          BINARY\n \
+             50.00%   50.00%  work                              app\n \
+             28.57%   28.57%  vfs_write                         [kernel]\n \
+             21.43%  100.00%  main                              app\n  \
+             0.00%           in the other 1\n"
+        );
+    }
+
+    #[test]
+    fn a_long_name_keeps_both_of_its_ends() {
+        let name = format!("begin{}end", "x".repeat(10_000));
+        let table = table(&one_stack(&[&name]), TableOptions::default());
+        let row = table.lines().nth(1).unwrap();
+        assert!(row.contains("begin") && row.contains("…") && row.contains("end  app"), "{row}");
+    }
+
+    #[test]
+    fn colour_appears_only_where_asked_for() {
+        assert!(!table(&sample(), TableOptions::default()).contains('\u{1b}'));
+        let coloured = table(&sample(), TableOptions { is_coloured: true, ..TableOptions::default() });
+        assert_eq!(coloured.matches("\u{1b}[38;2;").count(), coloured.matches("\u{1b}[0m").count());
+    }
+
+    proptest! {
+        #[test]
+        fn any_name_stays_in_its_line_and_within_the_columns(name: String, columns in 0_usize..200) {
+            let table = table(&one_stack(&[&name]), TableOptions { rows: 5, columns, is_coloured: false });
+            prop_assert_eq!(table.lines().count(), 2);
+            prop_assert!(table.lines().all(|line| line.width() <= columns.max(44)), "{table}");
+            prop_assert!(!table.chars().any(|character| character.is_control() && character != '\n'));
+        }
+    }
+}
