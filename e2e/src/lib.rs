@@ -1,2 +1,21 @@
-//! End-to-end tests: real programs, a real Collector.
+//! What the end-to-end tests and benchmarks stand on: real programs, a real Collector, and a judge of stacks
+//! that knows nothing of how they were taken.
+//!
+//! - [`collector`] builds an OpenTelemetry Collector, starts it on free ports and reads what it wrote.
+//! - [`workload`] compiles and runs programs whose call chains are known.
+//! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
+//! - [`received`] decodes profiles and holds them to every rule of conformance.
+//! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
+//! - [`judge`] puts them together: does this stack reach the start, by the known chain?
+//! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
+
+pub mod collector;
+pub mod conservation;
+pub mod elf;
+pub mod judge;
+pub mod paths;
+pub mod received;
+pub mod requirement;
+pub mod sidewinder;
+pub mod workload;

@@ -1,0 +1,235 @@
+//! An OpenTelemetry Collector of our own: built once, started on free ports, stopped, and read.
+
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+use crate::paths;
+use crate::received::Received;
+
+/// The version of the Collector and of its builder; the modules' versions stand in the manifest.
+const VERSION: &str = "v0.159.0";
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Builds the Collector of `collector/builder.yaml`, or finds the build of just this manifest in the cache.
+///
+/// The first build takes a few minutes and says what it does on standard error.
+///
+/// # Errors
+/// When there is no Go, no module proxy, or the build fails.
+pub fn build() -> Result<PathBuf> {
+    let manifest_path = paths::e2e().join("collector/builder.yaml");
+    let manifest = fs::read_to_string(&manifest_path)
+        .with_context(|| format!("cannot read {}", manifest_path.display()))?;
+    let mut hasher = DefaultHasher::new();
+    manifest.hash(&mut hasher);
+    let folder = paths::cache().join(format!("collector-{:016x}", hasher.finish()));
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+
+    let lock_path = folder.join("lock");
+    let lock_file =
+        File::create(&lock_path).with_context(|| format!("cannot create {}", lock_path.display()))?;
+    let _lock = Flock::lock(lock_file, FlockArg::LockExclusive)
+        .map_err(|(_, errno)| errno)
+        .with_context(|| format!("cannot lock {}", lock_path.display()))?;
+    let binary = folder.join("collector");
+    if binary.is_file() {
+        return Ok(binary);
+    }
+
+    eprintln!("building the OpenTelemetry Collector {VERSION} (once; takes a few minutes) ...");
+    let started = Instant::now();
+    let sources = tempfile::tempdir_in(&folder)?;
+    let placed_manifest = sources.path().join("builder.yaml");
+    let output = sources.path().join("out");
+    fs::write(
+        &placed_manifest,
+        manifest.replacen("dist:", &format!("dist:\n  output_path: {}", output.display()), 1),
+    )?;
+    let status = Command::new("go")
+        .arg("run")
+        .arg(format!("go.opentelemetry.io/collector/cmd/builder@{VERSION}"))
+        .arg("--config")
+        .arg(&placed_manifest)
+        .current_dir(sources.path())
+        .env("GOTOOLCHAIN", "auto")
+        .env("CGO_ENABLED", "0")
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot run go, which builds the Collector")?;
+    if !status.success() {
+        bail!("the Collector's builder ended with {status}");
+    }
+    fs::rename(output.join("collector"), &binary)?;
+    eprintln!("built the Collector in {} s", started.elapsed().as_secs());
+    Ok(binary)
+}
+
+/// A running Collector that receives OTLP and writes the profiles it gets to a file.
+#[derive(Debug)]
+pub struct Collector {
+    process: Child,
+    folder: TempDir,
+    grpc_port: u16,
+    http_port: u16,
+}
+
+impl Collector {
+    /// Starts a Collector on two free ports of the loopback interface and waits until both accept connections.
+    ///
+    /// # Errors
+    /// When it cannot be built or does not come up; its log is part of the message.
+    pub fn start() -> Result<Self> {
+        let [grpc_port, http_port] = free_ports()?;
+        Self::start_on(grpc_port, http_port)
+    }
+
+    /// Starts a Collector on the given ports.
+    ///
+    /// # Errors
+    /// As [`Collector::start`].
+    pub fn start_on(grpc_port: u16, http_port: u16) -> Result<Self> {
+        let binary = build()?;
+        let folder = tempfile::tempdir()?;
+        fs::write(folder.path().join("collector.yaml"), configuration(folder.path(), grpc_port, http_port))?;
+        let log = File::create(folder.path().join("collector.log"))?;
+        let process = Command::new(&binary)
+            .arg("--config")
+            .arg(folder.path().join("collector.yaml"))
+            .arg("--feature-gates=+service.profilesSupport")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot run {}", binary.display()))?;
+        let mut collector = Self { process, folder, grpc_port, http_port };
+        collector.wait_until_ready()?;
+        Ok(collector)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        let open = |port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok();
+        while !(open(self.grpc_port) && open(self.http_port)) {
+            if let Some(status) = self.process.try_wait()? {
+                bail!("the Collector ended with {status}:\n{}", self.log());
+            }
+            if Instant::now() > deadline {
+                bail!("the Collector did not listen within {START_TIMEOUT:?}:\n{}", self.log());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Where it receives OTLP over gRPC, as host and port.
+    #[must_use]
+    pub fn grpc_endpoint(&self) -> String {
+        format!("127.0.0.1:{}", self.grpc_port)
+    }
+
+    /// Where it receives OTLP over HTTP, as a URL.
+    #[must_use]
+    pub fn http_endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.http_port)
+    }
+
+    /// What the Collector has said so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("collector.log")).unwrap_or_default()
+    }
+
+    /// Stops the Collector, which flushes, and returns what it wrote.
+    ///
+    /// # Errors
+    /// When it does not end in time, ends with a failure, or wrote what is no conforming profile.
+    pub fn stop(mut self) -> Result<Received> {
+        let pid = Pid::from_raw(i32::try_from(self.process.id())?);
+        signal::kill(pid, Signal::SIGTERM).context("cannot stop the Collector")?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        let status = loop {
+            if let Some(status) = self.process.try_wait()? {
+                break status;
+            }
+            if Instant::now() > deadline {
+                bail!("the Collector did not stop within {STOP_TIMEOUT:?}:\n{}", self.log());
+            }
+            thread::sleep(Duration::from_millis(10));
+        };
+        if !status.success() {
+            bail!("the Collector ended with {status}:\n{}", self.log());
+        }
+        let path = self.folder.path().join("profiles.binpb");
+        let written = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        Received::from_collector_file(&written)
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        // Ends a Collector that a failing test left running; one that was stopped is gone already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// `N` ports of the loopback interface that were free a moment ago.
+///
+/// # Errors
+/// When the system gives none.
+pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    // All are held at once, so that they differ.
+    let mut listeners = Vec::with_capacity(N);
+    let mut ports = [0; N];
+    for port in &mut ports {
+        let listener =
+            TcpListener::bind(("127.0.0.1", 0)).context("no free port on the loopback interface")?;
+        *port = listener.local_addr()?.port();
+        listeners.push(listener);
+    }
+    Ok(ports)
+}
+
+fn configuration(folder: &Path, grpc_port: u16, http_port: u16) -> String {
+    format!(
+        "receivers:
+  otlp:
+    protocols:
+      grpc: {{ endpoint: 127.0.0.1:{grpc_port} }}
+      http: {{ endpoint: 127.0.0.1:{http_port} }}
+exporters:
+  file: {{ path: {}/profiles.binpb, format: proto }}
+  debug: {{ verbosity: basic }}
+service:
+  telemetry:
+    metrics: {{ level: none }}
+  pipelines:
+    profiles: {{ receivers: [otlp], exporters: [file, debug] }}
+",
+        folder.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_that_got_nothing_starts_stops_and_has_written_nothing() -> Result<()> {
+        let received = Collector::start()?.stop()?;
+        assert_eq!(received.profiles, []);
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! What a binary says of itself: which function an address belongs to, and where stacks start.
+//!
+//! This is the tests' own source of truth. It is read with `object` and `gimli` straight from the file and
+//! shares no code with the profiler, which it judges.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindContext,
+    UnwindSection as _, UnwindTableRow, X86_64,
+};
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
+
+type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// How far the entry code reaches that states no range of its own (ld.so's `_start` has no unwind data).
+const ENTRY_BYTES: u64 = 64;
+
+/// Functions below which a goroutine or a thread of Go's runtime has no caller.
+const GO_STARTS: [&str; 6] = [
+    "runtime.goexit",
+    "runtime.goexit.abi0",
+    "runtime.mstart",
+    "runtime.mstart.abi0",
+    "runtime.rt0_go",
+    "runtime.rt0_go.abi0",
+];
+
+/// One binary. Addresses are as its own headers state them.
+#[derive(Debug)]
+pub struct Elf {
+    segments: Vec<Segment>,
+    functions: BTreeMap<u64, Function>,
+    eh_frame: Vec<u8>,
+    bases: BaseAddresses,
+    entry: u64,
+    start_cache: RefCell<HashMap<u64, bool>>,
+}
+
+#[derive(Debug)]
+struct Segment {
+    file_offset: u64,
+    file_size: u64,
+    svma: u64,
+}
+
+#[derive(Debug, Default)]
+struct Function {
+    size: u64,
+    names: Vec<String>,
+}
+
+impl Elf {
+    /// Reads a binary.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is no ELF.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let file = object::File::parse(&*bytes).with_context(|| format!("{} is no ELF", path.display()))?;
+
+        let mut functions: BTreeMap<u64, Function> = BTreeMap::new();
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            if symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0 {
+                let function = functions.entry(symbol.address()).or_default();
+                function.size = function.size.max(symbol.size());
+                function.names.push(symbol.name().unwrap_or_default().to_owned());
+            }
+        }
+        let segments = file.segments().map(|segment| {
+            let (file_offset, file_size) = segment.file_range();
+            Segment { file_offset, file_size, svma: segment.address() }
+        });
+        let section = |name| file.section_by_name(name);
+        let mut bases = BaseAddresses::default();
+        if let Some(text) = section(".text") {
+            bases = bases.set_text(text.address());
+        }
+        let mut eh_frame = Vec::new();
+        if let Some(found) = section(".eh_frame") {
+            bases = bases.set_eh_frame(found.address());
+            eh_frame = found.data().context(".eh_frame lies outside of the file")?.to_vec();
+        }
+        Ok(Self {
+            segments: segments.collect(),
+            functions,
+            eh_frame,
+            bases,
+            entry: file.entry(),
+            start_cache: RefCell::default(),
+        })
+    }
+
+    /// The stated address of a byte of the file.
+    #[must_use]
+    pub fn svma_of_file_offset(&self, offset: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let within = offset.checked_sub(segment.file_offset)?;
+            (within < segment.file_size).then_some(segment.svma + within)
+        })
+    }
+
+    /// The place in the file of a stated address.
+    #[must_use]
+    pub fn file_offset_of_svma(&self, svma: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let within = svma.checked_sub(segment.svma)?;
+            (within < segment.file_size).then_some(segment.file_offset + within)
+        })
+    }
+
+    /// All names of the function whose symbol covers `svma`; empty where there is none.
+    #[must_use]
+    pub fn names_at(&self, svma: u64) -> &[String] {
+        match self.functions.range(..=svma).next_back() {
+            Some((start, function)) if svma - start < function.size => &function.names,
+            _ => &[],
+        }
+    }
+
+    /// The functions of which a symbol tells the range: start, size and one name.
+    pub fn functions(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+        self.functions.iter().map(|(start, function)| {
+            (*start, function.size, function.names.first().map_or("", String::as_str))
+        })
+    }
+
+    /// Whether a stack starts in the code at `svma`: the program's entry, or a place whose unwind data says
+    /// that there is no caller (`_start`, `clone`, `clone3`), or the bottom of a goroutine or of Go's threads.
+    #[must_use]
+    pub fn is_start(&self, svma: u64) -> bool {
+        if let Some(known) = self.start_cache.borrow().get(&svma) {
+            return *known;
+        }
+        let is_start = self.find_start(svma);
+        self.start_cache.borrow_mut().insert(svma, is_start);
+        is_start
+    }
+
+    fn find_start(&self, svma: u64) -> bool {
+        let at_entry = svma.checked_sub(self.entry).is_some_and(|within| within < ENTRY_BYTES);
+        at_entry
+            || self.names_at(svma).iter().any(|name| GO_STARTS.contains(&name.as_str()))
+            || self.rule_at(svma).is_some_and(|rule| rule.return_address == ReturnAddress::None)
+    }
+
+    /// Whether the code at `svma` is a signal trampoline: the frame above it was interrupted, not called.
+    #[must_use]
+    pub fn is_signal_frame(&self, svma: u64) -> bool {
+        self.frame_section()
+            .fde_for_address(&self.bases, svma, EhFrame::cie_from_offset)
+            .is_ok_and(|fde| fde.is_signal_trampoline())
+    }
+
+    /// What the unwind data say at `svma`, in the form that covers nearly every row.
+    #[must_use]
+    pub fn rule_at(&self, svma: u64) -> Option<Rule> {
+        let mut context = UnwindContext::new();
+        let section = self.frame_section();
+        let row = section
+            .unwind_info_for_address(&self.bases, &mut context, svma, EhFrame::cie_from_offset)
+            .ok()?;
+        Some(Rule::from_row(row))
+    }
+
+    fn frame_section(&self) -> EhFrame<Reader<'_>> {
+        let mut section = EhFrame::new(&self.eh_frame, LittleEndian);
+        section.set_address_size(8);
+        section
+    }
+}
+
+/// One row of unwind data on x86-64.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// The canonical frame address, if it is a register plus a number.
+    pub cfa: Option<(Base, i64)>,
+    /// Where the caller's frame pointer is.
+    pub frame_pointer: FramePointer,
+    /// Where the return address is.
+    pub return_address: ReturnAddress,
+}
+
+/// What a CFA is counted from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Base {
+    /// `rsp`.
+    StackPointer,
+    /// `rbp`.
+    FramePointer,
+}
+
+/// The caller's `rbp`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FramePointer {
+    /// As it is now.
+    Same,
+    /// In memory at the CFA plus this.
+    AtCfa(i64),
+    /// Anything else.
+    Other,
+}
+
+/// The return address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReturnAddress {
+    /// In memory at the CFA plus this.
+    AtCfa(i64),
+    /// There is no caller.
+    None,
+    /// Anything else.
+    Other,
+}
+
+impl Rule {
+    fn from_row(row: &UnwindTableRow<usize>) -> Self {
+        let cfa = match row.cfa() {
+            CfaRule::RegisterAndOffset { register: X86_64::RSP, offset } => {
+                Some((Base::StackPointer, *offset))
+            }
+            CfaRule::RegisterAndOffset { register: X86_64::RBP, offset } => {
+                Some((Base::FramePointer, *offset))
+            }
+            _ => None,
+        };
+        let frame_pointer = match row.register(X86_64::RBP) {
+            None | Some(RegisterRule::SameValue) => FramePointer::Same,
+            Some(RegisterRule::Offset(offset)) => FramePointer::AtCfa(offset),
+            Some(_) => FramePointer::Other,
+        };
+        let return_address = match row.register(X86_64::RA) {
+            Some(RegisterRule::Offset(offset)) => ReturnAddress::AtCfa(offset),
+            Some(RegisterRule::Undefined) => ReturnAddress::None,
+            _ => ReturnAddress::Other,
+        };
+        Self { cfa, frame_pointer, return_address }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::LADDER;
+
+    #[test]
+    fn functions_and_the_start_of_a_program_are_found() -> Result<()> {
+        let elf = Elf::read(&LADDER.compiled()?)?;
+        let (burn, size, _) = elf.functions().find(|(.., name)| *name == "burn").context("no burn")?;
+        assert_eq!(elf.names_at(burn + size - 1), ["burn"]);
+        assert!(elf.is_start(elf.entry));
+        assert!(!elf.is_start(burn));
+        assert_eq!(elf.rule_at(burn).map(|rule| rule.cfa), Some(Some((Base::StackPointer, 8))));
+        Ok(())
+    }
+}

@@ -1,0 +1,86 @@
+//! Profiles as a receiver got them: checked against every rule of conformance, decoded, counted once.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use sidewinder_otlp::FrameType;
+use sidewinder_otlp::decode::{self, Event, Profile};
+
+/// Everything that one receiver got.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// The profiles, without those that came twice.
+    pub profiles: Vec<Profile>,
+    /// How many came twice: a retry of a request whose answer was lost.
+    pub duplicates: usize,
+}
+
+impl Received {
+    /// Reads a file in the form of the Collector's file exporter.
+    ///
+    /// # Errors
+    /// When the file is cut off, no profiles, or breaks a rule of conformance.
+    pub fn from_collector_file(bytes: &[u8]) -> Result<Self> {
+        let mut received = Self::default();
+        let mut seen = HashSet::new();
+        for message in decode::messages(bytes) {
+            received.add(message?, &mut seen)?;
+        }
+        Ok(received)
+    }
+
+    /// Reads a file that holds one encoded `ProfilesData`, as `sidewinder record -o x.otlp` writes it.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is no profiles, or breaks a rule of conformance.
+    pub fn from_otlp_file(path: &Path) -> Result<Self> {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let mut received = Self::default();
+        received.add(&bytes, &mut HashSet::new()).with_context(|| path.display().to_string())?;
+        Ok(received)
+    }
+
+    fn add(&mut self, message: &[u8], seen: &mut HashSet<Vec<u8>>) -> Result<()> {
+        for profile in decode::profiles_data(message)? {
+            if seen.insert(profile.profile_id.clone()) {
+                self.profiles.push(profile);
+            } else {
+                self.duplicates += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// All events.
+    pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
+        self.profiles.iter().flat_map(Profile::events)
+    }
+
+    /// The events of one process.
+    pub fn events_of(&self, pid: u32) -> impl Iterator<Item = Event<'_>> {
+        let of_process =
+            move |profile: &&Profile| resource_int(profile, "process.pid") == Some(i64::from(pid));
+        self.profiles.iter().filter(of_process).flat_map(Profile::events)
+    }
+
+    /// How many events there are of processes whose executable has this name.
+    #[must_use]
+    pub fn events_of_executable(&self, name: &str) -> usize {
+        let of_executable = |profile: &&Profile| {
+            profile.resource.get("process.executable.name").and_then(|value| value.as_str()) == Some(name)
+        };
+        self.profiles.iter().filter(of_executable).flat_map(Profile::events).count()
+    }
+}
+
+/// Whether the interrupt came while the program itself was running, not the kernel on its behalf.
+#[must_use]
+pub fn in_user_mode(event: &Event<'_>) -> bool {
+    event.sample.stack.first().is_none_or(|leaf| leaf.frame_type() != Some(FrameType::Kernel))
+}
+
+fn resource_int(profile: &Profile, key: &str) -> Option<i64> {
+    profile.resource.get(key)?.as_int()
+}

@@ -1,0 +1,36 @@
+"""Recursion in Python: the interpreter's own functions are what a native profiler sees.
+
+Usage: recursive.py SECONDS
+"""
+
+import json
+import os
+import sys
+import time
+
+
+def fibonacci(n):
+    """The slow way, on purpose."""
+    return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
+
+
+def main():
+    """Compute until the time is over, then report."""
+    pid = os.getpid()
+    print(json.dumps({"ready": pid}), flush=True)
+    if os.environ.get("WORKLOAD_GATE"):
+        sys.stdin.readline()
+    cpu_at_gate_ns = time.process_time_ns()
+    deadline = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < deadline:
+        fibonacci(18)
+    report = {
+        "pid": pid,
+        "cpu_ns": time.process_time_ns() - cpu_at_gate_ns,
+        "tids": [pid],
+        "chain": ["Py_BytesMain", "Py_RunMain", "PyEval_EvalCode", "_PyEval_EvalFrameDefault"],
+    }
+    print(json.dumps(report), flush=True)
+
+
+main()
