@@ -1,6 +1,7 @@
 //! Compiles the eBPF programs into a skeleton, and `c/intf.h` into its Rust view.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
@@ -40,5 +41,51 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .layout_tests(true)
         .generate()?
         .write_to_file(out.join("intf.rs"))?;
+
+    fs::write(out.join("outcome.rs"), outcomes(&fs::read_to_string("c/intf.h")?)?)?;
     Ok(())
+}
+
+/// Turns the X-macro list of outcomes into Rust: the list stays in one place, and its words reach metric labels,
+/// markers and documentation.
+fn outcomes(header: &str) -> Result<String, String> {
+    let mut rows = Vec::new();
+    let mut lines = header.lines().skip_while(|line| !line.starts_with("#define SW_OUTCOMES(X)"));
+    lines.next().ok_or("no SW_OUTCOMES in intf.h")?;
+    for line in lines {
+        let row = line.trim().trim_end_matches('\\').trim();
+        let parts = row.strip_prefix("X(").and_then(|row| row.strip_suffix(')'));
+        let mut parts = parts.ok_or_else(|| format!("not an outcome: {row}"))?.splitn(3, ", ");
+        let (Some(name), Some(is_loss), Some(meaning)) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(format!("an outcome needs a name, 0 or 1, and a meaning: {row}"));
+        };
+        rows.push((name.to_owned(), is_loss == "1", meaning.to_owned()));
+        if !line.trim_end().ends_with('\\') {
+            break;
+        }
+    }
+    let camel = |name: &str| -> String {
+        let word = |w: &str| w[..1].to_owned() + &w[1..].to_lowercase();
+        name.split('_').map(word).collect()
+    };
+    let mut code = String::from(
+        "/// How an interrupt ended. Generated from `c/intf.h`, which holds the closed list.\n\
+         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]\n#[repr(u8)]\npub enum Outcome {\n",
+    );
+    for (name, _, meaning) in &rows {
+        code += &format!("    #[doc = {meaning}]\n    {},\n", camel(name));
+    }
+    code += "}\n\nimpl Outcome {\n    /// Every outcome, in the order of its number.\n    pub const ALL: &[Self] = &[";
+    for (name, ..) in &rows {
+        code += &format!("Self::{}, ", camel(name));
+    }
+    code += "];\n    const WORDS: &[Words] = &[\n";
+    for (name, is_loss, meaning) in &rows {
+        code += &format!(
+            "        Words {{ label: \"{}\", is_loss: {is_loss}, meaning: {meaning} }},\n",
+            name.to_lowercase()
+        );
+    }
+    code += "    ];\n}\n";
+    Ok(code)
 }

@@ -167,17 +167,17 @@ struct sw_segment_header {
 };
 
 enum sw_cfa_base {
-	SW_CFA_NONE = 0, /* no rule; `fp` holds the sw_outcome that says why */
+	SW_CFA_NONE = 0, /* no rule; cfa_offset holds the sw_outcome that says why */
 	SW_CFA_REGISTER, /* register + offset */
 	SW_CFA_PLT, /* rsp + 8, and 8 more where (pc & 15) >= offset */
-	SW_CFA_DEREF, /* the word at register + offset */
+	SW_CFA_DEREF, /* the word at register + offset, and 8 * addend_by_8 */
 };
 
 enum sw_place {
 	SW_PLACE_SAME = 0, /* unchanged (not for a return address) */
 	SW_PLACE_CFA, /* the word at CFA + offset */
-	SW_PLACE_SP, /* the word at the stack pointer + offset: signal frames */
-	SW_PLACE_REGISTER, /* the register of number offset; only of an interrupted frame */
+	SW_PLACE_MEMORY, /* the word at register + offset */
+	SW_PLACE_REGISTER, /* the register */
 	SW_PLACE_UNDEFINED, /* of a return address: this is where stacks start */
 };
 
@@ -191,10 +191,13 @@ struct sw_rule {
 	__s32 fp_offset;
 	__s32 ra_offset;
 	__u8 cfa_base : 4;
+	__u8 cfa_register : 4;
+	__u8 fp : 4; /* sw_place */
+	__u8 fp_register : 4;
+	__u8 ra : 4; /* sw_place */
+	__u8 ra_register : 4;
 	__u8 flags : 4;
-	__u8 cfa_register;
-	__u8 fp;
-	__u8 ra;
+	__u8 addend_by_8 : 4;
 };
 
 /* What the ranges of processes name; a slot whose table was evicted keeps its id. */

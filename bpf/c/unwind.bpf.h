@@ -111,7 +111,6 @@ static __always_inline bool register_value(struct sw_slot *slot, __u32 number, _
 	return true;
 }
 
-/* Goes on to the caller, whose frame must lie above: stacks that loop would never end. */
 static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
 {
 	slot->pc = pc;
@@ -123,6 +122,7 @@ static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 s
 	return true;
 }
 
+/* A caller's frame lies above its callee's: a stack that loops would otherwise be walked to the bound each time. */
 static __always_inline bool step_by_frame_pointer(struct sw_slot *slot)
 {
 	__u64 frame = slot->fp, pc, fp;
@@ -156,39 +156,52 @@ static __always_inline bool step_unproven(struct sw_slot *slot, __u32 otherwise)
 	return true;
 }
 
-static __always_inline bool saved_word(struct sw_slot *slot, __u8 place, __s32 offset, __u64 cfa, __u64 *word)
+/* A value of the caller from where the rule says that it is. */
+static __always_inline bool saved_value(struct sw_slot *slot, __u8 place, __u8 number, __s32 offset, __u64 cfa,
+					__u64 *value)
 {
-	return read_word(slot, (place == SW_PLACE_CFA ? cfa : slot->sp) + offset, word);
+	__u64 base = cfa;
+
+	if (place != SW_PLACE_CFA && !register_value(slot, number, &base))
+		return false;
+	if (place == SW_PLACE_REGISTER) {
+		*value = base;
+		return true;
+	}
+	return read_word(slot, base + offset, value);
+}
+
+static __always_inline bool canonical_frame_address(struct sw_slot *slot, const struct sw_rule *rule, __u64 *cfa)
+{
+	if (rule->cfa_base == SW_CFA_PLT) {
+		*cfa = slot->sp + ((slot->pc & 15) >= (__u64)rule->cfa_offset ? 16 : 8);
+		return true;
+	}
+	if (!register_value(slot, rule->cfa_register, cfa))
+		return false;
+	*cfa += rule->cfa_offset;
+	if (rule->cfa_base != SW_CFA_DEREF)
+		return true;
+	if (!read_word(slot, *cfa, cfa))
+		return false;
+	*cfa += rule->addend_by_8 * 8;
+	return true;
 }
 
 static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_rule *rule)
 {
-	__u64 cfa, pc, fp = slot->fp;
 	bool signal = rule->flags & SW_RULE_SIGNAL_FRAME;
+	__u64 cfa, pc, fp = slot->fp;
 
 	if (rule->ra == SW_PLACE_UNDEFINED)
 		return stop(slot, SW_OUTCOME_COMPLETE);
-	if (rule->cfa_base == SW_CFA_PLT) {
-		cfa = slot->sp + ((slot->pc & 15) >= (__u64)rule->cfa_offset ? 16 : 8);
-	} else {
-		if (!register_value(slot, rule->cfa_register, &cfa))
-			return false;
-		cfa += rule->cfa_offset;
-		if (rule->cfa_base == SW_CFA_DEREF && !read_word(slot, cfa, &cfa))
-			return false;
-	}
-	if (rule->ra == SW_PLACE_REGISTER) {
-		if (!register_value(slot, rule->ra_offset, &pc))
-			return false;
-	} else if (!saved_word(slot, rule->ra, rule->ra_offset, cfa, &pc)) {
+	if (!canonical_frame_address(slot, rule, &cfa) ||
+	    !saved_value(slot, rule->ra, rule->ra_register, rule->ra_offset, cfa, &pc))
 		return false;
-	}
 	if (rule->fp == SW_PLACE_UNDEFINED)
 		fp = 0;
-	else if (rule->fp == SW_PLACE_REGISTER) {
-		if (!register_value(slot, rule->fp_offset, &fp))
-			return false;
-	} else if (rule->fp != SW_PLACE_SAME && !saved_word(slot, rule->fp, rule->fp_offset, cfa, &fp))
+	else if (rule->fp != SW_PLACE_SAME &&
+		 !saved_value(slot, rule->fp, rule->fp_register, rule->fp_offset, cfa, &fp))
 		return false;
 	/* A signal handler may run on a stack of its own; a leaf that moved its return address has no frame. */
 	if (!signal && cfa <= slot->sp && !(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER))
@@ -240,7 +253,7 @@ static __always_inline bool step(struct sw_slot *slot)
 	if (!read_rule(slot, number, &rule))
 		return stop(slot, SW_OUTCOME_NO_TABLE);
 	if (rule.cfa_base == SW_CFA_NONE)
-		return stop(slot, rule.fp);
+		return stop(slot, rule.cfa_offset);
 	slot->frames_by_table++;
 	return step_by_rule(slot, &rule);
 }

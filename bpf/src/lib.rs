@@ -1,4 +1,36 @@
-//! skeleton test
-#![allow(missing_docs)]
-mod skel { include!(concat!(env!("OUT_DIR"), "/sample.skel.rs")); }
-mod intf { include!(concat!(env!("OUT_DIR"), "/intf.rs")); }
+//! Sidewinder's kernel side: the eBPF programs, their loader, and the maps through which the receiver speaks to them.
+//!
+//! The programs are C, under `c/`; `c/intf.h` is what both sides see. [`Profiler`] loads and attaches them,
+//! [`Arena`] holds what they look up ([`Tables`] and [`Processes`]), [`Rings`] and [`SideBand`] bring what they and the
+//! kernel have to say. Everything unsafe that Sidewinder does is in this crate: memory shared with the kernel.
+
+mod arena;
+mod events;
+mod intf;
+mod memory;
+mod outcome;
+mod probe;
+mod processes;
+mod profiler;
+mod ring;
+mod sideband;
+mod table;
+mod tables;
+
+pub use arena::{Arena, ArenaError};
+pub use events::{CpuList, EventError};
+pub use outcome::Outcome;
+pub use probe::{Probe, Support, probe};
+pub use processes::{Processes, ProcessesError, Range};
+pub use profiler::{LoadError, Options, Profiler, ScopeMode, Storage};
+pub use ring::{Body, Entries, Frame, FrameKind, Record, Rings, Sample, StackHash};
+pub use sideband::{SideBand, SideBandEvent, SideBandKind};
+pub use table::{PackedSegment, Packing, pack};
+pub use tables::{SegmentId, Tables};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every record and event.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}

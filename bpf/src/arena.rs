@@ -1,0 +1,286 @@
+//! The arena: memory for tables and mappings that walks read while we change it.
+//!
+//! It grows by chunks up to a budget. Blocks are used as in RCU: written, published by one word elsewhere, and, once
+//! that word points elsewhere again, freed after every slot has left the walk it was in.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::Rc;
+use std::sync::atomic::{Ordering, fence};
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use thiserror::Error;
+
+use crate::intf;
+use crate::memory::MappedArray;
+
+const CHUNK_BYTES: u32 = intf::SW_CHUNK_BYTES;
+/// Blocks start at, and have lengths of, multiples of this.
+const GRAIN_BYTES: u32 = 32;
+
+/// Why a block could not be had.
+#[derive(Debug, Error)]
+pub enum ArenaError {
+    /// The budget is used up; evicting something and waiting for a grace period makes room.
+    #[error("no room for {bytes} bytes within the budget of {budget_bytes} bytes")]
+    Full {
+        /// What was asked for.
+        bytes: usize,
+        /// What all chunks together may take.
+        budget_bytes: u64,
+    },
+    /// No block can be as large.
+    #[error("a block of {bytes} bytes is larger than a chunk")]
+    TooLarge {
+        /// What was asked for.
+        bytes: usize,
+    },
+    /// The kernel refused another chunk.
+    #[error("can't create a chunk of {CHUNK_BYTES} bytes")]
+    Grow(#[source] io::Error),
+}
+
+/// A piece of the arena. Given back through [`Arena::retire`].
+#[derive(Debug)]
+pub(crate) struct Block {
+    chunk: u32,
+    offset: u32,
+    bytes: u32,
+}
+
+impl Block {
+    /// The word that publishes it.
+    pub(crate) fn location(&self) -> intf::sw_location {
+        u64::from(self.chunk) << 32 | u64::from(self.offset)
+    }
+
+    pub(crate) fn bytes(&self) -> u32 {
+        self.bytes
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Arena {
+    map: MapHandle,
+    slots: Rc<MappedArray>,
+    chunks: Vec<Chunk>,
+    chunks_max: u32,
+    used_bytes: u64,
+    retired: Vec<Retired>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    memory: MappedArray,
+    /// Offset to length of each free stretch; neighbours are merged.
+    free: BTreeMap<u32, u32>,
+}
+
+#[derive(Debug)]
+struct Retired {
+    walks: WalksInProgress,
+    blocks: Vec<Block>,
+}
+
+impl Arena {
+    pub(crate) fn new(map: MapHandle, slots: Rc<MappedArray>, budget_bytes: u64) -> Self {
+        let chunks = (budget_bytes / u64::from(CHUNK_BYTES)).clamp(1, u64::from(intf::SW_CHUNKS_MAX));
+        let chunks_max = u32::try_from(chunks).unwrap_or(intf::SW_CHUNKS_MAX);
+        Self { map, slots, chunks: Vec::new(), chunks_max, used_bytes: 0, retired: Vec::new() }
+    }
+
+    /// Bytes in use, retired blocks included.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes
+    }
+
+    /// Bytes of kernel memory that the chunks take.
+    #[must_use]
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunks.len() as u64 * u64::from(CHUNK_BYTES)
+    }
+
+    /// Bytes that the chunks may take.
+    #[must_use]
+    pub fn budget_bytes(&self) -> u64 {
+        u64::from(self.chunks_max) * u64::from(CHUNK_BYTES)
+    }
+
+    /// Whether blocks wait for walks to end.
+    #[must_use]
+    pub fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// Takes a block and fills it.
+    ///
+    /// # Errors
+    /// If it doesn't fit, now or ever, or the kernel gives no more memory.
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> Result<Block, ArenaError> {
+        let block = self.allocate(bytes.len())?;
+        self.chunks[block.chunk as usize].memory.write(0, block.offset as usize, bytes);
+        Ok(block)
+    }
+
+    /// Gives a block back that no word points to any more. It is reused after the walks of now have ended.
+    pub(crate) fn retire(&mut self, block: Block) {
+        let walks = WalksInProgress::now(&self.slots);
+        match self.retired.last_mut() {
+            Some(last) if last.walks == walks => last.blocks.push(block),
+            _ => self.retired.push(Retired { walks, blocks: vec![block] }),
+        }
+    }
+
+    /// Frees what no walk can be reading any more. Called now and then; never waits.
+    pub fn reclaim(&mut self) {
+        let slots = Rc::clone(&self.slots);
+        let ended = self.retired.iter().take_while(|retired| retired.walks.have_ended(&slots)).count();
+        let blocks: Vec<Block> = self.retired.drain(..ended).flat_map(|retired| retired.blocks).collect();
+        for block in blocks {
+            self.used_bytes -= u64::from(block.bytes);
+            self.chunks[block.chunk as usize].free(&block);
+        }
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Block, ArenaError> {
+        let too_large = || ArenaError::TooLarge { bytes };
+        let wanted = u32::try_from(bytes).map_err(|_| too_large())?;
+        let wanted = wanted.max(1).checked_next_multiple_of(GRAIN_BYTES).ok_or_else(too_large)?;
+        if wanted > CHUNK_BYTES - GRAIN_BYTES {
+            return Err(too_large());
+        }
+        self.reclaim();
+        let taken = self.chunks.iter_mut().zip(0..).find_map(|(chunk, number)| {
+            Some(Block { chunk: number, offset: chunk.take(wanted)?, bytes: wanted })
+        });
+        let block = match taken {
+            Some(block) => block,
+            None => {
+                let number = self.grow(bytes)?;
+                let offset = self.chunks[number as usize].take(wanted).ok_or_else(too_large)?;
+                Block { chunk: number, offset, bytes: wanted }
+            }
+        };
+        self.used_bytes += u64::from(wanted);
+        Ok(block)
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<u32, ArenaError> {
+        let number = u32::try_from(self.chunks.len()).unwrap_or(u32::MAX);
+        if number >= self.chunks_max {
+            return Err(ArenaError::Full { bytes, budget_bytes: self.budget_bytes() });
+        }
+        let refused = |error: libbpf_rs::Error| ArenaError::Grow(io::Error::other(error));
+        let map = create_array("sw_chunk", CHUNK_BYTES, 1).map_err(refused)?;
+        let memory = MappedArray::new(map.as_fd(), CHUNK_BYTES as usize, 1).map_err(ArenaError::Grow)?;
+        let fd = map.as_fd().as_raw_fd();
+        self.map.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(refused)?;
+        // Offset 0 of chunk 0 would be the word that says "absent".
+        let free = BTreeMap::from([(GRAIN_BYTES, CHUNK_BYTES - GRAIN_BYTES)]);
+        self.chunks.push(Chunk { memory, free });
+        Ok(number)
+    }
+}
+
+fn create_array(name: &str, value_bytes: u32, entries: u32) -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::Array, Some(name), 4, value_bytes, entries, &options)
+}
+
+impl Chunk {
+    /// The tightest free stretch that is long enough, which keeps long ones whole.
+    fn take(&mut self, bytes: u32) -> Option<u32> {
+        let fitting = self.free.iter().filter(|(_, length)| **length >= bytes);
+        let (&offset, &length) = fitting.min_by_key(|(_, length)| **length)?;
+        self.free.remove(&offset);
+        if length > bytes {
+            self.free.insert(offset + bytes, length - bytes);
+        }
+        Some(offset)
+    }
+
+    fn free(&mut self, block: &Block) {
+        if cfg!(debug_assertions) {
+            self.memory.write(0, block.offset as usize, &vec![0xa5; block.bytes as usize]);
+        }
+        let (mut offset, mut length) = (block.offset, block.bytes);
+        if let Some(after) = self.free.remove(&(offset + length)) {
+            length += after;
+        }
+        if let Some((&before, &before_length)) = self.free.range(..offset).next_back()
+            && before + before_length == offset
+        {
+            self.free.remove(&before);
+            offset = before;
+            length += before_length;
+        }
+        self.free.insert(offset, length);
+    }
+}
+
+/// The slots that were in use at a moment: when each has moved on, no walk holds what was unpublished before.
+#[derive(Debug, PartialEq, Eq)]
+struct WalksInProgress(Vec<(usize, u32)>);
+
+impl WalksInProgress {
+    fn now(slots: &MappedArray) -> Self {
+        // Pairs with the claim's compare-and-swap: a walk whose claim we don't see here will see what we unpublished.
+        fence(Ordering::SeqCst);
+        let sequences = (0..slots.entries()).map(|slot| (slot, sequence(slots, slot)));
+        Self(sequences.filter(|(_, sequence)| sequence & 1 == 1).collect())
+    }
+
+    fn have_ended(&self, slots: &MappedArray) -> bool {
+        self.0.iter().all(|&(slot, then)| sequence(slots, slot) != then)
+    }
+}
+
+fn sequence(slots: &MappedArray, slot: usize) -> u32 {
+    slots.half_word(slot, std::mem::offset_of!(SlotHead, sequence)).load(Ordering::SeqCst)
+}
+
+/// What we read of `struct sw_slot` in `c/maps.bpf.h`.
+#[repr(C)]
+struct SlotHead {
+    sequence: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk() -> (MapHandle, Chunk) {
+        let map = create_array("sw_test", CHUNK_BYTES, 1).unwrap();
+        let memory = MappedArray::new(map.as_fd(), CHUNK_BYTES as usize, 1).unwrap();
+        (map, Chunk { memory, free: BTreeMap::from([(32, 992)]) })
+    }
+
+    #[test]
+    fn freed_neighbours_become_one_stretch_again() {
+        let (_map, mut chunk) = chunk();
+        let blocks: Vec<Block> = [64, 128, 256, 544]
+            .map(|bytes| Block { chunk: 0, offset: chunk.take(bytes).unwrap(), bytes })
+            .into();
+        assert_eq!(chunk.take(32), None);
+        for at in [1, 3, 0, 2] {
+            chunk.free(&blocks[at]);
+        }
+        assert_eq!(chunk.free, BTreeMap::from([(32, 992)]));
+    }
+
+    #[test]
+    fn the_tightest_stretch_is_taken() {
+        let (_map, mut chunk) = chunk();
+        chunk.free = BTreeMap::from([(32, 512), (1024, 64), (2048, 96)]);
+        assert_eq!(chunk.take(64), Some(1024));
+        assert_eq!(chunk.take(64), Some(2048));
+        assert_eq!(chunk.take(64), Some(32));
+    }
+}

@@ -1,0 +1,66 @@
+//! Arrays that the programs read and write while we do: a BPF map, mapped into our memory.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+/// The values of a `BPF_F_MMAPABLE` array map.
+///
+/// Words that both sides use are reached as atomics only; whole blocks are written before they are published. An
+/// index or offset outside the array is a mistake of this crate and panics.
+#[derive(Debug)]
+pub(crate) struct MappedArray {
+    memory: MmapRaw,
+    stride_bytes: usize,
+    entries: usize,
+}
+
+impl MappedArray {
+    /// Maps `entries` values of `value_bytes` each. The kernel lays values out at multiples of 8 bytes.
+    pub(crate) fn new(map: BorrowedFd<'_>, value_bytes: usize, entries: usize) -> io::Result<Self> {
+        let stride_bytes = value_bytes.next_multiple_of(8);
+        let bytes = (stride_bytes * entries).next_multiple_of(rustix::param::page_size());
+        let memory = MmapOptions::new().len(bytes).map_raw(map.as_raw_fd())?;
+        Ok(Self { memory, stride_bytes, entries })
+    }
+
+    pub(crate) fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// The word at `offset` in value number `index`.
+    pub(crate) fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
+        let at = self.place(index, offset, 8);
+        // SAFETY: `place` checked that 8 bytes are there, on a multiple of 8, and the mapping lives as long as self.
+        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().wrapping_add(at).cast()) }
+    }
+
+    /// The half word at `offset` in value number `index`.
+    pub(crate) fn half_word(&self, index: usize, offset: usize) -> &AtomicU32 {
+        let at = self.place(index, offset, 4);
+        // SAFETY: `place` checked that 4 bytes are there, on a multiple of 4, and the mapping lives as long as self.
+        unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().wrapping_add(at).cast()) }
+    }
+
+    /// Copies `bytes` to `offset` in value number `index`, which no program has been told of yet.
+    pub(crate) fn write(&self, index: usize, offset: usize, bytes: &[u8]) {
+        let at = self.place(index, offset, bytes.len().max(1));
+        // SAFETY: `place` checked that the bytes fit into the mapping; the source is ours and can't overlap it. The
+        // block is unpublished, so no program reads it now.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.memory.as_mut_ptr().wrapping_add(at),
+                bytes.len(),
+            );
+        }
+    }
+
+    fn place(&self, index: usize, offset: usize, bytes: usize) -> usize {
+        assert!(index < self.entries && offset + bytes <= self.stride_bytes, "outside of a mapped array");
+        assert!(bytes > 8 || !bytes.is_power_of_two() || offset.is_multiple_of(bytes), "unaligned word");
+        index * self.stride_bytes + offset
+    }
+}

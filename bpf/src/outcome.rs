@@ -1,0 +1,66 @@
+//! The closed list of outcomes.
+
+include!(concat!(env!("OUT_DIR"), "/outcome.rs"));
+
+struct Words {
+    label: &'static str,
+    is_loss: bool,
+    meaning: &'static str,
+}
+
+impl Outcome {
+    /// The outcome of this number, unless a newer program speaks.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// Its name in metrics, markers and summaries, in snake case.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        Self::WORDS[self as usize].label
+    }
+
+    /// Whether a part of a stack, or all of it, is missing that a walk could have found.
+    #[must_use]
+    pub fn is_loss(self) -> bool {
+        Self::WORDS[self as usize].is_loss
+    }
+
+    /// What happened, in a sentence.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        Self::WORDS[self as usize].meaning
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intf;
+
+    #[test]
+    fn the_list_has_the_numbers_that_the_programs_use() {
+        assert_eq!(Outcome::ALL.len(), intf::SW_OUTCOME_COUNT as usize);
+        assert_eq!(Outcome::Complete as u32, intf::SW_OUTCOME_COMPLETE);
+        assert_eq!(Outcome::RingFull as u32, intf::SW_OUTCOME_RING_FULL);
+        assert_eq!(Outcome::from_number(intf::SW_OUTCOME_COUNT as u8), None);
+    }
+
+    #[test]
+    fn each_outcome_has_words() {
+        for (number, outcome) in Outcome::ALL.iter().enumerate() {
+            assert_eq!(Outcome::from_number(number as u8), Some(*outcome));
+            assert!(outcome.label().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
+            assert!(outcome.meaning().len() > 10);
+        }
+        assert_eq!(Outcome::PageAbsent.label(), "page_absent");
+        assert!(Outcome::PageAbsent.is_loss() && !Outcome::Complete.is_loss());
+    }
+
+    #[test]
+    fn the_counters_of_a_cpu_have_room_for_all() {
+        let cpu = intf::sw_cpu::default();
+        assert!(Outcome::ALL.len() <= cpu.outcomes.len());
+    }
+}

@@ -1,0 +1,162 @@
+//! What this kernel and these privileges allow, found out by trying.
+
+use std::fs;
+use std::io;
+
+use perf_event_open_sys::bindings as perf;
+
+use crate::events::{CpuList, open};
+use crate::ring::create_ring;
+
+/// Whether something works here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Support {
+    /// It does.
+    Yes,
+    /// It doesn't, and that costs something.
+    No {
+        /// What the kernel said.
+        why: String,
+    },
+}
+
+/// One thing that was tried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// What.
+    pub name: &'static str,
+    /// Whether there is no profiling without it.
+    pub required: bool,
+    /// Whether it works.
+    pub support: Support,
+    /// What its absence costs.
+    pub cost: &'static str,
+    /// How to get it.
+    pub remedy: &'static str,
+}
+
+/// Tries everything that the profiler may use. Nothing stays behind.
+#[must_use]
+pub fn probe() -> Vec<Probe> {
+    let helper = |id| program_has_helper(id);
+    vec![
+        Probe {
+            name: "kernel type information (BTF)",
+            required: true,
+            support: of(fs::metadata("/sys/kernel/btf/vmlinux").map(drop)),
+            cost: "the programs can't be relocated to this kernel",
+            remedy: "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (all current distributions)",
+        },
+        Probe {
+            name: "BPF maps and ring buffers",
+            required: true,
+            support: of(create_ring(4096).map(drop)),
+            cost: "nothing can be loaded",
+            remedy: "run as root or with CAP_BPF (and, before Linux 5.11, enough locked memory); Linux 5.8 or later",
+        },
+        Probe {
+            name: "eBPF programs for perf events",
+            required: true,
+            support: of(supports_perf_event_programs()),
+            cost: "interrupts can't be turned into samples",
+            remedy: "run as root or with CAP_BPF and CAP_PERFMON",
+        },
+        Probe {
+            name: "CPU clock events of every task",
+            required: true,
+            support: of(open_everywhere(perf::PERF_COUNT_SW_CPU_CLOCK)),
+            cost: "there are no interrupts to sample",
+            remedy: "run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open",
+        },
+        Probe {
+            name: "side band of process events",
+            required: false,
+            support: of(open_everywhere(perf::PERF_COUNT_SW_DUMMY)),
+            cost: "new mappings are learnt only when a sample meets them",
+            remedy: "run as root or with CAP_PERFMON",
+        },
+        Probe {
+            name: "loops in programs (bpf_loop)",
+            required: true,
+            support: helper(181),
+            cost: "stacks can't be walked",
+            remedy: "use Linux 5.17 or later",
+        },
+        Probe {
+            name: "registers of tasks in the kernel (bpf_task_pt_regs)",
+            required: true,
+            support: helper(175),
+            cost: "samples taken in the kernel have no user frames",
+            remedy: "use Linux 5.15 or later",
+        },
+        Probe {
+            name: "telling absent pages from bad addresses (bpf_find_vma)",
+            required: true,
+            support: helper(180),
+            cost: "both are counted as bad addresses",
+            remedy: "use Linux 5.17 or later",
+        },
+        Probe {
+            name: "kernel symbol addresses",
+            required: false,
+            support: kernel_symbols(),
+            cost: "kernel frames have no names",
+            remedy: "run as root or with CAP_SYSLOG, or set kernel.kptr_restrict to 0 or 1",
+        },
+    ]
+}
+
+fn of<E: std::fmt::Display>(tried: Result<(), E>) -> Support {
+    match tried {
+        Ok(()) => Support::Yes,
+        Err(error) => Support::No { why: error.to_string() },
+    }
+}
+
+fn supports_perf_event_programs() -> Result<(), String> {
+    match libbpf_rs::ProgramType::PerfEvent.is_supported() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err("the kernel refused a program of one instruction".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// `id` as in `enum bpf_func_id`.
+fn program_has_helper(id: u32) -> Support {
+    match libbpf_rs::ProgramType::PerfEvent.is_helper_supported(id) {
+        Ok(true) => Support::Yes,
+        Ok(false) => Support::No { why: "the kernel doesn't know this helper".to_owned() },
+        Err(error) => Support::No { why: error.to_string() },
+    }
+}
+
+fn open_everywhere(config: u32) -> Result<(), String> {
+    for cpu in CpuList::online().map_err(|error| error.to_string())?.iter() {
+        let mut attr = perf::perf_event_attr {
+            type_: perf::PERF_TYPE_SOFTWARE,
+            size: size_of::<perf::perf_event_attr>() as u32,
+            config: u64::from(config),
+            ..Default::default()
+        };
+        attr.set_disabled(1);
+        open(&mut attr, cpu, "probe").map_err(|error| match std::error::Error::source(&error) {
+            Some(why) => format!("{error}: {why}"),
+            None => error.to_string(),
+        })?;
+    }
+    Ok(())
+}
+
+/// Addresses are shown as zeros to those who may not see them.
+fn kernel_symbols() -> Support {
+    let first = fs::File::open("/proc/kallsyms").and_then(|file| {
+        let mut line = String::new();
+        io::BufRead::read_line(&mut io::BufReader::new(file), &mut line)?;
+        Ok(line)
+    });
+    match first {
+        Ok(line) if !line.starts_with("0000000000000000") => Support::Yes,
+        Ok(_) => Support::No { why: "/proc/kallsyms shows no addresses".to_owned() },
+        Err(error) => Support::No { why: format!("can't read /proc/kallsyms: {error}") },
+    }
+}

@@ -1,0 +1,170 @@
+//! The executable mappings of processes, as walks look them up.
+
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+
+use sidewinder_address::{Avma, FileOffset};
+use thiserror::Error;
+
+use crate::arena::{Arena, ArenaError, Block};
+use crate::intf::{self, sw_process, sw_range, sw_ranges};
+use crate::memory::MappedArray;
+use crate::tables::SegmentId;
+
+/// One executable mapping, or the part of one that a segment covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// Where it starts; a multiple of the page size.
+    pub start: Avma,
+    /// Its length; a multiple of the page size.
+    pub bytes: u64,
+    /// The file that backs it, by number; 0: none does.
+    pub file: u32,
+    /// What part of the file is mapped at `start`.
+    pub file_offset: FileOffset,
+    /// Where its unwind table is, if it is to have one.
+    pub segment: Option<SegmentId>,
+}
+
+/// Why a process could not be made known to walks.
+#[derive(Debug, Error)]
+pub enum ProcessesError {
+    /// No place is free near its hash.
+    #[error("no room for process {pid} in a table of {places} places")]
+    Full {
+        /// The process.
+        pid: u32,
+        /// Places in all.
+        places: usize,
+    },
+    /// No room for its mappings.
+    #[error("no room for the mappings of process {pid}")]
+    Mappings {
+        /// The process.
+        pid: u32,
+        /// Why.
+        source: ArenaError,
+    },
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Processes {
+    places: MappedArray,
+    /// By place.
+    blocks: Vec<Option<Block>>,
+    count: usize,
+}
+
+impl Processes {
+    pub(crate) fn new(places: MappedArray) -> Self {
+        let blocks = std::iter::repeat_with(|| None).take(places.entries()).collect();
+        Self { places, blocks, count: 0 }
+    }
+
+    /// Processes that are known.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Makes walks of a process use these ranges, which are sorted, don't overlap, and are all that it had at
+    /// `known_ns`.
+    ///
+    /// # Errors
+    /// If the table of processes or the arena is full; walks then find what they found before.
+    pub fn publish(
+        &mut self,
+        arena: &mut Arena,
+        pid: u32,
+        ranges: &[Range],
+        known_ns: u64,
+    ) -> Result<(), ProcessesError> {
+        let place = self
+            .find(pid)
+            .or_else(|| self.free_place(pid))
+            .ok_or(ProcessesError::Full { pid, places: self.places.entries() })?;
+        let block =
+            arena.store(&encode(ranges)).map_err(|source| ProcessesError::Mappings { pid, source })?;
+        let is_new = self.pid(place) != pid;
+        if is_new {
+            self.word(place, offset_of!(sw_process, born_ns)).store(0, Ordering::Relaxed);
+        }
+        self.word(place, offset_of!(sw_process, ranges)).store(block.location(), Ordering::Release);
+        self.word(place, offset_of!(sw_process, known_ns)).store(known_ns, Ordering::Release);
+        if is_new {
+            self.places.half_word(place, offset_of!(sw_process, pid)).store(pid, Ordering::Release);
+            self.count += 1;
+        }
+        if let Some(old) = self.blocks[place].replace(block) {
+            arena.retire(old);
+        }
+        Ok(())
+    }
+
+    /// Says that the ranges published for a process are still all that it has at `known_ns`.
+    pub fn confirm(&self, pid: u32, known_ns: u64) {
+        if let Some(place) = self.find(pid) {
+            self.word(place, offset_of!(sw_process, known_ns)).fetch_max(known_ns, Ordering::Release);
+        }
+    }
+
+    /// Whether a process ran exec, or came into being under a reused number, after its ranges were known.
+    #[must_use]
+    pub fn is_outdated(&self, pid: u32) -> bool {
+        self.find(pid).is_some_and(|place| {
+            let born_ns = self.word(place, offset_of!(sw_process, born_ns)).load(Ordering::Acquire);
+            self.word(place, offset_of!(sw_process, known_ns)).load(Ordering::Relaxed) <= born_ns
+        })
+    }
+
+    /// Forgets a process.
+    pub fn remove(&mut self, arena: &mut Arena, pid: u32) {
+        let Some(place) = self.find(pid) else { return };
+        self.places.half_word(place, offset_of!(sw_process, pid)).store(0, Ordering::SeqCst);
+        self.word(place, offset_of!(sw_process, ranges)).store(0, Ordering::SeqCst);
+        if let Some(block) = self.blocks[place].take() {
+            arena.retire(block);
+        }
+        self.count -= 1;
+    }
+
+    fn find(&self, pid: u32) -> Option<usize> {
+        self.probe(pid).find(|place| self.pid(*place) == pid)
+    }
+
+    fn free_place(&self, pid: u32) -> Option<usize> {
+        self.probe(pid).find(|place| self.pid(*place) == 0)
+    }
+
+    /// The places where a process may be, in the order in which `c/table.bpf.h` looks.
+    fn probe(&self, pid: u32) -> impl Iterator<Item = usize> {
+        let places = self.places.entries();
+        let first = pid.wrapping_mul(intf::SW_PROCESS_HASH) >> intf::SW_PROCESS_HASH_SHIFT;
+        (0..intf::SW_PROCESS_PROBES).map(move |probe| first.wrapping_add(probe) as usize & (places - 1))
+    }
+
+    fn pid(&self, place: usize) -> u32 {
+        self.places.half_word(place, offset_of!(sw_process, pid)).load(Ordering::Acquire)
+    }
+
+    fn word(&self, place: usize, offset: usize) -> &std::sync::atomic::AtomicU64 {
+        self.places.word(place, offset)
+    }
+}
+
+fn encode(ranges: &[Range]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size_of::<sw_ranges>() + size_of_val(ranges));
+    bytes.extend((ranges.len() as u32).to_ne_bytes());
+    bytes.extend(0u32.to_ne_bytes());
+    for range in ranges {
+        let pages = |bytes: u64| (bytes >> intf::SW_PAGE_SHIFT) as u32;
+        bytes.extend(range.start.0.to_ne_bytes());
+        bytes.extend(pages(range.bytes).to_ne_bytes());
+        bytes.extend(range.file.to_ne_bytes());
+        bytes.extend(pages(range.file_offset.0).to_ne_bytes());
+        bytes.extend(range.segment.map_or(0, |segment| segment.0).to_ne_bytes());
+    }
+    debug_assert_eq!(bytes.len(), size_of::<sw_ranges>() + ranges.len() * size_of::<sw_range>());
+    bytes
+}

@@ -1,0 +1,324 @@
+//! What the programs send: samples, and the stacks that they name.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::rc::Rc;
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
+
+use crate::events::CpuList;
+use crate::intf::{self, sw_body, sw_frame, sw_hash, sw_sample};
+use crate::outcome::Outcome;
+
+/// 128 bits that name a stack: its frames and how it ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StackHash(pub u64, pub u64);
+
+/// One frame of a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Frame {
+    head: u64,
+    address: u64,
+}
+
+/// Where a frame's address belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum FrameKind {
+    /// An offset in the file of this number.
+    Native {
+        /// As in [`Range::file`](crate::Range::file).
+        file: u32,
+    },
+    /// An address of the kernel.
+    Kernel,
+    /// An address of the process, backed by no file.
+    Anonymous,
+}
+
+impl Frame {
+    /// What the frame is; `None` for kinds that this receiver doesn't know.
+    #[must_use]
+    pub fn kind(self) -> Option<FrameKind> {
+        match (self.head & 0xff) as u32 {
+            intf::SW_FRAME_NATIVE => {
+                Some(FrameKind::Native { file: (self.head >> intf::SW_FRAME_ID_SHIFT) as u32 })
+            }
+            intf::SW_FRAME_KERNEL => Some(FrameKind::Kernel),
+            intf::SW_FRAME_ANONYMOUS => Some(FrameKind::Anonymous),
+            _ => None,
+        }
+    }
+
+    /// The address, in the space that [`kind`](Self::kind) tells.
+    #[must_use]
+    pub fn address(self) -> u64 {
+        self.address
+    }
+
+    /// Whether the address is where a call returns to, rather than the next instruction.
+    #[must_use]
+    pub fn is_return_address(self) -> bool {
+        self.has(intf::SW_FRAME_RETURN_ADDRESS)
+    }
+
+    /// Whether a frame pointer led here that nothing but its looks vouched for.
+    #[must_use]
+    pub fn is_unproven(self) -> bool {
+        self.has(intf::SW_FRAME_UNPROVEN)
+    }
+
+    fn has(self, flag: u32) -> bool {
+        (self.head >> intf::SW_FRAME_FLAGS_SHIFT) as u32 & 0xff & flag != 0
+    }
+}
+
+impl std::fmt::Debug for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}+{:#x}", self.kind(), self.address)
+    }
+}
+
+/// One interrupt.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// Its stack, which is sent once in each epoch.
+    pub stack: StackHash,
+    /// The epoch in which that was.
+    pub epoch: u32,
+    /// Thread group, in our PID namespace.
+    pub pid: u32,
+    /// Thread, in our PID namespace.
+    pub tid: u32,
+    /// Where it ran.
+    pub cpu: u32,
+    /// How the walk of its stack ended.
+    pub outcome: Outcome,
+    /// Whether the kernel was interrupted, on the thread's behalf.
+    pub in_kernel: bool,
+    /// The thread's name: bytes up to the first NUL.
+    pub comm: [u8; intf::SW_COMM_BYTES as usize],
+}
+
+/// What a stack consists of.
+#[derive(Clone, Debug)]
+pub enum Entries {
+    /// Frames, leaf first.
+    Frames(Box<[Frame]>),
+    /// Stacks of frames that follow upon each other, leaf end first: a stack too long for one record.
+    Chain(Box<[StackHash]>),
+}
+
+/// A stack, or a part of a longer one.
+#[derive(Clone, Debug)]
+pub struct Body {
+    /// Its name.
+    pub hash: StackHash,
+    /// The epoch in which it was sent.
+    pub epoch: u32,
+    /// What it consists of.
+    pub entries: Entries,
+}
+
+/// What a ring brings.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// An interrupt.
+    Sample(Sample),
+    /// A stack that was not sent in this epoch before.
+    Body(Body),
+}
+
+impl Record {
+    /// Reads a record; `None` if it isn't one that this receiver knows.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let record_type = u32::from(u16::from_ne_bytes(array(bytes, 0)?));
+        match record_type {
+            intf::SW_RECORD_SAMPLE => Some(Self::Sample(Sample::parse(bytes)?)),
+            intf::SW_RECORD_STACK | intf::SW_RECORD_CHAIN => {
+                Some(Self::Body(Body::parse(record_type, bytes)?))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Sample {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        use std::mem::offset_of;
+        let word = |at| Some(u64::from_ne_bytes(array(bytes, at)?));
+        let half = |at| Some(u32::from_ne_bytes(array(bytes, at)?));
+        Some(Self {
+            time_ns: word(offset_of!(sw_sample, time_ns))?,
+            stack: hash(bytes, offset_of!(sw_sample, stack))?,
+            epoch: half(offset_of!(sw_sample, epoch))?,
+            pid: half(offset_of!(sw_sample, pid))?,
+            tid: half(offset_of!(sw_sample, tid))?,
+            cpu: half(offset_of!(sw_sample, cpu))?,
+            outcome: Outcome::from_number(*bytes.get(offset_of!(sw_sample, outcome))?)?,
+            in_kernel: half(offset_of!(sw_sample, flags))? & intf::SW_SAMPLE_IN_KERNEL != 0,
+            comm: array(bytes, offset_of!(sw_sample, comm))?,
+        })
+    }
+}
+
+impl Body {
+    fn parse(record_type: u32, bytes: &[u8]) -> Option<Self> {
+        use std::mem::offset_of;
+        let count = usize::from(u16::from_ne_bytes(array(bytes, offset_of!(sw_body, count))?));
+        let start = size_of::<sw_body>();
+        let entries = bytes.get(start..start + count * size_of::<sw_frame>())?;
+        let pairs = entries.chunks_exact(size_of::<sw_frame>()).filter_map(|pair| hash(pair, 0));
+        Some(Self {
+            hash: hash(bytes, offset_of!(sw_body, hash))?,
+            epoch: u32::from_ne_bytes(array(bytes, offset_of!(sw_body, epoch))?),
+            entries: if record_type == intf::SW_RECORD_CHAIN {
+                Entries::Chain(pairs.collect())
+            } else {
+                Entries::Frames(pairs.map(|StackHash(head, address)| Frame { head, address }).collect())
+            },
+        })
+    }
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at + N)?.try_into().ok()
+}
+
+fn hash(bytes: &[u8], at: usize) -> Option<StackHash> {
+    const { assert!(size_of::<sw_hash>() == 16) };
+    Some(StackHash(u64::from_ne_bytes(array(bytes, at)?), u64::from_ne_bytes(array(bytes, at + 8)?)))
+}
+
+/// The ring buffers of all CPUs.
+pub struct Rings {
+    rings: RingBuffer<'static>,
+    arrived: Rc<RefCell<Arrived>>,
+}
+
+#[derive(Default)]
+struct Arrived {
+    records: Vec<Record>,
+    unknown: u64,
+}
+
+impl Rings {
+    /// Creates a ring for each CPU and puts it where the programs look for it.
+    pub(crate) fn create(map: &MapHandle, cpus: &CpuList, bytes: u32) -> libbpf_rs::Result<Self> {
+        let arrived = Rc::new(RefCell::new(Arrived::default()));
+        let handles: Vec<MapHandle> = cpus
+            .iter()
+            .map(|cpu| {
+                let ring = create_ring(bytes)?;
+                let fd = ring.as_fd().as_raw_fd();
+                map.update(&cpu.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+                Ok(ring)
+            })
+            .collect::<libbpf_rs::Result<_>>()?;
+        let mut builder = RingBufferBuilder::new();
+        for handle in &handles {
+            let arrived = Rc::clone(&arrived);
+            builder.add(handle, move |bytes| {
+                let mut arrived = arrived.borrow_mut();
+                match Record::parse(bytes) {
+                    Some(record) => arrived.records.push(record),
+                    None => arrived.unknown += 1,
+                }
+                0
+            })?;
+        }
+        Ok(Self { rings: builder.build()?, arrived })
+    }
+
+    /// Becomes readable when a ring is filling up.
+    #[must_use]
+    pub(crate) fn epoll_fd(&self) -> RawFd {
+        self.rings.epoll_fd()
+    }
+
+    /// Takes all that has arrived, in the order of each CPU.
+    pub fn drain(&mut self, sink: &mut Vec<Record>) {
+        // Nothing here fails but a callback, and ours doesn't. `poll` first: it resets what wakes us.
+        let _ = self.rings.poll(Duration::ZERO);
+        let _ = self.rings.consume();
+        sink.append(&mut self.arrived.borrow_mut().records);
+    }
+
+    /// Records of a kind that this receiver doesn't know.
+    #[must_use]
+    pub fn unknown_records(&self) -> u64 {
+        self.arrived.borrow().unknown
+    }
+}
+
+impl std::fmt::Debug for Rings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rings").field("epoll_fd", &self.epoll_fd()).finish_non_exhaustive()
+    }
+}
+
+/// A ring buffer of `bytes`, a power of two and a multiple of the page size.
+pub(crate) fn create_ring(bytes: u32) -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::RingBuf, Some("sw_ring"), 0, 0, bytes, &options)
+}
+
+/// A descriptor that somebody else keeps open.
+pub(crate) fn borrow(fd: RawFd, _owner: &impl Sized) -> BorrowedFd<'_> {
+    // SAFETY: the descriptor belongs to `_owner`, which outlives what is returned.
+    unsafe { BorrowedFd::borrow_raw(fd) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of_body(record_type: u32, pairs: &[(u64, u64)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend((record_type as u16).to_ne_bytes());
+        bytes.extend((pairs.len() as u16).to_ne_bytes());
+        bytes.extend(7u32.to_ne_bytes());
+        bytes.extend(1u64.to_ne_bytes());
+        bytes.extend(2u64.to_ne_bytes());
+        for (a, b) in pairs {
+            bytes.extend(a.to_ne_bytes());
+            bytes.extend(b.to_ne_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn a_body_is_read_frame_by_frame() {
+        let native = u64::from(intf::SW_FRAME_NATIVE)
+            | u64::from(intf::SW_FRAME_RETURN_ADDRESS) << intf::SW_FRAME_FLAGS_SHIFT
+            | 42 << intf::SW_FRAME_ID_SHIFT;
+        let bytes =
+            bytes_of_body(intf::SW_RECORD_STACK, &[(u64::from(intf::SW_FRAME_KERNEL), 9), (native, 0x1234)]);
+        let Some(Record::Body(Body { hash, epoch, entries: Entries::Frames(frames) })) =
+            Record::parse(&bytes)
+        else {
+            panic!("not a body of frames");
+        };
+        assert_eq!((hash, epoch), (StackHash(1, 2), 7));
+        assert_eq!(frames[0].kind(), Some(FrameKind::Kernel));
+        assert_eq!(frames[1].kind(), Some(FrameKind::Native { file: 42 }));
+        assert_eq!(frames[1].address(), 0x1234);
+        assert!(frames[1].is_return_address() && !frames[0].is_return_address());
+    }
+
+    #[test]
+    fn a_record_that_ends_early_is_none() {
+        let bytes = bytes_of_body(intf::SW_RECORD_CHAIN, &[(1, 2), (3, 4)]);
+        assert!(matches!(Record::parse(&bytes), Some(Record::Body(Body { entries: Entries::Chain(_), .. }))));
+        for length in 0..bytes.len() {
+            assert!(Record::parse(&bytes[..length]).is_none(), "{length} bytes");
+        }
+        let sample = vec![intf::SW_RECORD_SAMPLE as u8; size_of::<sw_sample>() - 1];
+        assert!(Record::parse(&sample).is_none());
+    }
+}

@@ -1,0 +1,297 @@
+//! The side band: what the kernel says of processes as they fork, exec, map and exit.
+//!
+//! One dummy event per CPU, read from its perf ring. The format is that of `struct perf_event_mmap_page` and of the
+//! records described with `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use memmap2::{MmapOptions, MmapRaw};
+use perf_event_open_sys::bindings as perf;
+use sidewinder_address::{Avma, FileOffset};
+
+use crate::events::{CpuList, EventError, open};
+
+/// Data pages of a ring. All rings of a user share 516 KiB per CPU, so they are kept small.
+const RING_BYTES: usize = 32 << 10;
+/// We are woken when a ring is this full.
+const WAKEUP_BYTES: u32 = 8 << 10;
+/// `PERF_RECORD_MISC_COMM_EXEC`.
+const MISC_COMM_EXEC: u16 = 1 << 13;
+/// `PROT_EXEC`.
+const PROT_EXEC: u32 = 4;
+
+/// Something that happened to a process. Process and thread numbers are those of our PID namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SideBandEvent {
+    /// `CLOCK_MONOTONIC`.
+    pub time_ns: u64,
+    /// Thread group; 0 or `u32::MAX`: outside our namespace.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// What happened.
+    pub kind: SideBandKind,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SideBandKind {
+    /// The thread came into being, in a new process unless `parent_pid` is its own.
+    Fork {
+        /// The thread group that forked.
+        parent_pid: u32,
+    },
+    /// The process became another program; its mappings follow.
+    Exec,
+    /// The thread is gone.
+    Exit,
+    /// An executable mapping came into being, replacing what was there.
+    Map {
+        /// Where.
+        start: Avma,
+        /// How long.
+        bytes: u64,
+        /// What part of the file.
+        file_offset: FileOffset,
+        /// Major and minor number of the file's device, as the kernel side sees it.
+        device: (u32, u32),
+        /// Inode number.
+        inode: u64,
+        /// Generation of the inode.
+        inode_generation: u64,
+        /// The path in the process's own root, or a name such as `[vdso]`.
+        path: Vec<u8>,
+    },
+    /// The ring was full: events of any process may be missing.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct SideBand {
+    rings: Vec<Ring>,
+}
+
+#[derive(Debug)]
+struct Ring {
+    event: OwnedFd,
+    memory: MmapRaw,
+}
+
+impl SideBand {
+    /// Opens the side band of every task on these CPUs.
+    pub(crate) fn open(cpus: &CpuList) -> Result<Self, EventError> {
+        let rings = cpus
+            .iter()
+            .map(|cpu| {
+                let event = open(&mut attributes(), cpu, "side band")?;
+                let bytes = RING_BYTES + rustix::param::page_size();
+                let memory = MmapOptions::new()
+                    .len(bytes)
+                    .map_raw(event.as_raw_fd())
+                    .map_err(|source| EventError::Map { cpu, source })?;
+                Ok(Ring { event, memory })
+            })
+            .collect::<Result<_, EventError>>()?;
+        Ok(Self { rings })
+    }
+
+    /// The descriptors that become readable when a ring is filling up.
+    pub(crate) fn events(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.rings.iter().map(|ring| &ring.event)
+    }
+
+    /// Takes all events that have arrived: in order for each CPU, in no order between them.
+    pub fn drain(&mut self, sink: &mut Vec<SideBandEvent>) {
+        for ring in &mut self.rings {
+            ring.drain(sink);
+        }
+    }
+}
+
+fn attributes() -> perf::perf_event_attr {
+    let mut attr = perf::perf_event_attr {
+        type_: perf::PERF_TYPE_SOFTWARE,
+        size: size_of::<perf::perf_event_attr>() as u32,
+        config: u64::from(perf::PERF_COUNT_SW_DUMMY),
+        sample_type: u64::from(perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME),
+        clockid: rustix::time::ClockId::Monotonic as i32,
+        ..Default::default()
+    };
+    attr.__bindgen_anon_2.wakeup_watermark = WAKEUP_BYTES;
+    attr.set_watermark(1);
+    attr.set_mmap2(1);
+    attr.set_mmap(1);
+    attr.set_comm(1);
+    attr.set_comm_exec(1);
+    attr.set_task(1);
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr
+}
+
+impl Ring {
+    fn drain(&mut self, sink: &mut Vec<SideBandEvent>) {
+        let head = self.position(std::mem::offset_of!(perf::perf_event_mmap_page, data_head));
+        let tail = self.position(std::mem::offset_of!(perf::perf_event_mmap_page, data_tail));
+        let end = head.load(Ordering::Acquire);
+        let mut at = tail.load(Ordering::Relaxed);
+        let mut record = Vec::new();
+        while at < end {
+            let mut header = [0; 8];
+            self.copy(at, &mut header);
+            let bytes = u64::from(u16::from_ne_bytes([header[6], header[7]]));
+            if bytes < 8 || bytes > end - at {
+                // No kernel writes this. There is no way to find the next record but to start afresh.
+                sink.push(SideBandEvent {
+                    time_ns: 0,
+                    pid: 0,
+                    tid: 0,
+                    kind: SideBandKind::Lost { count: 1 },
+                });
+                at = end;
+                break;
+            }
+            record.resize(bytes as usize, 0);
+            self.copy(at, &mut record);
+            sink.extend(parse(&record));
+            at += bytes;
+        }
+        tail.store(at, Ordering::Release);
+    }
+
+    fn position(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the first page of the mapping is a perf_event_mmap_page, whose two positions are aligned words that
+        // are shared with the kernel; the mapping lives as long as self.
+        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().wrapping_add(offset).cast()) }
+    }
+
+    /// Copies from the data, which starts behind the first page and wraps around.
+    fn copy(&self, at: u64, to: &mut [u8]) {
+        let start = at as usize & (RING_BYTES - 1);
+        let before_wrap = to.len().min(RING_BYTES - start);
+        let data = self.memory.as_ptr().wrapping_add(rustix::param::page_size());
+        let (first, second) = to.split_at_mut(before_wrap);
+        // SAFETY: `start` and `before_wrap` stay within the data, and the kernel doesn't write to what lies between
+        // its two positions.
+        unsafe { std::ptr::copy_nonoverlapping(data.wrapping_add(start), first.as_mut_ptr(), first.len()) };
+        // SAFETY: as above; a record is shorter than the data, so what wraps ends before `start`.
+        unsafe { std::ptr::copy_nonoverlapping(data, second.as_mut_ptr(), second.len()) };
+    }
+}
+
+/// Reads one record; `None` for those that say nothing to us.
+fn parse(record: &[u8]) -> Option<SideBandEvent> {
+    let half = |at: usize| Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?));
+    let word = |at: usize| Some(u64::from_ne_bytes(record.get(at..at + 8)?.try_into().ok()?));
+    let misc = u16::from_ne_bytes([*record.get(4)?, *record.get(5)?]);
+    // Behind each record: struct sample_id { u32 pid, tid; u64 time; }.
+    let sample_id = record.len().checked_sub(16)?;
+    let time_ns = word(sample_id + 8)?;
+    let event = |pid, tid, kind| Some(SideBandEvent { time_ns, pid, tid, kind });
+    match half(0)? {
+        perf::PERF_RECORD_FORK => event(half(8)?, half(16)?, SideBandKind::Fork { parent_pid: half(12)? }),
+        perf::PERF_RECORD_EXIT => event(half(8)?, half(16)?, SideBandKind::Exit),
+        perf::PERF_RECORD_COMM if misc & MISC_COMM_EXEC != 0 => {
+            event(half(8)?, half(12)?, SideBandKind::Exec)
+        }
+        perf::PERF_RECORD_LOST => event(0, 0, SideBandKind::Lost { count: word(16)? }),
+        perf::PERF_RECORD_MMAP2 if half(64)? & PROT_EXEC != 0 => {
+            let path = record.get(72..sample_id)?;
+            let length = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
+            event(
+                half(8)?,
+                half(12)?,
+                SideBandKind::Map {
+                    start: Avma(word(16)?),
+                    bytes: word(24)?,
+                    file_offset: FileOffset(word(32)?),
+                    device: (half(40)?, half(44)?),
+                    inode: word(48)?,
+                    inode_generation: word(56)?,
+                    path: path[..length].to_vec(),
+                },
+            )
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(record_type: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend(record_type.to_ne_bytes());
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend((8 + body.len() as u16 + 16).to_ne_bytes());
+        bytes.extend(body);
+        bytes.extend(1u32.to_ne_bytes());
+        bytes.extend(2u32.to_ne_bytes());
+        bytes.extend(12345u64.to_ne_bytes());
+        bytes
+    }
+
+    fn mapping(protection: u32, path: &[u8]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for half in [10u32, 11] {
+            body.extend(half.to_ne_bytes());
+        }
+        for word in [0x7f00_0000u64, 0x3000, 0x1000] {
+            body.extend(word.to_ne_bytes());
+        }
+        for half in [8u32, 1] {
+            body.extend(half.to_ne_bytes());
+        }
+        for word in [77u64, 3] {
+            body.extend(word.to_ne_bytes());
+        }
+        for half in [protection, 2] {
+            body.extend(half.to_ne_bytes());
+        }
+        body.extend(path);
+        body
+    }
+
+    #[test]
+    fn an_executable_mapping_is_read_whole() {
+        let bytes = record(perf::PERF_RECORD_MMAP2, 0, &mapping(5, b"/bin/x\0\0"));
+        let event = parse(&bytes).unwrap();
+        assert_eq!((event.pid, event.tid, event.time_ns), (10, 11, 12345));
+        let expected = SideBandKind::Map {
+            start: Avma(0x7f00_0000),
+            bytes: 0x3000,
+            file_offset: FileOffset(0x1000),
+            device: (8, 1),
+            inode: 77,
+            inode_generation: 3,
+            path: b"/bin/x".to_vec(),
+        };
+        assert_eq!(event.kind, expected);
+    }
+
+    #[test]
+    fn what_is_not_executable_and_what_ends_early_is_none() {
+        assert_eq!(parse(&record(perf::PERF_RECORD_MMAP2, 0, &mapping(3, b"/bin/x\0\0"))), None);
+        let bytes = record(perf::PERF_RECORD_MMAP2, 0, &mapping(5, b"/bin/x\0\0"));
+        for length in 0..72 {
+            assert_eq!(parse(&bytes[..length]), None, "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_name_given_by_a_thread_to_itself_is_no_exec() {
+        let mut body = Vec::new();
+        body.extend(10u32.to_ne_bytes());
+        body.extend(10u32.to_ne_bytes());
+        body.extend(b"name\0\0\0\0");
+        assert_eq!(parse(&record(perf::PERF_RECORD_COMM, 0, &body)), None);
+        let exec = parse(&record(perf::PERF_RECORD_COMM, MISC_COMM_EXEC, &body)).unwrap();
+        assert_eq!(exec.kind, SideBandKind::Exec);
+    }
+}

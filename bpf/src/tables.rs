@@ -1,0 +1,121 @@
+//! The tables that walks can find: segments by number, loaded on demand and evicted under the arena's budget.
+
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use crate::arena::{Arena, ArenaError, Block};
+use crate::intf::{sw_segment, sw_settings};
+use crate::memory::MappedArray;
+use crate::table::PackedSegment;
+
+/// The number by which ranges of processes name a segment. It outlives eviction, and the file it was made for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SegmentId(pub(crate) u32);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Tables {
+    segments: MappedArray,
+    settings: Rc<MappedArray>,
+    /// By number; number 0 is never given out.
+    blocks: Vec<Option<Block>>,
+    evictions: u64,
+}
+
+impl Tables {
+    pub(crate) fn new(segments: MappedArray, settings: Rc<MappedArray>) -> Self {
+        Self { segments, settings, blocks: vec![None], evictions: 0 }
+    }
+
+    /// A number for a segment whose table comes later; `None` when all are taken.
+    pub fn reserve(&mut self) -> Option<SegmentId> {
+        (self.blocks.len() < self.segments.entries()).then(|| {
+            self.blocks.push(None);
+            SegmentId((self.blocks.len() - 1) as u32)
+        })
+    }
+
+    /// Gives a segment its table, evicting the tables that were used longest ago where the budget asks for it.
+    ///
+    /// # Errors
+    /// If the table doesn't fit although everything unused was evicted: the room of evicted tables comes back only
+    /// after the walks in progress, so a later call may succeed.
+    pub fn load(
+        &mut self,
+        arena: &mut Arena,
+        id: SegmentId,
+        table: &PackedSegment,
+    ) -> Result<(), ArenaError> {
+        if self.is_loaded(id) {
+            return Ok(());
+        }
+        let block = loop {
+            match arena.store(&table.bytes) {
+                Ok(block) => break block,
+                Err(error @ ArenaError::Full { .. }) => {
+                    let Some(victim) = self.least_recently_used() else { return Err(error) };
+                    self.evict(arena, victim);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        self.touch(id);
+        let location = self.segments.word(id.0 as usize, std::mem::offset_of!(sw_segment, location));
+        location.store(block.location(), Ordering::Release);
+        self.blocks[id.0 as usize] = Some(block);
+        Ok(())
+    }
+
+    /// Whether walks find the table of this segment.
+    #[must_use]
+    pub fn is_loaded(&self, id: SegmentId) -> bool {
+        self.blocks.get(id.0 as usize).is_some_and(Option::is_some)
+    }
+
+    /// Takes the table of a segment away from walks; its room is reused once they have ended.
+    pub fn evict(&mut self, arena: &mut Arena, id: SegmentId) {
+        let Some(block) = self.blocks.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        self.segments
+            .word(id.0 as usize, std::mem::offset_of!(sw_segment, location))
+            .store(0, Ordering::SeqCst);
+        arena.retire(block);
+        self.evictions += 1;
+    }
+
+    /// Tables evicted so far.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Bytes of the tables that are loaded.
+    #[must_use]
+    pub fn loaded_bytes(&self) -> u64 {
+        self.blocks.iter().flatten().map(|block| u64::from(block.bytes())).sum()
+    }
+
+    /// Advances the clock by which the age of tables is measured. Called about once a second.
+    pub fn tick(&self) {
+        self.settings.half_word(0, std::mem::offset_of!(sw_settings, clock)).fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u32 {
+        self.settings.half_word(0, std::mem::offset_of!(sw_settings, clock)).load(Ordering::Relaxed)
+    }
+
+    fn used(&self, number: usize) -> &std::sync::atomic::AtomicU32 {
+        self.segments.half_word(number, std::mem::offset_of!(sw_segment, used))
+    }
+
+    fn touch(&self, id: SegmentId) {
+        self.used(id.0 as usize).store(self.now(), Ordering::Relaxed);
+    }
+
+    fn least_recently_used(&self) -> Option<SegmentId> {
+        let now = self.now();
+        let loaded = (0..self.blocks.len()).filter(|number| self.blocks[*number].is_some());
+        loaded
+            .max_by_key(|number| now.wrapping_sub(self.used(*number).load(Ordering::Relaxed)))
+            .map(|number| SegmentId(number as u32))
+    }
+}
