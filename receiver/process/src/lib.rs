@@ -1,2 +1,49 @@
-//! Processes, their mappings and their files, kept up to date from events.
+//! Processes, their executable mappings and their files, kept up to date from events.
+//!
+//! - [`Registry`] knows which processes live and what each of them maps executable. It reads `/proc` once
+//!   for what was there before and from then on follows [`ProcessEvent`]s, which [`EventQueue`] puts in
+//!   order of time. What it cannot know from events (because some were lost) it heals by reading one
+//!   process again.
+//! - [`FileTable`] gives every mapped file a small number that holds for the whole run, opens the file
+//!   through the process that maps it and proves that it is the one that is mapped.
+//! - [`ProcessDescription`] is what a process says about itself: names, owner, container, resource
+//!   attributes.
+//!
+//! Everything read here belongs to processes that are not trusted: names are bytes, sizes are bounded,
+//! and no file but a regular one is ever opened for reading.
 #![forbid(unsafe_code)]
+
+mod build_id;
+mod cgroup;
+mod description;
+mod environment;
+mod event;
+mod event_queue;
+mod file_table;
+mod filesystem;
+mod id;
+mod mapping;
+mod mapping_set;
+mod maps;
+mod open;
+mod process;
+mod procfs;
+mod registry;
+mod vdso;
+
+pub use build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};
+pub use cgroup::{ContainerId, container_id, pod_uid};
+pub use description::{ProcessDescription, ResourceVariables};
+pub use environment::resource_variables;
+pub use event::{MappedIdentity, ProcessEvent, ProcessEventKind};
+pub use event_queue::EventQueue;
+pub use file_table::{FileEntry, FileId, FileTable, FileTableLimits, Identified};
+pub use id::{BuildId, DeviceId, Pid, Tid};
+pub use mapping::{Backing, ExecutableMapping, MappedFile};
+pub use mapping_set::MappingSet;
+pub use maps::{MapsLine, MapsLineError, MapsSummary, read_executable_mappings};
+pub use open::{Confirmation, OpenError, OpenedFile};
+pub use process::Process;
+pub use procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
+pub use registry::{Change, Registry, RegistryCounters, RegistryLimits};
+pub use vdso::vdso_image;

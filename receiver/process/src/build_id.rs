@@ -1,0 +1,143 @@
+//! What identifies the content of a file: build IDs from its notes, and a hash of its ends.
+
+use std::fmt;
+use std::io;
+
+use object::elf;
+use object::endian::LittleEndian;
+use object::read::elf::NoteIterator;
+use sha2::{Digest, Sha256};
+
+use crate::id::{BuildId, write_hex};
+use crate::open::OpenedFile;
+
+/// The build IDs that a file bears in its notes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct BuildIds {
+    /// The linker's (`NT_GNU_BUILD_ID`).
+    pub gnu: Option<BuildId>,
+    /// The Go linker's (`.note.go.buildid`): text that tells four content hashes.
+    pub go: Option<Box<str>>,
+}
+
+/// The most program headers that are looked at.
+const MOST_PROGRAM_HEADERS: u16 = 512;
+/// The most that is read of one segment of notes, in bytes.
+const MOST_NOTE_BYTES: u64 = 64 * 1024;
+/// The longest Go build ID that is kept, in bytes; the linker writes 83.
+const LONGEST_GO_BUILD_ID_BYTES: usize = 256;
+/// Type of the note that holds the Go build ID (cmd/internal/buildid).
+const NT_GO_BUILD_ID: elf::NoteType = elf::NoteType(4);
+
+type Header = elf::FileHeader64<LittleEndian>;
+type Segment = elf::ProgramHeader64<LittleEndian>;
+
+/// Reads the build IDs from the notes of a 64-bit little-endian ELF file.
+///
+/// A file that is no such ELF, or whose notes are broken, has none. At most 512 program headers and 64 KiB
+/// of each segment of notes are read.
+///
+/// # Errors
+/// Whatever reading the file returns, short reads aside.
+pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
+    let mut ids = BuildIds::default();
+    let bytes = read_up_to(file, 0, size_of::<Header>() as u64)?;
+    let Ok((header, _)) = object::pod::from_bytes::<Header>(&bytes) else { return Ok(ids) };
+    let is_known = header.e_ident.magic == elf::ELFMAG
+        && header.e_ident.class == elf::ELFCLASS64
+        && header.e_ident.data == elf::ELFDATA2LSB
+        && usize::from(header.e_phentsize.get(LittleEndian)) == size_of::<Segment>();
+    if !is_known {
+        return Ok(ids);
+    }
+    let count = header.e_phnum.get(LittleEndian).min(MOST_PROGRAM_HEADERS);
+    let table_bytes = u64::from(count) * size_of::<Segment>() as u64;
+    let table = read_up_to(file, header.e_phoff.get(LittleEndian), table_bytes)?;
+    for segment in table.chunks_exact(size_of::<Segment>()) {
+        let Ok((segment, _)) = object::pod::from_bytes::<Segment>(segment) else { continue };
+        if segment.p_type.get(LittleEndian) != elf::PT_NOTE {
+            continue;
+        }
+        let size_bytes = segment.p_filesz.get(LittleEndian).min(MOST_NOTE_BYTES);
+        let notes = read_up_to(file, segment.p_offset.get(LittleEndian), size_bytes)?;
+        ids.take_notes(&notes, segment.p_align.get(LittleEndian));
+        if ids.gnu.is_some() && ids.go.is_some() {
+            break;
+        }
+    }
+    Ok(ids)
+}
+
+impl BuildIds {
+    /// Takes what is still missing from one segment of notes, up to the first broken one.
+    fn take_notes(&mut self, bytes: &[u8], align: u64) {
+        let Ok(mut notes) = NoteIterator::<Header>::new(LittleEndian, align, bytes) else { return };
+        while let Ok(Some(note)) = notes.next() {
+            match (note.name(), note.n_type(LittleEndian)) {
+                (elf::ELF_NOTE_GNU, elf::NT_GNU_BUILD_ID) if self.gnu.is_none() => {
+                    self.gnu = BuildId::new(note.desc());
+                }
+                (b"Go", NT_GO_BUILD_ID) if self.go.is_none() => self.go = go_build_id(note.desc()),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn go_build_id(description: &[u8]) -> Option<Box<str>> {
+    let text = std::str::from_utf8(description).ok()?.trim_end_matches('\0');
+    let is_sane =
+        (1..=LONGEST_GO_BUILD_ID_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic());
+    is_sane.then(|| text.into())
+}
+
+/// Identifies any file by its two ends and its length: the first 16 bytes of
+/// SHA-256(first 4,096 bytes, last 4,096 bytes, length as 8 bytes, most significant first), where the two
+/// ends overlap in a short file (semantic conventions, `process.executable.build_id.htlhash`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileHash(pub [u8; 16]);
+
+impl fmt::Display for FileHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_hex(f, &self.0)
+    }
+}
+
+impl fmt::Debug for FileHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileHash({self})")
+    }
+}
+
+/// Bytes of each end that go into the hash.
+const HASHED_END_BYTES: u64 = 4096;
+
+/// Computes the hash of a file by its ends.
+///
+/// # Errors
+/// Whatever reading the file returns, or [`io::ErrorKind::UnexpectedEof`] when it has shrunk.
+pub fn read_htlhash(file: &OpenedFile) -> io::Result<FileHash> {
+    let size_bytes = file.size_bytes();
+    let mut end = vec![0; HASHED_END_BYTES.min(size_bytes) as usize];
+    let mut hash = Sha256::new();
+    for offset in [0, size_bytes.saturating_sub(HASHED_END_BYTES)] {
+        file.read_exact_at(&mut end, offset)?;
+        hash.update(&end);
+    }
+    hash.update(size_bytes.to_be_bytes());
+    let digest = hash.finalize();
+    let mut first_half = [0; 16];
+    first_half.copy_from_slice(&digest[..16]);
+    Ok(FileHash(first_half))
+}
+
+/// Reads at most `length` bytes from `offset` on: fewer where the file ends before.
+fn read_up_to(file: &OpenedFile, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+    let present = file.size_bytes().saturating_sub(offset).min(length);
+    let mut bytes = vec![0; usize::try_from(present).unwrap_or_default()];
+    match file.read_exact_at(&mut bytes, offset) {
+        Ok(()) => Ok(bytes),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,90 @@
+//! What a process says about itself.
+
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::cgroup::{ContainerId, container_id, pod_uid};
+use crate::environment::resource_variables;
+use crate::procfs::ProcessDir;
+
+/// Names, owner, container and resource attributes of a process; whatever could not be read is absent.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ProcessDescription {
+    /// The name of its leader, at most 15 bytes of anything.
+    pub comm: Option<Box<[u8]>>,
+    /// The path of its program, in its own root, without the mark of a deleted file.
+    pub executable_path: Option<Box<[u8]>>,
+    /// When it started (`process.creation.time`), to the kernel's clock tick of 10 ms.
+    pub started_at: Option<SystemTime>,
+    /// The user that it acts as (the effective user ID), as our user namespace numbers it.
+    pub owner_uid: Option<u32>,
+    /// Its number in each PID namespace from ours inwards; the last is what it calls itself.
+    pub namespaced_pids: Vec<u32>,
+    /// The container that it runs in.
+    pub container_id: Option<ContainerId>,
+    /// The Kubernetes pod that it runs in, where our cgroup namespace shows it.
+    pub pod_uid: Option<Box<str>>,
+    /// What its environment said when it started.
+    pub resource: ResourceVariables,
+}
+
+/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` of a process.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ResourceVariables {
+    /// The name of the service.
+    pub service_name: Option<String>,
+    /// Resource attributes in the order of the text, decoded.
+    pub attributes: Vec<(Box<str>, Box<str>)>,
+}
+
+impl ProcessDescription {
+    /// Reads what can be read of a living process.
+    #[must_use]
+    pub fn read(process: &ProcessDir) -> Self {
+        let state = process.state().ok();
+        let status = process.read("status").unwrap_or_default();
+        let cgroup = process.read("cgroup").unwrap_or_default();
+        Self {
+            started_at: state.as_ref().and_then(|state| wall_clock_of(state.start_ticks)),
+            comm: state.map(|state| state.comm),
+            executable_path: process
+                .link("exe")
+                .ok()
+                .map(|path| path.strip_suffix(b" (deleted)").unwrap_or(&path).into()),
+            owner_uid: status_numbers(&status, b"Uid:").nth(1),
+            namespaced_pids: status_numbers(&status, b"NSpid:").collect(),
+            container_id: container_id(&cgroup),
+            pod_uid: pod_uid(&cgroup),
+            resource: process
+                .file("environ")
+                .ok()
+                .and_then(|file| resource_variables(file).ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The last part of the program's path.
+    #[must_use]
+    pub fn executable_name(&self) -> Option<&[u8]> {
+        self.executable_path.as_deref()?.rsplit(|&byte| byte == b'/').next()
+    }
+}
+
+/// The numbers of one line of `/proc/PID/status`.
+fn status_numbers<'status>(status: &'status [u8], key: &[u8]) -> impl Iterator<Item = u32> + use<'status> {
+    let line = status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(key));
+    line.unwrap_or_default()
+        .split(u8::is_ascii_whitespace)
+        .filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok())
+}
+
+/// The time of day of a number of clock ticks after boot, by what both clocks say now.
+fn wall_clock_of(ticks_after_boot: u64) -> Option<SystemTime> {
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let after_boot = Duration::from_secs(ticks_after_boot / ticks_per_second)
+        + Duration::from_nanos(ticks_after_boot % ticks_per_second * 1_000_000_000 / ticks_per_second);
+    let up = clock_gettime(ClockId::Boottime);
+    let up = Duration::new(u64::try_from(up.tv_sec).ok()?, u32::try_from(up.tv_nsec).ok()?);
+    SystemTime::now().checked_sub(up.checked_sub(after_boot).unwrap_or_default())
+}

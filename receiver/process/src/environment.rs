@@ -1,0 +1,84 @@
+//! The two variables of a process's environment that say who it is.
+//!
+//! An environment holds secrets: it is read in pieces, and nothing else of it is kept.
+
+use std::io::{self, BufRead, Read};
+
+use crate::description::ResourceVariables;
+
+/// The most that is read of an environment, in bytes.
+const MOST_ENVIRONMENT_BYTES: u64 = 2 << 20;
+/// The longest value that is kept, in bytes; a longer one counts as absent.
+const LONGEST_VALUE_BYTES: usize = 16 * 1024;
+
+const SERVICE_NAME: &[u8] = b"OTEL_SERVICE_NAME=";
+const RESOURCE_ATTRIBUTES: &[u8] = b"OTEL_RESOURCE_ATTRIBUTES=";
+
+/// Reads `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` out of `/proc/PID/environ`.
+///
+/// Of a variable that is there twice, the first counts, as in getenv(3). An empty value counts as absent,
+/// and so do attributes of which any part is malformed (OpenTelemetry, "Resource SDK").
+///
+/// # Errors
+/// Whatever reading returns.
+pub fn resource_variables(environment: impl Read) -> io::Result<ResourceVariables> {
+    let mut reader = io::BufReader::new(environment.take(MOST_ENVIRONMENT_BYTES));
+    let mut service_name = None;
+    let mut attributes = None;
+    let mut start = Vec::new();
+    while read_variable(&mut reader, &mut start)? {
+        if let Some(value) = start.strip_prefix(SERVICE_NAME) {
+            service_name.get_or_insert_with(|| text(value));
+        } else if let Some(value) = start.strip_prefix(RESOURCE_ATTRIBUTES) {
+            attributes.get_or_insert_with(|| text(value).and_then(|value| parse_attributes(&value)));
+        }
+    }
+    Ok(ResourceVariables {
+        service_name: service_name.flatten(),
+        attributes: attributes.flatten().unwrap_or_default(),
+    })
+}
+
+/// Reads one `NAME=value` that matters into `start`, or passes it over; `false` at the end.
+fn read_variable(reader: &mut impl BufRead, start: &mut Vec<u8>) -> io::Result<bool> {
+    start.clear();
+    let longest = LONGEST_VALUE_BYTES + RESOURCE_ATTRIBUTES.len();
+    let read = reader.by_ref().take(longest as u64 + 1).read_until(0, start)?;
+    if start.last() == Some(&0) {
+        start.pop();
+    } else if read > longest {
+        start.clear();
+        reader.skip_until(0)?;
+    }
+    Ok(read > 0)
+}
+
+fn text(value: &[u8]) -> Option<String> {
+    std::str::from_utf8(value).ok().filter(|value| !value.is_empty()).map(str::to_owned)
+}
+
+/// `key=value,key=value`, where values are percent-encoded (W3C Baggage).
+fn parse_attributes(list: &str) -> Option<Vec<(Box<str>, Box<str>)>> {
+    list.split(',').filter(|pair| !pair.trim().is_empty()).map(parse_attribute).collect()
+}
+
+fn parse_attribute(pair: &str) -> Option<(Box<str>, Box<str>)> {
+    let (key, value) = pair.split_once('=')?;
+    let (key, value) = (percent_decode(key.trim())?, percent_decode(value.trim())?);
+    (!key.is_empty()).then_some((key, value))
+}
+
+fn percent_decode(encoded: &str) -> Option<Box<str>> {
+    let mut decoded = Vec::with_capacity(encoded.len());
+    let mut bytes = encoded.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                u8::try_from(digit()? << 4 | digit()?).ok()?
+            }
+            plain => plain,
+        });
+    }
+    String::from_utf8(decoded).ok().map(Into::into)
+}

@@ -1,0 +1,358 @@
+//! Every mapped file, known by a small number.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};
+use crate::event::MappedIdentity;
+use crate::mapping::{Backing, ExecutableMapping, MappedFile};
+use crate::open::{Confirmation, FileStatus, OpenError, OpenedFile, open_mapped};
+use crate::process::Process;
+use crate::procfs::{ProcRoot, ProcessDir};
+use crate::vdso::vdso_image;
+
+/// A mapped file: counted from 1, and never given to another one in the same run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FileId(pub u32);
+
+/// How much a [`FileTable`] holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileTableLimits {
+    /// Files that are known at once; the one used longest ago is forgotten first.
+    pub files: usize,
+    /// Descriptors that are held at once; the one used longest ago is closed first.
+    pub open_files: usize,
+    /// Whether files are opened on file systems that a process or another host serves (FUSE, NFS). Whoever
+    /// serves them can then make us wait for ever.
+    pub allow_remote: bool,
+}
+
+impl Default for FileTableLimits {
+    fn default() -> Self {
+        Self { files: 16_384, open_files: 256, allow_remote: false }
+    }
+}
+
+/// What is known of one file.
+#[derive(Debug)]
+pub struct FileEntry {
+    path: Box<[u8]>,
+    build_ids: BuildIds,
+    hash: Option<FileHash>,
+    /// What told the content from others when it was opened.
+    status: Option<FileStatus>,
+    /// The identity that was reported for it, under which it can be found again.
+    reported: Option<MappedIdentity>,
+    opened: Option<OpenedFile>,
+}
+
+impl FileEntry {
+    /// The path that it had when it was first seen; may be empty.
+    #[must_use]
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The last part of the path; may be empty.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+    }
+
+    /// The build IDs that its notes bear; none if it was never opened.
+    #[must_use]
+    pub fn build_ids(&self) -> &BuildIds {
+        &self.build_ids
+    }
+
+    /// The hash of its ends; `None` if it was never opened.
+    #[must_use]
+    pub fn hash(&self) -> Option<FileHash> {
+        self.hash
+    }
+
+    /// Its content, while a descriptor is held. Clones keep the descriptor open for as long as they live.
+    #[must_use]
+    pub fn opened(&self) -> Option<&OpenedFile> {
+        self.opened.as_ref()
+    }
+}
+
+/// The answer to which file a mapping shows.
+#[derive(Debug)]
+pub struct Identified {
+    /// The file.
+    pub id: FileId,
+    /// Whether nobody has mapped it before.
+    pub is_new: bool,
+    /// Why its content can't be read through this mapping; its name is known all the same.
+    pub unreadable: Option<OpenError>,
+}
+
+/// The files that processes map. Two processes that map the same file get the same number.
+///
+/// A file that was opened is known by device, inode, time of change and size. As long as its descriptor is
+/// held, its inode can't be given to another file, so that a further mapping with the same device and
+/// inode is the same file without opening it again.
+#[derive(Debug)]
+pub struct FileTable {
+    proc_root: ProcRoot,
+    limits: FileTableLimits,
+    entries: HashMap<FileId, FileEntry>,
+    last_id: u32,
+    by_status: HashMap<FileStatus, FileId>,
+    by_reported: HashMap<MappedIdentity, FileId>,
+    unopened: HashMap<Arc<MappedFile>, FileId>,
+    vdso: Option<FileId>,
+    recency: Recency,
+    open_recency: Recency,
+}
+
+impl FileTable {
+    /// An empty table that opens files through the processes below `proc_root`.
+    #[must_use]
+    pub fn new(proc_root: ProcRoot, limits: FileTableLimits) -> Self {
+        Self {
+            proc_root,
+            limits,
+            entries: HashMap::new(),
+            last_id: 0,
+            by_status: HashMap::new(),
+            by_reported: HashMap::new(),
+            unopened: HashMap::new(),
+            vdso: None,
+            recency: Recency::default(),
+            open_recency: Recency::default(),
+        }
+    }
+
+    /// Which file a mapping shows; `None` where none is behind it. Opens the file if it must.
+    pub fn identify(&mut self, process: &Process, mapping: &ExecutableMapping) -> Option<Identified> {
+        match &mapping.backing {
+            Backing::File(reported) => Some(self.identify_file(process, mapping, reported)),
+            Backing::Vdso => Some(self.identify_vdso()),
+            Backing::Vsyscall | Backing::Uprobes | Backing::Anonymous => None,
+        }
+    }
+
+    /// What is known of a file; `None` once it is forgotten.
+    #[must_use]
+    pub fn get(&self, id: FileId) -> Option<&FileEntry> {
+        self.entries.get(&id)
+    }
+
+    /// Closes the descriptor of a file, so that its file system can be unmounted and its blocks freed.
+    /// What else is known of it stays.
+    pub fn close(&mut self, id: FileId) {
+        self.open_recency.remove(id);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.opened = None;
+            if let Some(reported) = &entry.reported {
+                self.by_reported.remove(reported);
+            }
+        }
+    }
+
+    /// Forgets a file; it gets another number if it is mapped again.
+    pub fn forget(&mut self, id: FileId) {
+        self.close(id);
+        self.recency.remove(id);
+        let Some(entry) = self.entries.remove(&id) else { return };
+        if let Some(status) = entry.status {
+            self.by_status.remove(&status);
+        } else {
+            self.unopened.retain(|_, unopened| *unopened != id);
+        }
+        if self.vdso == Some(id) {
+            self.vdso = None;
+        }
+    }
+
+    /// How many files are known.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether no file is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many descriptors are held.
+    #[must_use]
+    pub fn open_files(&self) -> usize {
+        self.open_recency.len()
+    }
+
+    fn identify_file(
+        &mut self,
+        process: &Process,
+        mapping: &ExecutableMapping,
+        reported: &Arc<MappedFile>,
+    ) -> Identified {
+        if let Some(id) = self.pinned(&reported.identity) {
+            self.touch(id);
+            return Identified { id, is_new: false, unreadable: None };
+        }
+        match self.open(process, mapping, reported) {
+            Ok(opened) => self.take_opened(reported, opened),
+            Err(error) => self.take_unopened(reported, error),
+        }
+    }
+
+    /// The file with this identity whose inode is held, if nobody has written into it since.
+    fn pinned(&self, reported: &MappedIdentity) -> Option<FileId> {
+        let &id = self.by_reported.get(reported)?;
+        let opened = self.entries.get(&id)?.opened.as_ref()?;
+        opened.is_unchanged().then_some(id)
+    }
+
+    fn open(
+        &self,
+        process: &Process,
+        mapping: &ExecutableMapping,
+        reported: &MappedFile,
+    ) -> Result<OpenedFile, OpenError> {
+        let directory = ProcessDir::open(&self.proc_root, process.pid())?;
+        if process
+            .start_ticks()
+            .is_some_and(|start| directory.state().is_ok_and(|now| now.start_ticks != start))
+        {
+            return Err(OpenError::Gone);
+        }
+        open_mapped(&directory, mapping, reported, self.limits.allow_remote)
+    }
+
+    fn take_opened(&mut self, reported: &MappedFile, opened: OpenedFile) -> Identified {
+        let status = opened.status();
+        let known = status.and_then(|status| self.by_status.get(&status).copied());
+        let id = known.unwrap_or_else(|| {
+            self.add(FileEntry {
+                path: reported.path().into(),
+                build_ids: read_build_ids(&opened).unwrap_or_default(),
+                hash: read_htlhash(&opened).ok(),
+                status,
+                reported: None,
+                opened: None,
+            })
+        });
+        self.hold(id, &reported.identity, opened);
+        self.touch(id);
+        Identified { id, is_new: known.is_none(), unreadable: None }
+    }
+
+    /// Keeps the descriptor, and closes others while there are too many. Only an identity that the kernel
+    /// vouches for may stand for the file in other processes.
+    fn hold(&mut self, id: FileId, reported: &MappedIdentity, opened: OpenedFile) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if let Some(status) = entry.status {
+            self.by_status.insert(status, id);
+        }
+        if opened.confirmation() == Confirmation::Exact && matches!(reported, MappedIdentity::Inode { .. }) {
+            entry.reported = Some(reported.clone());
+            self.by_reported.insert(reported.clone(), id);
+        }
+        entry.opened = Some(opened);
+        self.open_recency.touch(id);
+        while self.open_recency.len() > self.limits.open_files.max(1) {
+            let Some(oldest) = self.open_recency.oldest() else { break };
+            self.close(oldest);
+        }
+    }
+
+    fn take_unopened(&mut self, reported: &Arc<MappedFile>, error: OpenError) -> Identified {
+        let known = self.unopened.get(reported).copied();
+        let id = known.unwrap_or_else(|| {
+            let id = self.add(FileEntry {
+                path: reported.path().into(),
+                build_ids: BuildIds::default(),
+                hash: None,
+                status: None,
+                reported: None,
+                opened: None,
+            });
+            self.unopened.insert(Arc::clone(reported), id);
+            id
+        });
+        self.touch(id);
+        Identified { id, is_new: known.is_none(), unreadable: Some(error) }
+    }
+
+    fn identify_vdso(&mut self) -> Identified {
+        if let Some(id) = self.vdso {
+            self.touch(id);
+            return Identified { id, is_new: false, unreadable: None };
+        }
+        let (opened, unreadable) = match vdso_image() {
+            Ok(image) => (Some(OpenedFile::from_memory(image.into())), None),
+            Err(error) => (None, Some(OpenError::Io(error))),
+        };
+        let id = self.add(FileEntry {
+            path: b"[vdso]".as_slice().into(),
+            build_ids: opened.as_ref().and_then(|image| read_build_ids(image).ok()).unwrap_or_default(),
+            hash: opened.as_ref().and_then(|image| read_htlhash(image).ok()),
+            status: None,
+            reported: None,
+            opened,
+        });
+        self.vdso = Some(id);
+        Identified { id, is_new: true, unreadable }
+    }
+
+    fn add(&mut self, entry: FileEntry) -> FileId {
+        while self.entries.len() >= self.limits.files.max(1) {
+            let Some(oldest) = self.recency.oldest() else { break };
+            self.forget(oldest);
+        }
+        self.last_id += 1;
+        let id = FileId(self.last_id);
+        self.entries.insert(id, entry);
+        self.recency.touch(id);
+        id
+    }
+
+    fn touch(&mut self, id: FileId) {
+        self.recency.touch(id);
+        if self.open_recency.contains(id) {
+            self.open_recency.touch(id);
+        }
+    }
+}
+
+/// The order in which files were used.
+#[derive(Debug, Default)]
+struct Recency {
+    by_use: BTreeMap<u64, FileId>,
+    last_use: HashMap<FileId, u64>,
+    uses: u64,
+}
+
+impl Recency {
+    fn touch(&mut self, id: FileId) {
+        self.uses += 1;
+        if let Some(before) = self.last_use.insert(id, self.uses) {
+            self.by_use.remove(&before);
+        }
+        self.by_use.insert(self.uses, id);
+    }
+
+    fn remove(&mut self, id: FileId) {
+        if let Some(last) = self.last_use.remove(&id) {
+            self.by_use.remove(&last);
+        }
+    }
+
+    fn contains(&self, id: FileId) -> bool {
+        self.last_use.contains_key(&id)
+    }
+
+    fn oldest(&self) -> Option<FileId> {
+        self.by_use.first_key_value().map(|(_, &id)| id)
+    }
+
+    fn len(&self) -> usize {
+        self.by_use.len()
+    }
+}

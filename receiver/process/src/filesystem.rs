@@ -1,0 +1,69 @@
+//! What kind of file system a device holds, as far as it decides whom to trust.
+
+use crate::id::DeviceId;
+
+/// What matters about a file system when a file on it is opened for another process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FilesystemKind {
+    /// Mappings and `stat` report the same device and inode.
+    Plain,
+    /// Mappings report another device than `stat` does, but the same inode (overlay before Linux 6.8,
+    /// btrfs always).
+    Layered,
+    /// Somebody else answers each request (FUSE, a server in the network), or never does.
+    Remote,
+}
+
+impl FilesystemKind {
+    fn of(name: &[u8]) -> Self {
+        match name {
+            b"overlay" | b"btrfs" => Self::Layered,
+            b"nfs" | b"nfs4" | b"cifs" | b"smb3" | b"9p" | b"ceph" | b"afs" => Self::Remote,
+            _ if name.starts_with(b"fuse") => Self::Remote,
+            _ => Self::Plain,
+        }
+    }
+}
+
+/// The mounts of one process (proc_pid_mountinfo(5)), reduced to what is asked of them.
+#[derive(Debug, Default)]
+pub(crate) struct Mounts(Vec<Mount>);
+
+#[derive(Debug)]
+struct Mount {
+    id: u64,
+    device: DeviceId,
+    kind: FilesystemKind,
+}
+
+impl Mounts {
+    /// Takes what can be read; lines that are no mounts are passed over.
+    pub(crate) fn parse(mountinfo: &[u8]) -> Self {
+        Self(mountinfo.split(|&byte| byte == b'\n').filter_map(mount).collect())
+    }
+
+    /// Whether a look-up of a path could end up at somebody who never answers.
+    pub(crate) fn any_remote(&self) -> bool {
+        self.0.iter().any(|mount| mount.kind == FilesystemKind::Remote)
+    }
+
+    /// The kind of a mount; by its number, or by its device where the kernel doesn't tell the number.
+    /// `None` where it is not among these mounts.
+    pub(crate) fn kind_of(&self, mount_id: Option<u64>, device: DeviceId) -> Option<FilesystemKind> {
+        let found = self.0.iter().find(|mount| match mount_id {
+            Some(id) => mount.id == id,
+            None => mount.device == device,
+        });
+        found.map(|mount| mount.kind)
+    }
+}
+
+/// `id parent major:minor root mount-point options [tags...] - type source super-options`
+fn mount(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&byte| byte == b' ');
+    let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+    let (major, minor) = std::str::from_utf8(fields.nth(1)?).ok()?.split_once(':')?;
+    let device = DeviceId { major: major.parse().ok()?, minor: minor.parse().ok()? };
+    fields.find(|&field| field == b"-")?;
+    Some(Mount { id, device, kind: FilesystemKind::of(fields.next()?) })
+}

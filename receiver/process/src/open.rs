@@ -1,0 +1,415 @@
+//! Opening the file that a process has mapped, and only that one.
+//!
+//! A path is a claim of a process that is not trusted. It is looked up inside the process's own root
+//! (`openat2` with `RESOLVE_IN_ROOT`, so that no link leads out of it) without opening anything; then the
+//! file must be a regular one, on a file system that the kernel itself answers for, and the one that is
+//! mapped. Only then is it opened for reading. Contents are read by `pread` alone: a mapped file that
+//! shrinks would end us with `SIGBUS`.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, memfd_create, openat,
+    openat2, statx,
+};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::build_id::read_build_ids;
+use crate::event::MappedIdentity;
+use crate::filesystem::{FilesystemKind, Mounts};
+use crate::id::DeviceId;
+use crate::mapping::{ExecutableMapping, MappedFile};
+use crate::maps::{escape, read_executable_mappings};
+use crate::procfs::{ProcessDir, ProcfsError, path_of_descriptor};
+
+/// Why the file behind a mapping could not be opened.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The process has ended.
+    #[error("the process is gone")]
+    Gone,
+    /// No file has the reported path any more, and the kernel gives no other way to it.
+    #[error("no file has the path any more")]
+    NotFound,
+    /// Another file has the path now.
+    #[error("another file has the path now")]
+    Mismatch,
+    /// A directory, FIFO, socket or device has the path.
+    #[error("not a regular file")]
+    NotRegular,
+    /// The file system is served by a process or a host that may never answer.
+    #[error("the file system may never answer")]
+    Remote,
+    /// We may not follow the process's root or open the file.
+    #[error("permission denied")]
+    Permission,
+    /// Anything else.
+    #[error("cannot open")]
+    Io(#[source] io::Error),
+}
+
+impl From<Errno> for OpenError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::SRCH => Self::Gone,
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => Self::NotFound,
+            Errno::ACCESS | Errno::PERM => Self::Permission,
+            other => Self::Io(other.into()),
+        }
+    }
+}
+
+impl From<ProcfsError> for OpenError {
+    fn from(error: ProcfsError) -> Self {
+        match error {
+            ProcfsError::Gone { .. } => Self::Gone,
+            ProcfsError::Permission { .. } => Self::Permission,
+            ProcfsError::Read { source, .. } | ProcfsError::List { source, .. } => Self::Io(source),
+            malformed @ ProcfsError::Malformed { .. } => Self::Io(io::Error::other(malformed)),
+        }
+    }
+}
+
+/// How sure it is that an opened file is the mapped one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Confirmation {
+    /// Device and inode are those of the mapping, or the kernel's own link from the mapping was followed.
+    Exact,
+    /// The build ID is the one that the kernel read from the mapped file.
+    BuildId,
+    /// Only the inode can be compared: the file system (overlay before Linux 6.8, btrfs) reports different
+    /// devices for mappings and for files.
+    InodeOnly,
+}
+
+/// The content of a mapped file, which outlives the process and the file's name.
+#[derive(Clone, Debug)]
+pub struct OpenedFile {
+    content: Content,
+    confirmation: Confirmation,
+}
+
+#[derive(Clone, Debug)]
+enum Content {
+    File { file: Arc<File>, status: FileStatus },
+    Memory(Arc<[u8]>),
+}
+
+/// What tells one content of one file from every other, as long as the file is not removed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct FileStatus {
+    device: DeviceId,
+    inode: u64,
+    size_bytes: u64,
+    changed_s: i64,
+    changed_ns: u32,
+}
+
+impl OpenedFile {
+    /// Content that is in memory already: the vDSO.
+    pub(crate) fn from_memory(image: Arc<[u8]>) -> Self {
+        Self { content: Content::Memory(image), confirmation: Confirmation::Exact }
+    }
+
+    /// How sure it is that this is the mapped file.
+    #[must_use]
+    pub const fn confirmation(&self) -> Confirmation {
+        self.confirmation
+    }
+
+    /// Bytes that it had when it was opened. It may shrink at any time: reads are short then.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        match &self.content {
+            Content::File { status, .. } => status.size_bytes,
+            Content::Memory(image) => image.len() as u64,
+        }
+    }
+
+    /// Reads bytes from `offset` on into `bytes`, and says how many there were.
+    ///
+    /// # Errors
+    /// Whatever the file system returns.
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let image = match &self.content {
+            Content::File { file, .. } => return file.read_at(bytes, offset),
+            Content::Memory(image) => image,
+        };
+        let from_offset = usize::try_from(offset).ok().and_then(|offset| image.get(offset..));
+        let length = bytes.len().min(from_offset.map_or(0, <[u8]>::len));
+        if let (Some(to), Some(from)) =
+            (bytes.get_mut(..length), from_offset.and_then(|rest| rest.get(..length)))
+        {
+            to.copy_from_slice(from);
+        }
+        Ok(length)
+    }
+
+    /// Fills `bytes` from `offset` on.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::UnexpectedEof`] where the file ends before, or whatever the file system returns.
+    pub fn read_exact_at(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.read_at(bytes, offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    bytes = bytes.get_mut(read..).unwrap_or_default();
+                    offset += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The descriptor behind it; `None` for the vDSO.
+    #[must_use]
+    pub fn file(&self) -> Option<&Arc<File>> {
+        match &self.content {
+            Content::File { file, .. } => Some(file),
+            Content::Memory(_) => None,
+        }
+    }
+
+    /// What told it from other files when it was opened; `None` for the vDSO.
+    pub(crate) fn status(&self) -> Option<FileStatus> {
+        match &self.content {
+            Content::File { status, .. } => Some(*status),
+            Content::Memory(_) => None,
+        }
+    }
+
+    /// Whether nobody has written into the file since.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        match &self.content {
+            Content::File { file, status } => Looked::at(file.as_fd()).is_ok_and(|now| now.status == *status),
+            Content::Memory(_) => true,
+        }
+    }
+}
+
+/// Opens the file behind a mapping, through the process that maps it.
+///
+/// Tried in this order: the reported path inside the process's root; inside our own root (a process in a
+/// `chroot` within our mounts); `/proc/PID/exe`; and `/proc/PID/map_files`, which also reaches files without
+/// a name, but needs `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`.
+///
+/// # Errors
+/// Why the first way failed; [`OpenError::Mismatch`] if any way led to another file.
+pub(crate) fn open_mapped(
+    process: &ProcessDir,
+    mapping: &ExecutableMapping,
+    reported: &MappedFile,
+    allow_remote: bool,
+) -> Result<OpenedFile, OpenError> {
+    let opener = Opener { process, mapping, reported, allow_remote, mounts: OnceLock::new() };
+    let ways: [Way; 4] = [
+        |opener| opener.in_process_root(),
+        |opener| opener.in_our_root(),
+        |opener| opener.executable(),
+        |opener| opener.map_file(),
+    ];
+    let mut failure = None;
+    for way in ways {
+        match way(&opener) {
+            Ok(opened) => return Ok(opened),
+            Err(OpenError::Gone) => return Err(OpenError::Gone),
+            Err(error) => match failure {
+                Some(OpenError::NotFound) if matches!(error, OpenError::Mismatch) => failure = Some(error),
+                Some(_) => {}
+                None => failure = Some(error),
+            },
+        }
+    }
+    Err(failure.unwrap_or(OpenError::NotFound))
+}
+
+/// One way to a mapped file.
+type Way = fn(&Opener<'_>) -> Result<OpenedFile, OpenError>;
+
+struct Opener<'mapping> {
+    process: &'mapping ProcessDir,
+    mapping: &'mapping ExecutableMapping,
+    reported: &'mapping MappedFile,
+    allow_remote: bool,
+    mounts: OnceLock<Mounts>,
+}
+
+/// The most that is read of a process's mounts, in bytes; nodes with thousands of mounts stay below.
+const MOUNTINFO_BYTES: u64 = 4 << 20;
+
+impl Opener<'_> {
+    fn in_process_root(&self) -> Result<OpenedFile, OpenError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(self.process, "root", flags, Mode::empty())?;
+        self.in_root(root.as_fd())
+    }
+
+    fn in_our_root(&self) -> Result<OpenedFile, OpenError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, "/", flags, Mode::empty())?;
+        self.in_root(root.as_fd())
+    }
+
+    /// Tries each reading of the reported path; what isn't the mapped file is as good as nothing.
+    fn in_root(&self, root: BorrowedFd<'_>) -> Result<OpenedFile, OpenError> {
+        let mut failure = OpenError::NotFound;
+        for path in readings(self.reported) {
+            match self.look_up(root, &path).and_then(|found| self.confirmed(found.as_fd(), false)) {
+                Ok(opened) => return Ok(opened),
+                Err(OpenError::NotFound) => {}
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Finds what has a path inside a root, without opening it.
+    ///
+    /// The kernel has the names of a mapped file in its cache, so the look-up is first tried there alone:
+    /// it can't wait for anybody then. Only where no remote file system is mounted may it ask further.
+    fn look_up(&self, root: BorrowedFd<'_>, path: &CString) -> Result<OwnedFd, OpenError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let look_up = |resolve| openat2(root, path.as_c_str(), flags, Mode::empty(), resolve);
+        match look_up(resolve | ResolveFlags::CACHED) {
+            // Linux before 5.12 does not know the flag and says EINVAL.
+            Err(Errno::AGAIN | Errno::INVAL) if self.allow_remote || !self.mounts().any_remote() => {
+                Ok(look_up(resolve)?)
+            }
+            Err(Errno::AGAIN | Errno::INVAL) => Err(OpenError::Remote),
+            found => Ok(found?),
+        }
+    }
+
+    fn executable(&self) -> Result<OpenedFile, OpenError> {
+        let found = openat(self.process, "exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        self.confirmed(found.as_fd(), false)
+    }
+
+    /// Follows the kernel's link from the mapping. Its name is the range that the kernel has now, which
+    /// need not be ours: neighbours are merged and protections changed.
+    fn map_file(&self) -> Result<OpenedFile, OpenError> {
+        let mut range = None;
+        read_executable_mappings(self.process.file("maps")?, |now| {
+            let is_same = now.range.contains(&self.mapping.range.start)
+                && match (now.backing.file().map(|file| &file.identity), &self.reported.identity) {
+                    (Some(MappedIdentity::Inode { .. }), MappedIdentity::BuildId(_)) => true,
+                    (now, reported) => now == Some(reported),
+                };
+            if is_same {
+                range = Some(now.range);
+            }
+        })
+        .map_err(OpenError::Io)?;
+        let range = range.ok_or(OpenError::NotFound)?;
+        let link = format!("map_files/{:x}-{:x}", range.start.0, range.end.0);
+        let found = openat(self.process, link.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        self.confirmed(found.as_fd(), true)
+    }
+
+    /// Opens for reading what was found, if it is a regular file, answers, and is the mapped one.
+    fn confirmed(&self, found: BorrowedFd<'_>, is_kernel_link: bool) -> Result<OpenedFile, OpenError> {
+        let looked = Looked::at(found)?;
+        if !looked.is_regular {
+            return Err(OpenError::NotRegular);
+        }
+        let kind = self.kind_of(&looked);
+        if kind == FilesystemKind::Remote && !self.allow_remote {
+            return Err(OpenError::Remote);
+        }
+        let by_inode = match &self.reported.identity {
+            MappedIdentity::BuildId(_) => None,
+            MappedIdentity::Inode { .. } if is_kernel_link => Some(Confirmation::Exact),
+            &MappedIdentity::Inode { device, inode } => match looked.status {
+                FileStatus { inode: found, .. } if found != inode => return Err(OpenError::Mismatch),
+                FileStatus { device: found, .. } if found == device => Some(Confirmation::Exact),
+                _ if kind == FilesystemKind::Layered => Some(Confirmation::InodeOnly),
+                _ => return Err(OpenError::Mismatch),
+            },
+        };
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(openat(CWD, path_of_descriptor(found), flags, Mode::empty())?);
+        let opened = OpenedFile {
+            content: Content::File { file: Arc::new(file), status: looked.status },
+            confirmation: by_inode.unwrap_or(Confirmation::BuildId),
+        };
+        match &self.reported.identity {
+            MappedIdentity::BuildId(reported)
+                if read_build_ids(&opened).ok().and_then(|ids| ids.gnu).as_ref() != Some(reported) =>
+            {
+                Err(OpenError::Mismatch)
+            }
+            _ => Ok(opened),
+        }
+    }
+
+    fn kind_of(&self, looked: &Looked) -> FilesystemKind {
+        let device = looked.status.device;
+        if !device.is_anonymous() || Some(device) == kernel_memory_device() {
+            return FilesystemKind::Plain;
+        }
+        // A mount that the process does not have any more answers to nobody we know.
+        self.mounts().kind_of(looked.mount_id, device).unwrap_or(FilesystemKind::Remote)
+    }
+
+    fn mounts(&self) -> &Mounts {
+        self.mounts.get_or_init(|| {
+            Mounts::parse(&self.process.read_at_most("mountinfo", MOUNTINFO_BYTES).unwrap_or_default())
+        })
+    }
+}
+
+/// The paths that may be meant by what the kernel reported, relative to a root: as it stands there, without
+/// the mark of deletion, and each with a newline read as the four characters by which maps write one.
+fn readings(reported: &MappedFile) -> Vec<CString> {
+    let mut paths = vec![reported.reported_path()];
+    if reported.seems_deleted() {
+        paths.push(reported.path());
+    }
+    let escaped: Vec<Vec<u8>> = paths.iter().filter_map(|path| escape(path)).collect();
+    paths.extend(escaped.iter().map(Vec::as_slice));
+    paths.into_iter().filter_map(|path| CString::new(path.strip_prefix(b"/")?).ok()).collect()
+}
+
+/// What `statx` says of a descriptor without asking whoever serves the file.
+struct Looked {
+    status: FileStatus,
+    is_regular: bool,
+    mount_id: Option<u64>,
+}
+
+impl Looked {
+    fn at(found: BorrowedFd<'_>) -> Result<Self, OpenError> {
+        let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+        let stat = statx(found, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, mask)?;
+        Ok(Self {
+            status: FileStatus {
+                device: DeviceId { major: stat.stx_dev_major, minor: stat.stx_dev_minor },
+                inode: stat.stx_ino,
+                size_bytes: stat.stx_size,
+                changed_s: stat.stx_ctime.tv_sec,
+                changed_ns: stat.stx_ctime.tv_nsec,
+            },
+            is_regular: FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile,
+            mount_id: (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id),
+        })
+    }
+}
+
+/// The device of the kernel's own memory files (memfd, System V segments), which no list of mounts holds.
+fn kernel_memory_device() -> Option<DeviceId> {
+    static DEVICE: OnceLock<Option<DeviceId>> = OnceLock::new();
+    *DEVICE.get_or_init(|| {
+        let memory = memfd_create("sidewinder", MemfdFlags::CLOEXEC).ok()?;
+        Some(Looked::at(memory.as_fd()).ok()?.status.device)
+    })
+}

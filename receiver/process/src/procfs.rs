@@ -1,0 +1,241 @@
+//! `/proc`, read through descriptors that stay with one process.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::id::Pid;
+
+/// Where the proc file system is mounted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcRoot(pub PathBuf);
+
+impl Default for ProcRoot {
+    fn default() -> Self {
+        Self(PathBuf::from("/proc"))
+    }
+}
+
+/// Why something of `/proc` could not be read.
+#[derive(Debug, Error)]
+pub enum ProcfsError {
+    /// There is no such process, or it ended meanwhile.
+    #[error("process {pid} is gone")]
+    Gone {
+        /// Which one was looked for.
+        pid: Pid,
+    },
+    /// We may not read it.
+    #[error("no permission to read {path} of process {pid}")]
+    Permission {
+        /// Whose it is.
+        pid: Pid,
+        /// What, below the process's directory.
+        path: String,
+    },
+    /// It could not be read for another reason.
+    #[error("cannot read {path} of process {pid}")]
+    Read {
+        /// Whose it is.
+        pid: Pid,
+        /// What, below the process's directory.
+        path: String,
+        /// The reason.
+        source: io::Error,
+    },
+    /// It holds something else than proc(5) promises.
+    #[error("{path} of process {pid} has no {missing}")]
+    Malformed {
+        /// Whose it is.
+        pid: Pid,
+        /// What, below the process's directory.
+        path: &'static str,
+        /// What was looked for in it.
+        missing: &'static str,
+    },
+    /// The list of processes could not be read.
+    #[error("cannot list processes in {}", root.display())]
+    List {
+        /// Where the proc file system should be.
+        root: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+impl ProcRoot {
+    /// The processes that live now, by their number in the PID namespace of this mount.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn pids(&self) -> Result<Vec<Pid>, ProcfsError> {
+        let failed = |source| ProcfsError::List { root: self.0.clone(), source };
+        let mut pids = Vec::new();
+        for entry in std::fs::read_dir(&self.0).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            pids.extend(name.to_str().and_then(|name| name.parse().ok()).map(Pid));
+        }
+        Ok(pids)
+    }
+}
+
+/// The directory of one process, held open: whatever is read through it is of that process, or an error
+/// once it has gone, but never of another that got its number.
+#[derive(Debug)]
+pub struct ProcessDir {
+    pid: Pid,
+    directory: OwnedFd,
+}
+
+/// The most that is read of a small file of `/proc`, in bytes.
+const SMALL_FILE_BYTES: u64 = 16 * 1024;
+
+impl ProcessDir {
+    /// Opens the directory of a process.
+    ///
+    /// # Errors
+    /// [`ProcfsError::Gone`] when there is no such process.
+    pub fn open(root: &ProcRoot, pid: Pid) -> Result<Self, ProcfsError> {
+        let path = root.0.join(pid.to_string());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match openat(CWD, &path, flags, Mode::empty()) {
+            Ok(directory) => Ok(Self { pid, directory }),
+            Err(errno) => Err(failed(pid, "", errno)),
+        }
+    }
+
+    /// Which process this is.
+    #[must_use]
+    pub const fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Opens a file of `/proc` itself (not one that a link leads to) for reading.
+    ///
+    /// # Errors
+    /// See [`ProcfsError`].
+    pub fn file(&self, name: &str) -> Result<File, ProcfsError> {
+        openat(&self.directory, name, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())
+            .map(File::from)
+            .map_err(|errno| failed(self.pid, name, errno))
+    }
+
+    /// Reads at most `limit_bytes` of a file.
+    ///
+    /// # Errors
+    /// See [`ProcfsError`].
+    pub fn read_at_most(&self, name: &str, limit_bytes: u64) -> Result<Vec<u8>, ProcfsError> {
+        let mut bytes = Vec::new();
+        match self.file(name)?.take(limit_bytes).read_to_end(&mut bytes) {
+            Ok(_) => Ok(bytes),
+            Err(source) => Err(ProcfsError::reading(self.pid, name, source)),
+        }
+    }
+
+    /// Reads a file that the kernel keeps small.
+    ///
+    /// # Errors
+    /// See [`ProcfsError`].
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, ProcfsError> {
+        self.read_at_most(name, SMALL_FILE_BYTES)
+    }
+
+    /// Where a link leads, as the kernel writes it.
+    ///
+    /// # Errors
+    /// See [`ProcfsError`].
+    pub fn link(&self, name: &str) -> Result<Vec<u8>, ProcfsError> {
+        readlinkat(&self.directory, name, Vec::new())
+            .map(std::ffi::CString::into_bytes)
+            .map_err(|errno| failed(self.pid, name, errno))
+    }
+
+    /// What the process does, how many threads it has and when it started.
+    ///
+    /// # Errors
+    /// See [`ProcfsError`].
+    pub fn state(&self) -> Result<ProcessState, ProcfsError> {
+        ProcessState::parse(&self.read("stat")?).map_err(|missing| ProcfsError::Malformed {
+            pid: self.pid,
+            path: "stat",
+            missing,
+        })
+    }
+}
+
+impl AsFd for ProcessDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+/// What `/proc/PID/stat` says that matters here (proc_pid_stat(5)).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProcessState {
+    /// The name of its leader, at most 15 bytes of anything.
+    pub comm: Box<[u8]>,
+    /// Whether it has ended and nobody has asked for its exit code yet. Its other threads may live on.
+    pub leader_ended: bool,
+    /// Threads that are there, an ended leader included.
+    pub threads: u32,
+    /// When it started: clock ticks after boot.
+    pub start_ticks: u64,
+}
+
+impl ProcessState {
+    /// Parses `/proc/PID/stat`.
+    ///
+    /// # Errors
+    /// Names the first field that is missing.
+    pub fn parse(stat: &[u8]) -> Result<Self, &'static str> {
+        // The name stands in parentheses and may hold any byte, so the last parenthesis ends it.
+        let open = stat.iter().position(|&byte| byte == b'(').ok_or("name")?;
+        let close =
+            stat.iter().rposition(|&byte| byte == b')').filter(|&close| close > open).ok_or("name")?;
+        let mut fields = stat[close + 1..].split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+        let state = fields.next().ok_or("state")?;
+        // The state is field 3, the number of threads field 20, the start time field 22.
+        let mut number_after =
+            |skipped| -> Option<u64> { std::str::from_utf8(fields.nth(skipped)?).ok()?.parse().ok() };
+        let threads = number_after(16).ok_or("number of threads")?;
+        Ok(Self {
+            comm: stat[open + 1..close].into(),
+            leader_ended: matches!(state, b"Z" | b"X" | b"x"),
+            threads: u32::try_from(threads).map_err(|_| "number of threads")?,
+            start_ticks: number_after(1).ok_or("start time")?,
+        })
+    }
+
+    /// Whether nothing of the process runs any more.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.leader_ended && self.threads <= 1
+    }
+}
+
+fn failed(pid: Pid, name: &str, errno: Errno) -> ProcfsError {
+    ProcfsError::reading(pid, name, errno.into())
+}
+
+impl ProcfsError {
+    /// `/proc` says `ENOENT` for a process that never was, and `ESRCH` for one that went while it was read.
+    pub(crate) fn reading(pid: Pid, name: &str, source: io::Error) -> Self {
+        let path = if name.is_empty() { "the directory" } else { name }.to_owned();
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT | Errno::SRCH) => Self::Gone { pid },
+            Some(Errno::ACCESS | Errno::PERM) => Self::Permission { pid, path },
+            _ => Self::Read { pid, path, source },
+        }
+    }
+}
+
+/// The path by which a descriptor of ours can be opened again.
+pub(crate) fn path_of_descriptor(descriptor: BorrowedFd<'_>) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    Path::new("/proc/self/fd").join(descriptor.as_raw_fd().to_string())
+}

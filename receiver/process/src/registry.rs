@@ -1,0 +1,452 @@
+//! All processes, kept up to date from events.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::description::ProcessDescription;
+use crate::event::{ProcessEvent, ProcessEventKind};
+use crate::id::{Pid, Tid};
+use crate::mapping::{Backing, ExecutableMapping, MappedFile};
+use crate::mapping_set::MappingSet;
+use crate::maps::read_executable_mappings;
+use crate::process::Process;
+use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
+
+/// How much a [`Registry`] holds and reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegistryLimits {
+    /// Processes that are known at once; further ones are counted and left out.
+    pub processes: usize,
+    /// Executable mappings that are kept of one process; the kernel's own limit is 65,530 of all kinds.
+    pub mappings_per_process: usize,
+    /// Processes that are read again in a second because their events were lost.
+    pub heals_per_second: u32,
+}
+
+impl Default for RegistryLimits {
+    fn default() -> Self {
+        Self { processes: 65_536, mappings_per_process: 65_530, heals_per_second: 200 }
+    }
+}
+
+/// What a registry could not do, counted since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RegistryCounters {
+    /// Events taken up.
+    pub events: u64,
+    /// Events that the kernel dropped.
+    pub lost_events: u64,
+    /// Events older than what was read of their process, and therefore part of it.
+    pub outdated_events: u64,
+    /// Processes read from `/proc`.
+    pub reads: u64,
+    /// Processes that were left out because there were too many.
+    pub processes_left_out: u64,
+    /// Mappings that were left out because their process had too many.
+    pub mappings_left_out: u64,
+    /// Lines of `/proc/PID/maps` that are not what proc(5) promises.
+    pub malformed_maps_lines: u64,
+    /// Processes of which `/proc` would not tell the mappings.
+    pub unreadable_processes: u64,
+}
+
+/// What the owner of a registry must look at again.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The process is new, or maps something else now.
+    MappingsChanged(Pid),
+    /// The process has ended; this is what was known of it last.
+    Exited(Box<Process>),
+}
+
+/// The processes that live, and what each of them maps executable.
+#[derive(Debug)]
+pub struct Registry {
+    proc_root: ProcRoot,
+    limits: RegistryLimits,
+    processes: HashMap<Pid, Process>,
+    last_instance: u64,
+    files: Interner,
+    changed: BTreeSet<Pid>,
+    exited: Vec<Process>,
+    /// Processes that must be read again.
+    stale: BTreeSet<Pid>,
+    heals: Allowance,
+    /// Whether all processes are wanted, so that lost forks are looked for.
+    follows_all: bool,
+    counters: RegistryCounters,
+}
+
+impl Registry {
+    /// A registry that knows no process yet.
+    #[must_use]
+    pub fn new(proc_root: ProcRoot, limits: RegistryLimits) -> Self {
+        Self {
+            heals: Allowance::new(limits.heals_per_second, monotonic_ns()),
+            proc_root,
+            limits,
+            processes: HashMap::new(),
+            last_instance: 0,
+            files: Interner::default(),
+            changed: BTreeSet::new(),
+            exited: Vec::new(),
+            stale: BTreeSet::new(),
+            follows_all: false,
+            counters: RegistryCounters::default(),
+        }
+    }
+
+    /// Reads all processes. Events are needed from before this call on.
+    ///
+    /// # Errors
+    /// When the processes can't be listed; one that can't be read is counted only.
+    pub fn scan_all(&mut self) -> Result<(), ProcfsError> {
+        self.follows_all = true;
+        for pid in self.proc_root.pids()? {
+            if let Err(error) = self.scan(pid) {
+                self.counters.unreadable_processes += u64::from(!matches!(error, ProcfsError::Gone { .. }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads one process now.
+    ///
+    /// # Errors
+    /// [`ProcfsError::Gone`] for a process that has ended, which is forgotten then.
+    pub fn scan(&mut self, pid: Pid) -> Result<(), ProcfsError> {
+        self.stale.remove(&pid);
+        match self.read(pid) {
+            Ok(read) => {
+                self.take_read(read);
+                Ok(())
+            }
+            Err(error) => {
+                if matches!(error, ProcfsError::Gone { .. }) {
+                    self.retire(pid);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks for one process to be read again, when [`Self::heal`] finds the time: what is known of it may
+    /// be wrong.
+    pub fn mark_stale(&mut self, pid: Pid) {
+        self.stale.insert(pid);
+    }
+
+    /// Reads processes again whose events were lost, as many as the limits allow by now, and returns how
+    /// many are still to be read. Call it after each batch of events.
+    pub fn heal(&mut self) -> usize {
+        let mut allowed = self.heals.take(self.stale.len(), monotonic_ns());
+        while allowed > 0
+            && let Some(pid) = self.stale.pop_first()
+        {
+            allowed -= 1;
+            if let Err(error) = self.scan(pid) {
+                self.counters.unreadable_processes += u64::from(!matches!(error, ProcfsError::Gone { .. }));
+            }
+        }
+        self.stale.len()
+    }
+
+    /// Takes one event up. Events come in order of time (see [`crate::EventQueue`]).
+    pub fn apply(&mut self, event: ProcessEvent) {
+        let ProcessEvent { time_ns, pid, kind } = event;
+        self.counters.events += 1;
+        if let ProcessEventKind::Lost { count } = kind {
+            self.lose(count);
+            return;
+        }
+        if self.processes.get(&pid).is_some_and(|process| time_ns < process.known_since_ns) {
+            self.counters.outdated_events += 1;
+            return;
+        }
+        match kind {
+            ProcessEventKind::Fork { is_thread: true, .. } => self.start_thread(pid),
+            ProcessEventKind::Fork { parent, is_thread: false } => self.fork(parent, pid, time_ns),
+            ProcessEventKind::Exec { comm } => self.exec(pid, comm, time_ns),
+            ProcessEventKind::Map { range, file_offset, file, path, executable } => {
+                let mapping = ProcessEventKind::mapping(range, file_offset, file, &path);
+                self.map(pid, mapping, executable);
+            }
+            ProcessEventKind::Exit { tid } => self.exit_thread(pid, tid),
+            ProcessEventKind::Lost { .. } => {}
+        }
+    }
+
+    /// What has changed since the last call: what ended first, then each process that maps something else
+    /// now, once.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        let exited = self.exited.drain(..).map(|process| Change::Exited(Box::new(process)));
+        let changed = std::mem::take(&mut self.changed).into_iter().map(Change::MappingsChanged);
+        exited.chain(changed).collect()
+    }
+
+    /// A living process.
+    #[must_use]
+    pub fn process(&self, pid: Pid) -> Option<&Process> {
+        self.processes.get(&pid)
+    }
+
+    /// All living processes, in no order.
+    pub fn processes(&self) -> impl ExactSizeIterator<Item = &Process> {
+        self.processes.values()
+    }
+
+    /// What a living process says about itself: read at the first call after its start or exec, so that it
+    /// is known when the process has gone.
+    pub fn describe(&mut self, pid: Pid) -> Option<Arc<ProcessDescription>> {
+        let process = self.processes.get_mut(&pid)?;
+        if process.description.is_none()
+            && let Ok(directory) = ProcessDir::open(&self.proc_root, pid)
+            && let Ok(state) = directory.state()
+            && !state.has_ended()
+            && *process.start_ticks.get_or_insert(state.start_ticks) == state.start_ticks
+        {
+            process.description = Some(Arc::new(ProcessDescription::read(&directory)));
+        }
+        process.description()
+    }
+
+    /// What could not be done so far.
+    #[must_use]
+    pub const fn counters(&self) -> RegistryCounters {
+        self.counters
+    }
+
+    fn start_thread(&mut self, pid: Pid) {
+        match self.processes.get_mut(&pid) {
+            Some(process) => process.threads = process.threads.saturating_add(1),
+            None => self.mark_stale(pid),
+        }
+    }
+
+    fn fork(&mut self, parent: Pid, child: Pid, time_ns: u64) {
+        // A process that is known already has ended without a trace.
+        self.retire(child);
+        let instance = self.next_instance();
+        let process = match self.processes.get(&parent) {
+            Some(parent) => {
+                // What is known of the parent may be younger than the fork.
+                if time_ns < parent.known_since_ns {
+                    self.stale.insert(child);
+                }
+                parent.fork(child, instance, time_ns)
+            }
+            None => {
+                self.stale.insert(child);
+                Process::unknown(child, instance, time_ns, self.limits.mappings_per_process)
+            }
+        };
+        self.add(process);
+    }
+
+    fn exec(&mut self, pid: Pid, comm: Box<[u8]>, time_ns: u64) {
+        let most_mappings = self.limits.mappings_per_process;
+        // All that there is to know comes after an exec.
+        self.stale.remove(&pid);
+        match self.processes.get_mut(&pid) {
+            Some(process) => {
+                process.exec(comm, most_mappings);
+                process.known_since_ns = time_ns;
+                self.changed.insert(pid);
+            }
+            None => {
+                let mut process = Process::unknown(pid, self.next_instance(), time_ns, most_mappings);
+                process.exec(comm, most_mappings);
+                self.add(process);
+            }
+        }
+    }
+
+    fn map(&mut self, pid: Pid, mut mapping: ExecutableMapping, executable: bool) {
+        let Some(process) = self.processes.get_mut(&pid) else {
+            self.mark_stale(pid);
+            return;
+        };
+        if executable {
+            self.files.intern(&mut mapping.backing);
+            if process.program.is_none() {
+                process.program = mapping.backing.file().cloned();
+            }
+            if process.mappings.holds(&mapping) {
+                return;
+            }
+        } else if !process.mappings.overlaps(&mapping.range) {
+            return;
+        }
+        let mappings = Arc::make_mut(&mut process.mappings);
+        let left_out_before = mappings.left_out();
+        if executable {
+            mappings.insert(mapping);
+        } else {
+            mappings.remove(&mapping.range);
+        }
+        self.counters.mappings_left_out += mappings.left_out() - left_out_before;
+        self.changed.insert(pid);
+    }
+
+    fn exit_thread(&mut self, pid: Pid, tid: Tid) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.threads = process.threads.saturating_sub(1);
+        process.leader_ended |= tid.leads(pid);
+        if process.threads == 0 {
+            self.retire(pid);
+        } else if process.leader_ended {
+            // Threads may outlive their leader, but the count may also be wrong: have a look.
+            self.stale.insert(pid);
+        }
+    }
+
+    /// Any process may have had the lost events, and some may have been forked by them.
+    fn lose(&mut self, count: u64) {
+        self.counters.lost_events += count;
+        self.stale.extend(self.processes.keys());
+        if self.follows_all {
+            self.stale.extend(self.proc_root.pids().unwrap_or_default());
+        }
+    }
+
+    /// Reads a process from `/proc`; whatever happens to it from the start of the reading on must come as
+    /// events.
+    fn read(&mut self, pid: Pid) -> Result<Process, ProcfsError> {
+        let directory = ProcessDir::open(&self.proc_root, pid)?;
+        let read_from_ns = monotonic_ns();
+        let state = directory.state()?;
+        if state.has_ended() {
+            return Err(ProcfsError::Gone { pid });
+        }
+        let mut mappings = MappingSet::new(self.limits.mappings_per_process);
+        let mut program = None;
+        let files = &mut self.files;
+        let summary = read_executable_mappings(directory.file("maps")?, |mut mapping| {
+            files.intern(&mut mapping.backing);
+            program = program.take().or_else(|| mapping.backing.file().cloned());
+            mappings.insert(mapping);
+        })
+        .map_err(|source| ProcfsError::reading(pid, "maps", source))?;
+        self.counters.reads += 1;
+        self.counters.malformed_maps_lines += summary.malformed;
+        self.counters.mappings_left_out += mappings.left_out();
+        Ok(Process {
+            start_ticks: Some(state.start_ticks),
+            comm: state.comm,
+            mappings: Arc::new(mappings),
+            // An ended leader is counted until its last thread has ended.
+            threads: state.threads.saturating_sub(u32::from(state.leader_ended)).max(1),
+            leader_ended: state.leader_ended,
+            program,
+            ..Process::unknown(pid, 0, read_from_ns, 0)
+        })
+    }
+
+    /// Takes up what was read: as news of a known process, or as another one with its number.
+    fn take_read(&mut self, mut read: Process) {
+        let pid = read.pid;
+        match self.processes.get_mut(&pid) {
+            Some(known) if known.start_ticks.is_none() || known.start_ticks == read.start_ticks => {
+                if known.mappings != read.mappings {
+                    known.mappings = read.mappings;
+                    self.changed.insert(pid);
+                }
+                known.start_ticks = read.start_ticks;
+                known.comm = read.comm;
+                known.threads = read.threads;
+                known.leader_ended = read.leader_ended;
+                known.known_since_ns = read.known_since_ns;
+                known.program = known.program.take().or(read.program);
+            }
+            _ => {
+                self.retire(pid);
+                read.instance = self.next_instance();
+                self.add(read);
+            }
+        }
+    }
+
+    fn add(&mut self, process: Process) {
+        if self.processes.len() >= self.limits.processes {
+            self.counters.processes_left_out += 1;
+            self.stale.remove(&process.pid);
+            return;
+        }
+        if !process.mappings.is_empty() {
+            self.changed.insert(process.pid);
+        }
+        self.processes.insert(process.pid, process);
+    }
+
+    fn retire(&mut self, pid: Pid) {
+        self.stale.remove(&pid);
+        self.changed.remove(&pid);
+        self.exited.extend(self.processes.remove(&pid));
+    }
+
+    fn next_instance(&mut self) -> u64 {
+        self.last_instance += 1;
+        self.last_instance
+    }
+}
+
+/// Keeps each reported file once, however many processes map it.
+#[derive(Debug, Default)]
+struct Interner {
+    files: HashSet<Arc<MappedFile>>,
+    sweep_at: usize,
+}
+
+impl Interner {
+    /// Files that may be there before those are looked for that nobody maps any more.
+    const FIRST_SWEEP_AT: usize = 1024;
+
+    fn intern(&mut self, backing: &mut Backing) {
+        let Backing::File(file) = backing else { return };
+        if let Some(known) = self.files.get(file) {
+            *file = Arc::clone(known);
+            return;
+        }
+        if self.files.len() >= self.sweep_at.max(Self::FIRST_SWEEP_AT) {
+            self.files.retain(|file| Arc::strong_count(file) > 1);
+            self.sweep_at = self.files.len() * 2;
+        }
+        self.files.insert(Arc::clone(file));
+    }
+}
+
+/// So many in a second, saved up for at most one second.
+#[derive(Debug)]
+struct Allowance {
+    per_second: u32,
+    saved: u32,
+    counted_to_ns: u64,
+}
+
+impl Allowance {
+    const fn new(per_second: u32, now_ns: u64) -> Self {
+        Self { per_second, saved: per_second, counted_to_ns: now_ns }
+    }
+
+    /// Takes as many as are wanted and allowed by now.
+    fn take(&mut self, wanted: usize, now_ns: u64) -> u32 {
+        let per_second = u64::from(self.per_second.max(1));
+        let earned = now_ns.saturating_sub(self.counted_to_ns).saturating_mul(per_second) / 1_000_000_000;
+        if earned > 0 {
+            self.saved = u32::try_from(u64::from(self.saved).saturating_add(earned).min(per_second))
+                .unwrap_or(u32::MAX);
+            self.counted_to_ns = now_ns;
+        }
+        let taken = self.saved.min(u32::try_from(wanted).unwrap_or(u32::MAX));
+        self.saved -= taken;
+        taken
+    }
+}
+
+/// Now, by the clock of the events.
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
+}
