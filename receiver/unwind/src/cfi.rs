@@ -12,7 +12,7 @@ use gimli::{
 use crate::elf::CodeRanges;
 use crate::expression;
 use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
-use crate::table::{CompactRow, Entries, RangeStack, RowBuffer, Source, Summary};
+use crate::table::{Entries, RangeStack, RowBuffer, Source, Summary};
 
 type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 type Cie<'data> = CommonInformationEntry<Bytes<'data>>;
@@ -69,26 +69,23 @@ where
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
         for Located { start, end, offset } in self.locate(code, &mut cies, summary) {
-            let mut rows = ranges.scratch();
+            let mut range = ranges.range((start, end));
             let evaluated = cies.fde(self, offset as usize).and_then(|fde| {
                 self.evaluate(&fde, &mut context, |at, entry| {
-                    if let Entry::End(EndReason::Unsupported(reason)) = entry {
-                        *summary.unsupported_rows.entry(reason).or_default() += 1;
+                    summary.count_unsupported(entry);
+                    if let Some(at) = code.offset(at) {
+                        range.put(at, entries.intern(entry));
                     }
-                    put_row(&mut rows, code, (start, end), at, entries.intern(entry));
                 })
             });
             match evaluated {
                 Ok(()) => Summary::count(&mut summary.functions, self.source),
                 Err(_) => {
                     Summary::count(&mut summary.malformed, self.source);
-                    rows.clear();
+                    range.put_only(entries.intern(Entry::End(EndReason::Malformed)));
                 }
             }
-            if rows.is_empty() {
-                rows.push((start, entries.intern(Entry::End(EndReason::Malformed))));
-            }
-            ranges.open(start, end, rows, &mut out);
+            ranges.open(range, &mut out);
         }
         ranges.finish(&mut out);
         out
@@ -149,8 +146,8 @@ where
                 signal_frame,
             });
         }
-        let cfa = cfa?;
-        self.check_stack_pointer(row.register(X86_64::RSP), cfa)?;
+        let cfa =
+            self.caller_stack_pointer(row.register(X86_64::RSP), cfa?, frame_pointer?, return_address)?;
         Ok(Rule { cfa, frame_pointer: frame_pointer?, return_address, signal_frame })
     }
 
@@ -201,38 +198,39 @@ where
         }
     }
 
-    /// The caller's stack pointer is the CFA, by definition of the ABI; a rule that says otherwise is refused.
-    /// Signal frames repeat the place from which the CFA is read.
-    fn check_stack_pointer(
+    /// The caller's stack pointer is the CFA, unless a rule of its own says otherwise: signal frames repeat the
+    /// place from which the CFA is read, and `longjmp` has it in a register. Such a rule can take the CFA's place
+    /// where nothing else is relative to the CFA.
+    fn caller_stack_pointer(
         &self,
         rule: Option<RegisterRule<usize>>,
         cfa: Cfa,
-    ) -> Result<(), UnsupportedReason> {
-        let is_cfa = match rule {
+        frame_pointer: SavedRegister,
+        return_address: ReturnAddress,
+    ) -> Result<Cfa, UnsupportedReason> {
+        let stack_pointer = match rule {
             None | Some(RegisterRule::SameValue | RegisterRule::Undefined | RegisterRule::ValOffset(0)) => {
-                true
+                Some(cfa)
+            }
+            Some(RegisterRule::Register(register)) => {
+                Register::from_dwarf_x86_64(register.0).map(|register| Cfa::Register { register, offset: 0 })
             }
             Some(RegisterRule::Expression(expression)) => self
                 .bytes(&expression)
                 .and_then(expression::place)
-                .is_some_and(|(register, offset)| cfa == Cfa::Deref { register, offset, addend: 0 }),
-            Some(_) => false,
+                .map(|(register, offset)| Cfa::Deref { register, offset, addend: 0 }),
+            Some(_) => None,
         };
-        if is_cfa { Ok(()) } else { Err(UnsupportedReason::StackPointer) }
+        let cfa_matters = matches!(frame_pointer, SavedRegister::AtCfa(_))
+            || matches!(return_address, ReturnAddress::AtCfa(_));
+        stack_pointer
+            .filter(|stack_pointer| *stack_pointer == cfa || !cfa_matters)
+            .ok_or(UnsupportedReason::StackPointer)
     }
 
     fn bytes(&self, expression: &UnwindExpression<usize>) -> Option<Bytes<'data>> {
         expression.get(&self.section).ok().map(|expression| expression.0)
     }
-}
-
-/// Add a row to those of one FDE, clipped to its range; of rows with one start the last holds.
-fn put_row(rows: &mut Vec<CompactRow>, code: &CodeRanges, range: (u32, u32), at: u64, id: u16) {
-    let Some(start) = code.offset(at).filter(|start| (range.0..range.1).contains(start)) else {
-        return;
-    };
-    rows.pop_if(|(last, _)| *last == start);
-    rows.push((start, id));
 }
 
 fn offset_bytes(offset: i64) -> Result<i32, UnsupportedReason> {

@@ -8,6 +8,7 @@ use object::{Architecture, File, Object, ObjectSection as _, ObjectSegment as _,
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
 use crate::cfi::Cfi;
+use crate::go;
 use crate::table::{Entries, RowBuffer, Source, Summary, UnwindTable};
 
 /// Why a file has no table at all.
@@ -55,7 +56,9 @@ pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<U
     let eh_frame = eh_frame_rows(file, &code, &mut entries, &mut summary);
     let debug_frame = debug_frame_rows(file, &code, &mut entries, &mut summary);
 
-    let layers = [eh_frame, debug_frame];
+    let go = go::rows(file, &code, &mut entries, &mut summary);
+
+    let layers = [eh_frame, go, debug_frame];
     let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
     Ok(UnwindTable::new(code.base, rows, entries, summary))
 }
@@ -81,7 +84,8 @@ impl CodeRanges {
         let mut ranges: Vec<_> = executable()
             .filter_map(|segment| {
                 let start = u32::try_from(segment.address() - base).ok()?;
-                let end = u64::from(start).saturating_add(segment.size()).min(u64::from(u32::MAX));
+                let present = segment.size().min(segment.file_range().1);
+                let end = u64::from(start).saturating_add(present).min(u64::from(u32::MAX));
                 Some((start, u32::try_from(end).ok()?))
             })
             .collect();
@@ -183,6 +187,21 @@ pub(crate) fn section_data<'data, R: ReadRef<'data>>(
             None
         }
     }
+}
+
+/// Bytes of a file at a stated address, as many as the file has there up to `length`.
+pub(crate) fn bytes_at<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    at: u64,
+    length: u64,
+) -> Option<&'data [u8]> {
+    let File::Elf64(elf) = file else { return None };
+    let (within, (offset, size)) = file.segments().find_map(|segment| {
+        let within = at.checked_sub(segment.address())?;
+        let range = segment.file_range();
+        (within < range.1).then_some((within, range))
+    })?;
+    elf.data().read_bytes_at(offset.checked_add(within)?, length.min(size - within)).ok()
 }
 
 /// The addresses that pointers in unwind information may be relative to.

@@ -26,6 +26,7 @@
 mod cfi;
 mod elf;
 mod expression;
+mod go;
 mod rule;
 mod table;
 

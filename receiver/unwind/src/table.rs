@@ -68,6 +68,12 @@ impl Summary {
         *counts.entry(source).or_default() += 1;
     }
 
+    pub(crate) fn count_unsupported(&mut self, entry: Entry) {
+        if let Entry::End(EndReason::Unsupported(reason)) = entry {
+            *self.unsupported_rows.entry(reason).or_default() += 1;
+        }
+    }
+
     /// All broken entries.
     #[must_use]
     pub fn malformed_total(&self) -> u64 {
@@ -195,27 +201,49 @@ impl RowBuffer {
 /// last. Where a range ends, what it lay over shows again.
 #[derive(Default)]
 pub(crate) struct RangeStack {
-    open: Vec<OpenRange>,
+    open: Vec<RangeRows>,
     spare: Vec<Vec<CompactRow>>,
 }
 
-struct OpenRange {
+/// The rows of one range, such as a function.
+pub(crate) struct RangeRows {
+    start: u32,
     end: u32,
     rows: Vec<CompactRow>,
     /// The first of `rows` that hasn't been put out.
     next: usize,
 }
 
-impl RangeStack {
-    /// An empty list of rows, to be filled for [`open`](Self::open).
-    pub(crate) fn scratch(&mut self) -> Vec<CompactRow> {
-        self.spare.pop().unwrap_or_default()
+impl RangeRows {
+    /// Put `id` in force from `start`, which may not lie below any start given before. Outside the range it has
+    /// no effect.
+    pub(crate) fn put(&mut self, start: u32, id: EntryId) {
+        if (self.start..self.end).contains(&start) {
+            self.rows.pop_if(|(last, _)| *last == start);
+            self.rows.push((start, id));
+        }
     }
 
-    /// Begin a range, whose `rows` are sorted and begin at `start`.
-    pub(crate) fn open(&mut self, start: u32, end: u32, rows: Vec<CompactRow>, out: &mut RowBuffer) {
-        self.put_out_until(start, out);
-        self.open.push(OpenRange { end, rows, next: 0 });
+    /// Put `id` in force everywhere instead of all that was put so far.
+    pub(crate) fn put_only(&mut self, id: EntryId) {
+        self.rows.clear();
+        self.rows.push((self.start, id));
+    }
+}
+
+impl RangeStack {
+    /// A range without rows, for [`open`](Self::open).
+    pub(crate) fn range(&mut self, (start, end): (u32, u32)) -> RangeRows {
+        RangeRows { start, end, rows: self.spare.pop().unwrap_or_default(), next: 0 }
+    }
+
+    /// Begin a range, which may not start below any opened before.
+    pub(crate) fn open(&mut self, mut range: RangeRows, out: &mut RowBuffer) {
+        self.put_out_until(range.start, out);
+        if range.rows.first().is_none_or(|(first, _)| *first > range.start) {
+            range.rows.insert(0, (range.start, Entries::NO_INFORMATION));
+        }
+        self.open.push(range);
     }
 
     /// End all ranges.
@@ -347,7 +375,9 @@ mod tests {
         let mut stack = RangeStack::default();
         let mut out = RowBuffer::default();
         for (start, end, rows) in ranges {
-            stack.open(*start, *end, rows.to_vec(), &mut out);
+            let mut range = stack.range((*start, *end));
+            rows.iter().for_each(|(at, id)| range.put(*at, *id));
+            stack.open(range, &mut out);
         }
         stack.finish(&mut out);
         rows(&out)

@@ -1,0 +1,128 @@
+//! Go's text, by Go's own table.
+//!
+//! `.gopclntab` states for every instruction of every Go function how many bytes the function has taken of the
+//! stack, in stripped programs too. This file finds the table and the text it speaks of; `pclntab` reads its
+//! layout; `function` makes the rows of one function.
+
+mod function;
+mod pclntab;
+
+use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
+
+use self::function::{FramePointerSaving, MAX_CODE_BYTES, Treatment};
+use self::pclntab::{Function, Pclntab, u64_at};
+use crate::elf::{CodeRanges, bytes_at, section_data};
+use crate::table::{Entries, RangeStack, RowBuffer, Source, Summary};
+
+/// The rows of all Go functions of a file, none if it isn't a Go program.
+pub(crate) fn rows<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let section = [".gopclntab", ".data.rel.ro.gopclntab"]
+        .into_iter()
+        .find_map(|name| section_data(file, name, Source::GoPclntab, summary));
+    let Some((data, address)) = section else { return RowBuffer::default() };
+    let table = Pclntab::parse(&data);
+    let text_start = table.as_ref().and_then(|table| text_start(file, code, table, address));
+    match table.zip(text_start) {
+        Some((table, start)) => Text { file, code, start }.rows(&table, entries, summary),
+        None => {
+            Summary::count(&mut summary.malformed, Source::GoPclntab);
+            RowBuffer::default()
+        }
+    }
+}
+
+/// The stated address of Go's text, to which the table's addresses are relative.
+fn text_start<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    table: &Pclntab<'_>,
+    table_address: u64,
+) -> Option<u64> {
+    let stated = Some(table.stated_text_start).filter(|start| *start != 0);
+    let by_module = || module_text_start(file, table_address);
+    let by_symbol = || Some(file.symbol_by_name("runtime.text")?.address());
+    let by_section = || Some(file.section_by_name(".text")?.address());
+    let start = stated.or_else(by_module).or_else(by_symbol).or_else(by_section)?;
+    code.offset(start).map(|_| start)
+}
+
+/// Go's text as `runtime.moduledata` states it, the one thing in `.go.module` (Go 1.26 and later): its first
+/// field is the table's address, and its 23rd word that of the text.
+fn module_text_start<'data, R: ReadRef<'data>>(file: &File<'data, R>, table_address: u64) -> Option<u64> {
+    const TEXT_OFFSET_BYTES: usize = 22 * 8;
+    let module = file.section_by_name(".go.module")?.data().ok()?;
+    (u64_at(module, 0)? == table_address).then(|| u64_at(module, TEXT_OFFSET_BYTES))?
+}
+
+/// Go's text in its file.
+struct Text<'file, 'data, R: ReadRef<'data>> {
+    file: &'file File<'data, R>,
+    code: &'file CodeRanges,
+    start: u64,
+}
+
+impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
+    fn rows(&self, table: &Pclntab<'_>, entries: &mut Entries, summary: &mut Summary) -> RowBuffer {
+        let saving = table
+            .functions()
+            .flatten()
+            .find_map(|function| FramePointerSaving::of(&function, |at| self.bytes(at, 1)?.first().copied()))
+            .unwrap_or(FramePointerSaving::Push);
+        let mut ranges = RangeStack::default();
+        let mut out = RowBuffer::default();
+        let mut last_start = 0;
+        // Functions may share tables, so that without a bound a small file could ask for any number of steps.
+        let mut steps_left = table.len();
+        for function in table.functions() {
+            let range = function.as_ref().and_then(|function| self.range(function, last_start));
+            let Some((function, (start, end))) = function.zip(range).filter(|_| steps_left > 0) else {
+                Summary::count(&mut summary.malformed, Source::GoPclntab);
+                continue;
+            };
+            last_start = start;
+            let mut rows = ranges.range((start, end));
+            function::rows(&function, self.code_of(&function), saving, |at, entry| {
+                steps_left = steps_left.saturating_sub(1);
+                summary.count_unsupported(entry);
+                if let Some(at) = self.code.offset(self.start.saturating_add(u64::from(at))) {
+                    rows.put(at, entries.intern(entry));
+                }
+            });
+            Summary::count(&mut summary.functions, Source::GoPclntab);
+            ranges.open(rows, &mut out);
+        }
+        ranges.finish(&mut out);
+        out
+    }
+
+    /// Where the rows of a function go, unless that starts below the function before it.
+    fn range(&self, function: &Function<'_>, last_start: u32) -> Option<(u32, u32)> {
+        let stated = |at: u32| self.start.checked_add(u64::from(at));
+        let (start, end) = self.code.clip(stated(function.start)?, stated(function.next)?)?;
+        let start = if Treatment::of(function, &[]) == Treatment::SignalReturn {
+            start.saturating_sub(1).max(last_start)
+        } else {
+            start
+        };
+        (start >= last_start).then_some((start, end))
+    }
+
+    /// The code of a function that is understood by its code.
+    fn code_of(&self, function: &Function<'_>) -> &'data [u8] {
+        if !Treatment::needs_code(function) {
+            return &[];
+        }
+        self.bytes(function.start, u64::from(function.next.saturating_sub(function.start)))
+            .unwrap_or_default()
+    }
+
+    /// Code at a place in bytes from the start of the text.
+    fn bytes(&self, at: u32, length: u64) -> Option<&'data [u8]> {
+        bytes_at(self.file, self.start.checked_add(u64::from(at))?, length.min(MAX_CODE_BYTES))
+    }
+}

@@ -1,0 +1,253 @@
+//! The rows of one Go function.
+//!
+//! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime leave
+//! that scheme, and each is treated for what it does ([`Treatment`]).
+
+use super::pclntab::{Function, StackDepth};
+use crate::rule::{Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+
+/// Bytes of code that are looked at to understand an assembly function. Those that matter are shorter.
+pub(super) const MAX_CODE_BYTES: u64 = 1024;
+
+/// `push %rbp; mov %rsp,%rbp`.
+const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
+
+/// How a function's rows follow from its stack depths.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Treatment {
+    /// The CFA is the stack pointer plus the depth.
+    ByDepth,
+    /// The same, for a function that a signal handler calls on behalf of the code it interrupted: its return
+    /// address is that code's next instruction.
+    ByDepthAboveInterrupted,
+    /// It begins a stack: `goexit` a goroutine's, `mstart` and `rt0_go` a thread's.
+    Root,
+    /// It leaves its stack for good and goes on, by a jump of the stack pointer, at the bottom of another one:
+    /// `mcall` and `morestack` on the thread's system stack (the goroutine may run on another thread meanwhile),
+    /// `clone`'s child on its own.
+    RootAfterSwitch,
+    /// It runs a call on another stack and comes back: `systemstack`, `asmcgocall`, `cgocallback`, `nanotime1`,
+    /// `time.now` and others. The frame pointer stays with its own frame and leads across the stacks, so the CFA isn't
+    /// above the stack pointer.
+    ByFramePointer,
+    /// It sets the stack pointer in a way that isn't known, or to a goroutine that it resumes (`gogo`).
+    EndAfterSwitch,
+    /// The kernel's signal frame lies above it: `sigreturn__sigaction`.
+    SignalReturn,
+}
+
+impl Treatment {
+    pub(super) fn of(function: &Function<'_>, code: &[u8]) -> Self {
+        match function.name {
+            b"runtime.sigreturn__sigaction" | b"runtime.sigreturn" => Self::SignalReturn,
+            // Go's tracebacks stop at the signal handler, but the kernel called it and it returns.
+            b"runtime.sigtramp" | b"runtime.sigprofNonGoWrapper" => Self::ByDepth,
+            b"runtime.asyncPreempt" | b"runtime.sigpanic" | b"runtime.sigpanic0" => {
+                Self::ByDepthAboveInterrupted
+            }
+            b"runtime.mcall" | b"runtime.morestack" | b"runtime.clone" => Self::RootAfterSwitch,
+            b"_rt0_amd64" | b"_rt0_amd64_linux" => Self::Root,
+            _ if function.is_top_frame() => Self::Root,
+            name if function.writes_stack_pointer() => {
+                let keeps_frame_pointer = name.starts_with(b"runtime.") || name == b"time.now";
+                if keeps_frame_pointer && code.starts_with(&PROLOGUE) {
+                    Self::ByFramePointer
+                } else {
+                    Self::EndAfterSwitch
+                }
+            }
+            _ => Self::ByDepth,
+        }
+    }
+
+    /// Whether [`rows`] needs the function's code.
+    pub(super) fn needs_code(function: &Function<'_>) -> bool {
+        function.is_assembly() || function.writes_stack_pointer()
+    }
+}
+
+/// How this file's compiler has functions save the frame pointer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FramePointerSaving {
+    /// `push %rbp` comes first, then the rest of the frame (Go 1.21 and later).
+    Push,
+    /// The frame comes first, then `mov %rbp` to its top (before Go 1.21).
+    Store,
+}
+
+impl FramePointerSaving {
+    /// Learn it from one compiled function, if it has a frame. `byte` reads code, in bytes from Go's text.
+    pub(super) fn of(function: &Function<'_>, byte: impl Fn(u32) -> Option<u8>) -> Option<Self> {
+        if Treatment::needs_code(function) {
+            return None;
+        }
+        let framed = function.stack_depths()?.find(|depth| depth.bytes > 0)?;
+        match byte(framed.start.checked_sub(1)?)? {
+            0x55 if framed.bytes == 8 => Some(Self::Push),
+            _ => Some(Self::Store),
+        }
+    }
+}
+
+/// Where a function keeps its caller's frame pointer, and while it does.
+#[derive(Clone, Copy)]
+struct Saved {
+    /// Bytes from the CFA.
+    at_cfa: i32,
+    /// It is there while the stack is at least this deep ...
+    depth: i32,
+    /// ... and the pc isn't below this one, in bytes from Go's text: the store comes after the frame.
+    from: u32,
+}
+
+impl Saved {
+    fn find(function: &Function<'_>, code: &[u8], saving: FramePointerSaving) -> Option<Self> {
+        if Treatment::needs_code(function) {
+            return Self::find_in_assembly(function, code);
+        }
+        let framed = function.stack_depths()?.find(|depth| depth.bytes > 0)?;
+        match saving {
+            FramePointerSaving::Push if framed.bytes == 8 => {
+                Some(Self { at_cfa: -16, depth: 8, from: framed.start })
+            }
+            FramePointerSaving::Push => None,
+            FramePointerSaving::Store => {
+                // `mov %rbp,N-8(%rsp)`, whose length follows from N.
+                let store_bytes = match framed.bytes - 8 {
+                    0 => 4,
+                    1..=127 => 5,
+                    _ => 8,
+                };
+                Some(Self {
+                    at_cfa: -16,
+                    depth: framed.bytes,
+                    from: framed.start.saturating_add(store_bytes),
+                })
+            }
+        }
+    }
+
+    /// Look for the instruction that saves the frame pointer wherever the stack gets deeper.
+    fn find_in_assembly(function: &Function<'_>, code: &[u8]) -> Option<Self> {
+        let mut depth_before = 0;
+        function.stack_depths()?.find_map(|StackDepth { start, bytes: depth, .. }| {
+            let grown_by = depth.checked_sub(depth_before)?;
+            depth_before = depth;
+            let (before, after) = code.split_at_checked((start - function.start) as usize)?;
+            let bottom_at_cfa = depth.checked_add(8)?.checked_neg()?;
+            // Not `push %r13`, which is the same after a prefix.
+            if grown_by == 8 && before.ends_with(&[0x55]) && !before.ends_with(&[0x41, 0x55]) {
+                return Some(Self { at_cfa: bottom_at_cfa, depth, from: start });
+            }
+            let (offset, store_bytes) = stored_frame_pointer(after).filter(|_| grown_by > 0)?;
+            Some(Self { at_cfa: bottom_at_cfa.checked_add(offset)?, depth, from: start + store_bytes })
+        })
+    }
+
+    fn holds_at(&self, depth: &StackDepth) -> bool {
+        depth.bytes >= self.depth && depth.start >= self.from
+    }
+}
+
+/// The offset of `mov %rbp,offset(%rsp)` and its length, if the code starts with that.
+fn stored_frame_pointer(code: &[u8]) -> Option<(i32, u32)> {
+    match *code {
+        [0x48, 0x89, 0x2c, 0x24, ..] => Some((0, 4)),
+        [0x48, 0x89, 0x6c, 0x24, offset, ..] => Some((i32::from(offset.cast_signed()), 5)),
+        [0x48, 0x89, 0xac, 0x24, a, b, c, d, ..] => Some((i32::from_le_bytes([a, b, c, d]), 8)),
+        _ => None,
+    }
+}
+
+/// Where in `code` the first instruction ends that sets the stack pointer to something else than a sum.
+fn first_switch(code: &[u8]) -> Option<u32> {
+    (0..code.len()).find_map(|at| {
+        let length = match *code.get(at..)? {
+            // `mov offset(register),%rsp`, without an index.
+            [0x48 | 0x49, 0x8b, 0x20..=0x23 | 0x26..=0x27, ..] => 3,
+            [0x48 | 0x49, 0x8b, 0x60..=0x63 | 0x65..=0x67, ..] => 4,
+            [0x48 | 0x49, 0x8b, 0xa0..=0xa3 | 0xa5..=0xa7, ..] => 7,
+            // `mov register,%rsp`, in both encodings.
+            [0x48 | 0x49, 0x8b, 0xe0..=0xe7, ..] => 3,
+            [0x48 | 0x4c, 0x89, modrm, ..] if modrm & 0xc7 == 0xc4 => 3,
+            // `and $mask,%rsp`.
+            [0x48, 0x83, 0xe4, ..] => 4,
+            _ => return None,
+        };
+        u32::try_from(at + length).ok()
+    })
+}
+
+/// Give the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end at
+/// the last one's end. `code` is the beginning of the function's, where [`Treatment::needs_code`] asks for it.
+pub(super) fn rows(
+    function: &Function<'_>,
+    code: &[u8],
+    saving: FramePointerSaving,
+    mut sink: impl FnMut(u32, Entry),
+) {
+    let treatment = Treatment::of(function, code);
+    let saved = Saved::find(function, code, saving);
+    let switched_at = match treatment {
+        Treatment::RootAfterSwitch => {
+            first_switch(code).map_or(u32::MAX, |at| function.start.saturating_add(at))
+        }
+        Treatment::EndAfterSwitch => first_switch(code).map_or(0, |at| function.start.saturating_add(at)),
+        _ => u32::MAX,
+    };
+    let after_switch = match treatment {
+        Treatment::RootAfterSwitch => Entry::Rule(Rule::ROOT),
+        _ => Entry::unsupported(UnsupportedReason::StackSwitch),
+    };
+    if treatment == Treatment::SignalReturn {
+        // A walk looks up the address before the return address, which is this function's start.
+        sink(function.start.saturating_sub(1), Entry::Rule(Rule::KERNEL_SIGNAL_FRAME));
+    }
+    let mut end = function.start;
+    for depth in function.stack_depths().into_iter().flatten() {
+        end = depth.end;
+        // A range may need to be cut where what holds there changes for another reason than the depth.
+        let prologue_end = function.start.saturating_add(PROLOGUE.len() as u32);
+        let cuts = [saved.map_or(0, |saved| saved.from), switched_at, prologue_end];
+        for start in starts_within(&depth, cuts) {
+            let part = StackDepth { start, ..depth };
+            let entry = match treatment {
+                Treatment::Root => Entry::Rule(Rule::ROOT),
+                Treatment::SignalReturn => Entry::Rule(Rule::KERNEL_SIGNAL_FRAME),
+                _ if start >= switched_at => after_switch,
+                Treatment::ByFramePointer if depth.bytes > 0 && start >= prologue_end => {
+                    Entry::Rule(Rule::FRAME_POINTER)
+                }
+                _ => by_depth(&part, saved, treatment == Treatment::ByDepthAboveInterrupted),
+            };
+            sink(start, entry);
+        }
+    }
+    sink(end, Entry::NO_INFORMATION);
+}
+
+/// The start of `depth` and those of the cuts that lie within it, sorted, each once.
+fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item = u32> {
+    let StackDepth { start, end, .. } = *depth;
+    cuts.sort_unstable();
+    let mut last = start;
+    let within = cuts.into_iter().filter(move |cut| {
+        let new = *cut > last && *cut < end;
+        last = if new { *cut } else { last };
+        new
+    });
+    std::iter::once(start).chain(within)
+}
+
+fn by_depth(depth: &StackDepth, saved: Option<Saved>, signal_frame: bool) -> Entry {
+    let Some(offset) = depth.bytes.checked_add(8).filter(|_| depth.bytes >= 0) else {
+        return Entry::unsupported(UnsupportedReason::OffsetTooLarge);
+    };
+    let saved = saved.filter(|saved| saved.holds_at(depth));
+    Entry::Rule(Rule {
+        cfa: Cfa::Register { register: Register::Rsp, offset },
+        frame_pointer: saved.map_or(SavedRegister::Same, |saved| SavedRegister::AtCfa(saved.at_cfa)),
+        return_address: ReturnAddress::AtCfa(-8),
+        signal_frame,
+    })
+}

@@ -1,0 +1,242 @@
+//! The layout of `.gopclntab`, the table that every Go program carries for its own tracebacks.
+//!
+//! Go 1.18 and later (`runtime.pcHeader`, `runtime._func`, `runtime.pcvalue`): a header, then offsets from it to
+//! names, to shared tables of values by pc, and to the functions in the order of their addresses. Earlier
+//! layouts aren't read.
+
+/// `internal/abi.Go118PCLnTabMagic` and `Go120PCLnTabMagic`.
+const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
+
+/// Bytes of a pointer in the only layout that is read.
+const POINTER_BYTES: u8 = 8;
+
+/// The parsed header. All else is read on demand, with every offset checked.
+pub(crate) struct Pclntab<'data> {
+    data: &'data [u8],
+    /// Bytes that pcs in the tables are multiples of.
+    pc_quantum: u8,
+    /// Where Go's text starts, as the header states it: zero since Go 1.26 and in some relocatable programs.
+    pub(crate) stated_text_start: u64,
+    function_count: usize,
+    names: &'data [u8],
+    pc_tables: &'data [u8],
+    functions: &'data [u8],
+}
+
+impl<'data> Pclntab<'data> {
+    /// Read the header, or `None` if this is no table of a known layout.
+    pub(crate) fn parse(data: &'data [u8]) -> Option<Self> {
+        let magic = u32_at(data, 0)?;
+        let [0, 0, pc_quantum, POINTER_BYTES] = *data.get(4..8)? else { return None };
+        if !MAGICS.contains(&magic) || pc_quantum == 0 {
+            return None;
+        }
+        let word = |index: usize| u64_at(data, 8 + index * 8);
+        let part = |index| data.get(usize::try_from(word(index)?).ok()?..);
+        Some(Self {
+            data,
+            pc_quantum,
+            stated_text_start: word(2)?,
+            function_count: usize::try_from(word(0)?).ok()?,
+            names: part(3)?,
+            pc_tables: part(6)?,
+            functions: part(7)?,
+        })
+    }
+
+    /// Bytes of the whole table.
+    pub(crate) fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The functions in the order of the table, `None` for one that can't be read.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = Option<Function<'data>>> {
+        // Two words for each function, and one more that holds the end of the last.
+        let room = (self.functions.len() / 4).saturating_sub(1) / 2;
+        (0..self.function_count.min(room)).map(|index| self.function(index))
+    }
+
+    fn function(&self, index: usize) -> Option<Function<'data>> {
+        let start = u32_at(self.functions, index * 8)?;
+        let next = u32_at(self.functions, index * 8 + 8)?;
+        let described = self.functions.get(u32_at(self.functions, index * 8 + 4)? as usize..)?;
+        let name = self.names.get(u32_at(described, 4)? as usize..)?;
+        Some(Function {
+            start,
+            next,
+            name: name.split(|byte| *byte == 0).next()?,
+            flags: *described.get(if self.has_start_lines() { 41 } else { 37 })?,
+            stack_depths: match u32_at(described, 16)? {
+                0 => None,
+                offset => Some(self.pc_tables.get(offset as usize..)?),
+            },
+            pc_quantum: self.pc_quantum,
+        })
+    }
+
+    /// Go 1.20 put a line number before the flags.
+    fn has_start_lines(&self) -> bool {
+        u32_at(self.data, 0) == Some(MAGICS[1])
+    }
+}
+
+/// One function: `runtime._func`.
+pub(crate) struct Function<'data> {
+    /// Its entry, in bytes from the start of Go's text.
+    pub(crate) start: u32,
+    /// The entry of the next function: padding may come before.
+    pub(crate) next: u32,
+    /// Its full name, as in `runtime.mcall`.
+    pub(crate) name: &'data [u8],
+    flags: u8,
+    stack_depths: Option<&'data [u8]>,
+    pc_quantum: u8,
+}
+
+impl<'data> Function<'data> {
+    /// Go's own tracebacks stop here and are complete (`abi.FuncFlagTopFrame`).
+    pub(crate) fn is_top_frame(&self) -> bool {
+        self.flags & 1 != 0
+    }
+
+    /// It sets the stack pointer by other means than constants, so its depths can't be relied on
+    /// (`abi.FuncFlagSPWrite`).
+    pub(crate) fn writes_stack_pointer(&self) -> bool {
+        self.flags & 2 != 0
+    }
+
+    /// It was written in assembly (`abi.FuncFlagAsm`).
+    pub(crate) fn is_assembly(&self) -> bool {
+        self.flags & 4 != 0
+    }
+
+    /// How deep the stack is by pc, if the table says: ranges that follow one another from the function's start.
+    pub(crate) fn stack_depths(&self) -> Option<StackDepths<'data>> {
+        Some(StackDepths {
+            rest: self.stack_depths?,
+            pc: self.start,
+            limit: self.next,
+            depth: -1,
+            first: true,
+            pc_quantum: self.pc_quantum,
+        })
+    }
+}
+
+/// Bytes that a function has taken of the stack since its entry, from `start` up to `end`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StackDepth {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) bytes: i32,
+}
+
+/// Steps of `runtime.pcvalue`. Ends early where the table is broken.
+#[derive(Clone)]
+pub(crate) struct StackDepths<'data> {
+    rest: &'data [u8],
+    pc: u32,
+    limit: u32,
+    depth: i32,
+    first: bool,
+    pc_quantum: u8,
+}
+
+impl Iterator for StackDepths<'_> {
+    type Item = StackDepth;
+
+    fn next(&mut self) -> Option<StackDepth> {
+        if self.pc >= self.limit {
+            return None;
+        }
+        let change = varint(&mut self.rest)?;
+        if change == 0 && !self.first {
+            return None;
+        }
+        self.first = false;
+        // Zigzag: the sign is the lowest bit.
+        self.depth = self.depth.checked_add((change >> 1) as i32 ^ -((change & 1) as i32))?;
+        let start = self.pc;
+        let bytes =
+            varint(&mut self.rest)?.checked_mul(u32::from(self.pc_quantum)).filter(|bytes| *bytes > 0)?;
+        self.pc = start.checked_add(bytes)?;
+        Some(StackDepth { start, end: self.pc.min(self.limit), bytes: self.depth })
+    }
+}
+
+/// `runtime.readvarint`: seven bits a byte, lowest first, of which 32 bits count.
+fn varint(rest: &mut &[u8]) -> Option<u32> {
+    let mut value = 0;
+    for shift in (0..32).step_by(7) {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        value |= u32::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn u32_at(data: &[u8], at: usize) -> Option<u32> {
+    data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
+}
+
+pub(super) fn u64_at(data: &[u8], at: usize) -> Option<u64> {
+    data.get(at..)?.first_chunk().copied().map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn depths(table: &[u8]) -> Vec<(u32, u32, i32)> {
+        let function = Function {
+            start: 0x100,
+            next: 0x180,
+            name: b"main.f",
+            flags: 0,
+            stack_depths: Some(table),
+            pc_quantum: 1,
+        };
+        function
+            .stack_depths()
+            .into_iter()
+            .flatten()
+            .map(|depth| (depth.start, depth.end, depth.bytes))
+            .collect()
+    }
+
+    #[test]
+    fn depths_follow_one_another_until_the_terminator() {
+        // -1 to 0 for 1 byte, to 8 for 3, to 72 for 0x20, back to 8 for 1, to 0 for 1.
+        let table = [2, 1, 16, 3, 128, 1, 0x20, 127, 1, 15, 1, 0];
+        assert_eq!(
+            depths(&table),
+            [(0x100, 0x101, 0), (0x101, 0x104, 8), (0x104, 0x124, 72), (0x124, 0x125, 8), (0x125, 0x126, 0)]
+        );
+    }
+
+    #[test]
+    fn a_broken_table_ends_early() {
+        assert_eq!(depths(&[2]), [], "no pc");
+        assert_eq!(depths(&[2, 0, 16, 0]), [], "a step of no bytes");
+        assert_eq!(depths(&[2, 0xff, 0xff, 0xff, 0xff, 0xff]), [], "a number without end");
+        assert_eq!(depths(&[2, 0xff, 0x7f, 16, 1]), [(0x100, 0x180, 0)], "a step over the next function");
+    }
+
+    #[test]
+    fn only_known_layouts_parse() {
+        let mut header = vec![0; 8 + 8 * 8];
+        header[..8].copy_from_slice(&[0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8]);
+        assert!(Pclntab::parse(&header).is_some());
+        header[0] = 0xfa;
+        assert!(Pclntab::parse(&header).is_none(), "Go 1.16");
+        header[0] = 0xf1;
+        header[7] = 4;
+        assert!(Pclntab::parse(&header).is_none(), "32 bits");
+        header[7] = 8;
+        header[8 + 7 * 8..].fill(0xff);
+        assert!(Pclntab::parse(&header).is_none(), "functions beyond the end");
+    }
+}
