@@ -14,6 +14,7 @@
 mod attribute;
 pub mod builder;
 mod compact;
+pub mod conformance;
 pub mod decode;
 mod kind;
 mod report;

@@ -1,0 +1,135 @@
+//! The rules that an emitter of OTLP profiles must obey, checked on encoded bytes.
+//!
+//! The numbers are those of the project's own list; the sources are the comments of
+//! `profiles.proto`, the semantic conventions and what receivers are known to refuse.
+//!
+//! | Rule | Says                                                                               |
+//! |------|------------------------------------------------------------------------------------|
+//! | 0    | The bytes are a message of profiles                                                |
+//! | 1    | Element 0 of all seven tables is present and the zero value                        |
+//! | 2    | No table holds two elements of equal value                                         |
+//! | 3    | Every element is reached from a profile                                            |
+//! | 4    | Every index is within its table                                                    |
+//! | 5    | Keys are unique in every list of attributes                                        |
+//! | 6    | Attributes of resources and scopes are inline: a key, no index of one              |
+//! | 7    | Units are UCUM                                                                     |
+//! | 8    | No attribute is a float or a map                                                   |
+//! | 9    | One `ResourceProfiles` for each resource                                           |
+//! | 10   | No request, resource, scope or profile is empty                                    |
+//! | 11   | A CPU profile comes first                                                          |
+//! | 12   | `schema_url` is set on both levels                                                 |
+//! | 13   | A profile has one sample type                                                      |
+//! | 14   | `profile_id` is 16 bytes, not all zero, and unique                                 |
+//! | 15   | `original_payload` is not used                                                     |
+//! | 16   | `time_unix_nano` is a time, `period` is in the period type's unit                  |
+//! | 17   | A sample has values or timestamps                                                  |
+//! | 18   | Where it has both, equally many                                                    |
+//! | 19   | Where it has values only, exactly one                                              |
+//! | 20   | No profile has two samples of the same stack, attributes and link                  |
+//! | 21   | All samples of a profile have the same shape                                       |
+//! | 22   | Timestamps are within the time of the profile                                      |
+//! | 23   | A link has a trace id of 16 and a span id of 8 bytes                               |
+//! | 24   | Stacks are leaf first: the kernel before user space, a truncation mark at the end  |
+//! | 25   | An address is within its mapping                                                   |
+//! | 26   | Lines and columns count from 1; 0 is unset, for the column where the line is unset |
+//! | 27   | A mapping starts before its limit, or both are 0                                   |
+//! | 28   | A function has a name, a system name or a file name                                |
+//! | 29   | A mapping has well-formed build IDs, the htlhash among them                        |
+
+mod dictionary;
+mod envelope;
+mod references;
+mod samples;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::fmt;
+
+use prost::Message;
+
+use crate::wire::{KeyValue, ProfilesData};
+use dictionary::Canonical;
+
+/// More violations than these are not collected.
+const MAX_VIOLATIONS: usize = 1000;
+
+/// A rule that a message breaks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The number in the table above.
+    pub rule: u8,
+    /// Where, such as `dictionary.stack_table[3]`.
+    pub path: String,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}: {}: {}", self.rule, self.path, self.problem)
+    }
+}
+
+/// All rules that an encoded `ProfilesData` or `ExportProfilesServiceRequest` breaks; none for a
+/// message that is as it should be.
+#[must_use]
+pub fn check(message: &[u8]) -> Vec<Violation> {
+    match ProfilesData::decode(message) {
+        Ok(data) => check_data(&data),
+        Err(error) => {
+            vec![Violation { rule: 0, path: "message".to_owned(), problem: error.to_string() }]
+        }
+    }
+}
+
+fn check_data(data: &ProfilesData) -> Vec<Violation> {
+    let mut findings = Findings::default();
+    let dictionary = data.dictionary.clone().unwrap_or_default();
+    let canonical = Canonical::of(&dictionary);
+    dictionary::check(&dictionary, &canonical, &mut findings);
+    references::check(&dictionary, data, &mut findings);
+    envelope::check(&dictionary, data, &mut findings);
+    samples::check(&dictionary, &canonical, data, &mut findings);
+    findings.0
+}
+
+/// Violations so far.
+#[derive(Default)]
+struct Findings(Vec<Violation>);
+
+impl Findings {
+    /// Notes a violation of `rule` unless `holds`.
+    fn require(&mut self, rule: u8, holds: bool, path: impl fmt::Display, problem: impl fmt::Display) {
+        if !holds && self.0.len() < MAX_VIOLATIONS {
+            self.0.push(Violation { rule, path: path.to_string(), problem: problem.to_string() });
+        }
+    }
+}
+
+/// The profiles of a message, each with its path.
+fn profiles(data: &ProfilesData) -> impl Iterator<Item = (String, &crate::wire::Profile)> {
+    data.resource_profiles.iter().enumerate().flat_map(|(r, resource)| {
+        resource.scope_profiles.iter().enumerate().flat_map(move |(s, scope)| {
+            scope.profiles.iter().enumerate().map(move |(p, profile)| {
+                (format!("resource_profiles[{r}].scope_profiles[{s}].profiles[{p}]"), profile)
+            })
+        })
+    })
+}
+
+/// The inline attributes of a message, each list with its path.
+fn inline_attributes(data: &ProfilesData) -> impl Iterator<Item = (String, &[KeyValue])> {
+    data.resource_profiles.iter().enumerate().flat_map(|(r, resource)| {
+        let own = resource.resource.iter().map(move |resource| {
+            (format!("resource_profiles[{r}].resource"), resource.attributes.as_slice())
+        });
+        let scopes = resource.scope_profiles.iter().enumerate().flat_map(move |(s, scope)| {
+            scope.scope.iter().map(move |scope| {
+                let path = format!("resource_profiles[{r}].scope_profiles[{s}].scope");
+                (path, scope.attributes.as_slice())
+            })
+        });
+        own.chain(scopes)
+    })
+}

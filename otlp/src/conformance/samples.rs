@@ -1,0 +1,51 @@
+//! The samples of profiles.
+
+use std::collections::HashSet;
+
+use super::dictionary::{Canonical, first, set, unique_keys};
+use super::{Findings, profiles};
+use crate::wire::{Profile, ProfilesData, ProfilesDictionary, Sample};
+
+pub(super) fn check(
+    dictionary: &ProfilesDictionary,
+    canonical: &Canonical,
+    data: &ProfilesData,
+    findings: &mut Findings,
+) {
+    for (path, profile) in profiles(data) {
+        unique_keys(dictionary, &profile.attribute_indices, &path, findings);
+        let mut identities = HashSet::new();
+        let mut shapes = HashSet::new();
+        for (index, sample) in profile.samples.iter().enumerate() {
+            let path = format!("{path}.samples[{index}]");
+            let identity = (
+                first(&canonical.stacks, sample.stack_index),
+                set(&canonical.attributes, &sample.attribute_indices),
+                first(&canonical.links, sample.link_index),
+            );
+            findings.require(20, identities.insert(identity), &path, "its identity came before");
+            shapes.insert((sample.values.is_empty(), sample.timestamps_unix_nano.is_empty()));
+            unique_keys(dictionary, &sample.attribute_indices, &path, findings);
+            check_observations(profile, sample, &path, findings);
+        }
+        findings.require(21, shapes.len() <= 1, &path, "its samples have different shapes");
+    }
+}
+
+fn check_observations(profile: &Profile, sample: &Sample, path: &str, findings: &mut Findings) {
+    match (sample.values.len(), sample.timestamps_unix_nano.len()) {
+        (0, 0) => findings.require(17, false, path, "it has neither values nor timestamps"),
+        (0, _) => {}
+        (values, 0) => {
+            findings.require(19, values == 1, path, format_args!("{values} values without timestamps"));
+        }
+        (values, times) => {
+            findings.require(18, values == times, path, format_args!("{values} values, {times} timestamps"));
+        }
+    }
+    let start = profile.time_unix_nano;
+    let covered = start..start.saturating_add(profile.duration_nano);
+    for time in &sample.timestamps_unix_nano {
+        findings.require(22, covered.contains(time), path, format_args!("{time} is outside of {covered:?}"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Reports in files.
+
+use std::fs;
+
+use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
+use sidewinder_otlp::send::file::{FileExporter, write_profiles_data};
+use sidewinder_otlp::{Kind, Report, ReportBuilder, ReportOptions, decode};
+
+const START: u64 = 1_700_000_000_000_000_000;
+
+fn report(events: u64) -> Report {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let identity = SampleIdentity {
+        resource: builder.resource(&[]),
+        kind: Kind::Cpu { samples_per_second: 19 },
+        stack: builder.stack(&[]),
+        attributes: builder.attributes(&SampleAttributes::default()),
+        link: None,
+    };
+    for event in 0..events {
+        builder.event(&identity, START + event, 1);
+    }
+    builder.finish(START..START + 1).unwrap()
+}
+
+#[test]
+fn an_otlp_file_is_one_message_and_replaces_what_was_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.otlp");
+    fs::write(&path, "something longer than a report could ever be".repeat(100)).unwrap();
+    write_profiles_data(&path, &report(2)).unwrap();
+    let profiles = decode::profiles_data(&fs::read(&path).unwrap()).unwrap();
+    assert_eq!(profiles.iter().map(|profile| profile.events().count()).sum::<usize>(), 2);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named_and_nothing_is_left_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("missing").join("out.otlp");
+    let error = write_profiles_data(&path, &report(1)).unwrap_err();
+    assert_eq!(error.to_string(), format!("cannot create a file beside {path:?}"));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn appended_reports_are_read_back_one_by_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.proto");
+    for _ in 0..2 {
+        let mut exporter = FileExporter::open(&path).unwrap();
+        exporter.append(&report(1)).unwrap();
+        exporter.append(&report(3)).unwrap();
+        assert_eq!(exporter.counts().delivered.events, 4);
+        assert_eq!(exporter.counts().total().events, 4);
+    }
+    assert_eq!(decode::messages(&fs::read(&path).unwrap()).filter(Result::is_ok).count(), 4);
+}
+
+#[test]
+fn what_a_full_disk_refuses_is_counted_as_lost() {
+    // Every write to it fails for lack of space.
+    let mut exporter = FileExporter::open("/dev/full".as_ref()).unwrap();
+    let error = exporter.append(&report(3)).unwrap_err();
+    assert_eq!(error.to_string(), "cannot append to \"/dev/full\"");
+    assert_eq!(exporter.counts().dropped_write_failed.events, 3);
+    assert_eq!(exporter.counts().total().events, 3);
+}

@@ -1,0 +1,321 @@
+//! Events that go into a builder come out of its reports, each once, whatever they are.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use sidewinder_otlp::builder::{
+    BuildIds, Frame, Function, Line, Link, Mapping, ResourceIndex, SampleAttributes, SampleIdentity,
+    StackIndex,
+};
+use sidewinder_otlp::decode::{self, DecodeError};
+use sidewinder_otlp::{FrameType, Kind, ReportBuilder, ReportOptions, Value, conformance, key};
+
+const START: u64 = 1_700_000_000_000_000_000;
+const INTERVAL: Range<u64> = START..START + 5_000_000_000;
+const CPU: Kind = Kind::Cpu { samples_per_second: 97 };
+
+/// An event in plain values.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Event {
+    service: String,
+    off_cpu: bool,
+    /// File and address of each frame; its name follows from both.
+    stack: Vec<(Option<u8>, u8)>,
+    thread_id: Option<i64>,
+    thread_name: Option<String>,
+    cpu: Option<i64>,
+    outcome: Option<String>,
+    link: Option<u8>,
+    time_unix_ns: u64,
+    value: i64,
+}
+
+fn name(file: Option<u8>, address: u8) -> String {
+    // Two addresses share a function.
+    format!("{file:?}::f{}", address / 2)
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let who =
+        (0..3_u8, any::<bool>(), option::of(0..3_i64), option::of("[ab\\n]{0,2}"), option::of(0..2_i64));
+    let frame = (option::of(0..3_u8), 1..8_u8);
+    let what = (vec(frame, 0..6), option::of("[xy]"), option::of(1..3_u8), 0..7_000_000_000_u64, 1..9_i64);
+    let event = (who, what).prop_map(|(who, what)| {
+        let (service, off_cpu, thread_id, thread_name, cpu) = who;
+        let (stack, outcome, link, time, value) = what;
+        Event {
+            service: format!("service-{service}"),
+            off_cpu,
+            stack,
+            thread_id,
+            thread_name,
+            cpu,
+            outcome,
+            link,
+            time_unix_ns: START - 1_000_000_000 + time,
+            value: if off_cpu { value } else { 1 },
+        }
+    });
+    vec(event, 1..60)
+}
+
+fn resource(builder: &mut ReportBuilder, event: &Event) -> ResourceIndex {
+    builder.resource(&[(key::SERVICE_NAME, Value::Str(&event.service)), ("process.pid", Value::Int(1))])
+}
+
+fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex {
+    let locations: Vec<_> = frames
+        .iter()
+        .map(|&(file, address)| {
+            let mapping = file.map(|file| {
+                builder.mapping(&Mapping {
+                    memory_start: 0x1000,
+                    memory_limit: 0x2000,
+                    file_offset: 0x40,
+                    filename: &format!("file-{file}"),
+                    build_ids: BuildIds { htlhash: &format!("{file:032x}"), gnu: Some("00ff"), go: None },
+                })
+            });
+            let function = builder.function(&Function { name: &name(file, address), ..Function::default() });
+            builder.location(&Frame {
+                mapping,
+                address: 0x1000 + u64::from(address),
+                frame_type: FrameType::Rust,
+                lines: &[Line::of(function)],
+            })
+        })
+        .collect();
+    builder.stack(&locations)
+}
+
+fn add(builder: &mut ReportBuilder, event: &Event) {
+    let identity = SampleIdentity {
+        resource: resource(builder, event),
+        kind: if event.off_cpu { Kind::OffCpu } else { CPU },
+        stack: stack(builder, &event.stack),
+        attributes: builder.attributes(&SampleAttributes {
+            thread_id: event.thread_id,
+            thread_name: event.thread_name.as_deref(),
+            cpu: event.cpu.map(|cpu| cpu as u32),
+            outcome: event.outcome.as_deref(),
+            extra: &[],
+        }),
+        link: event.link.map(|id| Link { trace_id: [id; 16], span_id: [id; 8] }),
+    };
+    builder.event(&identity, event.time_unix_ns, event.value);
+}
+
+/// Sorted.
+fn decoded(bytes: &[u8]) -> Vec<Event> {
+    let profiles = decode::profiles_data(bytes).unwrap();
+    let mut events: Vec<_> = profiles.iter().flat_map(decode::Profile::events).map(plain).collect();
+    events.sort();
+    events
+}
+
+fn plain(event: decode::Event<'_>) -> Event {
+    let stack = event.sample.stack.iter().map(|frame| {
+        let address = (frame.address - 0x1000) as u8;
+        let file = frame.mapping.as_ref().map(|mapping| {
+            let file = mapping.filename.strip_prefix("file-").unwrap().parse().unwrap();
+            assert_eq!(mapping.htlhash(), Some(format!("{file:032x}").as_str()));
+            assert_eq!(frame.file_offset(), Some(0x40 + u64::from(address)));
+            file
+        });
+        assert_eq!(frame.function(), Some(name(file, address).as_str()));
+        assert_eq!(frame.frame_type(), Some(FrameType::Rust));
+        (file, address)
+    });
+    Event {
+        service: event.profile.resource[key::SERVICE_NAME].as_str().unwrap().to_owned(),
+        off_cpu: &*event.profile.sample_type == "off_cpu",
+        stack: stack.collect(),
+        thread_id: event.sample.thread_id(),
+        thread_name: event.sample.thread_name().map(str::to_owned),
+        cpu: event.sample.cpu(),
+        outcome: event.sample.outcome().map(str::to_owned),
+        link: event.sample.link.map(|link| link.trace_id[0]),
+        time_unix_ns: event.time_unix_ns,
+        value: event.value,
+    }
+}
+
+fn sorted(mut events: Vec<Event>) -> Vec<Event> {
+    events.sort();
+    events
+}
+
+proptest! {
+    #[test]
+    fn events_come_back_as_they_went_in(first in events(), second in events()) {
+        let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+        // Interned, but in neither report unless an event reaches it.
+        let idle = builder.function(&Function { name: "idle", ..Function::default() });
+        builder.location(&Frame {
+            mapping: None,
+            address: 1,
+            frame_type: FrameType::Go,
+            lines: &[Line::of(idle)],
+        });
+        for events in [first, second] {
+            for event in &events {
+                add(&mut builder, event);
+            }
+            prop_assert_eq!(builder.pending_events(), events.len());
+            let report = builder.drain(INTERVAL).unwrap();
+            prop_assert_eq!(conformance::check(report.as_bytes()), []);
+            prop_assert_eq!(report.tally().events, events.len() as u64);
+            prop_assert_eq!(decoded(report.as_bytes()), sorted(events));
+        }
+        prop_assert_eq!(builder.finish(INTERVAL), None);
+    }
+
+    #[test]
+    fn the_order_of_events_does_not_matter(events in events()) {
+        let report = |events: &[Event]| {
+            let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+            events.iter().for_each(|event| add(&mut builder, event));
+            builder.finish(INTERVAL).unwrap()
+        };
+        let forward = report(&events);
+        let backward = report(&events.iter().rev().cloned().collect::<Vec<_>>());
+        prop_assert_eq!(forward.tally(), backward.tally());
+        prop_assert_eq!(forward.profiles(), backward.profiles());
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..300)) {
+        let _ = decode::profiles_data(&bytes);
+        let _ = decode::collector_file(&bytes);
+        let _ = conformance::check(&bytes);
+    }
+
+    #[test]
+    fn a_damaged_report_is_decoded_or_refused(
+        events in events(),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+        events.iter().for_each(|event| add(&mut builder, event));
+        let mut bytes = builder.finish(INTERVAL).unwrap().as_bytes().to_vec();
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _ = decode::profiles_data(&bytes);
+        let _ = conformance::check(&bytes);
+    }
+}
+
+fn an_event() -> Event {
+    Event {
+        service: "service-0".to_owned(),
+        off_cpu: false,
+        stack: vec![(Some(1), 3), (None, 4)],
+        thread_id: Some(1),
+        thread_name: Some("main".to_owned()),
+        cpu: Some(0),
+        outcome: None,
+        link: None,
+        time_unix_ns: START + 5,
+        value: 1,
+    }
+}
+
+#[test]
+fn events_of_one_identity_are_one_sample_in_the_order_of_time() {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    for time_unix_ns in [START + 9, START + 3, START + 5] {
+        add(&mut builder, &Event { time_unix_ns, ..an_event() });
+    }
+    let report = builder.finish(INTERVAL).unwrap();
+    let profiles = decode::profiles_data(report.as_bytes()).unwrap();
+    assert_eq!(profiles[0].samples[0].timestamps_unix_ns, [START + 3, START + 5, START + 9]);
+    assert_eq!((report.tally().events, report.tally().samples, report.profiles()), (3, 1, 1));
+    assert_eq!(profiles[0].period, 1_000_000_000 / 97);
+}
+
+#[test]
+fn a_resource_is_its_attributes_in_any_order_and_never_without_a_name() {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let [one, two] = [("a", Value::Int(1)), ("b", Value::Bool(true))];
+    assert_eq!(builder.resource(&[one, two]), builder.resource(&[two, one, one]));
+    assert_ne!(builder.resource(&[one]), builder.resource(&[("a", Value::Str("1"))]));
+    let nobody = builder.resource(&[]);
+    let stack = builder.stack(&[]);
+    let attributes = builder.attributes(&SampleAttributes::default());
+    builder.event(&SampleIdentity { resource: nobody, kind: CPU, stack, attributes, link: None }, START, 1);
+    let report = builder.finish(INTERVAL).unwrap();
+    let profiles = decode::profiles_data(report.as_bytes()).unwrap();
+    assert_eq!(profiles[0].resource[key::SERVICE_NAME].as_str(), Some("unknown_service"));
+    assert_eq!(conformance::check(report.as_bytes()), []);
+}
+
+#[test]
+fn sample_attributes_are_a_set_without_repeated_keys() {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let named = SampleAttributes { thread_id: Some(3), cpu: Some(1), ..SampleAttributes::default() };
+    let spelt = [("cpu.logical_number", Value::Int(1)), ("thread.id", Value::Int(3))];
+    let spelt = SampleAttributes { extra: &spelt, ..SampleAttributes::default() };
+    assert_eq!(builder.attributes(&named), builder.attributes(&spelt));
+    let contradicted = [("thread.id", Value::Int(4))];
+    let contradicted = SampleAttributes { extra: &contradicted, ..named };
+    assert_eq!(builder.attributes(&named), builder.attributes(&contradicted));
+}
+
+#[test]
+fn a_huge_name_is_cut() {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let before = builder.interned_bytes();
+    builder.function(&Function { name: &"\u{e9}".repeat(1 << 20), ..Function::default() });
+    assert!(builder.interned_bytes() - before < 10_000);
+}
+
+#[test]
+fn a_collector_file_is_read_to_its_last_complete_message() {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let mut file = Vec::new();
+    for _ in 0..2 {
+        add(&mut builder, &an_event());
+        let report = builder.drain(INTERVAL).unwrap();
+        file.extend((report.as_bytes().len() as u32).to_be_bytes());
+        file.extend(report.as_bytes());
+    }
+    assert_eq!(decode::collector_file(&file).unwrap().len(), 2);
+    let cut = &file[..file.len() - 1];
+    assert_eq!(decode::messages(cut).filter(Result::is_ok).count(), 1);
+    assert!(matches!(decode::collector_file(cut), Err(DecodeError::CutOff { .. })));
+    assert!(matches!(
+        decode::collector_file(&[0, 0]),
+        Err(DecodeError::CutOff { offset: 0, needed: 4, left: 2 })
+    ));
+}
+
+#[test]
+fn an_index_out_of_range_is_refused_by_name() {
+    // A ProfilesData whose one sample has stack 5.
+    let sample = [8, 5];
+    let nest = |field: u8, inner: &[u8]| [&[field << 3 | 2, inner.len() as u8], inner].concat();
+    let profile = nest(2, &sample);
+    let message = nest(1, &nest(2, &nest(2, &profile)));
+    let refused = decode::profiles_data(&message);
+    assert_eq!(refused, Err(DecodeError::IndexOutOfRange { table: "stack", index: 5, len: 0 }));
+}
+
+#[test]
+fn equal_events_are_counted_not_merged() {
+    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+    let mut expected: BTreeMap<Event, usize> = BTreeMap::new();
+    for _ in 0..3 {
+        add(&mut builder, &an_event());
+        *expected.entry(an_event()).or_default() += 1;
+    }
+    let mut counted: BTreeMap<Event, usize> = BTreeMap::new();
+    for event in decoded(builder.finish(INTERVAL).unwrap().as_bytes()) {
+        *counted.entry(event).or_default() += 1;
+    }
+    assert_eq!(counted, expected);
+}
