@@ -5,6 +5,7 @@
 //! - [`workload`] compiles and runs programs whose call chains are known.
 //! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
+//! - [`session`] joins the three: a workload, the profiler and a Collector.
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
 //! - [`judge`] puts them together: does this stack reach the start, by the known chain?
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
@@ -17,5 +18,6 @@ pub mod judge;
 pub mod paths;
 pub mod received;
 pub mod requirement;
+pub mod session;
 pub mod sidewinder;
 pub mod workload;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
-use sidewinder_otlp::FrameType;
+use anyhow::{Context as _, Result, bail};
 use sidewinder_otlp::decode::{self, Event, Profile};
+use sidewinder_otlp::{FrameType, conformance};
 
 /// Everything that one receiver got.
 #[derive(Debug, Default)]
@@ -43,6 +43,11 @@ impl Received {
     }
 
     fn add(&mut self, message: &[u8], seen: &mut HashSet<Vec<u8>>) -> Result<()> {
+        let broken = conformance::check(message);
+        if !broken.is_empty() {
+            let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
+            bail!("{} rules of conformance are broken:\n{}", broken.len(), broken.join("\n"));
+        }
         for profile in decode::profiles_data(message)? {
             if seen.insert(profile.profile_id.clone()) {
                 self.profiles.push(profile);
@@ -65,13 +70,10 @@ impl Received {
         self.profiles.iter().filter(of_process).flat_map(Profile::events)
     }
 
-    /// How many events there are of processes whose executable has this name.
+    /// How many events there are of all processes but one.
     #[must_use]
-    pub fn events_of_executable(&self, name: &str) -> usize {
-        let of_executable = |profile: &&Profile| {
-            profile.resource.get("process.executable.name").and_then(|value| value.as_str()) == Some(name)
-        };
-        self.profiles.iter().filter(of_executable).flat_map(Profile::events).count()
+    pub fn count_of_others(&self, pid: u32) -> usize {
+        self.events().count() - self.events_of(pid).count()
     }
 }
 

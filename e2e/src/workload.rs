@@ -271,7 +271,7 @@ impl Tool {
     #[must_use]
     pub fn chain(self) -> &'static [&'static str] {
         match self {
-            Self::Openssl => &["__libc_start_main", "EVP_DigestUpdate"],
+            Self::Openssl => &["__libc_start_main", "EVP_Digest"],
             Self::Xz => &["__libc_start_main", "lzma_code"],
             Self::Sqlite => &["__libc_start_main", "sqlite3_step"],
         }

@@ -1,4 +1,4 @@
-// Loads a library after its start and computes there; unloads it and loads it again every 100 calls.
+// Loads a library after its start and computes there; unloads it and loads it again.
 // Usage: loader SECONDS LIBRARY
 #include <dlfcn.h>
 

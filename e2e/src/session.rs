@@ -1,0 +1,143 @@
+//! One session: a Collector, the profiler beside a workload, and what arrived.
+
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tempfile::TempDir;
+
+use crate::collector::Collector;
+use crate::received::Received;
+use crate::sidewinder::{self, Ended, Running};
+use crate::workload::{Gated, Report};
+
+/// Whose interrupts a session looks at, and what it changes in the receiver's configuration.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Interrupts per second and CPU.
+    pub samples_per_second: u32,
+    /// The process to look at; `None`: the whole node.
+    pub pid: Option<u32>,
+    /// More lines of the receiver's YAML, each a key of `profiling`.
+    pub more: Vec<String>,
+}
+
+impl Settings {
+    /// 997 Hz of one process.
+    #[must_use]
+    pub fn of_process(pid: u32) -> Self {
+        Self { samples_per_second: 997, pid: Some(pid), more: Vec::new() }
+    }
+
+    /// The configuration as a user would write it, with one gRPC exporter.
+    #[must_use]
+    pub fn yaml(&self, endpoint: &str) -> String {
+        let scope = match self.pid {
+            Some(pid) => format!("{{ mode: processes, pids: [{pid}] }}"),
+            None => "{ mode: node }".to_owned(),
+        };
+        let more: String = self.more.iter().map(|line| format!("    {line}\n")).collect();
+        format!(
+            "receivers:
+  profiling:
+    samples_per_second: {}
+    reporter_interval: 1s
+    error_mode: propagate
+    scope: {scope}
+{more}exporters:
+  otlp_grpc:
+    endpoint: {endpoint}
+    tls: {{ insecure: true }}
+service:
+  pipelines:
+    profiles: {{ receivers: [profiling], exporters: [otlp_grpc] }}
+",
+            self.samples_per_second
+        )
+    }
+}
+
+/// A profiler that runs by a configuration file.
+#[derive(Debug)]
+pub struct Daemon {
+    running: Running,
+    _folder: TempDir,
+}
+
+impl Daemon {
+    /// Starts `sidewinder --config` and waits until it samples.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn start(settings: &Settings, endpoint: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("sidewinder.yaml");
+        std::fs::write(&path, settings.yaml(endpoint))?;
+        let mut command = sidewinder::command()?;
+        command.arg("--config").arg(path);
+        Ok(Self { running: Running::start_sampling(command)?, _folder: folder })
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// Stops it, which sends what is left.
+    ///
+    /// # Errors
+    /// When it does not end in time or with success.
+    pub fn stop(self) -> Result<Ended> {
+        let ended = self.running.stop()?;
+        if !ended.status.success() {
+            bail!("the profiler ended with {}:\n{}", ended.status, ended.log);
+        }
+        Ok(ended)
+    }
+}
+
+/// What one session brought.
+#[derive(Debug)]
+pub struct Session {
+    /// What the workload says of itself.
+    pub report: Report,
+    /// What the Collector wrote.
+    pub received: Received,
+    /// What the profiler said.
+    pub log: String,
+}
+
+/// Profiles a workload from its gate to its end, through a Collector.
+///
+/// # Errors
+/// When any of the three fails.
+pub fn profile(command: Command, samples_per_second: u32) -> Result<Session> {
+    let collector = Collector::start()?;
+    let mut workload = Gated::start(command)?;
+    let settings = Settings { samples_per_second, ..Settings::of_process(workload.pid()) };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    workload.open()?;
+    let report = workload.finish()?;
+    let ended = daemon.stop()?;
+    Ok(Session { report, received: collector.stop()?, log: ended.log })
+}
+
+/// Profiles a program that has no gate for `duration`, through a Collector, and ends it.
+///
+/// # Errors
+/// When any of the three fails.
+pub fn profile_running(mut command: Command, duration: Duration) -> Result<(u32, Received)> {
+    let collector = Collector::start()?;
+    let mut program = command.spawn()?;
+    let pid = program.id();
+    let sampled = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint()).and_then(|daemon| {
+        thread::sleep(duration);
+        daemon.stop()
+    });
+    program.kill()?;
+    program.wait()?;
+    sampled?;
+    Ok((pid, collector.stop()?))
+}

@@ -1,0 +1,227 @@
+//! What can be wrong ends in a clear message and the right exit code, or is counted.
+
+use std::fs;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use sidewinder_e2e::collector::{self, Collector};
+use sidewinder_e2e::judge::{Chain, Judge};
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::workload::{self, Gated};
+use sidewinder_e2e::{paths, requirement, session, sidewinder};
+
+const OK: i32 = 0;
+const RUNTIME: i32 = 1;
+const USAGE: i32 = 2;
+const PRIVILEGE: i32 = 3;
+const OWN_FAILURE: i32 = 125;
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+
+/// What the profiler said and how it ended.
+fn ended(output: &Output) -> (Option<i32>, String) {
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), said)
+}
+
+fn assert_ends(arguments: &[&str], code: i32, says: &str) -> Result<()> {
+    let (status, said) = ended(&sidewinder::run(arguments)?);
+    assert_eq!(status, Some(code), "{arguments:?}: {said}");
+    assert!(
+        said.to_lowercase().contains(&says.to_lowercase()),
+        "{arguments:?} does not say {says:?}: {said}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_is_not_on_the_command_line_is_a_usage_error() -> Result<()> {
+    assert_ends(&["record", "--no-such-flag"], USAGE, "--no-such-flag")?;
+    assert_ends(&["no-such-command"], USAGE, "no-such-command")?;
+    assert_ends(&["record", "-F", "0", "-d", "1s", "-a"], USAGE, "0")
+}
+
+#[test]
+fn an_output_whose_form_is_unknown_is_a_usage_error_before_anything_runs() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("profile.jpeg").display().to_string();
+    assert_ends(&["record", "-a", "-d", "1s", "-o", &output], USAGE, ".folded")
+}
+
+#[test]
+fn a_process_that_is_gone_is_named() -> Result<()> {
+    if !requirement::ebpf("a process that is gone")? {
+        return Ok(());
+    }
+    let mut gone = Command::new("true").spawn()?;
+    let pid = gone.id().to_string();
+    gone.wait()?;
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp").display().to_string();
+    assert_ends(&["record", "-p", &pid, "-d", "1s", "-o", &output], RUNTIME, &pid)
+}
+
+#[test]
+fn the_exit_code_of_a_command_is_passed_on() -> Result<()> {
+    if !requirement::ebpf("the exit code of a command")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.folded").display().to_string();
+    let record = |command: &[&str]| -> Result<(Option<i32>, String)> {
+        let mut arguments = vec!["record", "-o", &output, "--"];
+        arguments.extend(command);
+        Ok(ended(&sidewinder::run(&arguments)?))
+    };
+    for (command, code) in [
+        (&["sh", "-c", "exit 7"][..], 7),
+        (&["true"], OK),
+        (&["no-such-program-anywhere"], NOT_FOUND),
+        (&["/etc/passwd"], NOT_EXECUTABLE),
+    ] {
+        let (status, said) = record(command)?;
+        assert_eq!(status, Some(code), "{command:?}: {said}");
+    }
+    Ok(())
+}
+
+/// The profiler's command as it is without any capability, though still with the owner's rights to files.
+fn without_capabilities(arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new("setpriv");
+    command.args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"]);
+    command.arg(paths::sidewinder()?).args(arguments);
+    command.output().context("cannot run setpriv")
+}
+
+#[test]
+fn without_privileges_it_says_what_it_needs() -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return requirement::skip("without privileges", "dropping capabilities needs root");
+    }
+    if !requirement::program("without privileges", "setpriv")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp").display().to_string();
+    for (arguments, code) in [
+        (&["check"][..], PRIVILEGE),
+        (&["record", "-a", "-d", "1s", "-o", &output], PRIVILEGE),
+        (&["record", "-o", &output, "--", "true"], OWN_FAILURE),
+    ] {
+        let (status, said) = ended(&without_capabilities(arguments)?);
+        assert_eq!(status, Some(code), "{arguments:?}: {said}");
+        assert!(said.contains("CAP_"), "{arguments:?} names no capability: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn wrong_yaml_is_told_by_path_line_and_the_nearest_right_key() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("wrong.yaml");
+    let right = Settings::of_process(1).yaml("127.0.0.1:4317");
+    fs::write(&path, right.replace("samples_per_second", "sample_per_second"))?;
+    let path = path.display().to_string();
+    let (status, said) = ended(&sidewinder::run(&["validate", "--config", &path])?);
+    assert_eq!(status, Some(USAGE), "{said}");
+    for part in ["wrong.yaml:3", "sample_per_second", "did you mean", "samples_per_second"] {
+        assert!(said.contains(part), "{part:?} is missing: {said}");
+    }
+
+    fs::write(&path, "receivers: [\n")?;
+    let (status, said) = ended(&sidewinder::run(&["validate", "--config", &path])?);
+    assert_eq!(status, Some(USAGE), "{said}");
+    assert!(said.contains("wrong.yaml"), "{said}");
+
+    fs::write(&path, right)?;
+    let (status, said) = ended(&sidewinder::run(&["validate", "--config", &path])?);
+    assert_eq!(status, Some(OK), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_collector_that_comes_late_gets_everything() -> Result<()> {
+    if !requirement::ebpf("a Collector that comes late")? {
+        return Ok(());
+    }
+    let [grpc_port, http_port] = collector::free_ports()?;
+    let mut workload = Gated::start(workload::THREADS.command(&["6", "1"])?)?;
+    let pid = workload.pid();
+    let daemon = Daemon::start(&Settings::of_process(pid), &format!("127.0.0.1:{grpc_port}"))?;
+    workload.open()?;
+    thread::sleep(Duration::from_secs(3));
+    let collector = Collector::start_on(grpc_port, http_port)?;
+    let report = workload.finish()?;
+    // Longer than any pause between two attempts that can have been reached by now.
+    thread::sleep(Duration::from_secs(12));
+    let ended = daemon.stop()?;
+    let received = collector.stop()?;
+    let events = received.events_of(pid).count() as f64;
+    let expected = 997.0 * report.cpu_ns as f64 / 1e9;
+    assert!(
+        (events / expected - 1.0).abs() < 0.03,
+        "{events} events, {expected:.0} expected:\n{}",
+        ended.log
+    );
+    Ok(())
+}
+
+#[test]
+fn a_collector_that_never_comes_is_said_and_what_was_lost_is_counted() -> Result<()> {
+    if !requirement::ebpf("a Collector that never comes")? {
+        return Ok(());
+    }
+    let [port] = collector::free_ports()?;
+    let endpoint = format!("127.0.0.1:{port}");
+    let mut workload = Gated::start(workload::THREADS.command(&["3", "1"])?)?;
+    let daemon = Daemon::start(&Settings::of_process(workload.pid()), &endpoint)?;
+    workload.open()?;
+    workload.finish()?;
+    let ended = daemon.stop()?;
+    assert!(ended.log.contains(&endpoint), "the log does not name {endpoint}:\n{}", ended.log);
+    Ok(())
+}
+
+#[test]
+fn a_library_with_broken_unwind_data_costs_its_own_frames_alone() -> Result<()> {
+    if !requirement::ebpf("a library with broken unwind data")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let library = folder.path().join("broken.so");
+    fs::write(&library, with_garbled_eh_frame(&fs::read(workload::PLUGIN.compiled()?)?)?)?;
+    let command = workload::LOADER.command(&["3".to_owned(), library.display().to_string()])?;
+    let session = session::profile(command, 997)?;
+    let pid = session.report.pid;
+    let events = session.received.events_of(pid).count() as f64;
+    let expected = 997.0 * session.report.cpu_ns as f64 / 1e9;
+    assert!((events / expected - 1.0).abs() < 0.03, "{events} events, {expected:.0} expected");
+    // Whatever was found without the data is right; whatever was not is marked.
+    let verdict =
+        Judge::default().verdict(session.received.events_of(pid), &Chain::InOrder(session.report.chain));
+    let marked = session.received.events_of(pid).filter(|event| event.sample.outcome().is_some()).count();
+    assert!(
+        verdict.right + marked + verdict.kernel_events >= verdict.user_events,
+        "{marked} marked, {verdict}"
+    );
+    Ok(())
+}
+
+/// Overwrites the section `.eh_frame` with bytes that are no unwind data; the program loader never looks there.
+fn with_garbled_eh_frame(elf: &[u8]) -> Result<Vec<u8>> {
+    use object::{Object as _, ObjectSection as _};
+    let file = object::File::parse(elf)?;
+    let (start, size) =
+        file.section_by_name(".eh_frame").and_then(|section| section.file_range()).context("no .eh_frame")?;
+    let mut garbled = elf.to_vec();
+    let bytes =
+        garbled.get_mut(start as usize..(start + size) as usize).context("the section lies outside")?;
+    bytes
+        .iter_mut()
+        .zip(0_u8..=255_u8)
+        .for_each(|(byte, value)| *byte = value.wrapping_mul(151).wrapping_add(7));
+    Ok(garbled)
+}

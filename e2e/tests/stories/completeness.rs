@@ -1,0 +1,148 @@
+//! Stacks are whole: at least 99.5% of the interrupts in user mode reach the start of the program or thread, in
+//! the order of its known calls, as decided from the addresses that a Collector received.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use sidewinder_e2e::judge::{Chain, Judge, Verdict};
+use sidewinder_e2e::workload::{self, Program, Tool};
+use sidewinder_e2e::{requirement, session};
+
+const RIGHT_SHARE: f64 = 0.995;
+/// The rest was interrupted on the way to the end of the chain.
+const WHOLE_CHAIN_SHARE: f64 = 0.9;
+const SECONDS: u32 = 5;
+const SAMPLES_PER_SECOND: u32 = 997;
+
+fn assert_complete(name: &str, verdict: &Verdict) {
+    eprintln!("{name}: {verdict}");
+    assert!(verdict.right_share() >= RIGHT_SHARE, "{name}: {verdict}");
+    assert!(verdict.whole_chain_share() >= WHOLE_CHAIN_SHARE, "{name}: {verdict}");
+    assert_eq!(verdict.misnamed_frames, 0, "{name}: {verdict}");
+}
+
+/// Profiles one of our own programs, whose chain is known in full.
+fn own_program(program: Program, argument: &str, chain: impl Fn(Vec<String>) -> Chain) -> Result<()> {
+    if !requirement::ebpf(&format!("{} {argument}", program.name))? {
+        return Ok(());
+    }
+    let command = program.command(&[&SECONDS.to_string(), argument])?;
+    let session = session::profile(command, SAMPLES_PER_SECOND)?;
+    let verdict = Judge::default()
+        .verdict(session.received.events_of(session.report.pid), &chain(session.report.chain));
+    assert_complete(&format!("{} {argument}", program.name), &verdict);
+    // Nothing was left out of what was judged.
+    let expected = f64::from(SAMPLES_PER_SECOND) * session.report.cpu_ns as f64 / 1e9;
+    let events = (verdict.user_events + verdict.kernel_events) as f64;
+    assert!((events / expected - 1.0).abs() < 0.03, "{events} events, {expected:.0} expected");
+    Ok(())
+}
+
+/// Profiles a program of the system for a while.
+fn system_program(tool: Tool) -> Result<()> {
+    if !requirement::ebpf(tool.name())? || !requirement::program(tool.name(), tool.name())? {
+        return Ok(());
+    }
+    // Longer than it is profiled for: it has to be there until the profiler has left.
+    let command = tool.command(4 * SECONDS)?;
+    let (pid, received) = session::profile_running(command, Duration::from_secs(SECONDS.into()))?;
+    let verdict = Judge::default().verdict(received.events_of(pid), &Chain::in_order(tool.chain()));
+    assert!(verdict.user_events > (SAMPLES_PER_SECOND * SECONDS / 2) as usize, "{verdict}");
+    assert_complete(tool.name(), &verdict);
+    Ok(())
+}
+
+#[test]
+fn cxx_without_frame_pointers_30_deep() -> Result<()> {
+    own_program(workload::LADDER, "30", Chain::Contiguous)
+}
+
+#[test]
+fn cxx_without_frame_pointers_500_deep() -> Result<()> {
+    own_program(workload::LADDER, "500", Chain::Contiguous)
+}
+
+#[test]
+fn cxx_with_frame_pointers_30_deep() -> Result<()> {
+    own_program(workload::LADDER_FP, "30", Chain::Contiguous)
+}
+
+#[test]
+fn cxx_with_frame_pointers_500_deep() -> Result<()> {
+    own_program(workload::LADDER_FP, "500", Chain::Contiguous)
+}
+
+#[test]
+fn recursion_through_one_function() -> Result<()> {
+    own_program(workload::REC, "36", Chain::Contiguous)
+}
+
+#[test]
+fn rust_release() -> Result<()> {
+    own_program(workload::LADDER_RUST, "30", Chain::Contiguous)
+}
+
+#[test]
+fn go() -> Result<()> {
+    own_program(workload::LADDER_GO, "30", Chain::Contiguous)
+}
+
+#[test]
+fn threads_reach_their_own_start() -> Result<()> {
+    own_program(workload::THREADS, "4", Chain::Contiguous)
+}
+
+#[test]
+fn different_functions_in_random_order() -> Result<()> {
+    own_program(workload::DIV, "30", Chain::Contiguous)
+}
+
+#[test]
+fn stacks_that_cross_a_signal_handler() -> Result<()> {
+    if !requirement::ebpf("signals")? {
+        return Ok(());
+    }
+    let command = workload::SIGNALS.command(&[SECONDS])?;
+    let session = session::profile(command, SAMPLES_PER_SECOND)?;
+    let chain = Chain::InOrder(session.report.chain);
+    assert_complete(
+        "signals",
+        &Judge::default().verdict(session.received.events_of(session.report.pid), &chain),
+    );
+    Ok(())
+}
+
+#[test]
+fn a_library_that_is_loaded_later_and_again() -> Result<()> {
+    let plugin = workload::PLUGIN.compiled()?.display().to_string();
+    own_program(workload::LOADER, &plugin, Chain::InOrder)
+}
+
+#[test]
+fn python() -> Result<()> {
+    if !requirement::ebpf("python3")? || !requirement::program("python3", "python3")? {
+        return Ok(());
+    }
+    let session = session::profile(workload::python(SECONDS.into())?, SAMPLES_PER_SECOND)?;
+    let chain = Chain::InOrder(session.report.chain);
+    assert_complete(
+        "python3",
+        &Judge::default().verdict(session.received.events_of(session.report.pid), &chain),
+    );
+    Ok(())
+}
+
+#[test]
+fn openssl_speed() -> Result<()> {
+    system_program(Tool::Openssl)
+}
+
+#[test]
+fn xz() -> Result<()> {
+    system_program(Tool::Xz)
+}
+
+#[test]
+fn sqlite() -> Result<()> {
+    system_program(Tool::Sqlite)
+}

@@ -1,0 +1,72 @@
+//! Every interrupt ends in one counted outcome, from the perf event's clock to the receiver's file.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use sidewinder_e2e::conservation::Summary;
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::requirement;
+use sidewinder_e2e::sidewinder::{self, BpfStats, Running};
+use sidewinder_e2e::workload::{self, Gated};
+
+const SAMPLES_PER_SECOND: u64 = 997;
+
+/// Interrupts that end without an event: out of the configured scope, or lost and counted.
+const WITHOUT_EVENT: [&str; 6] = ["out_of_scope", "idle", "kernel_thread", "busy", "ring_full", "missed"];
+
+#[test]
+fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result<()> {
+    if !requirement::ebpf("conservation")? {
+        return Ok(());
+    }
+    let cpus = thread::available_parallelism()?.get() as u64;
+    let folder = tempfile::tempdir()?;
+    let (output, summary) = (folder.path().join("out.otlp"), folder.path().join("summary.json"));
+    let _stats = BpfStats::enable()?;
+    let mut workload = Gated::start(workload::THREADS.command(&["4", "3"])?)?;
+    let mut command = sidewinder::command()?;
+    command.args([
+        "record",
+        "-F",
+        &SAMPLES_PER_SECOND.to_string(),
+        "-p",
+        &workload.pid().to_string(),
+        "-d",
+        "60s",
+    ]);
+    command.arg("-o").arg(&output).arg("--summary-json").arg(&summary);
+    let running = Running::start_sampling(command)?;
+    workload.open()?;
+    // While the workload runs, so that the profiler does not end with it.
+    thread::sleep(Duration::from_secs(3));
+    let before_stop = running.program_runs()?.count;
+    let stopped_at = Instant::now();
+    let ended = running.stop()?;
+    let stopping_ns = stopped_at.elapsed().as_nanos() as u64;
+    workload.finish()?;
+    assert!(ended.status.success(), "{}", ended.log);
+
+    let summary: Summary = serde_json::from_str(&fs::read_to_string(&summary)?).context("the summary")?;
+    let received = Received::from_otlp_file(&output)?;
+    let events = received.events().count() as u64;
+    summary.check(events, cpus)?;
+    let with_event = summary.sum() - WITHOUT_EVENT.iter().map(|name| summary.outcome(name)).sum::<u64>();
+    assert_eq!(with_event, events, "{summary:?}");
+    assert!(events > 2 * SAMPLES_PER_SECOND, "{summary:?}");
+
+    // The kernel's count of the program's runs, read from outside just before the end, knows of no other.
+    let seen = summary.sum() - summary.outcome("missed");
+    let while_stopping = SAMPLES_PER_SECOND * cpus * stopping_ns / 1_000_000_000 + 2 * cpus;
+    assert!(
+        (before_stop..=before_stop + while_stopping).contains(&seen),
+        "the program ran {before_stop} times, and at most {while_stopping} times more; outcomes {seen}"
+    );
+    assert!(summary.outcome("missed") * 200 <= summary.interrupts_by_witness, "{summary:?}");
+
+    for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
+        assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
+    }
+    Ok(())
+}

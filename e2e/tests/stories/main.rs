@@ -1,0 +1,11 @@
+//! What users are promised, shown with real programs and a real Collector.
+//!
+//! These tests measure rates and times: run them one at a time (`make test` does), on a machine that is
+//! otherwise idle.
+#![forbid(unsafe_code)]
+
+mod bad_input;
+mod completeness;
+mod conservation;
+mod rates;
+mod young_processes;

@@ -1,0 +1,52 @@
+//! As many events arrive as the rate and the program's own CPU time say, within 2%.
+//!
+//! The events of a CPU come at equal distances, so that a program that occupies its CPU gets its number of them
+//! but for one at each end. Each case lasts until there are about 600 of them or more, where 2% are 12.
+
+use anyhow::Result;
+use sidewinder_e2e::{requirement, session, workload};
+
+fn assert_rate(samples_per_second: u32, threads: u32, seconds: u32) -> Result<()> {
+    let name = format!("{threads} threads at {samples_per_second} Hz");
+    if !requirement::ebpf(&name)? {
+        return Ok(());
+    }
+    let command = workload::THREADS.command(&[seconds, threads])?;
+    let session = session::profile(command, samples_per_second)?;
+    let events = session.received.events_of(session.report.pid).count();
+    let expected = f64::from(samples_per_second) * session.report.cpu_ns as f64 / 1e9;
+    let ratio = events as f64 / expected;
+    eprintln!("{name}: {events} events, {expected:.1} expected, ratio {ratio:.4}");
+    assert!((ratio - 1.0).abs() <= 0.02, "{name}: {events} events, {expected:.1} expected");
+    Ok(())
+}
+
+#[test]
+fn one_thread_at_19_hz() -> Result<()> {
+    assert_rate(19, 1, 32)
+}
+
+#[test]
+fn eight_threads_at_19_hz() -> Result<()> {
+    assert_rate(19, 8, 16)
+}
+
+#[test]
+fn one_thread_at_97_hz() -> Result<()> {
+    assert_rate(97, 1, 8)
+}
+
+#[test]
+fn eight_threads_at_97_hz() -> Result<()> {
+    assert_rate(97, 8, 8)
+}
+
+#[test]
+fn one_thread_at_997_hz() -> Result<()> {
+    assert_rate(997, 1, 4)
+}
+
+#[test]
+fn eight_threads_at_997_hz() -> Result<()> {
+    assert_rate(997, 8, 4)
+}
