@@ -11,6 +11,7 @@ use gimli::{
 
 use crate::elf::CodeRanges;
 use crate::expression;
+use crate::known::KnownFunctions;
 use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 use crate::table::{Entries, RangeStack, RowBuffer, Source, Summary};
 
@@ -63,12 +64,19 @@ where
     ///
     /// FDEs may come in any order. Where two overlap, the one that starts last holds, and of those that start
     /// together, the one that comes first in the section.
-    pub(crate) fn rows(&self, code: &CodeRanges, entries: &mut Entries, summary: &mut Summary) -> RowBuffer {
+    pub(crate) fn rows(
+        &self,
+        code: &CodeRanges,
+        known: &mut KnownFunctions,
+        entries: &mut Entries,
+        summary: &mut Summary,
+    ) -> RowBuffer {
         let mut cies = Cies::default();
         let mut context = UnwindContext::<usize, RowStorage>::new_in();
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
         for Located { start, end, offset } in self.locate(code, &mut cies, summary) {
+            known.bound((start, end));
             let mut range = ranges.range((start, end));
             let evaluated = cies.fde(self, offset as usize).and_then(|fde| {
                 self.evaluate(&fde, &mut context, |at, entry| {

@@ -9,6 +9,7 @@ use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
 use crate::cfi::Cfi;
 use crate::go;
+use crate::known::KnownFunctions;
 use crate::table::{Entries, RowBuffer, Source, Summary, UnwindTable};
 
 /// Why a file has no table at all.
@@ -53,14 +54,23 @@ pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<U
     let mut entries = Entries::new();
     let mut summary = Summary::default();
 
-    let eh_frame = eh_frame_rows(file, &code, &mut entries, &mut summary);
-    let debug_frame = debug_frame_rows(file, &code, &mut entries, &mut summary);
+    let mut known = KnownFunctions::of(file, &code);
 
-    let go = go::rows(file, &code, &mut entries, &mut summary);
+    let eh_frame = eh_frame_rows(file, &code, &mut known, &mut entries, &mut summary);
+    let go = go::rows(file, &code, &mut known, &mut entries, &mut summary);
+    // Go writes `.debug_frame` for the functions of `.gopclntab` and no others.
+    let debug_frame = if go.is_empty() {
+        debug_frame_rows(file, &code, &mut known, &mut entries, &mut summary)
+    } else {
+        RowBuffer::default()
+    };
+    // The sources above say where the known functions end.
+    let roots = known.roots(&mut entries, &mut summary);
+    let by_code = known.by_code(file, &code, &mut entries, &mut summary);
 
-    let layers = [eh_frame, go, debug_frame];
+    let layers = [roots, eh_frame, go, debug_frame, by_code];
     let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
-    Ok(UnwindTable::new(code.base, rows, entries, summary))
+    Ok(UnwindTable::new(code.base, rows, &entries, summary))
 }
 
 fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {
@@ -98,6 +108,11 @@ impl CodeRanges {
         u32::try_from(Svma(at).checked_offset_from(self.base)?).ok()
     }
 
+    /// The stated address that lies so many bytes from the base.
+    pub(crate) fn svma(&self, offset: u32) -> Svma {
+        Svma(self.base.0.saturating_add(u64::from(offset)))
+    }
+
     /// The part of a stated range that lies in the segment where it starts.
     pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u32, u32)> {
         let start = self.offset(start)?;
@@ -111,6 +126,7 @@ impl CodeRanges {
 fn eh_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
+    known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
@@ -121,12 +137,13 @@ fn eh_frame_rows<'data, R: ReadRef<'data>>(
     let mut section = EhFrame::new(&data, LittleEndian);
     section.set_address_size(8);
     let bases = bases(file).set_eh_frame(address);
-    Cfi { section, data: &data, bases, source, ends_at_terminator }.rows(code, entries, summary)
+    Cfi { section, data: &data, bases, source, ends_at_terminator }.rows(code, known, entries, summary)
 }
 
 fn debug_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
+    known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
@@ -137,7 +154,7 @@ fn debug_frame_rows<'data, R: ReadRef<'data>>(
     let mut section = DebugFrame::new(&data, LittleEndian);
     section.set_address_size(8);
     let bases = bases(file);
-    Cfi { section, data: &data, bases, source, ends_at_terminator: false }.rows(code, entries, summary)
+    Cfi { section, data: &data, bases, source, ends_at_terminator: false }.rows(code, known, entries, summary)
 }
 
 /// The bytes of `.eh_frame`, their stated address, and whether other data may follow the terminator.

@@ -12,12 +12,14 @@ use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
 use self::function::{FramePointerSaving, MAX_CODE_BYTES, Treatment};
 use self::pclntab::{Function, Pclntab, u64_at};
 use crate::elf::{CodeRanges, bytes_at, section_data};
+use crate::known::KnownFunctions;
 use crate::table::{Entries, RangeStack, RowBuffer, Source, Summary};
 
 /// The rows of all Go functions of a file, none if it isn't a Go program.
 pub(crate) fn rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
+    known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
@@ -28,7 +30,7 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     let table = Pclntab::parse(&data);
     let text_start = table.as_ref().and_then(|table| text_start(file, code, table, address));
     match table.zip(text_start) {
-        Some((table, start)) => Text { file, code, start }.rows(&table, entries, summary),
+        Some((table, start)) => Text { file, code, start }.rows(&table, known, entries, summary),
         None => {
             Summary::count(&mut summary.malformed, Source::GoPclntab);
             RowBuffer::default()
@@ -67,7 +69,13 @@ struct Text<'file, 'data, R: ReadRef<'data>> {
 }
 
 impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
-    fn rows(&self, table: &Pclntab<'_>, entries: &mut Entries, summary: &mut Summary) -> RowBuffer {
+    fn rows(
+        &self,
+        table: &Pclntab<'_>,
+        known: &mut KnownFunctions,
+        entries: &mut Entries,
+        summary: &mut Summary,
+    ) -> RowBuffer {
         let saving = table
             .functions()
             .flatten()
@@ -85,6 +93,7 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
                 continue;
             };
             last_start = start;
+            known.bound((start, end));
             let mut rows = ranges.range((start, end));
             function::rows(&function, self.code_of(&function), saving, |at, entry| {
                 steps_left = steps_left.saturating_sub(1);

@@ -27,6 +27,8 @@ mod cfi;
 mod elf;
 mod expression;
 mod go;
+mod known;
+pub mod prove;
 mod rule;
 mod table;
 

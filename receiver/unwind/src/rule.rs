@@ -176,12 +176,7 @@ impl Rule {
     pub const LEAF: Self = Self::above_stack_pointer(8);
 
     /// The outermost frame of a stack, where no more is known of it than that.
-    pub const ROOT: Self = Self {
-        cfa: Cfa::Register { register: Register::Rsp, offset: 8 },
-        frame_pointer: SavedRegister::Undefined,
-        return_address: ReturnAddress::Undefined,
-        signal_frame: false,
-    };
+    pub const ROOT: Self = Self { return_address: ReturnAddress::Undefined, ..Self::LEAF };
 
     /// The kernel's signal frame, seen from the code that the handler returns to (`rt_sigreturn`): the stack
     /// pointer is at a `struct ucontext`, whose saved registers are these.
@@ -381,7 +376,7 @@ mod tests {
     fn entries_read_as_the_documented_columns() {
         assert_eq!(text(Rule::FRAME_POINTER), "rbp+16\tcfa-16\tcfa-8");
         assert_eq!(text(Rule::LEAF), "rsp+8\tsame\tcfa-8");
-        assert_eq!(text(Rule::ROOT), "rsp+8\tundefined\tundefined");
+        assert_eq!(text(Rule::ROOT), "rsp+8\tsame\tundefined");
         assert_eq!(text(Rule::KERNEL_SIGNAL_FRAME), "*(rsp+160)\t*(rsp+120)\t*(rsp+168)");
         assert_eq!(text(Rule { cfa: Cfa::Plt { threshold: 11 }, ..Rule::LEAF }), "plt\tsame\tcfa-8");
         let vfork = Rule { return_address: ReturnAddress::InRegister(Register::Rdi), ..Rule::LEAF };

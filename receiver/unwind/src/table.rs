@@ -224,6 +224,10 @@ impl RangeRows {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Put `id` in force everywhere instead of all that was put so far.
     pub(crate) fn put_only(&mut self, id: EntryId) {
         self.rows.clear();
@@ -305,11 +309,16 @@ pub struct UnwindTable {
 }
 
 impl UnwindTable {
-    pub(crate) fn new(base: Svma, rows: RowBuffer, entries: Entries, summary: Summary) -> Self {
+    /// Keep of `entries` those that `rows` use.
+    pub(crate) fn new(base: Svma, rows: RowBuffer, entries: &Entries, summary: Summary) -> Self {
         let RowBuffer { mut starts, mut ids } = rows;
         starts.shrink_to_fit();
         ids.shrink_to_fit();
-        Self { base, rows: RowBuffer { starts, ids }, entries: entries.by_id, summary }
+        let mut used = Entries::new();
+        for id in &mut ids {
+            *id = used.intern(entries.get(*id));
+        }
+        Self { base, rows: RowBuffer { starts, ids }, entries: used.by_id, summary }
     }
 
     /// The rows in order.
@@ -344,7 +353,7 @@ impl UnwindTable {
         Some(self.row(*self.rows.starts.get(index)?, *self.rows.ids.get(index)?))
     }
 
-    /// The distinct entries that rows may have, in no particular order.
+    /// The distinct entries of the rows, and perhaps two ends that no row has.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries

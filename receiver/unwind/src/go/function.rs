@@ -218,6 +218,7 @@ pub(super) fn rows(
                 Treatment::ByFramePointer if depth.bytes > 0 && start >= prologue_end => {
                     Entry::Rule(Rule::FRAME_POINTER)
                 }
+                _ if part.bytes == -8 => popped_return_address(function, code, start),
                 _ => by_depth(&part, saved, treatment == Treatment::ByDepthAboveInterrupted),
             };
             sink(start, entry);
@@ -237,6 +238,22 @@ fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item =
         new
     });
     std::iter::once(start).chain(within)
+}
+
+/// What holds where a function has just taken the return address itself off the stack: `pop %r8` to `pop %r15`.
+/// The one that does is `syscall.rawVforkSyscall`, as its child returns on the same stack before it.
+fn popped_return_address(function: &Function<'_>, code: &[u8], at: u32) -> Entry {
+    let before = code.get(..(at - function.start) as usize).unwrap_or_default();
+    let register = match *before {
+        [.., 0x41, pop @ 0x58..=0x5f] => Register::from_dwarf_x86_64(u16::from(pop - 0x50)),
+        _ => None,
+    };
+    register.map_or(Entry::unsupported(UnsupportedReason::ReturnAddressRule), |register| {
+        Entry::Rule(Rule {
+            return_address: ReturnAddress::InRegister(register),
+            ..Rule::above_stack_pointer(0)
+        })
+    })
 }
 
 fn by_depth(depth: &StackDepth, saved: Option<Saved>, signal_frame: bool) -> Entry {

@@ -1,0 +1,234 @@
+//! Functions whose place on a stack is known by what they are rather than by unwind information.
+//!
+//! No function called the ELF entry point, nor the code that starts a thread or a coroutine. Compilers and
+//! C libraries say so (`DW_CFA_undefined` for the return address) only in part, and some say nothing at all.
+
+use object::{File, Object as _, ObjectSymbol as _, ReadRef};
+
+use crate::elf::{CodeRanges, bytes_at};
+use crate::rule::{Entry, Rule};
+use crate::table::{Entries, RangeRows, RangeStack, RowBuffer, Source, Summary};
+
+/// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker, and that
+/// of `makecontext`'s coroutines.
+const ROOTS: [&[u8]; 3] = [b"_start", b"_dl_start_user", b"__start_context"];
+
+/// The kernel's way back from a signal handler, and the functions by which a new thread is made: looked at where
+/// no unwind information covers them (musl).
+const SIGNAL_RETURNS: [&[u8]; 3] = [b"__restore_rt", b"__restore", b"restore_rt"];
+const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
+
+/// The extent assumed of a function whose end nobody states. Entry points are that short.
+const MAX_UNSIZED_BYTES: u64 = 64;
+
+/// More functions of these names than any file has.
+const MAX_FUNCTIONS: usize = 256;
+
+/// `mov $15,%rax; syscall` in its two encodings: `rt_sigreturn`.
+const RT_SIGRETURN: [&[u8]; 2] =
+    [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Root,
+    SignalReturn,
+    Clone,
+}
+
+struct Function {
+    start: u32,
+    end: u32,
+    /// Whether the end is only assumed.
+    unsized_: bool,
+    kind: Kind,
+}
+
+/// The known functions of one file.
+#[derive(Default)]
+pub(crate) struct KnownFunctions {
+    functions: Vec<Function>,
+}
+
+impl KnownFunctions {
+    /// The entry point, and the functions of `.symtab` and `.dynsym` with the known names.
+    pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
+        let mut known = Self::default();
+        known.add(code, file.entry(), 0, Kind::Root);
+        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+            if known.functions.len() < MAX_FUNCTIONS
+                && symbol.is_definition()
+                && let Ok(name) = symbol.name_bytes()
+                && let Some(kind) = Kind::by_name(name)
+            {
+                known.add(code, symbol.address(), symbol.size(), kind);
+            }
+        }
+        known.functions.sort_unstable_by_key(|function| (function.start, function.unsized_, function.kind));
+        known.functions.dedup_by_key(|function| function.start);
+        known
+    }
+
+    fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: Kind) {
+        let unsized_ = size == 0;
+        let size = if unsized_ { MAX_UNSIZED_BYTES } else { size };
+        if let Some((start, end)) = code.clip(address, address.saturating_add(size)) {
+            self.functions.push(Function { start, end, unsized_, kind });
+        }
+    }
+
+    /// Learn from another source that some function has this range.
+    pub(crate) fn bound(&mut self, (start, end): (u32, u32)) {
+        for known in self.functions.iter_mut().filter(|known| known.unsized_) {
+            if start == known.start {
+                (known.end, known.unsized_) = (end, false);
+            } else if start > known.start {
+                known.end = known.end.min(start);
+            } else if end > known.start {
+                known.end = known.end.min(end);
+            }
+        }
+    }
+
+    /// The rows of functions that begin a stack: they hold whatever other sources say.
+    pub(crate) fn roots(&self, entries: &mut Entries, summary: &mut Summary) -> RowBuffer {
+        let root = entries.intern(Entry::Rule(Rule::ROOT));
+        self.rows(summary, |function, range| match function.kind {
+            Kind::Root => range.put_only(root),
+            Kind::SignalReturn | Kind::Clone => {}
+        })
+    }
+
+    /// The rows of functions that are understood by their code: they hold where no other source says anything.
+    pub(crate) fn by_code<'data, R: ReadRef<'data>>(
+        &self,
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        entries: &mut Entries,
+        summary: &mut Summary,
+    ) -> RowBuffer {
+        let signal_frame = entries.intern(Entry::Rule(Rule::KERNEL_SIGNAL_FRAME));
+        let leaf = entries.intern(Entry::Rule(Rule::LEAF));
+        let root = entries.intern(Entry::Rule(Rule::ROOT));
+        self.rows(summary, |function, range| {
+            let length = u64::from(function.end - function.start);
+            let bytes = bytes_at(file, code.svma(function.start).0, length).unwrap_or_default();
+            match function.kind {
+                Kind::SignalReturn if RT_SIGRETURN.iter().any(|call| bytes.starts_with(call)) => {
+                    range.put_only(signal_frame);
+                }
+                Kind::Clone => {
+                    if let Some(clone) = CloneParts::find(bytes) {
+                        range.put_only(leaf);
+                        range.put(function.start.saturating_add(clone.returns), Entries::NO_INFORMATION);
+                        range.put(function.start.saturating_add(clone.child), root);
+                        range.put(function.start.saturating_add(clone.parent), leaf);
+                    }
+                }
+                Kind::SignalReturn | Kind::Root => {}
+            }
+        })
+    }
+
+    fn rows(&self, summary: &mut Summary, mut fill: impl FnMut(&Function, &mut RangeRows)) -> RowBuffer {
+        let mut ranges = RangeStack::default();
+        let mut out = RowBuffer::default();
+        for function in &self.functions {
+            // The return address of a signal handler is the first byte, and a walk looks up the one before.
+            let start = function.start.saturating_sub(u32::from(function.kind == Kind::SignalReturn));
+            let mut range = ranges.range((start, function.end));
+            fill(function, &mut range);
+            if !range.is_empty() {
+                Summary::count(&mut summary.functions, Source::KnownFunction);
+                ranges.open(range, &mut out);
+            }
+        }
+        ranges.finish(&mut out);
+        out
+    }
+}
+
+/// The parts of a function that calls `clone`, by their first byte.
+///
+/// Up to the system call and after the jump back, the caller runs on its own stack, which the function hasn't
+/// touched. Between the system call's return and the jump, parent and child can't be told apart.
+#[derive(PartialEq, Eq, Debug)]
+struct CloneParts {
+    /// Where both return to.
+    returns: u32,
+    /// Where the child goes on, on its new and empty stack.
+    child: u32,
+    /// Where the parent goes on.
+    parent: u32,
+}
+
+impl CloneParts {
+    /// `syscall; test %eax,%eax; jnz parent`.
+    fn find(code: &[u8]) -> Option<Self> {
+        let returns = code.windows(2).position(|bytes| bytes == [0x0f, 0x05])? + 2;
+        let after = code.get(returns..)?;
+        let after = after.strip_prefix(&[0x48]).unwrap_or(after);
+        let [0x85, 0xc0, 0x75, distance, child @ ..] = after else { return None };
+        let child = code.len() - child.len();
+        let parent = child.checked_add_signed(isize::from(distance.cast_signed()))?;
+        if !(child..code.len()).contains(&parent) {
+            return None;
+        }
+        Some(Self {
+            returns: u32::try_from(returns).ok()?,
+            child: u32::try_from(child).ok()?,
+            parent: u32::try_from(parent).ok()?,
+        })
+    }
+}
+
+impl Kind {
+    fn by_name(name: &[u8]) -> Option<Self> {
+        let kinds: [(&[&[u8]], Self); 3] =
+            [(&ROOTS, Self::Root), (&SIGNAL_RETURNS, Self::SignalReturn), (&CLONES, Self::Clone)];
+        kinds.into_iter().find_map(|(names, kind)| names.contains(&name).then_some(kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole of musl's `__clone` for x86-64.
+    const MUSL_CLONE: [u8; 56] = [
+        0x31, 0xc0, 0xb0, 0x38, 0x49, 0x89, 0xfb, 0x48, 0x89, 0xd7, 0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xc8, 0x4c,
+        0x8b, 0x54, 0x24, 0x08, 0x4d, 0x89, 0xd9, 0x48, 0x83, 0xe6, 0xf0, 0x48, 0x83, 0xee, 0x08, 0x48, 0x89,
+        0x0e, 0x0f, 0x05, 0x85, 0xc0, 0x75, 0x0e, 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1, 0x89, 0xc7, 0x31, 0xc0,
+        0xb0, 0x3c, 0x0f, 0x05, 0xc3,
+    ];
+
+    #[test]
+    fn a_clone_is_split_into_caller_and_child() {
+        assert_eq!(CloneParts::find(&MUSL_CLONE), Some(CloneParts { returns: 37, child: 41, parent: 55 }));
+    }
+
+    #[test]
+    fn a_clone_of_another_shape_is_not_understood() {
+        assert_eq!(CloneParts::find(&MUSL_CLONE[..55]), None, "the parent's part lies beyond");
+        assert_eq!(CloneParts::find(&MUSL_CLONE[..37]), None);
+        let mut other = MUSL_CLONE;
+        other[39] = 0x74;
+        assert_eq!(CloneParts::find(&other), None, "the child is the one that jumps");
+    }
+
+    #[test]
+    fn a_function_without_size_ends_with_the_range_that_another_source_states() {
+        let unsized_at = |start| KnownFunctions {
+            functions: vec![Function { start, end: start + 64, unsized_: true, kind: Kind::Root }],
+        };
+        let end_after = |ranges: &[(u32, u32)]| {
+            let mut known = unsized_at(100);
+            ranges.iter().for_each(|range| known.bound(*range));
+            known.functions[0].end
+        };
+        assert_eq!(end_after(&[(0, 50), (90, 100)]), 164);
+        assert_eq!(end_after(&[(100, 200)]), 200, "it is that function");
+        assert_eq!(end_after(&[(100, 200), (150, 160)]), 200);
+        assert_eq!(end_after(&[(150, 160), (130, 140)]), 130, "another one follows");
+        assert_eq!(end_after(&[(90, 120)]), 120, "it is the last part of another one");
+    }
+}

@@ -1,0 +1,128 @@
+//! Which ranges a frame pointer alone walks, and why the others need their rows.
+//!
+//! The proof is the file's own statement: a range is proven if its rule equals the step of a frame-pointer walk
+//! ([`Rule::FRAME_POINTER`]). Prologues, epilogues, leaves and all that lies between functions are thereby never
+//! proven, whatever the compiler was told.
+
+use std::fmt;
+
+use sidewinder_address::Svma;
+
+use crate::rule::{Cfa, EndReason, Entry, Register, Rule};
+use crate::table::UnwindTable;
+
+/// How a range can be walked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mode {
+    /// By the frame pointer, as the rows prove; or by the rows, with the same outcome.
+    FramePointer,
+    /// By the rows only.
+    Table(TableReason),
+    /// Not at all.
+    None(EndReason),
+}
+
+/// Why a range needs its rows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TableReason {
+    /// The CFA is counted from the stack pointer: a prologue, an epilogue, a leaf, or a function without a frame
+    /// pointer.
+    StackPointer,
+    /// The frame pointer is used, but in another way than the standard frame's.
+    UnusualFrame,
+    /// The CFA comes from another register, from memory, or from an entry of a procedure linkage table.
+    Special,
+    /// A signal frame.
+    SignalFrame,
+    /// The stack ends here.
+    Root,
+}
+
+/// A range of addresses with one mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ModeRange {
+    /// The first address.
+    pub start: Svma,
+    /// The first address after it.
+    pub end: Svma,
+    /// How it can be walked.
+    pub mode: Mode,
+}
+
+impl Mode {
+    /// How a place with this entry can be walked.
+    #[must_use]
+    pub fn of(entry: &Entry) -> Self {
+        let rule = match entry {
+            Entry::End(reason) => return Self::None(*reason),
+            Entry::Rule(rule) if rule.is_frame_pointer() => return Self::FramePointer,
+            Entry::Rule(rule) => rule,
+        };
+        Self::Table(match *rule {
+            _ if rule.is_root() => TableReason::Root,
+            Rule { signal_frame: true, .. } => TableReason::SignalFrame,
+            Rule { cfa: Cfa::Register { register: Register::Rsp, .. }, .. } => TableReason::StackPointer,
+            Rule { cfa: Cfa::Register { register: Register::Rbp, .. }, .. } => TableReason::UnusualFrame,
+            _ => TableReason::Special,
+        })
+    }
+}
+
+/// The maximal ranges of one mode, from the table's first row to its last.
+pub fn mode_ranges(table: &UnwindTable) -> impl Iterator<Item = ModeRange> + '_ {
+    let mut rows = table.rows().peekable();
+    std::iter::from_fn(move || {
+        let first = rows.next()?;
+        let mode = Mode::of(&first.entry);
+        while rows.next_if(|row| Mode::of(&row.entry) == mode).is_some() {}
+        // Nothing follows the last row, which is an end: it has no range.
+        rows.peek().map(|next| ModeRange { start: first.start, end: next.start, mode })
+    })
+}
+
+/// The mode and, after a colon, why.
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FramePointer => f.write_str("frame pointer: proven by the rows"),
+            Self::Table(reason) => write!(f, "table: {reason}"),
+            Self::None(reason) => write!(f, "none: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for TableReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StackPointer => "prologue, epilogue or leaf, or no frame pointer",
+            Self::UnusualFrame => "unusual frame",
+            Self::Special => "special CFA",
+            Self::SignalFrame => "signal frame",
+            Self::Root => "stack ends here",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{ReturnAddress, SavedRegister};
+
+    #[test]
+    fn each_kind_of_entry_has_its_mode() {
+        let mode = |rule| Mode::of(&Entry::Rule(rule));
+        assert_eq!(mode(Rule::FRAME_POINTER), Mode::FramePointer);
+        assert_eq!(mode(Rule::LEAF), Mode::Table(TableReason::StackPointer));
+        assert_eq!(mode(Rule::ROOT), Mode::Table(TableReason::Root));
+        assert_eq!(mode(Rule::KERNEL_SIGNAL_FRAME), Mode::Table(TableReason::SignalFrame));
+        assert_eq!(
+            mode(Rule { cfa: Cfa::Plt { threshold: 11 }, ..Rule::LEAF }),
+            Mode::Table(TableReason::Special)
+        );
+        let realigned = Rule { frame_pointer: SavedRegister::AtCfa(-24), ..Rule::FRAME_POINTER };
+        assert_eq!(mode(realigned), Mode::Table(TableReason::UnusualFrame));
+        let root = Rule { return_address: ReturnAddress::Undefined, ..Rule::FRAME_POINTER };
+        assert_eq!(mode(root), Mode::Table(TableReason::Root));
+        assert_eq!(Mode::of(&Entry::NO_INFORMATION), Mode::None(EndReason::NoInformation));
+    }
+}
