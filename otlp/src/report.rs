@@ -202,3 +202,89 @@ fn drop_empty(list: &mut Vec<ResourceProfiles>) {
 pub(crate) fn new_profile_id() -> Vec<u8> {
     rand::random::<u128>().max(1).to_be_bytes().to_vec()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
+    use crate::{FrameType, Kind, ReportBuilder, ReportOptions, Value, conformance, decode, key};
+
+    const START: u64 = 1_700_000_000_000_000_000;
+
+    /// `events` events at each of `stacks` stacks of each of `resources` resources.
+    fn report(resources: usize, stacks: usize, events: usize) -> Report {
+        let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+        for resource in 0..resources {
+            let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str(&format!("s{resource}")))]);
+            for stack in 0..stacks {
+                let name = format!("function number {stack}");
+                let function = builder.function(&Function { name: &name, ..Function::default() });
+                let lines = [Line::of(function)];
+                let frame_type = FrameType::Native;
+                let address = stack as u64;
+                let leaf = builder.location(&Frame { mapping: None, address, frame_type, lines: &lines });
+                let identity = SampleIdentity {
+                    resource,
+                    kind: Kind::OffCpu,
+                    stack: builder.stack(&[leaf]),
+                    attributes: builder.attributes(&SampleAttributes::default()),
+                    link: None,
+                };
+                for event in 0..events as u64 {
+                    builder.event(&identity, START + event, event as i64);
+                }
+            }
+        }
+        builder.finish(START..START + 1).unwrap()
+    }
+
+    /// Each event as text, sorted, after all pieces were checked.
+    fn events(reports: &[Report], max_bytes: usize) -> Vec<String> {
+        let mut events = Vec::new();
+        let mut ids = HashSet::new();
+        for report in reports {
+            assert!(report.as_bytes().len() <= max_bytes);
+            assert_eq!(conformance::check(report.as_bytes()), []);
+            let profiles = decode::profiles_data(report.as_bytes()).unwrap();
+            for profile in &profiles {
+                assert!(ids.insert(profile.profile_id.clone()), "two profiles of one identity");
+                events.extend(profile.events().map(|event| {
+                    let name = event.sample.stack[0].function();
+                    format!("{:?} {name:?} {} {}", event.profile.resource, event.time_unix_ns, event.value)
+                }));
+            }
+        }
+        events.sort();
+        events
+    }
+
+    #[test]
+    fn the_pieces_of_a_report_hold_each_event_once() {
+        for (resources, stacks, count) in [(5, 4, 3), (1, 40, 2), (1, 1, 500)] {
+            let whole = report(resources, stacks, count);
+            let max_bytes = 700;
+            assert!(whole.as_bytes().len() > 2 * max_bytes);
+            let split = whole.clone().split(max_bytes);
+            assert_eq!(split.too_large, Tally::default());
+            let sum = split.reports.iter().fold(Tally::default(), |sum, piece| sum + piece.tally());
+            assert_eq!(sum.events, whole.tally().events);
+            assert_eq!(events(&split.reports, max_bytes), events(&[whole], usize::MAX));
+        }
+    }
+
+    #[test]
+    fn a_report_that_fits_stays_as_it_is() {
+        let whole = report(2, 2, 2);
+        let max_bytes = whole.as_bytes().len();
+        assert_eq!(whole.clone().split(max_bytes).reports, [whole]);
+    }
+
+    #[test]
+    fn what_is_too_large_by_itself_is_counted() {
+        let split = report(2, 2, 2).split(100);
+        assert_eq!(split.reports, []);
+        assert_eq!(split.too_large.events, 8);
+    }
+}

@@ -91,7 +91,7 @@ pub(super) fn check(dictionary: &ProfilesDictionary, canonical: &Canonical, find
     for (index, function) in dictionary.function_table.iter().enumerate().skip(1) {
         let path = format!("dictionary.function_table[{index}]");
         let names = [function.name_strindex, function.system_name_strindex, function.filename_strindex];
-        let named = names.iter().any(|&name| string(dictionary, name) != "");
+        let named = names.iter().any(|&name| !string(dictionary, name).is_empty());
         findings.require(28, named, &path, "it has no name of any kind");
         findings.require(26, function.start_line >= 0, &path, "its line is negative");
     }
@@ -188,7 +188,8 @@ fn check_mapping(dictionary: &ProfilesDictionary, mapping: &Mapping, path: &str,
         "it does not start before its limit",
     );
     let id = |key| text_of(dictionary, &mapping.attribute_indices, key);
-    let is_hex = |id: &str| id.len() % 2 == 0 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    let is_hex =
+        |id: &str| id.len().is_multiple_of(2) && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let htlhash = id(key::BUILD_ID_HTLHASH);
     findings.require(
         29,

@@ -30,7 +30,7 @@ pub fn write_profiles_data(path: &Path, report: &Report) -> Result<(), FileError
         return fs::write(path, report.as_bytes()).map_err(failed("write"));
     }
     let mut partial = path.as_os_str().to_owned();
-    partial.push(format!(".{}.partial", std::process::id()));
+    partial.push(format!(".{:016x}.partial", rand::random::<u64>()));
     let written = File::create_new(&partial)
         .map_err(failed("create a file beside"))
         .and_then(|mut file| file.write_all(report.as_bytes()).map_err(failed("write")))

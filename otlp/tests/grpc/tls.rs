@@ -1,0 +1,133 @@
+//! Connections with real certificates.
+
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use sidewinder_otlp::send::{GrpcOptions, State, TlsOptions};
+use tempfile::TempDir;
+use time::{Duration, OffsetDateTime};
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+
+use super::{PATIENCE, Receiver, assert_all, options, report, settled, start};
+
+/// An authority and a directory for its files.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+    directory: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem, directory: tempfile::tempdir().unwrap() }
+    }
+
+    /// A certificate and its key, for that name, until that time from now.
+    fn certificate(&self, name: &str, valid: Duration) -> (String, String) {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_before = OffsetDateTime::now_utc() - Duration::days(10);
+        params.not_after = OffsetDateTime::now_utc() + valid;
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    fn file(&self, name: &str, pem: &str) -> Option<PathBuf> {
+        let path = self.directory.path().join(name);
+        std::fs::write(&path, pem).unwrap();
+        Some(path)
+    }
+
+    fn ca_file(&self) -> Option<PathBuf> {
+        self.file("ca.pem", &self.pem)
+    }
+}
+
+const VALID: Duration = Duration::days(1);
+
+async fn receiver(certificate: (String, String)) -> Receiver {
+    let identity = Identity::from_pem(certificate.0, certificate.1);
+    Receiver::with_tls(ServerTlsConfig::new().identity(identity)).await
+}
+
+fn to(receiver: &Receiver, tls: TlsOptions) -> GrpcOptions {
+    let port = receiver.endpoint.rsplit_once(':').unwrap().1;
+    GrpcOptions { tls, timeout: PATIENCE, ..GrpcOptions::to(format!("localhost:{port}")) }
+}
+
+/// One report ends in `state` and the receiver sees it only if that is `Delivered`.
+async fn assert_ends(receiver: &Receiver, tls: TlsOptions, state: State) {
+    let exporter = start(options(), &to(receiver, tls));
+    let report = report(1, 3);
+    exporter.enqueue(report.clone());
+    assert_all(&settled(&exporter).await.counts, state, &report);
+    let expected = usize::from(state == State::Delivered);
+    assert_eq!(receiver.received().len(), expected);
+}
+
+#[tokio::test]
+async fn a_receiver_of_a_trusted_authority_gets_the_events() {
+    let authority = Authority::new();
+    let receiver = receiver(authority.certificate("localhost", VALID)).await;
+    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    assert_ends(&receiver, tls, State::Delivered).await;
+}
+
+#[tokio::test]
+async fn a_receiver_of_another_authority_gets_nothing() {
+    let receiver = receiver(Authority::new().certificate("localhost", VALID)).await;
+    let other = Authority::new();
+    let tls = TlsOptions { ca_file: other.ca_file(), ..TlsOptions::default() };
+    assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
+}
+
+#[tokio::test]
+async fn a_certificate_that_has_expired_is_refused() {
+    let authority = Authority::new();
+    let receiver = receiver(authority.certificate("localhost", Duration::days(-1))).await;
+    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_is_refused_unless_that_name_is_asked_for() {
+    let authority = Authority::new();
+    let receiver = receiver(authority.certificate("collector.example", VALID)).await;
+    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    assert_ends(&receiver, tls.clone(), State::DroppedRetriesExhausted).await;
+    let server_name_override = Some("collector.example".to_owned());
+    assert_ends(&receiver, TlsOptions { server_name_override, ..tls }, State::Delivered).await;
+}
+
+#[tokio::test]
+async fn a_plaintext_receiver_gets_nothing_where_tls_is_asked_for() {
+    let receiver = Receiver::start([]).await;
+    let authority = Authority::new();
+    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_for_a_certificate_gets_ours() {
+    let authority = Authority::new();
+    let (cert, key) = authority.certificate("localhost", VALID);
+    let tls = ServerTlsConfig::new()
+        .identity(Identity::from_pem(cert, key))
+        .client_ca_root(Certificate::from_pem(&authority.pem));
+    let receiver = Receiver::with_tls(tls).await;
+    let anonymous = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let (cert, key) = authority.certificate("sidewinder", VALID);
+    let known = TlsOptions {
+        cert_file: authority.file("cert.pem", &cert),
+        key_file: authority.file("key.pem", &key),
+        ..anonymous.clone()
+    };
+    assert_ends(&receiver, known, State::Delivered).await;
+    let exporter = start(options(), &to(&receiver, anonymous));
+    exporter.enqueue(report(1, 3));
+    assert_eq!(settled(&exporter).await.counts.delivered.events, 0);
+    assert_eq!(receiver.received().len(), 1);
+}
