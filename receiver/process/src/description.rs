@@ -1,10 +1,9 @@
 //! What a process says about itself.
 
-use std::time::{Duration, SystemTime};
-
-use rustix::time::{ClockId, clock_gettime};
+use std::time::SystemTime;
 
 use crate::cgroup::{ContainerId, container_id, pod_uid};
+use crate::clock::time_of_ticks;
 use crate::environment::resource_variables;
 use crate::procfs::ProcessDir;
 
@@ -46,7 +45,7 @@ impl ProcessDescription {
         let status = process.read("status").unwrap_or_default();
         let cgroup = process.read("cgroup").unwrap_or_default();
         Self {
-            started_at: state.as_ref().and_then(|state| wall_clock_of(state.start_ticks)),
+            started_at: state.as_ref().and_then(|state| time_of_ticks(state.start_ticks)),
             comm: state.map(|state| state.comm),
             executable_path: process
                 .link("exe")
@@ -77,14 +76,4 @@ fn status_numbers<'status>(status: &'status [u8], key: &[u8]) -> impl Iterator<I
     line.unwrap_or_default()
         .split(u8::is_ascii_whitespace)
         .filter_map(|number| std::str::from_utf8(number).ok()?.parse().ok())
-}
-
-/// The time of day of a number of clock ticks after boot, by what both clocks say now.
-fn wall_clock_of(ticks_after_boot: u64) -> Option<SystemTime> {
-    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
-    let after_boot = Duration::from_secs(ticks_after_boot / ticks_per_second)
-        + Duration::from_nanos(ticks_after_boot % ticks_per_second * 1_000_000_000 / ticks_per_second);
-    let up = clock_gettime(ClockId::Boottime);
-    let up = Duration::new(u64::try_from(up.tv_sec).ok()?, u32::try_from(up.tv_nsec).ok()?);
-    SystemTime::now().checked_sub(up.checked_sub(after_boot).unwrap_or_default())
 }

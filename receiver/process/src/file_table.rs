@@ -1,12 +1,15 @@
 //! Every mapped file, known by a small number.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};
+use crate::clock::monotonic_ns;
 use crate::event::MappedIdentity;
 use crate::mapping::{Backing, ExecutableMapping, MappedFile};
-use crate::open::{Confirmation, FileStatus, OpenError, OpenedFile, open_mapped};
+use crate::open::{Confirmation, FileStatus, OpenError, OpenedFile, open_left_behind, open_mapped};
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir};
 use crate::vdso::vdso_image;
@@ -41,8 +44,10 @@ pub struct FileEntry {
     hash: Option<FileHash>,
     /// What told the content from others when it was opened.
     status: Option<FileStatus>,
-    /// The identity that was reported for it, under which it can be found again.
+    /// The identity under which it is found while its descriptor is held.
     reported: Option<MappedIdentity>,
+    /// What was reported of a file that could not be opened.
+    unopened_as: Option<Arc<MappedFile>>,
     opened: Option<OpenedFile>,
 }
 
@@ -147,8 +152,8 @@ impl FileTable {
         self.open_recency.remove(id);
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.opened = None;
-            if let Some(reported) = &entry.reported {
-                self.by_reported.remove(reported);
+            if let Some(reported) = entry.reported.take() {
+                remove_if(&mut self.by_reported, &reported, id);
             }
         }
     }
@@ -159,9 +164,10 @@ impl FileTable {
         self.recency.remove(id);
         let Some(entry) = self.entries.remove(&id) else { return };
         if let Some(status) = entry.status {
-            self.by_status.remove(&status);
-        } else {
-            self.unopened.retain(|_, unopened| *unopened != id);
+            remove_if(&mut self.by_status, &status, id);
+        }
+        if let Some(reported) = entry.unopened_as {
+            remove_if(&mut self.unopened, &reported, id);
         }
         if self.vdso == Some(id) {
             self.vdso = None;
@@ -215,14 +221,39 @@ impl FileTable {
         mapping: &ExecutableMapping,
         reported: &MappedFile,
     ) -> Result<OpenedFile, OpenError> {
-        let directory = ProcessDir::open(&self.proc_root, process.pid())?;
-        if process
-            .start_ticks()
-            .is_some_and(|start| directory.state().is_ok_and(|now| now.start_ticks != start))
-        {
-            return Err(OpenError::Gone);
+        let living =
+            ProcessDir::open(&self.proc_root, process.pid()).map_err(OpenError::from).and_then(|directory| {
+                let is_same = match process.start_ticks() {
+                    Some(start_ticks) => directory.state()?.start_ticks == start_ticks,
+                    None => true,
+                };
+                if is_same { Ok(directory) } else { Err(OpenError::Gone) }
+            });
+        let opened =
+            living.and_then(|directory| open_mapped(&directory, mapping, reported, self.limits.allow_remote));
+        match opened {
+            Err(OpenError::Gone | OpenError::NotFound) => self.open_left_behind(process, reported, opened),
+            opened => opened,
         }
-        open_mapped(&directory, mapping, reported, self.limits.allow_remote)
+    }
+
+    /// Looks for the file where the parent of an ended process lives, and where we do.
+    fn open_left_behind(
+        &self,
+        process: &Process,
+        reported: &MappedFile,
+        failed: Result<OpenedFile, OpenError>,
+    ) -> Result<OpenedFile, OpenError> {
+        let parent = process.parent().and_then(|parent| ProcessDir::open(&self.proc_root, parent).ok());
+        let roots = [parent, ProcessDir::own().ok()];
+        let known_for = Duration::from_nanos(monotonic_ns().saturating_sub(process.known_since_ns));
+        match SystemTime::now().checked_sub(known_for) {
+            Some(known_since) => {
+                open_left_behind(roots.iter().flatten(), reported, known_since, self.limits.allow_remote)
+                    .or(failed)
+            }
+            None => failed,
+        }
     }
 
     fn take_opened(&mut self, reported: &MappedFile, opened: OpenedFile) -> Identified {
@@ -235,6 +266,7 @@ impl FileTable {
                 hash: read_htlhash(&opened).ok(),
                 status,
                 reported: None,
+                unopened_as: None,
                 opened: None,
             })
         });
@@ -251,7 +283,9 @@ impl FileTable {
             self.by_status.insert(status, id);
         }
         if opened.confirmation() == Confirmation::Exact && matches!(reported, MappedIdentity::Inode { .. }) {
-            entry.reported = Some(reported.clone());
+            if let Some(before) = entry.reported.replace(reported.clone()) {
+                remove_if(&mut self.by_reported, &before, id);
+            }
             self.by_reported.insert(reported.clone(), id);
         }
         entry.opened = Some(opened);
@@ -271,6 +305,7 @@ impl FileTable {
                 hash: None,
                 status: None,
                 reported: None,
+                unopened_as: Some(Arc::clone(reported)),
                 opened: None,
             });
             self.unopened.insert(Arc::clone(reported), id);
@@ -295,6 +330,7 @@ impl FileTable {
             hash: opened.as_ref().and_then(|image| read_htlhash(image).ok()),
             status: None,
             reported: None,
+            unopened_as: None,
             opened,
         });
         self.vdso = Some(id);
@@ -318,6 +354,13 @@ impl FileTable {
         if self.open_recency.contains(id) {
             self.open_recency.touch(id);
         }
+    }
+}
+
+/// Removes what a key leads to, unless it leads to another file by now.
+fn remove_if<Key: Hash + Eq>(map: &mut HashMap<Key, FileId>, key: &Key, id: FileId) {
+    if map.get(key) == Some(&id) {
+        map.remove(key);
     }
 }
 

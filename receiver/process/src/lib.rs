@@ -13,8 +13,10 @@
 //! and no file but a regular one is ever opened for reading.
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod build_id;
 mod cgroup;
+mod clock;
 mod description;
 mod environment;
 mod event;
@@ -22,6 +24,7 @@ mod event_queue;
 mod file_table;
 mod filesystem;
 mod id;
+mod interner;
 mod mapping;
 mod mapping_set;
 mod maps;

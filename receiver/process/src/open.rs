@@ -6,12 +6,14 @@
 //! mapped. Only then is it opened for reading. Contents are read by `pread` alone: a mapped file that
 //! shrinks would end us with `SIGBUS`.
 
+use std::cell::OnceCell;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
     AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, memfd_create, openat,
@@ -111,6 +113,13 @@ pub(crate) struct FileStatus {
     changed_ns: u32,
 }
 
+impl FileStatus {
+    fn changed_at(&self) -> Option<SystemTime> {
+        SystemTime::UNIX_EPOCH
+            .checked_add(Duration::new(u64::try_from(self.changed_s).ok()?, self.changed_ns))
+    }
+}
+
 impl OpenedFile {
     /// Content that is in memory already: the vDSO.
     pub(crate) fn from_memory(image: Arc<[u8]>) -> Self {
@@ -196,74 +205,75 @@ impl OpenedFile {
     }
 }
 
-/// Opens the file behind a mapping, through the process that maps it.
+/// Opens the file behind a mapping of a living process.
 ///
 /// Tried in this order: the reported path inside the process's root; inside our own root (a process in a
 /// `chroot` within our mounts); `/proc/PID/exe`; and `/proc/PID/map_files`, which also reaches files without
-/// a name, but needs `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`.
+/// a name, but needs `CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`. Where `openat2` is missing or refused, only
+/// the last two are left.
 ///
 /// # Errors
-/// Why the first way failed; [`OpenError::Mismatch`] if any way led to another file.
+/// Why the first way failed.
 pub(crate) fn open_mapped(
     process: &ProcessDir,
     mapping: &ExecutableMapping,
     reported: &MappedFile,
     allow_remote: bool,
 ) -> Result<OpenedFile, OpenError> {
-    let opener = Opener { process, mapping, reported, allow_remote, mounts: OnceLock::new() };
-    let ways: [Way; 4] = [
-        |opener| opener.in_process_root(),
-        |opener| opener.in_our_root(),
-        |opener| opener.executable(),
-        |opener| opener.map_file(),
-    ];
-    let mut failure = None;
-    for way in ways {
-        match way(&opener) {
-            Ok(opened) => return Ok(opened),
-            Err(OpenError::Gone) => return Err(OpenError::Gone),
-            Err(error) => match failure {
-                Some(OpenError::NotFound) if matches!(error, OpenError::Mismatch) => failure = Some(error),
-                Some(_) => {}
-                None => failure = Some(error),
-            },
-        }
-    }
-    Err(failure.unwrap_or(OpenError::NotFound))
+    let opener = Opener::new(process, reported, allow_remote);
+    let failure = match opener.in_root() {
+        Ok(opened) => return Ok(opened),
+        Err(failure) => failure,
+    };
+    let in_our_root = || Opener::new(&ProcessDir::own()?, reported, allow_remote).in_root();
+    in_our_root().or_else(|_| opener.executable()).or_else(|_| opener.map_file(mapping)).map_err(|_| failure)
 }
 
-/// One way to a mapped file.
-type Way = fn(&Opener<'_>) -> Result<OpenedFile, OpenError>;
+/// Opens a file that an ended process had mapped, in the roots of others, if it is still the one with the
+/// reported device and inode, and nothing about it has changed since `mapped_at`: its inode may have been
+/// given to another file meanwhile.
+///
+/// # Errors
+/// [`OpenError::Gone`] where no root has it.
+pub(crate) fn open_left_behind<'roots>(
+    roots: impl Iterator<Item = &'roots ProcessDir>,
+    reported: &MappedFile,
+    mapped_at: SystemTime,
+    allow_remote: bool,
+) -> Result<OpenedFile, OpenError> {
+    let is_proven = |opened: &OpenedFile| {
+        opened.confirmation == Confirmation::Exact
+            && opened.status().is_some_and(|status| status.changed_at().is_some_and(|at| at <= mapped_at))
+    };
+    roots
+        .filter_map(|root| Opener::new(root, reported, allow_remote).in_root().ok())
+        .find(is_proven)
+        .ok_or(OpenError::Gone)
+}
 
+/// The ways to one file through one process.
 struct Opener<'mapping> {
     process: &'mapping ProcessDir,
-    mapping: &'mapping ExecutableMapping,
     reported: &'mapping MappedFile,
     allow_remote: bool,
-    mounts: OnceLock<Mounts>,
+    mounts: OnceCell<Mounts>,
 }
 
 /// The most that is read of a process's mounts, in bytes; nodes with thousands of mounts stay below.
 const MOUNTINFO_BYTES: u64 = 4 << 20;
 
-impl Opener<'_> {
-    fn in_process_root(&self) -> Result<OpenedFile, OpenError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(self.process, "root", flags, Mode::empty())?;
-        self.in_root(root.as_fd())
-    }
-
-    fn in_our_root(&self) -> Result<OpenedFile, OpenError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(CWD, "/", flags, Mode::empty())?;
-        self.in_root(root.as_fd())
+impl<'mapping> Opener<'mapping> {
+    fn new(process: &'mapping ProcessDir, reported: &'mapping MappedFile, allow_remote: bool) -> Self {
+        Self { process, reported, allow_remote, mounts: OnceCell::new() }
     }
 
     /// Tries each reading of the reported path; what isn't the mapped file is as good as nothing.
-    fn in_root(&self, root: BorrowedFd<'_>) -> Result<OpenedFile, OpenError> {
+    fn in_root(&self) -> Result<OpenedFile, OpenError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(self.process, "root", flags, Mode::empty())?;
         let mut failure = OpenError::NotFound;
         for path in readings(self.reported) {
-            match self.look_up(root, &path).and_then(|found| self.confirmed(found.as_fd(), false)) {
+            match self.look_up(root.as_fd(), &path).and_then(|found| self.confirmed(found.as_fd(), false)) {
                 Ok(opened) => return Ok(opened),
                 Err(OpenError::NotFound) => {}
                 Err(error) => failure = error,
@@ -297,10 +307,10 @@ impl Opener<'_> {
 
     /// Follows the kernel's link from the mapping. Its name is the range that the kernel has now, which
     /// need not be ours: neighbours are merged and protections changed.
-    fn map_file(&self) -> Result<OpenedFile, OpenError> {
+    fn map_file(&self, mapping: &ExecutableMapping) -> Result<OpenedFile, OpenError> {
         let mut range = None;
         read_executable_mappings(self.process.file("maps")?, |now| {
-            let is_same = now.range.contains(&self.mapping.range.start)
+            let is_same = now.range.contains(&mapping.range.start)
                 && match (now.backing.file().map(|file| &file.identity), &self.reported.identity) {
                     (Some(MappedIdentity::Inode { .. }), MappedIdentity::BuildId(_)) => true,
                     (now, reported) => now == Some(reported),

@@ -12,6 +12,7 @@ use crate::mapping_set::MappingSet;
 pub struct Process {
     pub(crate) pid: Pid,
     pub(crate) instance: u64,
+    pub(crate) parent: Option<Pid>,
     pub(crate) start_ticks: Option<u64>,
     pub(crate) comm: Box<[u8]>,
     pub(crate) mappings: Arc<MappingSet>,
@@ -34,6 +35,7 @@ impl Process {
         Self {
             pid,
             instance,
+            parent: None,
             start_ticks: None,
             comm: Box::default(),
             mappings: Arc::new(MappingSet::new(most_mappings)),
@@ -52,6 +54,7 @@ impl Process {
         Self {
             pid: child,
             instance,
+            parent: Some(self.pid),
             start_ticks: None,
             threads: 1,
             leader_ended: false,
@@ -84,6 +87,12 @@ impl Process {
     #[must_use]
     pub const fn instance(&self) -> u64 {
         self.instance
+    }
+
+    /// The process that forked it, where that was seen; it may have ended, and its number may be another's.
+    #[must_use]
+    pub const fn parent(&self) -> Option<Pid> {
+        self.parent
     }
 
     /// When it started, in clock ticks after boot, once `/proc` was read for it.

@@ -109,6 +109,18 @@ impl ProcessDir {
         }
     }
 
+    /// Opens our own directory.
+    ///
+    /// # Errors
+    /// When no proc file system is mounted at `/proc`.
+    pub(crate) fn own() -> Result<Self, ProcfsError> {
+        let pid = Pid(std::process::id());
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory =
+            openat(CWD, "/proc/self", flags, Mode::empty()).map_err(|errno| failed(pid, "", errno))?;
+        Ok(Self { pid, directory })
+    }
+
     /// Which process this is.
     #[must_use]
     pub const fn pid(&self) -> Pid {

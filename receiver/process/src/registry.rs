@@ -1,14 +1,16 @@
 //! All processes, kept up to date from events.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Bound;
 use std::sync::Arc;
 
-use rustix::time::{ClockId, clock_gettime};
-
+use crate::allowance::Allowance;
+use crate::clock::monotonic_ns;
 use crate::description::ProcessDescription;
 use crate::event::{ProcessEvent, ProcessEventKind};
 use crate::id::{Pid, Tid};
-use crate::mapping::{Backing, ExecutableMapping, MappedFile};
+use crate::interner::Interner;
+use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::mapping_set::MappingSet;
 use crate::maps::read_executable_mappings;
 use crate::process::Process;
@@ -73,7 +75,13 @@ pub struct Registry {
     exited: Vec<Process>,
     /// Processes that must be read again.
     stale: BTreeSet<Pid>,
+    /// The process that was read again last: the next one in turn is read next, however many there are.
+    healed_last: Pid,
     heals: Allowance,
+    /// Whether events were lost and nobody has been marked as stale for it yet.
+    has_lost_events: bool,
+    /// How often all processes may be marked as stale.
+    recoveries: Allowance,
     /// Whether all processes are wanted, so that lost forks are looked for.
     follows_all: bool,
     counters: RegistryCounters,
@@ -83,8 +91,12 @@ impl Registry {
     /// A registry that knows no process yet.
     #[must_use]
     pub fn new(proc_root: ProcRoot, limits: RegistryLimits) -> Self {
+        let now_ns = monotonic_ns();
         Self {
-            heals: Allowance::new(limits.heals_per_second, monotonic_ns()),
+            healed_last: Pid(0),
+            heals: Allowance::new(limits.heals_per_second, now_ns),
+            has_lost_events: false,
+            recoveries: Allowance::new(1, now_ns),
             proc_root,
             limits,
             processes: HashMap::new(),
@@ -105,9 +117,8 @@ impl Registry {
     pub fn scan_all(&mut self) -> Result<(), ProcfsError> {
         self.follows_all = true;
         for pid in self.proc_root.pids()? {
-            if let Err(error) = self.scan(pid) {
-                self.counters.unreadable_processes += u64::from(!matches!(error, ProcfsError::Gone { .. }));
-            }
+            // Where reading fails, the process has gone or is counted.
+            let _ = self.scan(pid);
         }
         Ok(())
     }
@@ -126,6 +137,8 @@ impl Registry {
             Err(error) => {
                 if matches!(error, ProcfsError::Gone { .. }) {
                     self.retire(pid);
+                } else {
+                    self.counters.unreadable_processes += 1;
                 }
                 Err(error)
             }
@@ -138,17 +151,19 @@ impl Registry {
         self.stale.insert(pid);
     }
 
-    /// Reads processes again whose events were lost, as many as the limits allow by now, and returns how
+    /// Reads processes again that may be known wrongly, as many as the limits allow by now, and returns how
     /// many are still to be read. Call it after each batch of events.
     pub fn heal(&mut self) -> usize {
-        let mut allowed = self.heals.take(self.stale.len(), monotonic_ns());
-        while allowed > 0
-            && let Some(pid) = self.stale.pop_first()
-        {
-            allowed -= 1;
-            if let Err(error) = self.scan(pid) {
-                self.counters.unreadable_processes += u64::from(!matches!(error, ProcfsError::Gone { .. }));
-            }
+        let now_ns = monotonic_ns();
+        if self.has_lost_events && self.recoveries.take(1, now_ns) == 1 {
+            self.mark_all_stale();
+        }
+        for _ in 0..self.heals.take(self.stale.len(), now_ns) {
+            let after_last = self.stale.range((Bound::Excluded(self.healed_last), Bound::Unbounded)).next();
+            let Some(&pid) = after_last.or_else(|| self.stale.first()) else { break };
+            self.healed_last = pid;
+            // Where reading fails, the process is forgotten or counted.
+            let _ = self.scan(pid);
         }
         self.stale.len()
     }
@@ -158,7 +173,8 @@ impl Registry {
         let ProcessEvent { time_ns, pid, kind } = event;
         self.counters.events += 1;
         if let ProcessEventKind::Lost { count } = kind {
-            self.lose(count);
+            self.counters.lost_events += count;
+            self.has_lost_events = true;
             return;
         }
         if self.processes.get(&pid).is_some_and(|process| time_ns < process.known_since_ns) {
@@ -178,7 +194,7 @@ impl Registry {
         }
     }
 
-    /// What has changed since the last call: what ended first, then each process that maps something else
+    /// What has changed since the last call (call it after each batch of events): what ended first, then each process that maps something else
     /// now, once.
     pub fn take_changes(&mut self) -> Vec<Change> {
         let exited = self.exited.drain(..).map(|process| Change::Exited(Box::new(process)));
@@ -303,8 +319,8 @@ impl Registry {
     }
 
     /// Any process may have had the lost events, and some may have been forked by them.
-    fn lose(&mut self, count: u64) {
-        self.counters.lost_events += count;
+    fn mark_all_stale(&mut self) {
+        self.has_lost_events = false;
         self.stale.extend(self.processes.keys());
         if self.follows_all {
             self.stale.extend(self.proc_root.pids().unwrap_or_default());
@@ -320,18 +336,8 @@ impl Registry {
         if state.has_ended() {
             return Err(ProcfsError::Gone { pid });
         }
-        let mut mappings = MappingSet::new(self.limits.mappings_per_process);
-        let mut program = None;
-        let files = &mut self.files;
-        let summary = read_executable_mappings(directory.file("maps")?, |mut mapping| {
-            files.intern(&mut mapping.backing);
-            program = program.take().or_else(|| mapping.backing.file().cloned());
-            mappings.insert(mapping);
-        })
-        .map_err(|source| ProcfsError::reading(pid, "maps", source))?;
+        let (mappings, program) = self.read_mappings(&directory)?;
         self.counters.reads += 1;
-        self.counters.malformed_maps_lines += summary.malformed;
-        self.counters.mappings_left_out += mappings.left_out();
         Ok(Process {
             start_ticks: Some(state.start_ticks),
             comm: state.comm,
@@ -342,6 +348,35 @@ impl Registry {
             program,
             ..Process::unknown(pid, 0, read_from_ns, 0)
         })
+    }
+
+    /// The executable mappings of a process, and the first file among them. Where `/proc` won't tell them,
+    /// none are known but those that events will report.
+    fn read_mappings(
+        &mut self,
+        directory: &ProcessDir,
+    ) -> Result<(MappingSet, Option<Arc<MappedFile>>), ProcfsError> {
+        let mut mappings = MappingSet::new(self.limits.mappings_per_process);
+        let mut program = None;
+        let maps = match directory.file("maps") {
+            Err(ProcfsError::Permission { .. }) => {
+                self.counters.unreadable_processes += 1;
+                return Ok((mappings, program));
+            }
+            maps => maps?,
+        };
+        let files = &mut self.files;
+        let summary = read_executable_mappings(maps, |mut mapping| {
+            files.intern(&mut mapping.backing);
+            if program.is_none() {
+                program = mapping.backing.file().cloned();
+            }
+            mappings.insert(mapping);
+        })
+        .map_err(|source| ProcfsError::reading(directory.pid(), "maps", source))?;
+        self.counters.malformed_maps_lines += summary.malformed;
+        self.counters.mappings_left_out += mappings.left_out();
+        Ok((mappings, program))
     }
 
     /// Takes up what was read: as news of a known process, or as another one with its number.
@@ -358,7 +393,11 @@ impl Registry {
                 known.threads = read.threads;
                 known.leader_ended = read.leader_ended;
                 known.known_since_ns = read.known_since_ns;
-                known.program = known.program.take().or(read.program);
+                if known.program != read.program {
+                    // It runs another program: an exec was lost.
+                    known.program = read.program;
+                    known.description = None;
+                }
             }
             _ => {
                 self.retire(pid);
@@ -390,63 +429,4 @@ impl Registry {
         self.last_instance += 1;
         self.last_instance
     }
-}
-
-/// Keeps each reported file once, however many processes map it.
-#[derive(Debug, Default)]
-struct Interner {
-    files: HashSet<Arc<MappedFile>>,
-    sweep_at: usize,
-}
-
-impl Interner {
-    /// Files that may be there before those are looked for that nobody maps any more.
-    const FIRST_SWEEP_AT: usize = 1024;
-
-    fn intern(&mut self, backing: &mut Backing) {
-        let Backing::File(file) = backing else { return };
-        if let Some(known) = self.files.get(file) {
-            *file = Arc::clone(known);
-            return;
-        }
-        if self.files.len() >= self.sweep_at.max(Self::FIRST_SWEEP_AT) {
-            self.files.retain(|file| Arc::strong_count(file) > 1);
-            self.sweep_at = self.files.len() * 2;
-        }
-        self.files.insert(Arc::clone(file));
-    }
-}
-
-/// So many in a second, saved up for at most one second.
-#[derive(Debug)]
-struct Allowance {
-    per_second: u32,
-    saved: u32,
-    counted_to_ns: u64,
-}
-
-impl Allowance {
-    const fn new(per_second: u32, now_ns: u64) -> Self {
-        Self { per_second, saved: per_second, counted_to_ns: now_ns }
-    }
-
-    /// Takes as many as are wanted and allowed by now.
-    fn take(&mut self, wanted: usize, now_ns: u64) -> u32 {
-        let per_second = u64::from(self.per_second.max(1));
-        let earned = now_ns.saturating_sub(self.counted_to_ns).saturating_mul(per_second) / 1_000_000_000;
-        if earned > 0 {
-            self.saved = u32::try_from(u64::from(self.saved).saturating_add(earned).min(per_second))
-                .unwrap_or(u32::MAX);
-            self.counted_to_ns = now_ns;
-        }
-        let taken = self.saved.min(u32::try_from(wanted).unwrap_or(u32::MAX));
-        self.saved -= taken;
-        taken
-    }
-}
-
-/// Now, by the clock of the events.
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64)
 }

@@ -1,0 +1,30 @@
+//! Work that may be done so often and no oftener.
+
+/// So many in a second, saved up for at most one second.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    per_second: u32,
+    saved: u32,
+    counted_to_ns: u64,
+}
+
+impl Allowance {
+    /// The whole first second's worth is there at once.
+    pub(crate) const fn new(per_second: u32, now_ns: u64) -> Self {
+        Self { per_second, saved: per_second, counted_to_ns: now_ns }
+    }
+
+    /// Takes as many as are wanted and allowed by now.
+    pub(crate) fn take(&mut self, wanted: usize, now_ns: u64) -> u32 {
+        let per_second = u64::from(self.per_second.max(1));
+        let earned = now_ns.saturating_sub(self.counted_to_ns).saturating_mul(per_second) / 1_000_000_000;
+        if earned > 0 {
+            self.saved = u32::try_from(u64::from(self.saved).saturating_add(earned).min(per_second))
+                .unwrap_or(u32::MAX);
+            self.counted_to_ns += earned.saturating_mul(1_000_000_000) / per_second;
+        }
+        let taken = self.saved.min(u32::try_from(wanted).unwrap_or(u32::MAX));
+        self.saved -= taken;
+        taken
+    }
+}

@@ -1,0 +1,32 @@
+//! Reported files, each kept once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::mapping::{Backing, MappedFile};
+
+/// Keeps each reported file once, however many processes map it.
+#[derive(Debug, Default)]
+pub(crate) struct Interner {
+    files: HashSet<Arc<MappedFile>>,
+    sweep_at: usize,
+}
+
+impl Interner {
+    /// Files that may be there before those are looked for that nobody maps any more.
+    const FIRST_SWEEP_AT: usize = 1024;
+
+    /// Puts the file that is known already in the place of one that equals it.
+    pub(crate) fn intern(&mut self, backing: &mut Backing) {
+        let Backing::File(file) = backing else { return };
+        if let Some(known) = self.files.get(file) {
+            *file = Arc::clone(known);
+            return;
+        }
+        if self.files.len() >= self.sweep_at.max(Self::FIRST_SWEEP_AT) {
+            self.files.retain(|file| Arc::strong_count(file) > 1);
+            self.sweep_at = self.files.len() * 2;
+        }
+        self.files.insert(Arc::clone(file));
+    }
+}
