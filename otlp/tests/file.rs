@@ -1,4 +1,5 @@
 //! Reports in files.
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::fs;
 

@@ -48,7 +48,7 @@ pub(crate) enum Answer {
     /// An answer that expands to 64 MiB of zeros.
     Bomb,
     /// An answer that ends before it says how it went.
-    HalfAnswer,
+    CutOff,
     /// A good status without an answer.
     StatusOnly,
     /// An HTTP status, as of a proxy.
@@ -167,7 +167,7 @@ impl Script {
                 response.headers_mut().insert("grpc-encoding", gzip);
                 response
             }
-            Answer::HalfAnswer => grpc(framed(0, &[]).slice(..3), None),
+            Answer::CutOff => grpc(framed(0, &[]).slice(..3), None),
             Answer::StatusOnly => grpc(Bytes::new(), Some(Code::Ok)),
             Answer::Http(status) => {
                 Response::builder().status(status).body(Body::new(Empty::<Bytes>::new())).unwrap()
@@ -203,7 +203,7 @@ fn unframed(mut body: Bytes, encoding: Option<&HeaderValue>) -> Bytes {
     match encoding.unwrap().to_str().unwrap() {
         "gzip" => flate2::read::GzDecoder::new(body.reader()).read_to_end(&mut message).map(|_| ()),
         "zstd" => zstd::stream::copy_decode(body.reader(), &mut message),
-        other => panic!("{other}"),
+        other => unreachable!("encoding {other}"),
     }
     .unwrap();
     message.into()
@@ -216,7 +216,7 @@ fn compressed(message: &[u8], encoding: Option<&HeaderValue>) -> Vec<u8> {
             .read_to_end(&mut out)
             .map(|_| ()),
         "zstd" => zstd::stream::copy_encode(message, &mut out, 1),
-        other => panic!("{other}"),
+        other => unreachable!("encoding {other}"),
     }
     .unwrap();
     out
