@@ -1,6 +1,35 @@
 //! Sidewinder's configuration: the OpenTelemetry Collector's YAML shape, checked whole.
+//!
+//! [`load`] turns `--config` and `--set` into a [`Config`] of plain typed values, or into every error
+//! at once; [`print_config`] turns it back into text; [`reference()`] documents every key.
+//!
+//! ```text
+//! source, unconfigured   texts             files, environment, `--set`
+//! yaml, marks            text to tree      values by serde_yaml, positions by saphyr-parser
+//! tree, expand           tree to tree      merging, `${...}`
+//! schema, reference      tree to values    each key listed once, read and written from that list
+//! model                  the values        no YAML from here on
+//! ```
 #![forbid(unsafe_code)]
 
+mod duration;
+mod expand;
+mod load;
+mod marks;
 mod model;
+mod print;
+mod reference;
+mod report;
+mod schema;
+mod source;
+mod tree;
+mod unconfigured;
+mod yaml;
 
+pub use load::{Loaded, load};
 pub use model::*;
+pub use print::{PrintFormat, PrintMode, print_config};
+pub use reference::{KeyReference, reference};
+pub use report::{ConfigError, ConfigErrors, Problem, Warning};
+pub use source::{Environment, ProcessEnvironment, Source, SourceError};
+pub use tree::Place;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Endpoint, Fraction, Multiplier, Secret, TlsClient};
+use super::{Endpoint, Fraction, Multiplier, NumConsumers, Secret, TlsClient};
 
 /// One exporter, by its type.
 #[derive(Clone, PartialEq, Debug)]
@@ -106,7 +106,7 @@ impl Default for Retry {
 }
 
 /// `sending_queue`: requests that wait for their turn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SendingQueue {
     /// Whether there is a queue; without one a request is sent before the next is made.
     pub enabled: bool,
@@ -114,8 +114,8 @@ pub struct SendingQueue {
     pub sizer: Sizer,
     /// How much may wait, in units of `sizer`; more than zero. What comes after is dropped and counted.
     pub queue_size: u64,
-    /// Requests under way at once; 1 to 1024.
-    pub num_consumers: u32,
+    /// Requests under way at once.
+    pub num_consumers: NumConsumers,
 }
 
 impl SendingQueue {
@@ -127,7 +127,12 @@ impl SendingQueue {
 
 impl Default for SendingQueue {
     fn default() -> Self {
-        Self { enabled: true, sizer: Sizer::Bytes, queue_size: Self::DEFAULT_SIZE_BYTES, num_consumers: 2 }
+        Self {
+            enabled: true,
+            sizer: Sizer::Bytes,
+            queue_size: Self::DEFAULT_SIZE_BYTES,
+            num_consumers: NumConsumers::default(),
+        }
     }
 }
 

@@ -23,8 +23,8 @@ pub use exporter::{
     Sizer, Verbosity,
 };
 pub use number::{
-    Fraction, MaxFrames, MemoryLimitMib, Multiplier, OutOfRange, Percent, Pid, SamplesPerSecond,
-    VerifierLogLevel,
+    Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, Pid,
+    SamplesPerSecond, VerifierLogLevel,
 };
 pub use receiver::{
     ErrorMode, ProfilingReceiver, Scope, SymbolMode, Symbolize, TraceContext, Unwind, UnwindMode,

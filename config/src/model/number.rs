@@ -73,6 +73,10 @@ ranged! {
     MaxFrames(u32): 1..=8_192, default 8_192
 }
 ranged! {
+    /// Requests that an exporter has under way at once.
+    NumConsumers(u32): 1..=1_024, default 2
+}
+ranged! {
     /// A share of a whole, 0 to 1.
     Fraction(f64): 0.0..=1.0, default 0.0
 }

@@ -167,3 +167,27 @@ impl Default for PrometheusReader {
         Self { host: "localhost".to_owned(), port: 8888 }
     }
 }
+
+impl Default for PeriodicReader {
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_secs(60),
+            timeout: Duration::from_secs(30),
+            exporter: OtlpMetrics::default(),
+        }
+    }
+}
+
+impl Default for OtlpMetrics {
+    /// OTLP over gRPC to this machine.
+    fn default() -> Self {
+        Self {
+            protocol: OtlpProtocol::Grpc,
+            endpoint: "localhost:4317".to_owned(),
+            insecure: false,
+            headers: BTreeMap::new(),
+            timeout: Duration::from_secs(10),
+            temporality_preference: Temporality::default(),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What is wrong with a configuration, all of it at once.
+
+use std::fmt;
+
+use crate::tree::Place;
+
+/// Everything that is wrong with a configuration; never empty, in the order of the text.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// The errors, at least one.
+    #[must_use]
+    pub fn as_slice(&self) -> &[ConfigError] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    /// One error a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, error) in self.0.iter().enumerate() {
+            if index > 0 {
+                f.write_str("\n")?;
+            }
+            error.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ConfigError {
+    /// The key, `receivers::profiling::samples_per_second`; empty for a source as a whole.
+    pub path: String,
+    /// Where it was written, as far as that is known.
+    pub place: Option<Place>,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_where(f, &self.path, self.place.as_ref())?;
+        self.problem.fmt(f)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Something that a user should know although the configuration holds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Warning {
+    /// The key it is about.
+    pub path: String,
+    /// Where it was written, as far as that is known.
+    pub place: Option<Place>,
+    /// What to know.
+    pub message: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_where(f, &self.path, self.place.as_ref())?;
+        f.write_str(&self.message)
+    }
+}
+
+fn write_where(f: &mut fmt::Formatter<'_>, path: &str, place: Option<&Place>) -> fmt::Result {
+    if let Some(place) = place {
+        write!(f, "{place}: ")?;
+    }
+    if path.is_empty() { Ok(()) } else { write!(f, "{path}: ") }
+}
+
+/// What can be wrong. No message shows a secret or what a `${...}` stands for.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Problem {
+    /// A source can't be read.
+    #[error("can't be read: {0}")]
+    Unreadable(String),
+    /// A source is no YAML, or more of it than a configuration has.
+    #[error("is not usable YAML: {0}")]
+    Syntax(String),
+    /// A `${...}` stands for nothing.
+    #[error("{reference} can't be resolved: {reason}")]
+    Reference {
+        /// The reference as written.
+        reference: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A key that nothing knows.
+    #[error("unknown key{}", suggest(.nearest.as_deref(), .known))]
+    UnknownKey {
+        /// The known key that it resembles.
+        nearest: Option<String>,
+        /// The keys known here.
+        known: Vec<String>,
+    },
+    /// A component of a type that nothing knows.
+    #[error("unknown type {kind:?}{}", suggest(.nearest.as_deref(), .known))]
+    UnknownType {
+        /// The type given.
+        kind: String,
+        /// The known type that it resembles.
+        nearest: Option<String>,
+        /// The types known here.
+        known: Vec<String>,
+    },
+    /// A value that the key does not take.
+    #[error("expected {allowed}, got {found}")]
+    Value {
+        /// What was given.
+        found: String,
+        /// What the key takes.
+        allowed: String,
+    },
+    /// A key that must be given and is not.
+    #[error("must be given: {allowed}")]
+    Missing {
+        /// What the key takes.
+        allowed: String,
+    },
+    /// A key or component that the Collector knows and this version of Sidewinder does not.
+    #[error("is not in this version: {instead}")]
+    NotInThisVersion {
+        /// What to do instead.
+        instead: String,
+    },
+    /// A pipeline names a component that is not configured.
+    #[error("{section} has no {id:?}{}", suggest(.nearest.as_deref(), .known))]
+    Dangling {
+        /// The id named.
+        id: String,
+        /// The section that should have it.
+        section: &'static str,
+        /// The configured id that it resembles.
+        nearest: Option<String>,
+        /// The ids configured there.
+        known: Vec<String>,
+    },
+    /// Values that are right by themselves and wrong together.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+fn suggest(nearest: Option<&str>, known: &[String]) -> String {
+    match nearest {
+        Some(nearest) => format!(", did you mean {nearest:?}?"),
+        None if known.is_empty() => String::new(),
+        None => format!(", known here: {}", known.join(", ")),
+    }
+}
+
+/// The one of `known` that `given` most resembles, if it resembles any.
+pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    const ENOUGH: f64 = 0.75;
+    // Comparing takes time by the product of lengths: what is longer than any key resembles none.
+    const LONGEST: usize = 64;
+    if given.len() > LONGEST {
+        return None;
+    }
+    known
+        .into_iter()
+        .map(|known| (strsim::jaro_winkler(given, known), known))
+        .filter(|(alike, _)| *alike >= ENOUGH)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known.to_owned())
+}
+
+/// Errors and warnings as they are found.
+#[derive(Default, Debug)]
+pub(crate) struct Report {
+    errors: Vec<ConfigError>,
+    warnings: Vec<Warning>,
+}
+
+impl Report {
+    pub(crate) fn error(&mut self, path: &str, place: Option<&Place>, problem: Problem) {
+        self.errors.push(ConfigError { path: path.to_owned(), place: place.cloned(), problem });
+    }
+
+    pub(crate) fn warn(&mut self, path: &str, place: Option<&Place>, message: impl Into<String>) {
+        self.warnings.push(Warning { path: path.to_owned(), place: place.cloned(), message: message.into() });
+    }
+
+    pub(crate) const fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// The errors, of which there is at least one, in the order of the text.
+    pub(crate) fn into_errors(mut self) -> ConfigErrors {
+        self.errors.sort_by(|a, b| (&a.place, &a.path).cmp(&(&b.place, &b.path)));
+        ConfigErrors(self.errors)
+    }
+
+    /// `Ok` with the warnings if no error was found; both in the order of the text.
+    pub(crate) fn finish(mut self) -> Result<Vec<Warning>, ConfigErrors> {
+        self.warnings.sort_by(|a, b| (&a.place, &a.path).cmp(&(&b.place, &b.path)));
+        if self.has_errors() { Err(self.into_errors()) } else { Ok(self.warnings) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_key_gets_the_one_it_resembles_and_a_foreign_one_gets_none() {
+        let known = ["samples_per_second", "reporter_interval", "scope"];
+        assert_eq!(nearest("sample_per_second", known).as_deref(), Some("samples_per_second"));
+        assert_eq!(nearest("reporter_intervall", known).as_deref(), Some("reporter_interval"));
+        assert_eq!(nearest("zzz", known), None);
+        assert_eq!(nearest(&"s".repeat(100_000), known), None);
+    }
+
+    #[test]
+    fn an_error_says_where_what_and_what_instead() {
+        let error = ConfigError {
+            path: "receivers::profiling::samples".to_owned(),
+            place: Some(Place { source: "a.yaml".into(), position: Some((3, 5)) }),
+            problem: Problem::UnknownKey { nearest: Some("scope".to_owned()), known: Vec::new() },
+        };
+        assert_eq!(
+            error.to_string(),
+            "a.yaml:3:5: receivers::profiling::samples: unknown key, did you mean \"scope\"?"
+        );
+    }
+}

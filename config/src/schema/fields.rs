@@ -1,0 +1,446 @@
+//! One list of keys, two directions: reading what was given and writing what holds.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use super::scalar::{Refused, Scalar, text_of};
+use crate::duration;
+use crate::model::Secret;
+use crate::reference::{self, Support};
+use crate::report::{Problem, Report, nearest};
+use crate::tree::{Map, Node, Place, Value};
+
+/// A map of configuration with a fixed set of keys.
+pub(super) trait Group {
+    /// Lists the keys, each with the variable that holds its value: one list for both directions.
+    fn fields(&mut self, fields: &mut Fields<'_>);
+}
+
+/// One group being read or written.
+pub(super) struct Fields<'a> {
+    /// The group as the user knows it, `exporters::otlp_grpc/west::tls`.
+    path: String,
+    /// The group as the reference table knows it, `exporters::otlp_grpc::tls`.
+    schema: String,
+    direction: Direction<'a>,
+}
+
+enum Direction<'a> {
+    Read { given: &'a Map, place: Option<&'a Place>, report: &'a mut Report },
+    Write { map: &'a mut Map, written: &'a mut Written },
+}
+
+/// How to write, and what was met on the way.
+#[derive(Default)]
+pub(crate) struct Written {
+    /// Whether secrets are written as they are.
+    pub(crate) reveal: bool,
+    /// Each key written: where the reference table has it, what it allows, its value.
+    pub(crate) keys: Vec<(String, String, Value)>,
+}
+
+/// Reads `group` from `node`; keys not given keep their values.
+pub(super) fn read_group(
+    group: &mut (impl Group + ?Sized),
+    path: &str,
+    schema: &str,
+    node: &Node,
+    report: &mut Report,
+) {
+    let Some(given) = map_of(path, node, report) else { return };
+    check_keys(path, schema, given, report);
+    let direction = Direction::Read { given, place: node.key_place.as_ref(), report };
+    group.fields(&mut Fields { path: path.to_owned(), schema: schema.to_owned(), direction });
+}
+
+/// Writes `group` as a map.
+pub(super) fn write_fields(group: &mut impl Group, schema: &str, written: &mut Written) -> Node {
+    let mut map = Map::new();
+    let direction = Direction::Write { map: &mut map, written };
+    group.fields(&mut Fields { path: schema.to_owned(), schema: schema.to_owned(), direction });
+    Node::new(Value::Map(map))
+}
+
+/// The entries of a node that must be a map or absent.
+pub(super) fn map_of<'a>(path: &str, node: &'a Node, report: &mut Report) -> Option<&'a Map> {
+    static NONE: Map = Map::new();
+    match &node.value {
+        Value::Map(map) => Some(map),
+        Value::Null => Some(&NONE),
+        _ => {
+            let problem = Problem::Value { found: node.kind().to_owned(), allowed: "a map".to_owned() };
+            report.error(path, node.place.as_ref(), problem);
+            None
+        }
+    }
+}
+
+/// Finds keys that are unknown here, or known and without effect.
+pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Report) {
+    for (key, node) in given {
+        let path = join(path, key);
+        let place = node.key_place.as_ref();
+        let Some(row) = reference::find(&join(schema, key)) else {
+            let known = || reference::children(schema);
+            let problem = Problem::UnknownKey {
+                nearest: nearest(key, known().map(|(name, _)| name)),
+                known: known()
+                    .filter(|(_, row)| row.support.takes_values())
+                    .map(|(name, _)| name.to_owned())
+                    .collect(),
+            };
+            report.error(&path, place, problem);
+            continue;
+        };
+        match row.support {
+            Support::Acts => {}
+            Support::NotYet { default } if is_default(node, default) => {}
+            Support::NotYet { .. } => {
+                report.warn(&path, place, "is accepted, but this version does not act on it yet");
+            }
+            Support::Refused { default, .. } if is_default(node, default) => {}
+            Support::Refused { instead, .. } => {
+                report.error(&path, place, Problem::NotInThisVersion { instead: instead.to_owned() });
+            }
+            Support::Meaningless { why } => {
+                report.warn(&path, place, format!("is accepted and has no effect: {why}"));
+            }
+        }
+    }
+}
+
+/// Whether a value is the default that the reference table writes as YAML.
+fn is_default(node: &Node, default: &str) -> bool {
+    if node.value == Value::Null {
+        return true;
+    }
+    let Ok(default) = crate::yaml::parse(default) else { return false };
+    match (&node.value, &default.value) {
+        (Value::Integer(a), Value::Float(b)) | (Value::Float(b), Value::Integer(a)) => {
+            #[expect(clippy::cast_precision_loss, reason = "defaults are small numbers")]
+            let equal = *a as f64 == *b;
+            equal
+        }
+        (Value::Text(a), Value::Text(b)) if a != b => {
+            matches!((duration::parse(a), duration::parse(b)), (Some(a), Some(b)) if a == b)
+        }
+        (Value::Integer(0), Value::Text(text)) => duration::parse(text) == Some(Duration::ZERO),
+        (Value::List(a), Value::List(b)) => a.is_empty() && b.is_empty(),
+        (Value::Map(a), Value::Map(b)) => a.is_empty() && b.is_empty(),
+        (a, b) => a == b,
+    }
+}
+
+pub(super) fn join(path: &str, key: &str) -> String {
+    if path.is_empty() { key.to_owned() } else { format!("{path}::{key}") }
+}
+
+impl Fields<'_> {
+    /// The node given for `key`; null counts as not given, as in the Collector.
+    fn given(&self, key: &str) -> Option<&Node> {
+        match &self.direction {
+            Direction::Read { given, .. } => given.get(key).filter(|node| node.value != Value::Null),
+            Direction::Write { .. } => None,
+        }
+    }
+
+    /// Whether the user gave `key`; never when writing.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        self.given(key).is_some()
+    }
+
+    /// A single value.
+    pub(super) fn value<T: Scalar>(&mut self, key: &str, slot: &mut T) {
+        self.checked(key, slot, T::allowed(), T::read);
+    }
+
+    /// A single value that has no default.
+    pub(super) fn required<T: Scalar>(&mut self, key: &str, slot: &mut T) {
+        let is_given = self.is_given(key);
+        if let Direction::Read { place, report, .. } = &mut self.direction
+            && !is_given
+        {
+            let problem = Problem::Missing { allowed: T::allowed() };
+            report.error(&join(&self.path, key), *place, problem);
+            return;
+        }
+        self.value(key, slot);
+    }
+
+    /// A single value that may be absent.
+    pub(super) fn optional<T: Scalar>(&mut self, key: &str, slot: &mut Option<T>) {
+        match self.read(key, &T::allowed(), T::read) {
+            Some(Ok(value)) => *slot = Some(value),
+            Some(Err(problem)) => self.error(key, problem),
+            None => match slot.as_ref().map(T::write) {
+                Some(value) => self.write(key, T::allowed(), value, T::SECRET),
+                None => self.describe(key, T::allowed(), Value::Null),
+            },
+        }
+    }
+
+    /// A duration within bounds.
+    pub(super) fn duration(&mut self, key: &str, slot: &mut Duration, bounds: &RangeInclusive<Duration>) {
+        let (least, most) = (duration::format(*bounds.start()), duration::format(*bounds.end()));
+        self.checked(key, slot, format!("a duration from {least} to {most}"), |node| {
+            Duration::read(node).and_then(|given| match bounds.contains(&given) {
+                true => Ok(given),
+                false => Err(Refused::default()),
+            })
+        });
+    }
+
+    /// A duration written as a whole number of milliseconds.
+    pub(super) fn milliseconds(&mut self, key: &str, slot: &mut Duration) {
+        let mut number = u64::try_from(slot.as_millis()).unwrap_or(u64::MAX);
+        self.checked(key, &mut number, "a whole number of milliseconds, at least 1".to_owned(), u64::read);
+        *slot = Duration::from_millis(number);
+    }
+
+    fn checked<T: Scalar>(
+        &mut self,
+        key: &str,
+        slot: &mut T,
+        allowed: String,
+        read: impl Fn(&Node) -> Result<T, Refused>,
+    ) {
+        match self.read(key, &allowed, read) {
+            Some(Ok(value)) => *slot = value,
+            Some(Err(problem)) => self.error(key, problem),
+            None => {
+                let value = slot.write();
+                self.write(key, allowed, value, T::SECRET);
+            }
+        }
+    }
+
+    /// What was given for `key`, read; `None` where nothing was.
+    fn read<T: Scalar>(
+        &self,
+        key: &str,
+        allowed: &str,
+        read: impl Fn(&Node) -> Result<T, Refused>,
+    ) -> Option<Result<T, Problem>> {
+        let node = self.given(key)?;
+        Some(read(node).map_err(|refused| value_problem::<T>(node, allowed, refused)))
+    }
+
+    /// A list of single values; giving it replaces the default. Returns whether what was given is right.
+    pub(super) fn list<T: Scalar>(&mut self, key: &str, slot: &mut Vec<T>) -> bool {
+        let allowed = format!("a list, each item {}", T::allowed());
+        let Some(node) = self.given(key) else {
+            let items = slot.iter().map(|item| Node::new(item.write())).collect();
+            self.write(key, allowed, Value::List(items), false);
+            return true;
+        };
+        let Value::List(items) = &node.value else {
+            let problem = Problem::Value { found: node.kind().to_owned(), allowed };
+            self.error(key, problem);
+            return false;
+        };
+        let read = |item| T::read(item).map_err(|refused| value_problem::<T>(item, &T::allowed(), refused));
+        let items: Vec<Result<T, Problem>> = items.iter().map(read).collect();
+        slot.clear();
+        let given = items.len();
+        for (index, item) in items.into_iter().enumerate() {
+            match item {
+                Ok(item) => slot.push(item),
+                Err(problem) => self.item_error(key, index, problem),
+            }
+        }
+        slot.len() == given
+    }
+
+    /// A map of keys of its own.
+    pub(super) fn group(&mut self, key: &str, group: &mut impl Group) {
+        let (path, schema) = (join(&self.path, key), join(&self.schema, key));
+        match &mut self.direction {
+            Direction::Read { given, report, .. } => {
+                if let Some(node) = given.get(key) {
+                    read_group(group, &path, &schema, node, report);
+                }
+            }
+            Direction::Write { map, written } => {
+                let node = write_fields(group, &schema, written);
+                map.insert(key.to_owned(), node);
+            }
+        }
+    }
+
+    /// A list of maps; giving it replaces the default.
+    pub(super) fn groups<G: Group + Default>(&mut self, key: &str, slot: &mut Vec<G>) {
+        let (path, schema) = (join(&self.path, key), join(&self.schema, key) + "[]");
+        match &mut self.direction {
+            Direction::Read { given, report, .. } => {
+                let Some(node) = given.get(key) else { return };
+                let items: &[Node] = match &node.value {
+                    Value::List(items) => items,
+                    Value::Null => return,
+                    _ => {
+                        let allowed = "a list of maps".to_owned();
+                        let problem = Problem::Value { found: node.kind().to_owned(), allowed };
+                        return report.error(&path, node.place.as_ref(), problem);
+                    }
+                };
+                slot.clear();
+                for (index, item) in items.iter().enumerate() {
+                    let mut group = G::default();
+                    read_group(&mut group, &format!("{path}[{index}]"), &schema, item, report);
+                    slot.push(group);
+                }
+            }
+            Direction::Write { map, written } => {
+                let list = join(&self.schema, key);
+                written.keys.push((list, "a list of maps".to_owned(), Value::List(Vec::new())));
+                let items = slot.iter_mut().map(|group| write_fields(group, &schema, written)).collect();
+                map.insert(key.to_owned(), Node::new(Value::List(items)));
+            }
+        }
+    }
+
+    /// Names with secret values, `{name: value}` or `[{name: ..., value: ...}]` as in the Collector.
+    /// `check` may change a name's letters and says what is wrong with it or its value.
+    pub(super) fn headers(
+        &mut self,
+        key: &str,
+        slot: &mut BTreeMap<String, Secret>,
+        check: impl Fn(&str, &str) -> Result<String, String>,
+    ) {
+        let allowed = "a map of names to text";
+        let Some(node) = self.given(key) else {
+            let revealed =
+                slot.iter().map(|(name, value)| (name.clone(), Node::text(value.reveal()))).collect();
+            let redacted = slot.keys().map(|name| (name.clone(), Node::text(Secret::REDACTED))).collect();
+            let map = if self.reveals() { revealed } else { redacted };
+            return self.write(key, allowed.to_owned(), Value::Map(map), false);
+        };
+        let mut headers = BTreeMap::new();
+        let mut problems = Vec::new();
+        for (name, value) in pairs(node) {
+            let read = match (name, value) {
+                (Some(name), Some(value)) => check(name, value).map(|name| (name, value)),
+                (Some(name), None) => Err(format!("the value of {name:?} is not text: put it in quotes")),
+                (None, _) => Err(format!("expected {allowed}")),
+            };
+            match read {
+                Ok((name, value)) => {
+                    if headers.insert(name.clone(), Secret::new(value.to_owned())).is_some() {
+                        problems.push(format!("{name:?} is given twice"));
+                    }
+                }
+                Err(reason) => problems.push(reason),
+            }
+        }
+        *slot = headers;
+        for reason in problems {
+            self.error(key, Problem::Contradiction(reason));
+        }
+    }
+
+    /// Which of `keys` is given: one at most, and one at least if `must`. When writing, `current`.
+    pub(super) fn choice(
+        &mut self,
+        keys: &[&'static str],
+        must: bool,
+        current: Option<&'static str>,
+    ) -> Option<&'static str> {
+        let Direction::Read { .. } = self.direction else { return current };
+        let mut given = keys.iter().copied().filter(|key| self.is_given(key));
+        match (given.next(), given.next()) {
+            (Some(key), None) => return Some(key),
+            (None, _) if !must => return None,
+            _ => {}
+        }
+        let some = if must { "exactly one" } else { "at most one" };
+        self.contradiction(&format!("takes {some} of {}", keys.join(", ")));
+        None
+    }
+
+    /// Records that a value is wrong for a reason that its type does not know.
+    pub(super) fn error(&mut self, key: &str, problem: Problem) {
+        let Direction::Read { given, place, report } = &mut self.direction else { return };
+        let at = given.get(key).and_then(|node| node.place.as_ref()).or(*place);
+        report.error(&join(&self.path, key), at, problem);
+    }
+
+    fn item_error(&mut self, key: &str, index: usize, problem: Problem) {
+        let Direction::Read { given, report, .. } = &mut self.direction else { return };
+        let at = match given.get(key).map(|node| &node.value) {
+            Some(Value::List(items)) => items.get(index).and_then(|item| item.place.as_ref()),
+            _ => None,
+        };
+        report.error(&format!("{}[{index}]", join(&self.path, key)), at, problem);
+    }
+
+    /// Records that values of this group don't go together.
+    pub(super) fn contradiction(&mut self, reason: &str) {
+        if let Direction::Read { place, report, .. } = &mut self.direction {
+            report.error(&self.path, *place, Problem::Contradiction(reason.to_owned()));
+        }
+    }
+
+    /// Records something to know about `key`.
+    pub(super) fn warn(&mut self, key: &str, message: &str) {
+        let Direction::Read { given, place, report } = &mut self.direction else { return };
+        let at = given.get(key).and_then(|node| node.key_place.as_ref()).or(*place);
+        report.warn(&join(&self.path, key), at, message);
+    }
+
+    /// Every key of the group that the user gave, whatever its name.
+    pub(super) fn entries(&self) -> Vec<(String, Node)> {
+        match &self.direction {
+            Direction::Read { given, .. } => {
+                given.iter().map(|(k, node)| (k.clone(), node.clone())).collect()
+            }
+            Direction::Write { .. } => Vec::new(),
+        }
+    }
+
+    /// Writes an entry whose key is the user's own.
+    pub(super) fn write_entry(&mut self, key: &str, value: Value) {
+        if let Direction::Write { map, .. } = &mut self.direction {
+            map.insert(key.to_owned(), Node::new(value));
+        }
+    }
+
+    fn reveals(&self) -> bool {
+        matches!(&self.direction, Direction::Write { written, .. } if written.reveal)
+    }
+
+    fn write(&mut self, key: &str, allowed: String, value: Value, secret: bool) {
+        let value = if secret && !self.reveals() { Value::Text(Secret::REDACTED.to_owned()) } else { value };
+        self.describe(key, allowed, value.clone());
+        self.write_entry(key, value);
+    }
+
+    fn describe(&mut self, key: &str, allowed: String, value: Value) {
+        if let Direction::Write { written, .. } = &mut self.direction {
+            written.keys.push((join(&self.schema, key), allowed, value));
+        }
+    }
+}
+
+fn value_problem<T: Scalar>(node: &Node, allowed: &str, refused: Refused) -> Problem {
+    let found = if T::SECRET { node.kind().to_owned() } else { node.describe() };
+    let found = match refused.0 {
+        Some(reason) => format!("{found}: {reason}"),
+        None => found,
+    };
+    Problem::Value { found, allowed: allowed.to_owned() }
+}
+
+/// Names and values of a map, or of a list of maps with `name` and `value`; absent where not text.
+fn pairs(node: &Node) -> Vec<(Option<&str>, Option<&str>)> {
+    match &node.value {
+        Value::Map(map) => map.iter().map(|(name, value)| (Some(name.as_str()), text_of(value))).collect(),
+        Value::List(items) => items
+            .iter()
+            .map(|item| match &item.value {
+                Value::Map(map) => (map.get("name").and_then(text_of), map.get("value").and_then(text_of)),
+                _ => (None, None),
+            })
+            .collect(),
+        _ => vec![(None, None)],
+    }
+}

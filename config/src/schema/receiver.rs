@@ -1,0 +1,185 @@
+//! Keys of the receiver `profiling`.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::fields::{Fields, Group};
+use super::scalar::{Refused, Scalar, text_of, words};
+use crate::model::*;
+use crate::report::Problem;
+use crate::tree::{Node, Value};
+
+/// Reports further apart than this hold more than a sidecar's memory; closer ones cost more than they tell.
+const REPORTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
+const AGES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(24 * 3_600);
+
+impl Group for ProfilingReceiver {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        let [least, most] = Self::PROBABILISTIC_INTERVALS;
+        fields.value("samples_per_second", &mut self.samples_per_second);
+        fields.duration("reporter_interval", &mut self.reporter_interval, &REPORTS);
+        fields.value("reporter_jitter", &mut self.reporter_jitter);
+        fields.duration("monitor_interval", &mut self.monitor_interval, &REPORTS);
+        fields.value("send_idle_frames", &mut self.send_idle_frames);
+        fields.value("send_error_frames", &mut self.send_error_frames);
+        fields.duration("filter_min_process_age", &mut self.filter_min_process_age, &AGES);
+        fields.value("off_cpu_threshold", &mut self.off_cpu_threshold);
+        fields.duration("probabilistic_interval", &mut self.probabilistic_interval, &(least..=most));
+        fields.value("probabilistic_threshold", &mut self.probabilistic_threshold);
+        let mut names = Names(std::mem::take(&mut self.include_env_vars));
+        fields.value("include_env_vars", &mut names);
+        self.include_env_vars = names.0;
+        fields.value("bpf_verifier_log_level", &mut self.bpf_verifier_log_level);
+        fields.value("error_mode", &mut self.error_mode);
+        fields.value("pid_namespace_translation", &mut self.pid_namespace_translation);
+        fields.group("scope", &mut self.scope);
+        fields.group("unwind", &mut self.unwind);
+        fields.group("symbolize", &mut self.symbolize);
+        fields.group("trace_context", &mut self.trace_context);
+        fields.value("memory_limit_mib", &mut self.memory_limit_mib);
+    }
+}
+
+/// Names of environment variables in one text, separated by commas.
+struct Names(Vec<String>);
+
+impl Scalar for Names {
+    fn allowed() -> String {
+        "names of environment variables, separated by commas".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Refused> {
+        let text = text_of(node).ok_or_else(Refused::default)?;
+        let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Ok(Self(names.map(str::to_owned).collect()))
+    }
+
+    fn write(&self) -> Value {
+        Value::Text(self.0.join(","))
+    }
+}
+
+/// What `scope::mode` may say; the last two are promised names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ScopeMode {
+    Node,
+    Processes,
+    Pod,
+    Container,
+}
+
+words! {
+    ScopeMode: "node" => Node, "processes" => Processes, "pod" => Pod, "container" => Container;
+}
+
+impl Group for Scope {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        let (mut mode, mut pids) = match self {
+            Self::Node => (ScopeMode::Node, Vec::new()),
+            Self::Processes(pids) => (ScopeMode::Processes, std::mem::take(pids)),
+        };
+        fields.value("mode", &mut mode);
+        let pids_are_right = fields.list("pids", &mut pids);
+        let given = pids.len();
+        pids.sort_unstable();
+        pids.dedup();
+        if pids.len() < given {
+            fields.error("pids", Problem::Contradiction("a process id is given twice".to_owned()));
+        }
+        *self = match mode {
+            ScopeMode::Processes => {
+                if pids.is_empty() && pids_are_right {
+                    let allowed = "the process ids, at least one, that mode: processes looks at".to_owned();
+                    fields.error("pids", Problem::Missing { allowed });
+                }
+                Self::Processes(pids)
+            }
+            ScopeMode::Node => {
+                if !pids.is_empty() {
+                    let reason = "has no effect without mode: processes".to_owned();
+                    fields.error("pids", Problem::Contradiction(reason));
+                }
+                Self::Node
+            }
+            ScopeMode::Pod | ScopeMode::Container => {
+                let instead = "use mode: processes with pids, or mode: node".to_owned();
+                fields.error("mode", Problem::NotInThisVersion { instead });
+                Self::Node
+            }
+        };
+    }
+}
+
+impl Group for Unwind {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.value("mode", &mut self.mode);
+        let mut overrides: Vec<OverrideForm> =
+            std::mem::take(&mut self.overrides).into_iter().map(OverrideForm::from).collect();
+        fields.groups("overrides", &mut overrides);
+        self.overrides = overrides.into_iter().filter_map(OverrideForm::finish).collect();
+        fields.value("max_frames", &mut self.max_frames);
+        fields.value("kernel", &mut self.kernel);
+    }
+}
+
+/// An override before it is known that it names a binary.
+#[derive(Default)]
+struct OverrideForm {
+    binary: Option<BinaryMatch>,
+    mode: UnwindMode,
+}
+
+impl From<UnwindOverride> for OverrideForm {
+    fn from(from: UnwindOverride) -> Self {
+        Self { binary: Some(from.binary), mode: from.mode }
+    }
+}
+
+impl OverrideForm {
+    fn finish(self) -> Option<UnwindOverride> {
+        self.binary.map(|binary| UnwindOverride { binary, mode: self.mode })
+    }
+}
+
+impl Group for OverrideForm {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        let (mut name, mut path, mut build_id) = (None::<String>, None::<PathBuf>, None::<BuildId>);
+        let current = match self.binary.take() {
+            Some(BinaryMatch::Name(text)) => (name = Some(text), "name").1,
+            Some(BinaryMatch::Path(text)) => (path = Some(text), "path").1,
+            Some(BinaryMatch::BuildId(id)) => (build_id = Some(id), "build_id").1,
+            None => "",
+        };
+        let chosen = fields.choice(&["name", "path", "build_id"], true, Some(current));
+        fields.optional("name", &mut name);
+        fields.optional("path", &mut path);
+        fields.optional("build_id", &mut build_id);
+        self.binary = match chosen {
+            Some("name") => name.map(BinaryMatch::Name),
+            Some("path") => path.map(BinaryMatch::Path),
+            Some("build_id") => build_id.map(BinaryMatch::BuildId),
+            _ => None,
+        };
+        if let Some(BinaryMatch::Name(name)) = &self.binary
+            && (name.is_empty() || name.contains('/'))
+        {
+            let reason = "is the last component of a path: not empty, without slashes".to_owned();
+            fields.error("name", Problem::Contradiction(reason));
+        }
+        fields.required("mode", &mut self.mode);
+    }
+}
+
+impl Group for Symbolize {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.value("mode", &mut self.mode);
+        fields.value("kernel", &mut self.kernel);
+    }
+}
+
+impl Group for TraceContext {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.value("enabled", &mut self.enabled);
+    }
+}

@@ -1,0 +1,160 @@
+//! Keys of `service::telemetry`.
+
+use std::collections::BTreeMap;
+
+use super::exporter::check_header;
+use super::fields::{Fields, Group};
+use super::scalar::text_of;
+use crate::model::*;
+use crate::report::Problem;
+use crate::tree::Value;
+
+impl Group for Telemetry {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.group("logs", &mut self.logs);
+        fields.group("metrics", &mut self.metrics);
+        fields.group("resource", &mut Resource(&mut self.resource));
+    }
+}
+
+impl Group for LogTelemetry {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.value("level", &mut self.level);
+        fields.value("encoding", &mut self.encoding);
+        if fields.list("output_paths", &mut self.output_paths) && self.output_paths.is_empty() {
+            let reason = "names no place: leave it out for stderr".to_owned();
+            fields.error("output_paths", Problem::Contradiction(reason));
+        }
+    }
+}
+
+impl Group for MetricTelemetry {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.value("level", &mut self.level);
+        let mut readers: Vec<ReaderForm> =
+            std::mem::take(&mut self.readers).into_iter().map(|reader| ReaderForm(Some(reader))).collect();
+        fields.groups("readers", &mut readers);
+        self.readers = readers.into_iter().filter_map(|form| form.0).collect();
+    }
+}
+
+/// A reader before it is known which it is.
+#[derive(Default)]
+struct ReaderForm(Option<MetricReader>);
+
+impl Group for ReaderForm {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        let current = match &self.0 {
+            Some(MetricReader::Prometheus(_)) => "pull",
+            Some(MetricReader::Periodic(_)) | None => "periodic",
+        };
+        self.0 = match (fields.choice(&["periodic", "pull"], true, Some(current)), self.0.take()) {
+            (Some("periodic"), Some(MetricReader::Periodic(mut reader))) => {
+                fields.group("periodic", &mut reader);
+                Some(MetricReader::Periodic(reader))
+            }
+            (Some("periodic"), _) => {
+                let mut reader = PeriodicReader::default();
+                fields.group("periodic", &mut reader);
+                Some(MetricReader::Periodic(reader))
+            }
+            (Some("pull"), reader) => {
+                let mut form = PullForm(match reader {
+                    Some(MetricReader::Prometheus(reader)) => reader,
+                    _ => PrometheusReader::default(),
+                });
+                fields.group("pull", &mut form);
+                Some(MetricReader::Prometheus(form.0))
+            }
+            _ => None,
+        };
+    }
+}
+
+impl Group for PeriodicReader {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.milliseconds("interval", &mut self.interval);
+        fields.milliseconds("timeout", &mut self.timeout);
+        Below("exporter", &mut Below("otlp", &mut self.exporter)).fields(fields);
+    }
+}
+
+/// The form `pull: {exporter: {prometheus: ...}}`.
+struct PullForm(PrometheusReader);
+
+impl Group for PullForm {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        Below("exporter", &mut Below("prometheus", &mut self.0)).fields(fields);
+    }
+}
+
+/// A group below a key that must be there.
+struct Below<'a, G>(&'static str, &'a mut G);
+
+impl<G: Group> Group for Below<'_, G> {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        if fields.choice(&[self.0], true, Some(self.0)).is_some() {
+            fields.group(self.0, self.1);
+        }
+    }
+}
+
+impl Group for OtlpMetrics {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.required("protocol", &mut self.protocol);
+        fields.required("endpoint", &mut self.endpoint);
+        fields.value("insecure", &mut self.insecure);
+        fields.headers("headers", &mut self.headers, check_header);
+        fields.milliseconds("timeout", &mut self.timeout);
+        fields.value("temporality_preference", &mut self.temporality_preference);
+    }
+}
+
+impl Group for PrometheusReader {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.value("host", &mut self.host);
+        fields.value("port", &mut self.port);
+    }
+}
+
+/// Attributes by name; null takes one away. The Collector's newer form, a list of names and values
+/// under `attributes`, is read as well.
+struct Resource<'a>(&'a mut BTreeMap<String, Option<String>>);
+
+impl Group for Resource<'_> {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        for (name, value) in self.0.iter() {
+            let value = value.as_ref().map_or(Value::Null, |text| Value::Text(text.clone()));
+            fields.write_entry(name, value);
+        }
+        for (name, node) in fields.entries() {
+            match (name.as_str(), &node.value) {
+                ("schema_url" | "detection/development", _) => {}
+                ("attributes", Value::List(items)) => {
+                    for item in items {
+                        let Value::Map(item) = &item.value else { continue };
+                        match (item.get("name").and_then(text_of), item.get("value").and_then(text_of)) {
+                            (Some(name), Some(value)) => {
+                                self.0.insert(name.to_owned(), Some(value.to_owned()));
+                            }
+                            _ => fields.error(
+                                "attributes",
+                                Problem::Contradiction(
+                                    "each item needs a name and a value, both text".to_owned(),
+                                ),
+                            ),
+                        }
+                    }
+                }
+                (_, Value::Null) => drop(self.0.insert(name, None)),
+                _ => match text_of(&node) {
+                    Some(text) => drop(self.0.insert(name, Some(text.to_owned()))),
+                    None => {
+                        let allowed = "text, in quotes if it looks like something else, or null".to_owned();
+                        fields.error(&name, Problem::Value { found: node.describe(), allowed });
+                    }
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Where configuration comes from: `--config`, `--set` and the process's environment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::marks;
+use crate::report::{Problem, Report};
+use crate::tree::{Map, Node, Place, Value};
+use crate::yaml::{self, SyntaxError};
+
+/// One `--config`: later ones are laid over earlier ones, maps merge and lists are replaced.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Source {
+    /// `PATH` or `file:PATH`.
+    File(PathBuf),
+    /// `yaml:TEXT`.
+    Yaml(String),
+    /// `env:NAME`: the variable holds YAML.
+    Variable(String),
+}
+
+impl fmt::Debug for Source {
+    /// Shows no YAML: it may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Yaml(_) => f.write_str("yaml:..."),
+            Self::Variable(name) => write!(f, "env:{name}"),
+        }
+    }
+}
+
+/// A `--config` of a kind that is not read here.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the scheme {scheme:?} is not one of file, yaml, env")]
+pub struct SourceError {
+    /// The part before the colon.
+    pub scheme: String,
+}
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Self, SourceError> {
+        match split_scheme(text) {
+            None => Ok(Self::File(text.into())),
+            Some(("file", path)) => Ok(Self::File(path.into())),
+            Some(("yaml", text)) => Ok(Self::Yaml(text.to_owned())),
+            Some(("env", name)) => Ok(Self::Variable(name.to_owned())),
+            Some((scheme, _)) => Err(SourceError { scheme: scheme.to_owned() }),
+        }
+    }
+}
+
+/// Splits `scheme:rest` where the scheme has the form of one: at least two characters, a letter first.
+pub(crate) fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = text.split_once(':')?;
+    let mut letters = scheme.chars();
+    let starts_well = letters.next().is_some_and(|first| first.is_ascii_alphabetic());
+    let goes_on = scheme.len() > 1 && letters.all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
+    (starts_well && goes_on).then_some((scheme, rest))
+}
+
+/// The environment variables that a configuration may refer to.
+pub trait Environment {
+    /// The variable's value, or `None` where it is not set or not UTF-8.
+    fn variable(&self, name: &str) -> Option<String>;
+}
+
+/// The environment of this process.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct ProcessEnvironment;
+
+impl Environment for ProcessEnvironment {
+    fn variable(&self, name: &str) -> Option<String> {
+        if name.is_empty() || name.contains(['=', '\0']) { None } else { std::env::var(name).ok() }
+    }
+}
+
+impl Environment for BTreeMap<String, String> {
+    fn variable(&self, name: &str) -> Option<String> {
+        self.get(name).cloned()
+    }
+}
+
+/// Reads one source; what is wrong goes to `report`.
+pub(crate) fn read(
+    index: usize,
+    source: &Source,
+    environment: &dyn Environment,
+    report: &mut Report,
+) -> Option<Node> {
+    let name = match source {
+        Source::File(path) => path.display().to_string(),
+        Source::Yaml(_) => format!("--config #{}", index + 1),
+        Source::Variable(name) => format!("environment variable {name}"),
+    };
+    let name: Arc<str> = name.into();
+    let nowhere = Place { source: name.clone(), position: None };
+    let text = match source {
+        Source::File(path) => read_file(path),
+        Source::Yaml(text) => Ok(text.clone()),
+        Source::Variable(name) => environment.variable(name).ok_or_else(|| "it is not set".to_owned()),
+    };
+    let text = match text {
+        Ok(text) => text,
+        Err(reason) => {
+            report.error("", Some(&nowhere), Problem::Unreadable(reason));
+            return None;
+        }
+    };
+    match parse(&text, &name) {
+        Ok(Node { value: Value::Null, .. }) => Some(Node::new(Value::Map(Map::new()))),
+        Ok(tree @ Node { value: Value::Map(_), .. }) => Some(tree),
+        Ok(other) => {
+            let found = match other.value {
+                Value::List(_) => "a list",
+                _ => "a single value",
+            };
+            let problem = Problem::Value { found: found.to_owned(), allowed: "a map of sections".to_owned() };
+            report.error("", Some(&nowhere), problem);
+            None
+        }
+        Err(error) => {
+            let place = Place { source: name, position: error.position };
+            report.error("", Some(&place), Problem::Syntax(error.detail));
+            None
+        }
+    }
+}
+
+/// Reads one `--set`: `a.b=c` or `a::b=c`, the value being YAML.
+pub(crate) fn read_set(index: usize, set: &str, report: &mut Report) -> Option<Node> {
+    let name: Arc<str> = format!("--set #{}", index + 1).into();
+    let place = Place { source: name.clone(), position: None };
+    let Some((key, value)) = set.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
+        let allowed = "key=value, as in receivers.profiling.samples_per_second=97".to_owned();
+        report.error(
+            "",
+            Some(&place),
+            Problem::Value { found: "no key and equals sign".to_owned(), allowed },
+        );
+        return None;
+    };
+    let path = key.trim().replace('.', "::");
+    match yaml::parse(value) {
+        Ok(mut node) => {
+            node.split_keys();
+            Some(Node::under(&path, node.placed_at(&place)))
+        }
+        Err(error) => {
+            report.error(&path, Some(&place), Problem::Syntax(error.detail));
+            None
+        }
+    }
+}
+
+/// Reads YAML and gives each node its place.
+pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<Node, SyntaxError> {
+    let mut tree = yaml::parse(text)?;
+    marks::place(&mut tree, text, name);
+    tree.split_keys();
+    Ok(tree)
+}
+
+/// Reads a text file of bounded size; the error says why not.
+pub(crate) fn read_file(path: &Path) -> Result<String, String> {
+    let limit = u64::try_from(yaml::MAX_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if bytes.len() > yaml::MAX_BYTES {
+        return Err(format!("it is longer than {} bytes", yaml::MAX_BYTES));
+    }
+    String::from_utf8(bytes)
+        .map_err(|error| format!("it is not UTF-8 from byte {} on", error.utf8_error().valid_up_to()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_a_path_unless_it_names_a_scheme() {
+        let source = |text: &str| text.parse::<Source>();
+        assert_eq!(source("a/b.yaml"), Ok(Source::File("a/b.yaml".into())));
+        assert_eq!(source("./a:b.yaml"), Ok(Source::File("./a:b.yaml".into())));
+        assert_eq!(source("file:/x.yaml"), Ok(Source::File("/x.yaml".into())));
+        assert_eq!(source("yaml:a::b: 1"), Ok(Source::Yaml("a::b: 1".to_owned())));
+        assert_eq!(source("env:CONFIG"), Ok(Source::Variable("CONFIG".to_owned())));
+        assert_eq!(source("https://x"), Err(SourceError { scheme: "https".to_owned() }));
+    }
+
+    #[test]
+    fn a_source_of_yaml_shows_none_of_it() {
+        assert_eq!(format!("{:?}", Source::Yaml("token: hunter2".to_owned())), "yaml:...");
+    }
+
+    #[test]
+    fn an_odd_variable_name_is_an_unset_variable() {
+        for name in ["", "A=B", "A\0B"] {
+            assert_eq!(ProcessEnvironment.variable(name), None, "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What holds where no configuration is given: a file, or the exporter that OpenTelemetry's
+//! environment variables describe.
+//!
+//! `OTEL_EXPORTER_OTLP_PROFILES_*` goes before `OTEL_EXPORTER_OTLP_*`, as in the specification of the
+//! exporters' environment. An endpoint makes the exporter; without one the rest says nothing.
+
+use std::sync::Arc;
+
+use crate::model::Config;
+use crate::report::{Problem, Report};
+use crate::schema::{Written, write_config};
+use crate::source::Environment;
+use crate::tree::{Map, Node, Place, Value};
+
+/// The configuration in which only what the environment says departs from the defaults.
+pub(crate) fn tree(environment: &dyn Environment, report: &mut Report) -> Node {
+    let variables = Variables { environment };
+    match variables.exporter(report) {
+        Some(exporter) => Node::map([
+            ("receivers", Node::map([("profiling", Node::new(Value::Map(Map::new())))])),
+            ("exporters", Node::map([("otlp_grpc", exporter)])),
+            (
+                "service",
+                Node::map([(
+                    "pipelines",
+                    Node::map([(
+                        "profiles",
+                        Node::map([("receivers", list("profiling")), ("exporters", list("otlp_grpc"))]),
+                    )]),
+                )]),
+            ),
+        ]),
+        None => write_config(&Config::default(), &mut Written::default()),
+    }
+}
+
+fn list(id: &str) -> Node {
+    Node::new(Value::List(vec![Node::text(id)]))
+}
+
+struct Variables<'a> {
+    environment: &'a dyn Environment,
+}
+
+/// One variable that is set and not empty.
+struct Variable {
+    name: String,
+    value: String,
+}
+
+impl Variable {
+    fn place(&self) -> Place {
+        Place { source: Arc::from(format!("environment variable {}", self.name)), position: None }
+    }
+
+    fn node(&self, value: Value) -> Node {
+        Node::new(value).placed_at(&self.place())
+    }
+
+    fn text(&self) -> Node {
+        self.node(Value::Text(self.value.clone()))
+    }
+
+    fn refuse(&self, report: &mut Report, problem: Problem) {
+        report.error("", Some(&self.place()), problem);
+    }
+}
+
+impl Variables<'_> {
+    fn get(&self, suffix: &str) -> Option<Variable> {
+        ["OTEL_EXPORTER_OTLP_PROFILES_", "OTEL_EXPORTER_OTLP_"].into_iter().find_map(|prefix| {
+            let name = format!("{prefix}{suffix}");
+            let value = self.environment.variable(&name).filter(|value| !value.trim().is_empty())?;
+            Some(Variable { name, value })
+        })
+    }
+
+    fn exporter(&self, report: &mut Report) -> Option<Node> {
+        let endpoint = self.get("ENDPOINT")?;
+        if let Some(protocol) = self.get("PROTOCOL")
+            && protocol.value != "grpc"
+        {
+            let instead = "use grpc, which a Collector takes on port 4317".to_owned();
+            protocol.refuse(report, Problem::NotInThisVersion { instead });
+        }
+        let mut exporter = Map::new();
+        let mut tls = Map::new();
+        for (suffix, key) in
+            [("CERTIFICATE", "ca_file"), ("CLIENT_CERTIFICATE", "cert_file"), ("CLIENT_KEY", "key_file")]
+        {
+            if let Some(variable) = self.get(suffix) {
+                tls.insert(key.to_owned(), variable.text());
+            }
+        }
+        if let Some(insecure) = self.insecure(&endpoint, report) {
+            tls.insert("insecure".to_owned(), insecure);
+        }
+        if let Some(variable) = self.get("COMPRESSION") {
+            exporter.insert("compression".to_owned(), variable.text());
+        }
+        if let Some(variable) = self.get("TIMEOUT") {
+            match variable.value.trim().parse::<u32>() {
+                Ok(milliseconds) => {
+                    let text = Value::Text(format!("{milliseconds}ms"));
+                    exporter.insert("timeout".to_owned(), variable.node(text));
+                }
+                Err(_) => {
+                    let allowed = "a whole number of milliseconds".to_owned();
+                    let found = format!("{:?}", variable.value);
+                    variable.refuse(report, Problem::Value { found, allowed });
+                }
+            }
+        }
+        if let Some(variable) = self.get("HEADERS") {
+            exporter.insert("headers".to_owned(), headers(&variable, report));
+        }
+        exporter.insert("endpoint".to_owned(), endpoint.text());
+        exporter.insert("tls".to_owned(), Node::new(Value::Map(tls)));
+        Some(Node::new(Value::Map(exporter)))
+    }
+
+    /// In the environment, unlike in YAML, the endpoint's scheme decides on TLS; `INSECURE` does where
+    /// there is none.
+    fn insecure(&self, endpoint: &Variable, report: &mut Report) -> Option<Node> {
+        match endpoint.value.split_once("://") {
+            Some(("http", _)) => return Some(endpoint.node(Value::Bool(true))),
+            Some(("https", _)) => return None,
+            _ => {}
+        }
+        let variable = self.get("INSECURE")?;
+        match variable.value.trim().to_ascii_lowercase().as_str() {
+            "true" => Some(variable.node(Value::Bool(true))),
+            "false" => None,
+            _ => {
+                let found = format!("{:?}", variable.value);
+                variable.refuse(report, Problem::Value { found, allowed: "true or false".to_owned() });
+                None
+            }
+        }
+    }
+}
+
+/// Reads `name=value,name=value`, values in percent encoding; no message shows a value.
+fn headers(variable: &Variable, report: &mut Report) -> Node {
+    let mut map = Map::new();
+    for pair in variable.value.split(',').filter(|pair| !pair.trim().is_empty()) {
+        match pair.split_once('=').map(|(name, value)| (name.trim(), percent_decode(value.trim()))) {
+            Some((name, Some(value))) => drop(map.insert(name.to_owned(), variable.node(Value::Text(value)))),
+            _ => {
+                let allowed = "name=value pairs, separated by commas, values in percent encoding".to_owned();
+                variable.refuse(report, Problem::Value { found: "something else".to_owned(), allowed });
+            }
+        }
+    }
+    variable.node(Value::Map(map))
+}
+
+/// The text that percent encoding stands for; `None` where it stands for none.
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                u8::try_from(digit()? << 4 | digit()?).ok()?
+            }
+            _ => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percent_encoding_is_undone_or_refused() {
+        assert_eq!(percent_decode("Bearer%20a%3Db").as_deref(), Some("Bearer a=b"));
+        for text in ["%", "%2", "%zz", "%ff"] {
+            assert_eq!(percent_decode(text), None, "{text}");
+        }
+    }
+}
