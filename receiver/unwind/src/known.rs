@@ -53,7 +53,9 @@ impl KnownFunctions {
     /// The entry point, and the functions of `.symtab` and `.dynsym` with the known names.
     pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut known = Self::default();
-        known.add(code, file.entry(), 0, Kind::Root);
+        if file.entry() != 0 {
+            known.add(code, file.entry(), 0, Kind::Root);
+        }
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             if known.functions.len() < MAX_FUNCTIONS
                 && symbol.is_definition()

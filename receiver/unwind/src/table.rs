@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{Hash as _, Hasher};
 
 use sidewinder_address::Svma;
 
@@ -95,42 +96,88 @@ pub(crate) type EntryId = u16;
 pub(crate) struct Entries {
     by_id: Vec<Entry>,
     ids: HashMap<Entry, EntryId>,
-    /// The last entry asked for: neighbouring functions repeat each other.
-    last: (Entry, EntryId),
+    /// Entries asked for lately, each in its slot by [`SlotHasher`]: functions repeat each other, and hashing for
+    /// `ids`, which input can't degrade, would take a fifth of the time.
+    recent: Box<[(Entry, EntryId)]>,
 }
 
 impl Entries {
     pub(crate) const NO_INFORMATION: EntryId = 0;
     const TOO_MANY: EntryId = 1;
+    const RECENT_SLOTS: usize = 256;
 
     pub(crate) fn new() -> Self {
         let by_id = vec![Entry::NO_INFORMATION, Entry::unsupported(UnsupportedReason::TooManyRules)];
         let ids = by_id.iter().zip(0..).map(|(entry, id)| (*entry, id)).collect();
-        Self { last: (Entry::NO_INFORMATION, Self::NO_INFORMATION), by_id, ids }
+        let recent = vec![(Entry::NO_INFORMATION, Self::NO_INFORMATION); Self::RECENT_SLOTS];
+        Self { by_id, ids, recent: recent.into_boxed_slice() }
     }
 
     /// The id of `entry`, or of the reason why it can't have one.
     pub(crate) fn intern(&mut self, entry: Entry) -> EntryId {
-        if self.last.0 == entry {
-            return self.last.1;
+        let slot = SlotHasher::slot(&entry, self.recent.len());
+        if let Some((recent, id)) = self.recent.get(slot)
+            && *recent == entry
+        {
+            return *id;
         }
-        let id = match self.ids.get(&entry) {
-            Some(id) => *id,
-            None => match EntryId::try_from(self.by_id.len()) {
-                Ok(id) => {
-                    self.by_id.push(entry);
-                    self.ids.insert(entry, id);
-                    id
-                }
-                Err(_) => Self::TOO_MANY,
-            },
-        };
-        self.last = (entry, id);
+        let id = self.look_up_or_add(entry);
+        if let Some(recent) = self.recent.get_mut(slot) {
+            *recent = (entry, id);
+        }
+        id
+    }
+
+    fn look_up_or_add(&mut self, entry: Entry) -> EntryId {
+        if let Some(id) = self.ids.get(&entry) {
+            return *id;
+        }
+        let Ok(id) = EntryId::try_from(self.by_id.len()) else { return Self::TOO_MANY };
+        self.by_id.push(entry);
+        self.ids.insert(entry, id);
         id
     }
 
     fn get(&self, id: EntryId) -> Entry {
         self.by_id.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION)
+    }
+}
+
+/// A hash that is quick on the few small integers of an entry, for a slot that may as well be the wrong one.
+#[derive(Default)]
+struct SlotHasher(u64);
+
+impl SlotHasher {
+    fn slot(entry: &Entry, slots: usize) -> usize {
+        let mut hasher = Self::default();
+        entry.hash(&mut hasher);
+        (hasher.0 >> 32) as usize % slots
+    }
+
+    fn mix(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for SlotHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.mix(u64::from(*byte)));
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.mix(u64::from(value));
+    }
+
+    fn write_i32(&mut self, value: i32) {
+        self.mix(u64::from(value.cast_unsigned()));
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.mix(value as u64);
     }
 }
 
@@ -314,11 +361,22 @@ impl UnwindTable {
         let RowBuffer { mut starts, mut ids } = rows;
         starts.shrink_to_fit();
         ids.shrink_to_fit();
-        let mut used = Entries::new();
-        for id in &mut ids {
-            *id = used.intern(entries.get(*id));
+        let mut used = vec![Entry::NO_INFORMATION];
+        let mut new_ids = vec![None; entries.by_id.len()];
+        if let Some(new_id) = new_ids.first_mut() {
+            *new_id = Some(Entries::NO_INFORMATION);
         }
-        Self { base, rows: RowBuffer { starts, ids }, entries: used.by_id, summary }
+        for id in &mut ids {
+            let entry = entries.get(*id);
+            if let Some(new_id) = new_ids.get_mut(usize::from(*id)) {
+                *id = *new_id.get_or_insert_with(|| {
+                    used.push(entry);
+                    // There are no more of them than ids.
+                    (used.len() - 1) as EntryId
+                });
+            }
+        }
+        Self { base, rows: RowBuffer { starts, ids }, entries: used, summary }
     }
 
     /// The rows in order.
@@ -353,7 +411,7 @@ impl UnwindTable {
         Some(self.row(*self.rows.starts.get(index)?, *self.rows.ids.get(index)?))
     }
 
-    /// The distinct entries of the rows, and perhaps two ends that no row has.
+    /// The distinct entries of the rows. The first is [`Entry::NO_INFORMATION`].
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
