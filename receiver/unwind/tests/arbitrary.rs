@@ -1,0 +1,113 @@
+//! No bytes make the crate panic, hang, or give rows that break the table's invariants.
+#![forbid(unsafe_code)]
+
+mod support;
+
+use proptest::prelude::*;
+use sidewinder_unwind::prove::mode_ranges;
+use sidewinder_unwind::{Entry, UnwindTable, unwind_table};
+use support::{RA, RBP, RSP, Section, TEXT, cfa, elf};
+
+fn check(table: &UnwindTable) {
+    let rows: Vec<_> = table.rows().collect();
+    for pair in rows.windows(2) {
+        assert!(pair[0].start < pair[1].start, "rows are sorted");
+        assert_ne!(pair[0].entry, pair[1].entry, "equal neighbours are merged");
+    }
+    if let Some(last) = rows.last() {
+        assert!(matches!(last.entry, Entry::End(_)), "the last row is an end");
+    }
+    for row in &rows {
+        assert_eq!(table.lookup(row.start), row.entry);
+    }
+    for pair in mode_ranges(table).collect::<Vec<_>>().windows(2) {
+        assert_eq!(pair[0].end, pair[1].start);
+        assert_ne!(pair[0].mode, pair[1].mode);
+    }
+}
+
+fn check_file(file: &[u8]) {
+    if let Ok(file) = object::File::parse(file)
+        && let Ok(table) = unwind_table(&file)
+    {
+        check(&table);
+    }
+}
+
+/// An instruction that a compiler could have written, at a place where it needn't make sense.
+fn instruction() -> impl Strategy<Value = Vec<u8>> {
+    let register = prop_oneof![Just(RBP), Just(RSP), Just(RA), 0..40u8];
+    let small = prop::collection::vec(any::<u8>(), 0..6);
+    prop_oneof![
+        (0..64u8).prop_map(cfa::advance),
+        (register.clone(), any::<u64>()).prop_map(|(register, offset)| cfa::def_cfa(register, offset)),
+        (0..200u64).prop_map(cfa::def_cfa_offset),
+        register.clone().prop_map(cfa::def_cfa_register),
+        (0..64u8, 0..128u8).prop_map(|(register, words)| cfa::offset(register, words)),
+        (0..64u8).prop_map(cfa::restore),
+        (register.clone(), small.clone()).prop_map(|(register, bytes)| cfa::expression(register, &bytes)),
+        small.clone().prop_map(|bytes| cfa::def_cfa_expression(&bytes)),
+        register.prop_map(cfa::undefined),
+        Just(cfa::remember()),
+        Just(cfa::restore_state()),
+        small,
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_sections_give_sorted_rows(
+        eh_frame in prop::collection::vec(any::<u8>(), 0..512),
+        debug_frame in prop::collection::vec(any::<u8>(), 0..512),
+        pclntab in prop::collection::vec(any::<u8>(), 0..512),
+    ) {
+        let sections: [(&str, &[u8]); 3] =
+            [(".eh_frame", &eh_frame), (".debug_frame", &debug_frame), (".gopclntab", &pclntab)];
+        check_file(&elf(TEXT, &[], &sections));
+    }
+
+    #[test]
+    fn functions_that_overlap_at_will_give_sorted_rows(
+        functions in prop::collection::vec(
+            (0..0x300u64, 0..0x200u64, prop::collection::vec(instruction(), 0..12)),
+            1..12,
+        ),
+    ) {
+        let mut section = Section::eh_frame();
+        let cie = section.cie();
+        for (start, length, instructions) in &functions {
+            section.fde(cie, *start, *length, instructions);
+        }
+        check_file(&elf(TEXT + 0x80, &[], &[(".eh_frame", &section.bytes)]));
+    }
+
+    #[test]
+    fn a_go_table_with_any_bytes_after_its_header_gives_sorted_rows(
+        offsets in prop::collection::vec(0..256u64, 8),
+        rest in prop::collection::vec(any::<u8>(), 0..512),
+    ) {
+        let mut table = vec![0xf1, 0xff, 0xff, 0xff, 0, 0, 1, 8];
+        offsets.iter().for_each(|word| table.extend(word.to_le_bytes()));
+        table.extend(&rest);
+        check_file(&elf(TEXT, &[], &[(".gopclntab", &table)]));
+    }
+
+    #[test]
+    fn a_file_with_broken_bytes_gives_sorted_rows(
+        broken in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let mut section = Section::eh_frame();
+        let cie = section.cie();
+        section.fde(cie, 0, 0x40, &[cfa::advance(1), cfa::def_cfa_offset(16), cfa::offset(RBP, 2)]);
+        let mut file = elf(TEXT, &[], &[(".eh_frame", &section.bytes)]);
+        // Headers and sections alone: the code says nothing.
+        let interesting: Vec<_> = (0..file.len()).filter(|at| !(120..0x5000).contains(at)).collect();
+        for (at, byte) in &broken {
+            let at = interesting[at.index(interesting.len())];
+            file[at] = *byte;
+        }
+        check_file(&file);
+    }
+}
