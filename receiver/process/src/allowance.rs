@@ -28,3 +28,19 @@ impl Allowance {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_saved_is_one_second_at_most() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let mut allowance = Allowance::new(10, 0);
+        assert_eq!(allowance.take(25, 0), 10);
+        assert_eq!(allowance.take(25, SECOND_NS / 4), 2);
+        assert_eq!(allowance.take(25, SECOND_NS / 2), 3);
+        assert_eq!(allowance.take(3, 60 * SECOND_NS), 3);
+        assert_eq!(allowance.take(25, 60 * SECOND_NS), 7);
+    }
+}

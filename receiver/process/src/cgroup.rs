@@ -78,3 +78,61 @@ fn pod_of_component(component: &[u8]) -> Option<Box<str>> {
     });
     is_uid.then(|| String::from_utf8_lossy(uid).replace('_', "-").into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
+    const UID: &str = "0a1b2c3d-0123-4567-89ab-0123456789ab";
+
+    #[test]
+    fn each_runtimes_way_to_write_a_container_is_read() {
+        let underscored = UID.replace('-', "_");
+        for path in [
+            format!("0::/docker/{ID}"),
+            format!("0::/system.slice/docker-{ID}.scope"),
+            format!("0::/system.slice/docker-{ID}.scope/init.scope"),
+            format!("0::/kubepods/burstable/pod{UID}/{ID}"),
+            format!("0::/kubepods.slice/kubepods-pod{underscored}.slice/cri-containerd-{ID}.scope"),
+            format!(
+                "0::/kubepods.slice/kubepods-besteffort-pod{underscored}.slice/crio-{ID}.scope/container"
+            ),
+            format!("0::/machine.slice/libpod-{ID}.scope/container"),
+            format!(
+                "0::/system.slice/containerd.service/kubepods-burstable-pod{underscored}.slice:cri-containerd:{ID}"
+            ),
+            format!("0::/../cri-containerd-{ID}.scope"),
+            format!("0::/../../pod{UID}/{ID}"),
+            format!("12:cpu,cpuacct:/\n4:memory:/docker/{ID}\n0::/"),
+        ] {
+            assert_eq!(container_id(path.as_bytes()).expect(&path).as_str(), ID);
+            if path.contains("pod") && !path.contains("libpod") {
+                assert_eq!(pod_uid(path.as_bytes()).as_deref(), Some(UID), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_innermost_container_counts() {
+        let outer = ID.replace('2', "3");
+        let path = format!("0::/docker/{outer}/docker/{ID}");
+        assert_eq!(container_id(path.as_bytes()).unwrap().as_str(), ID);
+    }
+
+    #[test]
+    fn what_is_no_container_is_none() {
+        for path in [
+            String::new(),
+            "0::/".into(),
+            "0::/user.slice/user-1000.slice/session-2.scope".into(),
+            format!("0::/machine.slice/libpod-conmon-{ID}.scope"),
+            format!("0::/{ID}0"),
+            format!("0::/x{ID}"),
+            format!("0::/{}", ID.to_uppercase()),
+        ] {
+            assert_eq!(container_id(path.as_bytes()), None, "{path}");
+            assert_eq!(pod_uid(path.as_bytes()), None, "{path}");
+        }
+    }
+}

@@ -82,3 +82,46 @@ fn percent_decode(encoded: &str) -> Option<Box<str>> {
     }
     String::from_utf8(decoded).ok().map(Into::into)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(variables: &ResourceVariables) -> Vec<(&str, &str)> {
+        variables.attributes.iter().map(|(key, value)| (&**key, &**value)).collect()
+    }
+
+    #[test]
+    fn the_two_variables_are_found_among_others() {
+        let variables = resource_variables(
+            b"PATH=/bin\0SECRET=OTEL_SERVICE_NAME=no\0OTEL_SERVICE_NAME=shop\0\
+              OTEL_RESOURCE_ATTRIBUTES=service.version=1%2C2, deployment.environment.name = test \0\
+              OTEL_SERVICE_NAME=second"
+                .as_slice(),
+        )
+        .unwrap();
+        assert_eq!(variables.service_name.as_deref(), Some("shop"));
+        assert_eq!(pairs(&variables), [("service.version", "1,2"), ("deployment.environment.name", "test")]);
+    }
+
+    #[test]
+    fn a_malformed_part_costs_all_attributes() {
+        for list in ["a=1,b", "a=%4", "a=%zz", "=1", "a=%ff"] {
+            let environment = format!("OTEL_RESOURCE_ATTRIBUTES={list}\0");
+            assert_eq!(
+                resource_variables(environment.as_bytes()).unwrap(),
+                ResourceVariables::default(),
+                "{list}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_of_megabytes_is_passed_over() {
+        let huge = "x".repeat(1 << 19);
+        let environment = format!("A={huge}\0OTEL_SERVICE_NAME={huge}\0OTEL_RESOURCE_ATTRIBUTES=a=b\0");
+        let variables = resource_variables(environment.as_bytes()).unwrap();
+        assert_eq!(variables.service_name, None);
+        assert_eq!(pairs(&variables), [("a", "b")]);
+    }
+}

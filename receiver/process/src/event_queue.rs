@@ -95,3 +95,62 @@ impl EventQueue {
         self.released_early
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::event::ProcessEventKind;
+    use crate::id::Pid;
+
+    fn event(time_ns: u64, number: u32) -> ProcessEvent {
+        ProcessEvent { time_ns, pid: Pid(number), kind: ProcessEventKind::Lost { count: 0 } }
+    }
+
+    fn drain(queue: &mut EventQueue, watermark_ns: u64) -> Vec<(u64, u32)> {
+        std::iter::from_fn(|| queue.pop(watermark_ns)).map(|event| (event.time_ns, event.pid.0)).collect()
+    }
+
+    #[test]
+    fn events_wait_for_the_watermark_and_leave_in_order() {
+        let mut queue = EventQueue::new(10);
+        for (number, time_ns) in [30, 10, 20, 10].into_iter().enumerate() {
+            queue.push(event(time_ns, number as u32));
+        }
+        assert_eq!(drain(&mut queue, 20), [(10, 1), (10, 3), (20, 2)]);
+        assert_eq!((queue.len(), queue.released_early()), (1, 0));
+        assert_eq!(drain(&mut queue, 30), [(30, 0)]);
+    }
+
+    #[test]
+    fn a_full_queue_lets_the_earliest_go_and_counts_them() {
+        let mut queue = EventQueue::new(2);
+        for time_ns in [50, 40, 30, 20] {
+            queue.push(event(time_ns, 0));
+        }
+        assert_eq!(drain(&mut queue, 0), [(20, 0), (30, 0)]);
+        assert_eq!((queue.len(), queue.released_early()), (2, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn several_rings_come_out_as_one(mut rings in prop::collection::vec(prop::collection::vec(0_u64..100, 0..40), 1..5)) {
+            let mut queue = EventQueue::new(usize::MAX);
+            let mut expected: Vec<u64> = rings.concat();
+            expected.sort_unstable();
+            for ring in &mut rings {
+                ring.sort_unstable();
+                ring.iter().for_each(|&time_ns| queue.push(event(time_ns, 0)));
+            }
+            let mut left = Vec::new();
+            for watermark_ns in [10, 50, 99] {
+                let batch = drain(&mut queue, watermark_ns);
+                prop_assert!(batch.iter().all(|&(time_ns, _)| time_ns <= watermark_ns));
+                left.extend(batch.into_iter().map(|(time_ns, _)| time_ns));
+            }
+            prop_assert_eq!(left, expected);
+            prop_assert!(queue.is_empty());
+        }
+    }
+}

@@ -67,3 +67,24 @@ fn mount(line: &[u8]) -> Option<Mount> {
     fields.find(|&field| field == b"-")?;
     Some(Mount { id, device, kind: FilesystemKind::of(fields.next()?) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_told_by_number_or_device() {
+        let mounts = Mounts::parse(
+            b"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:2 - ext4 /dev/root rw\n\
+              40 35 0:51 / / rw - overlay overlay rw,lowerdir=/a - b\n\
+              no mount\n\
+              41 35 0:52 / /f\\040g rw - fuse.sshfs host: rw\n",
+        );
+        let anonymous = |minor| DeviceId { major: 0, minor };
+        assert_eq!(mounts.kind_of(Some(36), anonymous(9)), Some(FilesystemKind::Plain));
+        assert_eq!(mounts.kind_of(None, anonymous(51)), Some(FilesystemKind::Layered));
+        assert_eq!(mounts.kind_of(Some(41), anonymous(51)), Some(FilesystemKind::Remote));
+        assert_eq!(mounts.kind_of(Some(99), anonymous(51)), None);
+        assert!(mounts.any_remote());
+    }
+}

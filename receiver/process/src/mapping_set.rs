@@ -134,3 +134,142 @@ impl MappingSet {
         self.by_start.range(..address).next_back().map(|(_, mapping)| mapping)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+    use sidewinder_address::FileOffset;
+
+    use super::*;
+    use crate::event::MappedIdentity;
+    use crate::id::DeviceId;
+    use crate::mapping::{Backing, MappedFile};
+
+    const PAGE: u64 = 0x1000;
+    const PAGES: u64 = 48;
+
+    fn file(inode: u64) -> Backing {
+        let identity = MappedIdentity::Inode { device: DeviceId { major: 8, minor: 1 }, inode };
+        Backing::File(Arc::new(MappedFile::new(identity, b"/x")))
+    }
+
+    fn mapping(pages: Range<u64>, first_page_of_file: u64, backing: Backing) -> ExecutableMapping {
+        let offset = if matches!(backing, Backing::File(_)) { first_page_of_file * PAGE } else { 0 };
+        ExecutableMapping {
+            range: Avma(pages.start * PAGE)..Avma(pages.end * PAGE),
+            file_offset: FileOffset(offset),
+            backing,
+        }
+    }
+
+    fn ranges(set: &MappingSet) -> Vec<(u64, u64, u64)> {
+        set.iter().map(|m| (m.range.start.0 / PAGE, m.range.end.0 / PAGE, m.file_offset.0 / PAGE)).collect()
+    }
+
+    #[test]
+    fn a_mapping_replaces_the_middle_of_another() {
+        let mut set = MappingSet::new(10);
+        set.insert(mapping(10..20, 0, file(1)));
+        set.insert(mapping(13..15, 7, file(2)));
+        assert_eq!(ranges(&set), [(10, 13, 0), (13, 15, 7), (15, 20, 5)]);
+    }
+
+    #[test]
+    fn neighbours_in_memory_and_in_the_file_are_one() {
+        let mut set = MappingSet::new(10);
+        set.insert(mapping(10..12, 0, file(1)));
+        set.insert(mapping(14..16, 4, file(1)));
+        set.insert(mapping(12..14, 2, file(1)));
+        assert_eq!(ranges(&set), [(10, 16, 0)]);
+        set.insert(mapping(16..17, 7, file(1)));
+        assert_eq!(ranges(&set), [(10, 16, 0), (16, 17, 7)]);
+    }
+
+    #[test]
+    fn a_full_set_leaves_out_what_is_new_and_keeps_nothing_that_is_gone() {
+        let mut set = MappingSet::new(2);
+        set.insert(mapping(1..2, 0, file(1)));
+        set.insert(mapping(10..20, 0, file(2)));
+        set.insert(mapping(30..31, 0, file(3)));
+        assert_eq!((set.len(), set.left_out()), (2, 1));
+        set.remove(&(Avma(12 * PAGE)..Avma(13 * PAGE)));
+        assert_eq!(ranges(&set), [(1, 2, 0), (10, 12, 0)]);
+        assert_eq!(set.left_out(), 2);
+    }
+
+    #[test]
+    fn sixty_five_thousand_mappings_in_the_worst_order_are_quick() {
+        let started = std::time::Instant::now();
+        let mut set = MappingSet::new(65_530);
+        for page in (0..65_530).rev() {
+            set.insert(mapping(2 * page..2 * page + 1, 0, file(1)));
+        }
+        assert_eq!(set.len(), 65_530);
+        set.remove(&(Avma(0)..Avma(u64::MAX)));
+        assert!(set.is_empty());
+        assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(ExecutableMapping),
+        Remove(Range<Avma>),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let backing = prop_oneof![3 => (1_u64..3).prop_map(file), 1 => Just(Backing::Anonymous)];
+        let step = (0..PAGES, 1_u64..9, 0_u64..6, backing, any::<bool>()).prop_map(
+            |(start, length, offset, backing, insert)| {
+                let new = mapping(start..start + length, offset, backing);
+                if insert { Step::Insert(new) } else { Step::Remove(new.range) }
+            },
+        );
+        prop::collection::vec(step, 0..60)
+    }
+
+    proptest! {
+        #[test]
+        fn each_page_is_what_was_mapped_there_last(steps in steps()) {
+            let mut set = MappingSet::new(usize::MAX);
+            let mut pages: Vec<Option<(Backing, u64)>> = vec![None; (PAGES + 10) as usize];
+            for step in steps {
+                let (range, new) = match &step {
+                    Step::Insert(new) => (new.range.clone(), Some(new)),
+                    Step::Remove(range) => (range.clone(), None),
+                };
+                for page in range.start.0 / PAGE..range.end.0 / PAGE {
+                    pages[page as usize] = new.map(|new| (new.backing.clone(), match new.backing {
+                        Backing::File(_) => new.file_offset.0 + page * PAGE - range.start.0,
+                        _ => 0,
+                    }));
+                }
+                match step {
+                    Step::Insert(new) => {
+                        set.insert(new.clone());
+                        prop_assert!(set.holds(&new));
+                    }
+                    Step::Remove(range) => {
+                        set.remove(&range);
+                        prop_assert!(!set.overlaps(&range));
+                    }
+                }
+            }
+            for (page, expected) in pages.iter().enumerate() {
+                let address = Avma(page as u64 * PAGE + 5);
+                let found = set.at(address).map(|m| (m.backing.clone(), match m.backing {
+                    Backing::File(_) => m.file_offset_of(address).unwrap().0 - 5,
+                    _ => 0,
+                }));
+                prop_assert_eq!(&found, expected, "page {}", page);
+                prop_assert_eq!(set.overlaps(&(address..Avma(address.0 + 1))), expected.is_some());
+            }
+            let all: Vec<_> = set.iter().collect();
+            for pair in all.windows(2) {
+                prop_assert!(pair[0].range.end <= pair[1].range.start);
+                prop_assert!(!pair[0].continues_in(pair[1]), "{:?} and {:?} could be one", pair[0], pair[1]);
+            }
+        }
+    }
+}

@@ -237,3 +237,130 @@ fn unescape(name: &[u8]) -> Vec<u8> {
 pub(crate) fn escape(path: &[u8]) -> Option<Vec<u8>> {
     path.contains(&b'\n').then(|| path.split(|&byte| byte == b'\n').collect::<Vec<_>>().join(NEWLINE))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse_all(maps: &[u8]) -> (Vec<ExecutableMapping>, MapsSummary) {
+        let mut mappings = Vec::new();
+        let summary = read_executable_mappings(maps, |mapping| mappings.push(mapping)).unwrap();
+        (mappings, summary)
+    }
+
+    fn file_path(mapping: &ExecutableMapping) -> &[u8] {
+        mapping.backing.file().unwrap().reported_path()
+    }
+
+    #[test]
+    fn only_executable_lines_are_kept_with_all_their_fields() {
+        let (mappings, summary) = parse_all(
+            b"5628fff8d000-5628fff8f000 r--p 00000000 fe:00 247278                     /usr/bin/head\n\
+              5628fff8f000-5628fff95000 r-xp 00002000 fe:00 247278                     /usr/bin/head\n\
+              7ffff7fc5000-7ffff7fc7000 r-xp 00000000 00:00 0                          [vdso]\n\
+              7f0000000000-7f0000001000 rwxp 00000000 00:00 0 \n\
+              ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n",
+        );
+        let identity = MappedIdentity::Inode { device: DeviceId { major: 0xfe, minor: 0 }, inode: 247278 };
+        assert_eq!(mappings[0].range, Avma(0x5628fff8f000)..Avma(0x5628fff95000));
+        assert_eq!(mappings[0].file_offset, FileOffset(0x2000));
+        assert_eq!(mappings[0].backing.file().unwrap().identity, identity);
+        assert_eq!(file_path(&mappings[0]), b"/usr/bin/head");
+        let others: Vec<_> = mappings[1..].iter().map(|mapping| &mapping.backing).collect();
+        assert_eq!(others, [&Backing::Vdso, &Backing::Anonymous, &Backing::Vsyscall]);
+        assert_eq!(summary, MapsSummary { lines: 5, malformed: 0, overlong: 0 });
+    }
+
+    #[test]
+    fn a_name_may_hold_spaces_a_newline_and_the_mark_of_deletion() {
+        let (mappings, _) = parse_all(
+            b"1000-2000 r-xp 0 fe:00 7                     /a b/c\\012 d (deleted)\n\
+              2000-3000 r-xp 0 fe:00 8                     /x\n",
+        );
+        let file = mappings[0].backing.file().unwrap();
+        assert_eq!(file.reported_path(), b"/a b/c\n d (deleted)");
+        assert_eq!((file.path(), file.name()), (b"/a b/c\n d".as_slice(), b"c\n d".as_slice()));
+        assert!(file.seems_deleted());
+        assert_eq!(escape(file.path()).unwrap(), b"/a b/c\\012 d");
+        assert_eq!(file_path(&mappings[1]), b"/x");
+    }
+
+    #[test]
+    fn a_malformed_line_costs_that_line() {
+        for (line, error) in [
+            (b"".as_slice(), MapsLineError::Range),
+            (b"10-zz r-xp 0 0:0 0", MapsLineError::Range),
+            (b"2000-2000 r-xp 0 0:0 0", MapsLineError::EmptyRange),
+            (b"1000-2000 r-x 0 0:0 0", MapsLineError::Permissions),
+            (b"1000-2000 r-xp g 0:0 0", MapsLineError::FileOffset),
+            (b"1000-2000 r-xp 0 00 0", MapsLineError::Device),
+            (b"1000-2000 r-xp 0 100000000:0 0", MapsLineError::Device),
+            (b"1000-2000 r-xp 0 0:0 99999999999999999999", MapsLineError::Inode),
+        ] {
+            assert_eq!(MapsLine::parse(line), Err(error), "{}", line.escape_ascii());
+        }
+        let (mappings, summary) = parse_all(b"garbage\n1000-2000 r-xp 0 fe:00 7 /x");
+        assert_eq!(mappings.len(), 1);
+        assert_eq!(summary.malformed, 1);
+    }
+
+    #[test]
+    fn an_overlong_line_keeps_its_range_and_loses_its_path() {
+        let mut maps = b"1000-2000 r-xp 0 fe:00 7 /".to_vec();
+        maps.resize(10 * LONGEST_LINE_BYTES, b'y');
+        maps.extend_from_slice(b"\n3000-4000 r-xp 0 fe:00 8 /x\n");
+        let (mappings, summary) = parse_all(&maps);
+        assert_eq!(mappings.len(), 2);
+        assert_eq!(file_path(&mappings[0]), b"");
+        assert_eq!(file_path(&mappings[1]), b"/x");
+        assert_eq!(summary, MapsSummary { lines: 2, malformed: 0, overlong: 1 });
+    }
+
+    /// Returns what it has in pieces of given sizes, as a file of `/proc` may.
+    struct Pieces<'bytes>(&'bytes [u8], std::iter::Cycle<std::vec::IntoIter<usize>>);
+
+    impl Read for Pieces<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            let size = self.1.next().unwrap_or(1).min(to.len());
+            self.0.read(&mut to[..size])
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_to_their_end(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let (mappings, summary) = parse_all(&bytes);
+            prop_assert!(mappings.len() as u64 + summary.malformed <= summary.lines);
+        }
+
+        #[test]
+        fn what_was_written_is_read_however_it_is_cut(
+            lines in prop::collection::vec((1_u64..1 << 40, any::<bool>(), any::<u32>(), "[ -~]{0,40}"), 0..30),
+            sizes in prop::collection::vec(1_usize..100, 1..10),
+        ) {
+            let mut written = String::new();
+            let mut expected = Vec::new();
+            for (page, executable, inode, name) in &lines {
+                let (start, letter) = (page << 12, if *executable { 'x' } else { '-' });
+                written += &format!("{start:x}-{:x} r-{letter}p {page:08x} fe:01 {inode} /{name}\n", start + 0x1000);
+                if *executable {
+                    expected.push((Avma(start), *inode, format!("/{}", name.replace("\\012", "\n"))));
+                }
+            }
+            let mut read = Vec::new();
+            let pieces = Pieces(written.as_bytes(), sizes.into_iter().cycle());
+            read_executable_mappings(pieces, |mapping| read.push(mapping)).unwrap();
+            prop_assert_eq!(read.len(), expected.len());
+            for (mapping, (start, inode, path)) in read.iter().zip(&expected) {
+                prop_assert_eq!(mapping.range.start, *start);
+                match mapping.backing.file() {
+                    Some(file) if path.starts_with("//") => prop_assert_eq!(file.reported_path(), b""),
+                    Some(file) => prop_assert_eq!(file.reported_path(), path.as_bytes()),
+                    None => prop_assert_eq!(*inode, 0),
+                }
+            }
+        }
+    }
+}

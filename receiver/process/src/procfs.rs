@@ -251,3 +251,35 @@ pub(crate) fn path_of_descriptor(descriptor: BorrowedFd<'_>) -> PathBuf {
     use std::os::fd::AsRawFd;
     Path::new("/proc/self/fd").join(descriptor.as_raw_fd().to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_does_not_shift_the_fields() {
+        let stat = b"12 (a) S (b) Z 1 12 12 0 -1 4228300 0 0 0 0 0 0 0 0 20 0 3 0 4711 0 0\n";
+        let state = ProcessState::parse(stat).unwrap();
+        assert_eq!(&*state.comm, b"a) S (b");
+        assert_eq!((state.leader_ended, state.threads, state.start_ticks), (true, 3, 4711));
+        assert!(!state.has_ended());
+    }
+
+    #[test]
+    fn our_own_state_is_read() {
+        let directory = ProcessDir::open(&ProcRoot::default(), Pid(std::process::id())).unwrap();
+        let state = directory.state().unwrap();
+        assert!(state.threads >= 1 && !state.has_ended());
+        assert_eq!(ProcessState::parse(b"12 (a) S 1"), Err("number of threads"));
+    }
+
+    #[test]
+    fn a_process_that_is_gone_says_so() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let directory = ProcessDir::open(&ProcRoot::default(), Pid(child.id())).unwrap();
+        child.wait().unwrap();
+        assert!(matches!(directory.state(), Err(ProcfsError::Gone { .. })));
+        let reopened = ProcessDir::open(&ProcRoot::default(), Pid(child.id()));
+        assert!(matches!(reopened, Err(ProcfsError::Gone { .. })));
+    }
+}

@@ -313,7 +313,9 @@ impl Registry {
         if process.threads == 0 {
             self.retire(pid);
         } else if process.leader_ended {
-            // Threads may outlive their leader, but the count may also be wrong: have a look.
+            // Threads may outlive their leader, but the count may also be wrong: have a look. The event comes
+            // before the thread's end shows in `/proc`, so look twice.
+            process.look_again = true;
             self.stale.insert(pid);
         }
     }
@@ -393,6 +395,9 @@ impl Registry {
                 known.threads = read.threads;
                 known.leader_ended = read.leader_ended;
                 known.known_since_ns = read.known_since_ns;
+                if std::mem::take(&mut known.look_again) {
+                    self.stale.insert(pid);
+                }
                 if known.program != read.program {
                     // It runs another program: an exec was lost.
                     known.program = read.program;

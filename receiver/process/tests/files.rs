@@ -1,0 +1,367 @@
+//! Which file a mapping shows: real programs, and traps laid for whoever opens what a process names.
+#![expect(clippy::unwrap_used, reason = "a helper that fails fails its test")]
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Talker, Tree, compile, line_for};
+use sidewinder_process::{
+    BuildIds, FileTable, FileTableLimits, Identified, OpenError, Pid, ProcRoot, Registry, RegistryLimits,
+};
+
+/// A tree with one process, and the file that it maps.
+struct Target {
+    tree: Tree,
+    file: PathBuf,
+}
+
+const PID: u32 = 10;
+
+impl Target {
+    /// Process 10 maps `/lib/x` of its own root.
+    fn new() -> Self {
+        let tree = Tree::new();
+        tree.add(PID, 100, "");
+        let file = tree.root(PID).join("lib/x");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, "the mapped one").unwrap();
+        tree.add(PID, 100, &line_for(&file, "/lib/x"));
+        Self { tree, file }
+    }
+
+    fn identify(&self) -> (FileTable, Identified) {
+        self.identify_with(FileTableLimits::default())
+    }
+
+    fn identify_with(&self, limits: FileTableLimits) -> (FileTable, Identified) {
+        let mut files = FileTable::new(self.tree.proc_root(), limits);
+        let identified = identify(&mut files, &self.tree.proc_root(), PID);
+        (files, identified)
+    }
+
+    /// Puts the file aside, still mapped, and something else in its place.
+    fn replace(&self, other: impl FnOnce(&Path)) {
+        fs::rename(&self.file, self.file.with_extension("old")).unwrap();
+        other(&self.file);
+    }
+}
+
+/// Identifies the first file that a process maps.
+fn identify(files: &mut FileTable, proc_root: &ProcRoot, pid: u32) -> Identified {
+    let mut registry = Registry::new(proc_root.clone(), RegistryLimits::default());
+    registry.scan(Pid(pid)).unwrap();
+    let process = registry.process(Pid(pid)).unwrap();
+    let mapping = process.mappings().find(|mapping| mapping.backing.file().is_some()).unwrap();
+    files.identify(process, mapping).unwrap()
+}
+
+fn content(files: &FileTable, identified: &Identified) -> String {
+    let opened = files.get(identified.id).unwrap().opened().unwrap();
+    let mut bytes = vec![0; opened.size_bytes() as usize];
+    opened.read_exact_at(&mut bytes, 0).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn the_file_is_found_in_the_root_of_its_process() {
+    let (files, found) = Target::new().identify();
+    assert!(found.is_new && found.unreadable.is_none());
+    assert_eq!(content(&files, &found), "the mapped one");
+    assert_eq!(files.get(found.id).unwrap().path(), b"/lib/x");
+    assert_eq!(files.get(found.id).unwrap().name(), b"x");
+}
+
+#[test]
+fn an_absolute_link_stays_inside_the_root() {
+    let target = Target::new();
+    // Outside the root there is a file with that path too: the trap.
+    let elsewhere = target.tree.root(PID).join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::rename(&target.file, elsewhere.join("x")).unwrap();
+    fs::remove_dir(target.file.parent().unwrap()).unwrap();
+    symlink("/elsewhere", target.file.parent().unwrap()).unwrap();
+    let (files, found) = target.identify();
+    assert_eq!(content(&files, &found), "the mapped one");
+}
+
+#[test]
+fn a_link_that_leads_to_a_file_of_ours_is_another_file() {
+    let target = Target::new();
+    target.replace(|file| symlink("/etc/passwd", file).unwrap());
+    let (_, found) = target.identify();
+    assert!(matches!(found.unreadable, Some(OpenError::NotFound)), "{found:?}");
+    let target = Target::new();
+    target.replace(|file| symlink("../../../../../../../../etc/passwd", file).unwrap());
+    let (_, found) = target.identify();
+    assert!(matches!(found.unreadable, Some(OpenError::NotFound)), "{found:?}");
+}
+
+#[test]
+fn a_file_that_took_the_place_of_the_mapped_one_is_refused() {
+    let target = Target::new();
+    target.replace(|file| fs::write(file, "an impostor").unwrap());
+    let (files, found) = target.identify();
+    assert!(matches!(found.unreadable, Some(OpenError::Mismatch)), "{found:?}");
+    assert!(files.get(found.id).unwrap().opened().is_none());
+    assert_eq!(files.get(found.id).unwrap().path(), b"/lib/x", "its name is known all the same");
+}
+
+#[test]
+fn fifos_devices_sockets_and_directories_are_never_opened() {
+    let fifo = |file: &Path| assert!(Command::new("mkfifo").arg(file).status().unwrap().success());
+    let socket = |file: &Path| drop(std::os::unix::net::UnixListener::bind(file).unwrap());
+    let directory = |file: &Path| fs::create_dir(file).unwrap();
+    for lay in [fifo as fn(&Path), socket, directory] {
+        let target = Target::new();
+        target.replace(lay);
+        let (_, found) = target.identify();
+        assert!(matches!(found.unreadable, Some(OpenError::NotRegular)), "{found:?}");
+    }
+}
+
+#[test]
+fn a_device_with_the_mapped_path_is_refused() {
+    let tree = Tree::new();
+    tree.add(PID, 100, "400000-402000 r-xp 00000000 08:01 7 /dev/zero\n");
+    let root = tree.proc_root().0.join(PID.to_string()).join("root");
+    fs::remove_file(&root).unwrap();
+    symlink("/", root).unwrap();
+    let mut files = FileTable::new(tree.proc_root(), FileTableLimits::default());
+    let found = identify(&mut files, &tree.proc_root(), PID);
+    assert!(matches!(found.unreadable, Some(OpenError::NotRegular)), "{found:?}");
+}
+
+#[test]
+fn a_deleted_file_is_found_by_the_kernels_own_links() {
+    let target = Target::new();
+    let old = target.file.with_extension("old");
+    target.replace(|file| fs::write(file, "an impostor").unwrap());
+    target.tree.add(PID, 100, &line_for(&old, "/lib/x (deleted)"));
+    let links = target.tree.proc_root().0.join(PID.to_string()).join("map_files");
+    fs::create_dir(&links).unwrap();
+    symlink(&old, links.join("400000-402000")).unwrap();
+    let (files, found) = target.identify();
+    assert_eq!(content(&files, &found), "the mapped one");
+    assert_eq!(files.get(found.id).unwrap().path(), b"/lib/x");
+}
+
+#[test]
+fn a_name_with_a_newline_or_with_four_characters_that_look_like_one_is_found() {
+    for name in ["a\nb", "a\\012b", "a (deleted)"] {
+        let target = Target::new();
+        let named = target.file.with_file_name(name);
+        fs::rename(&target.file, &named).unwrap();
+        let shown = format!("/lib/{}", name.replace('\n', "\\012"));
+        target.tree.add(PID, 100, &line_for(&named, &shown));
+        let (files, found) = target.identify();
+        assert_eq!(content(&files, &found), "the mapped one", "{name:?}");
+    }
+}
+
+#[test]
+fn processes_that_map_one_file_share_its_number() {
+    let target = Target::new();
+    let (mut files, first) = target.identify();
+    let shown = line_for(&target.file, "/lib/x");
+    target.tree.add(11, 100, &shown);
+    // The second process need not even be able to show the file.
+    let second = identify(&mut files, &target.tree.proc_root(), 11);
+    assert_eq!((second.id, second.is_new), (first.id, false));
+    files.close(first.id);
+    assert_eq!(files.open_files(), 0);
+    assert!(!identify(&mut files, &target.tree.proc_root(), PID).is_new, "it is known when opened again");
+}
+
+#[test]
+fn a_file_that_was_written_into_is_another_one() {
+    let target = Target::new();
+    let (mut files, before) = target.identify();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::OpenOptions::new().append(true).open(&target.file).unwrap().write_all(b", changed").unwrap();
+    let after = identify(&mut files, &target.tree.proc_root(), PID);
+    assert!(after.is_new && after.id != before.id);
+    assert_eq!(content(&files, &after), "the mapped one, changed");
+}
+
+#[test]
+fn descriptors_and_entries_stay_within_their_limits() {
+    let limits = FileTableLimits { files: 3, open_files: 2, allow_remote: false };
+    let target = Target::new();
+    let (mut files, first) = target.identify_with(limits);
+    let mut last = first.id;
+    for number in 0..5 {
+        let file = target.file.with_file_name(format!("y{number}"));
+        fs::write(&file, "y").unwrap();
+        target.tree.add(PID, 100, &line_for(&file, &format!("/lib/y{number}")));
+        let found = identify(&mut files, &target.tree.proc_root(), PID);
+        assert!(found.is_new && found.id > last, "numbers are never given twice");
+        last = found.id;
+    }
+    assert_eq!((files.len(), files.open_files()), (3, 2));
+    assert!(files.get(first.id).is_none());
+    assert!(files.get(last).unwrap().opened().is_some());
+}
+
+#[test]
+fn the_file_of_an_ended_process_is_found_where_we_live() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("sleeper");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let mut child = Command::new(&program).arg("1000").spawn().unwrap();
+    let pid = Pid(child.id());
+    let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+    // The child may still be on its way to exec.
+    let process = loop {
+        registry.scan(pid).unwrap();
+        let process = registry.process(pid).unwrap().clone();
+        if process.comm() == b"sleeper"
+            && process
+                .mappings()
+                .any(|mapping| mapping.backing.file().is_some_and(|file| file.name() == b"sleeper"))
+        {
+            break process;
+        }
+    };
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let mapping = process.mappings().find(|mapping| mapping.backing.file().is_some()).unwrap();
+    let mut files = FileTable::new(ProcRoot::default(), FileTableLimits::default());
+    assert!(files.identify(&process, mapping).unwrap().unreadable.is_none());
+    // Rewritten in place since, it is no longer what the process ran.
+    let mut files = FileTable::new(ProcRoot::default(), FileTableLimits::default());
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs::OpenOptions::new().append(true).open(&program).unwrap().write_all(b"!").unwrap();
+    let found = files.identify(&process, mapping).unwrap();
+    assert!(matches!(found.unreadable, Some(OpenError::Gone)), "{found:?}");
+}
+
+#[test]
+fn a_running_program_whose_file_is_deleted_can_still_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("cat");
+    fs::copy("/bin/cat", &program).unwrap();
+    let mut talker = Talker::start(&mut Command::new(&program));
+    talker.say("ready");
+    talker.hear();
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "an impostor").unwrap();
+    let mut files = FileTable::new(ProcRoot::default(), FileTableLimits::default());
+    let found = identify(&mut files, &ProcRoot::default(), talker.pid().0);
+    assert!(found.unreadable.is_none(), "{found:?}");
+    let opened = files.get(found.id).unwrap().opened().unwrap();
+    assert_eq!(opened.size_bytes(), fs::metadata("/bin/cat").unwrap().len());
+    assert_eq!(files.get(found.id).unwrap().path(), program.to_str().unwrap().as_bytes());
+}
+
+/// The first identifier that `readelf -n` prints after a label.
+fn readelf(file: &Path, label: &str) -> Option<String> {
+    let output = Command::new("readelf").arg("-n").arg(file).output().expect("readelf is installed");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_once(label)?.1.split_whitespace().next().map(str::to_owned)
+}
+
+fn ids_of(program: &Path) -> (BuildIds, String) {
+    let tree = Tree::new();
+    tree.add(PID, 100, &line_for(program, program.to_str().unwrap()));
+    let root = tree.proc_root().0.join(PID.to_string()).join("root");
+    fs::remove_file(&root).unwrap();
+    symlink("/", root).unwrap();
+    let mut files = FileTable::new(tree.proc_root(), FileTableLimits::default());
+    let found = identify(&mut files, &tree.proc_root(), PID);
+    let entry = files.get(found.id).unwrap();
+    (entry.build_ids().clone(), entry.hash().unwrap().to_string())
+}
+
+#[test]
+fn build_ids_equal_readelfs() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "int main(void) { return 0; }";
+    for (name, argument) in [
+        ("sha1", "-Wl,--build-id=sha1"),
+        ("md5", "-Wl,--build-id=md5"),
+        ("long", "-Wl,--build-id=0x00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"),
+        ("none", "-Wl,--build-id=none"),
+        ("static", "-static"),
+    ] {
+        let program = compile(directory.path(), name, source, &[argument]);
+        let ids = ids_of(&program).0;
+        assert_eq!(ids.gnu.map(|id| id.to_string()), readelf(&program, "Build ID:"), "{name}");
+        assert_eq!(ids.go, None);
+    }
+}
+
+#[test]
+fn a_go_build_id_equals_what_its_linker_says() {
+    let go = ["go", "/usr/local/go/bin/go"]
+        .into_iter()
+        .find(|go| Command::new(go).arg("version").output().is_ok());
+    let Some(go) = go else {
+        eprintln!("skipped: no Go toolchain");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (directory.path().join("main.go"), directory.path().join("program"));
+    fs::write(&source, "package main\nfunc main() {}\n").unwrap();
+    let built = Command::new(go).args(["build", "-o"]).arg(&program).arg(&source).status().unwrap();
+    assert!(built.success());
+    let said = Command::new(go).args(["tool", "buildid"]).arg(&program).output().unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(ids_of(&program).0.go.as_deref(), Some(said.trim()));
+}
+
+#[test]
+fn the_hash_of_the_ends_is_that_of_the_conventions() {
+    let directory = tempfile::tempdir().unwrap();
+    for size in [0_u64, 1, 4095, 4096, 4097, 8192, 100_000] {
+        let file = directory.path().join(format!("f{size}"));
+        let bytes: Vec<u8> = (0..size).map(|at| (at % 251) as u8).collect();
+        fs::write(&file, bytes).unwrap();
+        let length: String = size.to_be_bytes().iter().map(|byte| format!("\\{byte:03o}")).collect();
+        let script =
+            format!("(head -c 4096 \"$0\"; tail -c 4096 \"$0\"; printf '{length}') | sha256sum | cut -c1-32");
+        let expected = Command::new("sh").args(["-c", &script]).arg(&file).output().unwrap();
+        assert_eq!(ids_of(&file).1, String::from_utf8(expected.stdout).unwrap().trim(), "{size} bytes");
+    }
+}
+
+#[test]
+fn broken_elf_files_have_no_build_id() {
+    let directory = tempfile::tempdir().unwrap();
+    let whole = fs::read("/bin/true").unwrap();
+    let file = directory.path().join("broken");
+    for (at, value) in [(4, 1_u8), (5, 2), (0, 0), (54, 1), (32, 0xff), (39, 0xff)] {
+        let mut bytes = whole.clone();
+        bytes[at] = value;
+        fs::write(&file, &bytes).unwrap();
+        assert_eq!(ids_of(&file).0, BuildIds::default(), "byte {at}");
+        fs::remove_file(&file).unwrap();
+    }
+    for length in [0, 1, 63, 64, 65, 200, 700] {
+        fs::write(&file, &whole[..length]).unwrap();
+        ids_of(&file);
+        fs::remove_file(&file).unwrap();
+    }
+}
+
+#[test]
+fn the_vdso_is_one_file_for_all() {
+    let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+    registry.scan(Pid(std::process::id())).unwrap();
+    let process = registry.process(Pid(std::process::id())).unwrap();
+    let mapping =
+        process.mappings().find(|mapping| mapping.backing == sidewinder_process::Backing::Vdso).unwrap();
+    let mut files = FileTable::new(ProcRoot::default(), FileTableLimits::default());
+    let first = files.identify(process, mapping).unwrap();
+    let second = files.identify(process, mapping).unwrap();
+    assert_eq!((first.id, first.is_new, second.is_new), (second.id, true, false));
+    let entry = files.get(first.id).unwrap();
+    assert!(entry.build_ids().gnu.is_some());
+    let mut magic = [0; 4];
+    entry.opened().unwrap().read_exact_at(&mut magic, 0).unwrap();
+    assert_eq!(&magic, b"\x7fELF");
+}
