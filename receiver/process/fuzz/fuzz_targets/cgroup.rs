@@ -1,0 +1,14 @@
+//! Any bytes as `/proc/PID/cgroup`: what is found is an ID or a UID.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sidewinder_process::{container_id, pod_uid};
+
+fuzz_target!(|cgroup: &[u8]| {
+    if let Some(id) = container_id(cgroup) {
+        assert_eq!(id.as_str().len(), 64);
+    }
+    if let Some(uid) = pod_uid(cgroup) {
+        assert_eq!((uid.len(), uid.matches('-').count()), (36, 4));
+    }
+});

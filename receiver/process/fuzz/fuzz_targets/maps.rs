@@ -1,0 +1,21 @@
+//! Any bytes as `/proc/PID/maps`: read to their end, into a set that keeps its promises.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sidewinder_process::{MappingSet, read_executable_mappings};
+
+const MOST_MAPPINGS: usize = 64;
+
+fuzz_target!(|maps: &[u8]| {
+    let mut set = MappingSet::new(MOST_MAPPINGS);
+    let summary = read_executable_mappings(maps, |mapping| set.insert(mapping)).expect("memory can be read");
+    assert!(summary.malformed + summary.overlong <= summary.lines);
+    assert!(set.len() <= MOST_MAPPINGS);
+    let mut end = None;
+    for mapping in set.iter() {
+        assert!(!mapping.range.is_empty());
+        assert!(end <= Some(mapping.range.start));
+        assert_eq!(set.at(mapping.range.start), Some(mapping));
+        end = Some(mapping.range.end);
+    }
+});
