@@ -18,13 +18,20 @@ use crate::yaml;
 
 /// References that one configuration may hold, those that others bring included.
 const MAX_REFERENCES: usize = 1_000;
+/// Bytes that references may bring altogether.
+const MAX_BYTES_BROUGHT: usize = 4 * yaml::MAX_BYTES;
 /// Values that references may bring altogether.
 const MAX_VALUES: usize = 100_000;
 
 /// Replaces every reference in `tree`; what can't be resolved goes to `report`.
 pub(crate) fn expand(tree: &mut Node, environment: &dyn Environment, report: &mut Report) {
-    let mut expander =
-        Expander { environment, report, references_left: MAX_REFERENCES, values_left: MAX_VALUES };
+    let mut expander = Expander {
+        environment,
+        report,
+        references_left: MAX_REFERENCES,
+        bytes_left: MAX_BYTES_BROUGHT,
+        values_left: MAX_VALUES,
+    };
     expander.node(tree, "", yaml::MAX_DEPTH);
 }
 
@@ -32,6 +39,7 @@ struct Expander<'a> {
     environment: &'a dyn Environment,
     report: &'a mut Report,
     references_left: usize,
+    bytes_left: usize,
     values_left: usize,
 }
 
@@ -44,8 +52,7 @@ struct Retrieved {
 impl Expander<'_> {
     fn node(&mut self, node: &mut Node, path: &str, depth_left: usize) {
         let Some(depth_left) = depth_left.checked_sub(1) else {
-            let detail = format!("nested deeper than {} levels", yaml::MAX_DEPTH);
-            self.report.error(path, node.place.as_ref(), Problem::Syntax(detail));
+            self.report.error(path, node.place.as_ref(), Problem::Syntax(yaml::too_deep()));
             node.value = Value::Null;
             return;
         };
@@ -85,10 +92,11 @@ impl Expander<'_> {
                 .ok_or_else(|| refused(format!("there are more than {MAX_REFERENCES} references")))?;
             let retrieved = self.retrieve(&reference, node.place.as_ref(), path).map_err(refused)?;
             if text != reference {
-                text = text.replace(&reference, &retrieved.text);
-                if text.len() > yaml::MAX_BYTES {
+                let growth = retrieved.text.len().saturating_mul(text.matches(&reference).count());
+                if text.len().saturating_add(growth) > yaml::MAX_BYTES {
                     return Err(refused(format!("the text grows beyond {} bytes", yaml::MAX_BYTES)));
                 }
+                text = text.replace(&reference, &retrieved.text);
                 node.expanded = Some(Expanded { reference: first.clone(), text: text.clone() });
                 continue;
             }
@@ -136,6 +144,10 @@ impl Expander<'_> {
                 ));
             }
         };
+        self.bytes_left = self
+            .bytes_left
+            .checked_sub(text.len())
+            .ok_or_else(|| format!("references bring more than {MAX_BYTES_BROUGHT} bytes"))?;
         // What is no YAML is taken as text, so that keys and passwords need no quotes.
         let node = source::parse(&text, &Arc::from(name)).unwrap_or_else(|_| Node::text(text.clone()));
         Ok(Retrieved { node, text })

@@ -26,6 +26,7 @@ mod tree;
 mod unconfigured;
 mod yaml;
 
+pub use duration::parse as parse_duration;
 pub use load::{Loaded, load};
 pub use model::*;
 pub use print::{PrintFormat, PrintMode, print_config};

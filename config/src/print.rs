@@ -17,7 +17,7 @@ pub enum PrintMode {
 /// The form of the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PrintFormat {
-    /// YAML, which [`crate::load`] reads back.
+    /// YAML, which [`crate::load`] reads back; as in the Collector, `$` is not doubled for it.
     #[default]
     Yaml,
     /// JSON.

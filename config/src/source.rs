@@ -148,11 +148,13 @@ pub(crate) fn read_set(index: usize, set: &str, report: &mut Report) -> Option<N
         return None;
     };
     let path = key.trim().replace('.', "::");
-    match yaml::parse(value) {
-        Ok(mut node) => {
-            node.split_keys();
-            Some(Node::under(&path, node.placed_at(&place)))
-        }
+    let too_deep = SyntaxError { detail: yaml::too_deep(), position: None };
+    let read = yaml::parse(value).and_then(|node| {
+        let mut tree = Node::map([(path.as_str(), node.placed_at(&place))]);
+        tree.split_keys(yaml::MAX_DEPTH).map(|()| tree).ok_or(too_deep)
+    });
+    match read {
+        Ok(tree) => Some(tree),
         Err(error) => {
             report.error(&path, Some(&place), Problem::Syntax(error.detail));
             None
@@ -164,7 +166,8 @@ pub(crate) fn read_set(index: usize, set: &str, report: &mut Report) -> Option<N
 pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<Node, SyntaxError> {
     let mut tree = yaml::parse(text)?;
     marks::place(&mut tree, text, name);
-    tree.split_keys();
+    let too_deep = || SyntaxError { detail: yaml::too_deep(), position: None };
+    tree.split_keys(yaml::MAX_DEPTH).ok_or_else(too_deep)?;
     Ok(tree)
 }
 

@@ -103,19 +103,24 @@ impl Node {
         }
     }
 
-    /// Turns keys like `a::b` into maps within maps, as the Collector reads every source.
-    pub(crate) fn split_keys(&mut self) {
+    /// Turns keys like `a::b` into maps within maps, as the Collector reads every source. `None` where
+    /// more than `depth_left` maps and lists would lie inside one another.
+    pub(crate) fn split_keys(&mut self, depth_left: usize) -> Option<()> {
         match &mut self.value {
-            Value::List(items) => items.iter_mut().for_each(Self::split_keys),
+            Value::List(items) => {
+                let depth_left = depth_left.checked_sub(1)?;
+                items.iter_mut().try_for_each(|item| item.split_keys(depth_left))
+            }
             Value::Map(map) => {
                 let mut whole = Self::new(Value::Map(Map::new()));
                 for (key, mut node) in std::mem::take(map) {
-                    node.split_keys();
+                    node.split_keys(depth_left.checked_sub(key.matches("::").count() + 1)?)?;
                     whole.merge(Self::under(&key, node));
                 }
                 self.value = whole.value;
+                Some(())
             }
-            _ => {}
+            _ => Some(()),
         }
     }
 
@@ -195,7 +200,8 @@ mod tests {
     #[test]
     fn a_key_with_double_colons_is_a_path() {
         let mut tree = Node::map([("a", Node::map([("x", number(1))])), ("a::b::c", number(2))]);
-        tree.split_keys();
+        assert_eq!(tree.clone().split_keys(2), None);
+        assert_eq!(tree.split_keys(3), Some(()));
         let whole = Node::map([("a", Node::map([("x", number(1)), ("b", Node::map([("c", number(2))]))]))]);
         assert_eq!(tree, whole);
     }

