@@ -160,27 +160,32 @@ impl Layout {
         self.code.get(after.checked_sub(1)?).filter(|range| range.contains(&svma))
     }
 
-    /// Gives every symbol of a table that is defined, named and may be code, in the table's order.
+    /// Gives every symbol of a table that is defined, named and may be code, in the table's order. Looks at `limit`
+    /// symbols, and returns how many more there are.
     pub(crate) fn for_each_symbol(
         &self,
         image: &Image,
         table: &TableLayout,
+        limit: u64,
         visit: impl FnMut(CodeSymbol),
-    ) -> Result<(), Error> {
+    ) -> Result<u64, Error> {
+        let count = table.count.min(limit);
         if self.form.is_64 {
-            self.for_each_symbol_as::<FileHeader64<Endianness>>(image, table, visit)
+            self.for_each_symbol_as::<FileHeader64<Endianness>>(image, table.offset, count, visit)?;
         } else {
-            self.for_each_symbol_as::<FileHeader32<Endianness>>(image, table, visit)
+            self.for_each_symbol_as::<FileHeader32<Endianness>>(image, table.offset, count, visit)?;
         }
+        Ok(table.count - count)
     }
 
     fn for_each_symbol_as<H: FileHeader<Endian = Endianness>>(
         &self,
         image: &Image,
-        table: &TableLayout,
+        offset: u64,
+        count: u64,
         mut visit: impl FnMut(CodeSymbol),
     ) -> Result<(), Error> {
-        for_each::<H::Sym>(image, "symbols", table.offset, table.count, |symbol| {
+        for_each::<H::Sym>(image, "symbols", offset, count, |symbol| {
             if let Some(symbol) = code_symbol(symbol, self.form.endian) {
                 visit(symbol);
             }

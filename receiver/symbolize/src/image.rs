@@ -69,7 +69,8 @@ impl Image {
         }
     }
 
-    /// Reads the string at `offset` up to its NUL, or `limit` bytes of it: `(bytes, whether cut)`.
+    /// Reads the string at `offset` up to its NUL, or `limit` bytes of it: `(bytes, whether cut)`. An error where the
+    /// file ends before either.
     pub(crate) fn read_c_string(&self, offset: u64, limit: usize) -> io::Result<(Vec<u8>, bool)> {
         const USUAL_BYTES: usize = 128;
         let mut bytes = Vec::new();
@@ -82,7 +83,7 @@ impl Image {
                 return Ok((bytes, false));
             }
             if count < attempt {
-                return Ok((bytes, true));
+                return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
         Ok((bytes, true))

@@ -36,7 +36,7 @@ pub enum Error {
 pub struct Limits {
     /// Symbols kept, at [`SymbolTable::BYTES_PER_SYMBOL`] each.
     pub symbols: usize,
-    /// Symbols looked at, which bounds the time.
+    /// Symbols looked at in each table, which bounds the time.
     pub symbols_scanned: u64,
     /// The longest name given; the rest of a longer one is cut off.
     pub name_bytes: usize,
@@ -133,22 +133,22 @@ impl SymbolTable {
             entries: Vec::with_capacity(Self::symbols_at_most(&layout, &limits)),
             base,
             limits,
-            scanned: 0,
             cut: Cut::default(),
         };
         let mut go_text = GoText::default();
         if let Some(table) = &layout.full {
-            layout.for_each_symbol(&image, table, |symbol| {
+            let beyond_limit = layout.for_each_symbol(&image, table, limits.symbols_scanned, |symbol| {
                 if layout.is_go && symbol.size == 0 {
                     go_text.note(&image, table, &symbol);
                 }
                 build.add(&layout, &symbol, NameRef::in_full);
             })?;
+            build.cut.beyond_limit += beyond_limit;
         }
         build.entries.sort_unstable_by_key(|entry| entry.start);
         if let Some(table) = &layout.dynamic {
             let known = build.entries.len();
-            layout.for_each_symbol(&image, table, |symbol| {
+            let beyond_limit = layout.for_each_symbol(&image, table, limits.symbols_scanned, |symbol| {
                 let is_known = build.start_of(&symbol).is_some_and(|start| {
                     build.entries[..known].binary_search_by_key(&start, |entry| entry.start).is_ok()
                 });
@@ -156,6 +156,7 @@ impl SymbolTable {
                     build.add(&layout, &symbol, NameRef::in_dynamic);
                 }
             })?;
+            build.cut.beyond_limit += beyond_limit;
             build.entries.sort_unstable_by_key(|entry| entry.start);
         }
         Ok(Self {
@@ -337,7 +338,6 @@ struct Build {
     entries: Vec<Entry>,
     base: u64,
     limits: Limits,
-    scanned: u64,
     cut: Cut,
 }
 
@@ -347,11 +347,10 @@ impl Build {
     }
 
     fn add(&mut self, layout: &Layout, symbol: &CodeSymbol, name: fn(&CodeSymbol) -> Option<NameRef>) {
-        self.scanned += 1;
         if layout.code_section(symbol.svma).is_none() {
             return;
         }
-        if self.entries.len() >= self.limits.symbols || self.scanned > self.limits.symbols_scanned {
+        if self.entries.len() >= self.limits.symbols {
             self.cut.beyond_limit += 1;
             return;
         }

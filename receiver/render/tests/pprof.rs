@@ -1,0 +1,85 @@
+//! pprof's own tool reads what is written.
+
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use sidewinder_render::{
+    Binary, BinaryIndex, Form, Frame, FrameIndex, FrameKind, Measure, Profile, WeightedStack, write,
+};
+
+fn profile() -> Profile {
+    let frame = |name: &str, binary, kind, address| Frame {
+        name: name.to_owned(),
+        system_name: String::new(),
+        binary: Some(BinaryIndex(binary)),
+        kind,
+        address,
+    };
+    let stack = |frames: &[u32], count| WeightedStack {
+        frames: frames.iter().copied().map(FrameIndex).collect(),
+        count,
+        process: "app".into(),
+        thread: "app".into(),
+    };
+    Profile {
+        title: String::from("app"),
+        measure: Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 },
+        start: SystemTime::now(),
+        duration: Duration::from_secs(1),
+        binaries: vec![
+            Binary { path: String::from("/usr/bin/app"), build_id: Some(String::from("00aa")) },
+            Binary { path: String::from("[kernel]"), build_id: None },
+        ],
+        frames: vec![
+            frame("main", 0, FrameKind::Native, 0x1000),
+            frame("app::work<\"\u{1b}[31m\">", 0, FrameKind::Rust, 0x2000),
+            frame("vfs_write", 1, FrameKind::Kernel, 0xffff_ffff_8100_0000),
+        ],
+        stacks: vec![stack(&[1, 0], 60), stack(&[2, 1, 0], 30), stack(&[0], 10)],
+        outcomes: Vec::new(),
+    }
+}
+
+#[test]
+fn go_tool_pprof_shows_the_functions_with_their_shares() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pb.gz");
+    let form = Form::of_path(&path, &[]).unwrap();
+    write(&profile(), form, &mut std::fs::File::create(&path).unwrap()).unwrap();
+    let pprof = |arguments: &[&str]| {
+        Command::new("go")
+            .args(["tool", "pprof", "-symbolize=none"])
+            .args(arguments)
+            .arg(&path)
+            .env("PPROF_TMPDIR", folder.path())
+            .output()
+    };
+    let Ok(output) = pprof(&["-top"]) else {
+        eprintln!("SKIPPED: go is not installed");
+        return;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_ascii_whitespace().collect()).collect();
+    for row in [
+        ["600ms", "60.00%", "60.00%", "900ms", "90.00%", "app::work"],
+        ["300ms", "30.00%", "90.00%", "300ms", "30.00%", "vfs_write"],
+        ["100ms", "10.00%", "100%", "1000ms", "100%", "main"],
+    ] {
+        assert!(
+            rows.iter().any(|found| found
+                .iter()
+                .zip(row)
+                .filter(|(one, other)| one.starts_with(*other))
+                .count()
+                == 6),
+            "{text}"
+        );
+    }
+    assert!(!text.contains('\u{1b}'));
+
+    let raw = String::from_utf8(pprof(&["-raw"]).unwrap().stdout).unwrap();
+    for part in ["samples/count", "cpu/nanoseconds", "/usr/bin/app", "00aa", "process:[app]", "0x2000"] {
+        assert!(raw.contains(part), "{part}: {raw}");
+    }
+}

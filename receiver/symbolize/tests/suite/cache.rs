@@ -1,0 +1,116 @@
+//! Many files under one budget.
+
+use std::cell::Cell;
+use std::io;
+
+use sidewinder_address::{FileOffset, Svma};
+use sidewinder_symbolize::{FileId, Language, Lookup, Name, NoName, Symbolizer, unnamed};
+
+use crate::elf::{FUNC, GLOBAL, Made, TEXT, elf};
+
+const MANGLED: &str = "_ZN3app4work17h0123456789abcdefE";
+
+fn app() -> Vec<u8> {
+    elf(&[Made(GLOBAL, FUNC, MANGLED, 0, 0x20), Made(GLOBAL, FUNC, "plain", 0x20, 0x20)], &[], "")
+}
+
+fn named(lookup: Lookup) -> Name {
+    match lookup {
+        Lookup::Named(name) => name,
+        Lookup::Unnamed { why, .. } => panic!("{why:?}"),
+    }
+}
+
+fn why_not(lookup: &Lookup) -> NoName {
+    match lookup {
+        Lookup::Unnamed { why, .. } => *why,
+        Lookup::Named(name) => panic!("{name:?}"),
+    }
+}
+
+#[test]
+fn a_name_comes_in_both_spellings() {
+    let mut symbolizer = Symbolizer::new(1 << 20);
+    let name = named(symbolizer.name(FileId(1), || Ok(app()), Svma(TEXT + 8)));
+    assert_eq!((&*name.demangled, &*name.system_name, name.language), ("app::work", MANGLED, Language::Rust));
+    let name = named(symbolizer.name(FileId(1), || Ok(app()), Svma(TEXT + 0x28)));
+    assert_eq!((&*name.demangled, name.start), ("plain", Svma(TEXT + 0x20)));
+}
+
+#[test]
+fn a_file_is_opened_once_whether_that_succeeds_or_not() {
+    let opened = Cell::new(0);
+    let mut symbolizer = Symbolizer::new(1 << 20);
+    for _ in 0..10 {
+        let open = || {
+            opened.set(opened.get() + 1);
+            Ok(app())
+        };
+        named(symbolizer.name(FileId(1), open, Svma(TEXT)));
+        let fail = || {
+            opened.set(opened.get() + 1);
+            Err::<Vec<u8>, _>(io::ErrorKind::PermissionDenied.into())
+        };
+        let lookup = symbolizer.name(FileId(2), fail, Svma(TEXT));
+        assert_eq!(why_not(&lookup), NoName::NotOpened(io::ErrorKind::PermissionDenied));
+    }
+    assert_eq!(opened.get(), 2);
+    symbolizer.forget(FileId(2));
+    named(symbolizer.name(FileId(2), || Ok(app()), Svma(TEXT)));
+}
+
+#[test]
+fn every_look_up_is_counted_once_under_its_reason() {
+    let mut symbolizer = Symbolizer::new(1 << 20);
+    let files = [
+        (1, app(), TEXT),
+        (1, app(), TEXT + 0x40),
+        (2, elf(&[], &[], ""), TEXT),
+        (3, b"text".to_vec(), TEXT),
+        (1, app(), TEXT + 1),
+    ];
+    for (file, bytes, svma) in files {
+        symbolizer.name(FileId(file), || Ok(bytes), Svma(svma));
+    }
+    symbolizer.name(FileId(4), || Err::<Vec<u8>, _>(io::ErrorKind::NotFound.into()), Svma(0));
+    let stats = symbolizer.stats();
+    assert_eq!((stats.named, stats.not_covered, stats.no_symbols), (2, 1, 1));
+    assert_eq!((stats.broken, stats.not_opened), (1, 1));
+}
+
+#[test]
+fn the_budget_holds_and_what_was_evicted_comes_back() {
+    const BUDGET_BYTES: usize = 64 << 10;
+    let names: Vec<_> = (0..100).map(|number| format!("function_{number}_{}", "x".repeat(100))).collect();
+    let symbols: Vec<_> =
+        names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
+    let file = elf(&symbols, &[], "");
+    let mut symbolizer = Symbolizer::new(BUDGET_BYTES);
+    for round in 0..3 {
+        for id in 0..200 {
+            let at = Svma(TEXT + u64::from(id * 7 + round) % 100 * 16);
+            named(symbolizer.name(FileId(id), || Ok(file.clone()), at));
+            assert!(symbolizer.held_bytes() <= BUDGET_BYTES, "{}", symbolizer.held_bytes());
+        }
+    }
+    let stats = symbolizer.stats();
+    assert_eq!((stats.named, stats.tables_read), (600, 600));
+    assert!(stats.tables_evicted > 500);
+}
+
+#[test]
+fn one_table_too_large_for_the_budget_is_cut_and_counted() {
+    let names: Vec<_> = (0..250).map(|number| format!("f{number}")).collect();
+    let symbols: Vec<_> =
+        names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
+    let mut symbolizer = Symbolizer::new(2048);
+    named(symbolizer.name(FileId(1), || Ok(elf(&symbols, &[], "")), Svma(TEXT)));
+    assert!(symbolizer.stats().symbols_cut > 100);
+    assert!(symbolizer.held_bytes() <= 2048);
+}
+
+#[test]
+fn what_has_no_name_is_called_by_its_file() {
+    assert_eq!(unnamed("/usr/lib/libfoo.so.1", FileOffset(0x1234)), "libfoo.so.1+0x1234");
+    assert_eq!(unnamed("[vdso]", FileOffset(1)), "[vdso]+0x1");
+}

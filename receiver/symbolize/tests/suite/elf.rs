@@ -1,0 +1,71 @@
+//! Small ELF files, made to measure.
+
+/// Where the text of a made file begins, and its length.
+pub(crate) const TEXT: u64 = 0x40_1000;
+pub(crate) const TEXT_BYTES: u64 = 0x1000;
+
+pub(crate) const FUNC: u8 = 2;
+pub(crate) const NOTYPE: u8 = 0;
+pub(crate) const OBJECT: u8 = 1;
+pub(crate) const LOCAL: u8 = 0;
+pub(crate) const GLOBAL: u8 = 1;
+pub(crate) const WEAK: u8 = 2;
+
+/// A symbol of a made file: binding, type, name, start (from [`TEXT`] on) and size.
+pub(crate) struct Made<'a>(pub(crate) u8, pub(crate) u8, pub(crate) &'a str, pub(crate) u64, pub(crate) u64);
+
+/// A 64-bit little-endian file with `.text`, these symbols in `.symtab` and those in `.dynsym`, and one more
+/// section of a name given.
+pub(crate) fn elf(full: &[Made<'_>], dynamic: &[Made<'_>], extra_section: &str) -> Vec<u8> {
+    let (full, full_names) = tables(full);
+    let (dynamic, dynamic_names) = tables(dynamic);
+    let section_names = format!("\0.text\0{extra_section}\0").into_bytes();
+    let mut file = vec![0; 64];
+    // name, type, flags, address, contents or else a length, link
+    let mut headers = Vec::new();
+    let mut section = |name: u32, kind: u32, flags: u64, address: u64, bytes: &[u8], size: u64, link: u32| {
+        let mut header = Vec::new();
+        header.extend(name.to_le_bytes());
+        header.extend(kind.to_le_bytes());
+        for word in [flags, address, file.len() as u64, size] {
+            header.extend(word.to_le_bytes());
+        }
+        header.extend(link.to_le_bytes());
+        header.extend([0; 20]);
+        headers.push(header);
+        file.extend(bytes);
+    };
+    section(0, 0, 0, 0, &[], 0, 0);
+    section(1, 8, 6, TEXT, &[], TEXT_BYTES, 0); // NOBITS: what its bytes are does not matter here
+    section(0, 2, 0, 0, &full, full.len() as u64, 3);
+    section(0, 3, 0, 0, &full_names, full_names.len() as u64, 0);
+    section(0, 11, 2, 0, &dynamic, dynamic.len() as u64, 5);
+    section(0, 3, 2, 0, &dynamic_names, dynamic_names.len() as u64, 0);
+    section(0, 3, 0, 0, &section_names, section_names.len() as u64, 0);
+    section(7, 1, 0, 0, &[], 0, 0);
+    let mut header = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    header.extend([3, 0, 62, 0, 1, 0, 0, 0]); // a shared object for x86-64
+    header.extend([0; 16]);
+    header.extend((file.len() as u64).to_le_bytes());
+    header.extend([0; 10]);
+    header.extend([64, 0, headers.len() as u8, 0, 6, 0]);
+    let offset = header.len() - 6;
+    assert_eq!(offset, 58);
+    file.splice(..64, header);
+    file.extend(headers.concat());
+    file
+}
+
+fn tables(symbols: &[Made<'_>]) -> (Vec<u8>, Vec<u8>) {
+    let mut records = vec![0; 24];
+    let mut names = vec![0];
+    for Made(binding, kind, name, start, size) in symbols {
+        records.extend((names.len() as u32).to_le_bytes());
+        records.extend([binding << 4 | kind, 0, 1, 0]);
+        records.extend((TEXT + start).to_le_bytes());
+        records.extend(size.to_le_bytes());
+        names.extend(name.as_bytes());
+        names.push(0);
+    }
+    (records, names)
+}

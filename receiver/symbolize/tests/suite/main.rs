@@ -1,0 +1,11 @@
+//! The crate as its users see it, on files made here and on real ones.
+#[cfg(test)]
+mod cache;
+#[cfg(test)]
+mod elf;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
+mod symbols;

@@ -1,0 +1,280 @@
+//! Names equal `llvm-symbolizer`'s, on real files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use object::read::elf::ElfFile64;
+use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
+use sidewinder_address::Svma;
+use sidewinder_symbolize::{Limits, Symbol, SymbolTable};
+
+const ADDRESSES: usize = 10_000;
+
+/// Why our name and the oracle's may differ.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Reason {
+    /// Both start at the same address; the oracle takes the table's last, we take the best known.
+    Alias,
+    /// The oracle knows the last symbol before an address and no other, so that a function is lost behind another
+    /// that nests in it.
+    OuterFunction,
+    /// The oracle names code after data, after a label inside a function or after a symbol without a size inside one
+    /// that has it.
+    NoFunction,
+    /// The oracle lets a symbol without a size reach beyond its section.
+    BeyondSection,
+    /// The oracle does not read `.dynsym` where there is a `.symtab`.
+    DynamicOnly,
+}
+
+/// One symbol, as an independent reader sees it.
+struct Known {
+    name: String,
+    start: u64,
+    size: u64,
+    is_function: bool,
+    is_dynamic: bool,
+}
+
+struct Subject {
+    symbols: Vec<Known>,
+    code: Vec<(u64, u64)>,
+}
+
+impl Subject {
+    fn read(path: &Path) -> Self {
+        let bytes = std::fs::read(path).unwrap();
+        let file = ElfFile64::<object::Endianness>::parse(&*bytes).unwrap();
+        let code = file
+            .sections()
+            .filter(|section| matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags.0 & 6 == 6))
+            .map(|section| (section.address(), section.address() + section.size()))
+            .collect();
+        let known = |is_dynamic: bool| {
+            move |symbol: object::read::elf::ElfSymbol<'_, '_, _>| Known {
+                name: without_version(symbol.name().unwrap_or_default()).to_owned(),
+                start: symbol.address(),
+                size: symbol.size(),
+                is_function: symbol.kind() == SymbolKind::Text
+                    || (symbol.kind() == SymbolKind::Unknown && !symbol.is_local()),
+                is_dynamic,
+            }
+        };
+        let full = file.symbols().map(known(false));
+        let symbols = full.chain(file.dynamic_symbols().map(known(true))).collect();
+        Self { symbols, code }
+    }
+
+    fn section(&self, svma: u64) -> Option<(u64, u64)> {
+        self.code.iter().copied().find(|(start, end)| (*start..*end).contains(&svma))
+    }
+
+    /// Why the names may differ, if they may.
+    fn explain(&self, svma: u64, ours: Option<&Symbol>, theirs: Option<&str>) -> Option<Reason> {
+        let holds =
+            |symbol: &&Known| symbol.start <= svma && (symbol.size == 0 || svma - symbol.start < symbol.size);
+        let named: Vec<_> =
+            self.symbols.iter().filter(|symbol| Some(&*symbol.name) == theirs).filter(holds).collect();
+        let Some(ours) = ours else {
+            let is_cut_off =
+                |symbol: &&Known| symbol.size == 0 && self.section(symbol.start) != self.section(svma);
+            return if named.iter().any(is_cut_off) {
+                Some(Reason::BeyondSection)
+            } else {
+                named.iter().any(|symbol| !symbol.is_function).then_some(Reason::NoFunction)
+            };
+        };
+        let start = ours.start.0;
+        let is_ours = |symbol: &&Known| symbol.start == start && symbol.name == ours.name;
+        let own = self.symbols.iter().filter(is_ours).find(holds).expect("our name is one of the file's");
+        if named.iter().any(|symbol| symbol.start == start) {
+            Some(Reason::Alias)
+        } else if own.is_dynamic {
+            Some(Reason::DynamicOnly)
+        } else if theirs.is_none() {
+            (own.size > 0).then_some(Reason::OuterFunction)
+        } else {
+            let is_weaker = |symbol: &&Known| !symbol.is_function || (symbol.size == 0 && own.size > 0);
+            named.iter().any(is_weaker).then_some(Reason::NoFunction)
+        }
+    }
+}
+
+fn without_version(name: &str) -> &str {
+    name.find('@').filter(|at| *at > 0).map_or(name, |at| &name[..at])
+}
+
+/// What the oracle says of each address; `None` without an oracle.
+fn ask_oracle(path: &Path, addresses: &[u64]) -> Option<Vec<Option<String>>> {
+    // Separate debug files may be installed; they are another question.
+    let no_debug_files = tempfile::tempdir().unwrap();
+    let mut child = Command::new("llvm-symbolizer")
+        .args(["--functions=linkage", "--no-inlines", "--no-demangle", "--debug-file-directory"])
+        .arg(no_debug_files.path())
+        .arg("--obj")
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let mut questions = child.stdin.take().unwrap();
+    let text: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
+    let writer = std::thread::spawn(move || questions.write_all(text.as_bytes()));
+    let answers = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    let answers = String::from_utf8_lossy(&answers.stdout).into_owned();
+    let names = answers.split("\n\n").map(|answer| answer.lines().next().unwrap_or("??"));
+    let names: Vec<_> = names
+        .map(|name| (name != "??").then(|| without_version(name).to_owned()))
+        .take(addresses.len())
+        .collect();
+    assert_eq!(names.len(), addresses.len(), "{answers}");
+    Some(names)
+}
+
+/// Addresses all over the code, the same in each run.
+fn addresses(code: &[(u64, u64)]) -> Vec<u64> {
+    let total: u64 = code.iter().map(|(start, end)| end - start).sum();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let random = std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    });
+    random
+        .take(ADDRESSES)
+        .map(|number| {
+            let mut at = number % total;
+            for (start, end) in code {
+                if at < end - start {
+                    return start + at;
+                }
+                at -= end - start;
+            }
+            unreachable!()
+        })
+        .collect()
+}
+
+/// Compares all names, and returns how many of them are in each language.
+fn agrees(path: &Path) -> Option<BTreeMap<String, usize>> {
+    let subject = Subject::read(path);
+    let addresses = addresses(&subject.code);
+    let Some(oracle) = ask_oracle(path, &addresses) else {
+        eprintln!("SKIPPED: llvm-symbolizer is not installed");
+        return None;
+    };
+    let table = SymbolTable::read(File::open(path).unwrap(), Limits::default()).unwrap();
+    assert_eq!(table.cut(), sidewinder_symbolize::Cut::default());
+    let mut equal = 0;
+    let mut reasons = BTreeMap::<Reason, usize>::new();
+    let mut languages = BTreeMap::<String, usize>::new();
+    for (svma, theirs) in addresses.iter().zip(&oracle) {
+        let ours = table.lookup(Svma(*svma)).unwrap();
+        if let Some(symbol) = &ours {
+            *languages.entry(format!("{:?}", symbol.language)).or_default() += 1;
+        }
+        if ours.as_ref().map(|symbol| &symbol.name) == theirs.as_ref() {
+            equal += 1;
+            continue;
+        }
+        match subject.explain(*svma, ours.as_ref(), theirs.as_deref()) {
+            Some(reason) => *reasons.entry(reason).or_default() += 1,
+            None => panic!("{}: {svma:#x}: {ours:?}, the oracle says {theirs:?}", path.display()),
+        }
+    }
+    eprintln!("{}: {equal} of {ADDRESSES} equal, {reasons:?}, {languages:?}", path.display());
+    assert!(equal > ADDRESSES / 2, "{}: {equal} equal, {reasons:?}", path.display());
+    Some(languages)
+}
+
+/// Compiles a program; `None`, loudly, without the compiler.
+fn compile(name: &str, source: &str, compiler: &[&str]) -> Option<(tempfile::TempDir, PathBuf)> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join(name), source).unwrap();
+    let out = folder.path().join("program");
+    let mut command = Command::new(compiler[0]);
+    command.args(&compiler[1..]).arg("-o").arg(&out).arg(name).current_dir(folder.path());
+    match command.output() {
+        Ok(output) if output.status.success() => Some((folder, out)),
+        Ok(output) => panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        Err(error) => {
+            eprintln!("SKIPPED: {}: {error}", compiler[0]);
+            None
+        }
+    }
+}
+
+/// The file of a library that this process itself has mapped.
+fn mapped(part: &str) -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines()
+        .filter_map(|line| line.split_ascii_whitespace().nth(5))
+        .find(|path| path.contains(part))
+        .map(PathBuf::from)
+}
+
+#[test]
+fn libc() {
+    let Some(path) = mapped("/libc.so") else {
+        eprintln!("SKIPPED: no libc is mapped");
+        return;
+    };
+    agrees(&path);
+}
+
+#[test]
+fn python() {
+    // The interpreter is in the program or in a library, as it was built: take the larger.
+    let script = "import os; print(max({line.split()[-1] for line in open('/proc/self/maps') \
+                  if 'python' in line and ' r-xp ' in line}, key=os.path.getsize))";
+    let Ok(output) = Command::new("python3").args(["-c", script]).output() else {
+        eprintln!("SKIPPED: python3 is not installed");
+        return;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    agrees(Path::new(String::from_utf8_lossy(&output.stdout).trim()));
+}
+
+#[test]
+fn a_c_program_linked_statically() {
+    let source = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n";
+    let Some((_folder, path)) = compile("program.c", source, &["cc", "-O2", "-static"]) else { return };
+    agrees(&path);
+}
+
+#[test]
+fn a_cpp_program_linked_statically() {
+    let source = "#include <iostream>\n#include <map>\n#include <string>\n\
+        int main() { std::map<std::string, int> m; m[\"a\"] = 1; for (auto& p : m) std::cout << p.first << p.second; }\n";
+    let Some((_folder, path)) = compile("program.cpp", source, &["c++", "-O2", "-static"]) else { return };
+    if let Some(languages) = agrees(&path) {
+        assert!(languages["Cpp"] > 1000, "{languages:?}");
+    }
+}
+
+#[test]
+fn a_rust_program() {
+    let source = "fn main() { let m: std::collections::HashMap<_, _> = std::env::vars().collect(); println!(\"{m:?}\"); }\n";
+    for mangling in ["symbol-mangling-version=v0", "debuginfo=0"] {
+        let compiler = ["rustc", "-O", "-C", mangling];
+        let Some((_folder, path)) = compile("program.rs", source, &compiler) else { return };
+        if let Some(languages) = agrees(&path) {
+            assert!(languages["Rust"] > ADDRESSES / 2, "{languages:?}");
+        }
+    }
+}
+
+#[test]
+fn a_go_program() {
+    let source = "package main\nimport \"fmt\"\nfunc main() { fmt.Println(\"hello\") }\n";
+    let Some((_folder, path)) = compile("program.go", source, &["go", "build"]) else { return };
+    if let Some(languages) = agrees(&path) {
+        assert!(languages["Go"] > ADDRESSES * 9 / 10, "{languages:?}");
+    }
+}
