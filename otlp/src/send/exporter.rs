@@ -1,6 +1,6 @@
 //! A queue and the tasks that empty it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -81,7 +81,7 @@ pub struct Exporter {
     queue: Arc<Queue>,
     refusal: Arc<Mutex<Option<PartialSuccess>>>,
     max_request_bytes: usize,
-    workers: JoinSet<()>,
+    workers: Mutex<JoinSet<()>>,
 }
 
 /// The last answer of a receiver that it has not taken everything, or has a warning.
@@ -122,7 +122,7 @@ impl Exporter {
         for _ in 0..options.consumers.max(1) {
             workers.spawn_on(Arc::clone(&worker).run(Arc::clone(&queue)), runtime);
         }
-        Self { queue, refusal, max_request_bytes: options.max_request_bytes, workers }
+        Self { queue, refusal, max_request_bytes: options.max_request_bytes, workers: Mutex::new(workers) }
     }
 
     /// Queues a report, in pieces where it is too large for one request.
@@ -146,17 +146,18 @@ impl Exporter {
             queue_bytes: snapshot.bytes,
             queue_capacity_bytes: self.queue.capacity_bytes(),
             in_flight_requests: snapshot.in_flight,
-            last_partial_success: self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            last_partial_success: lock(&self.refusal).clone(),
         }
     }
 
     /// Takes nothing more in, sends what is queued, but no longer than `timeout`, and counts the
     /// rest as lost.
-    pub async fn shutdown(mut self, timeout: Duration) -> Counts {
+    pub async fn shutdown(&self, timeout: Duration) -> Counts {
         self.queue.close();
         // What is not drained by then is abandoned.
         let _ = tokio::time::timeout(timeout, self.queue.drained()).await;
-        self.workers.shutdown().await;
+        let mut workers = std::mem::take(&mut *lock(&self.workers));
+        workers.shutdown().await;
         self.queue.abandon();
         self.queue.snapshot().counts
     }
@@ -189,7 +190,7 @@ impl<T: Transport> Worker<T> {
                     let end = end_of_partial(profiles, ticket.profiles());
                     warn!(exporter, profiles, message, end = end.as_str(), "partial success");
                     let refusal = PartialSuccess { rejected_profiles: profiles, message };
-                    *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+                    *lock(&self.refusal) = Some(refusal);
                     return ticket.settle(end);
                 }
                 Verdict::Rejected { reason } => {
@@ -216,6 +217,11 @@ impl<T: Transport> Worker<T> {
             }
         }
     }
+}
+
+/// What these locks guard is replaced as a whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How the events of a request ended of whose `sent` profiles so many were `rejected`.

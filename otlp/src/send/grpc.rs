@@ -1,8 +1,8 @@
 //! OTLP over gRPC.
 
-mod answer;
 mod codec;
 mod endpoint;
+mod exchange;
 mod verdict;
 
 use std::fmt;
@@ -10,14 +10,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::PathAndQuery;
 use tokio::runtime::Handle;
+use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::{Ascii, MetadataKey, MetadataMap, MetadataValue};
 use tonic::transport::Channel;
 
 use super::exporter::{Exporter, ExporterOptions, Transport, Verdict};
 use super::retry::RetryError;
-use answer::{AnswerRecorder, Answered};
+use codec::ExportCodec;
+use exchange::{Exchange, StatusRecorder};
 
 /// The method that takes profiles.
 const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
@@ -156,7 +159,7 @@ impl Exporter {
 }
 
 struct GrpcTransport {
-    client: tonic::client::Grpc<AnswerRecorder<Channel>>,
+    client: tonic::client::Grpc<StatusRecorder<Channel>>,
     metadata: MetadataMap,
     /// Zero for none.
     timeout: Duration,
@@ -170,7 +173,7 @@ impl GrpcTransport {
             let _entered = runtime.enter();
             endpoint.connect_lazy()
         };
-        let mut client = tonic::client::Grpc::new(AnswerRecorder(channel))
+        let mut client = tonic::client::Grpc::new(StatusRecorder(channel))
             .max_decoding_message_size(MAX_RESPONSE_BYTES)
             // Servers answer in the encoding that they were asked in.
             .accept_compressed(CompressionEncoding::Gzip)
@@ -183,30 +186,31 @@ impl GrpcTransport {
         Ok(Self { client, metadata: metadata(&options.headers)?, timeout: options.timeout })
     }
 
-    async fn export(&self, message: Bytes) -> Verdict {
+    async fn export(&self, message: Bytes, exchange: &Exchange) -> Verdict {
         let mut client = self.client.clone();
-        let answered = Answered::default();
         let mut request = tonic::Request::new(message);
         *request.metadata_mut() = self.metadata.clone();
-        request.extensions_mut().insert(answered.clone());
+        request.extensions_mut().insert(exchange.clone());
         if let Err(error) = client.ready().await {
-            return verdict::of_error(&tonic::Status::from_error(error.into()), None);
+            return verdict::of_error(&Status::from_error(error.into()), exchange);
         }
-        let path = http::uri::PathAndQuery::from_static(EXPORT);
-        match client.unary(request, path, codec::ExportCodec).await {
+        let path = PathAndQuery::from_static(EXPORT);
+        match client.unary(request, path, ExportCodec(exchange.clone())).await {
             Ok(response) => verdict::of_response(response.into_inner()),
-            Err(status) => verdict::of_error(&status, answered.code()),
+            Err(status) => verdict::of_error(&status, exchange),
         }
     }
 }
 
 impl Transport for GrpcTransport {
     async fn attempt(&self, message: Bytes) -> Verdict {
+        let exchange = Exchange::default();
         if self.timeout.is_zero() {
-            return self.export(message).await;
+            return self.export(message, &exchange).await;
         }
-        tokio::time::timeout(self.timeout, self.export(message)).await.unwrap_or_else(|_| Verdict::Retry {
-            may_have_arrived: true,
+        let answer = tokio::time::timeout(self.timeout, self.export(message, &exchange)).await;
+        answer.unwrap_or_else(|_| Verdict::Retry {
+            may_have_arrived: exchange.has_begun(),
             delay: None,
             reason: format!("no answer within {:?}", self.timeout),
         })

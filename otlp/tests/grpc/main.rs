@@ -412,6 +412,8 @@ async fn shutdown_sends_what_is_queued() {
     }
     let counts = exporter.shutdown(PATIENCE).await;
     assert_eq!((counts.delivered.events, counts.total().events), (60, 60));
+    exporter.enqueue(report(1, 3));
+    assert_eq!(exporter.stats().counts.dropped_shutdown.events, 3);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use sidewinder_otlp::send::{GrpcOptions, State, TlsOptions};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
+use tokio::net::TcpListener;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use super::{PATIENCE, Receiver, assert_all, options, report, settled, start};
@@ -108,6 +109,20 @@ async fn a_plaintext_receiver_gets_nothing_where_tls_is_asked_for() {
     let authority = Authority::new();
     let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
     assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
+}
+
+#[tokio::test]
+async fn events_cannot_have_arrived_where_no_connection_was_made() {
+    // Takes the connection and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let authority = Authority::new();
+    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let endpoint = silent.local_addr().unwrap().to_string();
+    let timeout = std::time::Duration::from_millis(100);
+    let exporter = start(options(), &GrpcOptions { tls, timeout, ..GrpcOptions::to(endpoint) });
+    let report = report(1, 3);
+    exporter.enqueue(report.clone());
+    assert_all(&settled(&exporter).await.counts, State::DroppedRetriesExhausted, &report);
 }
 
 #[tokio::test]

@@ -5,11 +5,12 @@ use prost::Message;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
+use super::exchange::Exchange;
 use crate::wire::ExportProfilesServiceResponse;
 
 /// Sends bytes as they are: a second attempt is identical to the first.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ExportCodec;
+#[derive(Clone, Debug)]
+pub(super) struct ExportCodec(pub(super) Exchange);
 
 impl Codec for ExportCodec {
     type Encode = Bytes;
@@ -18,11 +19,11 @@ impl Codec for ExportCodec {
     type Decoder = Self;
 
     fn encoder(&mut self) -> Self {
-        *self
+        self.clone()
     }
 
     fn decoder(&mut self) -> Self {
-        *self
+        self.clone()
     }
 }
 
@@ -31,6 +32,8 @@ impl Encoder for ExportCodec {
     type Error = Status;
 
     fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        // Asked for by the connection, once there is one.
+        self.0.begin();
         to.put(message);
         Ok(())
     }

@@ -2,10 +2,11 @@
 
 use std::error::Error;
 
-use tonic::{Code, ConnectError, Status};
+use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
 use super::super::exporter::Verdict;
+use super::exchange::Exchange;
 use super::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
 use crate::wire::ExportProfilesServiceResponse;
 
@@ -24,13 +25,13 @@ pub(super) fn of_response(response: ExportProfilesServiceResponse) -> Verdict {
     }
 }
 
-/// `answered` is the status that the receiver gave, if it came that far.
-pub(super) fn of_error(status: &Status, answered: Option<Code>) -> Verdict {
-    match answered {
+/// The library's `status` in the light of what is known about the exchange.
+pub(super) fn of_error(status: &Status, exchange: &Exchange) -> Verdict {
+    match exchange.status() {
         // It says to have the request, in an answer that makes no sense.
         Some(Code::Ok) => Verdict::Garbled { reason: reason(status) },
         Some(_) => of_refusal(status),
-        None => of_silence(status),
+        None => of_silence(status, exchange.has_begun()),
     }
 }
 
@@ -55,16 +56,14 @@ fn of_refusal(status: &Status) -> Verdict {
 }
 
 /// No status of a receiver came.
-fn of_silence(status: &Status) -> Verdict {
-    let retry = |may_have_arrived| Verdict::Retry { may_have_arrived, delay: None, reason: reason(status) };
-    if sources(status).any(<dyn Error>::is::<ConnectError>) {
-        return retry(false);
-    }
-    let connection_broke = status.source().is_some();
+fn of_silence(status: &Status, has_begun: bool) -> Verdict {
+    let connection_failed = status.source().is_some();
     match status.code() {
-        _ if connection_broke => retry(true),
-        // An HTTP status instead of one of gRPC, as of a proxy in between.
-        Code::Unavailable => retry(true),
+        // `Unavailable` is an HTTP status instead of one of gRPC, as of a proxy in between.
+        code if connection_failed || !has_begun || code == Code::Unavailable => {
+            Verdict::Retry { may_have_arrived: has_begun, delay: None, reason: reason(status) }
+        }
+        // So are these.
         Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented => {
             Verdict::Rejected { reason: reason(status) }
         }

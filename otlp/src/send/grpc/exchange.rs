@@ -1,0 +1,86 @@
+//! What is known about one request beside the client library's opinion.
+//!
+//! An error of the library may be the receiver's own status or a guess about what came, or did not
+//! come, over the connection. Only the first says that a request was refused; and only a request
+//! that was begun to be sent can have arrived.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+use http::{HeaderMap, Request, Response};
+use http_body_util::BodyExt;
+use tonic::Code;
+use tonic::body::Body;
+use tower::Service;
+
+/// One request and its answer. Travels with the request as an extension.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Exchange(Arc<Known>);
+
+#[derive(Default, Debug)]
+struct Known {
+    begun: AtomicBool,
+    status: OnceLock<Code>,
+}
+
+impl Exchange {
+    /// A connection takes the message.
+    pub(super) fn begin(&self) {
+        self.0.begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a connection has taken the message, or part of it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.0.begun.load(Ordering::Relaxed)
+    }
+
+    /// The status that the receiver gave, if it came that far.
+    pub(super) fn status(&self) -> Option<Code> {
+        self.0.status.get().copied()
+    }
+
+    fn look_at(&self, headers: &HeaderMap) {
+        if let Some(status) = headers.get("grpc-status") {
+            // The first one counts, as for the client library.
+            let _ = self.0.status.set(Code::from_bytes(status.as_bytes()));
+        }
+    }
+}
+
+/// A service that notes the status of each response in the request's [`Exchange`].
+#[derive(Clone, Debug)]
+pub(super) struct StatusRecorder<S>(pub(super) S);
+
+impl<S> Service<Request<Body>> for StatusRecorder<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let exchange = request.extensions().get::<Exchange>().cloned().unwrap_or_default();
+        let response = self.0.call(request);
+        Box::pin(async move {
+            let response = response.await?;
+            exchange.look_at(response.headers());
+            Ok(response.map(|body| {
+                Body::new(body.map_frame(move |frame| {
+                    if let Some(trailers) = frame.trailers_ref() {
+                        exchange.look_at(trailers);
+                    }
+                    frame
+                }))
+            }))
+        })
+    }
+}
