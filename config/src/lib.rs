@@ -3,6 +3,11 @@
 //! [`load`] turns `--config` and `--set` into a [`Config`] of plain typed values, or into every error
 //! at once; [`print_config`] turns it back into text; [`reference()`] documents every key.
 //!
+//! Sources, merging and `${...}` mean what they mean to the Collector. Departures that are not of one
+//! key ([`KeyReference::deviation`] has those): a duration without a unit is refused, where the Collector
+//! takes nanoseconds; `${file:...}` drops the line break at a file's end; a key that is given twice in
+//! one map is refused; sources are bounded in size and depth.
+//!
 //! ```text
 //! source, unconfigured   texts             files, environment, `--set`
 //! yaml, marks            text to tree      values by serde_yaml, positions by saphyr-parser

@@ -156,6 +156,7 @@ impl Node {
             Value::Bool(value) => value.to_string(),
             Value::Integer(value) => value.to_string(),
             Value::Float(value) => value.to_string(),
+            Value::Text(text) if text.contains('@') => "text with an @, which may hold a password".to_owned(),
             Value::Text(text) if text.chars().count() > SHOWN => {
                 format!("{:?} and so on", text.chars().take(SHOWN).collect::<String>())
             }

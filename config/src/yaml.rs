@@ -146,6 +146,15 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
         Ok(Value::Integer(value.into()))
     }
 
+    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+        Ok(Value::Integer(value))
+    }
+
+    fn visit_u128<E: serde::de::Error>(self, value: u128) -> Result<Value, E> {
+        // The number itself may be a password without quotes.
+        i128::try_from(value).map(Value::Integer).map_err(|_| E::custom("a number is too large"))
+    }
+
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
         Ok(Value::Float(value))
     }

@@ -512,6 +512,12 @@ fn a_variable_that_is_wrong_is_named_and_not_shown() {
     assert!(!errors.contains("hunter2"), "{errors}");
 }
 
+#[test]
+fn credentials_in_an_endpoint_are_refused_and_not_shown() {
+    let error = error(&grpc("").replace("'collector", "'https://me:hunter2@collector"));
+    assert!(error.contains("has no path, query or user") && !error.contains("hunter2"), "{error}");
+}
+
 const SECRETS: &str = "
 exporters:
   otlp_grpc:

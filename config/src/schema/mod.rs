@@ -3,6 +3,7 @@
 
 mod exporter;
 mod fields;
+mod known;
 mod pipelines;
 mod receiver;
 mod scalar;

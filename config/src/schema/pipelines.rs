@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fields::{Group, Written, check_keys, join, map_of, read_group, write_fields};
+use super::fields::{Group, Written, read_group, write_fields};
+use super::known::{check_keys, join, map_of};
 use super::scalar::{Scalar, text_of};
 use crate::model::*;
 use crate::reference;
@@ -20,7 +21,7 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
     let Some(sections) = map_of("", tree, report) else { return config };
     check_keys("", "", sections, report);
 
-    let receivers = components("receivers", sections, report);
+    let receivers = components("receivers", sections.get("receivers"), report);
     for (id, path, node) in &receivers {
         if known_type("receivers", id, path, node, report) {
             let mut receiver = ProfilingReceiver::default();
@@ -28,14 +29,14 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
             config.receivers.insert(id.clone(), receiver);
         }
     }
-    let exporters = components("exporters", sections, report);
+    let exporters = components("exporters", sections.get("exporters"), report);
     for (id, path, node) in &exporters {
         if let Some(exporter) = read_exporter(id, path, node, report) {
             config.exporters.insert(id.clone(), exporter);
         }
     }
     for section in ["processors", "connectors", "extensions"] {
-        for (id, path, node) in &components(section, sections, report) {
+        for (id, path, node) in &components(section, sections.get(section), report) {
             known_type(section, id, path, node, report);
         }
     }
@@ -65,9 +66,9 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
 
 type Component<'a> = (ComponentId, String, &'a Node);
 
-/// The components of a section whose ids have the form of one.
-fn components<'a>(section: &str, sections: &'a Map, report: &mut Report) -> Vec<Component<'a>> {
-    let Some(map) = sections.get(section).and_then(|node| map_of(section, node, report)) else {
+/// The components of a section, or the pipelines, whose ids have the form of one.
+fn components<'a>(section: &str, node: Option<&'a Node>, report: &mut Report) -> Vec<Component<'a>> {
+    let Some(map) = node.and_then(|node| map_of(section, node, report)) else {
         return Vec::new();
     };
     map.iter()
@@ -170,19 +171,18 @@ fn read_pipelines(
     report: &mut Report,
 ) -> BTreeMap<ComponentId, Pipeline> {
     const PATH: &str = "service::pipelines";
-    let mut pipelines = BTreeMap::new();
     let node = service.get("pipelines");
-    let Some(map) = node.map_or(Some(Map::new()), |node| map_of(PATH, node, report).cloned()) else {
-        return pipelines;
-    };
-    if map.is_empty() {
+    let given = components(PATH, node, report);
+    if node.is_none_or(|node| match &node.value {
+        Value::Map(map) => map.is_empty(),
+        value => *value == Value::Null,
+    }) {
         let allowed = "at least the pipeline profiles, with its receivers and exporters".to_owned();
         let place = node.and_then(|node| node.place.as_ref()).or(tree.place.as_ref());
         report.error(PATH, place, Problem::Missing { allowed });
     }
-    for (id, path, node) in
-        components(PATH, &Map::from([(PATH.to_owned(), Node::new(Value::Map(map)))]), report)
-    {
+    let mut pipelines = BTreeMap::new();
+    for (id, path, node) in given {
         if known_type(PATH, &id, &path, node, report)
             && let Some(pipeline) = read_pipeline(&path, node, configured, report)
         {
