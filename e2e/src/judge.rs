@@ -41,7 +41,7 @@ pub struct Verdict {
     pub kernel_events: usize,
     /// Of the user-mode events: reach the start, and contradict the chain nowhere.
     pub right: usize,
-    /// Of these: contain the chain to its end.
+    /// Contain the chain to its end, whether or not they reach the start.
     pub whole_chain: usize,
     /// Frames for which the binary has a name and the profiler gave none, or another.
     pub misnamed_frames: usize,
@@ -143,11 +143,10 @@ impl Judge {
                 verdict.nameable_frames += 1;
                 verdict.misnamed_frames += usize::from(!place.is_well_named());
             }
-            let reaches_start = places.first().is_some_and(Place::is_start);
             let progress = progress(&places, chain);
-            if reaches_start && let Some(complete) = progress {
+            verdict.whole_chain += usize::from(progress == Some(true));
+            if progress.is_some() && places.first().is_some_and(Place::is_start) {
                 verdict.right += 1;
-                verdict.whole_chain += usize::from(complete);
             } else if verdict.examples.len() < EXAMPLES {
                 let outcome = event.sample.outcome().unwrap_or("complete");
                 verdict.examples.push(format!("{outcome}: {}", describe(&places)));

@@ -5,8 +5,10 @@
 //! - [`workload`] compiles and runs programs whose call chains are known.
 //! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
+//! - [`observe`] asks the kernel about a running process.
 //! - [`session`] joins the three: a workload, the profiler and a Collector.
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
+//! - [`rows`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
 //! - [`judge`] puts them together: does this stack reach the start, by the known chain?
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
@@ -15,9 +17,12 @@ pub mod collector;
 pub mod conservation;
 pub mod elf;
 pub mod judge;
+pub mod observe;
 pub mod paths;
 pub mod received;
 pub mod requirement;
+pub mod rows;
 pub mod session;
 pub mod sidewinder;
+pub mod step;
 pub mod workload;

@@ -63,6 +63,16 @@ pub const DIV: Program =
 /// A given number of different stacks, each equally likely.
 pub const DISTINCT: Program =
     Program { name: "distinct", source: "distinct.cc", compiler: Compiler::Cxx(OMIT_FRAME_POINTER) };
+/// Real work with the C++ library, with frame pointers.
+pub const WORDS_FP: Program =
+    Program { name: "words-fp", source: "words.cc", compiler: Compiler::Cxx(KEEP_FRAME_POINTER) };
+/// The same with all of its libraries in one file, which were built without frame pointers; loaded where its
+/// headers state.
+pub const WORDS_FP_STATIC: Program = Program {
+    name: "words-fp-static",
+    source: "words.cc",
+    compiler: Compiler::Cxx(&["-fno-omit-frame-pointer", "-static", "-no-pie"]),
+};
 /// Threads that compute.
 pub const THREADS: Program = c("threads", "threads.c");
 /// Lives for five milliseconds.
@@ -156,6 +166,9 @@ pub struct Report {
     pub pid: u32,
     /// CPU time of all its threads, user and system, since the gate opened; [`SPAWNER`]: of its children.
     pub cpu_ns: u64,
+    /// How many rounds of its work it did, where it counts them.
+    #[serde(default)]
+    pub rounds: u64,
     /// The threads that computed.
     pub tids: Vec<u32>,
     /// The functions that its stacks go through, outermost first.
@@ -174,7 +187,7 @@ struct Ready {
 pub fn report_in(output: &str) -> Result<Report> {
     let line = output
         .lines()
-        .find(|line| line.starts_with("{\"pid\"") || line.starts_with("{\"pid\":"))
+        .find(|line| line.starts_with("{\"pid\":"))
         .with_context(|| format!("the workload said nothing of itself:\n{output}"))?;
     Ok(serde_json::from_str(line)?)
 }

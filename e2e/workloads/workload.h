@@ -2,8 +2,8 @@
 //
 // A workload prints `ready` with its process id, waits for a line on standard input when WORKLOAD_GATE is
 // set (so that a profiler can be attached before the first instruction that counts), works, and ends with one
-// line of JSON: its process id, its thread ids, the CPU time it took since the gate, and the functions that
-// its stacks go through, outermost first.
+// line of JSON: its process id, its thread ids, the CPU time it took since the gate, how many rounds of work that
+// were, and the functions that its stacks go through, outermost first.
 #pragma once
 
 #include <stdint.h>
@@ -18,6 +18,7 @@
 #define AFTER_CALL(value) __asm__ volatile("" : "+r"(value)::"memory")
 
 static uint64_t workload_cpu_at_gate_ns;
+static __thread uint64_t workload_rounds; // of the calling thread
 
 static inline uint64_t workload_clock_ns(clockid_t clock) {
     struct timespec now;
@@ -39,14 +40,17 @@ static inline uint64_t workload_deadline_ns(double seconds) {
     return workload_clock_ns(CLOCK_MONOTONIC) + (uint64_t)(seconds * 1e9);
 }
 
+// Asked once before each round of work.
 static inline int workload_over(uint64_t deadline_ns) {
+    workload_rounds++;
     return workload_clock_ns(CLOCK_MONOTONIC) >= deadline_ns;
 }
 
 // The report up to the chain's opening bracket; the caller prints the names and `workload_report_end`.
 static inline void workload_report_begin(const int *tids, int tid_count) {
     uint64_t cpu_ns = workload_clock_ns(CLOCK_PROCESS_CPUTIME_ID) - workload_cpu_at_gate_ns;
-    printf("{\"pid\":%d,\"cpu_ns\":%llu,\"tids\":[", (int)getpid(), (unsigned long long)cpu_ns);
+    printf("{\"pid\":%d,\"cpu_ns\":%llu,\"rounds\":%llu,\"tids\":[", (int)getpid(), (unsigned long long)cpu_ns,
+           (unsigned long long)workload_rounds);
     for (int i = 0; i < tid_count; i++) printf("%s%d", i ? "," : "", tids[i]);
     printf("],\"chain\":[");
 }

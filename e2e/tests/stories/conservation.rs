@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use sidewinder_e2e::conservation::Summary;
+use sidewinder_e2e::observe::{self, BpfStats};
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::requirement;
-use sidewinder_e2e::sidewinder::{self, BpfStats, Running};
+use sidewinder_e2e::sidewinder::{self, Running};
 use sidewinder_e2e::workload::{self, Gated};
 
 const SAMPLES_PER_SECOND: u64 = 997;
@@ -41,7 +42,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
     workload.open()?;
     // While the workload runs, so that the profiler does not end with it.
     thread::sleep(Duration::from_secs(3));
-    let before_stop = running.program_runs()?.count;
+    let before_stop = observe::program_runs(running.pid()).interrupts;
     let stopped_at = Instant::now();
     let ended = running.stop()?;
     let stopping_ns = stopped_at.elapsed().as_nanos() as u64;

@@ -7,5 +7,6 @@
 mod bad_input;
 mod completeness;
 mod conservation;
+mod hybrid;
 mod rates;
 mod young_processes;

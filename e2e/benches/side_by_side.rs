@@ -1,0 +1,369 @@
+//! Sidewinder beside its peers: what each costs for the same load at the same rate.
+//!
+//! One workload keeps one CPU busy; the profiler samples it for a while; the kernel is asked what the profiler's
+//! eBPF programs, its process and its maps took. Everything is per busy sample: rate times CPU time of the
+//! workload. Times of eBPF programs are the kernel's (`kernel.bpf_stats_enabled`), idle CPUs' interrupts and all
+//! programs of the profiler included. `perf record` only copies stacks: what it costs to unwind them later is
+//! not in its figures.
+#![forbid(unsafe_code)]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
+use sidewinder_e2e::observe::{self, BpfStats};
+use sidewinder_e2e::workload::{self, Gated, Program};
+use sidewinder_e2e::{paths, requirement};
+use tempfile::TempDir;
+
+const SAMPLES_PER_SECOND: u32 = 997;
+const WARM_UP: Duration = Duration::from_secs(2);
+const MEASURED: Duration = Duration::from_secs(10);
+const WORKLOAD_SECONDS: &str = "13";
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What is profiled.
+struct Load {
+    name: &'static str,
+    program: Program,
+    argument: &'static str,
+    /// Frames of its stacks at the depth where it spends its time, those of the C library included.
+    frames: u32,
+    has_frame_pointers: bool,
+}
+
+const LOADS: [Load; 4] = [
+    Load { name: "rec 36", program: workload::REC, argument: "36", frames: 41, has_frame_pointers: false },
+    Load {
+        name: "rec-fp 36",
+        program: workload::REC_FP,
+        argument: "36",
+        frames: 41,
+        has_frame_pointers: true,
+    },
+    Load { name: "div 512", program: workload::DIV, argument: "30", frames: 35, has_frame_pointers: false },
+    Load {
+        name: "20,000 stacks",
+        program: workload::DISTINCT,
+        argument: "20000",
+        frames: 21,
+        has_frame_pointers: false,
+    },
+];
+
+/// Who profiles, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Profiler {
+    Sidewinder { whole_node: bool },
+    ProfileBee { dwarf: bool },
+    Perf { dwarf: bool },
+}
+
+const PROFILERS: [Profiler; 6] = [
+    Profiler::Sidewinder { whole_node: false },
+    Profiler::Sidewinder { whole_node: true },
+    Profiler::ProfileBee { dwarf: true },
+    Profiler::ProfileBee { dwarf: false },
+    Profiler::Perf { dwarf: true },
+    Profiler::Perf { dwarf: false },
+];
+
+impl Profiler {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sidewinder { .. } => "sidewinder",
+            Self::ProfileBee { .. } => "profile-bee",
+            Self::Perf { .. } => "perf record",
+        }
+    }
+
+    fn scope(self) -> &'static str {
+        match self {
+            Self::Sidewinder { whole_node: true } => "node",
+            _ => "process",
+        }
+    }
+
+    fn stack(self, load: &Load) -> &'static str {
+        match self {
+            Self::Sidewinder { .. } if load.has_frame_pointers => "hybrid",
+            Self::Sidewinder { .. } => "tables",
+            Self::ProfileBee { dwarf: true } | Self::Perf { dwarf: true } => "dwarf",
+            Self::ProfileBee { dwarf: false } | Self::Perf { dwarf: false } => "fp",
+        }
+    }
+
+    /// Frame pointers alone tell nothing of a program without them.
+    fn fits(self, load: &Load) -> bool {
+        match self {
+            Self::Sidewinder { .. } => true,
+            Self::ProfileBee { dwarf } | Self::Perf { dwarf } => dwarf != load.has_frame_pointers,
+        }
+    }
+
+    fn uses_ebpf(self) -> bool {
+        !matches!(self, Self::Perf { .. })
+    }
+
+    fn command(self, program: &Path, pid: u32, folder: &Path) -> Command {
+        let mut command = Command::new(program);
+        let (rate, pid) = (SAMPLES_PER_SECOND.to_string(), pid.to_string());
+        match self {
+            Self::Sidewinder { whole_node } => {
+                command.args(["record", "-F", &rate, "-d", "600s", "-o"]).arg(folder.join("out.otlp"));
+                if whole_node {
+                    command.arg("-a")
+                } else {
+                    command.args(["-p", &pid])
+                };
+            }
+            Self::ProfileBee { dwarf } => {
+                command.args(["-f", &rate, "-p", &pid, "-t", "600000", "-o"]).arg(folder.join("out.folded"));
+                command.args(["--dwarf", if dwarf { "true" } else { "false" }]);
+            }
+            Self::Perf { dwarf } => {
+                command.args(["record", "-q", "-e", "cpu-clock", "-F", &rate, "-p", &pid, "--call-graph"]);
+                command.arg(if dwarf { "dwarf" } else { "fp" }).arg("-o").arg(folder.join("perf.data"));
+            }
+        }
+        command
+    }
+
+    /// The program, installed on demand where it can be; `None` where it can't, which has been said.
+    fn program(self) -> Result<Option<PathBuf>> {
+        match self {
+            Self::Sidewinder { .. } => paths::sidewinder().map(Some),
+            Self::ProfileBee { .. } => profile_bee(),
+            Self::Perf { .. } => Ok(requirement::program("perf record", "perf")?.then(|| "perf".into())),
+        }
+    }
+}
+
+fn profile_bee() -> Result<Option<PathBuf>> {
+    let root = paths::target()?.join("peers");
+    let program = root.join("bin/probee");
+    if !program.is_file() {
+        eprintln!("installing profile-bee 0.3 ...");
+        let status = Command::new("cargo")
+            .args(["install", "--quiet", "--locked", "--no-default-features", "--version", "^0.3", "--root"])
+            .arg(&root)
+            .arg("profile-bee")
+            .status()?;
+        if !status.success() {
+            requirement::skip("profile-bee", &format!("cargo install ended with {status}"))?;
+            return Ok(None);
+        }
+    }
+    Ok(Some(program))
+}
+
+/// A profiler that is running beside a load.
+struct Attached {
+    process: Child,
+    _folder: TempDir,
+}
+
+impl Attached {
+    fn start(profiler: Profiler, program: &Path, pid: u32) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut command = profiler.command(program, pid, folder.path());
+        let log = std::fs::File::create(folder.path().join("log"))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let mut attached = Self { process: command.spawn()?, _folder: folder };
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            thread::sleep(Duration::from_millis(50));
+            if let Some(status) = attached.process.try_wait()? {
+                let log = std::fs::read_to_string(attached._folder.path().join("log")).unwrap_or_default();
+                bail!("{} ended with {status}: {log}", profiler.name());
+            }
+            if !profiler.uses_ebpf() || observe::program_runs(attached.process.id()).interrupts > 0 {
+                return Ok(attached);
+            }
+            if Instant::now() > deadline {
+                bail!("{} took no sample", profiler.name());
+            }
+        }
+    }
+
+    fn stop(mut self) -> Result<()> {
+        signal::kill(Pid::from_raw(i32::try_from(self.process.id())?), Signal::SIGINT)?;
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while self.process.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                bail!("it did not stop within {STOP_TIMEOUT:?}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What one profiler took for one load.
+struct Cost {
+    samples: f64,
+    ebpf_ns: f64,
+    agent_ns: f64,
+    resident_bytes: u64,
+    map_bytes: u64,
+    rounds: u64,
+}
+
+fn rounds_alone(load: &Load) -> Result<u64> {
+    let mut workload = Gated::start(load.program.command(&[WORKLOAD_SECONDS, load.argument])?)?;
+    workload.open()?;
+    Ok(workload.finish()?.rounds)
+}
+
+fn measure(load: &Load, profiler: Profiler, program: &Path) -> Result<Cost> {
+    let _stats = BpfStats::enable()?;
+    let mut workload = Gated::start(load.program.command(&[WORKLOAD_SECONDS, load.argument])?)?;
+    let attached = Attached::start(profiler, program, workload.pid())?;
+    let agent = attached.process.id();
+    workload.open()?;
+    thread::sleep(WARM_UP);
+    let look = || -> Result<_> {
+        Ok((observe::program_runs(agent).time_ns, observe::cpu_ns(agent)?, observe::cpu_ns(workload.pid())?))
+    };
+    let before = look()?;
+    thread::sleep(MEASURED);
+    let after = look()?;
+    let (resident_bytes, map_bytes) = (observe::resident_bytes(agent)?, observe::map_bytes(agent));
+    let rounds = workload.finish()?.rounds;
+    attached.stop()?;
+    let samples = f64::from(SAMPLES_PER_SECOND) * (after.2 - before.2) as f64 / 1e9;
+    Ok(Cost {
+        samples,
+        ebpf_ns: (after.0 - before.0) as f64 / samples,
+        agent_ns: (after.1 - before.1) as f64 / samples,
+        resident_bytes,
+        map_bytes,
+        rounds,
+    })
+}
+
+fn row(load: &Load, profiler: Profiler, cost: &Cost, rounds_alone: u64) -> String {
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let mut row = format!(
+        "{:<14} {:<12} {:>4} {:<8} {:<7} {:>8.0}",
+        load.name,
+        profiler.name(),
+        SAMPLES_PER_SECOND,
+        profiler.scope(),
+        profiler.stack(load),
+        cost.samples
+    );
+    let slowdown = 100.0 * (1.0 - cost.rounds as f64 / rounds_alone as f64);
+    // Writing to a string does not fail.
+    let _ = match profiler.uses_ebpf() {
+        true => write!(row, " {:>9.0} {:>8.1}", cost.ebpf_ns, cost.ebpf_ns / f64::from(load.frames)),
+        false => write!(row, " {:>9} {:>8}", "-", "-"),
+    };
+    let _ = write!(
+        row,
+        " {:>9.2} {:>7.1} {:>7.1} {:>7.2}",
+        cost.agent_ns / 1e3,
+        mib(cost.resident_bytes),
+        mib(cost.map_bytes),
+        slowdown
+    );
+    row
+}
+
+fn side_by_side() -> Result<()> {
+    println!(
+        "{:<14} {:<12} {:>4} {:<8} {:<7} {:>8} {:>9} {:>8} {:>9} {:>7} {:>7} {:>7}",
+        "load",
+        "profiler",
+        "Hz",
+        "scope",
+        "stack",
+        "samples",
+        "eBPF",
+        "eBPF",
+        "agent",
+        "RSS",
+        "maps",
+        "slow-"
+    );
+    println!(
+        "{:<14} {:<12} {:>4} {:<8} {:<7} {:>8} {:>9} {:>8} {:>9} {:>7} {:>7} {:>7}",
+        "", "", "", "", "", "", "ns/sample", "ns/frame", "us/sample", "MiB", "MiB", "down %"
+    );
+    for load in &LOADS {
+        let rounds_alone = rounds_alone(load)?;
+        for profiler in PROFILERS.into_iter().filter(|profiler| profiler.fits(load)) {
+            let Some(program) = profiler.program()? else { continue };
+            match measure(load, profiler, &program) {
+                Ok(cost) => println!("{}", row(load, profiler, &cost, rounds_alone)),
+                Err(error) => println!("{:<14} {:<12} failed: {error:#}", load.name, profiler.name()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Binaries whose tables are measured, where they are installed.
+const BINARIES: [&str; 4] = ["libLLVM", "node", "libc.so.6", "libcrypto.so.3"];
+
+fn find_binary(name: &str) -> Option<PathBuf> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/bin", "/usr/local/bin", "/usr/lib/llvm-14/lib"];
+    folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten().find_map(|entry| {
+        let file_name = entry.file_name();
+        let file_name = file_name.to_str()?;
+        let is_it = file_name == name
+            || (name == "libLLVM" && file_name.starts_with("libLLVM-") && file_name.ends_with(".so.1"));
+        is_it.then(|| entry.path())
+    })
+}
+
+/// How long the profiler takes to make the table of a binary, and what it says of its size.
+fn tables() -> Result<()> {
+    println!("\nUnwind tables (`sidewinder inspect`)");
+    for path in BINARIES.iter().filter_map(|name| find_binary(name)) {
+        let started = Instant::now();
+        let output = Command::new(paths::sidewinder()?).arg("inspect").arg(&path).output()?;
+        let elapsed = started.elapsed();
+        let rows = Command::new(paths::sidewinder()?).arg("inspect").arg(&path).arg("--rows").output()?;
+        let rows = rows.stdout.iter().filter(|byte| **byte == b'\n').count();
+        if !output.status.success() {
+            bail!("inspect {} ended with {}", path.display(), output.status);
+        }
+        println!(
+            "{}: {rows} rows in {:.0} ms ({:.1} million rows/s, the whole command)",
+            path.display(),
+            elapsed.as_secs_f64() * 1e3,
+            rows as f64 / elapsed.as_secs_f64() / 1e6
+        );
+        let said = String::from_utf8_lossy(&output.stdout);
+        for line in said.lines().filter(|line| line.contains('%') || line.contains("bytes")) {
+            println!("    {}", line.trim());
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    // `cargo test --benches` only asks whether it starts.
+    if std::env::args().any(|argument| argument == "--test") {
+        return Ok(());
+    }
+    if !requirement::ebpf("benchmarks").context("benchmarks need eBPF")? {
+        return Ok(());
+    }
+    side_by_side()?;
+    tables()
+}

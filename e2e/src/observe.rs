@@ -1,0 +1,125 @@
+//! What the kernel says about a running process: its CPU time, its memory, its eBPF programs and maps.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+const BPF_STATS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+/// `BPF_PROG_TYPE_PERF_EVENT`.
+const PERF_EVENT_PROGRAM: u64 = 7;
+
+/// While it lives, the kernel counts the runs of eBPF programs and their time.
+#[derive(Debug)]
+pub struct BpfStats {
+    before: String,
+}
+
+impl BpfStats {
+    /// Switches the counting on.
+    ///
+    /// # Errors
+    /// Without the privilege to.
+    pub fn enable() -> Result<Self> {
+        let before = fs::read_to_string(BPF_STATS).with_context(|| format!("cannot read {BPF_STATS}"))?;
+        fs::write(BPF_STATS, "1").with_context(|| format!("cannot write {BPF_STATS}"))?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for BpfStats {
+    fn drop(&mut self) {
+        // There is nobody to tell; the counting costs a little and harms nothing.
+        let _ = fs::write(BPF_STATS, &self.before);
+    }
+}
+
+/// Runs of eBPF programs as the kernel counts them, all zero where nobody enabled [`BpfStats`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProgramRuns {
+    /// How often programs of the kind that perf events run ran.
+    pub interrupts: u64,
+    /// How long all programs of the process took together.
+    pub time_ns: u64,
+}
+
+/// The runs of all eBPF programs that a process holds; none where the process is gone.
+#[must_use]
+pub fn program_runs(pid: u32) -> ProgramRuns {
+    let mut runs = ProgramRuns::default();
+    for fdinfo in by_id(pid, "prog_id").values() {
+        runs.time_ns += field(fdinfo, "run_time_ns").unwrap_or_default();
+        if field(fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM) {
+            runs.interrupts += field(fdinfo, "run_cnt").unwrap_or_default();
+        }
+    }
+    runs
+}
+
+/// Bytes of kernel memory that the eBPF maps of a process take.
+#[must_use]
+pub fn map_bytes(pid: u32) -> u64 {
+    by_id(pid, "map_id").values().filter_map(|fdinfo| field(fdinfo, "memlock")).sum()
+}
+
+/// CPU time of a process so far, user and system, of all threads that are alive.
+///
+/// # Errors
+/// When the process is gone.
+pub fn cpu_ns(pid: u32) -> Result<u64> {
+    let threads = of(pid).join("task");
+    let mut sum_ns = 0;
+    for thread in fs::read_dir(&threads).with_context(|| format!("process {pid} is gone"))? {
+        // A thread may end while its fellows are read.
+        let Ok(schedstat) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
+        sum_ns += schedstat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
+    }
+    Ok(sum_ns)
+}
+
+/// Bytes of a process that are in memory (`VmRSS`).
+///
+/// # Errors
+/// When the process is gone.
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(of(pid).join("status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in status")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib << 10)
+}
+
+fn of(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
+/// What `/proc/PID/fdinfo` says of each descriptor that has a field `id`, each object once.
+fn by_id(pid: u32, id: &str) -> BTreeMap<u64, String> {
+    let Ok(entries) = fs::read_dir(of(pid).join("fdinfo")) else { return BTreeMap::new() };
+    let texts = entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
+    texts.filter_map(|text| Some((field(&text, id)?, text))).collect()
+}
+
+fn field(fdinfo: &str, name: &str) -> Option<u64> {
+    fdinfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_can_observe_itself() -> Result<()> {
+        let pid = std::process::id();
+        assert!(cpu_ns(pid)? > 0);
+        assert!(resident_bytes(pid)? > 100 << 10);
+        assert_eq!(map_bytes(pid), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let fdinfo = "pos:\t0\nmap_id:\t7\nmemlock:\t4096\n";
+        assert_eq!((field(fdinfo, "memlock"), field(fdinfo, "map")), (Some(4096), None));
+    }
+}

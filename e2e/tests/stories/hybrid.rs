@@ -1,0 +1,138 @@
+//! Frame pointers are followed exactly where they are right.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::elf::{Base, Elf, FramePointer, ReturnAddress, Rule};
+use sidewinder_e2e::judge::{Chain, Judge, Verdict};
+use sidewinder_e2e::requirement;
+use sidewinder_e2e::rows::FramePointerRanges;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::step::{Registers, Stepper};
+use sidewinder_e2e::workload::{self, Gated, Program};
+
+const INSTRUCTIONS: usize = 100_000;
+
+/// What a step to the caller finds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Caller {
+    sp: u64,
+    bp: u64,
+    return_address: u64,
+}
+
+fn by_frame_pointer(stepper: &Stepper, registers: Registers) -> Result<Caller> {
+    Ok(Caller {
+        sp: registers.bp + 16,
+        bp: stepper.word(registers.bp)?,
+        return_address: stepper.word(registers.bp + 8)?,
+    })
+}
+
+fn by_rule(stepper: &Stepper, registers: Registers, rule: Rule) -> Result<Caller> {
+    let (base, offset) = rule.cfa.context("the CFA is no register plus a number")?;
+    let base = match base {
+        Base::StackPointer => registers.sp,
+        Base::FramePointer => registers.bp,
+    };
+    let cfa = base.wrapping_add_signed(offset);
+    let bp = match rule.frame_pointer {
+        FramePointer::Same => registers.bp,
+        FramePointer::AtCfa(offset) => stepper.word(cfa.wrapping_add_signed(offset))?,
+        FramePointer::Other => anyhow::bail!("the frame pointer is elsewhere"),
+    };
+    let ReturnAddress::AtCfa(offset) = rule.return_address else {
+        anyhow::bail!("the return address is elsewhere")
+    };
+    Ok(Caller { sp: cfa, bp, return_address: stepper.word(cfa.wrapping_add_signed(offset))? })
+}
+
+#[test]
+fn at_each_instruction_marked_for_frame_pointers_they_lead_where_unwind_data_and_calls_say() -> Result<()> {
+    let program = workload::WORDS_FP_STATIC.compiled()?;
+    let (elf, marked) = (Elf::read(&program)?, FramePointerRanges::of(&program)?);
+    let mut rules: HashMap<u64, Option<Rule>> = HashMap::new();
+    let mut stepper = Stepper::start(workload::WORDS_FP_STATIC.command(&["60"])?)?;
+    let (mut at_marked, mut confirmed_by_calls) = (0, 0);
+    for _ in 0..INSTRUCTIONS {
+        let registers = stepper.registers();
+        if marked.contains(registers.pc) {
+            at_marked += 1;
+            let found = by_frame_pointer(&stepper, registers)?;
+            let rule = *rules.entry(registers.pc).or_insert_with(|| elf.rule_at(registers.pc));
+            let rule = rule.with_context(|| format!("no unwind data at {:#x}", registers.pc))?;
+            let stated =
+                by_rule(&stepper, registers, rule).with_context(|| format!("at {:#x}", registers.pc))?;
+            assert_eq!(found, stated, "at {:#x} {:?}", registers.pc, elf.names_at(registers.pc));
+            if let Some(pending) = stepper.pending_return() {
+                confirmed_by_calls += 1;
+                assert_eq!(
+                    found.return_address,
+                    pending,
+                    "at {:#x} {:?}",
+                    registers.pc,
+                    elf.names_at(registers.pc)
+                );
+            }
+        }
+        stepper.step()?;
+    }
+    eprintln!(
+        "{INSTRUCTIONS} instructions, {at_marked} of them marked, {confirmed_by_calls} confirmed by calls"
+    );
+    ensure!(at_marked > INSTRUCTIONS / 5, "only {at_marked} instructions were at marked places");
+    ensure!(confirmed_by_calls > at_marked / 2, "calls confirm only {confirmed_by_calls} of {at_marked}");
+    Ok(())
+}
+
+#[test]
+fn most_of_a_program_built_with_frame_pointers_is_walked_by_them() -> Result<()> {
+    let program = workload::WORDS_FP.compiled()?;
+    let (elf, marked) = (Elf::read(&program)?, FramePointerRanges::of(&program)?);
+    let code: Vec<u64> = elf.functions().flat_map(|(start, size, _)| start..start + size).collect();
+    let by_frame_pointer = code.iter().filter(|svma| marked.contains(**svma)).count();
+    let share = by_frame_pointer as f64 / code.len() as f64;
+    eprintln!("{by_frame_pointer} of {} bytes of functions are marked ({:.1}%)", code.len(), 100.0 * share);
+    assert!(share >= 0.6, "{by_frame_pointer} of {}", code.len());
+    Ok(())
+}
+
+/// Profiles a ladder with tables switched off.
+fn without_tables(program: Program) -> Result<(Verdict, Vec<String>)> {
+    let collector = Collector::start()?;
+    let mut workload = Gated::start(program.command(&["3", "30"])?)?;
+    let more = vec!["unwind: { mode: frame_pointers }".to_owned()];
+    let settings = Settings { more, ..Settings::of_process(workload.pid()) };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    workload.open()?;
+    let report = workload.finish()?;
+    daemon.stop()?;
+    let received = collector.stop()?;
+    let outcomes =
+        received.events_of(report.pid).filter_map(|event| event.sample.outcome().map(str::to_owned));
+    let outcomes = outcomes.collect();
+    let verdict = Judge::default().verdict(received.events_of(report.pid), &Chain::Contiguous(report.chain));
+    Ok((verdict, outcomes))
+}
+
+#[test]
+fn with_tables_switched_off_only_ranges_that_keep_frame_pointers_are_walked() -> Result<()> {
+    if !requirement::ebpf("tables switched off")? {
+        return Ok(());
+    }
+    let (with_frame_pointers, _) = without_tables(workload::LADDER_FP)?;
+    eprintln!("with frame pointers: {with_frame_pointers}");
+    assert!(with_frame_pointers.whole_chain_share() > 0.95, "{with_frame_pointers}");
+
+    let (without, outcomes) = without_tables(workload::LADDER)?;
+    eprintln!("without: {without}");
+    assert_eq!((without.right, without.whole_chain), (0, 0), "{without}");
+    let refused = outcomes.iter().filter(|outcome| *outcome == "no_frame_pointer").count();
+    assert!(
+        refused * 100 >= without.user_events * 95,
+        "{refused} of {} refused: {without}",
+        without.user_events
+    );
+    Ok(())
+}
