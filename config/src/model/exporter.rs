@@ -108,9 +108,9 @@ impl Default for Retry {
 /// `sending_queue`: requests that wait for their turn.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SendingQueue {
-    /// Whether there is a queue; without one a request is sent before the next is made.
+    /// Whether there is a queue. Always true in this version.
     pub enabled: bool,
-    /// What `queue_size` counts.
+    /// What `queue_size` counts. Always bytes in this version.
     pub sizer: Sizer,
     /// How much may wait, in units of `sizer`; more than zero. What comes after is dropped and counted.
     pub queue_size: u64,
@@ -119,10 +119,8 @@ pub struct SendingQueue {
 }
 
 impl SendingQueue {
-    /// 8 MiB, the size of a queue that counts bytes where none is given.
+    /// 8 MiB, the size where none is given.
     pub const DEFAULT_SIZE_BYTES: u64 = 8 << 20;
-    /// The size of a queue that counts something else where none is given: the Collector's.
-    pub const DEFAULT_SIZE_COUNT: u64 = 1_000;
 }
 
 impl Default for SendingQueue {

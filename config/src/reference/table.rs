@@ -40,7 +40,7 @@ pub(crate) static KEYS: &[Key] = &[
         .deviates("at most 10000, where OpenTelemetry's profiler takes any number: the kernel refuses more"),
     key("receivers::profiling::reporter_interval", "Time between two reports.")
         .deviates("100ms to 1h, where OpenTelemetry's profiler takes any duration: closer reports cost more than they tell, rarer ones outgrow the memory budget"),
-    key("receivers::profiling::reporter_jitter", "Share by which each report's time is shifted at random, either way."),
+    key("receivers::profiling::reporter_jitter", "Share by which each report's time is shifted at random, either way.").not_yet("0.2"),
     key("receivers::profiling::monitor_interval", "Time between two readings of the profiler's own counters.")
         .deviates("100ms to 1h, for the reason of reporter_interval"),
     key("receivers::profiling::send_idle_frames", "Whether interrupts of the idle task are sent.").not_yet("false"),
@@ -50,7 +50,7 @@ pub(crate) static KEYS: &[Key] = &[
     key("receivers::profiling::probabilistic_interval", "For how long one probabilistic decision holds.").not_yet("1m0s"),
     key("receivers::profiling::probabilistic_threshold", "Share of intervals in which this machine profiles.").unit("%").not_yet("100"),
     key("receivers::profiling::include_env_vars", "Environment variables of targets that are sent.").not_yet("''"),
-    key("receivers::profiling::bpf_verifier_log_level", "What the kernel's verifier writes while programs load: 0 nothing, 1 on failure, 2 always."),
+    key("receivers::profiling::bpf_verifier_log_level", "What the kernel's verifier writes while programs load: 0 nothing, 1 on failure, 2 always.").not_yet("0"),
     key("receivers::profiling::error_mode", "What happens when profiling can't start: `ignore` stays up, says so and tries again, `propagate` exits.")
         .deviates("`ignore`, where OpenTelemetry's profiler has `propagate`: a sidecar that exits makes its pod unready"),
     key("receivers::profiling::pid_namespace_translation", "Whether process ids are translated to Sidewinder's PID namespace.").not_yet("false"),
@@ -99,8 +99,8 @@ pub(crate) static KEYS: &[Key] = &[
     key("receivers::profiling::unwind::max_frames", "Frames after which a stack is cut, visibly.").unit("frames"),
     key("receivers::profiling::unwind::kernel", "Whether the kernel's frames are part of stacks."),
     key("receivers::profiling::symbolize", "How addresses get names."),
-    key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols."),
-    key("receivers::profiling::symbolize::kernel", "Whether kernel frames get names."),
+    key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols.").not_yet("local"),
+    key("receivers::profiling::symbolize::kernel", "Whether kernel frames get names.").not_yet("true"),
     key("receivers::profiling::trace_context", "Which trace a sample belongs to."),
     key("receivers::profiling::trace_context::enabled", "Whether trace and span ids are read from targets.")
         .refused("false", "leave it out: samples carry no trace ids yet"),
@@ -156,11 +156,11 @@ pub(crate) static KEYS: &[Key] = &[
     key("exporters::otlp_grpc::retry_on_failure::max_interval", "The longest waiting time."),
     key("exporters::otlp_grpc::retry_on_failure::max_elapsed_time", "After how long a request is given up, 0 for never."),
     key("exporters::otlp_grpc::sending_queue", "Where requests wait."),
-    key("exporters::otlp_grpc::sending_queue::enabled", "Whether there is a queue."),
-    key("exporters::otlp_grpc::sending_queue::sizer", "What queue_size counts.")
-        .deviates("`bytes` where neither sizer nor queue_size is given, `requests` as in the Collector where queue_size alone is: a thousand requests of 4 MiB are no sidecar's"),
-    key("exporters::otlp_grpc::sending_queue::queue_size", "How much may wait.").unit("as sizer says")
-        .deviates("8 MiB where sizer is bytes: the Collector's 1000 would be 1000 bytes"),
+    key("exporters::otlp_grpc::sending_queue::enabled", "Whether there is a queue.").refused("true", "leave it out: there always is one"),
+    key("exporters::otlp_grpc::sending_queue::sizer", "What queue_size counts. `items` and `requests` are not in this version.")
+        .deviates("`bytes`, where the Collector has `requests`: a thousand requests of 4 MiB are no sidecar's"),
+    key("exporters::otlp_grpc::sending_queue::queue_size", "How much may wait; give `sizer: bytes` with it.").unit("bytes")
+        .deviates("8 MiB, where the Collector has 1000 requests; refused without a sizer, because there it would count requests"),
     key("exporters::otlp_grpc::sending_queue::num_consumers", "Requests under way at once.")
         .deviates("2, where the Collector has 10: each holds a request in memory"),
     key("exporters::otlp_grpc::sending_queue::block_on_overflow", "Whether a full queue makes the profiler wait.").refused("false", "leave it out: what does not fit is dropped and counted"),
@@ -227,10 +227,10 @@ pub(crate) static KEYS: &[Key] = &[
     key("service::telemetry::logs::initial_fields", "Fields of every line.").refused("{}", "leave it out"),
     key("service::telemetry::logs::processors", "Where the log is sent.").refused("[]", "use output_paths"),
     key("service::telemetry::metrics", "Its metrics."),
-    key("service::telemetry::metrics::level", "How much is measured."),
+    key("service::telemetry::metrics::level", "How much is measured.").not_yet("normal"),
     key("service::telemetry::metrics::views", "How metrics are changed.").refused("[]", "leave it out"),
     key("service::telemetry::metrics::address", "Older form of a reader.").refused("''", "use readers with pull"),
-    key("service::telemetry::metrics::readers[]", "Who reads the metrics.")
+    key("service::telemetry::metrics::readers[]", "Who reads the metrics.").not_yet("[]")
         .deviates("empty, where the Collector has Prometheus on localhost:8888: a Collector in the same pod may own that port"),
     key("service::telemetry::metrics::readers[]::periodic", "They are sent every so often."),
     key("service::telemetry::metrics::readers[]::periodic::interval", "Time between two sendings.").unit("ms"),
@@ -261,6 +261,6 @@ pub(crate) static KEYS: &[Key] = &[
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::without_type_suffix", "Whether names have no types.").refused("true", "leave it out"),
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::with_resource_constant_labels", "Resource attributes as labels.").refused("null", "leave it out"),
     key("service::telemetry::traces", "Its traces.").refused("{}", "remove it: Sidewinder makes none of itself"),
-    key("service::telemetry::resource", "Attributes of its own resource; null takes one away."),
+    key("service::telemetry::resource", "Attributes of its own resource; null takes one away.").not_yet("{}"),
     key("service::telemetry::resource::*", "One attribute."),
 ];

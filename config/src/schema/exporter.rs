@@ -120,19 +120,18 @@ impl Group for Retry {
 }
 
 impl Group for SendingQueue {
-    /// A size without a sizer counts requests, as in the Collector: who copies `queue_size: 5000` from
-    /// there gets 5000 requests and not 5000 bytes. Only a queue of unspecified size counts bytes.
+    /// A size without a sizer counts requests in the Collector. Who copies `queue_size: 5000` from there
+    /// must not get a queue of 5000 bytes, so such a size is refused.
     fn fields(&mut self, fields: &mut Fields<'_>) {
         fields.value("enabled", &mut self.enabled);
-        if fields.is_given("queue_size") {
-            self.sizer = Sizer::Requests;
-        }
         fields.value("sizer", &mut self.sizer);
-        if fields.is_given("sizer") {
-            self.queue_size = match self.sizer {
-                Sizer::Bytes => Self::DEFAULT_SIZE_BYTES,
-                Sizer::Items | Sizer::Requests => Self::DEFAULT_SIZE_COUNT,
-            };
+        let instead = "give sizer: bytes and a queue_size in bytes".to_owned();
+        if self.sizer != Sizer::Bytes {
+            fields.error("sizer", Problem::NotInThisVersion { instead });
+        } else if fields.is_given("queue_size") && !fields.is_given("sizer") {
+            let reason =
+                format!("counts requests where sizer is absent, which is not in this version: {instead}");
+            fields.error("queue_size", Problem::Contradiction(reason));
         }
         fields.value("queue_size", &mut self.queue_size);
         fields.value("num_consumers", &mut self.num_consumers);
