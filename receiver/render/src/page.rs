@@ -3,7 +3,7 @@
 //! The data are JSON inside a `script` element that is no script, in which `<`, `>` and `&` are written as escapes,
 //! so no name can end the element. The page shows names as text only.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
@@ -28,7 +28,12 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
             "style" => out.write_all(STYLE.as_bytes())?,
             "script" => out.write_all(SCRIPT.as_bytes())?,
             "title" => out.write_all(text(&visible(&profile.title)).as_bytes())?,
-            _ => serde_json::to_writer(ScriptSafe(&mut *out), &data(profile, &tree))?,
+            _ => {
+                // The serializer writes bit by bit.
+                let mut json = BufWriter::new(ScriptSafe(&mut *out));
+                serde_json::to_writer(&mut json, &data(profile, &tree))?;
+                json.flush()?;
+            }
         }
         rest = after;
     }

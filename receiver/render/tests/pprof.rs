@@ -1,4 +1,5 @@
 //! pprof's own tool reads what is written.
+#![cfg(test)]
 
 use std::process::Command;
 use std::time::{Duration, SystemTime};

@@ -25,7 +25,6 @@
     parent[node] = open[depth[node] - 1];
     open[depth[node]] = node;
   }
-  end.fill(0);
   for (let node = count - 1; node >= 0; node--) {
     total[node] += own[node];
     end[node] = Math.max(end[node], node + 1);
@@ -81,7 +80,7 @@
   element("title").textContent = data.title;
   {
     const facts = element("facts");
-    facts.append(make("b", "", whole.format(total[0])), ` samples · ${seconds(total[0])} of ${data.measure} time · `);
+    facts.append(make("b", "", whole.format(total[0])), ` samples · ${seconds(total[0])} of ${data.measure === "cpu" ? "CPU" : data.measure} time · `);
     facts.append(`${data.rate_hz} Hz for ${(data.duration_ms / 1e3).toFixed(1)} s · `);
     const began = make("time", "", new Date(data.start_unix_ms).toLocaleString());
     began.dateTime = new Date(data.start_unix_ms).toISOString();
@@ -221,7 +220,8 @@
       paintNode(node, top, false);
       node++;
     }
-    for (const node of [selected, hovered]) if (node >= 0 && visible(node)) outline(node, top);
+    const marked = document.activeElement === canvas ? [selected, hovered] : [hovered];
+    for (const node of marked) if (node >= 0 && visible(node)) outline(node, top);
   }
 
   function paintNode(node, top, isAbove) {
@@ -283,6 +283,24 @@
     return -1;
   }
 
+  /** Keeps what is shown in the address, so that a reload or a link shows it again. */
+  function remember() {
+    const state = new URLSearchParams();
+    if (element("search").value) state.set("search", element("search").value);
+    if (zoomed > 0) state.set("zoom", zoomed);
+    if (!rootAtTop) state.set("root", "bottom");
+    try { history.replaceState(null, "", "#" + state); } catch { /* some browsers forbid it for files */ }
+  }
+
+  function recall() {
+    const state = new URLSearchParams(location.hash.slice(1));
+    element("search").value = state.get("search") ?? "";
+    rootAtTop = state.get("root") !== "bottom";
+    const node = Number(state.get("zoom"));
+    search();
+    zoom(Number.isInteger(node) && node > 0 && node < count ? node : 0);
+  }
+
   function zoom(node) {
     zoomed = node;
     selected = node;
@@ -291,6 +309,7 @@
     scroll.scrollTop = rootAtTop ? 0 : scroll.scrollHeight;
     showPath();
     speak();
+    remember();
   }
 
   function showPath() {
@@ -377,6 +396,7 @@
     rootAtTop = !rootAtTop;
     layOut();
     scroll.scrollTop = rootAtTop ? 0 : scroll.scrollHeight;
+    remember();
   }
 
   canvas.addEventListener("keydown", event => {
@@ -391,13 +411,14 @@
     const move = moves[event.key];
     if (move && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); move(); }
   });
-  canvas.addEventListener("blur", () => { tip.hidden = true; });
+  canvas.addEventListener("focus", draw);
+  canvas.addEventListener("blur", () => { tip.hidden = true; draw(); });
 
   document.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const isTyping = event.target === element("search");
     if (event.key === "Escape") {
-      if (isTyping) { element("search").value = ""; search(); canvas.focus({ preventScroll: true }); }
+      if (isTyping) { element("search").value = ""; search(); remember(); canvas.focus({ preventScroll: true }); }
       else { tip.hidden = true; zoom(0); }
     } else if (event.key === "Enter" && isTyping) {
       canvas.focus({ preventScroll: true });
@@ -449,7 +470,7 @@
   let searchTimer = 0;
   element("search").addEventListener("input", () => {
     clearTimeout(searchTimer);
-    searchTimer = setTimeout(search, names.length > 5000 ? 120 : 0);
+    searchTimer = setTimeout(() => { search(); remember(); }, names.length > 5000 ? 120 : 0);
   });
 
   // ---- Table of functions ----
@@ -496,6 +517,7 @@
       find.addEventListener("click", () => {
         element("search").value = names[at];
         search();
+        remember();
         scrollTo({ top: 0, behavior: "smooth" });
       });
       name.append(swatch, find);
@@ -519,6 +541,6 @@
 
   addEventListener("resize", layOut);
   dark.addEventListener("change", layOut);
-  zoom(0);
   sortFunctions();
+  recall();
 })();
