@@ -154,9 +154,8 @@ where
                 signal_frame,
             });
         }
-        let cfa =
-            self.caller_stack_pointer(row.register(X86_64::RSP), cfa?, frame_pointer?, return_address)?;
-        Ok(Rule { cfa, frame_pointer: frame_pointer?, return_address, signal_frame })
+        let rule = Rule { cfa: cfa?, frame_pointer: frame_pointer?, return_address, signal_frame };
+        self.with_stack_pointer(rule, row.register(X86_64::RSP))
     }
 
     fn cfa(&self, rule: &CfaRule<usize>) -> Result<Cfa, UnsupportedReason> {
@@ -207,33 +206,53 @@ where
     }
 
     /// The caller's stack pointer is the CFA, unless a rule of its own says otherwise: signal frames repeat the
-    /// place from which the CFA is read, and `longjmp` has it in a register. Such a rule can take the CFA's place
-    /// where nothing else is relative to the CFA.
-    fn caller_stack_pointer(
+    /// place from which the CFA is read, `longjmp` has it in a register, `setcontext` in a structure at the CFA.
+    /// Such a place becomes [`Rule::cfa`], and what is relative to the CFA counts from where the CFA does.
+    fn with_stack_pointer(
         &self,
-        rule: Option<RegisterRule<usize>>,
-        cfa: Cfa,
-        frame_pointer: SavedRegister,
-        return_address: ReturnAddress,
-    ) -> Result<Cfa, UnsupportedReason> {
-        let stack_pointer = match rule {
+        rule: Rule,
+        stack_pointer: Option<RegisterRule<usize>>,
+    ) -> Result<Rule, UnsupportedReason> {
+        let refused = UnsupportedReason::StackPointer;
+        let from_cfa = |by: i64| match rule.cfa {
+            Cfa::Register { register, offset } => {
+                Ok((register, offset_bytes(i64::from(offset).saturating_add(by))?))
+            }
+            Cfa::Deref { .. } | Cfa::Plt { .. } => Err(refused),
+        };
+        let deref = |(register, offset)| Cfa::Deref { register, offset, addend: 0 };
+        let cfa = match stack_pointer {
             None | Some(RegisterRule::SameValue | RegisterRule::Undefined | RegisterRule::ValOffset(0)) => {
-                Some(cfa)
+                rule.cfa
             }
             Some(RegisterRule::Register(register)) => {
-                Register::from_dwarf_x86_64(register.0).map(|register| Cfa::Register { register, offset: 0 })
+                let register = Register::from_dwarf_x86_64(register.0).ok_or(refused)?;
+                Cfa::Register { register, offset: 0 }
             }
-            Some(RegisterRule::Expression(expression)) => self
-                .bytes(&expression)
-                .and_then(expression::place)
-                .map(|(register, offset)| Cfa::Deref { register, offset, addend: 0 }),
-            Some(_) => None,
+            Some(RegisterRule::Expression(expression)) => {
+                deref(self.bytes(&expression).and_then(expression::place).ok_or(refused)?)
+            }
+            Some(RegisterRule::Offset(by)) => deref(from_cfa(by)?),
+            Some(_) => return Err(refused),
         };
-        let cfa_matters = matches!(frame_pointer, SavedRegister::AtCfa(_))
-            || matches!(return_address, ReturnAddress::AtCfa(_));
-        stack_pointer
-            .filter(|stack_pointer| *stack_pointer == cfa || !cfa_matters)
-            .ok_or(UnsupportedReason::StackPointer)
+        if cfa == rule.cfa {
+            return Ok(rule);
+        }
+        let frame_pointer = match rule.frame_pointer {
+            SavedRegister::AtCfa(by) => {
+                let (register, offset) = from_cfa(i64::from(by))?;
+                SavedRegister::At { register, offset }
+            }
+            elsewhere => elsewhere,
+        };
+        let return_address = match rule.return_address {
+            ReturnAddress::AtCfa(by) => {
+                let (register, offset) = from_cfa(i64::from(by))?;
+                ReturnAddress::At { register, offset }
+            }
+            elsewhere => elsewhere,
+        };
+        Ok(Rule { cfa, frame_pointer, return_address, ..rule })
     }
 
     fn bytes(&self, expression: &UnwindExpression<usize>) -> Option<Bytes<'data>> {

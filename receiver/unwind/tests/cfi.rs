@@ -275,9 +275,25 @@ fn registers_hold_what_vfork_longjmp_and_assembly_keep_there() {
 }
 
 #[test]
-fn a_stack_pointer_that_the_cfa_cannot_stand_for_is_refused() {
-    let table = function(&[cfa::in_register(RSP, 8)]);
-    assert_eq!(at(&table, 0), unsupported(UnsupportedReason::StackPointer));
+fn a_stack_pointer_of_its_own_takes_the_cfas_place() {
+    let table = function(&[
+        // setcontext: the CFA is a structure in memory that holds everything.
+        cfa::def_cfa(5, 16),
+        vec![0x11, RSP, 0x6c],
+        vec![0x11, RBP, 0x71],
+        vec![0x11, RA, 0x6b],
+        cfa::advance(1),
+        cfa::def_cfa_expression(&[0x77, 0x08, 0x06]),
+    ]);
+    let register = Register::Rdi;
+    let setcontext = Rule {
+        cfa: Cfa::Deref { register, offset: 176, addend: 0 },
+        frame_pointer: SavedRegister::At { register, offset: 136 },
+        return_address: ReturnAddress::At { register, offset: 184 },
+        signal_frame: false,
+    };
+    assert_eq!(at(&table, 0), Entry::Rule(setcontext));
+    assert_eq!(at(&table, 1), unsupported(UnsupportedReason::StackPointer), "twice removed");
 }
 
 #[test]

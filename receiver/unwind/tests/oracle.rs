@@ -20,7 +20,7 @@ use sidewinder_unwind::{EndReason, Entry, unwind_table};
 type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 
 /// More addresses than this are thinned out evenly: the rest of a big file repeats what is seen.
-const MAX_ADDRESSES: usize = 150_000;
+const MAX_ADDRESSES: usize = 80_000;
 
 /// What gimli says of an address, in the columns of a row.
 #[derive(PartialEq, Eq, Debug)]
@@ -90,31 +90,33 @@ impl<'data> Oracle<'data> {
 
     fn describe(&self, row: &UnwindTableRow<usize>) -> Option<Expected> {
         let mut cfa = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => {
-                Some(format!("{}{offset:+}", name(*register)?))
-            }
-            CfaRule::Expression(expression) => self.value(expression),
+            CfaRule::RegisterAndOffset { register, offset } => format!("{}{offset:+}", name(*register)?),
+            CfaRule::Expression(expression) => self.value(expression)?,
         };
-        let frame_pointer = match row.register(X86_64::RBP) {
-            None => Some("same".to_owned()),
-            rule => self.place(rule),
+        let mut frame_pointer = match row.register(X86_64::RBP) {
+            None => "same".to_owned(),
+            rule => self.place(rule)?,
         };
-        let return_address = self.place(row.register(X86_64::RA))?;
-        let stack_pointer = row.register(X86_64::RSP).and_then(|rule| match rule {
-            RegisterRule::Register(register) => Some(format!("{}+0", name(register)?)),
-            other => self.place(Some(other)),
-        });
-        if let Some(stack_pointer) = stack_pointer {
-            let relative =
-                |place: &Option<String>| place.as_ref().is_none_or(|place| place.starts_with("cfa"));
-            if cfa.as_ref() != Some(&stack_pointer)
-                && (relative(&frame_pointer) || return_address.starts_with("cfa"))
-            {
-                return None;
+        let mut return_address = self.place(row.register(X86_64::RA))?;
+        let from_cfa = |place: &str| match (place.strip_prefix("cfa"), row.cfa()) {
+            (None, _) => Some(place.to_owned()),
+            (Some(by), CfaRule::RegisterAndOffset { register, offset }) => {
+                Some(format!("*({}{:+})", name(*register)?, offset + by.parse::<i64>().unwrap()))
             }
-            cfa = Some(stack_pointer);
+            (Some(_), CfaRule::Expression(_)) => None,
+        };
+        // What is said of the stack pointer counts, if it isn't what the CFA says.
+        let stack_pointer = match row.register(X86_64::RSP) {
+            None => cfa.clone(),
+            Some(RegisterRule::Register(register)) => format!("{}+0", name(register)?),
+            rule => from_cfa(&self.place(rule)?)?,
+        };
+        if stack_pointer != cfa {
+            frame_pointer = from_cfa(&frame_pointer)?;
+            return_address = from_cfa(&return_address)?;
+            cfa = stack_pointer;
         }
-        Some(Expected::Rule { cfa: cfa?, frame_pointer: frame_pointer?, return_address })
+        Some(Expected::Rule { cfa, frame_pointer, return_address })
     }
 
     fn place(&self, rule: Option<RegisterRule<usize>>) -> Option<String> {

@@ -268,3 +268,40 @@ fn by_depth(depth: &StackDepth, saved: Option<Saved>, signal_frame: bool) -> Ent
         signal_frame,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_pointer_that_is_stored_after_the_frame_is_made_counts_from_there() {
+        let depth = StackDepth { start: 7, end: 90, bytes: 32 };
+        let saved = Saved { at_cfa: -16, depth: 32, from: 12 };
+        let starts: Vec<_> = starts_within(&depth, [saved.from, u32::MAX, 4]).collect();
+        assert_eq!(starts, [7, 12]);
+        let entry = |start| by_depth(&StackDepth { start, ..depth }, Some(saved), false);
+        assert_eq!(entry(7), Entry::Rule(Rule::above_stack_pointer(40)));
+        let frame_pointer = SavedRegister::AtCfa(-16);
+        assert_eq!(entry(12), Entry::Rule(Rule { frame_pointer, ..Rule::above_stack_pointer(40) }));
+    }
+
+    #[test]
+    fn each_form_of_storing_the_frame_pointer_is_read_with_its_length() {
+        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x2c, 0x24, 0x90]), Some((0, 4)));
+        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x6c, 0x24, 0x18]), Some((24, 5)));
+        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0xac, 0x24, 0, 1, 0, 0]), Some((256, 8)));
+        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x6c, 0x24]), None, "cut off");
+        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x5c, 0x24, 0x18]), None, "mov %rbx");
+    }
+
+    #[test]
+    fn a_switch_of_stacks_is_found_where_its_instruction_ends() {
+        assert_eq!(first_switch(&[0x90, 0x49, 0x8b, 0x66, 0x38]), Some(5), "mov 0x38(%r14),%rsp");
+        assert_eq!(first_switch(&[0x48, 0x8b, 0x23]), Some(3), "mov (%rbx),%rsp");
+        assert_eq!(first_switch(&[0x48, 0x89, 0xf4]), Some(3), "mov %rsi,%rsp");
+        assert_eq!(first_switch(&[0x48, 0x83, 0xe4, 0xf0]), Some(4), "and $-16,%rsp");
+        assert_eq!(first_switch(&[0x48, 0x8b, 0x5c, 0x24, 0x08]), None, "mov 8(%rsp),%rbx");
+        assert_eq!(first_switch(&[0x48, 0x89, 0xe5]), None, "mov %rsp,%rbp");
+        assert_eq!(first_switch(&[0x48, 0x83, 0xec, 0x10]), None, "sub $16,%rsp");
+    }
+}
