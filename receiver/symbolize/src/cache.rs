@@ -13,7 +13,7 @@ use crate::language::Language;
 use crate::native::{Error, Limits, SymbolTable};
 
 /// Files kept open at once, well below the usual limit of 1,024 descriptors.
-const OPEN_FILES_LIMIT: usize = 128;
+const OPEN_FILES_LIMIT: usize = 256;
 /// What a file costs beside its index: the entry, and what it remembers of a failure.
 const FILE_BYTES: usize = 512;
 /// What a cached name costs beside its two strings.
@@ -94,6 +94,7 @@ pub struct Stats {
 pub struct Symbolizer {
     files: LruCache<FileId, Result<SymbolTable, NoName>>,
     files_bytes: usize,
+    open_files: usize,
     files_budget_bytes: usize,
     names: LruCache<(FileId, Svma), Name>,
     names_bytes: usize,
@@ -109,6 +110,7 @@ impl Symbolizer {
         Self {
             files: LruCache::unbounded(),
             files_bytes: 0,
+            open_files: 0,
             files_budget_bytes: budget_bytes - names_budget_bytes,
             names: LruCache::unbounded(),
             names_bytes: 0,
@@ -143,7 +145,7 @@ impl Symbolizer {
     /// Drops what is known of a file, so that the next look-up opens it again.
     pub fn forget(&mut self, file: FileId) {
         if let Some(table) = self.files.pop(&file) {
-            self.files_bytes -= file_bytes(&table);
+            self.uncount(&table);
         }
         let keys: Vec<_> = self.names.iter().map(|(key, _)| *key).filter(|key| key.0 == file).collect();
         for name in keys.iter().filter_map(|key| self.names.pop(key)).collect::<Vec<_>>() {
@@ -201,6 +203,7 @@ impl Symbolizer {
         };
         self.make_room(file_bytes(&table));
         self.files_bytes += file_bytes(&table);
+        self.open_files += usize::from(is_open(&table));
         self.files.put(file, table);
     }
 
@@ -220,11 +223,16 @@ impl Symbolizer {
     }
 
     fn make_room(&mut self, bytes: usize) {
-        while self.files_bytes + bytes > self.files_budget_bytes || self.files.len() >= OPEN_FILES_LIMIT {
+        while self.files_bytes + bytes > self.files_budget_bytes || self.open_files >= OPEN_FILES_LIMIT {
             let Some((_, table)) = self.files.pop_lru() else { break };
-            self.files_bytes -= file_bytes(&table);
+            self.uncount(&table);
             self.stats.tables_evicted += u64::from(table.is_ok());
         }
+    }
+
+    fn uncount(&mut self, table: &Result<SymbolTable, NoName>) {
+        self.files_bytes -= file_bytes(table);
+        self.open_files -= usize::from(is_open(table));
     }
 
     fn keep_name(&mut self, key: (FileId, Svma), name: Name) {
@@ -241,6 +249,11 @@ impl Symbolizer {
 
 fn file_bytes(table: &Result<SymbolTable, NoName>) -> usize {
     FILE_BYTES + table.as_ref().map_or(0, SymbolTable::heap_bytes)
+}
+
+/// A table without symbols has closed its file.
+fn is_open(table: &Result<SymbolTable, NoName>) -> bool {
+    table.as_ref().is_ok_and(|table| !table.is_empty())
 }
 
 fn name_bytes(name: &Name) -> usize {

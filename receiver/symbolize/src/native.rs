@@ -100,6 +100,8 @@ struct Entry {
     name: NameRef,
 }
 
+const _: () = assert!(SymbolTable::BYTES_PER_SYMBOL == 12);
+
 /// Where a name is (29 bits of offset), in which table's strings (1 bit), and its binding (2 bits).
 #[derive(Clone, Copy, Debug)]
 struct NameRef(u32);
@@ -159,6 +161,8 @@ impl SymbolTable {
             build.cut.beyond_limit += beyond_limit;
             build.entries.sort_unstable_by_key(|entry| entry.start);
         }
+        // Without symbols there are no names to read.
+        let image = if build.entries.is_empty() { Image::from(Vec::new()) } else { image };
         Ok(Self {
             image,
             layout,

@@ -99,6 +99,22 @@ fn the_budget_holds_and_what_was_evicted_comes_back() {
 }
 
 #[test]
+fn files_do_not_stay_open_without_bound() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), app()).unwrap();
+    let mut symbolizer = Symbolizer::new(64 << 20);
+    for id in 0..600 {
+        named(symbolizer.name(FileId(id), || std::fs::File::open(file.path()), Svma(TEXT)));
+    }
+    let is_ours = |entry: io::Result<std::fs::DirEntry>| {
+        entry.and_then(|entry| std::fs::read_link(entry.path())).is_ok_and(|target| target == file.path())
+    };
+    let open =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| is_ours(entry).then_some(())).count();
+    assert!((200..=300).contains(&open), "{open} files are open");
+}
+
+#[test]
 fn one_table_too_large_for_the_budget_is_cut_and_counted() {
     let names: Vec<_> = (0..250).map(|number| format!("f{number}")).collect();
     let symbols: Vec<_> =
