@@ -10,10 +10,12 @@ use gimli::{
 };
 
 use crate::elf::CodeRanges;
+use crate::entries::Entries;
 use crate::expression;
 use crate::known::KnownFunctions;
+use crate::layers::{RangeStack, RowBuffer};
 use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
-use crate::table::{Entries, RangeStack, RowBuffer, Source, Summary};
+use crate::summary::{Source, Summary};
 
 type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 type Cie<'data> = CommonInformationEntry<Bytes<'data>>;
@@ -21,10 +23,11 @@ type Fde<'data> = FrameDescriptionEntry<Bytes<'data>>;
 
 /// The longest CIE that is read. Real ones have some 20 to 50 bytes; its instructions run again for each FDE,
 /// so that without a bound a small file could take hours.
-const MAX_CIE_BYTES: usize = 512;
+const MAX_CIE_BYTES: usize = 256;
 
-/// The most CIEs of one section that are read. Linkers merge equal ones.
-const MAX_CIES: usize = 1 << 16;
+/// The most CIEs of one section that are kept; any more are parsed again for each FDE. Linkers merge equal ones, so
+/// that files have few.
+const MAX_KEPT_CIES: usize = 1024;
 
 /// Room for the rules that one row holds and for the rows that remember_state nests; a function that needs more
 /// counts as malformed. x86-64 programs use up to 17 registers and rarely nest at all.
@@ -264,7 +267,7 @@ fn offset_bytes(offset: i64) -> Result<i32, UnsupportedReason> {
     i32::try_from(offset).map_err(|_| UnsupportedReason::OffsetTooLarge)
 }
 
-/// The CIEs of a section, each parsed once.
+/// The CIEs of a section.
 #[derive(Default)]
 struct Cies<'data> {
     by_offset: HashMap<usize, gimli::Result<Cie<'data>>>,
@@ -281,11 +284,13 @@ impl<'data> Cies<'data> {
                 return known.clone();
             }
             let length = EntryLength::read(cfi.data, cie_offset).map_or(0, |length| length.total);
-            if length > MAX_CIE_BYTES || self.by_offset.len() >= MAX_CIES {
+            if length > MAX_CIE_BYTES {
                 return Err(gimli::Error::NotCieId(cie_offset as u64));
             }
             let cie = section.cie_from_offset(bases, at);
-            self.by_offset.insert(cie_offset, cie.clone());
+            if self.by_offset.len() < MAX_KEPT_CIES {
+                self.by_offset.insert(cie_offset, cie.clone());
+            }
             cie
         })
     }

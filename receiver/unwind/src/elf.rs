@@ -4,13 +4,21 @@ use std::borrow::Cow;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 use object::read::elf::ProgramHeader as _;
-use object::{Architecture, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef};
+use object::{
+    Architecture, CompressionFormat, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef,
+};
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
 use crate::cfi::Cfi;
+use crate::entries::Entries;
 use crate::go;
 use crate::known::KnownFunctions;
-use crate::table::{Entries, RowBuffer, Source, Summary, UnwindTable};
+use crate::layers::RowBuffer;
+use crate::summary::{Source, Summary};
+use crate::table::UnwindTable;
+
+/// The most that a compressed section may grow to: a few bytes can state any size.
+const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;
 
 /// Why a file has no table at all.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +78,7 @@ pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<U
 
     let layers = [roots, eh_frame, go, debug_frame, by_code];
     let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
-    Ok(UnwindTable::new(code.base, rows, &entries, summary))
+    Ok(UnwindTable::new(code.base, rows, entries, summary))
 }
 
 fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {
@@ -84,7 +92,13 @@ fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer 
 /// Where the file has code: its executable segments, sorted, as bytes from the lowest of them.
 pub(crate) struct CodeRanges {
     base: Svma,
-    ranges: Vec<(u32, u32)>,
+    ranges: Vec<CodeRange>,
+}
+
+struct CodeRange {
+    start: u32,
+    end: u32,
+    file_offset: u64,
 }
 
 impl CodeRanges {
@@ -94,12 +108,13 @@ impl CodeRanges {
         let mut ranges: Vec<_> = executable()
             .filter_map(|segment| {
                 let start = u32::try_from(segment.address() - base).ok()?;
-                let present = segment.size().min(segment.file_range().1);
-                let end = u64::from(start).saturating_add(present).min(u64::from(u32::MAX));
-                Some((start, u32::try_from(end).ok()?))
+                let (file_offset, present) = segment.file_range();
+                let end =
+                    u64::from(start).saturating_add(segment.size().min(present)).min(u64::from(u32::MAX));
+                Some(CodeRange { start, end: u32::try_from(end).ok()?, file_offset })
             })
             .collect();
-        ranges.sort_unstable();
+        ranges.sort_unstable_by_key(|range| range.start);
         Some(Self { base: Svma(base), ranges })
     }
 
@@ -108,18 +123,29 @@ impl CodeRanges {
         u32::try_from(Svma(at).checked_offset_from(self.base)?).ok()
     }
 
-    /// The stated address that lies so many bytes from the base.
-    pub(crate) fn svma(&self, offset: u32) -> Svma {
-        Svma(self.base.0.saturating_add(u64::from(offset)))
-    }
-
     /// The part of a stated range that lies in the segment where it starts.
     pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u32, u32)> {
         let start = self.offset(start)?;
-        let segment = self.ranges.partition_point(|(first, _)| *first <= start).checked_sub(1)?;
-        let (_, segment_end) = *self.ranges.get(segment)?;
-        let end = self.offset(end).unwrap_or(u32::MAX).min(segment_end);
+        let end = self.offset(end).unwrap_or(u32::MAX).min(self.range_at(start)?.end);
         (start < end).then_some((start, end))
+    }
+
+    /// The code from `start`, as much of it as there is up to `length`.
+    pub(crate) fn bytes<'data, R: ReadRef<'data>>(
+        &self,
+        file: &File<'data, R>,
+        start: u32,
+        length: u64,
+    ) -> Option<&'data [u8]> {
+        let File::Elf64(elf) = file else { return None };
+        let range = self.range_at(start)?;
+        let offset = range.file_offset.checked_add(u64::from(start - range.start))?;
+        elf.data().read_bytes_at(offset, length.min(u64::from(range.end.checked_sub(start)?))).ok()
+    }
+
+    fn range_at(&self, at: u32) -> Option<&CodeRange> {
+        let after = self.ranges.partition_point(|range| range.start <= at);
+        self.ranges.get(after.checked_sub(1)?).filter(|range| at < range.end)
     }
 }
 
@@ -196,29 +222,19 @@ pub(crate) fn section_data<'data, R: ReadRef<'data>>(
     summary: &mut Summary,
 ) -> Option<(Cow<'data, [u8]>, u64)> {
     let section = file.section_by_name(name)?;
-    match section.uncompressed_data() {
-        Ok(data) if data.is_empty() => None,
-        Ok(data) => Some((data, section.address())),
-        Err(_) => {
+    let data = section.compressed_data().ok().and_then(|data| match data.format {
+        CompressionFormat::None => Some(Cow::Borrowed(data.data)),
+        _ if data.uncompressed_size > MAX_UNCOMPRESSED_BYTES => None,
+        _ => data.decompress().ok(),
+    });
+    match data {
+        Some(data) if data.is_empty() => None,
+        Some(data) => Some((data, section.address())),
+        None => {
             Summary::count(&mut summary.malformed, source);
             None
         }
     }
-}
-
-/// Bytes of a file at a stated address, as many as the file has there up to `length`.
-pub(crate) fn bytes_at<'data, R: ReadRef<'data>>(
-    file: &File<'data, R>,
-    at: u64,
-    length: u64,
-) -> Option<&'data [u8]> {
-    let File::Elf64(elf) = file else { return None };
-    let (within, (offset, size)) = file.segments().find_map(|segment| {
-        let within = at.checked_sub(segment.address())?;
-        let range = segment.file_range();
-        (within < range.1).then_some((within, range))
-    })?;
-    elf.data().read_bytes_at(offset.checked_add(within)?, length.min(size - within)).ok()
 }
 
 /// The addresses that pointers in unwind information may be relative to.

@@ -11,9 +11,14 @@ use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
 
 use self::function::{FramePointerSaving, MAX_CODE_BYTES, Treatment};
 use self::pclntab::{Function, Pclntab, u64_at};
-use crate::elf::{CodeRanges, bytes_at, section_data};
+use crate::elf::{CodeRanges, section_data};
+use crate::entries::Entries;
 use crate::known::KnownFunctions;
-use crate::table::{Entries, RangeStack, RowBuffer, Source, Summary};
+use crate::layers::{RangeStack, RowBuffer};
+use crate::summary::{Source, Summary};
+
+/// How many functions are looked at for one that has a frame.
+const MAX_FUNCTIONS_TO_LEARN_FROM: usize = 1000;
 
 /// The rows of all Go functions of a file, none if it isn't a Go program.
 pub(crate) fn rows<'data, R: ReadRef<'data>>(
@@ -79,6 +84,7 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
         let saving = table
             .functions()
             .flatten()
+            .take(MAX_FUNCTIONS_TO_LEARN_FROM)
             .find_map(|function| FramePointerSaving::of(&function, |at| self.bytes(at, 1)?.first().copied()))
             .unwrap_or(FramePointerSaving::Push);
         let mut ranges = RangeStack::default();
@@ -132,6 +138,7 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
 
     /// Code at a place in bytes from the start of the text.
     fn bytes(&self, at: u32, length: u64) -> Option<&'data [u8]> {
-        bytes_at(self.file, self.start.checked_add(u64::from(at))?, length.min(MAX_CODE_BYTES))
+        let at = self.code.offset(self.start.checked_add(u64::from(at))?)?;
+        self.code.bytes(self.file, at, length.min(MAX_CODE_BYTES))
     }
 }

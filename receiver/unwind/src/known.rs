@@ -5,9 +5,11 @@
 
 use object::{File, Object as _, ObjectSymbol as _, ReadRef};
 
-use crate::elf::{CodeRanges, bytes_at};
+use crate::elf::CodeRanges;
+use crate::entries::Entries;
+use crate::layers::{RangeRows, RangeStack, RowBuffer};
 use crate::rule::{Entry, Rule};
-use crate::table::{Entries, RangeRows, RangeStack, RowBuffer, Source, Summary};
+use crate::summary::{Source, Summary};
 
 /// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker, and that
 /// of `makecontext`'s coroutines.
@@ -113,7 +115,7 @@ impl KnownFunctions {
         let root = entries.intern(Entry::Rule(Rule::ROOT));
         self.rows(summary, |function, range| {
             let length = u64::from(function.end - function.start);
-            let bytes = bytes_at(file, code.svma(function.start).0, length).unwrap_or_default();
+            let bytes = code.bytes(file, function.start, length).unwrap_or_default();
             match function.kind {
                 Kind::SignalReturn if RT_SIGRETURN.iter().any(|call| bytes.starts_with(call)) => {
                     range.put_only(signal_frame);

@@ -18,20 +18,25 @@
 //!
 //! # Rooms
 //!
-//! `rule` and `table` are the vocabulary; `cfi` turns DWARF into rules with `expression` for the few DWARF
-//! expressions that occur; `go` does the same for Go; `known` holds the functions known by name; `elf` finds
-//! all of these in a file and lays them over one another; `prove` says which ranges a frame pointer walks.
+//! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the few
+//! DWARF expressions that occur; `go` does the same for Go; `known` holds the functions known by name. Their
+//! rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and orders them.
+//! [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
 mod cfi;
 mod elf;
+mod entries;
 mod expression;
 mod go;
 mod known;
+mod layers;
 pub mod prove;
 mod rule;
+mod summary;
 mod table;
 
 pub use elf::{Error, load_segments, unwind_table};
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
-pub use table::{Row, Source, Summary, UnwindTable};
+pub use summary::{Source, Summary};
+pub use table::{Row, UnwindTable};

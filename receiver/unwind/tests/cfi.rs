@@ -1,12 +1,13 @@
 //! What each form of call frame information becomes, on files made for the purpose.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
-use sidewinder_address::Svma;
+use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_unwind::{
     Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, Source, UnsupportedReason,
-    UnwindTable, unwind_table,
+    UnwindTable, load_segments, unwind_table,
 };
 use support::{RA, RBP, RSP, Section, TEXT, cfa, elf};
 
@@ -408,4 +409,33 @@ fn a_file_without_code_or_for_another_processor_has_no_table() {
     file[18] = 183; // EM_AARCH64
     let error = unwind_table(&object::File::parse(&*file).unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "unsupported architecture Aarch64");
+}
+
+#[test]
+fn a_file_behind_a_read_cache_gives_the_same_rows() {
+    use std::io::Write as _;
+
+    let mut section = Section::eh_frame();
+    let cie = section.cie();
+    section.fde(cie, 0, 0x10, &[cfa::advance(4), cfa::def_cfa_offset(16)]);
+    let bytes = elf(TEXT, &[], &[(".eh_frame", &section.bytes)]);
+    let mut on_disk = tempfile::tempfile().unwrap();
+    on_disk.write_all(&bytes).unwrap();
+    let cache = object::ReadCache::new(on_disk);
+    let cached = object::File::parse(&cache).unwrap();
+    let in_memory = object::File::parse(&*bytes).unwrap();
+    assert_eq!(rows(&unwind_table(&cached).unwrap()), rows(&unwind_table(&in_memory).unwrap()));
+    assert_eq!(load_segments(&cached), load_segments(&in_memory));
+}
+
+#[test]
+fn load_segments_are_those_of_the_headers() {
+    let file = elf(0, &[], &[]);
+    let text = LoadSegment {
+        file_offset: FileOffset(0x1000),
+        svma: Svma(TEXT),
+        size: support::TEXT_BYTES as u64,
+        executable: true,
+    };
+    assert_eq!(load_segments(&object::File::parse(&*file).unwrap()), [text]);
 }

@@ -4,6 +4,7 @@
 //! here, by code that shares nothing with the crate's own conversion. Addresses are every boundary of either side,
 //! and one byte before and after it.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +16,7 @@ use gimli::{
 };
 use object::{Object as _, ObjectSection as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::{EndReason, Entry, unwind_table};
+use sidewinder_unwind::{EndReason, Entry, Rule, unwind_table};
 
 type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 
@@ -116,7 +117,7 @@ impl<'data> Oracle<'data> {
             return_address = from_cfa(&return_address)?;
             cfa = stack_pointer;
         }
-        Some(Expected::Rule { cfa, frame_pointer, return_address })
+        Some(Expected::Row { cfa, frame_pointer, return_address })
     }
 
     fn place(&self, rule: Option<RegisterRule<usize>>) -> Option<String> {
@@ -199,7 +200,7 @@ fn compare(shown_as: &str, data: &[u8]) {
         let expected = oracle.expected(&mut context, *address);
         let entry = table.lookup(Svma(*address));
         let agrees = match (&expected, &entry) {
-            (Expected::Rule { cfa, frame_pointer, return_address }, Entry::Rule(rule)) => {
+            (Expected::Row { cfa, frame_pointer, return_address }, Entry::Rule(rule)) => {
                 rule.cfa.to_string() == *cfa
                     && rule.frame_pointer.to_string() == *frame_pointer
                     && rule.return_address.to_string() == *return_address
@@ -213,7 +214,7 @@ fn compare(shown_as: &str, data: &[u8]) {
         };
         if !agrees {
             assert!(
-                entry.rule().is_some_and(|rule| rule.is_root()),
+                entry.rule().is_some_and(Rule::is_root),
                 "{shown_as} at {address:#x}: gimli says {expected:?}, the table {entry:?}"
             );
             *differences.entry(Difference::Root).or_default() += 1;
@@ -271,4 +272,17 @@ fn rows_of_the_vdso_equal_gimlis() {
     let mut image = vec![0; (end - start) as usize];
     File::open("/proc/self/mem").unwrap().read_exact_at(&mut image, start).unwrap();
     compare("vDSO", &image);
+}
+
+#[test]
+fn a_file_without_section_headers_keeps_its_rows() {
+    let whole = std::fs::read("/proc/self/exe").unwrap();
+    let mut stripped = whole.clone();
+    stripped[0x28..0x30].fill(0); // e_shoff
+    stripped[0x3c..0x40].fill(0); // e_shnum, e_shstrndx
+    let table = |data: &[u8]| unwind_table(&object::File::parse(data).unwrap()).unwrap();
+    let (whole, stripped) = (table(&whole), table(&stripped));
+    assert!(whole.len() > 1000);
+    assert!(whole.rows().eq(stripped.rows()));
+    assert_eq!(stripped.summary().malformed_total(), 0);
 }

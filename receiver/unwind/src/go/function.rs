@@ -81,7 +81,7 @@ impl FramePointerSaving {
         if Treatment::needs_code(function) {
             return None;
         }
-        let framed = function.stack_depths()?.find(|depth| depth.bytes > 0)?;
+        let framed = function.stack_depths()?.take(4).find(|depth| depth.bytes > 0)?;
         match byte(framed.start.checked_sub(1)?)? {
             0x55 if framed.bytes == 8 => Some(Self::Push),
             _ => Some(Self::Store),

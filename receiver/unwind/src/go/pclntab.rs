@@ -7,6 +7,9 @@
 /// `internal/abi.Go118PCLnTabMagic` and `Go120PCLnTabMagic`.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 
+/// Bytes of a name that are looked at: the names that matter are shorter.
+const MAX_NAME_BYTES: usize = 64;
+
 /// Bytes of a pointer in the only layout that is read.
 const POINTER_BYTES: u8 = 8;
 
@@ -61,6 +64,7 @@ impl<'data> Pclntab<'data> {
         let next = u32_at(self.functions, index * 8 + 8)?;
         let described = self.functions.get(u32_at(self.functions, index * 8 + 4)? as usize..)?;
         let name = self.names.get(u32_at(described, 4)? as usize..)?;
+        let name = name.get(..MAX_NAME_BYTES).unwrap_or(name);
         Some(Function {
             start,
             next,
@@ -86,7 +90,7 @@ pub(crate) struct Function<'data> {
     pub(crate) start: u32,
     /// The entry of the next function: padding may come before.
     pub(crate) next: u32,
-    /// Its full name, as in `runtime.mcall`.
+    /// Its full name, as in `runtime.mcall`, or the beginning of a long one.
     pub(crate) name: &'data [u8],
     flags: u8,
     stack_depths: Option<&'data [u8]>,

@@ -1,0 +1,137 @@
+//! Interning: the many rows of a file say few different things.
+
+use std::collections::HashMap;
+use std::hash::{Hash as _, Hasher};
+
+use crate::rule::{Entry, UnsupportedReason};
+
+/// The index of an interned entry.
+pub(crate) type EntryId = u16;
+
+/// The distinct entries of a table. The first is always [`Entry::NO_INFORMATION`].
+#[derive(Clone, Debug)]
+pub(crate) struct Entries {
+    by_id: Vec<Entry>,
+    ids: HashMap<Entry, EntryId>,
+    /// Entries asked for lately, each in its slot by [`SlotHasher`]: functions repeat each other, and hashing for
+    /// `ids`, which input can't degrade, would take a fifth of the time.
+    recent: Box<[(Entry, EntryId)]>,
+}
+
+impl Entries {
+    pub(crate) const NO_INFORMATION: EntryId = 0;
+    const TOO_MANY: EntryId = 1;
+    const RECENT_SLOTS: usize = 256;
+
+    pub(crate) fn new() -> Self {
+        let by_id = vec![Entry::NO_INFORMATION, Entry::unsupported(UnsupportedReason::TooManyRules)];
+        let ids = by_id.iter().zip(0..).map(|(entry, id)| (*entry, id)).collect();
+        let recent = vec![(Entry::NO_INFORMATION, Self::NO_INFORMATION); Self::RECENT_SLOTS];
+        Self { by_id, ids, recent: recent.into_boxed_slice() }
+    }
+
+    /// The id of `entry`, or of the reason why it can't have one.
+    pub(crate) fn intern(&mut self, entry: Entry) -> EntryId {
+        let slot = SlotHasher::slot(&entry, self.recent.len());
+        if let Some((recent, id)) = self.recent.get(slot)
+            && *recent == entry
+        {
+            return *id;
+        }
+        let id = self.look_up_or_add(entry);
+        if let Some(recent) = self.recent.get_mut(slot) {
+            *recent = (entry, id);
+        }
+        id
+    }
+
+    fn look_up_or_add(&mut self, entry: Entry) -> EntryId {
+        if let Some(id) = self.ids.get(&entry) {
+            return *id;
+        }
+        let Ok(id) = EntryId::try_from(self.by_id.len()) else { return Self::TOO_MANY };
+        self.by_id.push(entry);
+        self.ids.insert(entry, id);
+        id
+    }
+
+    pub(crate) fn get(&self, id: EntryId) -> Entry {
+        self.by_id.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION)
+    }
+
+    /// The entries that `used` refers to, which afterwards refers to them by their place.
+    pub(crate) fn retain(self, used: &mut [EntryId]) -> Vec<Entry> {
+        let mut retained = vec![Entry::NO_INFORMATION];
+        let mut new_ids: Vec<Option<EntryId>> = vec![None; self.by_id.len()];
+        if let Some(new_id) = new_ids.first_mut() {
+            *new_id = Some(Self::NO_INFORMATION);
+        }
+        for id in used {
+            let entry = self.get(*id);
+            if let Some(new_id) = new_ids.get_mut(usize::from(*id)) {
+                *id = *new_id.get_or_insert_with(|| {
+                    retained.push(entry);
+                    // There are no more of them than there were ids.
+                    (retained.len() - 1) as EntryId
+                });
+            }
+        }
+        retained
+    }
+}
+
+/// A hash that is quick on the few small integers of an entry, for a slot that may as well be the wrong one.
+#[derive(Default)]
+struct SlotHasher(u64);
+
+impl SlotHasher {
+    fn slot(entry: &Entry, slots: usize) -> usize {
+        let mut hasher = Self::default();
+        entry.hash(&mut hasher);
+        (hasher.0 >> 32) as usize % slots
+    }
+
+    fn mix(&mut self, value: u64) {
+        self.0 = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+impl Hasher for SlotHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.mix(u64::from(*byte)));
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.mix(u64::from(value));
+    }
+
+    fn write_i32(&mut self, value: i32) {
+        self.mix(u64::from(value.cast_unsigned()));
+    }
+
+    fn write_isize(&mut self, value: isize) {
+        self.mix(value as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::Rule;
+
+    #[test]
+    fn more_distinct_rules_than_ids_end_with_their_reason() {
+        let mut entries = Entries::new();
+        for offset in 0..70_000 {
+            entries.intern(Entry::Rule(Rule::above_stack_pointer(offset)));
+        }
+        let id = entries.intern(Entry::Rule(Rule::above_stack_pointer(69_999)));
+        assert_eq!(entries.get(id), Entry::unsupported(UnsupportedReason::TooManyRules));
+        let kept = entries.intern(Entry::Rule(Rule::above_stack_pointer(9)));
+        assert_eq!(entries.get(kept), Entry::Rule(Rule::above_stack_pointer(9)));
+    }
+}

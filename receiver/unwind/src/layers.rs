@@ -1,0 +1,256 @@
+//! Rows under construction: the ranges of one source laid over one another, then the sources.
+
+use crate::entries::{Entries, EntryId};
+use crate::rule::{EndReason, Entry};
+
+/// The start of a row as bytes from the table's base, and the entry in force from there.
+pub(crate) type CompactRow = (u32, EntryId);
+
+/// Rows of a part of the code, in order.
+///
+/// No two neighbours are equal, each start is above the one before, and the last is an end: what a sink of
+/// sorted rows has seen so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowBuffer {
+    starts: Vec<u32>,
+    ids: Vec<EntryId>,
+}
+
+impl RowBuffer {
+    /// Put `id` in force from `start`, which may not lie below any start given before.
+    pub(crate) fn push(&mut self, (start, id): CompactRow) {
+        if self.starts.last() == Some(&start) {
+            self.starts.pop();
+            self.ids.pop();
+        }
+        debug_assert!(self.starts.last().is_none_or(|last| *last < start), "rows come sorted");
+        let in_force = self.ids.last().copied().unwrap_or(Entries::NO_INFORMATION);
+        if in_force != id {
+            self.starts.push(start);
+            self.ids.push(id);
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = CompactRow> {
+        self.starts.iter().copied().zip(self.ids.iter().copied())
+    }
+
+    /// These rows, and where they have no information or a broken entry, those of `lower`.
+    pub(crate) fn over(&self, lower: &Self, entries: &Entries) -> Self {
+        let yields =
+            |id| matches!(entries.get(id), Entry::End(EndReason::NoInformation | EndReason::Malformed));
+        let mut merged = Self::default();
+        let (mut above, mut below) = (self.iter().peekable(), lower.iter().peekable());
+        let (mut id_above, mut id_below) = (Entries::NO_INFORMATION, Entries::NO_INFORMATION);
+        while let Some(start) = match (above.peek(), below.peek()) {
+            (Some((a, _)), Some((b, _))) => Some(*a.min(b)),
+            (Some((only, _)), None) | (None, Some((only, _))) => Some(*only),
+            (None, None) => None,
+        } {
+            if let Some((_, id)) = above.next_if(|(at, _)| *at == start) {
+                id_above = id;
+            }
+            if let Some((_, id)) = below.next_if(|(at, _)| *at == start) {
+                id_below = id;
+            }
+            let lower_speaks = id_below != Entries::NO_INFORMATION;
+            merged.push((start, if yields(id_above) && lower_speaks { id_below } else { id_above }));
+        }
+        merged
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// The starts of the rows and, for each, what is in force.
+    pub(crate) fn into_columns(self) -> (Vec<u32>, Vec<EntryId>) {
+        (self.starts, self.ids)
+    }
+}
+
+/// Lays the rows of ranges that come sorted by start over one another.
+///
+/// An address in several ranges belongs to the one that starts last; of equal starts, to the one that came
+/// last. Where a range ends, what it lay over shows again.
+#[derive(Default)]
+pub(crate) struct RangeStack {
+    open: Vec<RangeRows>,
+    spare: Vec<Vec<CompactRow>>,
+}
+
+/// The rows of one range, such as a function.
+pub(crate) struct RangeRows {
+    start: u32,
+    end: u32,
+    rows: Vec<CompactRow>,
+    /// The first of `rows` that hasn't been put out.
+    next: usize,
+}
+
+impl RangeRows {
+    /// Put `id` in force from `start`, which may not lie below any start given before. Outside the range it has
+    /// no effect.
+    pub(crate) fn put(&mut self, start: u32, id: EntryId) {
+        if (self.start..self.end).contains(&start) {
+            self.rows.pop_if(|(last, _)| *last == start);
+            self.rows.push((start, id));
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Put `id` in force everywhere instead of all that was put so far.
+    pub(crate) fn put_only(&mut self, id: EntryId) {
+        self.rows.clear();
+        self.rows.push((self.start, id));
+    }
+}
+
+impl RangeStack {
+    /// A range without rows, for [`open`](Self::open).
+    pub(crate) fn range(&mut self, (start, end): (u32, u32)) -> RangeRows {
+        RangeRows { start, end, rows: self.spare.pop().unwrap_or_default(), next: 0 }
+    }
+
+    /// Begin a range, which may not start below any opened before.
+    pub(crate) fn open(&mut self, mut range: RangeRows, out: &mut RowBuffer) {
+        self.put_out_until(range.start, out);
+        if range.rows.first().is_none_or(|(first, _)| *first > range.start) {
+            range.rows.insert(0, (range.start, Entries::NO_INFORMATION));
+        }
+        self.open.push(range);
+    }
+
+    /// End all ranges.
+    pub(crate) fn finish(mut self, out: &mut RowBuffer) {
+        self.put_out_until(u32::MAX, out);
+    }
+
+    fn put_out_until(&mut self, limit: u32, out: &mut RowBuffer) {
+        while let Some(top) = self.open.last_mut() {
+            let until = top.end.min(limit);
+            while let Some(row) = top.rows.get(top.next).filter(|(start, _)| *start < until) {
+                out.push(*row);
+                top.next += 1;
+            }
+            if top.end > limit {
+                return;
+            }
+            let end = top.end;
+            self.close();
+            self.resume(end, out);
+        }
+    }
+
+    /// Show what the range that ended at `at` lay over.
+    fn resume(&mut self, at: u32, out: &mut RowBuffer) {
+        while self.open.last().is_some_and(|below| below.end <= at) {
+            self.close();
+        }
+        let mut in_force = Entries::NO_INFORMATION;
+        if let Some(below) = self.open.last_mut() {
+            let passed =
+                below.rows.get(below.next..).map_or(0, |rest| rest.partition_point(|row| row.0 <= at));
+            below.next += passed;
+            if let Some((_, id)) = below.next.checked_sub(1).and_then(|last| below.rows.get(last)) {
+                in_force = *id;
+            }
+        }
+        out.push((at, in_force));
+    }
+
+    fn close(&mut self) {
+        if let Some(mut closed) = self.open.pop() {
+            closed.rows.clear();
+            self.spare.push(closed.rows);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rule::{Rule, UnsupportedReason};
+
+    fn rows(buffer: &RowBuffer) -> Vec<CompactRow> {
+        buffer.iter().collect()
+    }
+
+    fn laid_over(ranges: &[(u32, u32, &[CompactRow])]) -> Vec<CompactRow> {
+        let mut stack = RangeStack::default();
+        let mut out = RowBuffer::default();
+        for (start, end, rows) in ranges {
+            let mut range = stack.range((*start, *end));
+            rows.iter().for_each(|(at, id)| range.put(*at, *id));
+            stack.open(range, &mut out);
+        }
+        stack.finish(&mut out);
+        rows(&out)
+    }
+
+    #[test]
+    fn a_gap_after_a_range_is_an_explicit_end() {
+        let ranges: [(u32, u32, &[CompactRow]); 2] = [(10, 20, &[(10, 5)]), (30, 40, &[(30, 5)])];
+        assert_eq!(laid_over(&ranges), [(10, 5), (20, 0), (30, 5), (40, 0)]);
+    }
+
+    #[test]
+    fn equal_neighbours_merge_across_adjacent_ranges() {
+        let ranges: [(u32, u32, &[CompactRow]); 2] = [(10, 20, &[(10, 5), (12, 6)]), (20, 40, &[(20, 6)])];
+        assert_eq!(laid_over(&ranges), [(10, 5), (12, 6), (40, 0)]);
+    }
+
+    #[test]
+    fn an_inner_range_hides_the_outer_one_which_then_resumes_where_it_stands() {
+        let ranges: [(u32, u32, &[CompactRow]); 2] =
+            [(0, 100, &[(0, 5), (25, 6), (35, 7), (90, 8)]), (20, 40, &[(20, 9)])];
+        assert_eq!(laid_over(&ranges), [(0, 5), (20, 9), (40, 7), (90, 8), (100, 0)]);
+    }
+
+    #[test]
+    fn a_range_that_starts_later_wins_beyond_the_end_of_the_earlier_one() {
+        let ranges: [(u32, u32, &[CompactRow]); 2] = [(0, 30, &[(0, 5)]), (20, 40, &[(20, 6)])];
+        assert_eq!(laid_over(&ranges), [(0, 5), (20, 6), (40, 0)]);
+    }
+
+    #[test]
+    fn of_equal_starts_the_last_given_wins() {
+        let ranges: [(u32, u32, &[CompactRow]); 2] = [(0, 30, &[(0, 5)]), (0, 10, &[(0, 6)])];
+        assert_eq!(laid_over(&ranges), [(0, 6), (10, 5), (30, 0)]);
+    }
+
+    #[test]
+    fn a_lower_layer_shows_only_through_gaps_and_broken_entries() {
+        let mut entries = Entries::new();
+        let rule = entries.intern(Entry::Rule(Rule::LEAF));
+        let below = entries.intern(Entry::Rule(Rule::FRAME_POINTER));
+        let broken = entries.intern(Entry::End(EndReason::Malformed));
+        let unsupported = entries.intern(Entry::unsupported(UnsupportedReason::CfaExpression));
+        let mut upper = RowBuffer::default();
+        for row in
+            [(10, rule), (20, broken), (30, unsupported), (40, Entries::NO_INFORMATION), (70, rule), (80, 0)]
+        {
+            upper.push(row);
+        }
+        let mut lower = RowBuffer::default();
+        for row in [(5, below), (60, Entries::NO_INFORMATION)] {
+            lower.push(row);
+        }
+        assert_eq!(
+            rows(&upper.over(&lower, &entries)),
+            [
+                (5, below),
+                (10, rule),
+                (20, below),
+                (30, unsupported),
+                (40, below),
+                (60, 0),
+                (70, rule),
+                (80, 0)
+            ]
+        );
+    }
+}
