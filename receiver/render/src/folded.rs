@@ -40,7 +40,7 @@ pub(crate) fn name(frame: &Frame) -> Cow<'_, str> {
 }
 
 /// A name that does not end its field or its line, and whose end cannot be taken for a number of events.
-fn field(name: &str) -> Cow<'_, str> {
+pub(crate) fn field(name: &str) -> Cow<'_, str> {
     let mut name = visible(name.trim());
     if name.contains(';') {
         name = Cow::Owned(name.replace(';', ":"));

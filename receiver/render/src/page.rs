@@ -28,12 +28,13 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
             "style" => out.write_all(STYLE.as_bytes())?,
             "script" => out.write_all(SCRIPT.as_bytes())?,
             "title" => out.write_all(text(&visible(&profile.title)).as_bytes())?,
-            _ => {
+            "data" => {
                 // The serializer writes bit by bit.
                 let mut json = BufWriter::new(ScriptSafe(&mut *out));
                 serde_json::to_writer(&mut json, &data(profile, &tree))?;
                 json.flush()?;
             }
+            other => out.write_all(other.as_bytes())?,
         }
         rest = after;
     }

@@ -7,6 +7,9 @@ use crate::profile::FrameKind;
 /// Red, green, blue.
 pub(crate) type Rgb = [u8; 3];
 
+/// The colour of what is no function: a process, the whole.
+pub(crate) const PLACE: Rgb = [0xd9, 0xd5, 0xcc];
+
 impl FrameKind {
     /// The colour of this kind, on which dark text is readable.
     pub(crate) const fn colour(self) -> Rgb {

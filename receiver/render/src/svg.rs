@@ -2,24 +2,29 @@
 
 use std::io::{self, Write};
 
-use inferno::flamegraph::color::{Color, PaletteMap};
-use inferno::flamegraph::{self, Options};
+use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
+use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 use crate::escape::visible;
 use crate::folded;
-use crate::palette::shade;
+use crate::palette::{PLACE, Rgb, shade};
 use crate::profile::Profile;
 
 /// Draws the stacks. There must be events.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let mut palette = PaletteMap::default();
+    let mut paint = |name: &str, [r, g, b]: Rgb| palette.insert(name, Color { r, g, b });
+    for place in profile.stacks.iter().map(|stack| folded::field(&stack.process)).chain(["".into()]) {
+        paint(&place, PLACE);
+    }
     for frame in &profile.frames {
-        let [r, g, b] = shade(frame.kind, &frame.name);
-        palette.insert(folded::name(frame), Color { r, g, b });
+        paint(&folded::name(frame), shade(frame.kind, &frame.name));
     }
     let mut options = Options::default();
     options.title = visible(&profile.title).into_owned();
     options.palette_map = Some(&mut palette);
+    options.bgcolors = Some(BackgroundColor::Flat(Color { r: 0xfb, g: 0xfa, b: 0xf8 }));
+    options.text_truncate_direction = TextTruncateDirection::Right;
     options.deterministic = true;
     let lines: Vec<_> = folded::lines(profile).collect();
     flamegraph::from_lines(&mut options, lines.iter().map(String::as_str), out)
