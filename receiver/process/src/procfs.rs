@@ -92,6 +92,8 @@ pub struct ProcessDir {
     directory: OwnedFd,
 }
 
+/// What most files of `/proc` fit into, in bytes: they are read at once.
+const USUAL_FILE_BYTES: usize = 4 * 1024;
 /// The most that is read of a small file of `/proc`, in bytes.
 const SMALL_FILE_BYTES: u64 = 16 * 1024;
 
@@ -142,7 +144,7 @@ impl ProcessDir {
     /// # Errors
     /// See [`ProcfsError`].
     pub fn read_at_most(&self, name: &str, limit_bytes: u64) -> Result<Vec<u8>, ProcfsError> {
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(USUAL_FILE_BYTES);
         match self.file(name)?.take(limit_bytes).read_to_end(&mut bytes) {
             Ok(_) => Ok(bytes),
             Err(source) => Err(ProcfsError::reading(self.pid, name, source)),

@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -256,6 +257,99 @@ fn a_running_program_whose_file_is_deleted_can_still_be_read() {
     let opened = files.get(found.id).unwrap().opened().unwrap();
     assert_eq!(opened.size_bytes(), fs::metadata("/bin/cat").unwrap().len());
     assert_eq!(files.get(found.id).unwrap().path(), program.to_str().unwrap().as_bytes());
+}
+
+#[test]
+fn a_program_that_never_had_a_file_can_be_read() {
+    let memory = rustix::fs::memfd_create("program", rustix::fs::MemfdFlags::empty()).unwrap();
+    fs::File::from(memory.try_clone().unwrap()).write_all(&fs::read("/bin/cat").unwrap()).unwrap();
+    let mut talker = Talker::start(&mut Command::new(format!("/proc/self/fd/{}", memory.as_raw_fd())));
+    talker.say("ready");
+    talker.hear();
+    let mut files = FileTable::new(ProcRoot::default(), FileTableLimits::default());
+    let found = identify(&mut files, &ProcRoot::default(), talker.pid().0);
+    assert!(found.unreadable.is_none(), "{found:?}");
+    assert_eq!(files.get(found.id).unwrap().path(), b"/memfd:program");
+    let opened = files.get(found.id).unwrap().opened().unwrap();
+    assert_eq!(opened.size_bytes(), fs::metadata("/bin/cat").unwrap().len());
+}
+
+/// A FUSE file system whose server never answers; gone when dropped.
+struct SilentMount {
+    at: PathBuf,
+    _server: fs::File,
+}
+
+impl SilentMount {
+    /// `None` where we may not mount one.
+    fn new(at: &Path) -> Option<Self> {
+        let server = fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").ok()?;
+        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
+        let options = std::ffi::CString::new(options).unwrap();
+        rustix::mount::mount("none", at, "fuse", rustix::mount::MountFlags::empty(), options.as_c_str())
+            .ok()?;
+        Some(Self { at: at.to_owned(), _server: server })
+    }
+}
+
+impl Drop for SilentMount {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn a_file_system_that_never_answers_is_not_waited_for() {
+    let target = Target::new();
+    let Some(mount) = SilentMount::new(target.file.parent().unwrap()) else {
+        eprintln!("skipped: FUSE can't be mounted here");
+        return;
+    };
+    let mountinfo = target.tree.proc_root().0.join(PID.to_string()).join("mountinfo");
+    fs::copy("/proc/self/mountinfo", mountinfo).unwrap();
+    let (answer, answers) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (_, found) = target.identify();
+        // The tree can only be removed once nothing is mounted in it, so it goes back.
+        answer.send((found.unreadable, target)).unwrap();
+    });
+    let (unreadable, target) =
+        answers.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for the mount");
+    drop(mount);
+    drop(target);
+    assert!(matches!(unreadable, Some(OpenError::Remote)), "{unreadable:?}");
+}
+
+#[test]
+fn a_file_on_a_mount_that_others_serve_is_opened_only_where_that_is_allowed() {
+    let own = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    // Of mounts on top of each other, the last is the one that is seen.
+    let Some(shared_memory) =
+        own.lines().rfind(|line| line.contains(" /dev/shm ") && line.contains(" - tmpfs "))
+    else {
+        eprintln!("skipped: no tmpfs at /dev/shm");
+        return;
+    };
+    let root = tempfile::tempdir_in("/dev/shm").unwrap();
+    let file = root.path().join("x");
+    fs::write(&file, "the mapped one").unwrap();
+    let tree = Tree::new();
+    tree.add(PID, 100, &line_for(&file, "/x"));
+    let process = tree.proc_root().0.join(PID.to_string());
+    fs::remove_file(process.join("root")).unwrap();
+    symlink(root.path(), process.join("root")).unwrap();
+    let readable = |mounts: &str, allow_remote| {
+        fs::write(process.join("mountinfo"), mounts).unwrap();
+        let limits = FileTableLimits { allow_remote, ..FileTableLimits::default() };
+        let found = identify(&mut FileTable::new(tree.proc_root(), limits), &tree.proc_root(), PID);
+        assert!(matches!(found.unreadable, None | Some(OpenError::Remote)), "{found:?}");
+        found.unreadable.is_none()
+    };
+    let remote = shared_memory.replace(" - tmpfs ", " - fuse.sshfs ");
+    assert!(readable(shared_memory, false));
+    assert!(!readable(&remote, false));
+    assert!(readable(&remote, true));
+    assert!(!readable("", false), "what is mounted nowhere may be anybody's");
 }
 
 /// The first identifier that `readelf -n` prints after a label.
