@@ -34,7 +34,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::attribute::{FrameType, Value, inline_attributes, key};
-use crate::compact::compact;
 use crate::kind::Kind;
 use crate::report::Report;
 use crate::table::Table;
@@ -322,7 +321,7 @@ impl ReportBuilder {
             }
             last = Some(resource);
         }
-        Some(Report::encode(&compact(self.dictionary.tables(), resource_profiles)))
+        Some(Report::encode(self.dictionary.tables(), &mut resource_profiles))
     }
 
     /// The last report, as [`Self::drain`].

@@ -13,9 +13,9 @@
 
 mod attribute;
 pub mod builder;
-mod compact;
 pub mod conformance;
 pub mod decode;
+mod encode;
 mod kind;
 mod report;
 pub mod send;

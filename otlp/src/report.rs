@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Sub};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::compact::compact;
+use crate::encode::{Tables, encode};
 use crate::wire::{Profile, ProfilesData, ProfilesDictionary, ResourceProfiles};
 
 /// A number of events, in the two units that receivers count in.
@@ -51,15 +51,16 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn encode(data: &ProfilesData) -> Self {
+    /// Encodes profiles whose indices are those of `tables`, and makes them those of the report.
+    pub(crate) fn encode(tables: Tables<'_>, resource_profiles: &mut [ResourceProfiles]) -> Self {
         let mut tally = Tally::default();
         let mut profiles = 0;
-        for profile in profiles_of(data) {
+        for profile in profiles_of(resource_profiles) {
             profiles += 1;
             tally.samples += profile.samples.len() as u64;
             tally.events += profile.samples.iter().map(|s| observations(s) as u64).sum::<u64>();
         }
-        Self { bytes: data.encode_to_vec().into(), tally, profiles }
+        Self { bytes: encode(tables, resource_profiles).into(), tally, profiles }
     }
 
     /// The encoded message.
@@ -114,7 +115,7 @@ pub(crate) struct Split {
 impl Split {
     fn cut(&mut self, dictionary: &ProfilesDictionary, whole: Vec<ResourceProfiles>, max_bytes: usize) {
         for half in halves(whole) {
-            let report = Report::encode(&compact(dictionary.into(), half.clone()));
+            let report = Report::encode(dictionary.into(), &mut half.clone());
             if report.bytes.len() <= max_bytes {
                 self.reports.push(report);
             } else if report.tally.events <= 1 {
@@ -126,8 +127,8 @@ impl Split {
     }
 }
 
-fn profiles_of(data: &ProfilesData) -> impl Iterator<Item = &Profile> {
-    data.resource_profiles.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles)
+fn profiles_of(resource_profiles: &[ResourceProfiles]) -> impl Iterator<Item = &Profile> {
+    resource_profiles.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles)
 }
 
 fn observations(sample: &crate::wire::Sample) -> usize {
@@ -141,13 +142,12 @@ fn halves(mut whole: Vec<ResourceProfiles>) -> [Vec<ResourceProfiles>; 2] {
         return [whole, second];
     }
     let mut second = whole.clone();
-    let samples = || whole.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles);
-    let count: usize = samples().map(|profile| profile.samples.len()).sum();
+    let count: usize = profiles_of(&whole).map(|profile| profile.samples.len()).sum();
     if count > 1 {
         keep_samples(&mut whole, 0, count / 2);
         keep_samples(&mut second, count / 2, count);
     } else {
-        let events: usize = samples().flat_map(|profile| &profile.samples).map(observations).sum();
+        let events: usize = profiles_of(&whole).flat_map(|profile| &profile.samples).map(observations).sum();
         keep_events(&mut whole, 0, events / 2);
         keep_events(&mut second, events / 2, events);
     }

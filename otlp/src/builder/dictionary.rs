@@ -2,7 +2,7 @@
 
 use super::{BuildIds, Frame, Function, Link, Mapping, SampleAttributes};
 use crate::attribute::{Value, key};
-use crate::compact::Tables;
+use crate::encode::Tables;
 use crate::table::Table;
 use crate::wire;
 
