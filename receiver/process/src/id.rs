@@ -6,6 +6,15 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Pid(pub u32);
 
+impl Pid {
+    /// Whether this is how the kernel numbers a process that our PID namespace does not hold (0), or one
+    /// that has ended already (-1).
+    #[must_use]
+    pub const fn is_outside(self) -> bool {
+        matches!(self.0, 0 | u32::MAX)
+    }
+}
+
 impl fmt::Display for Pid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

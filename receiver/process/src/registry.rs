@@ -42,6 +42,8 @@ pub struct RegistryCounters {
     pub lost_events: u64,
     /// Events older than what was read of their process, and therefore part of it.
     pub outdated_events: u64,
+    /// Events of processes that our PID namespace does not hold.
+    pub outside_events: u64,
     /// Processes read from `/proc`.
     pub reads: u64,
     /// Processes that were left out because there were too many.
@@ -175,6 +177,10 @@ impl Registry {
         if let ProcessEventKind::Lost { count } = kind {
             self.counters.lost_events += count;
             self.has_lost_events = true;
+            return;
+        }
+        if pid.is_outside() {
+            self.counters.outside_events += 1;
             return;
         }
         if self.processes.get(&pid).is_some_and(|process| time_ns < process.known_since_ns) {

@@ -308,6 +308,18 @@ fn events_of_an_unknown_process_have_it_read() {
 }
 
 #[test]
+fn processes_outside_our_namespace_are_counted_only() {
+    let mut registry = Tree::new().registry();
+    for pid in [0, u32::MAX] {
+        registry.apply(event(now_ns(), pid, exec("x")));
+        registry.apply(event(now_ns(), pid, map(0x1000, 1, "/a", true)));
+    }
+    assert_eq!(registry.heal(), 0);
+    assert_eq!(registry.processes().len(), 0);
+    assert_eq!(registry.counters().outside_events, 4);
+}
+
+#[test]
 fn too_many_processes_and_mappings_are_counted() {
     let tree = Tree::new();
     let maps: String = (1..100)
