@@ -25,7 +25,7 @@ run: ## Profile a C++ program without frame pointers; the flame graph goes to ./
 	cargo build --release -p sidewinder
 	@mkdir -p $(compiled)
 	c++ -O2 -fomit-frame-pointer e2e/workloads/words.cc -o $(compiled)/words
-	$(as_root) $(sidewinder) record -F 997 -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
+	$(as_root) $(sidewinder) record -F 997 --table -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
 	@echo "The flame graph is in ./profile.html: one file, opens in any browser without a network."
 
 test: ## Run every test; those that need eBPF want root

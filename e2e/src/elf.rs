@@ -10,8 +10,8 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindContext,
-    UnwindSection as _, UnwindTableRow, X86_64,
+    BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
+    LittleEndian, RegisterRule, UnwindContext, UnwindSection as _, UnwindTableRow, X86_64,
 };
 use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
@@ -37,6 +37,8 @@ pub struct Elf {
     functions: BTreeMap<u64, Function>,
     eh_frame: Vec<u8>,
     bases: BaseAddresses,
+    /// Where the frame descriptions lie in `eh_frame`: by the start of what they describe, with its end.
+    descriptions: BTreeMap<u64, (u64, EhFrameOffset)>,
     entry: u64,
     start_cache: RefCell<HashMap<u64, bool>>,
 }
@@ -85,11 +87,13 @@ impl Elf {
             bases = bases.set_eh_frame(found.address());
             eh_frame = found.data().context(".eh_frame lies outside of the file")?.to_vec();
         }
+        let descriptions = descriptions(&eh_frame, &bases);
         Ok(Self {
             segments: segments.collect(),
             functions,
             eh_frame,
             bases,
+            descriptions,
             entry: file.entry(),
             start_cache: RefCell::default(),
         })
@@ -151,27 +155,46 @@ impl Elf {
     /// Whether the code at `svma` is a signal trampoline: the frame above it was interrupted, not called.
     #[must_use]
     pub fn is_signal_frame(&self, svma: u64) -> bool {
-        self.frame_section()
-            .fde_for_address(&self.bases, svma, EhFrame::cie_from_offset)
-            .is_ok_and(|fde| fde.is_signal_trampoline())
+        self.description_at(svma).is_some_and(|description| description.is_signal_trampoline())
     }
 
     /// What the unwind data say at `svma`, in the form that covers nearly every row.
     #[must_use]
     pub fn rule_at(&self, svma: u64) -> Option<Rule> {
-        let mut context = UnwindContext::new();
-        let section = self.frame_section();
-        let row = section
-            .unwind_info_for_address(&self.bases, &mut context, svma, EhFrame::cie_from_offset)
-            .ok()?;
+        let description = self.description_at(svma)?;
+        let (section, mut context) = (section(&self.eh_frame), UnwindContext::new());
+        let row = description.unwind_info_for_address(&section, &self.bases, &mut context, svma).ok()?;
         Some(Rule::from_row(row))
     }
 
-    fn frame_section(&self) -> EhFrame<Reader<'_>> {
-        let mut section = EhFrame::new(&self.eh_frame, LittleEndian);
-        section.set_address_size(8);
-        section
+    fn description_at(&self, svma: u64) -> Option<FrameDescriptionEntry<Reader<'_>>> {
+        let (_, (end, offset)) = self.descriptions.range(..=svma).next_back()?;
+        let section = section(&self.eh_frame);
+        (svma < *end)
+            .then(|| section.fde_from_offset(&self.bases, *offset, EhFrame::cie_from_offset).ok())
+            .flatten()
     }
+}
+
+fn section(eh_frame: &[u8]) -> EhFrame<Reader<'_>> {
+    let mut section = EhFrame::new(eh_frame, LittleEndian);
+    section.set_address_size(8);
+    section
+}
+
+/// All frame descriptions up to the first that cannot be read.
+fn descriptions(eh_frame: &[u8], bases: &BaseAddresses) -> BTreeMap<u64, (u64, EhFrameOffset)> {
+    let section = section(eh_frame);
+    let mut entries = section.entries(bases);
+    let mut descriptions = BTreeMap::new();
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else { continue };
+        let Ok(description) = partial.parse(EhFrame::cie_from_offset) else { continue };
+        let start = description.initial_address();
+        let end = start.saturating_add(description.len());
+        descriptions.insert(start, (end, EhFrameOffset(description.offset())));
+    }
+    descriptions
 }
 
 /// One row of unwind data on x86-64.

@@ -8,7 +8,7 @@
 //! - [`observe`] asks the kernel about a running process.
 //! - [`session`] joins the three: a workload, the profiler and a Collector.
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
-//! - [`rows`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
+//! - [`ranges`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
 //! - [`judge`] puts them together: does this stack reach the start, by the known chain?
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
@@ -19,9 +19,9 @@ pub mod elf;
 pub mod judge;
 pub mod observe;
 pub mod paths;
+pub mod ranges;
 pub mod received;
 pub mod requirement;
-pub mod rows;
 pub mod session;
 pub mod sidewinder;
 pub mod step;

@@ -1,4 +1,4 @@
-//! The rows that `sidewinder inspect --rows` prints.
+//! Which ranges of a binary the profiler walks by frame pointers, as `sidewinder inspect --ranges` says.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::sidewinder;
 
-/// The rule of a standard frame: what a walk by frame pointers does.
-const FRAME_POINTER_RULE: [&str; 3] = ["rbp+16", "cfa-16", "cfa-8"];
+/// How the mode of such a range begins.
+const MODE: &str = "frame pointer";
 
 /// Where the profiler walks a binary by frame pointers.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,34 +20,31 @@ impl FramePointerRanges {
     /// Asks the profiler about a binary.
     ///
     /// # Errors
-    /// When it fails, or prints what are no rows.
+    /// When it fails, or prints what are no ranges.
     pub fn of(binary: &Path) -> Result<Self> {
         let mut command = sidewinder::command()?;
         let output =
-            command.arg("inspect").arg(binary).arg("--rows").output().context("cannot run inspect")?;
+            command.arg("inspect").arg(binary).arg("--ranges").output().context("cannot run inspect")?;
         if !output.status.success() {
             bail!("inspect ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
         }
         Self::parse(std::str::from_utf8(&output.stdout)?)
     }
 
-    fn parse(rows: &str) -> Result<Self> {
+    /// Reads lines of start, end and mode, separated by tabs.
+    fn parse(lines: &str) -> Result<Self> {
+        let address = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16);
         let mut ranges = Vec::new();
-        let mut open = None;
-        for line in rows.lines() {
-            let mut columns = line.split('\t');
-            let start = columns.next().unwrap_or_default();
-            let start = u64::from_str_radix(start.trim_start_matches("0x"), 16)
-                .with_context(|| format!("{line:?} is no row"))?;
-            if let Some(from) = open.take() {
-                ranges.push((from, start));
+        for line in lines.lines() {
+            let mut columns = line.splitn(3, '\t');
+            let (Some(start), Some(end), Some(mode)) = (columns.next(), columns.next(), columns.next())
+            else {
+                bail!("{line:?} is no range");
+            };
+            let range = (address(start).with_context(|| line.to_owned())?, address(end)?);
+            if mode.starts_with(MODE) {
+                ranges.push(range);
             }
-            if columns.eq(FRAME_POINTER_RULE) {
-                open = Some(start);
-            }
-        }
-        if open.is_some() {
-            bail!("the last row is in force for ever");
         }
         Ok(Self { ranges })
     }
@@ -65,17 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_is_in_force_up_to_the_next_and_only_the_standard_frame_counts() -> Result<()> {
-        let rows =
-            "0x10\trsp+8\tsame\tcfa-8\n0x14\trbp+16\tcfa-16\tcfa-8\n0x20\trbp+16\tsame\tcfa-8\n0x30\tend\n";
-        let ranges = FramePointerRanges::parse(rows)?;
+    fn only_ranges_walked_by_frame_pointers_count() -> Result<()> {
+        let lines =
+            "0x10\t0x14\ttable: leaf\n0x14\t0x20\tframe pointer: proven by the rows\n0x20\t0x30\tnone: gap\n";
+        let ranges = FramePointerRanges::parse(lines)?;
         let inside: Vec<u64> = (0x10..0x40).filter(|svma| ranges.contains(*svma)).collect();
         assert_eq!(inside, (0x14..0x20).collect::<Vec<_>>());
         Ok(())
     }
 
     #[test]
-    fn a_line_that_is_no_row_is_refused() {
-        assert!(FramePointerRanges::parse("rows:\n").is_err());
+    fn a_line_that_is_no_range_is_refused() {
+        assert!(FramePointerRanges::parse("ranges:\n").is_err());
     }
 }
