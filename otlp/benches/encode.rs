@@ -1,12 +1,13 @@
 //! CPU time for each event, from the call of the builder to the encoded report.
 //!
 //! The load: 50,000 distinct stacks of 40 named frames, a tenth of them new in each report. The
-//! caller keeps the indices of stacks and attribute sets beside its own data, as a receiver does.
+//! caller keeps the indices of frames, stacks and attribute sets beside its own data, as a receiver
+//! does.
 
 use std::time::Duration;
 
 use sidewinder_otlp::builder::{
-    AttributeSetIndex, BuildIds, Frame, Function, Line, Mapping, MappingIndex, SampleAttributes,
+    AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, SampleAttributes,
     SampleIdentity, StackIndex,
 };
 use sidewinder_otlp::{FrameType, Kind, ReportBuilder, ReportOptions, Value, key};
@@ -14,7 +15,7 @@ use sidewinder_otlp::{FrameType, Kind, ReportBuilder, ReportOptions, Value, key}
 const START: u64 = 1_700_000_000_000_000_000;
 const STACKS: usize = 50_000;
 const DEPTH: usize = 40;
-const FUNCTIONS: u64 = 20_000;
+const FRAMES: u64 = 80_000;
 const REPORTS: usize = 10;
 
 /// A sequence that looks random and is the same every time (splitmix64).
@@ -30,11 +31,10 @@ impl Sequence {
     }
 }
 
-/// What a receiver has beside the builder: names and the mapping of a file.
+/// What a receiver has beside the builder: the frames that it has named.
 struct Workload {
     sequence: Sequence,
-    mapping: MappingIndex,
-    names: Vec<String>,
+    frames: Vec<LocationIndex>,
 }
 
 impl Workload {
@@ -46,24 +46,23 @@ impl Workload {
             filename: "/usr/bin/workload",
             build_ids: BuildIds { htlhash: "000102030405060708090a0b0c0d0e0f", gnu: None, go: None },
         });
-        let names = (0..FUNCTIONS).map(|n| format!("workload::module_{}::function_{n}", n % 100));
-        Self { sequence: Sequence(1), mapping, names: names.collect() }
-    }
-
-    /// A stack that has not been before.
-    fn new_stack(&mut self, builder: &mut ReportBuilder) -> StackIndex {
-        let locations = std::array::from_fn::<_, DEPTH, _>(|_| {
-            let number = self.sequence.below(FUNCTIONS);
-            let function = Function { name: &self.names[number as usize], ..Function::default() };
-            let function = builder.function(&function);
+        let frames = (0..FRAMES).map(|frame| {
+            let name = format!("workload::module_{}::function_{}", frame % 100, frame / 4);
+            let function = builder.function(&Function { name: &name, ..Function::default() });
             builder.location(&Frame {
-                mapping: Some(self.mapping),
-                address: 0x40_0000 + number * 64 + self.sequence.below(4),
+                mapping: Some(mapping),
+                address: 0x40_0000 + frame * 16,
                 frame_type: FrameType::Rust,
                 lines: &[Line::of(function)],
             })
         });
-        builder.stack(&locations)
+        Self { frames: frames.collect(), sequence: Sequence(1) }
+    }
+
+    /// A stack that has not been before.
+    fn new_stack(&mut self, builder: &mut ReportBuilder) -> StackIndex {
+        let frame = |_| self.frames[self.sequence.below(FRAMES) as usize];
+        builder.stack(&std::array::from_fn::<_, DEPTH, _>(frame))
     }
 }
 

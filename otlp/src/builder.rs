@@ -135,7 +135,7 @@ pub struct Function<'a> {
 }
 
 /// A place in the source.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Line {
     /// The function.
     pub function: FunctionIndex,

@@ -1,7 +1,7 @@
 //! The seven tables of a dictionary, filled so that no value is in them twice.
 
 use super::{BuildIds, Frame, Function, Link, Mapping, SampleAttributes};
-use crate::attribute::{Value, key};
+use crate::attribute::{FrameType, Value, key};
 use crate::encode::Tables;
 use crate::table::Table;
 use crate::wire;
@@ -23,6 +23,8 @@ pub(super) struct Dictionary {
     attribute_sets: Table<Vec<i32>>,
     /// The way from sample attributes as callers give them to their set, in one look-up.
     known_sample_attributes: Table<KnownSampleAttributes>,
+    /// The attribute of each frame type; 0 while there is none.
+    frame_types: [i32; FrameType::ALL.len()],
     bytes: usize,
 }
 
@@ -47,13 +49,14 @@ impl Dictionary {
             stacks: Table::empty(),
             attribute_sets: Table::empty(),
             known_sample_attributes: Table::empty(),
+            frame_types: [0; FrameType::ALL.len()],
             bytes: 0,
         };
-        dictionary.string("");
+        dictionary.strings.intern("", |_| false, String::new);
         dictionary.attributes.intern(&0_i32, |_| false, wire::KeyValueAndUnit::default);
         dictionary.insert_mapping(wire::Mapping::default());
         dictionary.insert_function(wire::Function::default());
-        dictionary.insert_location(wire::Location::default());
+        dictionary.locations.intern(&(), |_| false, wire::Location::default);
         dictionary.links.intern(&(), |_| false, wire::Link::default);
         dictionary.stack(&[], |_| false, wire::Stack::default);
         dictionary.attribute_set(Vec::new());
@@ -78,6 +81,9 @@ impl Dictionary {
     }
 
     pub(super) fn string(&mut self, text: &str) -> i32 {
+        if text.is_empty() {
+            return 0;
+        }
         let text = cut(text);
         let bytes = &mut self.bytes;
         self.strings.intern(
@@ -156,36 +162,51 @@ impl Dictionary {
     }
 
     pub(super) fn location(&mut self, frame: &Frame<'_>) -> i32 {
-        let frame_type = self.attribute(key::FRAME_TYPE, Value::Str(frame.frame_type.as_str()));
         // Nothing is said by a line that has no function.
-        let lines = frame.lines.iter().filter(|line| line.function.0 != 0);
-        self.insert_location(wire::Location {
-            mapping_index: frame.mapping.map_or(0, |mapping| mapping.0),
-            address: frame.address,
-            lines: lines
-                .map(|line| wire::Line {
-                    function_index: line.function.0,
-                    line: i64::from(line.line),
-                    column: i64::from(line.column),
-                })
-                .collect(),
-            attribute_indices: vec![frame_type],
-        })
-    }
-
-    fn insert_location(&mut self, location: wire::Location) -> i32 {
-        let key = (location.mapping_index, location.address, &location.lines, &location.attribute_indices);
+        if frame.lines.iter().any(|line| line.function.0 == 0) {
+            let lines: Vec<_> = frame.lines.iter().filter(|line| line.function.0 != 0).copied().collect();
+            return self.location(&Frame { lines: &lines, ..*frame });
+        }
+        let frame_type = self.frame_type(frame.frame_type);
+        let mapping_index = frame.mapping.map_or(0, |mapping| mapping.0);
+        let lines = frame.lines.iter().map(|line| wire::Line {
+            function_index: line.function.0,
+            line: i64::from(line.line),
+            column: i64::from(line.column),
+        });
         let bytes = &mut self.bytes;
         self.locations.intern(
-            &key,
-            |held| *held == location,
+            &(mapping_index, frame.address, frame_type, frame.lines),
+            |held| {
+                held.mapping_index == mapping_index
+                    && held.address == frame.address
+                    && held.attribute_indices == [frame_type]
+                    && held.lines.iter().copied().eq(lines.clone())
+            },
             || {
                 *bytes += size_of::<wire::Location>()
-                    + size_of_val(&*location.lines)
-                    + size_of_val(&*location.attribute_indices);
-                location.clone()
+                    + size_of::<i32>()
+                    + frame.lines.len() * size_of::<wire::Line>();
+                wire::Location {
+                    mapping_index,
+                    address: frame.address,
+                    lines: lines.clone().collect(),
+                    attribute_indices: vec![frame_type],
+                }
             },
         )
+    }
+
+    fn frame_type(&mut self, frame_type: FrameType) -> i32 {
+        let known = self.frame_types.get(frame_type as usize).copied().unwrap_or_default();
+        if known != 0 {
+            return known;
+        }
+        let attribute = self.attribute(key::FRAME_TYPE, Value::Str(frame_type.as_str()));
+        if let Some(place) = self.frame_types.get_mut(frame_type as usize) {
+            *place = attribute;
+        }
+        attribute
     }
 
     pub(super) fn link(&mut self, link: &Link) -> i32 {
@@ -297,9 +318,9 @@ impl Dictionary {
 
 /// As much of `text` as is kept.
 fn cut(text: &str) -> &str {
-    match text.char_indices().map(|(at, _)| at).take_while(|at| *at <= MAX_STRING_BYTES).last() {
-        _ if text.len() <= MAX_STRING_BYTES => text,
-        Some(end) => &text[..end],
-        None => "",
+    if text.len() <= MAX_STRING_BYTES {
+        return text;
     }
+    let end = (0..=MAX_STRING_BYTES).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
 }
