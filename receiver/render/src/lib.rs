@@ -1,6 +1,6 @@
 //! Profiles for people: tables, folded stacks, pprof, flame graphs.
 //!
-//! A [`Profile`] goes in; [`write`] gives it the [`Form`] that a file's name asks for, [`table()`] and [`summary()`]
+//! A [`Profile`] goes in; [`write()`] gives it the [`Form`] that a file's name asks for, [`table()`] and [`summary()`]
 //! what a terminal shows. Names come from the programs that were profiled and may be hostile: every form passes
 //! them through [`visible`], so that none holds a control character, and then quotes them as the form demands.
 #![forbid(unsafe_code)]
