@@ -217,13 +217,21 @@ pub struct ReportBuilder {
     resources: Table<Vec<KeyValue>>,
     dictionary: Dictionary,
     profiles: Table<ProfileDraft>,
+    /// The profile of the last event.
+    last_profile: i32,
 }
 
 impl ReportBuilder {
     /// A builder without events.
     #[must_use]
     pub fn new(options: ReportOptions) -> Self {
-        Self { options, resources: Table::empty(), dictionary: Dictionary::new(), profiles: Table::empty() }
+        Self {
+            options,
+            resources: Table::empty(),
+            dictionary: Dictionary::new(),
+            profiles: Table::empty(),
+            last_profile: 0,
+        }
     }
 
     /// A resource, in which each key counts once: the first. Equal sets of attributes are one
@@ -275,9 +283,13 @@ impl ReportBuilder {
     pub fn event(&mut self, identity: &SampleIdentity, time_unix_ns: u64, value: i64) {
         let SampleIdentity { resource, kind, stack, attributes, link } = *identity;
         let same = |draft: &ProfileDraft| draft.resource == resource && draft.kind == kind;
-        let profile = self.profiles.intern(&(resource, kind), same, || ProfileDraft::new(resource, kind));
+        // Most events are of the same profile as the one before.
+        if !self.profiles.get_mut(self.last_profile).is_some_and(|draft| same(draft)) {
+            let make = || ProfileDraft::new(resource, kind);
+            self.last_profile = self.profiles.intern(&(resource, kind), same, make);
+        }
         let link = link.map_or(0, |link| self.dictionary.link(&link));
-        if let Some(draft) = self.profiles.get_mut(profile) {
+        if let Some(draft) = self.profiles.get_mut(self.last_profile) {
             draft.event(stack.0, attributes.0, link, time_unix_ns, value);
         }
     }

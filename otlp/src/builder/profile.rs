@@ -109,11 +109,13 @@ impl ProfileDraft {
                 values: Vec::with_capacity(if with_values { count } else { 0 }),
             })
             .collect();
-        let mut events: Vec<usize> = (0..self.samples.len()).collect();
-        if !self.times_unix_ns.is_sorted() {
+        let by_time = (!self.times_unix_ns.is_sorted()).then(|| {
+            let mut events: Vec<usize> = (0..self.samples.len()).collect();
             events.sort_by_key(|&event| self.times_unix_ns[event]);
-        }
-        for event in events {
+            events
+        });
+        for position in 0..self.samples.len() {
+            let event = by_time.as_ref().map_or(position, |events| events[position]);
             let sample = &mut samples[self.samples[event] as usize];
             sample.timestamps_unix_nano.push(self.times_unix_ns[event]);
             if with_values {
