@@ -17,6 +17,7 @@ const volatile __u32 known_mask; /* sets in `known_stacks` - 1; a power of two -
 const volatile __u32 ring_bytes; /* of one CPU's ring */
 const volatile __u64 hash_key[4]; /* secret, odd: nobody can aim for a collision */
 const volatile bool kernel_frames = true;
+const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile bool has_task_regs = true; /* bpf_task_pt_regs, Linux 5.15 */
 const volatile bool has_find_vma = true; /* bpf_find_vma, Linux 5.17 */
 

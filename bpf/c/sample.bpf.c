@@ -51,9 +51,8 @@ static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct 
 
 /* Both parts of the stack of the interrupted task, leaf first. Sets slot->outcome. */
 static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot *slot, struct task_struct *task,
-				 __u32 pid, bool in_kernel)
+				 __u32 task_flags, __u32 pid, bool in_kernel)
 {
-	__u32 task_flags = BPF_CORE_READ(task, flags);
 	__u64 code_segment;
 
 	if (in_kernel && kernel_frames) {
@@ -119,14 +118,17 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 time_ns = bpf_ktime_get_ns();
 	bool in_kernel = !interrupted_user_mode(ctx);
+	__u32 pid, outcome, task_flags;
 	struct sw_slot *slot;
-	__u32 pid, outcome;
 
 	if (BPF_CORE_READ(task, pid) == 0)
 		return SW_OUTCOME_IDLE;
 	pid = process_id(task);
 	if (!in_scope(task, pid))
 		return SW_OUTCOME_OUT_OF_SCOPE;
+	task_flags = BPF_CORE_READ(task, flags);
+	if ((task_flags & PF_KTHREAD) && !kernel_threads)
+		return SW_OUTCOME_KERNEL_THREAD;
 	slot = claim_slot();
 	if (!slot)
 		return SW_OUTCOME_BUSY;
@@ -135,7 +137,7 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
 	slot->frames_by_frame_pointer = 0;
 	slot->frames_unproven = 0;
 	start_stack(slot);
-	walk(ctx, slot, task, pid, in_kernel);
+	walk(ctx, slot, task, task_flags, pid, in_kernel);
 	outcome = slot->outcome;
 	if (outcome != SW_OUTCOME_RING_FULL &&
 	    !(end_stack(slot, outcome) && send_sample(slot, task, pid, in_kernel, time_ns)))

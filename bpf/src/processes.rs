@@ -109,6 +109,12 @@ impl Processes {
         }
     }
 
+    /// Up to when the ranges of a process are known to be all that it had.
+    #[must_use]
+    pub fn known_ns(&self, pid: u32) -> Option<u64> {
+        self.find(pid).map(|place| self.word(place, offset_of!(sw_process, known_ns)).load(Ordering::Relaxed))
+    }
+
     /// Whether a process ran exec, or came into being under a reused number, after its ranges were known.
     #[must_use]
     pub fn is_outdated(&self, pid: u32) -> bool {

@@ -66,6 +66,8 @@ pub struct Options {
     pub frame_limit: u32,
     /// Whether samples of the kernel have kernel frames.
     pub kernel_frames: bool,
+    /// Whether kernel threads are sampled.
+    pub kernel_threads: bool,
     /// For tables and mappings together.
     pub arena_bytes: u64,
     /// Processes whose mappings are known at once.
@@ -84,6 +86,7 @@ impl Default for Options {
             scope: ScopeMode::Node,
             frame_limit: 8192,
             kernel_frames: true,
+            kernel_threads: false,
             arena_bytes: 12 << 20,
             processes_max: 4096,
             segments_max: 16 << 10,
@@ -208,6 +211,7 @@ impl<'obj> Profiler<'obj> {
             fixed.ring_bytes = options.ring_bytes;
             fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
             fixed.kernel_frames = options.kernel_frames;
+            fixed.kernel_threads = options.kernel_threads;
         }
         let skeleton = open.load().map_err(refused("loading"))?;
 

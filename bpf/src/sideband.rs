@@ -43,7 +43,10 @@ pub enum SideBandKind {
         parent_pid: u32,
     },
     /// The process became another program; its mappings follow.
-    Exec,
+    Exec {
+        /// The name that the kernel gave it.
+        comm: Vec<u8>,
+    },
     /// The thread is gone.
     Exit,
     /// An executable mapping came into being, replacing what was there.
@@ -196,29 +199,31 @@ fn parse(record: &[u8]) -> Option<SideBandEvent> {
     match half(0)? {
         perf::PERF_RECORD_FORK => event(half(8)?, half(16)?, SideBandKind::Fork { parent_pid: half(12)? }),
         perf::PERF_RECORD_EXIT => event(half(8)?, half(16)?, SideBandKind::Exit),
-        perf::PERF_RECORD_COMM if misc & MISC_COMM_EXEC != 0 => {
-            event(half(8)?, half(12)?, SideBandKind::Exec)
-        }
+        perf::PERF_RECORD_COMM if misc & MISC_COMM_EXEC != 0 => event(
+            half(8)?,
+            half(12)?,
+            SideBandKind::Exec { comm: until_nul(record.get(16..sample_id)?).to_vec() },
+        ),
         perf::PERF_RECORD_LOST => event(0, 0, SideBandKind::Lost { count: word(16)? }),
-        perf::PERF_RECORD_MMAP2 if half(64)? & PROT_EXEC != 0 => {
-            let path = record.get(72..sample_id)?;
-            let length = path.iter().position(|byte| *byte == 0).unwrap_or(path.len());
-            event(
-                half(8)?,
-                half(12)?,
-                SideBandKind::Map {
-                    start: Avma(word(16)?),
-                    bytes: word(24)?,
-                    file_offset: FileOffset(word(32)?),
-                    device: (half(40)?, half(44)?),
-                    inode: word(48)?,
-                    inode_generation: word(56)?,
-                    path: path[..length].to_vec(),
-                },
-            )
-        }
+        perf::PERF_RECORD_MMAP2 if half(64)? & PROT_EXEC != 0 => event(
+            half(8)?,
+            half(12)?,
+            SideBandKind::Map {
+                start: Avma(word(16)?),
+                bytes: word(24)?,
+                file_offset: FileOffset(word(32)?),
+                device: (half(40)?, half(44)?),
+                inode: word(48)?,
+                inode_generation: word(56)?,
+                path: until_nul(record.get(72..sample_id)?).to_vec(),
+            },
+        ),
         _ => None,
     }
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -292,6 +297,6 @@ mod tests {
         body.extend(b"name\0\0\0\0");
         assert_eq!(parse(&record(perf::PERF_RECORD_COMM, 0, &body)), None);
         let exec = parse(&record(perf::PERF_RECORD_COMM, MISC_COMM_EXEC, &body)).unwrap();
-        assert_eq!(exec.kind, SideBandKind::Exec);
+        assert_eq!(exec.kind, SideBandKind::Exec { comm: b"name".to_vec() });
     }
 }

@@ -88,6 +88,16 @@ pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<Pa
     packed
 }
 
+impl PackedSegment {
+    /// The table of a file that says nothing: every address has no rule, which leaves frame pointers to be tried.
+    #[must_use]
+    pub fn blank() -> Self {
+        let mut segment = Builder::new(0, sw_rule::none(Outcome::NoRule));
+        segment.push(&Page::default(), Packing::Auto);
+        segment.finish()
+    }
+}
+
 /// The rows that start in one page, by their offset in it.
 #[derive(Debug)]
 struct Page {

@@ -49,21 +49,59 @@ impl Tables {
         if self.is_loaded(id) {
             return Ok(());
         }
+        let mut evicted_bytes = 0;
         let block = loop {
             match arena.store(&table.bytes) {
                 Ok(block) => break block,
-                Err(error @ ArenaError::Full { .. }) => {
-                    let Some(victim) = self.least_recently_used() else { return Err(error) };
-                    self.evict(arena, victim);
+                // Room that is not there after this much eviction is still being read, or in pieces.
+                Err(error @ ArenaError::Full { .. }) if evicted_bytes > 2 * table.bytes.len() as u64 => {
+                    return Err(error);
                 }
+                Err(error @ ArenaError::Full { .. }) => match self.evict_oldest(arena) {
+                    Some(bytes) => evicted_bytes += bytes,
+                    None => return Err(error),
+                },
                 Err(error) => return Err(error),
             }
         };
+        self.publish(id, block);
+        Ok(())
+    }
+
+    /// As [`load`](Self::load), but evicts nothing. Returns whether there was room.
+    ///
+    /// # Errors
+    /// If the kernel gives no memory that the budget allows.
+    pub fn load_if_room(
+        &mut self,
+        arena: &mut Arena,
+        id: SegmentId,
+        table: &PackedSegment,
+    ) -> Result<bool, ArenaError> {
+        if self.is_loaded(id) {
+            return Ok(true);
+        }
+        match arena.store(&table.bytes) {
+            Ok(block) => self.publish(id, block),
+            Err(ArenaError::Full { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Evicts the table that was used longest ago; returns its size in bytes, or `None` where no table is left.
+    pub fn evict_oldest(&mut self, arena: &mut Arena) -> Option<u64> {
+        let victim = self.least_recently_used()?;
+        let bytes = self.blocks[victim.0 as usize].as_ref().map(|block| u64::from(block.bytes()));
+        self.evict(arena, victim);
+        bytes
+    }
+
+    fn publish(&mut self, id: SegmentId, block: Block) {
         self.touch(id);
         let location = self.segments.word(id.0 as usize, std::mem::offset_of!(sw_segment, location));
         location.store(block.location(), Ordering::Release);
         self.blocks[id.0 as usize] = Some(block);
-        Ok(())
     }
 
     /// Whether walks find the table of this segment.

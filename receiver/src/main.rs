@@ -1,3 +1,48 @@
 //! The `sidewinder` command.
+//!
+//! | Module       | Holds                                                                                    |
+//! |--------------|------------------------------------------------------------------------------------------|
+//! | `sampling`   | from the rings of the kernel to events with stacks; from processes back to its maps      |
+//! | `naming`     | what frames are called                                                                   |
+//! | `resource`   | whose events they are                                                                    |
+//! | `report`     | events become OTLP reports                                                               |
+//! | `collect`    | events become a profile for people                                                       |
+//! | `command`    | one module for each command                                                              |
+//! | `cli`, `exit`| the command line, and how it ends                                                        |
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod cli;
+mod collect;
+mod command;
+mod exit;
+mod export;
+mod naming;
+mod report;
+mod resource;
+mod sampling;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let ended = match cli.command {
+        None => command::run::run(&cli.run),
+        Some(Command::Run(args)) => command::run::run(&args),
+        Some(Command::Record(args)) => command::record::record(args),
+        Some(Command::Inspect(args)) => command::inspect::inspect(&args),
+        Some(Command::Check(args)) => command::check::check(&args),
+        Some(Command::Validate(args)) => command::configuration::validate(&args),
+        Some(Command::PrintConfig(args)) => command::configuration::print(&args),
+        Some(Command::Components) => command::configuration::components(),
+        Some(Command::Completions { shell }) => command::completions(shell),
+        Some(Command::ExecWhenContinued { command }) => command::launch::exec_when_continued(&command),
+    };
+    ended.unwrap_or_else(|failure| {
+        eprintln!("sidewinder: {failure}");
+        failure.code()
+    })
+}

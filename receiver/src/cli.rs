@@ -1,0 +1,231 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// A profiler that lives beside the pod it profiles and speaks OpenTelemetry.
+///
+/// Without a command it runs as configured: profiles what the receiver's scope names and sends profiles to the
+/// exporters, until it is told to stop.
+#[derive(Debug, Parser)]
+#[command(
+    name = "sidewinder",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        sidewinder record -F 997 -d 10s -o profile.html -a          what this machine does, as a flame graph\n  \
+        sidewinder record -o out.pb.gz -- ./server --port 8080      a command, for `go tool pprof`\n  \
+        sidewinder --config sidewinder.yaml                         beside an OpenTelemetry Collector\n  \
+        sidewinder check                                            what this kernel allows\n\n\
+        Exit codes: 0 success, 1 runtime, 2 usage or configuration, 3 privilege or kernel."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) run: ConfigArgs,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// What to do instead of running as configured.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run as configured; the same as no command
+    Run(ConfigArgs),
+    /// Profile for a while and write a file
+    #[command(after_help = "Examples:\n  \
+        sidewinder record -p 1234 -d 10s -o profile.html\n  \
+        sidewinder record -F 997 -a -d 5s -o out.folded\n  \
+        sidewinder record -o out.pb.gz -- make -j8\n\n\
+        The end of the file's name tells its form:\n  \
+        .otlp    OpenTelemetry ProfilesData, protobuf\n  \
+        .pb.gz   pprof\n  \
+        .folded  a line for each stack, for flame graph tools\n  \
+        .svg     a flame graph as a picture\n  \
+        .html    a flame graph as a page that needs no network\n\n\
+        With a command, its exit code is passed on; 125: sidewinder itself failed, 126: the command can't be \
+        executed, 127: there is no such command.")]
+    Record(RecordArgs),
+    /// Show the unwind table that the profiler would use for a file
+    Inspect(InspectArgs),
+    /// Say what this kernel and these privileges allow, and what it costs where they don't
+    Check(CheckArgs),
+    /// Check the configuration, and report everything that is wrong with it at once
+    Validate(ConfigArgs),
+    /// Print the configuration that holds, with defaults filled in
+    PrintConfig(PrintConfigArgs),
+    /// List the components that a configuration can name
+    Components,
+    /// Write completions for a shell
+    Completions {
+        /// For which shell
+        shell: Shell,
+    },
+    /// Stop, and become a command when continued
+    #[command(name = "exec-when-continued", hide = true)]
+    ExecWhenContinued {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// A YAML file, or file:PATH, env:NAME, yaml:TEXT; of several, later ones win: maps merge, lists are replaced
+    #[arg(long, value_name = "SOURCE")]
+    pub(crate) config: Vec<String>,
+    /// A single setting, as a.b=c or a::b=c; applied last
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Gates of features to switch on (id) or off (-id), separated by commas
+    #[arg(long, value_name = "IDS", value_delimiter = ',', allow_hyphen_values = true)]
+    pub(crate) feature_gates: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "all", "command"])))]
+pub(crate) struct RecordArgs {
+    /// Samples a second and CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) frequency: u32,
+    /// A process; may be given several times
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pid: Vec<u32>,
+    /// Every process
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    /// For how long, as 10s or 1m30s; until interrupted, or the end of what is profiled, where not given
+    #[arg(short, long, value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+    /// Where to; the end of the name tells the form
+    #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
+    pub(crate) output: PathBuf,
+    /// How stacks are walked
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub(crate) unwind: UnwindArg,
+    /// Frames after which a stack is cut, visibly
+    #[arg(long, value_name = "FRAMES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=8192))]
+    pub(crate) max_frames: u32,
+    /// Leave kernel frames out
+    #[arg(long)]
+    pub(crate) no_kernel: bool,
+    /// Memory for unwind tables, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512))]
+    pub(crate) table_budget_mib: u32,
+    /// Also write how all interrupts ended to this file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) summary_json: Option<PathBuf>,
+    /// Also print a table of the busiest functions
+    #[arg(long)]
+    pub(crate) table: bool,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// A command to run and profile, with its children
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum UnwindArg {
+    /// By frame pointers where they are proven, by tables elsewhere
+    Auto,
+    /// By frame pointers alone
+    FramePointers,
+    /// By tables alone
+    Tables,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// An executable or a shared library; [vdso] for the kernel's
+    pub(crate) file: PathBuf,
+    /// Print every row: start, CFA, frame pointer, return address, separated by tabs
+    #[arg(long, conflicts_with = "ranges")]
+    pub(crate) rows: bool,
+    /// Print every range with its mode and why
+    #[arg(long)]
+    pub(crate) ranges: bool,
+    /// Print what holds at one address, as stated in the file
+    #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["rows", "ranges"])]
+    pub(crate) pc: Option<u64>,
+    /// How stacks are to be walked
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub(crate) unwind: UnwindArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// For programs
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PrintConfigArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Whether secrets are shown
+    #[arg(long, default_value = "redacted")]
+    pub(crate) mode: PrintMode,
+    /// In which notation
+    #[arg(long, default_value = "yaml")]
+    pub(crate) format: PrintFormat,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum PrintMode {
+    Redacted,
+    Unredacted,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum PrintFormat {
+    Yaml,
+    Json,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    sidewinder_config::parse_duration(text)
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| "not a time, as 10s or 1m30s".to_owned())
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|_| "not a hexadecimal address, as 0x1a2b".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_recording_needs_exactly_one_kind_of_target() {
+        let parse = |words: &[&str]| Cli::try_parse_from([&["sidewinder", "record"], words].concat());
+        assert!(parse(&[]).is_err());
+        assert!(parse(&["-a", "-p", "1"]).is_err());
+        assert!(parse(&["-a"]).is_ok());
+        assert!(parse(&["-p", "1", "-p", "2", "-d", "1m30s"]).is_ok());
+        assert!(parse(&["-o", "x.folded", "--", "ls", "-l"]).is_ok());
+        assert!(parse(&["-a", "-d", "0s"]).is_err());
+    }
+
+    #[test]
+    fn addresses_are_hexadecimal_with_or_without_a_prefix() {
+        assert_eq!(address("0x1a2B"), Ok(0x1a2b));
+        assert_eq!(address("1a2b"), Ok(0x1a2b));
+        assert!(address("main").is_err());
+    }
+}

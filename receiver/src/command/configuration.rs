@@ -1,0 +1,71 @@
+//! `sidewinder validate`, `print-config` and `components`.
+
+use std::process::ExitCode;
+
+use sidewinder_config::{Loaded, ProcessEnvironment, Source, load, print_config, reference};
+
+use super::Ended;
+use crate::cli::{ConfigArgs, PrintConfigArgs, PrintFormat, PrintMode};
+use crate::exit::{Cause, Failure};
+
+/// Gates that are known, and what they do. None in this version.
+const FEATURE_GATES: &[(&str, &str)] = &[];
+
+/// Reads the configuration that a command line asks for. What should be known about it goes to standard error.
+pub(crate) fn read(args: &ConfigArgs) -> Result<Loaded, Failure> {
+    for gate in &args.feature_gates {
+        let id = gate.trim_start_matches(['+', '-']);
+        if !FEATURE_GATES.iter().any(|(known, _)| *known == id) {
+            eprintln!("warning: feature gate {id:?} is unknown here and changes nothing");
+        }
+    }
+    let sources: Vec<Source> = args
+        .config
+        .iter()
+        .map(|text| text.parse())
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::new(Cause::Usage, "can't read --config").because(error))?;
+    let loaded = load(&sources, &args.set, &ProcessEnvironment)
+        .map_err(|errors| Failure::new(Cause::Usage, format!("the configuration does not hold\n{errors}")))?;
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(loaded)
+}
+
+pub(crate) fn validate(args: &ConfigArgs) -> Ended {
+    read(args)?;
+    println!("the configuration holds");
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn print(args: &PrintConfigArgs) -> Ended {
+    let loaded = read(&args.config)?;
+    let mode = match args.mode {
+        PrintMode::Redacted => sidewinder_config::PrintMode::Redacted,
+        PrintMode::Unredacted => sidewinder_config::PrintMode::Unredacted,
+    };
+    let format = match args.format {
+        PrintFormat::Yaml => sidewinder_config::PrintFormat::Yaml,
+        PrintFormat::Json => sidewinder_config::PrintFormat::Json,
+    };
+    print!("{}", print_config(&loaded.config, mode, format));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Lists what stands at the second level of the reference: `receivers::profiling`, `exporters::file`, ...
+pub(crate) fn components() -> Ended {
+    let mut shown = std::collections::BTreeSet::new();
+    for key in reference() {
+        let mut parts = key.path.split("::");
+        if let (Some(section @ ("receivers" | "exporters" | "processors" | "extensions")), Some(kind)) =
+            (parts.next(), parts.next())
+        {
+            shown.insert((section.to_owned(), kind.to_owned()));
+        }
+    }
+    for (section, kind) in shown {
+        println!("{section:<11} {kind}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

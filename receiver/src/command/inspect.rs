@@ -1,0 +1,121 @@
+//! `sidewinder inspect`: the unwind table that the profiler would use for a file.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Cursor, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use sidewinder_address::{LoadSegment, Svma};
+use sidewinder_bpf::{PackedSegment, pack};
+use sidewinder_process::vdso_image;
+use sidewinder_unwind::prove::{Mode, mode_ranges};
+use sidewinder_unwind::{Entry, UnwindTable};
+
+use super::Ended;
+use crate::cli::{InspectArgs, UnwindArg};
+use crate::exit::{Cause, Failure};
+use crate::sampling::packing_of;
+use crate::sampling::table_builder::{BuildError, read_table};
+
+pub(crate) fn inspect(args: &InspectArgs) -> Ended {
+    let failed = || format!("can't inspect {}", args.file.display());
+    let read = read(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
+    let (loads, table) = read.map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    let printed = match args.pc {
+        Some(pc) => print_place(&mut out, &table, Svma(pc), args.unwind),
+        None if args.rows => print_rows(&mut out, &table),
+        None if args.ranges => print_ranges(&mut out, &table, args.unwind),
+        None => print_summary(&mut out, args, &table, &loads),
+    };
+    match printed.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failure::runtime("can't print", error)),
+        Ok(()) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn read(path: &Path) -> io::Result<Result<(Vec<LoadSegment>, UnwindTable), BuildError>> {
+    if path == Path::new("[vdso]") {
+        return Ok(read_table(Cursor::new(vdso_image()?)));
+    }
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(read_table(file))
+}
+
+fn print_rows(out: &mut impl Write, table: &UnwindTable) -> io::Result<()> {
+    table.rows().try_for_each(|row| writeln!(out, "{row}"))
+}
+
+/// The mode in which a range is walked under a forced way of walking.
+fn effective(mode: Mode, unwind: UnwindArg) -> String {
+    match (unwind, mode) {
+        (UnwindArg::FramePointers, Mode::Table(reason)) => format!("none: frame pointers only ({reason})"),
+        (UnwindArg::Tables, Mode::FramePointer) => "table: frame pointers not used".to_owned(),
+        (_, mode) => mode.to_string(),
+    }
+}
+
+fn print_ranges(out: &mut impl Write, table: &UnwindTable, unwind: UnwindArg) -> io::Result<()> {
+    mode_ranges(table).try_for_each(|range| {
+        writeln!(out, "{}\t{}\t{}", range.start, range.end, effective(range.mode, unwind))
+    })
+}
+
+fn print_place(out: &mut impl Write, table: &UnwindTable, pc: Svma, unwind: UnwindArg) -> io::Result<()> {
+    let entry = table.lookup(pc);
+    writeln!(out, "{pc}\t{entry}")?;
+    writeln!(out, "mode: {}", effective(Mode::of(&entry), unwind))?;
+    if let Entry::End(reason) = entry {
+        writeln!(out, "why:  {reason}")?;
+    }
+    Ok(())
+}
+
+fn print_summary(
+    out: &mut impl Write,
+    args: &InspectArgs,
+    table: &UnwindTable,
+    loads: &[LoadSegment],
+) -> io::Result<()> {
+    let code = || loads.iter().filter(|load| load.executable);
+    let packing = packing_of(args.unwind.into());
+    let segments: Vec<PackedSegment> = code().flat_map(|load| pack(table, load, packing)).collect();
+    let text_bytes: u64 = code().map(|load| load.size).sum();
+    let table_bytes: u64 = segments.iter().map(|segment| segment.bytes.len() as u64).sum();
+    let rules = segments.iter().map(|segment| segment.rules).max().unwrap_or(0);
+    let percent = |part: u64| 100.0 * part as f64 / text_bytes.max(1) as f64;
+
+    writeln!(out, "{}", args.file.display())?;
+    writeln!(out, "  code        {text_bytes} bytes in {} segments", code().count())?;
+    writeln!(
+        out,
+        "  table       {table_bytes} bytes ({:.1}% of the code) in {} pieces, {} rows, at most {rules} rules a piece",
+        percent(table_bytes),
+        segments.len(),
+        table.len()
+    )?;
+    let summary = table.summary();
+    for (source, functions) in &summary.functions {
+        let malformed = summary.malformed.get(source).copied().unwrap_or(0);
+        writeln!(out, "  source      {source}: {functions} functions, {malformed} malformed")?;
+    }
+    for (reason, rows) in &summary.unsupported_rows {
+        writeln!(out, "  unsupported {rows} rows: {reason}")?;
+    }
+    writeln!(out, "  ways to walk, by bytes of code:")?;
+    let mut bytes_by_mode = std::collections::BTreeMap::<String, u64>::new();
+    for range in mode_ranges(table) {
+        *bytes_by_mode.entry(effective(range.mode, args.unwind)).or_default() += range.end.0 - range.start.0;
+    }
+    let mut rows: Vec<_> = bytes_by_mode.into_iter().collect();
+    rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+    for (mode, bytes) in rows {
+        writeln!(out, "    {:>5.1}%  {mode}", percent(bytes))?;
+    }
+    writeln!(out, "  --rows, --ranges and --pc ADDRESS say more")
+}

@@ -1,0 +1,59 @@
+//! What the command line can ask for: a module for each command.
+
+pub(crate) mod check;
+pub(crate) mod configuration;
+pub(crate) mod inspect;
+pub(crate) mod launch;
+pub(crate) mod record;
+pub(crate) mod run;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::cli::{Cli, UnwindArg};
+use crate::exit::Failure;
+
+type Ended = Result<ExitCode, Failure>;
+
+pub(crate) fn completions(shell: Shell) -> Ended {
+    clap_complete::generate(shell, &mut Cli::command(), "sidewinder", &mut std::io::stdout());
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<UnwindArg> for sidewinder_config::UnwindMode {
+    fn from(mode: UnwindArg) -> Self {
+        match mode {
+            UnwindArg::Auto => Self::Auto,
+            UnwindArg::FramePointers => Self::FramePointers,
+            UnwindArg::Tables => Self::Tables,
+        }
+    }
+}
+
+/// Becomes true when we are told to stop. A second signal ends us at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .map_err(|error| Failure::runtime("can't take signals", error))?;
+    }
+    Ok(flag)
+}
+
+/// A log for people, on standard error.
+fn log_to_stderr(default_level: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("SIDEWINDER_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_level));
+    // A log that was set up already stays.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .try_init();
+}

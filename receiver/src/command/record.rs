@@ -1,0 +1,326 @@
+//! `sidewinder record`: profile for a while and write a file.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::process::{ExitCode, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::json;
+use sidewinder_bpf::{Storage, monotonic_ns};
+use sidewinder_otlp::send::file::write_profiles_data;
+use sidewinder_render::{Form, Profile, TableOptions};
+
+use super::launch::{Launched, exit_code};
+use super::{Ended, log_to_stderr, stop_flag};
+use crate::cli::RecordArgs;
+use crate::collect::{Collection, outcomes};
+use crate::exit::{Cause, Failure};
+use crate::naming::{Namer, NamingOptions};
+use crate::report::Reporter;
+use crate::sampling::feed::Message;
+use crate::sampling::scope::Scope;
+use crate::sampling::{Sampler, SamplingOptions, Tally};
+
+/// How often the rings are drained, and progress is shown.
+const POLL: Duration = Duration::from_millis(100);
+/// For symbol tables and names.
+const NAMES_BYTES: usize = 64 << 20;
+
+pub(crate) fn record(args: RecordArgs) -> Ended {
+    log_to_stderr(if args.quiet { "error" } else { "warn" });
+    let is_for_command = !args.command.is_empty();
+    record_target(&args).map_err(|failure| match failure.cause {
+        // Other codes are the command's own.
+        Cause::Runtime | Cause::Privilege | Cause::Usage if is_for_command => {
+            failure.with_cause(Cause::RecordFailed)
+        }
+        _ => failure,
+    })
+}
+
+/// Where events go, by the form of the output.
+enum Sink {
+    Report(Box<Reporter>),
+    Profile(Box<Collection>, Form),
+}
+
+impl Sink {
+    fn take(&mut self, messages: &mut Vec<Message>) {
+        for message in messages.drain(..) {
+            match self {
+                Self::Report(reporter) => reporter.take(message),
+                Self::Profile(collection, _) => collection.take(message),
+            }
+        }
+    }
+}
+
+fn record_target(args: &RecordArgs) -> Ended {
+    let namer =
+        Namer::new(NamingOptions { native: true, kernel: !args.no_kernel, budget_bytes: NAMES_BYTES });
+    let mut sink = if args.output.extension().is_some_and(|extension| extension == "otlp") {
+        Sink::Report(Box::new(Reporter::new(namer, args.frequency)))
+    } else {
+        let form = Form::of_path(&args.output, &[".otlp"])
+            .map_err(|error| Failure::new(Cause::Usage, "can't write the profile").because(error))?;
+        Sink::Profile(Box::new(Collection::new(namer)), form)
+    };
+    check_writable(&args.output)?;
+    let stop = stop_flag()?;
+
+    let mut launched = if args.command.is_empty() { None } else { Some(Launched::stopped(&args.command)?) };
+    let recorded = sample(args, launched.as_mut(), &stop, &mut sink);
+    let status = launched.as_mut().and_then(Launched::end);
+    let recorded = recorded?;
+
+    write(args, sink, &recorded)?;
+    if let Some(path) = &args.summary_json {
+        let text = summary_json(&recorded);
+        std::fs::write(path, text)
+            .map_err(|error| Failure::runtime(format!("can't write {}", path.display()), error))?;
+    }
+    Ok(status.map_or(ExitCode::SUCCESS, exit_code))
+}
+
+/// What there is to say of a recording beside its events.
+struct Recorded {
+    tally: Tally,
+    start: SystemTime,
+    start_ns: u64,
+    end_ns: u64,
+    frames_by_mode: [u64; 3],
+    stacks_known_and_sent: (u64, u64),
+    table_bytes: u64,
+    table_evictions: u64,
+    table_reloads: u64,
+    map_bytes: u64,
+}
+
+fn sample(
+    args: &RecordArgs,
+    mut launched: Option<&mut Launched>,
+    stop: &AtomicBool,
+    sink: &mut Sink,
+) -> Result<Recorded, Failure> {
+    let scope = match &launched {
+        Some(launched) => Scope::Processes(HashSet::from([launched.pid()])),
+        None if args.all => Scope::Node,
+        None => Scope::Processes(args.pid.iter().copied().collect()),
+    };
+    let mut progress = Progress::new(args);
+    progress.show("reading unwind tables");
+    let mut storage = Storage::uninit();
+    let options = SamplingOptions {
+        scope,
+        samples_per_second: args.frequency,
+        frame_limit: args.max_frames,
+        kernel_frames: !args.no_kernel,
+        unwind_mode: args.unwind.into(),
+        unwind_overrides: Vec::new(),
+        tables_bytes: u64::from(args.table_budget_mib) << 20,
+    };
+    let mut sampler = Sampler::new(&mut storage, options)?;
+    let (start, start_ns) = (SystemTime::now(), monotonic_ns());
+    sampler.start()?;
+    if let Some(launched) = &launched {
+        launched.go()?;
+    }
+
+    let began = Instant::now();
+    let mut messages = Vec::new();
+    let mut ended: Option<ExitStatus> = None;
+    while !stop.load(Ordering::Relaxed) && ended.is_none() && !sampler.is_over() {
+        let rest = args.duration.map_or(POLL, |whole| whole.saturating_sub(began.elapsed()));
+        if rest.is_zero() {
+            break;
+        }
+        sampler.poll(rest.min(POLL), &mut messages);
+        sink.take(&mut messages);
+        progress.show_tally(&sampler.tally(), began.elapsed());
+        ended = launched.as_mut().and_then(|launched| launched.ended());
+    }
+    let end_ns = monotonic_ns();
+    sampler.stop(&mut messages);
+    sink.take(&mut messages);
+    progress.end();
+    Ok(Recorded {
+        tally: sampler.tally(),
+        start,
+        start_ns,
+        end_ns,
+        frames_by_mode: sampler.profiler().frames_by_mode(),
+        stacks_known_and_sent: sampler.profiler().stacks_known_and_sent(),
+        table_bytes: sampler.profiler().tables.loaded_bytes(),
+        table_evictions: sampler.profiler().tables.evictions(),
+        table_reloads: sampler.table_reloads(),
+        map_bytes: sampler.profiler().map_bytes(),
+    })
+}
+
+fn write(args: &RecordArgs, sink: Sink, recorded: &Recorded) -> Result<(), Failure> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
+        Failure::runtime(format!("can't write {}", args.output.display()), error)
+    };
+    let progress = Progress::new(args);
+    let profile = match sink {
+        Sink::Report(mut reporter) => {
+            match reporter.drain(recorded.start_ns..recorded.end_ns) {
+                Some(report) => {
+                    write_profiles_data(&args.output, &report).map_err(|error| failed(error.into()))?;
+                }
+                None => {
+                    return Err(Failure::new(
+                        Cause::Runtime,
+                        "no event was recorded, so nothing was written",
+                    ));
+                }
+            }
+            None
+        }
+        Sink::Profile(collection, form) => {
+            progress.show("naming functions");
+            let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
+            let profile = collection.into_profile(
+                title(args),
+                args.frequency,
+                recorded.start,
+                duration,
+                &recorded.tally,
+            );
+            progress.end();
+            let file = File::create(&args.output).map_err(|error| failed(error.into()))?;
+            let mut out = BufWriter::new(file);
+            sidewinder_render::write(&profile, form, &mut out).map_err(|error| failed(error.into()))?;
+            out.flush().map_err(|error| failed(error.into()))?;
+            Some(profile)
+        }
+    };
+    tell(args, profile.as_ref(), recorded).map_err(|error| failed(error.into()))
+}
+
+/// Says at the end what was recorded.
+fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> std::io::Result<()> {
+    if let Some(profile) = profile
+        && args.table
+    {
+        let is_coloured = std::io::stdout().is_terminal();
+        let columns = terminal_columns();
+        let table = sidewinder_render::table(
+            profile,
+            TableOptions { is_coloured, columns, ..TableOptions::default() },
+        );
+        write!(std::io::stdout(), "{table}")?;
+    }
+    if args.quiet {
+        return Ok(());
+    }
+    let mut err = std::io::stderr();
+    match profile {
+        Some(profile) => write!(err, "{}", sidewinder_render::summary(profile))?,
+        None => {
+            for outcome in outcomes(&recorded.tally) {
+                writeln!(err, "{:>10}  {}", outcome.count, outcome.name)?;
+            }
+        }
+    }
+    writeln!(err, "wrote {}", args.output.display())
+}
+
+/// For programs: how every interrupt ended.
+fn summary_json(recorded: &Recorded) -> String {
+    let mut counts = serde_json::Map::new();
+    for (outcome, count) in &recorded.tally.outcomes {
+        counts.insert(outcome.label().to_owned(), json!(count));
+    }
+    counts.insert("missed".to_owned(), json!(recorded.tally.missed()));
+    let [by_table, by_frame_pointer, unproven] = recorded.frames_by_mode;
+    let (known, sent) = recorded.stacks_known_and_sent;
+    let summary = json!({
+        "interrupts_by_witness": recorded.tally.due,
+        "outcomes": counts,
+        "events_exported": recorded.tally.events,
+        "stack_bodies_missing": recorded.tally.bodies_missing,
+        "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
+        "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },
+        "stacks": { "known": known, "sent": sent },
+        "tables": {
+            "loaded_bytes": recorded.table_bytes,
+            "evictions": recorded.table_evictions,
+            "reloads": recorded.table_reloads,
+        },
+        "map_bytes": recorded.map_bytes,
+    });
+    format!("{summary:#}\n")
+}
+
+fn title(args: &RecordArgs) -> String {
+    if let Some(program) = args.command.first() {
+        let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+        return if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() };
+    }
+    if args.all {
+        return "all processes".to_owned();
+    }
+    let pids: Vec<String> = args.pid.iter().map(ToString::to_string).collect();
+    format!("process {}", pids.join(", "))
+}
+
+/// Finds out before the recording, not after it.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map(drop)
+        .map_err(|error| Failure::new(Cause::Usage, format!("can't write {}", path.display())).because(error))
+}
+
+fn terminal_columns() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(100)
+}
+
+/// A line that tells how it goes, where somebody watches.
+struct Progress {
+    is_shown: bool,
+}
+
+impl Progress {
+    fn new(args: &RecordArgs) -> Self {
+        Self { is_shown: !args.quiet && std::io::stderr().is_terminal() }
+    }
+
+    fn show(&self, text: &str) {
+        if self.is_shown {
+            eprint!("\r\u{1b}[2K{text} ...");
+        }
+    }
+
+    fn show_tally(&mut self, tally: &Tally, elapsed: Duration) {
+        if !self.is_shown {
+            return;
+        }
+        let complete = tally.outcomes.iter().find(|(outcome, _)| outcome.label() == "complete");
+        let complete = complete.map_or(0, |(_, count)| *count);
+        let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
+        let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);
+        eprint!(
+            "\r\u{1b}[2K{:.0} s, {} samples, {per_second:.0} a second, {share:.1}% complete; Ctrl-C ends",
+            elapsed.as_secs_f64(),
+            tally.events
+        );
+    }
+
+    fn end(&self) {
+        if self.is_shown {
+            eprint!("\r\u{1b}[2K");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! `sidewinder run`: profile as configured, until told to stop.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sidewinder_bpf::{Storage, monotonic_ns};
+use sidewinder_config::{
+    ComponentId, Config, ErrorMode, Exporter as ExporterConfig, LogEncoding, LogLevel, LogOutput,
+    ProfilingReceiver, SymbolMode, Telemetry,
+};
+use sidewinder_otlp::Report;
+use tokio::runtime::Runtime;
+use tracing::{error, info, warn};
+
+use super::{Ended, configuration, stop_flag};
+use crate::cli::ConfigArgs;
+use crate::exit::{Cause, Failure};
+use crate::export::Destination;
+use crate::naming::{Namer, NamingOptions};
+use crate::report::Reporter;
+use crate::sampling::feed::Message;
+use crate::sampling::scope::Scope;
+use crate::sampling::{Sampler, SamplingOptions};
+
+/// How often the rings are drained while little happens. They wake us when they fill up.
+const POLL: Duration = Duration::from_millis(200);
+/// How long to wait before trying again what a privilege or the kernel refused.
+const RETRY: Duration = Duration::from_secs(30);
+/// How long exporters may take to send what is left, once we are told to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);
+/// Batches of events that may wait to be named and sent.
+const BATCHES_WAITING_MAX: usize = 64;
+/// Messages that may wait beyond that; what comes after is dropped, and said.
+const MESSAGES_WAITING_MAX: usize = 100_000;
+
+pub(crate) fn run(args: &ConfigArgs) -> Ended {
+    let config = configuration::read(args)?.config;
+    log_as_configured(&config.telemetry)?;
+    let stop = stop_flag()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("export")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::runtime("can't start the threads that send", error))?;
+    let destinations = destinations(&config, &runtime)?;
+    let ended = thread::scope(|threads| {
+        let receivers: Vec<_> = used_receivers(&config)
+            .into_iter()
+            .map(|(id, receiver, exporters)| {
+                let to = exporters.iter().filter_map(|id| destinations.get(id).cloned()).collect();
+                let (stop, id) = (&*stop, id.to_string());
+                threads.spawn(move || {
+                    let result = profile(&id, receiver, to, stop);
+                    if result.is_err() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    result
+                })
+            })
+            .collect();
+        receivers.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+    });
+    for destination in destinations.values() {
+        destination.shutdown(&runtime, SHUTDOWN_TIMEOUT);
+    }
+    runtime.shutdown_background();
+    for result in ended {
+        result.unwrap_or_else(|_| Err(Failure::new(Cause::Runtime, "a receiver's thread has panicked")))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn log_as_configured(telemetry: &Telemetry) -> Result<(), Failure> {
+    let level = match telemetry.logs.level {
+        LogLevel::Debug => tracing::Level::DEBUG,
+        LogLevel::Info => tracing::Level::INFO,
+        LogLevel::Warn => tracing::Level::WARN,
+        LogLevel::Error => tracing::Level::ERROR,
+    };
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_target(false);
+    let writer = match telemetry.logs.output_paths.first() {
+        None | Some(LogOutput::Stderr) => {
+            tracing_subscriber::fmt::writer::BoxMakeWriter::new(std::io::stderr)
+        }
+        Some(LogOutput::Stdout) => tracing_subscriber::fmt::writer::BoxMakeWriter::new(std::io::stdout),
+        Some(LogOutput::File(path)) => {
+            let file = File::options().append(true).create(true).open(path).map_err(|error| {
+                Failure::new(Cause::Usage, format!("can't open the log {}", path.display())).because(error)
+            })?;
+            tracing_subscriber::fmt::writer::BoxMakeWriter::new(Mutex::new(file))
+        }
+    };
+    match telemetry.logs.encoding {
+        LogEncoding::Json => builder.json().with_writer(writer).init(),
+        LogEncoding::Console => builder.with_writer(writer).init(),
+    }
+    Ok(())
+}
+
+type Destinations = BTreeMap<ComponentId, Arc<Destination>>;
+
+fn destinations(config: &Config, runtime: &Runtime) -> Result<Destinations, Failure> {
+    let is_used =
+        |id: &ComponentId| config.pipelines.values().any(|pipeline| pipeline.exporters.contains(id));
+    config
+        .exporters
+        .iter()
+        .filter(|(id, _)| is_used(id))
+        .map(|(id, exporter): (_, &ExporterConfig)| {
+            Ok((id.clone(), Arc::new(Destination::open(&id.to_string(), exporter, runtime.handle())?)))
+        })
+        .collect()
+}
+
+/// The receivers that a pipeline uses, each with all exporters that it feeds.
+fn used_receivers(config: &Config) -> Vec<(&ComponentId, &ProfilingReceiver, Vec<ComponentId>)> {
+    config
+        .receivers
+        .iter()
+        .map(|(id, receiver)| {
+            let fed = config.pipelines.values().filter(|pipeline| pipeline.receivers.contains(id));
+            let mut exporters: Vec<_> = fed.flat_map(|pipeline| pipeline.exporters.iter().cloned()).collect();
+            exporters.sort();
+            exporters.dedup();
+            (id, receiver, exporters)
+        })
+        .filter(|(_, _, exporters)| !exporters.is_empty())
+        .collect()
+}
+
+/// Runs one receiver until told to stop, as its error mode says also through failures.
+fn profile(
+    id: &str,
+    receiver: &ProfilingReceiver,
+    to: Vec<Arc<Destination>>,
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    loop {
+        let failure = match sample(id, receiver, &to, stop) {
+            Ok(()) => return Ok(()),
+            Err(failure) => failure,
+        };
+        if receiver.error_mode == ErrorMode::Propagate {
+            return Err(failure);
+        }
+        error!(receiver = id, "{failure}; trying again in {} s", RETRY.as_secs());
+        let again = Instant::now() + RETRY;
+        while Instant::now() < again {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+fn sample(
+    id: &str,
+    receiver: &ProfilingReceiver,
+    to: &[Arc<Destination>],
+    stop: &AtomicBool,
+) -> Result<(), Failure> {
+    let budget = Budget::of(receiver);
+    let mut storage = Storage::uninit();
+    let mut sampler = Sampler::new(&mut storage, options(receiver, &budget))?;
+    let namer = Namer::new(NamingOptions {
+        native: receiver.symbolize.mode == SymbolMode::Local,
+        kernel: receiver.symbolize.kernel,
+        budget_bytes: budget.names_bytes,
+    });
+    let reporter = Reporter::new(namer, receiver.samples_per_second.get());
+    let (outgoing, incoming) = sync_channel(BATCHES_WAITING_MAX);
+
+    thread::scope(|threads| {
+        let start_ns = monotonic_ns();
+        sampler.start()?;
+        info!(
+            receiver = id,
+            samples_per_second = receiver.samples_per_second.get(),
+            map_bytes = sampler.profiler().map_bytes(),
+            "profiling"
+        );
+        let interval = receiver.reporter_interval;
+        threads.spawn(move || report(reporter, &incoming, interval, start_ns, to));
+        let mut handover = Handover { outgoing, waiting: Vec::new(), dropped: 0 };
+        let mut said_at = Instant::now();
+        while !stop.load(Ordering::Relaxed) && !sampler.is_over() {
+            sampler.poll(POLL, &mut handover.waiting);
+            handover.pass_on();
+            if said_at.elapsed() >= receiver.monitor_interval {
+                said_at = Instant::now();
+                say(id, &sampler, handover.dropped);
+            }
+        }
+        sampler.stop(&mut handover.waiting);
+        handover.pass_all_on();
+        say(id, &sampler, handover.dropped);
+        Ok(())
+    })
+}
+
+/// What a receiver may take of memory, and for what.
+struct Budget {
+    tables_bytes: u64,
+    names_bytes: usize,
+}
+
+impl Budget {
+    /// A third each for tables and for names; the rest is for stacks, reports and the programs themselves.
+    fn of(receiver: &ProfilingReceiver) -> Self {
+        let whole = u64::from(receiver.memory_limit_mib.get()) << 20;
+        Self { tables_bytes: whole / 3, names_bytes: usize::try_from(whole / 3).unwrap_or(usize::MAX) }
+    }
+}
+
+fn options(receiver: &ProfilingReceiver, budget: &Budget) -> SamplingOptions {
+    SamplingOptions {
+        scope: match &receiver.scope {
+            sidewinder_config::Scope::Node => Scope::Node,
+            sidewinder_config::Scope::Processes(pids) => {
+                Scope::Processes(pids.iter().map(|pid| pid.get()).collect())
+            }
+        },
+        samples_per_second: receiver.samples_per_second.get(),
+        frame_limit: receiver.unwind.max_frames.get(),
+        kernel_frames: receiver.unwind.kernel,
+        unwind_mode: receiver.unwind.mode,
+        unwind_overrides: receiver.unwind.overrides.clone(),
+        tables_bytes: budget.tables_bytes,
+    }
+}
+
+/// From the thread that samples to the one that names and sends. Sampling never waits for it.
+struct Handover {
+    outgoing: SyncSender<Vec<Message>>,
+    waiting: Vec<Message>,
+    dropped: u64,
+}
+
+impl Handover {
+    fn pass_on(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        match self.outgoing.try_send(std::mem::take(&mut self.waiting)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(waiting) | TrySendError::Disconnected(waiting)) => self.waiting = waiting,
+        }
+        if self.waiting.len() > MESSAGES_WAITING_MAX {
+            // What events refer to is kept: later ones refer to it too.
+            let before = self.waiting.len();
+            self.waiting.retain(|message| !matches!(message, Message::Event(_)));
+            self.dropped += (before - self.waiting.len()) as u64;
+        }
+    }
+
+    fn pass_all_on(&mut self) {
+        // The other side only ends after this one.
+        let _ = self.outgoing.send(std::mem::take(&mut self.waiting));
+    }
+}
+
+/// Names events and sends a report of them every so often, until no more come.
+fn report(
+    mut reporter: Reporter,
+    incoming: &Receiver<Vec<Message>>,
+    interval: Duration,
+    mut start_ns: u64,
+    to: &[Arc<Destination>],
+) {
+    let mut due = Instant::now() + interval;
+    loop {
+        let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()));
+        let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
+        for message in received.into_iter().flatten() {
+            reporter.take(message);
+        }
+        if is_over || Instant::now() >= due {
+            let end_ns = monotonic_ns();
+            if let Some(report) = reporter.drain(start_ns..end_ns) {
+                send(&report, to);
+            }
+            start_ns = end_ns;
+            due = Instant::now() + interval;
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+fn send(report: &Report, to: &[Arc<Destination>]) {
+    for destination in to {
+        destination.send(report);
+    }
+}
+
+fn say(id: &str, sampler: &Sampler<'_>, dropped: u64) {
+    let tally = sampler.tally();
+    let outcomes: Vec<String> = tally
+        .outcomes
+        .iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(outcome, count)| format!("{}={count}", outcome.label()))
+        .collect();
+    tracing::debug!(
+        receiver = id,
+        interrupts = tally.due,
+        missed = tally.missed(),
+        outcomes = outcomes.join(" "),
+        events = tally.events,
+        dropped,
+        table_bytes = sampler.profiler().tables.loaded_bytes(),
+        evictions = sampler.profiler().tables.evictions(),
+        "state"
+    );
+    if dropped > 0 {
+        warn!(receiver = id, dropped, "events were dropped because naming could not keep up");
+    }
+}
+
+/// A lock that a panicking thread has left is as good as any: what it guards is written whole.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,180 @@
+//! What frames are called.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
+use sidewinder_bpf::{Frame, FrameKind, Outcome};
+use sidewinder_process::{FileId, OpenedFile};
+use sidewinder_symbolize::{Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, unnamed};
+
+use crate::sampling::feed::FileFacts;
+
+/// A frame with all that is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedFrame {
+    pub(crate) place: Place,
+    /// As its source spells it; `file+0x...` where it has no name.
+    pub(crate) name: Arc<str>,
+    /// As the linker knows it; empty where it has no name.
+    pub(crate) system_name: Arc<str>,
+    pub(crate) code: Code,
+}
+
+/// Where a frame is. Return addresses are already moved into the call.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// In a file, at an address as the file states it, in one of its segments.
+    File { id: FileId, facts: Arc<FileFacts>, svma: Svma, load: LoadSegment },
+    /// In the kernel.
+    Kernel { address: u64 },
+    /// In memory that no file backs, or in a file of which nothing is known.
+    Anonymous { address: u64 },
+}
+
+/// What a frame executes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Code {
+    Native,
+    Rust,
+    Go,
+    Kernel,
+}
+
+/// Which names are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NamingOptions {
+    /// Names of functions in files.
+    pub(crate) native: bool,
+    /// Names of functions in the kernel.
+    pub(crate) kernel: bool,
+    /// For symbol tables and names.
+    pub(crate) budget_bytes: usize,
+}
+
+/// Gives names to frames of files that it was told of.
+#[derive(Debug)]
+pub(crate) struct Namer {
+    options: NamingOptions,
+    files: HashMap<FileId, Arc<FileFacts>>,
+    symbols: Symbolizer,
+    /// Read when the first kernel frame asks for it.
+    kernel: Option<KernelSymbols>,
+    nameless: Arc<str>,
+}
+
+impl Namer {
+    pub(crate) fn new(options: NamingOptions) -> Self {
+        Self {
+            symbols: Symbolizer::new(options.budget_bytes),
+            options,
+            files: HashMap::new(),
+            kernel: None,
+            nameless: Arc::from(""),
+        }
+    }
+
+    /// Learns of a file, or more of it.
+    pub(crate) fn learn(&mut self, id: FileId, facts: Arc<FileFacts>) {
+        // A name may have been sought in vain while the file's headers were not known.
+        self.symbols.forget(sidewinder_symbolize::FileId(id.0));
+        self.files.insert(id, facts);
+    }
+
+    /// All that is known of a frame.
+    pub(crate) fn name(&mut self, frame: Frame) -> NamedFrame {
+        let address = frame.address();
+        match frame.kind() {
+            Some(FrameKind::Native { file }) => self.native(FileId(file), code_address(frame)),
+            Some(FrameKind::Kernel) => self.kernel(code_address(frame).address_for_lookup().0),
+            Some(FrameKind::Anonymous) | None => self.unknown(format!("[anonymous]+{address:#x}"), address),
+        }
+    }
+
+    fn native(&mut self, id: FileId, at: CodeAddress<FileOffset>) -> NamedFrame {
+        let offset = at.address_for_lookup();
+        let Some(facts) = self.files.get(&id).cloned() else {
+            return self.unknown(unnamed("[unknown file]", offset), offset.0);
+        };
+        let found = facts.loads.iter().find_map(|load| Some((*load, load.svma_of(offset)?)));
+        let Some((load, svma)) = found else {
+            return self.unknown(unnamed(facts.name(), offset), offset.0);
+        };
+        let lookup = self.lookup(id, &facts, svma);
+        let (name, system_name, language) = match lookup {
+            Lookup::Named(name) => (name.demangled, name.system_name, name.language),
+            Lookup::Unnamed { language, .. } => {
+                (Arc::from(unnamed(facts.name(), offset)), Arc::clone(&self.nameless), language)
+            }
+        };
+        let code = match language {
+            Language::Rust => Code::Rust,
+            Language::Go => Code::Go,
+            Language::Cpp | Language::Unknown => Code::Native,
+        };
+        NamedFrame { place: Place::File { id, facts, svma, load }, name, system_name, code }
+    }
+
+    fn lookup(&mut self, id: FileId, facts: &FileFacts, svma: Svma) -> Lookup {
+        if !self.options.native {
+            return Lookup::Unnamed { why: NoName::NoSymbols, language: Language::Unknown };
+        }
+        let open = || facts.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), image);
+        self.symbols.name(sidewinder_symbolize::FileId(id.0), open, svma)
+    }
+
+    fn kernel(&mut self, address: u64) -> NamedFrame {
+        let name = if self.options.kernel {
+            self.kernel.get_or_insert_with(KernelSymbols::read).lookup(Avma(address)).shown()
+        } else {
+            "[k]"
+        };
+        NamedFrame {
+            place: Place::Kernel { address },
+            name: Arc::from(name),
+            system_name: Arc::clone(&self.nameless),
+            code: Code::Kernel,
+        }
+    }
+
+    fn unknown(&self, name: String, address: u64) -> NamedFrame {
+        NamedFrame {
+            place: Place::Anonymous { address },
+            name: Arc::from(name),
+            system_name: Arc::clone(&self.nameless),
+            code: Code::Native,
+        }
+    }
+}
+
+fn code_address(frame: Frame) -> CodeAddress<FileOffset> {
+    let address = FileOffset(frame.address());
+    if frame.is_return_address() {
+        CodeAddress::ReturnAddress(address)
+    } else {
+        CodeAddress::InstructionPointer(address)
+    }
+}
+
+fn image(content: &OpenedFile) -> std::io::Result<Image> {
+    match content.file() {
+        Some(file) => Ok(Image::from(file.try_clone()?)),
+        None => {
+            let mut bytes = vec![0; usize::try_from(content.size_bytes()).unwrap_or(0)];
+            content.read_exact_at(&mut bytes, 0)?;
+            Ok(Image::from(bytes))
+        }
+    }
+}
+
+/// The outermost frame of a stack that isn't complete: it says so, and why.
+pub(crate) fn marker(outcome: Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Complete => None,
+        cut if cut.is_loss() => Some(format!("[truncated: {}]", cut.label())),
+        other => Some(format!("[{}]", other.label())),
+    }
+}
+
+/// The same for a sample whose stack never arrived.
+pub(crate) const BODY_MISSING: &str = "stack_body_missing";

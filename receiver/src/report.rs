@@ -1,0 +1,208 @@
+//! Events become OTLP reports.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use sidewinder_bpf::monotonic_ns;
+use sidewinder_otlp::builder::{
+    AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
+    SampleAttributes, SampleIdentity, StackIndex,
+};
+use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions};
+use sidewinder_process::ProcessDescription;
+
+use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
+use crate::resource::attributes_of;
+use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
+
+/// The release, as the scope of each report names it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What is interned is thrown away when it has grown to this.
+const INTERNED_BYTES_MAX: usize = 8 << 20;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Reporter {
+    namer: Namer,
+    kind: Kind,
+    builder: ReportBuilder,
+    interned: Interned,
+    descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
+    clock: Clock,
+}
+
+/// What the builder has numbers for.
+#[derive(Debug, Default)]
+struct Interned {
+    resources: HashMap<ProcessKey, ResourceIndex>,
+    stacks: HashMap<(Option<u64>, sidewinder_bpf::Outcome), StackIndex>,
+    threads: HashMap<(u32, [u8; 16], u32, Option<&'static str>), AttributeSetIndex>,
+}
+
+impl Reporter {
+    pub(crate) fn new(namer: Namer, samples_per_second: u32) -> Self {
+        Self {
+            namer,
+            kind: Kind::Cpu { samples_per_second },
+            builder: ReportBuilder::new(ReportOptions::new(VERSION)),
+            interned: Interned::default(),
+            descriptions: HashMap::new(),
+            clock: Clock::now(),
+        }
+    }
+
+    pub(crate) fn take(&mut self, message: Message) {
+        match message {
+            Message::File(id, facts) => self.namer.learn(id, facts),
+            Message::Process(key, description) => {
+                self.interned.resources.remove(&key);
+                self.descriptions.insert(key, description);
+            }
+            Message::Event(event) => self.add(&event),
+        }
+    }
+
+    /// The report of all events since the last one, which covers this time of `CLOCK_MONOTONIC`.
+    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Option<Report> {
+        let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
+        let report = self.builder.drain(interval);
+        self.clock = Clock::now();
+        if self.builder.interned_bytes() > INTERNED_BYTES_MAX {
+            self.builder = ReportBuilder::new(ReportOptions::new(VERSION));
+            self.interned = Interned::default();
+        }
+        report
+    }
+
+    fn add(&mut self, event: &Event) {
+        let outcome = match (&event.stack, event.outcome) {
+            (None, _) => Some(BODY_MISSING),
+            (_, sidewinder_bpf::Outcome::Complete) => None,
+            (_, other) => Some(other.label()),
+        };
+        let identity = SampleIdentity {
+            resource: self.resource(event.process),
+            kind: self.kind,
+            stack: self.stack(event.stack.as_ref(), event.outcome),
+            attributes: self.attributes(event, outcome),
+            link: None,
+        };
+        self.builder.event(&identity, self.clock.unix_ns(event.time_ns), 1);
+    }
+
+    fn resource(&mut self, process: ProcessKey) -> ResourceIndex {
+        if let Some(index) = self.interned.resources.get(&process) {
+            return *index;
+        }
+        let nothing = ProcessDescription::default();
+        let description = self.descriptions.get(&process).map_or(&nothing, |description| description);
+        let index = self.builder.resource(&attributes_of(process, description).borrowed());
+        self.interned.resources.insert(process, index);
+        index
+    }
+
+    fn attributes(&mut self, event: &Event, outcome: Option<&'static str>) -> AttributeSetIndex {
+        let builder = &mut self.builder;
+        *self.interned.threads.entry((event.tid, event.comm, event.cpu, outcome)).or_insert_with(|| {
+            let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+            builder.attributes(&SampleAttributes {
+                thread_id: Some(event.tid.into()),
+                thread_name: Some(&String::from_utf8_lossy(name)),
+                cpu: Some(event.cpu),
+                outcome,
+                extra: &[],
+            })
+        })
+    }
+
+    fn stack(&mut self, stack: Option<&Arc<Stack>>, outcome: sidewinder_bpf::Outcome) -> StackIndex {
+        let key = (stack.map(|stack| stack.number), outcome);
+        if let Some(index) = self.interned.stacks.get(&key) {
+            return *index;
+        }
+        let frames = stack.map_or(&[][..], |stack| &stack.frames);
+        let mut locations: Vec<LocationIndex> = frames
+            .iter()
+            .map(|frame| {
+                let named = self.namer.name(*frame);
+                location(&mut self.builder, &named)
+            })
+            .collect();
+        let marker = match stack {
+            Some(_) => marker(outcome),
+            None => Some(format!("[truncated: {BODY_MISSING}]")),
+        };
+        locations.extend(marker.map(|marker| marker_location(&mut self.builder, &marker)));
+        let index = self.builder.stack(&locations);
+        self.interned.stacks.insert(key, index);
+        index
+    }
+}
+
+fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
+    let (mapping, address) = match &named.place {
+        Place::File { facts, svma, load, .. } => {
+            let hash = facts.hash.map(|hash| hash.to_string()).unwrap_or_default();
+            let gnu = facts.build_ids.gnu.as_ref().map(ToString::to_string);
+            let mapping = builder.mapping(&Mapping {
+                memory_start: load.svma.0,
+                memory_limit: load.svma.0.saturating_add(load.size),
+                file_offset: load.file_offset.0,
+                filename: &facts.path,
+                build_ids: BuildIds {
+                    htlhash: &hash,
+                    gnu: gnu.as_deref(),
+                    go: facts.build_ids.go.as_deref(),
+                },
+            });
+            (Some(mapping), svma.0)
+        }
+        Place::Kernel { address } | Place::Anonymous { address } => (None, *address),
+    };
+    let frame_type = match named.code {
+        Code::Native => FrameType::Native,
+        Code::Rust => FrameType::Rust,
+        Code::Go => FrameType::Go,
+        Code::Kernel => FrameType::Kernel,
+    };
+    // A place without a name is left to backends that have symbols: they know the file and the address.
+    let has_name = !named.system_name.is_empty() || mapping.is_none();
+    let lines = has_name.then(|| {
+        Line::of(builder.function(&Function {
+            name: &named.name,
+            system_name: &named.system_name,
+            ..Function::default()
+        }))
+    });
+    builder.location(&Frame { mapping, address, frame_type, lines: lines.as_slice() })
+}
+
+fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
+    let function = builder.function(&Function { name: marker, ..Function::default() });
+    builder.location(&Frame {
+        mapping: None,
+        address: 0,
+        frame_type: FrameType::Native,
+        lines: &[Line::of(function)],
+    })
+}
+
+/// The time of day of moments of `CLOCK_MONOTONIC`, by what both clocks said at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    unix_ahead_ns: u64,
+}
+
+impl Clock {
+    pub(crate) fn now() -> Self {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
+        Self { unix_ahead_ns: unix_ns.saturating_sub(monotonic_ns()) }
+    }
+
+    pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
+        monotonic_ns.saturating_add(self.unix_ahead_ns)
+    }
+}

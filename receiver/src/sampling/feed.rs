@@ -1,0 +1,71 @@
+//! What sampling hands on: events with their stacks, and once what they refer to.
+
+use std::sync::Arc;
+
+use sidewinder_address::LoadSegment;
+use sidewinder_bpf::{Frame, Outcome};
+use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription};
+
+/// A process, told from every other that has or had its number in this run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ProcessKey {
+    /// Its number in our PID namespace.
+    pub(crate) pid: u32,
+    /// As in [`sidewinder_process::Process::instance`]; 0: the registry never knew it.
+    pub(crate) instance: u64,
+}
+
+/// A stack as it was walked.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    /// Tells it from other stacks of this run.
+    pub(crate) number: u64,
+    /// Leaf first.
+    pub(crate) frames: Box<[Frame]>,
+}
+
+/// One interrupt.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// `CLOCK_MONOTONIC`.
+    pub(crate) time_ns: u64,
+    pub(crate) process: ProcessKey,
+    pub(crate) tid: u32,
+    pub(crate) cpu: u32,
+    /// The thread's name, up to the first NUL.
+    pub(crate) comm: [u8; 16],
+    /// How the walk ended.
+    pub(crate) outcome: Outcome,
+    /// `None`: the body never arrived.
+    pub(crate) stack: Option<Arc<Stack>>,
+}
+
+/// A file that frames refer to.
+#[derive(Clone, Debug)]
+pub(crate) struct FileFacts {
+    /// As its process sees it; may be empty.
+    pub(crate) path: String,
+    pub(crate) build_ids: BuildIds,
+    pub(crate) hash: Option<FileHash>,
+    pub(crate) loads: Vec<LoadSegment>,
+    /// Its content, which outlives the process.
+    pub(crate) content: Option<OpenedFile>,
+}
+
+impl FileFacts {
+    /// The last part of the path.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("[unknown file]")
+    }
+}
+
+/// What sampling has to say, in an order in which each message refers only to what came before.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    /// A file, when it is first met, and again once its content could be read.
+    File(FileId, Arc<FileFacts>),
+    /// A process, before its first event.
+    Process(ProcessKey, Arc<ProcessDescription>),
+    /// An interrupt.
+    Event(Event),
+}

@@ -1,0 +1,91 @@
+//! The stacks that samples name: bodies by hash, kept for two epochs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sidewinder_bpf::{Body, Entries, Frame, StackHash};
+
+use super::feed::Stack;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Stacks {
+    bodies: HashMap<StackHash, Held>,
+    last_number: u64,
+    frames: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    /// In which it was last sent.
+    epoch: u32,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    Stack(Arc<Stack>),
+    Chain(Box<[StackHash]>),
+}
+
+impl Stacks {
+    /// Takes a body up, or notes that a known one was sent again.
+    pub(crate) fn insert(&mut self, body: Body) {
+        if let Some(held) = self.bodies.get_mut(&body.hash) {
+            held.epoch = body.epoch;
+            return;
+        }
+        let content = match body.entries {
+            Entries::Frames(frames) => {
+                self.frames += frames.len();
+                Content::Stack(self.number(frames))
+            }
+            Entries::Chain(chunks) => Content::Chain(chunks),
+        };
+        self.bodies.insert(body.hash, Held { epoch: body.epoch, content });
+    }
+
+    /// The stack of a hash, if all of it has arrived.
+    pub(crate) fn get(&mut self, hash: StackHash) -> Option<Arc<Stack>> {
+        let chunks = match &self.bodies.get(&hash)?.content {
+            Content::Stack(stack) => return Some(Arc::clone(stack)),
+            Content::Chain(chunks) => chunks,
+        };
+        let mut frames: Vec<Frame> = Vec::new();
+        for chunk in chunks {
+            match &self.bodies.get(chunk)?.content {
+                Content::Stack(stack) => frames.extend(&stack.frames),
+                // A chain of chains is nothing that the programs send.
+                Content::Chain(_) => return None,
+            }
+        }
+        self.frames += frames.len();
+        let stack = self.number(frames.into());
+        if let Some(held) = self.bodies.get_mut(&hash) {
+            held.content = Content::Stack(Arc::clone(&stack));
+        }
+        Some(stack)
+    }
+
+    /// Forgets what was sent neither in `epoch` nor in the one before.
+    pub(crate) fn begin_epoch(&mut self, epoch: u32) {
+        let frames = &mut self.frames;
+        self.bodies.retain(|_, held| {
+            let is_recent = epoch.wrapping_sub(held.epoch) <= 1;
+            if let (false, Content::Stack(stack)) = (is_recent, &held.content) {
+                *frames -= stack.frames.len();
+            }
+            is_recent
+        });
+    }
+
+    /// About how many bytes the bodies take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.frames * size_of::<Frame>() + self.bodies.len() * (size_of::<Held>() + 64)
+    }
+
+    fn number(&mut self, frames: Box<[Frame]>) -> Arc<Stack> {
+        self.last_number += 1;
+        Arc::new(Stack { number: self.last_number, frames })
+    }
+}
