@@ -26,7 +26,7 @@ const MAX_ADDRESSES: usize = 80_000;
 /// What gimli says of an address, in the columns of a row.
 #[derive(PartialEq, Eq, Debug)]
 enum Expected {
-    Rule {
+    Row {
         cfa: String,
         frame_pointer: String,
         return_address: String,
