@@ -1,5 +1,7 @@
 //! Attributes: their keys, their values and the types of frames.
 
+use std::hash::{Hash, Hasher};
+
 use crate::wire::{AnyValue, AnyValueKind, ArrayValue, KeyValue, string_value};
 
 /// The keys of attributes that this crate gives a meaning to.
@@ -24,8 +26,16 @@ pub mod key {
     pub const SERVICE_NAME: &str = "service.name";
 }
 
+/// Longer strings are cut: names come from files and memory of processes that are not trusted.
+const MAX_STRING_BYTES: usize = 8 * 1024;
+
+/// Longer lists too.
+const MAX_LIST_LEN: usize = 256;
+
 /// The value of an attribute. Floats have no place in a dictionary, so there are none.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+///
+/// Very long texts and lists are cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
     /// A text.
     Str(&'a str),
@@ -55,16 +65,43 @@ impl From<bool> for Value<'_> {
     }
 }
 
+/// Values of which as much is equal as is kept hash alike.
+impl Hash for Value<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Str(text) => bounded(text).hash(state),
+            Self::Int(number) => number.hash(state),
+            Self::Bool(truth) => truth.hash(state),
+            Self::Strings(texts) => kept(texts).for_each(|text| text.hash(state)),
+        }
+    }
+}
+
+/// As much of `text` as is kept.
+pub(crate) fn bounded(text: &str) -> &str {
+    if text.len() <= MAX_STRING_BYTES {
+        return text;
+    }
+    let end = (0..=MAX_STRING_BYTES).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}
+
+/// As much of `texts` as is kept.
+fn kept(texts: &[String]) -> impl ExactSizeIterator<Item = &str> {
+    texts.iter().take(MAX_LIST_LEN).map(|text| bounded(text))
+}
+
 impl Value<'_> {
     /// Whether `wire` says the same as this.
     pub(crate) fn is(self, wire: &AnyValue) -> bool {
         match (self, &wire.value) {
-            (Self::Str(text), Some(AnyValueKind::StringValue(other))) => text == other,
+            (Self::Str(text), Some(AnyValueKind::StringValue(other))) => bounded(text) == other,
             (Self::Int(number), Some(AnyValueKind::IntValue(other))) => number == *other,
             (Self::Bool(truth), Some(AnyValueKind::BoolValue(other))) => truth == *other,
             (Self::Strings(texts), Some(AnyValueKind::ArrayValue(other))) => {
+                let texts = kept(texts);
                 texts.len() == other.values.len()
-                    && texts.iter().zip(&other.values).all(|(text, value)| Value::Str(text).is(value))
+                    && texts.zip(&other.values).all(|(text, value)| Value::Str(text).is(value))
             }
             _ => false,
         }
@@ -72,11 +109,11 @@ impl Value<'_> {
 
     pub(crate) fn to_wire(self) -> AnyValue {
         match self {
-            Self::Str(text) => string_value(text),
+            Self::Str(text) => string_value(bounded(text)),
             Self::Int(number) => AnyValue { value: Some(AnyValueKind::IntValue(number)) },
             Self::Bool(truth) => AnyValue { value: Some(AnyValueKind::BoolValue(truth)) },
             Self::Strings(texts) => {
-                let values = texts.iter().map(|text| string_value(text)).collect();
+                let values = kept(texts).map(string_value).collect();
                 AnyValue { value: Some(AnyValueKind::ArrayValue(ArrayValue { values })) }
             }
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use crate::encode::{Tables, encode};
-use crate::wire::{Profile, ProfilesData, ProfilesDictionary, ResourceProfiles};
+use crate::wire::{Profile, ProfilesData, ProfilesDictionary, ResourceProfiles, Sample};
 
 /// A number of events, in the two units that receivers count in.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -114,7 +114,7 @@ pub(crate) struct Split {
 
 impl Split {
     fn cut(&mut self, dictionary: &ProfilesDictionary, whole: Vec<ResourceProfiles>, max_bytes: usize) {
-        for half in halves(whole) {
+        for half in halves(whole).into_iter().filter(|half| !half.is_empty()) {
             let report = Report::encode(dictionary.into(), &mut half.clone());
             if report.bytes.len() <= max_bytes {
                 self.reports.push(report);
@@ -131,11 +131,11 @@ fn profiles_of(resource_profiles: &[ResourceProfiles]) -> impl Iterator<Item = &
     resource_profiles.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles)
 }
 
-fn observations(sample: &crate::wire::Sample) -> usize {
+fn observations(sample: &Sample) -> usize {
     sample.timestamps_unix_nano.len().max(sample.values.len())
 }
 
-/// Two lists, neither of them empty unless there is one event only.
+/// Two lists, of which one is empty where there is one event only.
 fn halves(mut whole: Vec<ResourceProfiles>) -> [Vec<ResourceProfiles>; 2] {
     if whole.len() > 1 {
         let second = whole.split_off(whole.len() / 2);
@@ -283,8 +283,10 @@ mod tests {
 
     #[test]
     fn what_is_too_large_by_itself_is_counted() {
-        let split = report(2, 2, 2).split(100);
-        assert_eq!(split.reports, []);
-        assert_eq!(split.too_large.events, 8);
+        for (resources, stacks, events) in [(2, 2, 2), (1, 1, 1)] {
+            let split = report(resources, stacks, events).split(100);
+            assert_eq!(split.reports, []);
+            assert_eq!(split.too_large.events, (resources * stacks * events) as u64);
+        }
     }
 }

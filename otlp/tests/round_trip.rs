@@ -273,6 +273,14 @@ fn a_huge_name_is_cut() {
     let before = builder.interned_bytes();
     builder.function(&Function { name: &"\u{e9}".repeat(1 << 20), ..Function::default() });
     assert!(builder.interned_bytes() - before < 10_000);
+    let [one, two] = ["x", "y"].map(|end| vec!["\u{e9}".repeat(5 << 10) + end; 1000]);
+    let arguments = |builder: &mut ReportBuilder, list: &[String]| {
+        let extra = [("process.command_args", Value::Strings(list))];
+        builder.attributes(&SampleAttributes { extra: &extra, ..SampleAttributes::default() })
+    };
+    // What is kept of both is equal.
+    assert_eq!(arguments(&mut builder, &one), arguments(&mut builder, &two));
+    assert!(builder.interned_bytes() - before < 4 << 20);
 }
 
 #[test]

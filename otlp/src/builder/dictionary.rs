@@ -1,13 +1,10 @@
 //! The seven tables of a dictionary, filled so that no value is in them twice.
 
 use super::{BuildIds, Frame, Function, Link, Mapping, SampleAttributes};
-use crate::attribute::{FrameType, Value, key};
+use crate::attribute::{FrameType, Value, bounded, key};
 use crate::encode::Tables;
 use crate::table::Table;
 use crate::wire;
-
-/// Longer strings are cut: names come from files and memory of processes that are not trusted.
-const MAX_STRING_BYTES: usize = 8 * 1024;
 
 /// Interned values. Element 0 of every table is the zero value.
 #[derive(Debug)]
@@ -84,7 +81,7 @@ impl Dictionary {
         if text.is_empty() {
             return 0;
         }
-        let text = cut(text);
+        let text = bounded(text);
         let bytes = &mut self.bytes;
         self.strings.intern(
             text,
@@ -254,7 +251,7 @@ impl Dictionary {
             return known.set;
         }
         let set = self.sample_attribute_set(attributes);
-        let [thread_name, outcome] = [thread_name, outcome].map(|text| text.map(|text| cut(text).into()));
+        let [thread_name, outcome] = [thread_name, outcome].map(|text| text.map(Box::from));
         let known = KnownSampleAttributes { thread_id, thread_name, cpu, outcome, set };
         self.bytes += size_of::<KnownSampleAttributes>();
         self.known_sample_attributes.insert(&key, known);
@@ -295,10 +292,6 @@ impl Dictionary {
     }
 
     fn attribute(&mut self, key: &str, value: Value<'_>) -> i32 {
-        let value = match value {
-            Value::Str(text) => Value::Str(cut(text)),
-            other => other,
-        };
         let key_strindex = self.string(key);
         let bytes = &mut self.bytes;
         self.attributes.intern(
@@ -314,13 +307,4 @@ impl Dictionary {
             },
         )
     }
-}
-
-/// As much of `text` as is kept.
-fn cut(text: &str) -> &str {
-    if text.len() <= MAX_STRING_BYTES {
-        return text;
-    }
-    let end = (0..=MAX_STRING_BYTES).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or_default()]
 }
