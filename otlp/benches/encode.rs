@@ -35,6 +35,7 @@ impl Sequence {
 struct Workload {
     sequence: Sequence,
     frames: Vec<LocationIndex>,
+    stacks: Vec<[LocationIndex; DEPTH]>,
 }
 
 impl Workload {
@@ -46,23 +47,38 @@ impl Workload {
             filename: "/usr/bin/workload",
             build_ids: BuildIds { htlhash: "000102030405060708090a0b0c0d0e0f", gnu: None, go: None },
         });
-        let frames = (0..FRAMES).map(|frame| {
-            let name = format!("workload::module_{}::function_{}", frame % 100, frame / 4);
-            let function = builder.function(&Function { name: &name, ..Function::default() });
-            builder.location(&Frame {
-                mapping: Some(mapping),
-                address: 0x40_0000 + frame * 16,
-                frame_type: FrameType::Rust,
-                lines: &[Line::of(function)],
+        let frames: Vec<_> = (0..FRAMES)
+            .map(|frame| {
+                let name = format!("workload::module_{}::function_{}", frame % 100, frame / 4);
+                let function = builder.function(&Function { name: &name, ..Function::default() });
+                builder.location(&Frame {
+                    mapping: Some(mapping),
+                    address: 0x40_0000 + frame * 16,
+                    frame_type: FrameType::Rust,
+                    lines: &[Line::of(function)],
+                })
             })
-        });
-        Self { frames: frames.collect(), sequence: Sequence(1) }
+            .collect();
+        let stacks = vec![[frames[0]; DEPTH]];
+        Self { sequence: Sequence(1), frames, stacks }
     }
 
-    /// A stack that has not been before.
+    /// A stack that shares its outer frames with one that was before, as the paths of a call tree do.
     fn new_stack(&mut self, builder: &mut ReportBuilder) -> StackIndex {
-        let frame = |_| self.frames[self.sequence.below(FRAMES) as usize];
-        builder.stack(&std::array::from_fn::<_, DEPTH, _>(frame))
+        let parent = self.sequence.below(self.stacks.len() as u64) as usize;
+        let mut stack = self.stacks[parent];
+        let own = 1 + self.sequence.below(DEPTH as u64) as usize;
+        for frame in &mut stack[..own] {
+            // Some functions are called far more often than others.
+            let limit = 1 + self.sequence.below(FRAMES);
+            *frame = self.frames[self.sequence.below(limit) as usize];
+        }
+        if self.stacks.len() < STACKS {
+            self.stacks.push(stack);
+        } else {
+            self.stacks[parent] = stack;
+        }
+        builder.stack(&stack)
     }
 }
 

@@ -85,7 +85,14 @@ struct Reached<'a> {
     /// Kept for its memory alone.
     spare_location: Location,
     /// Kept for its memory alone.
-    spare_indices: Vec<u8>,
+    spare_stack: SpareStack,
+}
+
+/// The new indices of a stack, as numbers and as bytes.
+#[derive(Default)]
+struct SpareStack {
+    indices: Vec<i32>,
+    packed: Vec<u8>,
 }
 
 impl<'a> Reached<'a> {
@@ -100,7 +107,7 @@ impl<'a> Reached<'a> {
             links: Moved::new(LINK_TABLE, from.links.len()),
             stacks: Moved::new(STACK_TABLE, from.stacks.len()),
             spare_location: Location::default(),
-            spare_indices: Vec::new(),
+            spare_stack: SpareStack::default(),
         }
     }
 
@@ -143,24 +150,29 @@ impl<'a> Reached<'a> {
         }
         let from = self.from;
         let Some(stack) = from.stacks.get(old as usize) else { return 0 };
-        let mut indices = std::mem::take(&mut self.spare_indices);
-        indices.clear();
-        for &location in &stack.location_indices {
-            let location = self.location(location);
-            put_varint(&mut indices, location as u64);
+        let mut spare = std::mem::take(&mut self.spare_stack);
+        spare.indices.clear();
+        spare.indices.extend(stack.location_indices.iter().map(|&location| self.location(location)));
+        spare.packed.clear();
+        for &location in &spare.indices {
+            put_varint(&mut spare.packed, location as u64);
         }
-        let new = self.stacks.put_with(old, field_len(indices.len()), |encoded| {
-            put_head(encoded, LOCATION_INDICES, indices.len());
-            encoded.extend_from_slice(&indices);
+        let new = self.stacks.put_with(old, field_len(spare.packed.len()), |encoded| {
+            put_head(encoded, LOCATION_INDICES, spare.packed.len());
+            encoded.extend_from_slice(&spare.packed);
         });
-        self.spare_indices = indices;
+        self.spare_stack = spare;
         new
     }
 
+    /// The one look-up that is made for each frame of each stack.
+    #[inline]
     fn location(&mut self, old: i32) -> i32 {
-        if let Some(new) = self.locations.get(old) {
-            return new;
-        }
+        self.locations.get(old).unwrap_or_else(|| self.new_location(old))
+    }
+
+    #[inline(never)]
+    fn new_location(&mut self, old: i32) -> i32 {
         let from = self.from;
         let Some(location) = from.locations.get(old as usize) else { return 0 };
         let mut moved = std::mem::take(&mut self.spare_location);

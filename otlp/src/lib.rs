@@ -1,11 +1,11 @@
 //! OTLP profiles: the dictionary, the encoder, the conformance rules and the exporters.
 //!
-//! | Module          | Holds                                                                         |
-//! |-----------------|-------------------------------------------------------------------------------|
-//! | [`builder`]     | [`ReportBuilder`]: events in any order become one [`Report`]                   |
-//! | [`decode`]      | Bytes of profiles, from a file or a request, as a small owned model            |
-//! | [`conformance`] | The rules that an emitter of profiles must obey, checked on encoded bytes      |
-//! | [`send`]        | The exporters: a file, gRPC; what became of each event                         |
+//! | Module          | Holds                                                                     |
+//! |-----------------|---------------------------------------------------------------------------|
+//! | [`builder`]     | [`ReportBuilder`]: events in any order become one [`Report`]              |
+//! | [`decode`]      | Bytes of profiles, from a file or a request, as a small owned model       |
+//! | [`conformance`] | The rules that an emitter of profiles must obey, checked on encoded bytes |
+//! | [`send`]        | The exporters: a file, gRPC; what became of each event                    |
 //!
 //! The messages of OpenTelemetry stay inside this crate: the signal is Alpha and its form still
 //! changes, so that callers see the small types below alone.
