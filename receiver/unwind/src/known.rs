@@ -11,9 +11,14 @@ use crate::layers::{RangeRows, RangeStack, RowBuffer};
 use crate::rule::{Entry, Rule};
 use crate::summary::{Source, Summary};
 
-/// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker, and that
-/// of `makecontext`'s coroutines.
-const ROOTS: [&[u8]; 3] = [b"_start", b"_dl_start_user", b"__start_context"];
+/// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker.
+const ROOTS: [&[u8]; 2] = [b"_start", b"_dl_start_user"];
+
+/// What a coroutine made by `makecontext` returns to, local to the C library: the way there leads through
+/// `makecontext`.
+const COROUTINE_STARTS: [&[u8]; 1] = [b"__start_context"];
+const MAKE_CONTEXT: &[u8] = b"makecontext";
+const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 
 /// The kernel's way back from a signal handler, and the functions by which a new thread is made: looked at where
 /// no unwind information covers them (musl).
@@ -30,9 +35,14 @@ const MAX_FUNCTIONS: usize = 256;
 const RT_SIGRETURN: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
 
+/// `mov %rbx,%rsp`, by which `__start_context` leaves the stack for what `makecontext` has left above: no function
+/// that was called begins so.
+const COROUTINE_START: [u8; 3] = [0x48, 0x89, 0xdc];
+
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Root,
+    CoroutineStart,
     SignalReturn,
     Clone,
 }
@@ -59,12 +69,16 @@ impl KnownFunctions {
             known.add(code, file.entry(), 0, Kind::Root);
         }
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
-            if known.functions.len() < MAX_FUNCTIONS
-                && symbol.is_definition()
-                && let Ok(name) = symbol.name_bytes()
-                && let Some(kind) = Kind::by_name(name)
-            {
+            let Ok(name) = symbol.name_bytes() else { continue };
+            if !symbol.is_definition() || known.functions.len() >= MAX_FUNCTIONS {
+                continue;
+            }
+            if let Some(kind) = Kind::by_name(name) {
                 known.add(code, symbol.address(), symbol.size(), kind);
+            } else if name == MAKE_CONTEXT
+                && let Some(start) = coroutine_start(file, code, symbol.address(), symbol.size())
+            {
+                known.add(code, start, 0, Kind::CoroutineStart);
             }
         }
         known.functions.sort_unstable_by_key(|function| (function.start, function.unsized_, function.kind));
@@ -97,7 +111,7 @@ impl KnownFunctions {
     pub(crate) fn roots(&self, entries: &mut Entries, summary: &mut Summary) -> RowBuffer {
         let root = entries.intern(Entry::Rule(Rule::ROOT));
         self.rows(summary, |function, range| match function.kind {
-            Kind::Root => range.put_only(root),
+            Kind::Root | Kind::CoroutineStart => range.put_only(root),
             Kind::SignalReturn | Kind::Clone => {}
         })
     }
@@ -128,7 +142,7 @@ impl KnownFunctions {
                         range.put(function.start.saturating_add(clone.parent), leaf);
                     }
                 }
-                Kind::SignalReturn | Kind::Root => {}
+                Kind::SignalReturn | Kind::Root | Kind::CoroutineStart => {}
             }
         })
     }
@@ -137,8 +151,7 @@ impl KnownFunctions {
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
         for function in &self.functions {
-            // The return address of a signal handler is the first byte, and a walk looks up the one before.
-            let start = function.start.saturating_sub(u32::from(function.kind == Kind::SignalReturn));
+            let start = function.start.saturating_sub(u32::from(function.kind.is_returned_to()));
             let mut range = ranges.range((start, function.end));
             fill(function, &mut range);
             if !range.is_empty() {
@@ -185,11 +198,39 @@ impl CloneParts {
     }
 }
 
+/// The address that `makecontext` hands on by `lea` and that begins as a coroutine's start does.
+fn coroutine_start<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    make_context: u64,
+    size: u64,
+) -> Option<u64> {
+    let bytes = code.bytes(file, code.offset(make_context)?, size.min(MAX_MAKE_CONTEXT_BYTES))?;
+    bytes.windows(7).enumerate().find_map(|(at, instruction)| {
+        // `lea offset(%rip),register`, the offset counting from the next instruction.
+        let [0x48 | 0x4c, 0x8d, modrm, a, b, c, d] = *instruction else { return None };
+        let offset = i64::from(i32::from_le_bytes([a, b, c, d]));
+        let next = make_context.checked_add(at as u64 + 7)?;
+        let target = next.checked_add_signed(offset).filter(|_| modrm & 0xc7 == 0x05)?;
+        let begins = code.bytes(file, code.offset(target)?, COROUTINE_START.len() as u64)?;
+        (begins == COROUTINE_START).then_some(target)
+    })
+}
+
 impl Kind {
     fn by_name(name: &[u8]) -> Option<Self> {
-        let kinds: [(&[&[u8]], Self); 3] =
-            [(&ROOTS, Self::Root), (&SIGNAL_RETURNS, Self::SignalReturn), (&CLONES, Self::Clone)];
+        let kinds: [(&[&[u8]], Self); 4] = [
+            (&ROOTS, Self::Root),
+            (&COROUTINE_STARTS, Self::CoroutineStart),
+            (&SIGNAL_RETURNS, Self::SignalReturn),
+            (&CLONES, Self::Clone),
+        ];
         kinds.into_iter().find_map(|(names, kind)| names.contains(&name).then_some(kind))
+    }
+
+    /// Whether nothing ever calls it, but its first byte is a return address: a walk looks up the byte before.
+    fn is_returned_to(self) -> bool {
+        matches!(self, Self::CoroutineStart | Self::SignalReturn)
     }
 }
 

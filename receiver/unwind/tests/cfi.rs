@@ -9,7 +9,7 @@ use sidewinder_unwind::{
     Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, Source, UnsupportedReason,
     UnwindTable, load_segments, unwind_table,
 };
-use support::{RA, RBP, RSP, Section, TEXT, cfa, elf};
+use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
 fn table_of(sections: &[(&str, &[u8])]) -> UnwindTable {
     let file = elf(0, &[], sections);
@@ -438,4 +438,46 @@ fn load_segments_are_those_of_the_headers() {
         executable: true,
     };
     assert_eq!(load_segments(&object::File::parse(&*file).unwrap()), [text]);
+}
+
+/// The table of code with these symbols, of which call frame information says nothing.
+fn code_with_symbols(code: &[u8], symbols: &[(&str, u64, u64)]) -> UnwindTable {
+    let file = elf_with_symbols(0, code, &[], symbols);
+    unwind_table(&object::File::parse(&*file).unwrap()).unwrap()
+}
+
+#[test]
+fn a_signal_return_without_information_is_known_by_name_and_code() {
+    let mut code = [0x90; 0x40];
+    code[0x10..0x19].copy_from_slice(&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05]);
+    let table = code_with_symbols(&code, &[("__restore_rt", 0x10, 9)]);
+    let signal_frame = Entry::Rule(Rule::KERNEL_SIGNAL_FRAME);
+    assert_eq!(rows(&table), [(0x0f, signal_frame), (0x19, END)], "from the byte that a walk looks up");
+    assert!(code_with_symbols(&code, &[("__restore_rt", 0x20, 9)]).is_empty(), "the code says otherwise");
+}
+
+#[test]
+fn a_clone_without_information_has_a_caller_and_a_child() {
+    let mut code = [0x90; 0x20];
+    // mov $56,%eax; syscall; test %eax,%eax; jnz parent; xor %ebp,%ebp; call *%r9; hlt; parent: ret
+    code[..18].copy_from_slice(&[
+        0xb8, 56, 0, 0, 0, 0x0f, 0x05, 0x85, 0xc0, 0x75, 6, 0x31, 0xed, 0x41, 0xff, 0xd1, 0xf4, 0xc3,
+    ]);
+    let table = code_with_symbols(&code, &[("__clone", 0, 18)]);
+    assert_eq!(rows(&table), [(0, LEAF), (7, END), (11, Entry::Rule(Rule::ROOT)), (17, LEAF), (18, END)]);
+}
+
+#[test]
+fn a_coroutine_ends_where_makecontext_lets_it_return() {
+    let mut code = [0x90; 0x60];
+    // makecontext: lea start_context(%rip),%rdi; ret
+    code[..8].copy_from_slice(&[0x48, 0x8d, 0x3d, 0x39, 0, 0, 0, 0xc3]);
+    code[0x40..0x43].copy_from_slice(&[0x48, 0x89, 0xdc]);
+    let mut section = Section::eh_frame();
+    let cie = section.cie();
+    section.fde(cie, 0x40, 0x1a, &[]);
+    let sections: [(&str, &[u8]); 1] = [(".eh_frame", &section.bytes)];
+    let file = elf_with_symbols(0, &code, &sections, &[("makecontext", 0, 8)]);
+    let table = unwind_table(&object::File::parse(&*file).unwrap()).unwrap();
+    assert_eq!(rows(&table), [(0x3f, Entry::Rule(Rule::ROOT)), (0x5a, END)]);
 }

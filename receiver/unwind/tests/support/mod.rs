@@ -130,6 +130,16 @@ impl Section {
 
 /// An x86-64 executable with `.text` and the given sections, which are loaded after it.
 pub(crate) fn elf(entry: u64, code: &[u8], sections: &[(&str, &[u8])]) -> Vec<u8> {
+    elf_with_symbols(entry, code, sections, &[])
+}
+
+/// The same with functions in `.symtab`: names, and starts and sizes in bytes of the text.
+pub(crate) fn elf_with_symbols(
+    entry: u64,
+    code: &[u8],
+    sections: &[(&str, &[u8])],
+    symbols: &[(&str, u64, u64)],
+) -> Vec<u8> {
     let text_offset = 0x1000;
     let mut file = vec![0; text_offset + TEXT_BYTES];
     file[text_offset..text_offset + code.len()].copy_from_slice(code);
@@ -147,6 +157,27 @@ pub(crate) fn elf(entry: u64, code: &[u8], sections: &[(&str, &[u8])]) -> Vec<u8
         names.extend(name.as_bytes());
         names.push(0);
     }
+    let mut symbol_names = vec![0];
+    let mut symbol_table = vec![0; 24];
+    for (name, start, size) in symbols {
+        symbol_table.extend((symbol_names.len() as u32).to_le_bytes());
+        symbol_table.extend([0x12, 0, 1, 0]); // STB_GLOBAL, STT_FUNC, in the first section
+        symbol_table.extend((TEXT + start).to_le_bytes());
+        symbol_table.extend(size.to_le_bytes());
+        symbol_names.extend(name.as_bytes());
+        symbol_names.push(0);
+    }
+    for (name, kind, bytes) in
+        [(".symtab\0", elf::SHT_SYMTAB, &symbol_table), (".strtab\0", elf::SHT_STRTAB, &symbol_names)]
+    {
+        let mut header = section_header(names.len(), kind.0, 0, file.len(), bytes.len());
+        header[40..44].copy_from_slice(&(headers.len() as u32 + 1).to_le_bytes()); // sh_link
+        header[56] = if kind == elf::SHT_SYMTAB { 24 } else { 0 }; // sh_entsize
+        headers.push(header);
+        names.extend(name.as_bytes());
+        file.extend(bytes);
+    }
+
     let names_at = names.len();
     names.extend(b".shstrtab\0");
     headers.push(section_header(names_at, elf::SHT_STRTAB.0, 0, file.len(), names.len()));
