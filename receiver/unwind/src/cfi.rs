@@ -25,12 +25,12 @@ type Fde<'data> = FrameDescriptionEntry<Bytes<'data>>;
 /// so that without a bound a small file could take hours.
 const MAX_CIE_BYTES: usize = 256;
 
-/// The most CIEs of one section that are kept; any more are parsed again for each FDE. Linkers merge equal ones, so
-/// that files have few.
+/// The most CIEs of one section that are kept; any more are parsed again for each FDE. Linkers merge equal
+/// ones, so that files have few.
 const MAX_KEPT_CIES: usize = 1024;
 
-/// Room for the rules that one row holds and for the rows that remember_state nests; a function that needs more
-/// counts as malformed. x86-64 programs use up to 17 registers and rarely nest at all.
+/// Room for the rules that one row holds and for the rows that remember_state nests; a function that needs
+/// more counts as malformed. x86-64 programs use up to 17 registers and rarely nest at all.
 struct RowStorage;
 
 const MAX_REGISTER_RULES: usize = 34;
@@ -208,9 +208,10 @@ where
         }
     }
 
-    /// The caller's stack pointer is the CFA, unless a rule of its own says otherwise: signal frames repeat the
-    /// place from which the CFA is read, `longjmp` has it in a register, `setcontext` in a structure at the CFA.
-    /// Such a place becomes [`Rule::cfa`], and what is relative to the CFA counts from where the CFA does.
+    /// The caller's stack pointer is the CFA, unless a rule of its own says otherwise: signal frames repeat
+    /// the place from which the CFA is read, `longjmp` has it in a register, `setcontext` in a structure at
+    /// the CFA. Such a place becomes [`Rule::cfa`], and what is relative to the CFA counts from where the CFA
+    /// does.
     fn with_stack_pointer(
         &self,
         rule: Rule,

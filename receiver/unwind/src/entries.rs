@@ -13,8 +13,8 @@ pub(crate) type EntryId = u16;
 pub(crate) struct Entries {
     by_id: Vec<Entry>,
     ids: HashMap<Entry, EntryId>,
-    /// Entries asked for lately, each in its slot by [`SlotHasher`]: functions repeat each other, and hashing for
-    /// `ids`, which input can't degrade, would take a fifth of the time.
+    /// Entries asked for lately, each in its slot by [`SlotHasher`]: functions repeat each other, and hashing
+    /// for `ids`, which input can't degrade, would take a fifth of the time.
     recent: Box<[(Entry, EntryId)]>,
 }
 

@@ -1,8 +1,8 @@
 //! Go's text, by Go's own table.
 //!
-//! `.gopclntab` states for every instruction of every Go function how many bytes the function has taken of the
-//! stack, in stripped programs too. This file finds the table and the text it speaks of; `pclntab` reads its
-//! layout; `function` makes the rows of one function.
+//! `.gopclntab` states for every instruction of every Go function how many bytes the function has taken of
+//! the stack, in stripped programs too. This file finds the table and the text it speaks of; `pclntab` reads
+//! its layout; `function` makes the rows of one function.
 
 mod function;
 mod pclntab;

@@ -20,8 +20,8 @@ const COROUTINE_STARTS: [&[u8]; 1] = [b"__start_context"];
 const MAKE_CONTEXT: &[u8] = b"makecontext";
 const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 
-/// The kernel's way back from a signal handler, and the functions by which a new thread is made: looked at where
-/// no unwind information covers them (musl).
+/// The kernel's way back from a signal handler, and the functions by which a new thread is made: looked at
+/// where no unwind information covers them (musl).
 const SIGNAL_RETURNS: [&[u8]; 3] = [b"__restore_rt", b"__restore", b"restore_rt"];
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 
@@ -35,8 +35,8 @@ const MAX_FUNCTIONS: usize = 256;
 const RT_SIGRETURN: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
 
-/// `mov %rbx,%rsp`, by which `__start_context` leaves the stack for what `makecontext` has left above: no function
-/// that was called begins so.
+/// `mov %rbx,%rsp`, by which `__start_context` leaves the stack for what `makecontext` has left above: no
+/// function that was called begins so.
 const COROUTINE_START: [u8; 3] = [0x48, 0x89, 0xdc];
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +51,7 @@ struct Function {
     start: u32,
     end: u32,
     /// Whether the end is only assumed.
-    unsized_: bool,
+    end_assumed: bool,
     kind: Kind,
 }
 
@@ -81,24 +81,26 @@ impl KnownFunctions {
                 known.add(code, start, 0, Kind::CoroutineStart);
             }
         }
-        known.functions.sort_unstable_by_key(|function| (function.start, function.unsized_, function.kind));
+        known
+            .functions
+            .sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
         known.functions.dedup_by_key(|function| function.start);
         known
     }
 
     fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: Kind) {
-        let unsized_ = size == 0;
-        let size = if unsized_ { MAX_UNSIZED_BYTES } else { size };
+        let end_assumed = size == 0;
+        let size = if end_assumed { MAX_UNSIZED_BYTES } else { size };
         if let Some((start, end)) = code.clip(address, address.saturating_add(size)) {
-            self.functions.push(Function { start, end, unsized_, kind });
+            self.functions.push(Function { start, end, end_assumed, kind });
         }
     }
 
     /// Learn from another source that some function has this range.
     pub(crate) fn bound(&mut self, (start, end): (u32, u32)) {
-        for known in self.functions.iter_mut().filter(|known| known.unsized_) {
+        for known in self.functions.iter_mut().filter(|known| known.end_assumed) {
             if start == known.start {
-                (known.end, known.unsized_) = (end, false);
+                (known.end, known.end_assumed) = (end, false);
             } else if start > known.start {
                 known.end = known.end.min(start);
             } else if end > known.start {
@@ -116,7 +118,8 @@ impl KnownFunctions {
         })
     }
 
-    /// The rows of functions that are understood by their code: they hold where no other source says anything.
+    /// The rows of functions that are understood by their code: they hold where no other source says
+    /// anything.
     pub(crate) fn by_code<'data, R: ReadRef<'data>>(
         &self,
         file: &File<'data, R>,
@@ -228,7 +231,8 @@ impl Kind {
         kinds.into_iter().find_map(|(names, kind)| names.contains(&name).then_some(kind))
     }
 
-    /// Whether nothing ever calls it, but its first byte is a return address: a walk looks up the byte before.
+    /// Whether nothing ever calls it, but its first byte is a return address: a walk looks up the byte
+    /// before.
     fn is_returned_to(self) -> bool {
         matches!(self, Self::CoroutineStart | Self::SignalReturn)
     }
@@ -262,11 +266,11 @@ mod tests {
 
     #[test]
     fn a_function_without_size_ends_with_the_range_that_another_source_states() {
-        let unsized_at = |start| KnownFunctions {
-            functions: vec![Function { start, end: start + 64, unsized_: true, kind: Kind::Root }],
+        let end_assumedat = |start| KnownFunctions {
+            functions: vec![Function { start, end: start + 64, end_assumed: true, kind: Kind::Root }],
         };
         let end_after = |ranges: &[(u32, u32)]| {
-            let mut known = unsized_at(100);
+            let mut known = end_assumedat(100);
             ranges.iter().for_each(|range| known.bound(*range));
             known.functions[0].end
         };

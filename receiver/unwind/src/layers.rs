@@ -89,8 +89,8 @@ pub(crate) struct RangeRows {
 }
 
 impl RangeRows {
-    /// Put `id` in force from `start`, which may not lie below any start given before. Outside the range it has
-    /// no effect.
+    /// Put `id` in force from `start`, which may not lie below any start given before. Outside the range it
+    /// has no effect.
     pub(crate) fn put(&mut self, start: u32, id: EntryId) {
         if (self.start..self.end).contains(&start) {
             self.rows.pop_if(|(last, _)| *last == start);

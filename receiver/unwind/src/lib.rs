@@ -5,6 +5,17 @@
 //! caller: a [`Rule`], or the [reason](EndReason) why there is none. Nothing here opens a file, and no input,
 //! however broken, makes it panic, hang or use memory out of proportion to the input's size.
 //!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let data = std::fs::read("/bin/true")?;
+//! let table = sidewinder_unwind::unwind_table(&object::File::parse(&*data)?)?;
+//! for row in table.rows() {
+//!     println!("{row}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Sources
 //!
 //! Where two sources speak of one address, the one named first here holds:
@@ -18,10 +29,10 @@
 //!
 //! # Rooms
 //!
-//! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the few
-//! DWARF expressions that occur; `go` does the same for Go; `known` holds the functions known by name. Their
-//! rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and orders them.
-//! [`prove`] says which ranges a frame pointer walks.
+//! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the
+//! few DWARF expressions that occur; `go` does the same for Go; `known` holds the functions known by name.
+//! Their rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and
+//! orders them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
 mod cfi;

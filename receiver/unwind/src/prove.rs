@@ -1,8 +1,8 @@
 //! Which ranges a frame pointer alone walks, and why the others need their rows.
 //!
-//! The proof is the file's own statement: a range is proven if its rule equals the step of a frame-pointer walk
-//! ([`Rule::FRAME_POINTER`]). Prologues, epilogues, leaves and all that lies between functions are thereby never
-//! proven, whatever the compiler was told.
+//! The proof is the file's own statement: a range is proven if its rule equals the step of a frame-pointer
+//! walk ([`Rule::FRAME_POINTER`]). Prologues, epilogues, leaves and all that lies between functions are
+//! thereby never proven, whatever the compiler was told.
 
 use std::fmt;
 
@@ -25,8 +25,8 @@ pub enum Mode {
 /// Why a range needs its rows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TableReason {
-    /// The CFA is counted from the stack pointer: a prologue, an epilogue, a leaf, or a function without a frame
-    /// pointer.
+    /// The CFA is counted from the stack pointer: a prologue, an epilogue, a leaf, or a function without a
+    /// frame pointer.
     StackPointer,
     /// The frame pointer is used, but in another way than the standard frame's.
     UnusualFrame,

@@ -39,7 +39,8 @@ pub struct Summary {
     /// Entries of a source for addresses that the file doesn't execute, as linkers leave them behind for
     /// functions that they dropped.
     pub outside_code: BTreeMap<Source, u64>,
-    /// Rows that state something that a [`Rule`](crate::Rule) can't, by reason, before equal neighbours merge.
+    /// Rows that state something that a [`Rule`](crate::Rule) can't, by reason, before equal neighbours
+    /// merge.
     pub unsupported_rows: BTreeMap<UnsupportedReason, u64>,
 }
 

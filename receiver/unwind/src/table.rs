@@ -11,8 +11,8 @@ use crate::summary::Summary;
 
 /// An entry with the address from which it is in force, up to the next row's.
 ///
-/// Its `Display` is one line of the stable text form, four columns separated by tabs: start (`0x` and lower-case
-/// hex), CFA, frame pointer, return address.
+/// Its `Display` is one line of the stable text form, four columns separated by tabs: start (`0x` and
+/// lower-case hex), CFA, frame pointer, return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
     /// The first address.
@@ -29,8 +29,9 @@ impl fmt::Display for Row {
 
 /// The unwind table of one file.
 ///
-/// Rows are sorted by start, no two neighbours say the same, and the last one is an end. Addresses below the first
-/// row have no information. Six bytes a row, plus the distinct entries, of which there are at most 65,535.
+/// Rows are sorted by start, no two neighbours say the same, and the last one is an end. Addresses below the
+/// first row have no information. Six bytes a row, plus the distinct entries, of which there are at most
+/// 65,535.
 #[derive(Clone, Debug)]
 pub struct UnwindTable {
     base: Svma,

@@ -1,8 +1,8 @@
 //! Rows of real files against gimli's own answer for single addresses.
 //!
-//! gimli looks each address up through `.eh_frame_hdr` and evaluates that one function; its answer becomes text
-//! here, by code that shares nothing with the crate's own conversion. Addresses are every boundary of either side,
-//! and one byte before and after it.
+//! gimli looks each address up through `.eh_frame_hdr` and evaluates that one function; its answer becomes
+//! text here, by code that shares nothing with the crate's own conversion. Addresses are every boundary of
+//! either side, and one byte before and after it.
 #![forbid(unsafe_code)]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,7 +1,7 @@
 //! The rows of one Go function.
 //!
-//! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime leave
-//! that scheme, and each is treated for what it does ([`Treatment`]).
+//! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime
+//! leave that scheme, and each is treated for what it does ([`Treatment`]).
 
 use super::pclntab::{Function, StackDepth};
 use crate::rule::{Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
@@ -22,13 +22,13 @@ pub(super) enum Treatment {
     ByDepthAboveInterrupted,
     /// It begins a stack: `goexit` a goroutine's, `mstart` and `rt0_go` a thread's.
     Root,
-    /// It leaves its stack for good and goes on, by a jump of the stack pointer, at the bottom of another one:
-    /// `mcall` and `morestack` on the thread's system stack (the goroutine may run on another thread meanwhile),
-    /// `clone`'s child on its own.
+    /// It leaves its stack for good and goes on, by a jump of the stack pointer, at the bottom of another
+    /// one: `mcall` and `morestack` on the thread's system stack (the goroutine may run on another thread
+    /// meanwhile), `clone`'s child on its own.
     RootAfterSwitch,
-    /// It runs a call on another stack and comes back: `systemstack`, `asmcgocall`, `cgocallback`, `nanotime1`,
-    /// `time.now` and others. The frame pointer stays with its own frame and leads across the stacks, so the CFA isn't
-    /// above the stack pointer.
+    /// It runs a call on another stack and comes back: `systemstack`, `asmcgocall`, `cgocallback`,
+    /// `nanotime1`, `time.now` and others. The frame pointer stays with its own frame and leads across the
+    /// stacks, so the CFA isn't above the stack pointer.
     ByFramePointer,
     /// It sets the stack pointer in a way that isn't known, or to a goroutine that it resumes (`gogo`).
     EndAfterSwitch,
@@ -178,8 +178,9 @@ fn first_switch(code: &[u8]) -> Option<u32> {
     })
 }
 
-/// Give the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end at
-/// the last one's end. `code` is the beginning of the function's, where [`Treatment::needs_code`] asks for it.
+/// Give the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end
+/// at the last one's end. `code` is the beginning of the function's, where [`Treatment::needs_code`] asks for
+/// it.
 pub(super) fn rows(
     function: &Function<'_>,
     code: &[u8],
@@ -240,8 +241,8 @@ fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item =
     std::iter::once(start).chain(within)
 }
 
-/// What holds where a function has just taken the return address itself off the stack: `pop %r8` to `pop %r15`.
-/// The one that does is `syscall.rawVforkSyscall`, as its child returns on the same stack before it.
+/// What holds where a function has just taken the return address itself off the stack: `pop %r8` to `pop
+/// %r15`. The one that does is `syscall.rawVforkSyscall`, as its child returns on the same stack before it.
 fn popped_return_address(function: &Function<'_>, code: &[u8], at: u32) -> Entry {
     let before = code.get(..(at - function.start) as usize).unwrap_or_default();
     let register = match *before {

@@ -1,7 +1,7 @@
 //! The layout of `.gopclntab`, the table that every Go program carries for its own tracebacks.
 //!
-//! Go 1.18 and later (`runtime.pcHeader`, `runtime._func`, `runtime.pcvalue`): a header, then offsets from it to
-//! names, to shared tables of values by pc, and to the functions in the order of their addresses. Earlier
+//! Go 1.18 and later (`runtime.pcHeader`, `runtime._func`, `runtime.pcvalue`): a header, then offsets from it
+//! to names, to shared tables of values by pc, and to the functions in the order of their addresses. Earlier
 //! layouts aren't read.
 
 /// `internal/abi.Go118PCLnTabMagic` and `Go120PCLnTabMagic`.
@@ -114,7 +114,8 @@ impl<'data> Function<'data> {
         self.flags & 4 != 0
     }
 
-    /// How deep the stack is by pc, if the table says: ranges that follow one another from the function's start.
+    /// How deep the stack is by pc, if the table says: ranges that follow one another from the function's
+    /// start.
     pub(crate) fn stack_depths(&self) -> Option<StackDepths<'data>> {
         Some(StackDepths {
             rest: self.stack_depths?,

@@ -92,7 +92,8 @@ impl Section {
         at
     }
 
-    /// A CIE with the usual beginning of a function: CFA = rsp+8, return address at cfa-8. Returns its offset.
+    /// A CIE with the usual beginning of a function: CFA = rsp+8, return address at cfa-8. Returns its
+    /// offset.
     pub(crate) fn cie(&mut self) -> usize {
         self.cie_with("zR", &[cfa::def_cfa(RSP, 8), cfa::offset(RA, 1)])
     }
