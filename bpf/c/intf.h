@@ -89,6 +89,7 @@ enum sw_record_type {
 
 enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
+	SW_SAMPLE_PROBE = 2, /* value: 1 pass through a probed place */
 };
 
 enum sw_sample_flag {
@@ -268,6 +269,8 @@ struct sw_cpu {
 	__u64 frames_unproven;
 	__u64 kernel_frames;
 	__u64 scope_full; /* forks that found no room in the map `scope` */
+	__u64 nested; /* walks begun while another one was under way on this CPU */
+	__u64 probes_lost; /* passes through a probed place that left no sample */
 	__u64 reserved;
 };
 

@@ -43,10 +43,10 @@ static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ct
 	} while (0)
 
 /* Both return the code segment, which tells a 64-bit task from others; 0: the registers are not to be had. */
-static __always_inline __u64 registers_of_interrupt(__u64 *to, struct bpf_perf_event_data *ctx)
+static __always_inline __u64 registers_of_interrupt(__u64 *to, struct pt_regs *regs)
 {
-	SW_COPY_REGISTERS(to, &ctx->regs, rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, rip);
-	return ctx->regs.cs;
+	SW_COPY_REGISTERS(to, regs, rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, rip);
+	return regs->cs;
 }
 
 static __always_inline __u64 registers_of_task(__u64 *to)

@@ -49,6 +49,25 @@ static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct 
 	return context.count;
 }
 
+/* The user part of the stack, from the registers in the slot. Sets slot->outcome. */
+static __always_inline void walk_user(struct sw_slot *slot, struct task_struct *task, __u32 pid, __u64 code_segment)
+{
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_execve)) {
+		slot->outcome = SW_OUTCOME_EXEC;
+		return;
+	}
+	if (code_segment != SW_USER_CS_64) {
+		slot->outcome = code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS;
+		return;
+	}
+	if (!enter_process(slot, pid)) {
+		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
+		slot->outcome = SW_OUTCOME_UNKNOWN_PROCESS;
+		return;
+	}
+	walk_user_stack(slot);
+}
+
 /* Both parts of the stack of the interrupted task, leaf first. Sets slot->outcome. */
 static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot *slot, struct task_struct *task,
 				 __u32 task_flags, __u32 pid, bool in_kernel)
@@ -70,47 +89,58 @@ static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot
 		slot->outcome = SW_OUTCOME_EXITING;
 		return;
 	}
-	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_execve)) {
-		slot->outcome = SW_OUTCOME_EXEC;
-		return;
-	}
-	code_segment = in_kernel ? registers_of_task(slot->registers) : registers_of_interrupt(slot->registers, ctx);
-	if (code_segment != SW_USER_CS_64) {
-		slot->outcome = code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS;
-		return;
-	}
-	if (!enter_process(slot, pid)) {
-		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
-		slot->outcome = SW_OUTCOME_UNKNOWN_PROCESS;
-		return;
-	}
-	walk_user_stack(slot);
+	code_segment = in_kernel ? registers_of_task(slot->registers) : registers_of_interrupt(slot->registers, &ctx->regs);
+	walk_user(slot, task, pid, code_segment);
 }
 
-static __always_inline bool send_sample(struct sw_slot *slot, struct task_struct *task, __u32 pid, bool in_kernel,
-					__u64 time_ns)
+/* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
+static __always_inline __u32 send_sample(struct sw_slot *slot, struct task_struct *task, __u32 pid, __u8 kind,
+					 bool in_kernel, __u64 time_ns)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	struct sw_settings *live = live_settings();
 	void *ring = bpf_map_lookup_elem(&rings, &number);
+	__u32 outcome = slot->outcome;
 	struct sw_sample sample = {
 		.type = SW_RECORD_SAMPLE,
-		.kind = SW_SAMPLE_CPU,
-		.outcome = slot->outcome,
+		.kind = kind,
+		.outcome = outcome,
 		.time_ns = time_ns,
-		.stack = slot->hash,
 		.pid = pid,
-		.tid = thread_id(task),
 		.cpu = number,
 		.flags = in_kernel ? SW_SAMPLE_IN_KERNEL : 0,
 		.value = 1,
 	};
 
-	if (!ring || !live)
-		return false;
+	if (!ring || !live || outcome == SW_OUTCOME_RING_FULL || !end_stack(slot, outcome))
+		return SW_OUTCOME_RING_FULL;
+	sample.tid = thread_id(task);
+	sample.stack = slot->hash;
 	sample.epoch = live->epoch;
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
-	return send(slot, ring, &sample, sizeof(sample));
+	return send(slot, ring, &sample, sizeof(sample)) ? outcome : SW_OUTCOME_RING_FULL;
+}
+
+/* A slot that is ready for a walk, or none. */
+static __always_inline struct sw_slot *begin_walk(void)
+{
+	struct sw_slot *slot = claim_slot();
+
+	if (slot) {
+		slot->frames_by_table = 0;
+		slot->frames_by_frame_pointer = 0;
+		slot->frames_unproven = 0;
+		start_stack(slot);
+	}
+	return slot;
+}
+
+static __always_inline void end_walk(struct sw_slot *slot, struct sw_cpu *cpu)
+{
+	sw_count(cpu->frames_by_table, slot->frames_by_table);
+	sw_count(cpu->frames_by_frame_pointer, slot->frames_by_frame_pointer);
+	sw_count(cpu->frames_unproven, slot->frames_unproven);
+	release_slot(slot);
 }
 
 static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu)
@@ -129,23 +159,12 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
 	task_flags = BPF_CORE_READ(task, flags);
 	if ((task_flags & PF_KTHREAD) && !kernel_threads)
 		return SW_OUTCOME_KERNEL_THREAD;
-	slot = claim_slot();
+	slot = begin_walk();
 	if (!slot)
 		return SW_OUTCOME_BUSY;
-
-	slot->frames_by_table = 0;
-	slot->frames_by_frame_pointer = 0;
-	slot->frames_unproven = 0;
-	start_stack(slot);
 	walk(ctx, slot, task, task_flags, pid, in_kernel);
-	outcome = slot->outcome;
-	if (outcome != SW_OUTCOME_RING_FULL &&
-	    !(end_stack(slot, outcome) && send_sample(slot, task, pid, in_kernel, time_ns)))
-		outcome = SW_OUTCOME_RING_FULL;
-	sw_count(cpu->frames_by_table, slot->frames_by_table);
-	sw_count(cpu->frames_by_frame_pointer, slot->frames_by_frame_pointer);
-	sw_count(cpu->frames_unproven, slot->frames_unproven);
-	release_slot(slot);
+	outcome = send_sample(slot, task, pid, SW_SAMPLE_CPU, in_kernel, time_ns);
+	end_walk(slot, cpu);
 	return outcome;
 }
 
@@ -160,5 +179,33 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 	outcome = take_sample(ctx, cpu);
 	if (outcome < SW_OUTCOME_COUNT)
 		sw_count(cpu->outcomes[outcome & 31], 1);
+	return 0;
+}
+
+/*
+ * A sample of each pass through a place in a program. Its outcomes are counted apart: they are no interrupts. A CPU
+ * clock that interrupts this program takes the next slot.
+ */
+SEC("uprobe")
+int sample_probe(struct pt_regs *ctx)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 time_ns = bpf_ktime_get_ns(), code_segment;
+	struct sw_cpu *cpu = this_cpu();
+	__u32 pid = process_id(task);
+	struct sw_slot *slot;
+
+	if (!cpu || !in_scope(task, pid))
+		return 0;
+	slot = begin_walk();
+	if (!slot) {
+		sw_count(cpu->probes_lost, 1);
+		return 0;
+	}
+	code_segment = registers_of_interrupt(slot->registers, ctx);
+	walk_user(slot, task, pid, code_segment);
+	if (send_sample(slot, task, pid, SW_SAMPLE_PROBE, false, time_ns) == SW_OUTCOME_RING_FULL)
+		sw_count(cpu->probes_lost, 1);
+	end_walk(slot, cpu);
 	return 0;
 }

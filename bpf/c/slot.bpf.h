@@ -24,8 +24,13 @@ static __always_inline struct sw_slot *claim_slot(void)
 			return 0;
 		sequence = slot->sequence;
 		if (!(sequence & 1) &&
-		    __sync_val_compare_and_swap(&slot->sequence, sequence, sequence + 1) == sequence)
+		    __sync_val_compare_and_swap(&slot->sequence, sequence, sequence + 1) == sequence) {
+			struct sw_cpu *cpu = this_cpu();
+
+			if (i && cpu)
+				sw_count(cpu->nested, 1);
 			return slot;
+		}
 	}
 	return 0;
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject};
 use rustix::event::epoll;
+use sidewinder_address::FileOffset;
 use thiserror::Error;
 
 use crate::arena::Arena;
@@ -166,6 +167,12 @@ pub struct Profiler<'obj> {
     pub processes: Processes,
 }
 
+/// A place that samples are taken at.
+#[derive(Debug)]
+pub struct ProbedPlace {
+    _link: Link,
+}
+
 impl<'obj> Profiler<'obj> {
     /// Loads the programs. Nothing is sampled yet.
     ///
@@ -279,6 +286,24 @@ impl<'obj> Profiler<'obj> {
         Ok(())
     }
 
+    /// Samples each pass of any process in scope through a place of a program, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// If the kernel refuses the probe.
+    pub fn attach_probe(
+        &self,
+        program: &std::path::Path,
+        offset: FileOffset,
+    ) -> Result<ProbedPlace, LoadError> {
+        let any_process = -1;
+        self.skeleton
+            .progs
+            .sample_probe
+            .attach_uprobe(false, any_process, program, offset.0 as usize)
+            .map(|link| ProbedPlace { _link: link })
+            .map_err(|source| LoadError::Refused { doing: "attaching to a program", source })
+    }
+
     /// Ends sampling; returns how many interrupts were due in all. What the rings hold can still be drained.
     pub fn stop(&mut self) -> u64 {
         self.events.take().and_then(|events| events.due().ok()).unwrap_or(0)
@@ -376,6 +401,12 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn scope_full(&self) -> u64 {
         self.sum(offset_of!(sw_cpu, scope_full))
+    }
+
+    /// Walks that were begun while another one was under way on the same CPU.
+    #[must_use]
+    pub fn nested_walks(&self) -> u64 {
+        self.sum(offset_of!(sw_cpu, nested))
     }
 
     /// Bytes of kernel memory that the maps take, rings and arena included.

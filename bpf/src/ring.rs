@@ -79,9 +79,20 @@ impl std::fmt::Debug for Frame {
     }
 }
 
-/// One interrupt.
+/// Why a sample was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SampleKind {
+    /// The CPU's clock interrupted.
+    Cpu,
+    /// The thread passed through a probed place.
+    Probe,
+}
+
+/// One interrupt, or one pass through a probed place.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
+    /// Why it was taken.
+    pub kind: SampleKind,
     /// `CLOCK_MONOTONIC`.
     pub time_ns: u64,
     /// Its stack, which is sent once in each epoch.
@@ -150,7 +161,13 @@ impl Sample {
         use std::mem::offset_of;
         let word = |at| Some(u64::from_ne_bytes(array(bytes, at)?));
         let half = |at| Some(u32::from_ne_bytes(array(bytes, at)?));
+        let kind = match u32::from(*bytes.get(offset_of!(sw_sample, kind))?) {
+            intf::SW_SAMPLE_CPU => SampleKind::Cpu,
+            intf::SW_SAMPLE_PROBE => SampleKind::Probe,
+            _ => return None,
+        };
         Some(Self {
+            kind,
             time_ns: word(offset_of!(sw_sample, time_ns))?,
             stack: hash(bytes, offset_of!(sw_sample, stack))?,
             epoch: half(offset_of!(sw_sample, epoch))?,

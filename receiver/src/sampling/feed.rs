@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sidewinder_address::LoadSegment;
-use sidewinder_bpf::{Frame, Outcome};
+use sidewinder_bpf::{Frame, Outcome, SampleKind};
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription};
 
 /// A process, told from every other that has or had its number in this run.
@@ -24,9 +24,11 @@ pub(crate) struct Stack {
     pub(crate) frames: Box<[Frame]>,
 }
 
-/// One interrupt.
+/// One sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
+    /// Why it was taken.
+    pub(crate) kind: SampleKind,
     /// `CLOCK_MONOTONIC`.
     pub(crate) time_ns: u64,
     pub(crate) process: ProcessKey,

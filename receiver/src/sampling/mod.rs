@@ -2,6 +2,8 @@
 
 mod binaries;
 pub(crate) mod feed;
+#[cfg(test)]
+mod live_tests;
 pub(crate) mod scope;
 mod stacks;
 pub(crate) mod table_builder;
@@ -419,6 +421,7 @@ impl<'obj> Sampler<'obj> {
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
         messages.push(Message::Event(Event {
+            kind: sample.kind,
             time_ns: sample.time_ns,
             process,
             tid: sample.tid,

@@ -1,0 +1,231 @@
+//! Sampling of real programs by the real eBPF programs.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use object::{Object, ObjectSymbol};
+use sidewinder_address::{FileOffset, Svma};
+use sidewinder_bpf::{Outcome, SampleKind, Storage};
+use sidewinder_config::UnwindMode;
+use sidewinder_render::{FrameKind, Profile};
+
+use super::feed::Message;
+use super::scope::Scope;
+use super::{Sampler, SamplingError, SamplingOptions};
+use crate::collect::Collection;
+use crate::naming::{Namer, NamingOptions};
+
+/// A chain of calls without frame pointers that burns CPU at its end, and passes through `probed` all the while.
+const PROGRAM: &str = r#"
+volatile unsigned long sink;
+#define LINK(name, callee) __attribute__((noinline)) unsigned long name(unsigned long x) { \
+    unsigned long y = callee(x + 1); sink = y; return y + 3; }
+__attribute__((noinline)) unsigned long probed(unsigned long x) { sink = x; return x * 7; }
+__attribute__((noinline)) unsigned long burn(unsigned long x) {
+    for (int i = 0; i < 200; i++) x = x * 6364136223846793005ul + 1;
+    x = probed(x); sink = x; return x + 1; }
+LINK(fifth, burn) LINK(fourth, fifth) LINK(third, fourth) LINK(second, third) LINK(first, second)
+int main(void) { for (;;) sink = first(sink); }
+"#;
+/// Root first.
+const CHAIN: [&str; 8] = ["main", "first", "second", "third", "fourth", "fifth", "burn", "probed"];
+
+struct Burner {
+    child: Child,
+    program: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Burner {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("burner");
+        let arguments = ["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-x", "c", "-", "-o"];
+        let mut compiler =
+            Command::new("cc").args(arguments).arg(&program).stdin(Stdio::piped()).spawn().unwrap();
+        compiler.stdin.take().unwrap().write_all(PROGRAM.as_bytes()).unwrap();
+        assert!(compiler.wait().unwrap().success());
+        let child = Command::new(&program).spawn().unwrap();
+        // Until it runs its own code.
+        std::thread::sleep(Duration::from_millis(200));
+        Self { child, program, _directory: directory }
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOptions {
+    SamplingOptions {
+        scope: Scope::Processes(HashSet::from([pid])),
+        samples_per_second,
+        frame_limit: 8192,
+        kernel_frames: true,
+        unwind_mode: UnwindMode::Auto,
+        unwind_overrides: Vec::new(),
+        tables_bytes,
+    }
+}
+
+/// A sampler, or the loud reason why this machine has none.
+fn sampler(storage: &mut Storage, options: SamplingOptions) -> Option<Sampler<'_>> {
+    match Sampler::new(storage, options) {
+        Ok(sampler) => Some(sampler),
+        Err(SamplingError::Load(error)) if error.is_privilege() && std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: eBPF is not allowed here: {error}");
+            None
+        }
+        Err(error) => panic!("no sampler: {error}"),
+    }
+}
+
+fn poll_for(sampler: &mut Sampler<'_>, time: Duration) -> Vec<Message> {
+    let mut messages = Vec::new();
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        sampler.poll(Duration::from_millis(50), &mut messages);
+    }
+    messages
+}
+
+fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
+    let options = NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 };
+    let mut collection = Collection::new(Namer::new(options));
+    messages.into_iter().for_each(|message| collection.take(message));
+    collection.into_profile("test".to_owned(), 1, SystemTime::now(), Duration::ZERO, &sampler.tally())
+}
+
+/// The names of the chain's functions on each stack, root first, how often it was seen, and whether it is marked as cut.
+fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
+    let frame = |index: &sidewinder_render::FrameIndex| &profile.frames[index.0 as usize];
+    profile
+        .stacks
+        .iter()
+        .map(|stack| {
+            let names = stack.frames.iter().rev().map(|index| frame(index).name.as_str());
+            let chain = names.filter(|name| CHAIN.contains(name)).collect();
+            let is_cut = stack.frames.iter().any(|index| frame(index).kind == FrameKind::Marker);
+            (chain, stack.count, is_cut)
+        })
+        .collect()
+}
+
+fn offset_of(program: &Path, symbol: &str) -> FileOffset {
+    let bytes = std::fs::read(program).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let found = file.symbols().find(|s| s.name() == Ok(symbol)).unwrap();
+    let svma = Svma(found.address());
+    sidewinder_unwind::load_segments(&file).iter().find_map(|load| load.file_offset_of(svma)).unwrap()
+}
+
+/// Of all samples of a chain of calls, those of the probed place and those of the clock that interrupts the probe's own
+/// program, each has the chain in its order, from the root on, without gap or repetition.
+#[test]
+fn programs_that_interrupt_each_other_never_mix_their_stacks() {
+    let burner = Burner::start();
+    let mut storage = Storage::uninit();
+    let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 9_973, 8 << 20)) else { return };
+    let probe = sampler.profiler().attach_probe(&burner.program, offset_of(&burner.program, "probed"));
+    let probe = match probe {
+        Ok(probe) => probe,
+        Err(error) if std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: no uprobes here: {error}");
+            return;
+        }
+        Err(error) => panic!("no probe: {error}"),
+    };
+    sampler.start().unwrap();
+    let mut messages = poll_for(&mut sampler, Duration::from_secs(3));
+    drop(probe);
+    sampler.stop(&mut messages);
+
+    let outcomes_of = |kind| {
+        let outcomes = messages.iter().filter_map(|message| match message {
+            Message::Event(event) if event.kind == kind => Some(event.outcome),
+            _ => None,
+        });
+        outcomes.collect::<Vec<_>>()
+    };
+    let (probes, interrupts) = (outcomes_of(SampleKind::Probe), outcomes_of(SampleKind::Cpu));
+    assert!(probes.len() > 1_000 && interrupts.len() > 1_000, "{} and {}", probes.len(), interrupts.len());
+    let complete = probes.iter().filter(|outcome| **outcome == Outcome::Complete).count();
+    assert!(complete * 1000 >= probes.len() * 995, "{complete} of {} passes are complete", probes.len());
+    // An interrupt may find the thread on the kernel's own page for probed instructions, whose caller can't be told.
+    let complete = interrupts.iter().filter(|outcome| **outcome == Outcome::Complete).count();
+    assert!(
+        complete * 10 >= interrupts.len() * 3,
+        "{complete} of {} interrupts are complete",
+        interrupts.len()
+    );
+    let nested = sampler.profiler().nested_walks();
+    assert!(nested > 100, "only {nested} walks were begun inside another one");
+
+    for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
+        if !is_cut {
+            assert_eq!(chain, CHAIN[..chain.len()], "a stack that was never there, {count} times");
+            assert!(!chain.is_empty(), "a complete stack without main");
+        }
+    }
+}
+
+/// With the tables taken away all the time, what is cut is counted, and what is complete is right.
+#[test]
+fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
+    let burner = Burner::start();
+    let mut storage = Storage::uninit();
+    let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 9_973, 8 << 20)) else { return };
+    sampler.start().unwrap();
+    let mut messages = Vec::new();
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        let profiler = &mut sampler.profiler;
+        profiler.tables.evict_oldest(&mut profiler.arena);
+        sampler.poll(Duration::from_millis(5), &mut messages);
+    }
+    sampler.stop(&mut messages);
+    assert!(sampler.profiler().tables.evictions() > 6, "tables were hardly evicted");
+    assert!(sampler.table_reloads() > 2, "tables did not come back on demand");
+
+    let tally = sampler.tally();
+    let counted = |outcome| tally.outcomes.iter().find(|(o, _)| *o == outcome).map_or(0, |(_, count)| *count);
+    assert!(counted(Outcome::NoTable) > 0, "no walk missed a table, so nothing was tested");
+    assert!(counted(Outcome::Complete) > 0, "no table was ever there");
+    for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
+        if !is_cut {
+            assert_eq!(chain, CHAIN[..chain.len()], "a stack that was never there, {count} times");
+        }
+    }
+}
+
+/// The witness's count of interrupts is the sum of the outcomes, and the events handed on are those that were to be.
+#[test]
+fn every_interrupt_ends_in_one_outcome() {
+    let burner = Burner::start();
+    let mut storage = Storage::uninit();
+    let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 997, 8 << 20)) else { return };
+    sampler.start().unwrap();
+    let mut messages = poll_for(&mut sampler, Duration::from_secs(2));
+    sampler.stop(&mut messages);
+
+    let tally = sampler.tally();
+    let sum: u64 = tally.outcomes.iter().map(|(_, count)| count).sum();
+    let cpus = std::thread::available_parallelism().unwrap().get() as u64;
+    assert!(sum <= tally.due + cpus, "{sum} outcomes of {} interrupts", tally.due);
+    let silent =
+        [Outcome::Idle, Outcome::OutOfScope, Outcome::KernelThread, Outcome::Busy, Outcome::RingFull];
+    let told: u64 = tally.outcomes.iter().filter(|(o, _)| !silent.contains(o)).map(|(_, count)| count).sum();
+    let events = messages.iter().filter(|message| matches!(message, Message::Event(_))).count() as u64;
+    assert_eq!((told, events), (tally.events, tally.events));
+    assert!(events > 500, "only {events} events");
+    // The control: a sum in which one outcome is left out is not the whole.
+    let without_complete: u64 =
+        tally.outcomes.iter().filter(|(o, _)| *o != Outcome::Complete).map(|(_, count)| count).sum();
+    assert!(without_complete + tally.missed() < tally.due);
+}
