@@ -34,7 +34,7 @@
 	X(UNSUPPORTED_RULE, 1, "the file's rule for this address has no encoding")                           \
 	X(NO_FRAME_POINTER, 1, "frame pointers were asked for, and this range does not keep them")           \
 	X(REGISTER_LOST, 1, "the rule needs a register that only an interrupted frame still has")            \
-	X(STACK_NOT_RISING, 1, "the caller's frame does not lie above its callee's")                         \
+	X(STACK_NOT_RISING, 1, "the stack leads down again and again, as memory that was made to loop")                         \
 	X(BAD_ADDRESS, 1, "the stack leads to an address that is not mapped")                                \
 	X(PAGE_ABSENT, 1, "a page of the stack is not in memory, and an interrupt can't wait for it")        \
 	X(FOREIGN_ABI, 1, "a 32-bit task")                                                                   \

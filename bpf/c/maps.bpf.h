@@ -37,6 +37,7 @@ struct sw_slot {
 	__u32 is_return_address;
 	__u32 is_interrupted; /* `registers` belong to this frame */
 	__u32 unproven;
+	__u32 stack_switches; /* times that the walk went down instead of up */
 
 	/* The mappings of the process, and the one that the last frame was in. */
 	__u32 ranges_chunk;

@@ -122,13 +122,27 @@ static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 s
 	return true;
 }
 
-/* A caller's frame lies above its callee's: a stack that loops would otherwise be walked to the bound each time. */
+/*
+ * A caller's frame lies above its callee's, unless code goes on on another stack: signal handlers, Go's system stack,
+ * coroutines. Few of those are on one stack, so that memory made to loop isn't walked to the bound each time.
+ */
+#define SW_STACK_SWITCHES_MAX 8
+
+static __always_inline bool may_go_to(struct sw_slot *slot, __u64 cfa)
+{
+	if (cfa > slot->sp)
+		return true;
+	if (slot->stack_switches++ < SW_STACK_SWITCHES_MAX)
+		return true;
+	return stop(slot, SW_OUTCOME_STACK_NOT_RISING);
+}
+
 static __always_inline bool step_by_frame_pointer(struct sw_slot *slot)
 {
 	__u64 frame = slot->fp, pc, fp;
 
-	if (frame + 16 <= slot->sp)
-		return stop(slot, SW_OUTCOME_STACK_NOT_RISING);
+	if (!may_go_to(slot, frame + 16))
+		return false;
 	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
 		return false;
 	return enter_caller(slot, pc, frame + 16, fp);
@@ -203,9 +217,9 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 	else if (rule->fp != SW_PLACE_SAME &&
 		 !saved_value(slot, rule->fp, rule->fp_register, rule->fp_offset, cfa, &fp))
 		return false;
-	/* A signal handler may run on a stack of its own; a leaf that moved its return address has no frame. */
-	if (!signal && cfa <= slot->sp && !(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER))
-		return stop(slot, SW_OUTCOME_STACK_NOT_RISING);
+	/* A leaf that moved its return address into a register has no frame. */
+	if (!may_go_to(slot, cfa) && !(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER))
+		return false;
 	enter_caller(slot, pc, cfa, fp);
 	slot->is_return_address = !signal;
 	return true;
@@ -280,6 +294,7 @@ static __always_inline void walk_user_stack(struct sw_slot *slot)
 	slot->is_return_address = 0;
 	slot->is_interrupted = 1;
 	slot->unproven = 0;
+	slot->stack_switches = 0;
 	slot->window_bytes = 0;
 	slot->frames_by_table = 0;
 	slot->frames_by_frame_pointer = 0;

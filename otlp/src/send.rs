@@ -9,5 +9,5 @@ mod retry;
 
 pub use counts::{Counts, State};
 pub use exporter::{Exporter, ExporterOptions, ExporterStats, PartialSuccess};
-pub use grpc::{Compression, GrpcError, GrpcOptions, TlsOptions};
+pub use grpc::{Compression, GrpcError, GrpcOptions, Pem, TlsOptions};
 pub use retry::{RetryError, RetryOptions};

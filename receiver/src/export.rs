@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use sidewinder_config::{Exporter as ExporterConfig, OtlpGrpcExporter, Pem, Sizer, TlsClient, Verbosity};
+use sidewinder_config::{Exporter as ExporterConfig, OtlpGrpcExporter, Pem, Sizer, Verbosity};
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::file::FileExporter;
 use sidewinder_otlp::send::{
@@ -38,8 +38,7 @@ impl Destination {
         };
         let way = match config {
             ExporterConfig::OtlpGrpc(config) => {
-                let exporter =
-                    Exporter::grpc(exporter_options(name, config), &grpc_options(name, config)?, runtime);
+                let exporter = Exporter::grpc(exporter_options(name, config), &grpc_options(config), runtime);
                 Way::Grpc(exporter.map_err(|error| failed(error.into()))?)
             }
             ExporterConfig::File(config) => {
@@ -129,10 +128,10 @@ fn exporter_options(name: &str, config: &OtlpGrpcExporter) -> ExporterOptions {
     }
 }
 
-fn grpc_options(name: &str, config: &OtlpGrpcExporter) -> Result<GrpcOptions, Failure> {
-    Ok(GrpcOptions {
+fn grpc_options(config: &OtlpGrpcExporter) -> GrpcOptions {
+    GrpcOptions {
         endpoint: config.endpoint.to_string(),
-        tls: tls_options(name, config, &config.tls)?,
+        tls: tls_options(config),
         compression: match config.compression {
             sidewinder_config::Compression::None => Compression::None,
             sidewinder_config::Compression::Gzip => Compression::Gzip,
@@ -140,25 +139,21 @@ fn grpc_options(name: &str, config: &OtlpGrpcExporter) -> Result<GrpcOptions, Fa
         },
         headers: config.headers.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect(),
         timeout: config.timeout.unwrap_or(Duration::ZERO),
-    })
+    }
 }
 
-fn tls_options(name: &str, config: &OtlpGrpcExporter, tls: &TlsClient) -> Result<TlsOptions, Failure> {
-    let file = |pem: &Pem| match pem {
-        Pem::File(path) => Ok(path.clone()),
-        Pem::Text(_) => Err(Failure::new(
-            Cause::Usage,
-            format!(
-                "exporter {name}: certificates and keys are read from files (ca_file, cert_file, key_file) in this version"
-            ),
-        )),
+fn tls_options(config: &OtlpGrpcExporter) -> TlsOptions {
+    let pem = |pem: &Pem| match pem {
+        Pem::File(path) => sidewinder_otlp::send::Pem::File(path.clone()),
+        Pem::Text(text) => sidewinder_otlp::send::Pem::Text(text.reveal().to_owned()),
     };
-    Ok(TlsOptions {
+    let tls = &config.tls;
+    TlsOptions {
         insecure: !config.uses_tls(),
-        ca_file: tls.ca.as_ref().map(file).transpose()?,
+        ca: tls.ca.as_ref().map(pem),
         include_system_ca_certs_pool: tls.include_system_ca_certs_pool,
-        cert_file: tls.identity.as_ref().map(|identity| file(&identity.certificate)).transpose()?,
-        key_file: tls.identity.as_ref().map(|identity| file(&identity.key)).transpose()?,
+        cert: tls.identity.as_ref().map(|identity| pem(&identity.certificate)),
+        key: tls.identity.as_ref().map(|identity| pem(&identity.key)),
         server_name_override: tls.server_name_override.clone(),
-    })
+    }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sidewinder_bpf::monotonic_ns;
+use sidewinder_bpf::{SampleKind, monotonic_ns};
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
     SampleAttributes, SampleIdentity, StackIndex,
@@ -77,6 +77,11 @@ impl Reporter {
     }
 
     fn add(&mut self, event: &Event) {
+        let kind = match event.kind {
+            SampleKind::Cpu => self.kind,
+            // A pass through a probed place is no measure of anything: it has no kind of profile.
+            SampleKind::Probe => return,
+        };
         let outcome = match (&event.stack, event.outcome) {
             (None, _) => Some(BODY_MISSING),
             (_, sidewinder_bpf::Outcome::Complete) => None,
@@ -84,7 +89,7 @@ impl Reporter {
         };
         let identity = SampleIdentity {
             resource: self.resource(event.process),
-            kind: self.kind,
+            kind,
             stack: self.stack(event.stack.as_ref(), event.outcome),
             attributes: self.attributes(event, outcome),
             link: None,

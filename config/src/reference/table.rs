@@ -99,8 +99,8 @@ pub(crate) static KEYS: &[Key] = &[
     key("receivers::profiling::unwind::max_frames", "Frames after which a stack is cut, visibly.").unit("frames"),
     key("receivers::profiling::unwind::kernel", "Whether the kernel's frames are part of stacks."),
     key("receivers::profiling::symbolize", "How addresses get names."),
-    key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols.").not_yet("local"),
-    key("receivers::profiling::symbolize::kernel", "Whether kernel frames get names.").not_yet("true"),
+    key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols."),
+    key("receivers::profiling::symbolize::kernel", "Whether kernel frames get names."),
     key("receivers::profiling::trace_context", "Which trace a sample belongs to."),
     key("receivers::profiling::trace_context::enabled", "Whether trace and span ids are read from targets.")
         .refused("false", "leave it out: samples carry no trace ids yet"),

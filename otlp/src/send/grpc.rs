@@ -44,19 +44,38 @@ pub enum Compression {
     Zstd,
 }
 
+/// A text in PEM form.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Pem {
+    /// In a file, read when the exporter starts.
+    File(PathBuf),
+    /// As it is.
+    Text(String),
+}
+
+impl fmt::Debug for Pem {
+    /// Never shows a text: it may be a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Text(_) => f.write_str("Text(...)"),
+        }
+    }
+}
+
 /// How the connection is protected, with the Collector's settings and meanings.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct TlsOptions {
     /// No TLS. An endpoint that starts with `https://` has TLS nevertheless.
     pub insecure: bool,
     /// Certificates (PEM) that a receiver's must be signed by; the system's where there is none.
-    pub ca_file: Option<PathBuf>,
-    /// The system's certificates beside those of `ca_file`.
+    pub ca: Option<Pem>,
+    /// The system's certificates beside those of `ca`.
     pub include_system_ca_certs_pool: bool,
-    /// Our own certificate (PEM); goes with `key_file`.
-    pub cert_file: Option<PathBuf>,
+    /// Our own certificate (PEM); goes with `key`.
+    pub cert: Option<Pem>,
     /// Its key (PEM).
-    pub key_file: Option<PathBuf>,
+    pub key: Option<Pem>,
     /// The name that the receiver's certificate must have, where it is not the endpoint's host.
     pub server_name_override: Option<String>,
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use receiver::{Answer, Receiver};
 use sidewinder_otlp::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
 use sidewinder_otlp::send::{
-    Compression, Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, RetryOptions, State,
+    Compression, Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, Pem, RetryOptions, State,
     TlsOptions,
 };
 use sidewinder_otlp::{
@@ -449,7 +449,7 @@ async fn settings_that_cannot_work_are_refused_at_once() {
     let headers = vec![("x".to_owned(), "se\ncret".to_owned())];
     let message = refused(&GrpcOptions { headers, ..plaintext("collector:4317") });
     assert_eq!(message, "header \"x\" has a name or a value that cannot be sent");
-    let tls = TlsOptions { cert_file: Some("/dev/null".into()), ..TlsOptions::default() };
+    let tls = TlsOptions { cert: Some(Pem::File("/dev/null".into())), ..TlsOptions::default() };
     let message = refused(&GrpcOptions { tls, ..GrpcOptions::to("collector:4317") });
     assert_eq!(message, "tls::cert_file and tls::key_file are only of use together");
 }

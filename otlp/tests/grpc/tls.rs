@@ -1,9 +1,7 @@
 //! Connections with real certificates.
 
-use std::path::PathBuf;
-
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use sidewinder_otlp::send::{GrpcOptions, State, TlsOptions};
+use sidewinder_otlp::send::{GrpcOptions, Pem, State, TlsOptions};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 use tokio::net::TcpListener;
@@ -36,13 +34,13 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    fn file(&self, name: &str, pem: &str) -> Option<PathBuf> {
+    fn file(&self, name: &str, pem: &str) -> Option<Pem> {
         let path = self.directory.path().join(name);
         std::fs::write(&path, pem).unwrap();
-        Some(path)
+        Some(Pem::File(path))
     }
 
-    fn ca_file(&self) -> Option<PathBuf> {
+    fn ca(&self) -> Option<Pem> {
         self.file("ca.pem", &self.pem)
     }
 }
@@ -73,7 +71,7 @@ async fn assert_ends(receiver: &Receiver, tls: TlsOptions, state: State) {
 async fn a_receiver_of_a_trusted_authority_gets_the_events() {
     let authority = Authority::new();
     let receiver = receiver(authority.certificate("localhost", VALID)).await;
-    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
     assert_ends(&receiver, tls, State::Delivered).await;
 }
 
@@ -81,7 +79,7 @@ async fn a_receiver_of_a_trusted_authority_gets_the_events() {
 async fn a_receiver_of_another_authority_gets_nothing() {
     let receiver = receiver(Authority::new().certificate("localhost", VALID)).await;
     let other = Authority::new();
-    let tls = TlsOptions { ca_file: other.ca_file(), ..TlsOptions::default() };
+    let tls = TlsOptions { ca: other.ca(), ..TlsOptions::default() };
     assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
 }
 
@@ -89,7 +87,7 @@ async fn a_receiver_of_another_authority_gets_nothing() {
 async fn a_certificate_that_has_expired_is_refused() {
     let authority = Authority::new();
     let receiver = receiver(authority.certificate("localhost", Duration::days(-1))).await;
-    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
     assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
 }
 
@@ -97,7 +95,7 @@ async fn a_certificate_that_has_expired_is_refused() {
 async fn a_certificate_of_another_name_is_refused_unless_that_name_is_asked_for() {
     let authority = Authority::new();
     let receiver = receiver(authority.certificate("collector.example", VALID)).await;
-    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
     assert_ends(&receiver, tls.clone(), State::DroppedRetriesExhausted).await;
     let server_name_override = Some("collector.example".to_owned());
     assert_ends(&receiver, TlsOptions { server_name_override, ..tls }, State::Delivered).await;
@@ -107,7 +105,7 @@ async fn a_certificate_of_another_name_is_refused_unless_that_name_is_asked_for(
 async fn a_plaintext_receiver_gets_nothing_where_tls_is_asked_for() {
     let receiver = Receiver::start([]).await;
     let authority = Authority::new();
-    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
     assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
 }
 
@@ -116,7 +114,7 @@ async fn events_cannot_have_arrived_where_no_connection_was_made() {
     // Takes the connection and never says a word.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let authority = Authority::new();
-    let tls = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
     let endpoint = silent.local_addr().unwrap().to_string();
     let timeout = std::time::Duration::from_millis(100);
     let exporter = start(options(), &GrpcOptions { tls, timeout, ..GrpcOptions::to(endpoint) });
@@ -133,11 +131,11 @@ async fn a_receiver_that_asks_for_a_certificate_gets_ours() {
         .identity(Identity::from_pem(cert, key))
         .client_ca_root(Certificate::from_pem(&authority.pem));
     let receiver = Receiver::with_tls(tls).await;
-    let anonymous = TlsOptions { ca_file: authority.ca_file(), ..TlsOptions::default() };
+    let anonymous = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
     let (cert, key) = authority.certificate("sidewinder", VALID);
     let known = TlsOptions {
-        cert_file: authority.file("cert.pem", &cert),
-        key_file: authority.file("key.pem", &key),
+        cert: authority.file("cert.pem", &cert),
+        key: authority.file("key.pem", &key),
         ..anonymous.clone()
     };
     assert_ends(&receiver, known, State::Delivered).await;

@@ -56,7 +56,7 @@ pub(crate) fn print(args: &PrintConfigArgs) -> Ended {
 /// Lists what stands at the second level of the reference: `receivers::profiling`, `exporters::file`, ...
 pub(crate) fn components() -> Ended {
     let mut shown = std::collections::BTreeSet::new();
-    for key in reference() {
+    for key in reference().into_iter().filter(|key| key.limitation.is_none()) {
         let mut parts = key.path.split("::");
         if let (Some(section @ ("receivers" | "exporters" | "processors" | "extensions")), Some(kind)) =
             (parts.next(), parts.next())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -17,6 +18,7 @@ use sidewinder_config::{
 use sidewinder_otlp::Report;
 use tokio::runtime::Runtime;
 use tracing::{error, info, warn};
+use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 
 use super::{Ended, configuration, stop_flag};
 use crate::cli::ConfigArgs;
@@ -84,24 +86,31 @@ fn log_as_configured(telemetry: &Telemetry) -> Result<(), Failure> {
         LogLevel::Warn => tracing::Level::WARN,
         LogLevel::Error => tracing::Level::ERROR,
     };
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_target(false);
-    let writer = match telemetry.logs.output_paths.first() {
-        None | Some(LogOutput::Stderr) => {
-            tracing_subscriber::fmt::writer::BoxMakeWriter::new(std::io::stderr)
-        }
-        Some(LogOutput::Stdout) => tracing_subscriber::fmt::writer::BoxMakeWriter::new(std::io::stdout),
-        Some(LogOutput::File(path)) => {
+    let outputs = telemetry.logs.output_paths.iter().map(log_output).collect::<Result<Vec<_>, _>>()?;
+    let writer = outputs
+        .into_iter()
+        .reduce(|first, second| BoxMakeWriter::new(first.and(second)))
+        .unwrap_or_else(|| BoxMakeWriter::new(std::io::stderr));
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_writer(writer);
+    match telemetry.logs.encoding {
+        LogEncoding::Json => builder.json().init(),
+        // Colours only where a terminal may be read.
+        LogEncoding::Console => builder.with_ansi(std::io::stderr().is_terminal()).init(),
+    }
+    Ok(())
+}
+
+fn log_output(output: &LogOutput) -> Result<BoxMakeWriter, Failure> {
+    Ok(match output {
+        LogOutput::Stderr => BoxMakeWriter::new(std::io::stderr),
+        LogOutput::Stdout => BoxMakeWriter::new(std::io::stdout),
+        LogOutput::File(path) => {
             let file = File::options().append(true).create(true).open(path).map_err(|error| {
                 Failure::new(Cause::Usage, format!("can't open the log {}", path.display())).because(error)
             })?;
-            tracing_subscriber::fmt::writer::BoxMakeWriter::new(Mutex::new(file))
+            BoxMakeWriter::new(Mutex::new(file))
         }
-    };
-    match telemetry.logs.encoding {
-        LogEncoding::Json => builder.json().with_writer(writer).init(),
-        LogEncoding::Console => builder.with_writer(writer).init(),
-    }
-    Ok(())
+    })
 }
 
 type Destinations = BTreeMap<ComponentId, Arc<Destination>>;

@@ -1,11 +1,10 @@
 //! The endpoint, as the Collector's configuration writes it, and its protection.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use super::{GrpcError, GrpcOptions, TlsOptions};
+use super::{GrpcError, GrpcOptions, Pem, TlsOptions};
 
 /// The name that we go by at the receiver.
 const USER_AGENT: &str = concat!("sidewinder/", env!("CARGO_PKG_VERSION"));
@@ -71,13 +70,13 @@ fn address(endpoint: &str) -> Result<Address, &'static str> {
 
 fn tls(options: &TlsOptions) -> Result<ClientTlsConfig, GrpcError> {
     let mut tls = ClientTlsConfig::new();
-    if let Some(path) = &options.ca_file {
-        tls = tls.ca_certificate(Certificate::from_pem(read("ca_file", path)?));
+    if let Some(ca) = &options.ca {
+        tls = tls.ca_certificate(Certificate::from_pem(read("ca_file", ca)?));
     }
-    if options.ca_file.is_none() || options.include_system_ca_certs_pool {
+    if options.ca.is_none() || options.include_system_ca_certs_pool {
         tls = tls.with_native_roots();
     }
-    match (&options.cert_file, &options.key_file) {
+    match (&options.cert, &options.key) {
         (Some(cert), Some(key)) => {
             tls = tls.identity(Identity::from_pem(read("cert_file", cert)?, read("key_file", key)?));
         }
@@ -90,8 +89,13 @@ fn tls(options: &TlsOptions) -> Result<ClientTlsConfig, GrpcError> {
     Ok(tls)
 }
 
-fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, GrpcError> {
-    fs::read(path).map_err(|source| GrpcError::ReadTls { setting, path: PathBuf::from(path), source })
+fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, GrpcError> {
+    match pem {
+        Pem::File(path) => {
+            fs::read(path).map_err(|source| GrpcError::ReadTls { setting, path: path.clone(), source })
+        }
+        Pem::Text(text) => Ok(text.clone().into_bytes()),
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_read_is_named() {
-        let tls = TlsOptions { ca_file: Some("/nowhere/ca.pem".into()), ..TlsOptions::default() };
+        let tls = TlsOptions { ca: Some(Pem::File("/nowhere/ca.pem".into())), ..TlsOptions::default() };
         let error = endpoint(&GrpcOptions { tls, ..GrpcOptions::to("localhost:4317") }).unwrap_err();
         assert_eq!(error.to_string(), "cannot read tls::ca_file \"/nowhere/ca.pem\"");
     }
