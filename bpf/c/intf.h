@@ -271,7 +271,7 @@ struct sw_cpu {
 	__u64 scope_full; /* forks that found no room in the map `scope` */
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */
-	__u64 reserved;
+	__u64 idle_ns; /* when the last interrupt found this CPU idle; 0: it did not */
 };
 
 /* A stack, or chunk of one, that has been sent. */
@@ -286,6 +286,7 @@ struct sw_known {
 struct sw_settings {
 	__u32 epoch; /* from 1; each stack is sent once in each */
 	__u32 clock; /* advances about once a second: the age of segments */
+	__u64 period_ns; /* between two interrupts of a CPU */
 };
 
 #endif

@@ -44,11 +44,6 @@ struct task_struct {
 	__u64 start_boottime;
 };
 
-/* Before 5.5 the field had another name. */
-struct task_struct___before_5_5 {
-	__u64 real_start_time;
-};
-
 struct pt_regs___kernel {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
 	unsigned long ip;

@@ -23,10 +23,9 @@ static __always_inline void forget_mappings(__u32 pid)
 	}
 }
 
-SEC("raw_tp/sched_process_fork")
-int process_fork(struct bpf_raw_tracepoint_args *ctx)
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	struct task_struct *parent = (void *)ctx->args[0], *child = (void *)ctx->args[1];
 	__u32 pid = process_id(child);
 	struct sw_cpu *cpu;
 	__u64 start_ns;
@@ -45,10 +44,9 @@ int process_fork(struct bpf_raw_tracepoint_args *ctx)
 	return 0;
 }
 
-SEC("raw_tp/sched_process_exec")
-int process_exec(struct bpf_raw_tracepoint_args *ctx)
+SEC("tp_btf/sched_process_exec")
+int BPF_PROG(process_exec, struct task_struct *task)
 {
-	struct task_struct *task = (void *)ctx->args[0];
 	__u32 pid = process_id(task);
 
 	if (in_scope(task, pid))
@@ -57,10 +55,9 @@ int process_exec(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /* A leader is freed after all its threads, once nothing can interrupt them any more. */
-SEC("raw_tp/sched_process_free")
-int process_free(struct bpf_raw_tracepoint_args *ctx)
+SEC("tp_btf/sched_process_free")
+int BPF_PROG(process_free, struct task_struct *task)
 {
-	struct task_struct *task = (void *)ctx->args[0];
 	__u32 pid = process_id(task);
 	__u64 *start_ns;
 

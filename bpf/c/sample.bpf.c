@@ -52,7 +52,7 @@ static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct 
 /* The user part of the stack, from the registers in the slot. Sets slot->outcome. */
 static __always_inline void walk_user(struct sw_slot *slot, struct task_struct *task, __u32 pid, __u64 code_segment)
 {
-	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_execve)) {
+	if (BPF_CORE_READ_BITFIELD(task, in_execve)) {
 		slot->outcome = SW_OUTCOME_EXEC;
 		return;
 	}
@@ -85,7 +85,7 @@ static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot
 		slot->outcome = SW_OUTCOME_KERNEL_THREAD;
 		return;
 	}
-	if (!BPF_CORE_READ(task, mm)) {
+	if (!task->mm) {
 		slot->outcome = SW_OUTCOME_EXITING;
 		return;
 	}
@@ -118,7 +118,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct task_struc
 	sample.stack = slot->hash;
 	sample.epoch = live->epoch;
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
-	return send(slot, ring, &sample, sizeof(sample)) ? outcome : SW_OUTCOME_RING_FULL;
+	return send(ring, &sample, sizeof(sample)) ? outcome : SW_OUTCOME_RING_FULL;
 }
 
 /* A slot that is ready for a walk, or none. */
@@ -143,20 +143,19 @@ static __always_inline void end_walk(struct sw_slot *slot, struct sw_cpu *cpu)
 	release_slot(slot);
 }
 
-static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu)
+static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u64 time_ns)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
-	__u64 time_ns = bpf_ktime_get_ns();
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	bool in_kernel = !interrupted_user_mode(ctx);
 	__u32 pid, outcome, task_flags;
 	struct sw_slot *slot;
 
-	if (BPF_CORE_READ(task, pid) == 0)
+	if (task->pid == 0)
 		return SW_OUTCOME_IDLE;
 	pid = process_id(task);
 	if (!in_scope(task, pid))
 		return SW_OUTCOME_OUT_OF_SCOPE;
-	task_flags = BPF_CORE_READ(task, flags);
+	task_flags = task->flags;
 	if ((task_flags & PF_KTHREAD) && !kernel_threads)
 		return SW_OUTCOME_KERNEL_THREAD;
 	slot = begin_walk();
@@ -168,17 +167,37 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
 	return outcome;
 }
 
+/*
+ * How many interrupts this one stands for. The clock of an idle CPU may wake up late by whole periods, as in a virtual
+ * machine that has been put aside; those that fall between two that found it idle were idle, too.
+ */
+static __always_inline __u64 interrupts_since(struct sw_cpu *cpu, __u32 outcome, __u64 time_ns)
+{
+	struct sw_settings *live = live_settings();
+	__u64 idle_ns = cpu->idle_ns, interrupts = 1;
+
+	if (outcome != SW_OUTCOME_IDLE) {
+		cpu->idle_ns = 0;
+		return 1;
+	}
+	if (idle_ns && live && live->period_ns)
+		interrupts = (time_ns - idle_ns + live->period_ns / 2) / live->period_ns;
+	cpu->idle_ns = time_ns;
+	return interrupts ? interrupts : 1;
+}
+
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct sw_cpu *cpu = this_cpu();
+	__u64 time_ns = bpf_ktime_get_ns();
 	__u32 outcome;
 
 	if (!cpu)
 		return 0;
-	outcome = take_sample(ctx, cpu);
+	outcome = take_sample(ctx, cpu, time_ns);
 	if (outcome < SW_OUTCOME_COUNT)
-		sw_count(cpu->outcomes[outcome & 31], 1);
+		sw_count(cpu->outcomes[outcome & 31], interrupts_since(cpu, outcome, time_ns));
 	return 0;
 }
 
@@ -189,7 +208,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 SEC("uprobe")
 int sample_probe(struct pt_regs *ctx)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	__u64 time_ns = bpf_ktime_get_ns(), code_segment;
 	struct sw_cpu *cpu = this_cpu();
 	__u32 pid = process_id(task);

@@ -33,11 +33,14 @@ static __always_inline struct sw_hash hash_seed(__u32 type)
 	return seed;
 }
 
-/* Sends a record through this CPU's ring, waking nobody unless the ring is filling up. */
-static __always_inline bool send(struct sw_slot *slot, void *ring, void *record, __u32 bytes)
+/*
+ * Sends a record through this CPU's ring. The receiver drains rings by the clock; only the record that fills another
+ * quarter wakes it.
+ */
+static __always_inline bool send(void *ring, void *record, __u32 bytes)
 {
-	__u64 flags = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA) > ring_bytes / 4 ? BPF_RB_FORCE_WAKEUP :
-										     BPF_RB_NO_WAKEUP;
+	__u64 before = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), quarter = ring_bytes / 4;
+	__u64 flags = before / quarter == (before + bytes) / quarter ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP;
 
 	return bpf_ringbuf_output(ring, record, bytes, flags) == 0;
 }
@@ -103,7 +106,7 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 	slot->body.count = count;
 	slot->body.epoch = epoch;
 	slot->body.hash = slot->hash;
-	if (!send(slot, ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame)))
+	if (!send(ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame)))
 		return 0;
 	remember(set, &slot->hash, epoch);
 	sw_count(cpu->stacks_sent, 1);

@@ -125,43 +125,49 @@ static __noinline int enter_range(struct sw_slot *slot, __u64 address)
 	return address - slot->range_start < slot->range_bytes;
 }
 
-/* The number of the rule in force at a file offset that the slot's segment covers. */
-static __noinline int rule_number(struct sw_slot *slot, __u64 file_offset)
+/*
+ * The last of some rows that starts at or below a place in their bucket decides; `rule` holds where none does. `row` and
+ * `end` are offsets in the chunk.
+ */
+static __noinline int last_rule(__u8 *chunk, __u32 row, __u32 end, __u32 within, __u32 rule)
+{
+	for (__u32 i = 0; i < SW_BUCKET_BYTES; i++) {
+		__u32 packed;
+
+		if (row >= end)
+			break;
+		packed = *sw_at(__u16, chunk, row, sizeof(__u16));
+		if (packed >> SW_RULE_BITS > within)
+			break;
+		rule = packed & (SW_RULES_MAX - 1);
+		row += sizeof(__u16);
+	}
+	return rule;
+}
+
+/* The number of the rule in force at a file offset, in the chunk of the slot's segment. */
+static __always_inline __u32 rule_number(struct sw_slot *slot, __u8 *chunk, __u64 file_offset)
 {
 	__u32 text = file_offset - slot->segment_file_offset;
-	__u8 *chunk = arena_chunk(slot->segment_chunk);
-	__u32 bucket, within, entry, row, end, rule;
+	__u32 bucket, entry, row, end, rule;
 
-	if (!chunk || text >= slot->segment_bytes)
+	if (text >= slot->segment_bytes)
 		return SW_RULE_NONE;
 	bucket = slot->segment_offset + sizeof(struct sw_segment_header) + (text >> SW_BUCKET_SHIFT) * sizeof(__u32);
 	entry = *sw_at(__u32, chunk, bucket, sizeof(__u32));
 	row = entry >> SW_RULE_BITS;
 	end = *sw_at(__u32, chunk, bucket + sizeof(__u32), sizeof(__u32)) >> SW_RULE_BITS;
 	rule = entry & (SW_RULES_MAX - 1);
-	within = text & (SW_BUCKET_BYTES - 1);
-	for (__u32 i = 0; i < SW_BUCKET_BYTES; i++) {
-		__u32 packed;
-
-		if (row >= end)
-			break;
-		packed = *sw_at(__u16, chunk, slot->segment_rows + row * sizeof(__u16), sizeof(__u16));
-		if (packed >> SW_RULE_BITS > within)
-			break;
-		rule = packed & (SW_RULES_MAX - 1);
-		row++;
-	}
-	return rule;
+	if (row >= end)
+		return rule;
+	return last_rule(chunk, slot->segment_rows + row * sizeof(__u16), slot->segment_rows + end * sizeof(__u16),
+			 text & (SW_BUCKET_BYTES - 1), rule);
 }
 
-static __always_inline bool read_rule(struct sw_slot *slot, __u32 number, struct sw_rule *rule)
+static __always_inline const struct sw_rule *rule_at(struct sw_slot *slot, __u8 *chunk, __u32 number)
 {
-	__u8 *chunk = arena_chunk(slot->segment_chunk);
-
-	if (!chunk)
-		return false;
-	*rule = *sw_at(struct sw_rule, chunk, slot->segment_rules + number * sizeof(*rule), sizeof(*rule));
-	return true;
+	return sw_at(const struct sw_rule, chunk, slot->segment_rules + number * sizeof(struct sw_rule),
+		     sizeof(struct sw_rule));
 }
 
 #endif

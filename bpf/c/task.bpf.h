@@ -30,25 +30,23 @@ static __always_inline __u32 number_in_namespace(struct task_struct *task)
 	return 0;
 }
 
+/*
+ * Tasks are trusted pointers here (bpf_get_current_task_btf, arguments of tp_btf), so their fields are loads, not calls.
+ */
 static __always_inline __u32 thread_id(struct task_struct *task)
 {
-	return pid_namespace_inode ? number_in_namespace(task) : BPF_CORE_READ(task, pid);
+	return pid_namespace_inode ? number_in_namespace(task) : (__u32)task->pid;
 }
 
 static __always_inline __u32 process_id(struct task_struct *task)
 {
-	return pid_namespace_inode ? number_in_namespace(BPF_CORE_READ(task, group_leader)) :
-				     BPF_CORE_READ(task, tgid);
+	return pid_namespace_inode ? number_in_namespace(task->group_leader) : (__u32)task->tgid;
 }
 
 /* When the task's process started, by CLOCK_BOOTTIME. */
 static __always_inline __u64 process_start_ns(struct task_struct *task)
 {
-	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
-
-	if (bpf_core_field_exists(leader->start_boottime))
-		return BPF_CORE_READ(leader, start_boottime);
-	return BPF_CORE_READ((struct task_struct___before_5_5 *)leader, real_start_time);
+	return task->group_leader->start_boottime;
 }
 
 #endif

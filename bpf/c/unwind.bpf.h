@@ -230,9 +230,10 @@ static __always_inline bool step(struct sw_slot *slot)
 {
 	__u64 address = slot->pc - slot->is_return_address;
 	__u32 flags = slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
+	const struct sw_rule *rule;
 	__u64 file_offset;
-	struct sw_rule rule;
 	__u32 number;
+	__u8 *chunk;
 
 	if (slot->unproven)
 		flags |= SW_FRAME_UNPROVEN;
@@ -254,22 +255,22 @@ static __always_inline bool step(struct sw_slot *slot)
 	file_offset = address - slot->range_start + slot->range_file_offset;
 	if (!push_frame(slot, frame_head(SW_FRAME_NATIVE, flags, slot->file), file_offset + slot->is_return_address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
-	if (!slot->segment_bytes)
+	chunk = arena_chunk(slot->segment_chunk);
+	if (!slot->segment_bytes || !chunk)
 		return stop(slot, SW_OUTCOME_NO_TABLE);
 
-	number = rule_number(slot, file_offset);
+	number = rule_number(slot, chunk, file_offset);
 	if (number == SW_RULE_FRAME_POINTER) {
 		slot->frames_by_frame_pointer++;
 		return step_by_frame_pointer(slot);
 	}
 	if (number == SW_RULE_NONE)
 		return step_unproven(slot, SW_OUTCOME_NO_RULE);
-	if (!read_rule(slot, number, &rule))
-		return stop(slot, SW_OUTCOME_NO_TABLE);
-	if (rule.cfa_base == SW_CFA_NONE)
-		return stop(slot, rule.cfa_offset);
+	rule = rule_at(slot, chunk, number);
+	if (rule->cfa_base == SW_CFA_NONE)
+		return stop(slot, rule->cfa_offset);
 	slot->frames_by_table++;
-	return step_by_rule(slot, &rule);
+	return step_by_rule(slot, rule);
 }
 
 /* ---- The loop: the only place that knows how a program may repeat itself ------------------------------- */

@@ -239,13 +239,12 @@ impl<'obj> Profiler<'obj> {
         let rings_map = MapHandle::try_from(&maps.rings).map_err(refused("keeping the rings"))?;
         let rings =
             Rings::create(&rings_map, &cpus, options.ring_bytes).map_err(refused("creating ring buffers"))?;
-        let hooks =
-            [&skeleton.progs.process_fork, &skeleton.progs.process_exec, &skeleton.progs.process_free]
-                .iter()
-                .zip(["sched_process_fork", "sched_process_exec", "sched_process_free"])
-                .map(|(program, tracepoint)| program.attach_raw_tracepoint(tracepoint))
-                .collect::<Result<_, _>>()
-                .map_err(refused("attaching to forks and execs"))?;
+        let programs = &skeleton.progs;
+        let hooks = [&programs.process_fork, &programs.process_exec, &programs.process_free]
+            .iter()
+            .map(|program| program.attach())
+            .collect::<Result<_, _>>()
+            .map_err(refused("attaching to forks and execs"))?;
         let wakeups = wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source })?;
         Ok(Self {
             cpus,
@@ -282,6 +281,8 @@ impl<'obj> Profiler<'obj> {
     /// If the kernel refuses the events.
     pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
         let program = &self.skeleton.progs.sample_cpu;
+        let period_ns = self.settings.word(0, offset_of!(sw_settings, period_ns));
+        period_ns.store(1_000_000_000 / u64::from(samples_per_second.max(1)), Ordering::Relaxed);
         self.events = Some(ClockEvents::attach(program, &self.cpus, samples_per_second)?);
         Ok(())
     }
