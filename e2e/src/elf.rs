@@ -152,12 +152,6 @@ impl Elf {
             || self.rule_at(svma).is_some_and(|rule| rule.return_address == ReturnAddress::None)
     }
 
-    /// Whether the code at `svma` is a signal trampoline: the frame above it was interrupted, not called.
-    #[must_use]
-    pub fn is_signal_frame(&self, svma: u64) -> bool {
-        self.description_at(svma).is_some_and(|description| description.is_signal_trampoline())
-    }
-
     /// What the unwind data say at `svma`, in the form that covers nearly every row.
     #[must_use]
     pub fn rule_at(&self, svma: u64) -> Option<Rule> {

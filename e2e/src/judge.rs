@@ -96,7 +96,7 @@ pub struct Judge {
 /// A frame in the terms of its binary.
 struct Place<'a> {
     binary: Option<&'a Elf>,
-    /// The stated address to look up: one byte before a return address.
+    /// The stated address; that of a caller lies within its call, not behind it, as OTLP has it.
     svma: u64,
     frame: &'a Frame,
 }
@@ -171,13 +171,7 @@ impl Judge {
                 frame.mapping.as_ref().and_then(|mapping| self.binaries.get(&*mapping.filename)?.as_ref());
             let svma =
                 binary.zip(frame.file_offset()).and_then(|(elf, offset)| elf.svma_of_file_offset(offset));
-            // Only the leaf and the frame above a signal trampoline stand where they were interrupted.
-            let interrupted = match places.last() {
-                None => true,
-                Some(inner) => inner.binary.is_some_and(|elf| elf.is_signal_frame(inner.svma)),
-            };
-            let back = u64::from(!interrupted);
-            places.push(Place { binary, svma: svma.unwrap_or_default().saturating_sub(back), frame });
+            places.push(Place { binary, svma: svma.unwrap_or_default(), frame });
         }
         places.reverse();
         places

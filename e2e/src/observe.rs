@@ -48,7 +48,7 @@ pub struct ProgramRuns {
 #[must_use]
 pub fn program_runs(pid: u32) -> ProgramRuns {
     let mut runs = ProgramRuns::default();
-    for fdinfo in by_id(pid, "prog_id").values() {
+    for fdinfo in by_id(pid, "prog_type", "prog_id").values() {
         runs.time_ns += field(fdinfo, "run_time_ns").unwrap_or_default();
         if field(fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM) {
             runs.interrupts += field(fdinfo, "run_cnt").unwrap_or_default();
@@ -60,7 +60,7 @@ pub fn program_runs(pid: u32) -> ProgramRuns {
 /// Bytes of kernel memory that the eBPF maps of a process take.
 #[must_use]
 pub fn map_bytes(pid: u32) -> u64 {
-    by_id(pid, "map_id").values().filter_map(|fdinfo| field(fdinfo, "memlock")).sum()
+    by_id(pid, "map_type", "map_id").values().filter_map(|fdinfo| field(fdinfo, "memlock")).sum()
 }
 
 /// CPU time of a process so far, user and system, of all threads that are alive.
@@ -93,11 +93,13 @@ fn of(pid: u32) -> PathBuf {
     Path::new("/proc").join(pid.to_string())
 }
 
-/// What `/proc/PID/fdinfo` says of each descriptor that has a field `id`, each object once.
-fn by_id(pid: u32, id: &str) -> BTreeMap<u64, String> {
+/// What `/proc/PID/fdinfo` says of each descriptor that has the fields `kind` and `id`, each object once. The kind
+/// tells a program from the links that name it.
+fn by_id(pid: u32, kind: &str, id: &str) -> BTreeMap<u64, String> {
     let Ok(entries) = fs::read_dir(of(pid).join("fdinfo")) else { return BTreeMap::new() };
     let texts = entries.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
-    texts.filter_map(|text| Some((field(&text, id)?, text))).collect()
+    let objects = texts.filter(|text| field(text, kind).is_some());
+    objects.filter_map(|text| Some((field(&text, id)?, text))).collect()
 }
 
 fn field(fdinfo: &str, name: &str) -> Option<u64> {

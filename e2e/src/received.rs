@@ -5,8 +5,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
+use sidewinder_otlp::FrameType;
+use sidewinder_otlp::conformance::{self, Violation};
 use sidewinder_otlp::decode::{self, Event, Profile};
-use sidewinder_otlp::{FrameType, conformance};
 
 /// Everything that one receiver got.
 #[derive(Debug, Default)]
@@ -26,7 +27,8 @@ impl Received {
         let mut received = Self::default();
         let mut seen = HashSet::new();
         for message in decode::messages(bytes) {
-            received.add(message?, &mut seen)?;
+            let message = message?;
+            received.add(message, &mut seen, |violation| !is_the_collectors(violation))?;
         }
         Ok(received)
     }
@@ -38,14 +40,22 @@ impl Received {
     pub fn from_otlp_file(path: &Path) -> Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut received = Self::default();
-        received.add(&bytes, &mut HashSet::new()).with_context(|| path.display().to_string())?;
+        received.add(&bytes, &mut HashSet::new(), |_| true).with_context(|| path.display().to_string())?;
         Ok(received)
     }
 
-    fn add(&mut self, message: &[u8], seen: &mut HashSet<Vec<u8>>) -> Result<()> {
-        let broken = conformance::check(message);
+    fn add(
+        &mut self,
+        message: &[u8],
+        seen: &mut HashSet<Vec<u8>>,
+        counts: impl Fn(&Violation) -> bool,
+    ) -> Result<()> {
+        let broken: Vec<String> = conformance::check(message)
+            .iter()
+            .filter(|violation| counts(violation))
+            .map(ToString::to_string)
+            .collect();
         if !broken.is_empty() {
-            let broken: Vec<String> = broken.iter().map(ToString::to_string).collect();
             bail!("{} rules of conformance are broken:\n{}", broken.len(), broken.join("\n"));
         }
         for profile in decode::profiles_data(message)? {
@@ -74,6 +84,17 @@ impl Received {
     #[must_use]
     pub fn count_of_others(&self, pid: u32) -> usize {
         self.events().count() - self.events_of(pid).count()
+    }
+}
+
+/// Whether a rule is broken by the Collector and not by the profiler: when it encodes again what it received, it
+/// moves the keys of resource attributes into the dictionary (rules 5 and 6), and gives the first, empty attribute
+/// of the dictionary an empty value (rule 1).
+fn is_the_collectors(violation: &Violation) -> bool {
+    match violation.rule {
+        1 => violation.path == "dictionary.attribute_table[0]",
+        5 | 6 => violation.path.ends_with(".resource"),
+        _ => false,
     }
 }
 

@@ -1,7 +1,8 @@
 //! Runs the profiler as a user does.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::observe::{self, BpfStats};
 use crate::paths;
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+const RUN_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A command that runs the profiler, with nothing on its standard input.
@@ -35,9 +37,11 @@ pub fn command() -> Result<Command> {
 /// Runs the profiler to its end.
 ///
 /// # Errors
-/// When it is not built or cannot be started.
-pub fn run<A: AsRef<std::ffi::OsStr>>(arguments: &[A]) -> Result<Output> {
-    command()?.args(arguments).output().context("cannot run the profiler")
+/// When it is not built, cannot be started, or does not end within a minute.
+pub fn run<A: AsRef<OsStr>>(arguments: &[A]) -> Result<Ended> {
+    let mut command = command()?;
+    command.args(arguments);
+    Running::start(command)?.wait(RUN_TIMEOUT)
 }
 
 /// A profiler that runs until it is stopped.

@@ -1,7 +1,7 @@
 //! What can be wrong ends in a clear message and the right exit code, or is counted.
 
 use std::fs;
-use std::process::{Command, Output};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use sidewinder_e2e::collector::{self, Collector};
 use sidewinder_e2e::judge::{Chain, Judge};
 use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::sidewinder::{Ended, Running};
 use sidewinder_e2e::workload::{self, Gated};
 use sidewinder_e2e::{paths, requirement, session, sidewinder};
 
@@ -20,16 +21,9 @@ const OWN_FAILURE: i32 = 125;
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
 
-/// What the profiler said and how it ended.
-fn ended(output: &Output) -> (Option<i32>, String) {
-    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
-    said.push_str(&String::from_utf8_lossy(&output.stderr));
-    (output.status.code(), said)
-}
-
 fn assert_ends(arguments: &[&str], code: i32, says: &str) -> Result<()> {
-    let (status, said) = ended(&sidewinder::run(arguments)?);
-    assert_eq!(status, Some(code), "{arguments:?}: {said}");
+    let Ended { status, log: said } = sidewinder::run(arguments)?;
+    assert_eq!(status.code(), Some(code), "{arguments:?}: {said}");
     assert!(
         said.to_lowercase().contains(&says.to_lowercase()),
         "{arguments:?} does not say {says:?}: {said}"
@@ -71,29 +65,25 @@ fn the_exit_code_of_a_command_is_passed_on() -> Result<()> {
     }
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.folded").display().to_string();
-    let record = |command: &[&str]| -> Result<(Option<i32>, String)> {
-        let mut arguments = vec!["record", "-o", &output, "--"];
-        arguments.extend(command);
-        Ok(ended(&sidewinder::run(&arguments)?))
-    };
+    let record = |command: &[&str]| sidewinder::run(&[&["record", "-o", &output, "--"], command].concat());
     for (command, code) in [
         (&["sh", "-c", "exit 7"][..], 7),
         (&["true"], OK),
         (&["no-such-program-anywhere"], NOT_FOUND),
         (&["/etc/passwd"], NOT_EXECUTABLE),
     ] {
-        let (status, said) = record(command)?;
-        assert_eq!(status, Some(code), "{command:?}: {said}");
+        let Ended { status, log: said } = record(command)?;
+        assert_eq!(status.code(), Some(code), "{command:?}: {said}");
     }
     Ok(())
 }
 
-/// The profiler's command as it is without any capability, though still with the owner's rights to files.
-fn without_capabilities(arguments: &[&str]) -> Result<Output> {
+/// Runs the profiler without any capability, though still with the owner's rights to files.
+fn without_capabilities(arguments: &[&str]) -> Result<Ended> {
     let mut command = Command::new("setpriv");
     command.args(["--bounding-set=-all", "--inh-caps=-all", "--ambient-caps=-all", "--no-new-privs"]);
-    command.arg(paths::sidewinder()?).args(arguments);
-    command.output().context("cannot run setpriv")
+    command.arg(paths::sidewinder()?).args(arguments).stdin(Stdio::null());
+    Running::start(command)?.wait(Duration::from_secs(60))
 }
 
 #[test]
@@ -111,8 +101,8 @@ fn without_privileges_it_says_what_it_needs() -> Result<()> {
         (&["record", "-a", "-d", "1s", "-o", &output], PRIVILEGE),
         (&["record", "-o", &output, "--", "true"], OWN_FAILURE),
     ] {
-        let (status, said) = ended(&without_capabilities(arguments)?);
-        assert_eq!(status, Some(code), "{arguments:?}: {said}");
+        let Ended { status, log: said } = without_capabilities(arguments)?;
+        assert_eq!(status.code(), Some(code), "{arguments:?}: {said}");
         assert!(said.contains("CAP_"), "{arguments:?} names no capability: {said}");
     }
     Ok(())
@@ -125,20 +115,20 @@ fn wrong_yaml_is_told_by_path_line_and_the_nearest_right_key() -> Result<()> {
     let right = Settings::of_process(1).yaml("127.0.0.1:4317");
     fs::write(&path, right.replace("samples_per_second", "sample_per_second"))?;
     let path = path.display().to_string();
-    let (status, said) = ended(&sidewinder::run(&["validate", "--config", &path])?);
-    assert_eq!(status, Some(USAGE), "{said}");
+    let Ended { status, log: said } = sidewinder::run(&["validate", "--config", &path])?;
+    assert_eq!(status.code(), Some(USAGE), "{said}");
     for part in ["wrong.yaml:3", "sample_per_second", "did you mean", "samples_per_second"] {
         assert!(said.contains(part), "{part:?} is missing: {said}");
     }
 
     fs::write(&path, "receivers: [\n")?;
-    let (status, said) = ended(&sidewinder::run(&["validate", "--config", &path])?);
-    assert_eq!(status, Some(USAGE), "{said}");
+    let Ended { status, log: said } = sidewinder::run(&["validate", "--config", &path])?;
+    assert_eq!(status.code(), Some(USAGE), "{said}");
     assert!(said.contains("wrong.yaml"), "{said}");
 
     fs::write(&path, right)?;
-    let (status, said) = ended(&sidewinder::run(&["validate", "--config", &path])?);
-    assert_eq!(status, Some(OK), "{said}");
+    let Ended { status, log: said } = sidewinder::run(&["validate", "--config", &path])?;
+    assert_eq!(status.code(), Some(OK), "{said}");
     Ok(())
 }
 
@@ -148,15 +138,14 @@ fn a_collector_that_comes_late_gets_everything() -> Result<()> {
         return Ok(());
     }
     let [grpc_port, http_port] = collector::free_ports()?;
-    let mut workload = Gated::start(workload::THREADS.command(&["6", "1"])?)?;
+    // Long enough for the pause between two attempts that has been reached when the Collector comes.
+    let mut workload = Gated::start(workload::THREADS.command(&["12", "1"])?)?;
     let pid = workload.pid();
     let daemon = Daemon::start(&Settings::of_process(pid), &format!("127.0.0.1:{grpc_port}"))?;
     workload.open()?;
     thread::sleep(Duration::from_secs(3));
     let collector = Collector::start_on(grpc_port, http_port)?;
     let report = workload.finish()?;
-    // Longer than any pause between two attempts that can have been reached by now.
-    thread::sleep(Duration::from_secs(12));
     let ended = daemon.stop()?;
     let received = collector.stop()?;
     let events = received.events_of(pid).count() as f64;
@@ -179,10 +168,21 @@ fn a_collector_that_never_comes_is_said_and_what_was_lost_is_counted() -> Result
     let mut workload = Gated::start(workload::THREADS.command(&["3", "1"])?)?;
     let daemon = Daemon::start(&Settings::of_process(workload.pid()), &endpoint)?;
     workload.open()?;
-    workload.finish()?;
-    let ended = daemon.stop()?;
-    assert!(ended.log.contains(&endpoint), "the log does not name {endpoint}:\n{}", ended.log);
+    let report = workload.finish()?;
+    let log = without_escapes(&daemon.stop()?.log);
+    let dropped = log.split_once("dropped=").map(|(_, rest)| rest.split(' ').next().unwrap_or_default());
+    let dropped: f64 = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
+    let expected = 997.0 * report.cpu_ns as f64 / 1e9;
+    assert!((dropped / expected - 1.0).abs() < 0.03, "{dropped} dropped, {expected:.0} expected:\n{log}");
+    assert!(log.contains(&endpoint), "the log does not name {endpoint}:\n{log}");
     Ok(())
+}
+
+/// A text without the colours of a terminal.
+fn without_escapes(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
 #[test]
