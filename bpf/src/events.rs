@@ -148,9 +148,7 @@ pub(crate) fn open(
     let cpu_number = i32::try_from(cpu).unwrap_or(i32::MAX);
     let flags = u64::from(perf::PERF_FLAG_FD_CLOEXEC);
     // SAFETY: `attr` is a whole perf_event_attr with its size in it, alive during the call.
-    let fd = unsafe {
-        sys::perf_event_open(attr, every_task, cpu_number, no_group, flags.try_into().unwrap_or(0))
-    };
+    let fd = unsafe { sys::perf_event_open(attr, every_task, cpu_number, no_group, flags) };
     if fd < 0 {
         return Err(EventError::Open { what, cpu, source: io::Error::last_os_error() });
     }

@@ -30,6 +30,8 @@ use crate::tables::Tables;
     unreachable_pub,
     unused_qualifications,
     clippy::all,
+    clippy::panic,
+    clippy::unwrap_used,
     clippy::undocumented_unsafe_blocks,
     clippy::multiple_unsafe_ops_per_block,
     clippy::semicolon_if_nothing_returned,
@@ -417,8 +419,7 @@ impl<'obj> Profiler<'obj> {
         let all: [&dyn MapCore; 6] =
             [&maps.slots, &maps.cpus, &maps.segments, &maps.processes, &maps.known_stacks, &maps.scope];
         let arrays: u64 = all.iter().map(|m| u64::from(m.max_entries()) * u64::from(m.value_size())).sum();
-        let ring_bytes =
-            self.skeleton.maps.rodata_data.as_deref().map_or(0, |fixed| u64::from(fixed.ring_bytes));
+        let ring_bytes = self.skeleton.maps.rodata_data.map_or(0, |fixed| u64::from(fixed.ring_bytes));
         arrays + self.arena.chunk_bytes() + self.cpus.iter().count() as u64 * ring_bytes
     }
 

@@ -395,10 +395,9 @@ mod tests {
         Encoded(segment.bytes[at..at + size_of::<sw_rule>()].try_into().unwrap())
     }
 
-    fn packed_file(
-        path: &str,
-        packing: Packing,
-    ) -> Option<(UnwindTable, Vec<(LoadSegment, Vec<PackedSegment>)>)> {
+    type Packed = Vec<(LoadSegment, Vec<PackedSegment>)>;
+
+    fn packed_file(path: &str, packing: Packing) -> Option<(UnwindTable, Packed)> {
         let Ok(bytes) = std::fs::read(path) else {
             eprintln!("SKIPPED: no {path} here");
             return None;

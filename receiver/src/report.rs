@@ -38,7 +38,16 @@ pub(crate) struct Reporter {
 struct Interned {
     resources: HashMap<ProcessKey, ResourceIndex>,
     stacks: HashMap<(Option<u64>, sidewinder_bpf::Outcome), StackIndex>,
-    threads: HashMap<(u32, [u8; 16], u32, Option<&'static str>), AttributeSetIndex>,
+    attributes: HashMap<Circumstances, AttributeSetIndex>,
+}
+
+/// What an event's attributes are made of.
+#[derive(PartialEq, Eq, Hash, Debug)]
+struct Circumstances {
+    tid: u32,
+    comm: [u8; 16],
+    cpu: u32,
+    outcome: Option<&'static str>,
 }
 
 impl Reporter {
@@ -110,7 +119,8 @@ impl Reporter {
 
     fn attributes(&mut self, event: &Event, outcome: Option<&'static str>) -> AttributeSetIndex {
         let builder = &mut self.builder;
-        *self.interned.threads.entry((event.tid, event.comm, event.cpu, outcome)).or_insert_with(|| {
+        let circumstances = Circumstances { tid: event.tid, comm: event.comm, cpu: event.cpu, outcome };
+        *self.interned.attributes.entry(circumstances).or_insert_with(|| {
             let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
             builder.attributes(&SampleAttributes {
                 thread_id: Some(event.tid.into()),

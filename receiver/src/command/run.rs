@@ -67,7 +67,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Ended {
                 })
             })
             .collect();
-        receivers.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
+        receivers.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
     for destination in destinations.values() {
         destination.shutdown(&runtime, SHUTDOWN_TIMEOUT);

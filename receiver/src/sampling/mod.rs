@@ -19,8 +19,8 @@ use sidewinder_bpf::{
 };
 use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_process::{
-    Change, DeviceId, EventQueue, FileId, FileTable, FileTableLimits, MappedIdentity, Pid, ProcRoot, Process,
-    ProcessEvent, ProcessEventKind, ProcfsError, Registry, RegistryLimits, Tid,
+    BuildId, Change, DeviceId, EventQueue, FileId, FileTable, FileTableLimits, MappedIdentity, Pid, ProcRoot,
+    Process, ProcessEvent, ProcessEventKind, ProcfsError, Registry, RegistryLimits, Tid,
 };
 use thiserror::Error;
 use tracing::{debug, warn};
@@ -304,7 +304,7 @@ impl<'obj> Sampler<'obj> {
                 && let Some(content) = self.files.get(identified.id).and_then(|entry| entry.opened())
             {
                 let entry = self.files.get(identified.id);
-                let build_id = entry.and_then(|entry| entry.build_ids().gnu.as_ref()).map(|id| id.as_bytes());
+                let build_id = entry.and_then(|entry| entry.build_ids().gnu.as_ref()).map(BuildId::as_bytes);
                 let path = entry.map_or(&[][..], |entry| entry.path());
                 let packing = packing(&self.options, path, build_id);
                 self.binaries.use_by(identified.id, content, packing, pid);
