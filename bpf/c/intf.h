@@ -272,6 +272,7 @@ struct sw_cpu {
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */
 	__u64 idle_ns; /* when the last interrupt found this CPU idle; 0: it did not */
+	__u64 idle_inferred; /* interrupts of the idle CPU that came too late to be told apart; among `outcomes` */
 };
 
 /* A stack, or chunk of one, that has been sent. */

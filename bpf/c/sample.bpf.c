@@ -183,7 +183,10 @@ static __always_inline __u64 interrupts_since(struct sw_cpu *cpu, __u32 outcome,
 	if (idle_ns && live && live->period_ns)
 		interrupts = (time_ns - idle_ns + live->period_ns / 2) / live->period_ns;
 	cpu->idle_ns = time_ns;
-	return interrupts ? interrupts : 1;
+	if (interrupts <= 1)
+		return 1;
+	cpu->idle_inferred += interrupts - 1;
+	return interrupts;
 }
 
 SEC("perf_event")

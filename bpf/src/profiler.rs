@@ -406,6 +406,12 @@ impl<'obj> Profiler<'obj> {
         self.sum(offset_of!(sw_cpu, scope_full))
     }
 
+    /// Interrupts of idle CPUs for which the program did not run: their timer came late, by whole periods.
+    #[must_use]
+    pub fn idle_inferred(&self) -> u64 {
+        self.sum(offset_of!(sw_cpu, idle_inferred))
+    }
+
     /// Walks that were begun while another one was under way on the same CPU.
     #[must_use]
     pub fn nested_walks(&self) -> u64 {

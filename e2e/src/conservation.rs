@@ -14,6 +14,8 @@ pub struct Summary {
     pub outcomes: BTreeMap<String, u64>,
     /// Events that left for the exporters.
     pub events_exported: u64,
+    /// Interrupts of idle CPUs, among the outcomes, for which no program ran because the timer came late.
+    pub idle_inferred: u64,
 }
 
 /// Why a summary breaks the law.
@@ -100,6 +102,7 @@ mod tests {
             interrupts_by_witness: 1_000,
             outcomes: outcomes.map(|(name, count)| (name.to_owned(), count)).into(),
             events_exported: 900,
+            idle_inferred: 0,
         }
     }
 

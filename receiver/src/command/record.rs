@@ -97,6 +97,7 @@ struct Recorded {
     table_evictions: u64,
     table_reloads: u64,
     map_bytes: u64,
+    idle_inferred: u64,
 }
 
 fn sample(
@@ -157,6 +158,7 @@ fn sample(
         table_evictions: sampler.profiler().tables.evictions(),
         table_reloads: sampler.table_reloads(),
         map_bytes: sampler.profiler().map_bytes(),
+        idle_inferred: sampler.profiler().idle_inferred(),
     })
 }
 
@@ -241,6 +243,7 @@ fn summary_json(recorded: &Recorded) -> String {
     let summary = json!({
         "interrupts_by_witness": recorded.tally.due,
         "outcomes": counts,
+        "idle_inferred": recorded.idle_inferred,
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.bodies_missing,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
