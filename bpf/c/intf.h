@@ -204,7 +204,7 @@ struct sw_rule {
 /* What the ranges of processes name; a slot whose table was evicted keeps its id. */
 struct sw_segment {
 	sw_location location;
-	__u32 used; /* the last `clock` of settings in which a walk used it */
+	__u32 used; /* the last `clock` of its CPU in which a walk used it */
 	__u32 reserved;
 };
 
@@ -250,7 +250,7 @@ enum sw_scope {
 /* A start time read from /proc is cut to clock ticks of this length. */
 #define SW_START_TIME_TICK_NS 10000000ull
 
-/* ---- Per CPU, per slot, settings ----------------------------------------------------------------------- */
+/* ---- Per CPU, per slot ---------------------------------------------------------------------------------- */
 
 #define SW_SLOTS_PER_CPU 3
 #define SW_CHUNK_FRAMES 256
@@ -259,8 +259,15 @@ enum sw_scope {
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_REGISTERS 17 /* DWARF's numbers on x86-64: 0 to 15, and 16 for the pc */
 
-/* What one CPU counted. Read by the receiver through its own mapping, never reset. */
+/*
+ * What one CPU is told and what it counted, side by side: an interrupt touches as few pages as it can. The receiver
+ * writes the settings of all CPUs, and reads the counters, which are never reset, through its own mapping.
+ */
 struct sw_cpu {
+	__u32 epoch; /* from 1; each stack is sent once in each */
+	__u32 clock; /* advances about once a second: the age of segments */
+	__u64 period_ns; /* between two interrupts of a CPU */
+
 	__u64 outcomes[32]; /* by sw_outcome */
 	__u64 stacks_known; /* samples whose stack had been sent in this epoch */
 	__u64 stacks_sent;
@@ -282,12 +289,5 @@ struct sw_known {
 };
 
 #define SW_KNOWN_WAYS 4
-
-/* Changed by the receiver while programs run. */
-struct sw_settings {
-	__u32 epoch; /* from 1; each stack is sent once in each */
-	__u32 clock; /* advances about once a second: the age of segments */
-	__u64 period_ns; /* between two interrupts of a CPU */
-};
 
 #endif

@@ -91,14 +91,6 @@ struct {
 	__type(value, struct sw_cpu);
 } cpus SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct sw_settings);
-} settings SEC(".maps");
-
 struct sw_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096); /* set before load */
@@ -173,13 +165,6 @@ static __always_inline struct sw_cpu *this_cpu(void)
 
 /* Nested programs share these counters, so each addition is atomic. */
 #define sw_count(counter, n) __sync_fetch_and_add(&(counter), (n))
-
-static __always_inline struct sw_settings *live_settings(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&settings, &zero);
-}
 
 static __always_inline __u8 *arena_chunk(__u32 number)
 {

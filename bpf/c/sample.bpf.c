@@ -8,7 +8,7 @@
  * exactly one outcome, counted where it ends.
  *
  *   intf.h      what the receiver sees too        stack.bpf.h    frames, their hash, what leaves
- *   maps.bpf.h  maps, settings, scratch           table.bpf.h    from an address to its rule
+ *   maps.bpf.h  maps, options, scratch            table.bpf.h    from an address to its rule
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit
@@ -94,11 +94,10 @@ static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot
 }
 
 /* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
-static __always_inline __u32 send_sample(struct sw_slot *slot, struct task_struct *task, __u32 pid, __u8 kind,
+static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu, struct task_struct *task, __u32 pid, __u8 kind,
 					 bool in_kernel, __u64 time_ns)
 {
 	__u32 number = bpf_get_smp_processor_id();
-	struct sw_settings *live = live_settings();
 	void *ring = bpf_map_lookup_elem(&rings, &number);
 	__u32 outcome = slot->outcome;
 	struct sw_sample sample = {
@@ -112,11 +111,11 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct task_struc
 		.value = 1,
 	};
 
-	if (!ring || !live || outcome == SW_OUTCOME_RING_FULL || !end_stack(slot, outcome))
+	if (!ring || outcome == SW_OUTCOME_RING_FULL || !end_stack(slot, outcome))
 		return SW_OUTCOME_RING_FULL;
 	sample.tid = thread_id(task);
 	sample.stack = slot->hash;
-	sample.epoch = live->epoch;
+	sample.epoch = cpu->epoch;
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
 	return send(ring, &sample, sizeof(sample)) ? outcome : SW_OUTCOME_RING_FULL;
 }
@@ -162,7 +161,7 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
 	if (!slot)
 		return SW_OUTCOME_BUSY;
 	walk(ctx, slot, task, task_flags, pid, in_kernel);
-	outcome = send_sample(slot, task, pid, SW_SAMPLE_CPU, in_kernel, time_ns);
+	outcome = send_sample(slot, cpu, task, pid, SW_SAMPLE_CPU, in_kernel, time_ns);
 	end_walk(slot, cpu);
 	return outcome;
 }
@@ -173,15 +172,14 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
  */
 static __always_inline __u64 interrupts_since(struct sw_cpu *cpu, __u32 outcome, __u64 time_ns)
 {
-	struct sw_settings *live = live_settings();
 	__u64 idle_ns = cpu->idle_ns, interrupts = 1;
 
 	if (outcome != SW_OUTCOME_IDLE) {
 		cpu->idle_ns = 0;
 		return 1;
 	}
-	if (idle_ns && live && live->period_ns)
-		interrupts = (time_ns - idle_ns + live->period_ns / 2) / live->period_ns;
+	if (idle_ns && cpu->period_ns)
+		interrupts = (time_ns - idle_ns + cpu->period_ns / 2) / cpu->period_ns;
 	cpu->idle_ns = time_ns;
 	if (interrupts <= 1)
 		return 1;
@@ -226,7 +224,7 @@ int sample_probe(struct pt_regs *ctx)
 	}
 	code_segment = registers_of_interrupt(slot->registers, ctx);
 	walk_user(slot, task, pid, code_segment);
-	if (send_sample(slot, task, pid, SW_SAMPLE_PROBE, false, time_ns) == SW_OUTCOME_RING_FULL)
+	if (send_sample(slot, cpu, task, pid, SW_SAMPLE_PROBE, false, time_ns) == SW_OUTCOME_RING_FULL)
 		sw_count(cpu->probes_lost, 1);
 	end_walk(slot, cpu);
 	return 0;

@@ -88,16 +88,15 @@ static __always_inline void remember(struct sw_known_set *set, const struct sw_h
  */
 static __noinline int send_body(struct sw_slot *slot, __u32 type)
 {
-	struct sw_settings *live = live_settings();
 	struct sw_known_set *set = known_set(&slot->hash);
 	struct sw_cpu *cpu = this_cpu();
 	__u32 number = bpf_get_smp_processor_id();
 	void *ring = bpf_map_lookup_elem(&rings, &number);
 	__u32 epoch, count = slot->count;
 
-	if (!live || !set || !cpu || !ring || count > SW_CHUNK_FRAMES)
+	if (!set || !cpu || !ring || count > SW_CHUNK_FRAMES)
 		return 0;
-	epoch = *(volatile __u32 *)&live->epoch;
+	epoch = *(volatile __u32 *)&cpu->epoch;
 	if (is_known(set, &slot->hash, epoch)) {
 		sw_count(cpu->stacks_known, 1);
 		return 1;

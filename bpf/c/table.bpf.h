@@ -61,13 +61,13 @@ static __noinline int enter_process(struct sw_slot *slot, __u32 pid)
 static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 {
 	struct sw_segment *segment = bpf_map_lookup_elem(&segments, &number);
-	struct sw_settings *live = live_settings();
+	struct sw_cpu *cpu = this_cpu();
 	struct sw_segment_header *header;
 	sw_location location;
 	__u8 *chunk;
 
 	slot->segment_bytes = 0;
-	if (!number || !segment || !live)
+	if (!number || !segment || !cpu)
 		return;
 	location = *(volatile sw_location *)&segment->location;
 	if (!location)
@@ -75,8 +75,8 @@ static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 	chunk = arena_chunk(location_chunk(location));
 	if (!chunk)
 		return;
-	if (segment->used != live->clock)
-		segment->used = live->clock;
+	if (segment->used != cpu->clock)
+		segment->used = cpu->clock;
 	header = sw_at(struct sw_segment_header, chunk, location_offset(location), 32);
 	slot->segment_chunk = location_chunk(location);
 	slot->segment_offset = location_offset(location);

@@ -13,6 +13,7 @@ mod probe;
 mod processes;
 mod profiler;
 mod ring;
+mod settings;
 mod sideband;
 mod table;
 mod tables;

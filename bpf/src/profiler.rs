@@ -17,11 +17,12 @@ use thiserror::Error;
 
 use crate::arena::Arena;
 use crate::events::{ClockEvents, CpuList, EventError};
-use crate::intf::{self, sw_cpu, sw_process, sw_segment, sw_settings};
+use crate::intf::{self, sw_cpu, sw_process, sw_segment};
 use crate::memory::MappedArray;
 use crate::outcome::Outcome;
 use crate::processes::Processes;
 use crate::ring::{Rings, borrow, create_ring};
+use crate::settings::Settings;
 use crate::sideband::SideBand;
 use crate::tables::Tables;
 
@@ -159,8 +160,8 @@ pub struct Profiler<'obj> {
     side_band: Option<SideBand>,
     rings: Rings,
     wakeups: rustix::fd::OwnedFd,
-    counters: MappedArray,
-    settings: Rc<MappedArray>,
+    counters: Rc<MappedArray>,
+    settings: Rc<Settings>,
     /// What walks look up.
     pub arena: Arena,
     /// Unwind tables.
@@ -230,12 +231,10 @@ impl<'obj> Profiler<'obj> {
         };
         let maps = &skeleton.maps;
         let slots = Rc::new(map("slots", maps.slots.value_size() as usize, &maps.slots)?);
-        let counters = map("counters", size_of::<sw_cpu>(), &maps.cpus)?;
-        let settings = Rc::new(map("settings", size_of::<sw_settings>(), &maps.settings)?);
+        let counters = Rc::new(map("counters", size_of::<sw_cpu>(), &maps.cpus)?);
+        let settings = Rc::new(Settings::new(Rc::clone(&counters)));
         let segments = map("segments", size_of::<sw_segment>(), &maps.segments)?;
         let places = map("processes", size_of::<sw_process>(), &maps.processes)?;
-        settings.half_word(0, offset_of!(sw_settings, epoch)).store(1, Ordering::Relaxed);
-        settings.half_word(0, offset_of!(sw_settings, clock)).store(1, Ordering::Relaxed);
 
         let outer = MapHandle::try_from(&maps.arena).map_err(refused("keeping the arena"))?;
         let rings_map = MapHandle::try_from(&maps.rings).map_err(refused("keeping the rings"))?;
@@ -283,8 +282,7 @@ impl<'obj> Profiler<'obj> {
     /// If the kernel refuses the events.
     pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
         let program = &self.skeleton.progs.sample_cpu;
-        let period_ns = self.settings.word(0, offset_of!(sw_settings, period_ns));
-        period_ns.store(1_000_000_000 / u64::from(samples_per_second.max(1)), Ordering::Relaxed);
+        self.settings.set_period_ns(1_000_000_000 / u64::from(samples_per_second.max(1)));
         self.events = Some(ClockEvents::attach(program, &self.cpus, samples_per_second)?);
         Ok(())
     }
@@ -357,11 +355,7 @@ impl<'obj> Profiler<'obj> {
 
     /// Starts a new epoch: each stack is sent once more. Returns its number.
     pub fn next_epoch(&self) -> u32 {
-        let epoch = self.settings.half_word(0, offset_of!(sw_settings, epoch));
-        // 0 is no epoch: it marks entries of the table of known stacks that are being written.
-        let next = epoch.load(Ordering::Relaxed).wrapping_add(1).max(1);
-        epoch.store(next, Ordering::Relaxed);
-        next
+        self.settings.next_epoch()
     }
 
     /// Interrupts that were due since the start, by the clocks of the events themselves.

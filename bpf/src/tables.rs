@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use crate::arena::{Arena, ArenaError, Block};
-use crate::intf::{sw_segment, sw_settings};
+use crate::intf::sw_segment;
 use crate::memory::MappedArray;
+use crate::settings::Settings;
 use crate::table::PackedSegment;
 
 /// The number by which ranges of processes name a segment. It outlives eviction, and the file it was made for.
@@ -16,14 +17,14 @@ pub struct SegmentId(pub(crate) u32);
 #[derive(Debug)]
 pub struct Tables {
     segments: MappedArray,
-    settings: Rc<MappedArray>,
+    settings: Rc<Settings>,
     /// By number; number 0 is never given out.
     blocks: Vec<Option<Block>>,
     evictions: u64,
 }
 
 impl Tables {
-    pub(crate) fn new(segments: MappedArray, settings: Rc<MappedArray>) -> Self {
+    pub(crate) fn new(segments: MappedArray, settings: Rc<Settings>) -> Self {
         Self { segments, settings, blocks: vec![None], evictions: 0 }
     }
 
@@ -134,11 +135,7 @@ impl Tables {
 
     /// Advances the clock by which the age of tables is measured. Called about once a second.
     pub fn tick(&self) {
-        self.settings.half_word(0, std::mem::offset_of!(sw_settings, clock)).fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn now(&self) -> u32 {
-        self.settings.half_word(0, std::mem::offset_of!(sw_settings, clock)).load(Ordering::Relaxed)
+        self.settings.advance_clock();
     }
 
     fn used(&self, number: usize) -> &std::sync::atomic::AtomicU32 {
@@ -146,11 +143,11 @@ impl Tables {
     }
 
     fn touch(&self, id: SegmentId) {
-        self.used(id.0 as usize).store(self.now(), Ordering::Relaxed);
+        self.used(id.0 as usize).store(self.settings.clock(), Ordering::Relaxed);
     }
 
     fn least_recently_used(&self) -> Option<SegmentId> {
-        let now = self.now();
+        let now = self.settings.clock();
         let loaded = (0..self.blocks.len()).filter(|number| self.blocks[*number].is_some());
         loaded
             .max_by_key(|number| now.wrapping_sub(self.used(*number).load(Ordering::Relaxed)))

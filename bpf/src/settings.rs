@@ -1,0 +1,59 @@
+//! What the programs are told while they run. Each CPU has a copy beside its counters.
+
+use std::mem::offset_of;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use crate::intf::sw_cpu;
+use crate::memory::MappedArray;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Settings {
+    cpus: Rc<MappedArray>,
+}
+
+impl Settings {
+    /// The first epoch: 0 is none, it marks entries of the table of known stacks that are being written.
+    const FIRST_EPOCH: u32 = 1;
+
+    pub(crate) fn new(cpus: Rc<MappedArray>) -> Self {
+        let settings = Self { cpus };
+        settings.set_half(offset_of!(sw_cpu, epoch), Self::FIRST_EPOCH);
+        settings.set_half(offset_of!(sw_cpu, clock), 1);
+        settings
+    }
+
+    /// Starts a new epoch, and returns its number.
+    pub(crate) fn next_epoch(&self) -> u32 {
+        let epoch = self.half(offset_of!(sw_cpu, epoch)).wrapping_add(1).max(Self::FIRST_EPOCH);
+        self.set_half(offset_of!(sw_cpu, epoch), epoch);
+        epoch
+    }
+
+    /// The clock by which the age of tables is measured.
+    pub(crate) fn clock(&self) -> u32 {
+        self.half(offset_of!(sw_cpu, clock))
+    }
+
+    pub(crate) fn advance_clock(&self) {
+        self.set_half(offset_of!(sw_cpu, clock), self.clock().wrapping_add(1));
+    }
+
+    pub(crate) fn set_period_ns(&self, period_ns: u64) {
+        for cpu in 0..self.cpus.entries() {
+            self.cpus.word(cpu, offset_of!(sw_cpu, period_ns)).store(period_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// All CPUs have the same value; the first one's is read.
+    fn half(&self, offset: usize) -> u32 {
+        self.cpus.half_word(0, offset).load(Ordering::Relaxed)
+    }
+
+    fn set_half(&self, offset: usize, value: u32) {
+        for cpu in 0..self.cpus.entries() {
+            self.cpus.half_word(cpu, offset).store(value, Ordering::Relaxed);
+        }
+    }
+}
