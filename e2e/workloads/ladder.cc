@@ -6,7 +6,12 @@
 #include "workload.h"
 
 extern "C" {
-NOINLINE uint64_t burn(uint64_t value) { return workload_spin(value); }
+// The frame stays in use to the end: without it, compilers drop even a frame pointer that they were told to keep.
+NOINLINE uint64_t burn(uint64_t value) {
+    volatile uint64_t frame[2];
+    frame[0] = workload_spin(value);
+    return frame[0] + 1;
+}
 uint64_t rung_0(int left, uint64_t value);
 }
 

@@ -1,6 +1,8 @@
 """Recursion in Python: the interpreter's own functions are what a native profiler sees.
 
-Usage: recursive.py SECONDS
+Usage: recursive.py SECONDS [TURN TURNS PERIOD]
+
+With a turn, it computes for PERIOD seconds in its turn of TURNS and sleeps while it is the others'.
 """
 
 import json
@@ -14,6 +16,13 @@ def fibonacci(n):
     return n if n < 2 else sum(map(fibonacci, (n - 1, n - 2)))
 
 
+def wait_for_turn(turn, turns, period):
+    """Sleep to the start of the turn, unless it is now."""
+    periods_to_wait = (turn - int(time.monotonic() / period)) % turns
+    if periods_to_wait:
+        time.sleep((int(time.monotonic() / period) + periods_to_wait) * period - time.monotonic())
+
+
 def main():
     """Compute until the time is over, then report."""
     pid = os.getpid()
@@ -22,8 +31,12 @@ def main():
         sys.stdin.readline()
     cpu_at_gate_ns = time.process_time_ns()
     deadline = time.monotonic() + float(sys.argv[1])
-    while time.monotonic() < deadline:
-        fibonacci(18)
+    while True:
+        if len(sys.argv) > 2:
+            wait_for_turn(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+        if time.monotonic() >= deadline:
+            break
+        fibonacci(14)
     report = {
         "pid": pid,
         "cpu_ns": time.process_time_ns() - cpu_at_gate_ns,

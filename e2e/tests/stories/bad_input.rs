@@ -159,14 +159,13 @@ fn a_collector_that_comes_late_gets_everything() -> Result<()> {
 }
 
 #[test]
-fn a_collector_that_never_comes_is_said_and_what_was_lost_is_counted() -> Result<()> {
+fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     if !requirement::ebpf("a Collector that never comes")? {
         return Ok(());
     }
     let [port] = collector::free_ports()?;
-    let endpoint = format!("127.0.0.1:{port}");
     let mut workload = Gated::start(workload::THREADS.command(&["3", "1"])?)?;
-    let daemon = Daemon::start(&Settings::of_process(workload.pid()), &endpoint)?;
+    let daemon = Daemon::start(&Settings::of_process(workload.pid()), &format!("127.0.0.1:{port}"))?;
     workload.open()?;
     let report = workload.finish()?;
     let log = without_escapes(&daemon.stop()?.log);
@@ -174,7 +173,6 @@ fn a_collector_that_never_comes_is_said_and_what_was_lost_is_counted() -> Result
     let dropped: f64 = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
     let expected = 997.0 * report.cpu_ns as f64 / 1e9;
     assert!((dropped / expected - 1.0).abs() < 0.03, "{dropped} dropped, {expected:.0} expected:\n{log}");
-    assert!(log.contains(&endpoint), "the log does not name {endpoint}:\n{log}");
     Ok(())
 }
 

@@ -1,11 +1,16 @@
 //! Half of the memory that the tables would take is enough.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use object::{Object as _, ObjectSection as _};
 use serde::Deserialize;
 use sidewinder_e2e::conservation::Summary;
+use sidewinder_e2e::sidewinder::Running;
 use sidewinder_e2e::{paths, requirement, sidewinder};
 
 /// What `record --summary-json` says of the unwind tables.
@@ -34,35 +39,64 @@ impl Recording {
     }
 }
 
-/// Profiles a compiler, which goes back and forth between two of the largest libraries that there are.
-fn record_compiler(budget_mib: u64) -> Result<Recording> {
+/// As many programs with tables of their own.
+const PROGRAMS: u8 = 18;
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Copies of Python, each another program to whoever goes by build IDs.
+fn programs(folder: &Path) -> Result<Vec<String>> {
+    let original = fs::read(PYTHON).with_context(|| format!("cannot read {PYTHON}"))?;
+    let file = object::File::parse(&*original)?;
+    let note = file.section_by_name(".note.gnu.build-id").and_then(|section| section.file_range());
+    let (start, size) = note.context("python has no build ID")?;
+    let last_byte = usize::try_from(start + size - 1)?;
+    (0..PROGRAMS)
+        .map(|number| {
+            let mut copy = original.clone();
+            *copy.get_mut(last_byte).context("the build ID lies outside of the file")? = number;
+            let path = folder.join(format!("python-{number}"));
+            fs::write(&path, copy)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+            Ok(path.display().to_string())
+        })
+        .collect()
+}
+
+/// Runs all programs at once. They take turns of `turn_seconds`, so that at any time one of them computes, and
+/// each has had its turn in the end. All have started before: most tables have gone when their turn comes.
+fn record(programs: &[String], turn_seconds: f64, budget_mib: u64) -> Result<Recording> {
     let folder = tempfile::tempdir()?;
     let summary = folder.path().join("summary.json");
-    let source = paths::e2e().join("workloads/words.cc").display().to_string();
-    let script =
-        format!("for i in 1 2 3; do clang++ -O2 -c -o {}/words.o {source}; done", folder.path().display());
+    let script = paths::e2e().join("workloads/recursive.py");
+    let turns = programs.len();
+    let seconds = f64::from(PROGRAMS) * turn_seconds;
+    let run = |(turn, program): (usize, &String)| {
+        format!("{program} {} {seconds} {turn} {turns} {turn_seconds} & ", script.display())
+    };
+    let all: String = programs.iter().enumerate().map(run).collect();
     let mut command: Command = sidewinder::command()?;
     command.args(["record", "-F", "499", "--table-budget-mib", &budget_mib.to_string(), "--summary-json"]);
-    command.arg(&summary).arg("-o").arg(folder.path().join("out.otlp")).args(["--", "sh", "-c", &script]);
-    let output = command.output()?;
-    ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    command.arg(&summary).arg("-o").arg(folder.path().join("out.otlp"));
+    command.args(["--", "sh", "-c", &(all + "wait")]);
+    let ended = Running::start(command)?.wait(Duration::from_secs(120))?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     serde_json::from_str(&fs::read_to_string(&summary)?).context("the summary")
 }
 
 #[test]
 fn with_half_of_the_working_set_tables_are_evicted_and_come_back() -> Result<()> {
-    if !requirement::ebpf("half of the working set")?
-        || !requirement::program("half of the working set", "clang++")?
-    {
+    if !requirement::ebpf("half of the working set")? {
         return Ok(());
     }
-    let roomy = record_compiler(256)?;
+    let folder = tempfile::tempdir()?;
+    let programs = programs(folder.path())?;
+    let roomy = record(&programs, 0.3, 256)?;
     eprintln!("all of it: {:.1}% complete, {:?}", 100.0 * roomy.complete_share(), roomy.tables);
     assert_eq!(roomy.tables.evictions, 0, "{roomy:?}");
 
     let half_mib = roomy.tables.loaded_bytes / 2 / (1 << 20);
     ensure!(half_mib >= 2, "the working set is too small to be halved: {roomy:?}");
-    let tight = record_compiler(half_mib)?;
+    let tight = record(&programs, 2.0, half_mib)?;
     eprintln!("{half_mib} MiB: {:.1}% complete, {:?}", 100.0 * tight.complete_share(), tight.tables);
     assert!(tight.tables.loaded_bytes <= half_mib << 20, "{tight:?}");
     assert!(tight.tables.evictions > 0 && tight.tables.reloads > 0, "{tight:?}");

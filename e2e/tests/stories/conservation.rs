@@ -64,7 +64,8 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
         (before_stop..=before_stop + while_stopping).contains(&seen),
         "the program ran {before_stop} times, and at most {while_stopping} times more; outcomes {seen}"
     );
-    assert!(summary.outcome("missed") * 200 <= summary.interrupts_by_witness, "{summary:?}");
+    // Half a percent on an idle machine; a virtual one that has to wait for its host loses some more.
+    assert!(summary.outcome("missed") * 50 <= summary.interrupts_by_witness, "{summary:?}");
 
     for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
         assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
