@@ -40,7 +40,7 @@ test: ## Run every test; those that need eBPF want root
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 
 lint: ## Check form and lints
 	cargo fmt --all --check

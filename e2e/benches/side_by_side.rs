@@ -145,7 +145,20 @@ impl Profiler {
     }
 }
 
+/// Profile-bee wants tracefs, which not every machine has mounted.
+fn mount_tracefs() -> Result<()> {
+    if Path::new("/sys/kernel/tracing/events").is_dir() {
+        return Ok(());
+    }
+    let status = Command::new("mount").args(["-t", "tracefs", "nodev", "/sys/kernel/tracing"]).status()?;
+    if !status.success() {
+        bail!("cannot mount tracefs: mount ended with {status}");
+    }
+    Ok(())
+}
+
 fn profile_bee() -> Result<Option<PathBuf>> {
+    mount_tracefs()?;
     let root = paths::target()?.join("peers");
     let program = root.join("bin/probee");
     if !program.is_file() {
@@ -166,7 +179,7 @@ fn profile_bee() -> Result<Option<PathBuf>> {
 /// A profiler that is running beside a load.
 struct Attached {
     process: Child,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Attached {
@@ -175,14 +188,11 @@ impl Attached {
         let mut command = profiler.command(program, pid, folder.path());
         let log = std::fs::File::create(folder.path().join("log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        let mut attached = Self { process: command.spawn()?, _folder: folder };
+        let mut attached = Self { process: command.spawn()?, folder };
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             thread::sleep(Duration::from_millis(50));
-            if let Some(status) = attached.process.try_wait()? {
-                let log = std::fs::read_to_string(attached._folder.path().join("log")).unwrap_or_default();
-                bail!("{} ended with {status}: {log}", profiler.name());
-            }
+            attached.check_alive()?;
             if !profiler.uses_ebpf() || observe::program_runs(attached.process.id()).interrupts > 0 {
                 return Ok(attached);
             }
@@ -190,6 +200,14 @@ impl Attached {
                 bail!("{} took no sample", profiler.name());
             }
         }
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        if let Some(status) = self.process.try_wait()? {
+            let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+            bail!("it ended with {status}: {}", log.lines().last().unwrap_or_default());
+        }
+        Ok(())
     }
 
     fn stop(mut self) -> Result<()> {
@@ -231,7 +249,7 @@ fn rounds_alone(load: &Load) -> Result<u64> {
 fn measure(load: &Load, profiler: Profiler, program: &Path) -> Result<Cost> {
     let _stats = BpfStats::enable()?;
     let mut workload = Gated::start(load.program.command(&[WORKLOAD_SECONDS, load.argument])?)?;
-    let attached = Attached::start(profiler, program, workload.pid())?;
+    let mut attached = Attached::start(profiler, program, workload.pid())?;
     let agent = attached.process.id();
     workload.open()?;
     thread::sleep(WARM_UP);
@@ -241,6 +259,7 @@ fn measure(load: &Load, profiler: Profiler, program: &Path) -> Result<Cost> {
     let before = look()?;
     thread::sleep(MEASURED);
     let after = look()?;
+    attached.check_alive()?;
     let (resident_bytes, map_bytes) = (observe::resident_bytes(agent)?, observe::map_bytes(agent));
     let rounds = workload.finish()?.rounds;
     attached.stop()?;
