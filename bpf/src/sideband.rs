@@ -14,8 +14,9 @@ use crate::events::{CpuList, EventError, open};
 
 /// Data pages of a ring. All rings of a user share 516 KiB per CPU, so they are kept small.
 const RING_BYTES: usize = 32 << 10;
-/// We are woken when a ring is this full.
-const WAKEUP_BYTES: u32 = 8 << 10;
+/// We are woken by any event: until a new mapping is known, the stacks that cross it are cut. Whoever waits takes a
+/// breath between two wakeups.
+const WAKEUP_BYTES: u32 = 1;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `PROT_EXEC`.

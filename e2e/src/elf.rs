@@ -20,8 +20,11 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 /// How far the entry code reaches that states no range of its own (ld.so's `_start` has no unwind data).
 const ENTRY_BYTES: u64 = 64;
 
-/// Functions below which a goroutine or a thread of Go's runtime has no caller.
-const GO_STARTS: [&str; 6] = [
+/// Functions below which a goroutine or a thread of Go's runtime has no caller. `mcall` leaves the goroutine for ever
+/// and starts anew at the top of the thread's own stack: Go's own tracebacks end there, too.
+const GO_STARTS: [&str; 8] = [
+    "runtime.mcall",
+    "runtime.mcall.abi0",
     "runtime.goexit",
     "runtime.goexit.abi0",
     "runtime.mstart",

@@ -67,6 +67,7 @@ impl Collection {
     ) -> Profile {
         let mut draft = Draft::default();
         let mut stacks: HashMap<u64, Vec<FrameIndex>> = HashMap::new();
+        let mut known: HashMap<sidewinder_bpf::Frame, FrameIndex> = HashMap::new();
         let counts = std::mem::take(&mut self.counts);
         let mut weighted = Vec::with_capacity(counts.len());
         for (seen, (count, stack)) in counts {
@@ -74,7 +75,10 @@ impl Collection {
                 Some(stack) => stacks
                     .entry(stack.number)
                     .or_insert_with(|| {
-                        stack.frames.iter().map(|frame| draft.frame(&self.namer.name(*frame))).collect()
+                        let named = stack.frames.iter().map(|frame| {
+                            *known.entry(*frame).or_insert_with(|| draft.frame(&self.namer.name(*frame)))
+                        });
+                        named.collect()
                     })
                     .clone(),
                 None => vec![draft.marker(&format!("[truncated: {BODY_MISSING}]"))],

@@ -108,7 +108,8 @@ impl Destination {
 fn exporter_options(name: &str, config: &OtlpGrpcExporter) -> ExporterOptions {
     let retry = &config.retry_on_failure;
     let queue = &config.sending_queue;
-    let defaults = ExporterOptions::named(name);
+    // Its log lines say where it sends to.
+    let defaults = ExporterOptions::named(format!("{name} to {}", config.endpoint));
     ExporterOptions {
         queue_bytes: match queue.sizer {
             Sizer::Bytes => usize::try_from(queue.queue_size).unwrap_or(usize::MAX),

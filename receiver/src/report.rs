@@ -37,6 +37,7 @@ pub(crate) struct Reporter {
 #[derive(Debug, Default)]
 struct Interned {
     resources: HashMap<ProcessKey, ResourceIndex>,
+    locations: HashMap<sidewinder_bpf::Frame, LocationIndex>,
     stacks: HashMap<(Option<u64>, sidewinder_bpf::Outcome), StackIndex>,
     attributes: HashMap<Circumstances, AttributeSetIndex>,
 }
@@ -64,7 +65,12 @@ impl Reporter {
 
     pub(crate) fn take(&mut self, message: Message) {
         match message {
-            Message::File(id, facts) => self.namer.learn(id, facts),
+            Message::File(id, facts) => {
+                self.namer.learn(id, facts);
+                // Frames of this file may have a better name now.
+                self.interned.locations.clear();
+                self.interned.stacks.clear();
+            }
             Message::Process(key, description) => {
                 self.interned.resources.remove(&key);
                 self.descriptions.insert(key, description);
@@ -138,12 +144,11 @@ impl Reporter {
             return *index;
         }
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
+        let (namer, builder) = (&mut self.namer, &mut self.builder);
+        let known = &mut self.interned.locations;
         let mut locations: Vec<LocationIndex> = frames
             .iter()
-            .map(|frame| {
-                let named = self.namer.name(*frame);
-                location(&mut self.builder, &named)
-            })
+            .map(|frame| *known.entry(*frame).or_insert_with(|| location(builder, &namer.name(*frame))))
             .collect();
         let marker = match stack {
             Some(_) => marker(outcome),

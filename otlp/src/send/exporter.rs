@@ -182,6 +182,7 @@ impl<T: Transport> Worker<T> {
     async fn deliver(&self, mut ticket: Ticket) {
         let exporter = self.name.as_str();
         let mut backoff = self.retry.begin();
+        let mut is_told = false;
         loop {
             ticket.begin_attempt();
             match self.transport.attempt(ticket.message()).await {
@@ -211,7 +212,12 @@ impl<T: Transport> Worker<T> {
                         warn!(exporter, reason, "a request could not be sent, giving up");
                         return ticket.give_up();
                     };
-                    debug!(exporter, reason, ?delay, "a request could not be sent, trying again");
+                    // Once for each request where people look, each time for those who look closer.
+                    if std::mem::replace(&mut is_told, true) {
+                        debug!(exporter, reason, ?delay, "a request could not be sent, trying again");
+                    } else {
+                        warn!(exporter, reason, ?delay, "a request could not be sent, trying again");
+                    }
                     tokio::time::sleep(delay).await;
                 }
             }

@@ -57,8 +57,9 @@ impl Launched {
             return Some(status);
         }
         if let Ok(process) = self.process() {
-            // It may have ended by itself meanwhile.
+            // It may have ended by itself meanwhile. One that was never continued can't see that it is to end.
             let _ = kill_process(process, Signal::TERM);
+            let _ = kill_process(process, Signal::CONT);
         }
         for _ in 0..200 {
             if let Some(status) = self.ended() {
