@@ -64,7 +64,7 @@ pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<Pa
         .peekable();
 
     let mut packed = Vec::new();
-    let mut segment = Builder::new(start, sw_rule::none(Outcome::NoRule));
+    let mut segment = Builder::new(start);
     let mut page = Page::default();
     // What holds where the page starts, in `entry`, is carried from page to page.
     let mut entry = if load.file_offset.0 == start { in_force(load.svma) } else { Entry::NO_INFORMATION };
@@ -78,7 +78,7 @@ pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<Pa
         }
         if !segment.has_room_for(&page, packing) {
             packed.push(segment.finish());
-            segment = Builder::new(page_start, sw_rule::none(Outcome::NoRule));
+            segment = Builder::new(page_start);
         }
         segment.push(&page, packing);
         entry = page.rows.last().map_or(entry, |(_, last)| *last);
@@ -92,7 +92,7 @@ impl PackedSegment {
     /// The table of a file that says nothing: every address has no rule, which leaves frame pointers to be tried.
     #[must_use]
     pub fn blank() -> Self {
-        let mut segment = Builder::new(0, sw_rule::none(Outcome::NoRule));
+        let mut segment = Builder::new(0);
         segment.push(&Page::default(), Packing::Auto);
         segment.finish()
     }
@@ -121,7 +121,8 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(file_offset: u64, none: sw_rule) -> Self {
+    fn new(file_offset: u64) -> Self {
+        let none = sw_rule::none(Outcome::NoRule);
         let frame_pointer = sw_rule::from(&Rule::FRAME_POINTER);
         Self {
             file_offset,

@@ -482,7 +482,7 @@ fn outermost_place(frames: &[Frame]) -> Option<(FileId, FileOffset)> {
     }
 }
 
-/// How a binary is to be walked: as the first override says that names it, else as all.
+/// The form of tables for a way of walking.
 pub(crate) fn packing_of(mode: UnwindMode) -> Packing {
     match mode {
         UnwindMode::Auto => Packing::Auto,
@@ -491,6 +491,7 @@ pub(crate) fn packing_of(mode: UnwindMode) -> Packing {
     }
 }
 
+/// How a binary is to be walked: as the first override says that names it, else as all.
 fn packing(options: &SamplingOptions, path: &[u8], build_id: Option<&[u8]>) -> Packing {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let named = options.unwind_overrides.iter().find(|rule| match &rule.binary {
