@@ -17,7 +17,7 @@ use crate::layers::{RangeStack, RowBuffer};
 use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 use crate::summary::{Source, Summary};
 
-type Bytes<'data> = EndianSlice<'data, LittleEndian>;
+pub(crate) type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 type Cie<'data> = CommonInformationEntry<Bytes<'data>>;
 type Fde<'data> = FrameDescriptionEntry<Bytes<'data>>;
 
@@ -100,6 +100,12 @@ where
         }
         ranges.finish(&mut out);
         out
+    }
+
+    /// The ranges of all FDEs for addresses in `code`, sorted by their starts.
+    pub(crate) fn ranges(&self, code: &CodeRanges) -> Vec<(u32, u32)> {
+        let located = self.locate(code, &mut Cies::default(), &mut Summary::default());
+        located.into_iter().map(|fde| (fde.start, fde.end)).collect()
     }
 
     /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.

@@ -9,7 +9,7 @@ use object::{
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
-use crate::cfi::Cfi;
+use crate::cfi::{Bytes, Cfi};
 use crate::entries::Entries;
 use crate::go;
 use crate::known::KnownFunctions;
@@ -55,10 +55,7 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
 ///
 /// If the file has no code, or code for another processor.
 pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<UnwindTable, Error> {
-    if file.architecture() != Architecture::X86_64 {
-        return Err(Error::Architecture(file.architecture()));
-    }
-    let code = CodeRanges::of(file).ok_or(Error::NoCode)?;
+    let code = CodeRanges::of_x86_64(file)?;
     let mut entries = Entries::new();
     let mut summary = Summary::default();
 
@@ -102,6 +99,13 @@ struct CodeRange {
 }
 
 impl CodeRanges {
+    pub(crate) fn of_x86_64<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Self, Error> {
+        if file.architecture() != Architecture::X86_64 {
+            return Err(Error::Architecture(file.architecture()));
+        }
+        Self::of(file).ok_or(Error::NoCode)
+    }
+
     fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         let executable = || file.segments().filter(|segment| segment.permissions().executable());
         let base = executable().map(|segment| segment.address()).min()?;
@@ -116,6 +120,16 @@ impl CodeRanges {
             .collect();
         ranges.sort_unstable_by_key(|range| range.start);
         Some(Self { base: Svma(base), ranges })
+    }
+
+    /// The stated address of a place counted from the base.
+    pub(crate) fn svma(&self, at: u32) -> Svma {
+        Svma(self.base.0.saturating_add(u64::from(at)))
+    }
+
+    /// Where there is code, sorted.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.ranges.iter().map(|range| (range.start, range.end))
     }
 
     /// Bytes from the base, if the address is that near.
@@ -156,14 +170,10 @@ fn eh_frame_rows<'data, R: ReadRef<'data>>(
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = Source::EhFrame;
     let Some((data, address, ends_at_terminator)) = eh_frame_data(file, summary) else {
         return RowBuffer::default();
     };
-    let mut section = EhFrame::new(&data, LittleEndian);
-    section.set_address_size(8);
-    let bases = bases(file).set_eh_frame(address);
-    Cfi { section, data: &data, bases, source, ends_at_terminator }.rows(code, known, entries, summary)
+    eh_frame(file, &data, address, ends_at_terminator).rows(code, known, entries, summary)
 }
 
 fn debug_frame_rows<'data, R: ReadRef<'data>>(
@@ -173,14 +183,49 @@ fn debug_frame_rows<'data, R: ReadRef<'data>>(
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = Source::DebugFrame;
-    let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
+    let Some((data, _)) = section_data(file, ".debug_frame", Source::DebugFrame, summary) else {
         return RowBuffer::default();
     };
-    let mut section = DebugFrame::new(&data, LittleEndian);
+    debug_frame(file, &data).rows(code, known, entries, summary)
+}
+
+/// The functions that `.eh_frame` and `.debug_frame` speak of, sorted by their starts.
+pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+) -> Vec<(u32, u32)> {
+    let mut summary = Summary::default();
+    let mut functions = Vec::new();
+    if let Some((data, address, ends_at_terminator)) = eh_frame_data(file, &mut summary) {
+        functions.extend(eh_frame(file, &data, address, ends_at_terminator).ranges(code));
+    }
+    if let Some((data, _)) = section_data(file, ".debug_frame", Source::DebugFrame, &mut summary) {
+        functions.extend(debug_frame(file, &data).ranges(code));
+    }
+    functions.sort_unstable();
+    functions.dedup_by_key(|(start, _)| *start);
+    functions
+}
+
+fn eh_frame<'bytes, 'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    data: &'bytes [u8],
+    address: u64,
+    ends_at_terminator: bool,
+) -> Cfi<'bytes, EhFrame<Bytes<'bytes>>> {
+    let mut section = EhFrame::new(data, LittleEndian);
     section.set_address_size(8);
-    let bases = bases(file);
-    Cfi { section, data: &data, bases, source, ends_at_terminator: false }.rows(code, known, entries, summary)
+    let bases = bases(file).set_eh_frame(address);
+    Cfi { section, data, bases, source: Source::EhFrame, ends_at_terminator }
+}
+
+fn debug_frame<'bytes, 'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    data: &'bytes [u8],
+) -> Cfi<'bytes, DebugFrame<Bytes<'bytes>>> {
+    let mut section = DebugFrame::new(data, LittleEndian);
+    section.set_address_size(8);
+    Cfi { section, data, bases: bases(file), source: Source::DebugFrame, ends_at_terminator: false }
 }
 
 /// The bytes of `.eh_frame`, their stated address, and whether other data may follow the terminator.

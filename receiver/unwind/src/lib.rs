@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod cfi;
+mod code;
 mod elf;
 mod entries;
 mod expression;
@@ -46,6 +47,7 @@ pub mod prove;
 mod rule;
 mod summary;
 mod table;
+pub mod validate;
 
 pub use elf::{Error, load_segments, unwind_table};
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};

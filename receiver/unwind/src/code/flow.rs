@@ -1,0 +1,339 @@
+//! The ways through a function, and what is known of its frame along them.
+//!
+//! An abstract interpretation: a block's state is what all ways to it agree on. States only ever lose
+//! knowledge, of which they have a bounded amount, so each block is walked a bounded number of times; a budget
+//! of steps holds whatever the code is.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+
+use super::state::State;
+use super::step::{Stepper, calls_function, is_padding, target};
+
+/// How often a function is looked at anew because a call was found not to return.
+const MAX_PASSES: usize = 8;
+
+/// Code that lies together.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'data> {
+    /// Its first byte, counted from the lowest code of the file.
+    pub(crate) start: u32,
+    pub(crate) bytes: &'data [u8],
+}
+
+impl Piece<'_> {
+    pub(crate) fn end(&self) -> u32 {
+        self.start.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The instruction at a place.
+    pub(crate) fn decode(&self, at: u32) -> Option<Instruction> {
+        let bytes = self.bytes.get(usize::try_from(at.checked_sub(self.start)?).ok()?..)?;
+        let mut decoder = Decoder::with_ip(64, bytes, u64::from(at), DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+}
+
+/// Steps that are left for the instructions of a file.
+pub(crate) struct Budget {
+    pub(crate) steps_left: u64,
+}
+
+impl Budget {
+    /// Steps for each byte of code: instructions have four bytes on average and are looked at three times.
+    const STEPS_PER_BYTE: u64 = 8;
+
+    pub(crate) fn for_bytes(bytes: u64) -> Self {
+        Self { steps_left: bytes.saturating_mul(Self::STEPS_PER_BYTE) }
+    }
+
+    pub(crate) fn take(&mut self) -> bool {
+        let left = self.steps_left.checked_sub(1);
+        self.steps_left = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AfterCall {
+    /// The next instruction is executed with the frame of the call.
+    Returns,
+    /// The next instruction, if it is ever executed, belongs to other ways.
+    DoesNotReturn,
+    /// It returns unless what other ways know of the next instruction contradicts that.
+    ReturnsUnlessContradicted,
+}
+
+/// What is known of a function beside its code.
+pub(crate) trait Guide {
+    /// Whether a way may go on at a place.
+    fn may_enter(&self, at: u32) -> bool;
+
+    /// Add to what is known before an instruction is carried out.
+    fn arrive(&mut self, at: u32, state: &mut State);
+
+    /// Whether the call at a place returns, `target` being what it calls if it says so.
+    fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall;
+}
+
+#[derive(Clone)]
+struct Block {
+    state: State,
+    end: u32,
+    /// The call after which this block comes, if no other way leads here.
+    after_call: Option<u32>,
+    /// Which seed it was reached from first.
+    generation: u32,
+}
+
+/// The flow of one function.
+pub(crate) struct Flow<'run, 'data, G> {
+    piece: Piece<'data>,
+    pub(crate) guide: G,
+    stepper: &'run mut Stepper,
+    budget: &'run mut Budget,
+    blocks: BTreeMap<u32, Block>,
+    work: Vec<u32>,
+    /// Calls that may not return, with the state after them.
+    calls: VecDeque<(u32, u32, State)>,
+    do_not_return: BTreeSet<u32>,
+    contradicted: bool,
+    generation: u32,
+    pub(crate) exhausted: bool,
+}
+
+/// Where a walk is.
+struct Walk {
+    block: u32,
+    at: u32,
+    after_call: Option<u32>,
+    /// The next block's start.
+    limit: u32,
+}
+
+impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
+    pub(crate) fn new(
+        piece: Piece<'data>,
+        guide: G,
+        stepper: &'run mut Stepper,
+        budget: &'run mut Budget,
+    ) -> Self {
+        Self {
+            piece,
+            guide,
+            stepper,
+            budget,
+            blocks: BTreeMap::new(),
+            work: Vec::new(),
+            calls: VecDeque::new(),
+            do_not_return: BTreeSet::new(),
+            contradicted: false,
+            generation: 0,
+            exhausted: false,
+        }
+    }
+
+    /// Follow all ways from a place. What earlier seeds have reached stays as it is.
+    pub(crate) fn seed(&mut self, at: u32, state: &State) {
+        self.generation += 1;
+        for pass in 0..MAX_PASSES {
+            self.contradicted = false;
+            if pass > 0 {
+                let generation = self.generation;
+                self.blocks.retain(|_, block| block.generation != generation);
+            }
+            self.enter(at, state.clone());
+            self.settle();
+            if !self.contradicted || self.exhausted {
+                return;
+            }
+            self.exhausted = pass + 1 == MAX_PASSES;
+        }
+    }
+
+    fn settle(&mut self) {
+        loop {
+            if let Some(block) = self.work.pop() {
+                self.walk(block);
+            } else if let Some((call, next, state)) = self.calls.pop_front() {
+                self.edge(next, &state, Some(call), None);
+            } else {
+                return;
+            }
+            if self.exhausted {
+                self.work.clear();
+                self.calls.clear();
+            }
+        }
+    }
+
+    fn walk(&mut self, start: u32) {
+        let Some(block) = self.blocks.get(&start) else { return };
+        let mut state = block.state.clone();
+        let limit = self.block_after(start);
+        let mut walk = Walk { block: start, at: start, after_call: block.after_call, limit };
+        loop {
+            if walk.at == walk.limit {
+                self.edge(walk.at, &state, walk.after_call, None);
+                break;
+            }
+            if walk.at > walk.limit {
+                walk.limit = self.block_after(walk.at - 1);
+                continue;
+            }
+            self.exhausted |= !self.budget.take();
+            let Some(instruction) = self.piece.decode(walk.at).filter(|_| !self.exhausted) else { break };
+            if !is_padding(&instruction) {
+                walk.after_call = None;
+            }
+            self.guide.arrive(walk.at, &mut state);
+            let goes_on = self.follow(&instruction, &mut state, &mut walk);
+            walk.at += instruction.len() as u32;
+            if !goes_on {
+                break;
+            }
+        }
+        if let Some(block) = self.blocks.get_mut(&start) {
+            block.end = walk.at;
+        }
+    }
+
+    /// Carry an instruction out and enter where it jumps to. Whether the next instruction follows.
+    fn follow(&mut self, instruction: &Instruction, state: &mut State, walk: &mut Walk) -> bool {
+        let target = target(instruction).and_then(|target| u32::try_from(target).ok());
+        match instruction.flow_control() {
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                if let Some(target) = target {
+                    let taken = self.stepper.jump(instruction, state);
+                    self.edge(target, &taken, None, Some(walk));
+                }
+            }
+            _ if calls_function(instruction) => {
+                self.stepper.step(instruction, state);
+                return self.goes_on_after_call(instruction, target, state, walk);
+            }
+            _ => {}
+        }
+        self.stepper.step(instruction, state);
+        match instruction.flow_control() {
+            FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception => false,
+            FlowControl::Interrupt => instruction.code() != Code::Int3,
+            _ => instruction.mnemonic() != Mnemonic::Hlt,
+        }
+    }
+
+    fn goes_on_after_call(
+        &mut self,
+        instruction: &Instruction,
+        target: Option<u32>,
+        state: &State,
+        walk: &Walk,
+    ) -> bool {
+        if self.do_not_return.contains(&walk.at) {
+            return false;
+        }
+        let after = self.guide.after_call(instruction, target);
+        if after == AfterCall::ReturnsUnlessContradicted {
+            let next = walk.at + instruction.len() as u32;
+            self.calls.push_back((walk.at, next, state.clone()));
+        }
+        after == AfterCall::Returns
+    }
+
+    /// A way leads to `at`: after a call and nothing but padding if `after_call` says so.
+    fn edge(&mut self, at: u32, state: &State, after_call: Option<u32>, walk: Option<&mut Walk>) {
+        if at < self.piece.start || at >= self.piece.end() || !self.guide.may_enter(at) {
+            return;
+        }
+        let generation = self.generation;
+        let Some(block) = self.blocks.get_mut(&at) else {
+            self.split_at(at, walk);
+            self.enter(at, state.clone());
+            if let Some(block) = self.blocks.get_mut(&at) {
+                block.after_call = after_call;
+            }
+            return;
+        };
+        if block.generation != generation {
+            return;
+        }
+        let contradicts = block.state.contradicts(state);
+        match (block.after_call, after_call) {
+            (Some(call), None) if contradicts => {
+                self.do_not_return.insert(call);
+                self.contradicted = true;
+            }
+            (None, Some(_)) if contradicts => {}
+            (held, _) => {
+                if held != after_call {
+                    block.after_call = None;
+                }
+                if block.state.join(state) {
+                    self.work.push(at);
+                }
+            }
+        }
+    }
+
+    /// Walk the block anew into whose middle a new one comes.
+    fn split_at(&mut self, at: u32, walk: Option<&mut Walk>) {
+        if let Some(walk) = walk {
+            if walk.at < at {
+                walk.limit = walk.limit.min(at);
+            } else if walk.block < at {
+                self.work.push(walk.block);
+            }
+        }
+        let before = self.blocks.range(..at).next_back();
+        if let Some((start, block)) = before
+            && block.end > at
+        {
+            self.work.push(*start);
+        }
+    }
+
+    fn enter(&mut self, at: u32, state: State) {
+        if self.piece.decode(at).is_some() && !self.blocks.contains_key(&at) {
+            let generation = self.generation;
+            self.blocks.insert(at, Block { state, end: at, after_call: None, generation });
+            self.work.push(at);
+        }
+    }
+
+    fn block_after(&self, at: u32) -> u32 {
+        self.blocks.range(at.saturating_add(1)..).next().map_or(u32::MAX, |(start, _)| *start)
+    }
+
+    /// The first place at or after `at` that no way has reached.
+    pub(crate) fn unreached_from(&self, mut at: u32) -> u32 {
+        while let Some((_, block)) = self.blocks.range(..=at).next_back()
+            && block.end > at
+        {
+            at = block.end;
+        }
+        at
+    }
+
+    /// Show each instruction that was reached, in the order of blocks, with what is known before it.
+    pub(crate) fn for_each(&mut self, mut show: impl FnMut(&mut G, &Instruction, &State)) {
+        let blocks = std::mem::take(&mut self.blocks);
+        for (start, block) in &blocks {
+            let mut state = block.state.clone();
+            let mut at = *start;
+            while at < block.end {
+                let Some(instruction) = self.piece.decode(at) else { break };
+                show(&mut self.guide, &instruction, &state);
+                self.guide.arrive(at, &mut state);
+                self.stepper.step(&instruction, &mut state);
+                at += instruction.len() as u32;
+            }
+        }
+        self.blocks = blocks;
+    }
+}

@@ -1,0 +1,429 @@
+//! What is known of a frame at one instruction.
+//!
+//! Values are symbolic: the CFA of the running function is the origin of all addresses of its frame, and the
+//! return address and the caller's frame pointer are followed wherever they are copied. A rule is right if,
+//! evaluated here, it yields just those three.
+
+use crate::rule::{Cfa, Register, ReturnAddress, Rule, SavedRegister};
+
+/// Places on the stack whose values are followed. Functions save two or three that matter.
+const MAX_SLOTS: usize = 8;
+
+/// The farthest that an address may be from its origin, in bytes.
+const MAX_DISTANCE: i32 = 1 << 30;
+
+/// Bytes of a word on the stack.
+const WORD: i32 = 8;
+
+/// What addresses of a frame are counted from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Origin {
+    /// The CFA.
+    Cfa,
+    /// What the instruction at this place made of an address by clearing its lowest bits.
+    Aligned {
+        /// The instruction, in bytes from the lowest code.
+        by: u32,
+    },
+}
+
+/// `origin + offset`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Address {
+    pub(crate) origin: Origin,
+    pub(crate) offset: i32,
+}
+
+impl Address {
+    pub(crate) const fn cfa(offset: i32) -> Self {
+        Self { origin: Origin::Cfa, offset }
+    }
+
+    pub(crate) fn checked_add(self, by: i64) -> Option<Self> {
+        let offset = i32::try_from(i64::from(self.offset).checked_add(by)?).ok()?;
+        (offset.abs() <= MAX_DISTANCE).then_some(Self { offset, ..self })
+    }
+}
+
+/// What a register or a word of memory holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Value {
+    /// Anything: ways that lead here disagree, or it can't be followed.
+    Unknown,
+    /// Something that was computed or handed over, and is none of the below.
+    Other,
+    /// An address of this frame.
+    Address(Address),
+    /// The function's return address.
+    ReturnAddress,
+    /// What the frame pointer held when the function began.
+    CallerFramePointer,
+}
+
+impl Value {
+    pub(crate) const CFA: Self = Self::Address(Address::cfa(0));
+
+    pub(crate) fn address(self) -> Option<Address> {
+        match self {
+            Self::Address(address) => Some(address),
+            _ => None,
+        }
+    }
+
+    fn join(self, other: Self) -> Self {
+        if self == other { self } else { Self::Unknown }
+    }
+}
+
+/// How a statement about the frame compares with what is known of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Right,
+    Wrong,
+    /// It speaks of something that isn't known.
+    Open,
+}
+
+impl Verdict {
+    fn of(value: Value, wanted: Value) -> Self {
+        match value {
+            Value::Unknown => Self::Open,
+            value if value == wanted => Self::Right,
+            _ => Self::Wrong,
+        }
+    }
+}
+
+/// The verdicts on a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RuleVerdict {
+    pub(crate) cfa: Verdict,
+    pub(crate) frame_pointer: Verdict,
+    pub(crate) return_address: Verdict,
+}
+
+/// Why a frame has no rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lost {
+    Cfa,
+    ReturnAddress,
+}
+
+/// Registers and words of the stack, as far as their values are followed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct State {
+    /// By DWARF number.
+    registers: [Value; Register::COUNT],
+    slots: [Option<(Address, Value)>; MAX_SLOTS],
+    /// The register with which the instruction before has compared the stack pointer.
+    pub(crate) compared: Option<Register>,
+}
+
+impl State {
+    /// Nothing is known.
+    pub(crate) const UNKNOWN: Self =
+        Self { registers: [Value::Unknown; Register::COUNT], slots: [None; MAX_SLOTS], compared: None };
+
+    /// A function's first instruction, right after the call.
+    pub(crate) fn at_entry() -> Self {
+        let mut state = Self { registers: [Value::Other; Register::COUNT], ..Self::UNKNOWN };
+        state.set(Register::Rsp, Value::Address(Address::cfa(-WORD)));
+        state.set(Register::Rbp, Value::CallerFramePointer);
+        state.store(Address::cfa(-WORD), Value::ReturnAddress);
+        state
+    }
+
+    pub(crate) fn get(&self, register: Register) -> Value {
+        self.registers.get(register as usize).copied().unwrap_or(Value::Unknown)
+    }
+
+    pub(crate) fn set(&mut self, register: Register, value: Value) {
+        if let Some(held) = self.registers.get_mut(register as usize) {
+            *held = value;
+        }
+    }
+
+    pub(crate) fn stack_pointer(&self) -> Option<Address> {
+        self.get(Register::Rsp).address()
+    }
+
+    /// The word at an address.
+    pub(crate) fn load(&self, at: Address) -> Value {
+        self.slots().find_map(|(place, value)| (place == at).then_some(value)).unwrap_or(Value::Unknown)
+    }
+
+    /// Write a word.
+    pub(crate) fn store(&mut self, at: Address, value: Value) {
+        self.overwrite(at, WORD);
+        if !matches!(value, Value::Unknown | Value::Other)
+            && let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none())
+        {
+            *free = Some((at, value));
+        }
+    }
+
+    /// Forget the words that a write of so many bytes touches.
+    pub(crate) fn overwrite(&mut self, at: Address, bytes: i32) {
+        self.forget(|place| {
+            place.origin == at.origin
+                && place.offset < at.offset.saturating_add(bytes)
+                && at.offset < place.offset.saturating_add(WORD)
+        });
+    }
+
+    /// Forget what a called function may have overwritten: the words below the stack pointer, and the
+    /// registers that it needn't preserve.
+    pub(crate) fn after_call(&mut self) {
+        if let Some(top) = self.stack_pointer() {
+            self.forget(|place| place.origin == top.origin && place.offset < top.offset);
+        }
+        for register in Register::CALL_CLOBBERED {
+            self.set(register, Value::Other);
+        }
+    }
+
+    /// Forget an origin that is about to mean another address.
+    pub(crate) fn forget_origin(&mut self, origin: Origin) {
+        let gone = |value: Value| value.address().is_some_and(|address| address.origin == origin);
+        self.registers.iter_mut().filter(|value| gone(**value)).for_each(|value| *value = Value::Unknown);
+        for slot in &mut self.slots {
+            if slot.is_some_and(|(place, value)| place.origin == origin || gone(value)) {
+                *slot = None;
+            }
+        }
+    }
+
+    fn forget(&mut self, mut which: impl FnMut(Address) -> bool) {
+        for slot in &mut self.slots {
+            if slot.is_some_and(|(place, _)| which(place)) {
+                *slot = None;
+            }
+        }
+    }
+
+    fn slots(&self) -> impl Iterator<Item = (Address, Value)> + '_ {
+        self.slots.iter().flatten().copied()
+    }
+
+    /// Whether both can't be the same frame at the same instruction.
+    pub(crate) fn contradicts(&self, other: &Self) -> bool {
+        let differ = |register| match (self.get(register), other.get(register)) {
+            (Value::Unknown, _) | (_, Value::Unknown) => false,
+            (one, another) => one != another,
+        };
+        differ(Register::Rsp) || differ(Register::Rbp)
+    }
+
+    /// Keep what both know. Whether that is less than this state knew.
+    pub(crate) fn join(&mut self, other: &Self) -> bool {
+        let mut changed = self.compared.is_some() && self.compared != other.compared;
+        if changed {
+            self.compared = None;
+        }
+        for (held, theirs) in self.registers.iter_mut().zip(&other.registers) {
+            let joined = held.join(*theirs);
+            changed |= joined != *held;
+            *held = joined;
+        }
+        for slot in &mut self.slots {
+            if slot.is_some_and(|(place, value)| other.load(place) != value) {
+                *slot = None;
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    fn sum(&self, register: Register, offset: i32) -> Option<Address> {
+        self.get(register).address()?.checked_add(i64::from(offset))
+    }
+
+    /// The value of `register + offset`.
+    fn sum_value(&self, register: Register, offset: i32) -> Value {
+        match self.get(register) {
+            Value::Address(address) => {
+                address.checked_add(i64::from(offset)).map_or(Value::Unknown, Value::Address)
+            }
+            Value::Unknown => Value::Unknown,
+            Value::Other | Value::ReturnAddress | Value::CallerFramePointer => Value::Other,
+        }
+    }
+
+    fn load_at(&self, register: Register, offset: i32) -> Value {
+        self.sum(register, offset).map_or(Value::Unknown, |at| self.load(at))
+    }
+
+    /// Whether a rule is right at the instruction at `pc`, of whose address only the lowest four bits matter.
+    pub(crate) fn judge(&self, rule: &Rule, pc: u64) -> RuleVerdict {
+        let cfa = match rule.cfa {
+            Cfa::Register { register, offset } => self.sum_value(register, offset),
+            Cfa::Deref { register, offset, addend } => match self.load_at(register, offset) {
+                Value::Address(address) => {
+                    address.checked_add(i64::from(addend)).map_or(Value::Unknown, Value::Address)
+                }
+                value => value,
+            },
+            Cfa::Plt { threshold } => {
+                let pushed = if pc & 15 >= u64::from(threshold) { WORD } else { 0 };
+                self.sum_value(Register::Rsp, WORD + pushed)
+            }
+        };
+        let frame_pointer = match rule.frame_pointer {
+            SavedRegister::Undefined => Value::CallerFramePointer,
+            SavedRegister::Same => self.get(Register::Rbp),
+            SavedRegister::InRegister(register) => self.get(register),
+            SavedRegister::AtCfa(offset) => self.load(Address::cfa(offset)),
+            SavedRegister::At { register, offset } => self.load_at(register, offset),
+        };
+        let return_address = match rule.return_address {
+            ReturnAddress::Undefined => Value::ReturnAddress,
+            ReturnAddress::InRegister(register) => self.get(register),
+            ReturnAddress::AtCfa(offset) => self.load(Address::cfa(offset)),
+            ReturnAddress::At { register, offset } => self.load_at(register, offset),
+        };
+        RuleVerdict {
+            cfa: Verdict::of(cfa, Value::CFA),
+            frame_pointer: Verdict::of(frame_pointer, Value::CallerFramePointer),
+            return_address: Verdict::of(return_address, Value::ReturnAddress),
+        }
+    }
+
+    /// The frame of which nothing but a rule is known.
+    pub(crate) fn of_rule(rule: &Rule) -> Self {
+        if *rule == Rule::LEAF {
+            return Self::at_entry();
+        }
+        let mut state = Self::UNKNOWN;
+        state.assume(rule);
+        state
+    }
+
+    /// Believe what a rule says of things that aren't known.
+    pub(crate) fn assume(&mut self, rule: &Rule) {
+        match rule.cfa {
+            Cfa::Register { register, offset } => {
+                self.assume_register(register, Value::Address(Address::cfa(offset.saturating_neg())));
+            }
+            Cfa::Deref { register, offset, addend } => {
+                self.assume_word(
+                    self.sum(register, offset),
+                    Value::Address(Address::cfa(addend.saturating_neg())),
+                );
+            }
+            Cfa::Plt { .. } => {}
+        }
+        match rule.frame_pointer {
+            SavedRegister::Undefined => {}
+            SavedRegister::Same => self.assume_register(Register::Rbp, Value::CallerFramePointer),
+            SavedRegister::InRegister(register) => self.assume_register(register, Value::CallerFramePointer),
+            SavedRegister::AtCfa(offset) => {
+                self.assume_word(Some(Address::cfa(offset)), Value::CallerFramePointer);
+            }
+            SavedRegister::At { register, offset } => {
+                self.assume_word(self.sum(register, offset), Value::CallerFramePointer);
+            }
+        }
+        match rule.return_address {
+            ReturnAddress::Undefined => {}
+            ReturnAddress::InRegister(register) => self.assume_register(register, Value::ReturnAddress),
+            ReturnAddress::AtCfa(offset) => {
+                self.assume_word(Some(Address::cfa(offset)), Value::ReturnAddress);
+            }
+            ReturnAddress::At { register, offset } => {
+                self.assume_word(self.sum(register, offset), Value::ReturnAddress);
+            }
+        }
+    }
+
+    fn assume_register(&mut self, register: Register, value: Value) {
+        if self.get(register) == Value::Unknown {
+            self.set(register, value);
+        }
+    }
+
+    fn assume_word(&mut self, at: Option<Address>, value: Value) {
+        if let Some(at) = at
+            && self.load(at) == Value::Unknown
+        {
+            self.store(at, value);
+        }
+    }
+
+    /// The rule that leads from here to the caller.
+    pub(crate) fn rule(&self) -> Result<Rule, Lost> {
+        Ok(Rule {
+            cfa: self.cfa().ok_or(Lost::Cfa)?,
+            frame_pointer: self.frame_pointer(),
+            return_address: self.return_address().ok_or(Lost::ReturnAddress)?,
+            signal_frame: false,
+        })
+    }
+
+    /// The frame pointer comes first, as compilers have it and so that fewer rows are needed; registers that
+    /// calls change come last, since they are known of an interrupted frame only.
+    fn cfa(&self) -> Option<Cfa> {
+        const ORDER: [Register; 2] = [Register::Rbp, Register::Rsp];
+        let above = |register| match self.get(register) {
+            Value::Address(Address { origin: Origin::Cfa, offset }) => {
+                Some(Cfa::Register { register, offset: -offset })
+            }
+            _ => None,
+        };
+        let saved = |register| {
+            let base = self.get(register).address()?;
+            self.slots().find_map(|(place, value)| match value {
+                Value::Address(Address { origin: Origin::Cfa, offset }) if place.origin == base.origin => {
+                    let offset_of_place = place.offset.checked_sub(base.offset)?;
+                    Some(Cfa::Deref { register, offset: offset_of_place, addend: -offset })
+                }
+                _ => None,
+            })
+        };
+        ORDER
+            .into_iter()
+            .find_map(above)
+            .or_else(|| ORDER.into_iter().find_map(saved))
+            .or_else(|| Register::all().find_map(above))
+    }
+
+    fn frame_pointer(&self) -> SavedRegister {
+        let top = self.stack_pointer();
+        let is_live = |place: Address| top.is_none_or(|top| top.origin != place.origin || top.offset <= place.offset);
+        let place = |origin: Option<Origin>| {
+            self.slots()
+                .filter(|(place, value)| *value == Value::CallerFramePointer && is_live(*place))
+                .map(|(place, _)| place)
+                .filter(|place| origin.is_none_or(|origin| place.origin == origin))
+                .max()
+        };
+        if let Some(place) = place(Some(Origin::Cfa)) {
+            return SavedRegister::AtCfa(place.offset);
+        }
+        if self.get(Register::Rbp) == Value::CallerFramePointer {
+            return SavedRegister::Same;
+        }
+        let at = |place: Address| {
+            [Register::Rbp, Register::Rsp].into_iter().find_map(|register| {
+                let base = self.get(register).address().filter(|base| base.origin == place.origin)?;
+                Some(SavedRegister::At { register, offset: place.offset.checked_sub(base.offset)? })
+            })
+        };
+        place(None)
+            .and_then(at)
+            .or_else(|| self.holder(Value::CallerFramePointer).map(SavedRegister::InRegister))
+            .unwrap_or(SavedRegister::Undefined)
+    }
+
+    fn return_address(&self) -> Option<ReturnAddress> {
+        let highest = self
+            .slots()
+            .filter(|(place, value)| *value == Value::ReturnAddress && place.origin == Origin::Cfa)
+            .map(|(place, _)| ReturnAddress::AtCfa(place.offset))
+            .max();
+        highest.or_else(|| self.holder(Value::ReturnAddress).map(ReturnAddress::InRegister))
+    }
+
+    fn holder(&self, value: Value) -> Option<Register> {
+        Register::all().find(|register| self.get(*register) == value)
+    }
+}

@@ -1,0 +1,321 @@
+//! What one instruction does to a frame.
+
+use iced_x86::{
+    ConditionCode, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
+    OpAccess, OpKind, Register as Iced,
+};
+
+use super::state::{Address, Origin, State, Value};
+use crate::rule::Register;
+
+/// Bytes that an instruction may write whose operand states no size (`xsave`, `fxsave`).
+const UNSIZED_OPERAND_BYTES: i32 = 4096;
+
+/// Carries instructions out on a [`State`].
+pub(crate) struct Stepper {
+    info: InstructionInfoFactory,
+}
+
+impl Stepper {
+    pub(crate) fn new() -> Self {
+        Self { info: InstructionInfoFactory::new() }
+    }
+
+    /// The effect of an instruction after which the next one is executed.
+    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut State) {
+        if instruction.condition_code() == ConditionCode::ne {
+            believe_equal(state);
+        }
+        if !self.step_known(instruction, state) {
+            self.step_any(instruction, state);
+        }
+        state.compared = compared_with_stack_pointer(instruction);
+    }
+
+    /// The effect of a jump that is taken.
+    pub(crate) fn jump(&mut self, instruction: &Instruction, state: &State) -> State {
+        let mut taken = state.clone();
+        if instruction.condition_code() == ConditionCode::e {
+            believe_equal(&mut taken);
+        }
+        taken.compared = None;
+        taken
+    }
+
+    /// Instructions that move addresses and saved values. Whether this is one.
+    fn step_known(&mut self, instruction: &Instruction, state: &mut State) -> bool {
+        let destination = word_register(instruction, 0);
+        match instruction.mnemonic() {
+            Mnemonic::Nop | Mnemonic::Endbr64 => true,
+            Mnemonic::Push if instruction.stack_pointer_increment() == -8 => {
+                push(state, operand_value(instruction, 0, state));
+                true
+            }
+            Mnemonic::Pop if instruction.stack_pointer_increment() == 8 => {
+                let value = pop(state);
+                if let Some(register) = destination {
+                    state.set(register, value);
+                } else if instruction.op0_kind() == OpKind::Memory {
+                    write_memory(instruction, state, value);
+                } else {
+                    return false;
+                }
+                true
+            }
+            Mnemonic::Mov => match (destination, instruction.op0_kind()) {
+                (Some(register), _) => {
+                    let value = operand_value(instruction, 1, state);
+                    write_register(state, register, value);
+                    true
+                }
+                (None, OpKind::Memory) => {
+                    let value = operand_value(instruction, 1, state);
+                    write_memory(instruction, state, value);
+                    true
+                }
+                _ => false,
+            },
+            Mnemonic::Lea => destination.is_some_and(|register| {
+                let value = match effective_address(instruction, state) {
+                    Some(address) => Value::Address(address),
+                    None if reads_address(instruction, state) => Value::Unknown,
+                    None => Value::Other,
+                };
+                write_register(state, register, value);
+                true
+            }),
+            Mnemonic::Add | Mnemonic::Sub => destination.is_some_and(|register| {
+                let value = sum(instruction, register, state);
+                write_register(state, register, value);
+                true
+            }),
+            Mnemonic::And => destination.is_some_and(|register| align(instruction, register, state)),
+            Mnemonic::Xchg => match (destination, word_register(instruction, 1)) {
+                (Some(one), Some(other)) => {
+                    let (first, second) = (state.get(one), state.get(other));
+                    write_register(state, one, second);
+                    write_register(state, other, first);
+                    true
+                }
+                _ => false,
+            },
+            Mnemonic::Leave => {
+                state.set(Register::Rsp, address_or_unknown(state.get(Register::Rbp)));
+                let frame_pointer = pop(state);
+                state.set(Register::Rbp, frame_pointer);
+                true
+            }
+            Mnemonic::Enter if instruction.stack_pointer_increment() <= -8 => {
+                let size = -8 - instruction.stack_pointer_increment();
+                push(state, state.get(Register::Rbp));
+                state.set(Register::Rbp, state.get(Register::Rsp));
+                let top = state.stack_pointer().and_then(|top| top.checked_add(-i64::from(size)));
+                state.set(Register::Rsp, top.map_or(Value::Unknown, Value::Address));
+                instruction.immediate8_2nd() == 0
+            }
+            Mnemonic::Cmp | Mnemonic::Test => true,
+            _ => false,
+        }
+    }
+
+    /// An instruction of which only what it writes is known.
+    fn step_any(&mut self, instruction: &Instruction, state: &mut State) {
+        if instruction.mnemonic() == Mnemonic::Call {
+            if calls_function(instruction) {
+                state.after_call();
+            } else {
+                push(state, Value::Other);
+            }
+            return;
+        }
+        let moved = state.stack_pointer().zip(Some(instruction.stack_pointer_increment()));
+        let info = self.info.info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE);
+        for used in info.used_registers() {
+            let certain = match used.access() {
+                OpAccess::Write | OpAccess::ReadWrite => true,
+                OpAccess::CondWrite | OpAccess::ReadCondWrite => false,
+                OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess => continue,
+            };
+            if let Some(register) = general(used.register().full_register()) {
+                write_register(state, register, if certain { Value::Other } else { Value::Unknown });
+            }
+        }
+        for operand in 0..instruction.op_count() {
+            let writes = matches!(
+                info.op_access(operand),
+                OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+            );
+            if writes && instruction.op_kind(operand) == OpKind::Memory {
+                write_memory(instruction, state, Value::Unknown);
+            }
+        }
+        // Pushes and pops of flags, segments and half words.
+        if let Some((top, by)) = moved.filter(|(_, by)| *by != 0)
+            && let Some(moved) = top.checked_add(i64::from(by))
+        {
+            state.overwrite(moved, by.saturating_neg());
+            state.set(Register::Rsp, Value::Address(moved));
+        }
+    }
+}
+
+/// Where a direct jump or call leads to.
+pub(crate) fn target(instruction: &Instruction) -> Option<u64> {
+    (instruction.op_count() == 1 && instruction.op0_kind() == OpKind::NearBranch64)
+        .then(|| instruction.near_branch_target())
+}
+
+/// Whether an instruction calls anything but the one after it, by which code learns where it is.
+pub(crate) fn calls_function(instruction: &Instruction) -> bool {
+    instruction.mnemonic() == Mnemonic::Call && target(instruction) != Some(instruction.next_ip())
+}
+
+/// Whether an instruction does nothing, as those do by which code is aligned.
+pub(crate) fn is_padding(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        Mnemonic::Nop | Mnemonic::Int3 => true,
+        Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
+        _ => false,
+    }
+}
+
+/// What was compared with the stack pointer is equal to it.
+fn believe_equal(state: &mut State) {
+    if let Some(register) = state.compared {
+        state.set(Register::Rsp, address_or_unknown(state.get(register)));
+    }
+}
+
+/// The register that a comparison of the stack pointer names, as loops that touch each page of a new frame
+/// have it.
+fn compared_with_stack_pointer(instruction: &Instruction) -> Option<Register> {
+    if instruction.mnemonic() != Mnemonic::Cmp {
+        return None;
+    }
+    match (word_register(instruction, 0)?, word_register(instruction, 1)?) {
+        (Register::Rsp, other) | (other, Register::Rsp) => Some(other),
+        _ => None,
+    }
+}
+
+fn push(state: &mut State, value: Value) {
+    let top = state.stack_pointer().and_then(|top| top.checked_add(-8));
+    state.set(Register::Rsp, top.map_or(Value::Unknown, Value::Address));
+    if let Some(top) = top {
+        state.store(top, value);
+    }
+}
+
+fn pop(state: &mut State) -> Value {
+    let Some(top) = state.stack_pointer() else {
+        state.set(Register::Rsp, Value::Unknown);
+        return Value::Unknown;
+    };
+    state.set(Register::Rsp, top.checked_add(8).map_or(Value::Unknown, Value::Address));
+    state.load(top)
+}
+
+/// Of the stack pointer only addresses of the frame are told from the rest: it always points to some stack.
+fn address_or_unknown(value: Value) -> Value {
+    value.address().map_or(Value::Unknown, Value::Address)
+}
+
+fn write_register(state: &mut State, register: Register, value: Value) {
+    let value = if register == Register::Rsp { address_or_unknown(value) } else { value };
+    state.set(register, value);
+}
+
+fn write_memory(instruction: &Instruction, state: &mut State, value: Value) {
+    let Some(at) = effective_address(instruction, state) else { return };
+    match i32::try_from(instruction.memory_size().size()) {
+        Ok(8) => state.store(at, value),
+        Ok(bytes @ 1..) => state.overwrite(at, bytes),
+        _ => state.overwrite(at, UNSIZED_OPERAND_BYTES),
+    }
+}
+
+fn operand_value(instruction: &Instruction, operand: u32, state: &State) -> Value {
+    match instruction.op_kind(operand) {
+        OpKind::Register => {
+            word_register(instruction, operand).map_or(Value::Other, |register| state.get(register))
+        }
+        OpKind::Memory if instruction.memory_size().size() == 8 => {
+            effective_address(instruction, state).map_or(Value::Unknown, |at| state.load(at))
+        }
+        _ => Value::Other,
+    }
+}
+
+/// `register ± constant`.
+fn sum(instruction: &Instruction, register: Register, state: &State) -> Value {
+    let by = instruction.try_immediate(1).map(u64::cast_signed);
+    match (state.get(register), by) {
+        (Value::Unknown, _) => Value::Unknown,
+        (Value::Address(address), Ok(by)) => {
+            let by = if instruction.mnemonic() == Mnemonic::Sub { by.checked_neg() } else { Some(by) };
+            by.and_then(|by| address.checked_add(by)).map_or(Value::Unknown, Value::Address)
+        }
+        _ if reads_address(instruction, state) => Value::Unknown,
+        _ => Value::Other,
+    }
+}
+
+/// Whether an operand is, or may be, an address of the frame.
+fn reads_address(instruction: &Instruction, state: &State) -> bool {
+    let operands = (0..instruction.op_count()).filter_map(|operand| word_register(instruction, operand));
+    let memory = [instruction.memory_base(), instruction.memory_index()].into_iter().filter_map(general);
+    operands.chain(memory).any(|register| matches!(state.get(register), Value::Unknown | Value::Address(_)))
+}
+
+/// Clear the lowest bits of an address. Whether this is what the instruction does.
+fn align(instruction: &Instruction, register: Register, state: &mut State) -> bool {
+    let Ok(mask) = instruction.try_immediate(1) else { return false };
+    let clears_low_bits = mask.leading_ones() + mask.trailing_zeros() == u64::BITS;
+    if state.get(register).address().is_none() || !clears_low_bits {
+        return false;
+    }
+    // Places are 32-bit: see `Piece`.
+    let origin = Origin::Aligned { by: instruction.ip() as u32 };
+    state.forget_origin(origin);
+    state.set(register, Value::Address(Address { origin, offset: 0 }));
+    true
+}
+
+/// The address of a memory operand, if it is one of the frame.
+fn effective_address(instruction: &Instruction, state: &State) -> Option<Address> {
+    if instruction.memory_index() != Iced::None
+        || matches!(instruction.segment_prefix(), Iced::FS | Iced::GS)
+    {
+        return None;
+    }
+    let base = general(instruction.memory_base())?;
+    state.get(base).address()?.checked_add(instruction.memory_displacement64().cast_signed())
+}
+
+/// A 64-bit general register as an operand.
+fn word_register(instruction: &Instruction, operand: u32) -> Option<Register> {
+    (operand < instruction.op_count() && instruction.op_kind(operand) == OpKind::Register)
+        .then(|| general(instruction.op_register(operand)))?
+}
+
+fn general(register: Iced) -> Option<Register> {
+    Some(match register {
+        Iced::RAX => Register::Rax,
+        Iced::RDX => Register::Rdx,
+        Iced::RCX => Register::Rcx,
+        Iced::RBX => Register::Rbx,
+        Iced::RSI => Register::Rsi,
+        Iced::RDI => Register::Rdi,
+        Iced::RBP => Register::Rbp,
+        Iced::RSP => Register::Rsp,
+        Iced::R8 => Register::R8,
+        Iced::R9 => Register::R9,
+        Iced::R10 => Register::R10,
+        Iced::R11 => Register::R11,
+        Iced::R12 => Register::R12,
+        Iced::R13 => Register::R13,
+        Iced::R14 => Register::R14,
+        Iced::R15 => Register::R15,
+        _ => return None,
+    })
+}

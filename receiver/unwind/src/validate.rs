@@ -1,0 +1,220 @@
+//! Given rows against what the code does.
+//!
+//! Each function that call frame information describes is followed from its first instruction, and each row is
+//! judged at every instruction that it holds for. Where the code alone doesn't tell what the frame is (after a
+//! jump through a table, at a landing pad of exceptions), the row is believed, and the code from there on has
+//! to agree with the rows that follow.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use iced_x86::Instruction;
+use object::{File, ReadRef};
+use sidewinder_address::Svma;
+
+use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
+use crate::code::state::{RuleVerdict, State, Verdict};
+use crate::code::step::{Stepper, is_padding};
+use crate::elf::{CodeRanges, Error, described_functions};
+use crate::rule::{Entry, Rule};
+use crate::table::{Row, UnwindTable};
+
+/// Which statement of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Statement {
+    /// Where the CFA is.
+    Cfa,
+    /// Where the caller's frame pointer is.
+    FramePointer,
+    /// Where the return address is.
+    ReturnAddress,
+}
+
+/// A row that contradicts the code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mismatch {
+    /// The first instruction at which it does.
+    pub at: Svma,
+    /// The row.
+    pub row: Row,
+    /// What of it is wrong first, in the order of [`Statement`].
+    pub statement: Statement,
+    /// What the code does, if that can be stated.
+    pub code: Option<Rule>,
+}
+
+/// What became of the check of a file's rows.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Validation {
+    /// The rows that contradict the code, in order, each once.
+    pub mismatches: Vec<Mismatch>,
+    /// Functions that were looked at.
+    pub functions: u64,
+    /// Functions that were given up because they took too many steps.
+    pub functions_given_up: u64,
+    /// Rows that were judged at one instruction or more.
+    pub rows: u64,
+    /// Instructions at which a row was judged right throughout.
+    pub instructions_right: u64,
+    /// Instructions at which a row was believed, at least in part, because the code doesn't tell.
+    pub instructions_open: u64,
+    /// Instructions without a rule to judge, or with one that speaks of more than a frame: where stacks
+    /// begin, and the kernel's signal frames.
+    pub instructions_without_claim: u64,
+}
+
+/// Check the rows of a file against its code.
+///
+/// # Errors
+///
+/// If the file has no code, or code for another processor.
+pub fn validate<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    table: &UnwindTable,
+) -> Result<Validation, Error> {
+    let code = CodeRanges::of_x86_64(file)?;
+    let mut validation = Validation::default();
+    let mut stepper = Stepper::new();
+    for (start, end) in described_functions(file, &code) {
+        let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
+        let mut budget = Budget::for_bytes(bytes.len() as u64);
+        let piece = Piece { start, bytes };
+        let rows = Rows { table, code: &code, start, end, in_force: None };
+        check_function(Flow::new(piece, rows, &mut stepper, &mut budget), &piece, &mut validation);
+    }
+    validation.mismatches.sort_unstable_by_key(|mismatch| mismatch.at);
+    validation.mismatches.dedup_by_key(|mismatch| mismatch.row.start);
+    Ok(validation)
+}
+
+fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validation: &mut Validation) {
+    validation.functions += 1;
+    let mut at = piece.start;
+    while at < piece.end() && !flow.exhausted {
+        match piece.decode(at) {
+            None => at += 1,
+            Some(instruction) if is_padding(&instruction) => at += instruction.len() as u32,
+            Some(_) => {
+                let state = flow.guide.rule_at(at).map_or(State::UNKNOWN, |rule| State::of_rule(&rule));
+                flow.seed(at, &state);
+                at = flow.unreached_from(at).max(at + 1);
+                continue;
+            }
+        }
+        at = flow.unreached_from(at);
+    }
+    if flow.exhausted {
+        validation.functions_given_up += 1;
+        return;
+    }
+    let mut rows = BTreeSet::new();
+    flow.for_each(|guide, instruction, state| {
+        let row = guide.row_at(instruction.ip() as u32);
+        let Some(rule) = row.entry.rule().filter(|rule| !rule.signal_frame && !rule.is_root()) else {
+            validation.instructions_without_claim += 1;
+            return;
+        };
+        let verdict = state.judge(rule, guide.code.svma(instruction.ip() as u32).0);
+        rows.insert(row.start);
+        match first_wrong(&verdict) {
+            Some(statement) => validation.mismatches.push(Mismatch {
+                at: guide.code.svma(instruction.ip() as u32),
+                row,
+                statement,
+                code: state.rule().ok(),
+            }),
+            None if is_right(&verdict) => validation.instructions_right += 1,
+            None => validation.instructions_open += 1,
+        }
+    });
+    validation.rows += rows.len() as u64;
+}
+
+fn first_wrong(verdict: &RuleVerdict) -> Option<Statement> {
+    let RuleVerdict { cfa, frame_pointer, return_address } = *verdict;
+    if cfa == Verdict::Wrong {
+        Some(Statement::Cfa)
+    } else if frame_pointer == Verdict::Wrong {
+        Some(Statement::FramePointer)
+    } else if return_address == Verdict::Wrong {
+        Some(Statement::ReturnAddress)
+    } else {
+        None
+    }
+}
+
+fn is_right(verdict: &RuleVerdict) -> bool {
+    [verdict.cfa, verdict.frame_pointer, verdict.return_address] == [Verdict::Right; 3]
+}
+
+/// The rows of one function, as a guide through its code.
+struct Rows<'a> {
+    table: &'a UnwindTable,
+    code: &'a CodeRanges,
+    start: u32,
+    end: u32,
+    /// The row that was asked for last, and where the next one starts.
+    in_force: Option<(Row, Svma)>,
+}
+
+impl Rows<'_> {
+    fn row_at(&mut self, at: u32) -> Row {
+        let at = self.code.svma(at);
+        match self.in_force {
+            Some((row, next)) if row.start <= at && at < next => row,
+            _ => {
+                let span = self.table.span_at(at);
+                self.in_force = Some(span);
+                span.0
+            }
+        }
+    }
+
+    fn rule_at(&mut self, at: u32) -> Option<Rule> {
+        self.row_at(at).entry.rule().copied()
+    }
+}
+
+impl Guide for Rows<'_> {
+    fn may_enter(&self, at: u32) -> bool {
+        (self.start..self.end).contains(&at)
+    }
+
+    fn arrive(&mut self, at: u32, state: &mut State) {
+        if let Entry::Rule(rule) = self.row_at(at).entry {
+            state.assume(&rule);
+        }
+    }
+
+    /// Where the rule changes with nothing but a call before, the call doesn't return, and what follows
+    /// belongs to other ways.
+    fn after_call(&mut self, instruction: &Instruction, _: Option<u32>) -> AfterCall {
+        let (before, after) = (instruction.ip() as u32, instruction.next_ip() as u32);
+        if self.rule_at(before) == self.rule_at(after) {
+            AfterCall::ReturnsUnlessContradicted
+        } else {
+            AfterCall::DoesNotReturn
+        }
+    }
+}
+
+/// Address, row, and what the code does, separated by tabs.
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\t{}\t{}\t", self.at, self.statement, self.row)?;
+        match self.code {
+            Some(rule) => Entry::Rule(rule).fmt(f),
+            None => f.write_str("unknown\t-\t-"),
+        }
+    }
+}
+
+impl fmt::Display for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cfa => "cfa",
+            Self::FramePointer => "frame-pointer",
+            Self::ReturnAddress => "return-address",
+        })
+    }
+}
