@@ -130,17 +130,23 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
     validation.rows += rows.len() as u64;
 }
 
+/// The first statement that contradicts the code.
+///
+/// A rule whose CFA and return address both aren't of this frame is about another one: `longjmp` describes
+/// the frame that it is about to enter.
 fn first_wrong(verdict: &RuleVerdict) -> Option<Statement> {
     let RuleVerdict { cfa, frame_pointer, return_address } = *verdict;
-    if cfa == Verdict::Wrong {
-        Some(Statement::Cfa)
-    } else if frame_pointer == Verdict::Wrong {
-        Some(Statement::FramePointer)
-    } else if return_address == Verdict::Wrong {
-        Some(Statement::ReturnAddress)
-    } else {
-        None
+    if cfa == Verdict::Foreign && return_address != Verdict::Right {
+        return None;
     }
+    let contradicts = |verdict| matches!(verdict, Verdict::Wrong | Verdict::Foreign);
+    [
+        (cfa, Statement::Cfa),
+        (frame_pointer, Statement::FramePointer),
+        (return_address, Statement::ReturnAddress),
+    ]
+    .into_iter()
+    .find_map(|(verdict, statement)| contradicts(verdict).then_some(statement))
 }
 
 fn is_right(verdict: &RuleVerdict) -> bool {

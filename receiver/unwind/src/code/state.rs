@@ -79,7 +79,10 @@ impl Value {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Right,
+    /// It names another value of this frame.
     Wrong,
+    /// It names a value that isn't of this frame.
+    Foreign,
     /// It speaks of something that isn't known.
     Open,
 }
@@ -88,6 +91,7 @@ impl Verdict {
     fn of(value: Value, wanted: Value) -> Self {
         match value {
             Value::Unknown => Self::Open,
+            Value::Other => Self::Foreign,
             value if value == wanted => Self::Right,
             _ => Self::Wrong,
         }
@@ -172,13 +176,13 @@ impl State {
     }
 
     /// Forget what a called function may have overwritten: the words below the stack pointer, and the
-    /// registers that it needn't preserve.
+    /// registers that it needn't preserve. Assembly has functions of its own that do preserve them.
     pub(crate) fn after_call(&mut self) {
         if let Some(top) = self.stack_pointer() {
             self.forget(|place| place.origin == top.origin && place.offset < top.offset);
         }
         for register in Register::CALL_CLOBBERED {
-            self.set(register, Value::Other);
+            self.set(register, Value::Unknown);
         }
     }
 
