@@ -15,6 +15,7 @@ use crate::go;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
 use crate::summary::{Source, Summary};
+use crate::synthesize;
 use crate::table::UnwindTable;
 
 /// The most that a compressed section may grow to: a few bytes can state any size.
@@ -74,7 +75,10 @@ pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<U
     let by_code = known.by_code(file, &code, &mut entries, &mut summary);
 
     let layers = [roots, eh_frame, go, debug_frame, by_code];
-    let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
+    let described =
+        layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
+    let synthesized = synthesize::rows(file, &code, &described, &mut entries, &mut summary);
+    let rows = lay_over(described, synthesized, &entries);
     Ok(UnwindTable::new(code.base, rows, entries, summary))
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{Hash as _, Hasher};
 
-use crate::rule::{Entry, UnsupportedReason};
+use crate::rule::{EndReason, Entry, UnsupportedReason};
 
 /// The index of an interned entry.
 pub(crate) type EntryId = u16;
@@ -57,6 +57,12 @@ impl Entries {
 
     pub(crate) fn get(&self, id: EntryId) -> Entry {
         self.by_id.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION)
+    }
+
+    /// The ids that give way to another source: no information, and a broken entry.
+    pub(crate) fn yielding(&self) -> [EntryId; 2] {
+        let malformed = self.ids.get(&Entry::End(EndReason::Malformed)).copied();
+        [Self::NO_INFORMATION, malformed.unwrap_or(Self::NO_INFORMATION)]
     }
 
     /// The entries that `used` refers to, which afterwards refers to them by their place.

@@ -1,7 +1,6 @@
 //! Rows under construction: the ranges of one source laid over one another, then the sources.
 
 use crate::entries::{Entries, EntryId};
-use crate::rule::{EndReason, Entry};
 
 /// The start of a row as bytes from the table's base, and the entry in force from there.
 pub(crate) type CompactRow = (u32, EntryId);
@@ -37,8 +36,8 @@ impl RowBuffer {
 
     /// These rows, and where they have no information or a broken entry, those of `lower`.
     pub(crate) fn over(&self, lower: &Self, entries: &Entries) -> Self {
-        let yields =
-            |id| matches!(entries.get(id), Entry::End(EndReason::NoInformation | EndReason::Malformed));
+        let yielding = entries.yielding();
+        let yields = |id| yielding.contains(&id);
         let mut merged = Self::default();
         let (mut above, mut below) = (self.iter().peekable(), lower.iter().peekable());
         let (mut id_above, mut id_below) = (Entries::NO_INFORMATION, Entries::NO_INFORMATION);
@@ -57,6 +56,30 @@ impl RowBuffer {
             merged.push((start, if yields(id_above) && lower_speaks { id_below } else { id_above }));
         }
         merged
+    }
+
+    /// The parts of a range where another layer would show through.
+    pub(crate) fn gaps(
+        &self,
+        start: u32,
+        end: u32,
+        entries: &Entries,
+    ) -> impl Iterator<Item = (u32, u32)> + use<'_> {
+        let open = self.starts.partition_point(|row| *row <= start);
+        let in_force = open.checked_sub(1).and_then(|last| self.ids.get(last)).copied();
+        let yielding = entries.yielding();
+        let rows = self.iter().skip(open).take_while(move |(at, _)| *at < end);
+        let mut rows = std::iter::once((start, in_force.unwrap_or(Entries::NO_INFORMATION)))
+            .chain(rows)
+            .peekable();
+        std::iter::from_fn(move || loop {
+            let (at, id) = rows.next()?;
+            if !yielding.contains(&id) {
+                continue;
+            }
+            while rows.next_if(|(_, id)| yielding.contains(id)).is_some() {}
+            return Some((at, rows.peek().map_or(end, |(next, _)| *next)));
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -173,7 +196,7 @@ impl RangeStack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{Rule, UnsupportedReason};
+    use crate::rule::{EndReason, Entry, Rule, UnsupportedReason};
 
     fn rows(buffer: &RowBuffer) -> Vec<CompactRow> {
         buffer.iter().collect()

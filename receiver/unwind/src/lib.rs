@@ -25,13 +25,16 @@
 //! 2. `.eh_frame`, found by its section or, where section headers are gone, by `PT_GNU_EH_FRAME`;
 //! 3. `.gopclntab`, Go's own table, which is exact at every instruction;
 //! 4. `.debug_frame`, compressed or not;
-//! 5. what is known of such functions where no source above says anything.
+//! 5. what is known of such functions where no source above says anything;
+//! 6. the machine code itself ([`Source::MachineCode`]), for what is left.
 //!
 //! # Rooms
 //!
 //! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go; `known` holds the functions known by name.
-//! Their rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and
+//! `code` follows what machine code does to its frame:
+//! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
+//! Rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and
 //! orders them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
@@ -46,10 +49,11 @@ mod layers;
 pub mod prove;
 mod rule;
 mod summary;
+mod synthesize;
 mod table;
 pub mod validate;
 
 pub use elf::{Error, load_segments, unwind_table};
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
-pub use summary::{Source, Summary};
+pub use summary::{GivenUp, Source, Summary};
 pub use table::{Row, UnwindTable};

@@ -16,6 +16,40 @@ pub enum Source {
     GoPclntab,
     /// `.debug_frame`.
     DebugFrame,
+    /// The machine code itself, where no other source says anything.
+    MachineCode,
+}
+
+/// Why code got no rows of its own ([`Source::MachineCode`]).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum GivenUp {
+    /// No way that could be followed leads there: no symbol and no call names the function, or a jump through
+    /// a table comes before.
+    NotReached,
+    /// The ways that lead there disagree on the stack pointer, or it was set by other means than constants.
+    StackPointer,
+    /// The return address was overwritten or lost.
+    ReturnAddress,
+    /// The function returns with another stack pointer than it was called with, so that what was made of it
+    /// is wrong.
+    OtherReturn,
+    /// Functions that share code disagree.
+    Disagreement,
+    /// The function took too many steps.
+    TooManySteps,
+}
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotReached => "no known way leads there",
+            Self::StackPointer => "stack pointer unknown",
+            Self::ReturnAddress => "return address lost",
+            Self::OtherReturn => "returns with another stack pointer",
+            Self::Disagreement => "functions disagree",
+            Self::TooManySteps => "too many steps",
+        })
+    }
 }
 
 impl fmt::Display for Source {
@@ -25,6 +59,7 @@ impl fmt::Display for Source {
             Self::EhFrame => ".eh_frame",
             Self::GoPclntab => ".gopclntab",
             Self::DebugFrame => ".debug_frame",
+            Self::MachineCode => "machine code",
         })
     }
 }
@@ -42,6 +77,8 @@ pub struct Summary {
     /// Rows that state something that a [`Rule`](crate::Rule) can't, by reason, before equal neighbours
     /// merge.
     pub unsupported_rows: BTreeMap<UnsupportedReason, u64>,
+    /// Bytes of code that no source speaks of and that got no rows from the machine code either, by reason.
+    pub given_up_bytes: BTreeMap<GivenUp, u64>,
 }
 
 impl Summary {
@@ -52,6 +89,12 @@ impl Summary {
     pub(crate) fn count_unsupported(&mut self, entry: Entry) {
         if let Entry::End(EndReason::Unsupported(reason)) = entry {
             *self.unsupported_rows.entry(reason).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn count_given_up(&mut self, reason: Option<GivenUp>, bytes: u32) {
+        if let Some(reason) = reason {
+            *self.given_up_bytes.entry(reason).or_default() += u64::from(bytes);
         }
     }
 

@@ -84,14 +84,12 @@ impl UnwindTable {
         Some(self.row(*self.starts.get(index)?, *self.ids.get(index)?))
     }
 
-    /// The row in force at an address and where the next one starts.
-    pub(crate) fn span_at(&self, at: Svma) -> (Row, Svma) {
-        let offset = at.checked_offset_from(self.base).unwrap_or(0);
-        let after = self.starts.partition_point(|start| u64::from(*start) <= offset);
-        let row = |index: usize| Some(self.row(*self.starts.get(index)?, *self.ids.get(index)?));
-        let in_force = after.checked_sub(1).and_then(row);
-        let next = row(after).map_or(Svma(u64::MAX), |row| row.start);
-        (in_force.unwrap_or(Row { start: Svma(0), entry: Entry::NO_INFORMATION }), next)
+    /// The first row that starts above an address.
+    #[must_use]
+    pub fn row_after(&self, at: Svma) -> Option<Row> {
+        let offset = at.checked_offset_from(self.base);
+        let after = offset.map_or(0, |offset| self.starts.partition_point(|start| u64::from(*start) <= offset));
+        Some(self.row(*self.starts.get(after)?, *self.ids.get(after)?))
     }
 
     /// The distinct entries of the rows. The first is [`Entry::NO_INFORMATION`].

@@ -169,9 +169,11 @@ impl Rows<'_> {
         match self.in_force {
             Some((row, next)) if row.start <= at && at < next => row,
             _ => {
-                let span = self.table.span_at(at);
-                self.in_force = Some(span);
-                span.0
+                let none = Row { start: Svma(0), entry: Entry::NO_INFORMATION };
+                let row = self.table.row_at(at).unwrap_or(none);
+                let next = self.table.row_after(at).map_or(Svma(u64::MAX), |row| row.start);
+                self.in_force = Some((row, next));
+                row
             }
         }
     }

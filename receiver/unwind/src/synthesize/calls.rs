@@ -1,0 +1,59 @@
+//! Functions by the calls of them.
+
+use std::collections::BTreeSet;
+
+use iced_x86::FlowControl;
+
+use super::called;
+use crate::code::flow::Piece;
+use crate::code::step::is_padding;
+
+/// All instructions of pieces of code, one after the other.
+///
+/// Compilers put no data between functions, assembly does: what such bytes seem to call is no function unless
+/// one could begin there.
+pub(super) struct Sweep {
+    called: Vec<u32>,
+    /// Places that the instruction before doesn't go on to, or that come after padding.
+    beginnings: BTreeSet<u32>,
+}
+
+impl Sweep {
+    pub(super) fn over(pieces: &[Piece<'_>]) -> Self {
+        let mut sweep = Self { called: Vec::new(), beginnings: BTreeSet::new() };
+        pieces.iter().for_each(|piece| sweep.add(piece));
+        sweep.called.sort_unstable();
+        sweep.called.dedup();
+        sweep
+    }
+
+    fn add(&mut self, piece: &Piece<'_>) {
+        let mut at = piece.start;
+        self.beginnings.insert(at);
+        while at < piece.end() {
+            let Some(instruction) = piece.decode(at) else {
+                at += 1;
+                continue;
+            };
+            at += instruction.len() as u32;
+            self.called.extend(called(&instruction));
+            let ends = match instruction.flow_control() {
+                FlowControl::UnconditionalBranch
+                | FlowControl::IndirectBranch
+                | FlowControl::Return
+                | FlowControl::Exception
+                | FlowControl::Interrupt => true,
+                FlowControl::Call | FlowControl::IndirectCall => at % 16 == 0,
+                _ => is_padding(&instruction),
+            };
+            if ends {
+                self.beginnings.insert(at);
+            }
+        }
+    }
+
+    /// The places that are called and at which a function could begin.
+    pub(super) fn functions(&self) -> impl Iterator<Item = u32> + '_ {
+        self.called.iter().copied().filter(|at| self.beginnings.contains(at))
+    }
+}

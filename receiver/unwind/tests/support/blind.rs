@@ -1,0 +1,177 @@
+//! Files of which the table is made from machine code alone, compared with what they say of themselves.
+#![allow(dead_code, reason = "each user uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use object::Object as _;
+use sidewinder_address::Svma;
+use sidewinder_unwind::{Cfa, Entry, Register, Rule, SavedRegister, UnwindTable, unwind_table};
+
+/// The sections that tell more than a stripped file without unwind information would.
+const TELLING: [&str; 8] = [
+    ".eh_frame",
+    ".eh_frame_hdr",
+    ".debug_frame",
+    ".zdebug_frame",
+    ".gopclntab",
+    ".symtab",
+    ".gnu_debugdata",
+    ".sframe",
+];
+
+/// A copy of an ELF file without its unwind information and without `.symtab`: their headers are blanked.
+pub(crate) fn blind(file: &[u8]) -> Vec<u8> {
+    let mut copy = file.to_vec();
+    let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap_or_default()) as usize;
+    let half = |at: usize| usize::from(u16::from_le_bytes([file[at], file[at + 1]]));
+    let long = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap_or_default());
+    let (sections, section_count, names) = (word(40), half(60), half(62));
+    let names_at = word(sections + names * 64 + 24);
+    for header in (0..section_count).map(|index| sections + index * 64) {
+        let name = &file[names_at + long(header) as usize..];
+        if TELLING.iter().any(|telling| name.starts_with(&[telling.as_bytes(), b"\0"].concat())) {
+            copy[header..header + 16].fill(0); // sh_name, sh_type, sh_flags
+        }
+    }
+    let (segments, segment_count) = (word(32), half(56));
+    for header in (0..segment_count).map(|index| segments + index * 56) {
+        if long(header) == object::elf::PT_GNU_EH_FRAME.0 {
+            copy[header..header + 4].fill(0); // p_type
+        }
+    }
+    copy
+}
+
+/// How two statements about a byte of code compare.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Outcome {
+    /// They are the same.
+    Equal,
+    /// They name the same places in different ways: a register of the frame for another, a saved word for a
+    /// register that still holds the value (or the reverse) next to where the file says so too.
+    Equivalent,
+    /// The code gave the CFA and the return address, and says that the frame pointer is lost.
+    FramePointerLost,
+    /// The code gave nothing.
+    GivenUp,
+    /// The CFA or the return address differs.
+    WrongCfa,
+    /// The frame pointer differs.
+    WrongFramePointer,
+}
+
+/// Bytes of code by outcome, and some of the places that are wrong.
+#[derive(Default)]
+pub(crate) struct Comparison {
+    pub(crate) bytes: BTreeMap<Outcome, u64>,
+    pub(crate) examples: Vec<(Outcome, Svma, u64, Entry, Entry)>,
+}
+
+impl Comparison {
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (outcome, bytes) in &other.bytes {
+            *self.bytes.entry(*outcome).or_default() += bytes;
+        }
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.bytes.values().sum()
+    }
+
+    /// The share of the bytes with an outcome, in percent.
+    pub(crate) fn percent(&self, outcome: Outcome) -> f64 {
+        let bytes = self.bytes.get(&outcome).copied().unwrap_or(0);
+        100.0 * bytes as f64 / self.total().max(1) as f64
+    }
+
+    pub(crate) fn wrong_percent(&self) -> f64 {
+        self.percent(Outcome::WrongCfa) + self.percent(Outcome::WrongFramePointer)
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} bytes: {:.2}% equal, {:.2}% equivalent, {:.2}% frame pointer lost, {:.2}% given up, \
+             {:.3}% wrong CFA, {:.3}% wrong frame pointer",
+            self.total(),
+            self.percent(Outcome::Equal),
+            self.percent(Outcome::Equivalent),
+            self.percent(Outcome::FramePointerLost),
+            self.percent(Outcome::GivenUp),
+            self.percent(Outcome::WrongCfa),
+            self.percent(Outcome::WrongFramePointer),
+        )
+    }
+}
+
+/// Compare what a file says of its code with what the code alone gives.
+pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
+    let stated = table(file)?;
+    let synthesized = table(&blind(file))?;
+    let mut comparison = Comparison::default();
+    let rows: Vec<_> = stated.rows().collect();
+    for (index, row) in rows.iter().enumerate() {
+        let Entry::Rule(rule) = row.entry else { continue };
+        let Some(end) = rows.get(index + 1).map(|next| next.start) else { continue };
+        if rule.is_root() || rule.signal_frame {
+            continue;
+        }
+        let near = &rows[index.saturating_sub(2)..(index + 3).min(rows.len())];
+        let nearby: Vec<Rule> = near.iter().filter_map(|row| row.entry.rule().copied()).collect();
+        let mut at = row.start;
+        while at < end {
+            let entry = synthesized.lookup(at);
+            let until = next_start(&synthesized, at).min(end);
+            let outcome = outcome(&rule, &nearby, &entry);
+            *comparison.bytes.entry(outcome).or_default() += until.0 - at.0;
+            if outcome >= Outcome::WrongCfa {
+                comparison.examples.push((outcome, at, until.0 - at.0, row.entry, entry));
+            }
+            at = until;
+        }
+    }
+    Some(comparison)
+}
+
+fn table(file: &[u8]) -> Option<UnwindTable> {
+    unwind_table(&object::File::parse(file).ok()?).ok()
+}
+
+fn next_start(table: &UnwindTable, at: Svma) -> Svma {
+    table.row_after(at).map_or(Svma(u64::MAX), |row| row.start)
+}
+
+fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> Outcome {
+    let Entry::Rule(rule) = synthesized else { return Outcome::GivenUp };
+    if rule == stated {
+        return Outcome::Equal;
+    }
+    let same_register = |one: Cfa, other: Cfa| match (one, other) {
+        (Cfa::Register { register: a, .. }, Cfa::Register { register: b, .. }) => a == b,
+        _ => false,
+    };
+    let equal_cfa = rule.cfa == stated.cfa;
+    // Both count from a register that the other doesn't speak of: nothing here can tell.
+    let other_way = !same_register(rule.cfa, stated.cfa)
+        && nearby.iter().any(|near| near.cfa == rule.cfa || !same_register(near.cfa, stated.cfa));
+    if rule.return_address != stated.return_address || !(equal_cfa || other_way) {
+        return Outcome::WrongCfa;
+    }
+    match (rule.frame_pointer, stated.frame_pointer) {
+        (one, other) if one == other => Outcome::Equivalent,
+        (SavedRegister::Undefined, _) => Outcome::FramePointerLost,
+        (one, _) if nearby.iter().any(|near| near.frame_pointer == one) => Outcome::Equivalent,
+        (SavedRegister::Same, SavedRegister::AtCfa(place)) if is_below_stack(stated.cfa, place) => {
+            Outcome::Equivalent
+        }
+        _ => Outcome::WrongFramePointer,
+    }
+}
+
+/// Whether a word was popped: it lies below the stack pointer.
+fn is_below_stack(cfa: Cfa, place: i32) -> bool {
+    matches!(cfa, Cfa::Register { register: Register::Rsp, offset } if place < -offset)
+}
