@@ -8,19 +8,19 @@ mod linkage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::{FlowControl, Instruction};
+use iced_x86::Instruction;
 use object::elf::SHF_EXECINSTR;
 use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef, SectionFlags, SymbolKind};
 
 use self::calls::Sweep;
 use self::linkage::Imports;
 use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
-use crate::code::state::{Address, Lost, State, Value};
+use crate::code::state::{Lost, State};
 use crate::code::step::{Stepper, calls_function, is_padding, target};
 use crate::elf::CodeRanges;
 use crate::entries::{Entries, EntryId};
 use crate::layers::RowBuffer;
-use crate::rule::{Entry, Register};
+use crate::rule::Entry;
 use crate::summary::{GivenUp, Source, Summary};
 
 /// The shortest gap between described functions that is looked at: shorter ones are padding, since compilers
@@ -29,6 +29,9 @@ const MIN_GAP_BYTES: u32 = 16;
 
 /// How often functions are looked at anew because functions that they call were found not to return.
 const MAX_ROUNDS: usize = 4;
+
+/// The most frames of a function's jumps through tables with which unreached code is tried.
+const MAX_FRAMES_OF_JUMPS: usize = 4;
 
 /// The rows of code that `rows` says nothing of.
 pub(crate) fn rows<'data, R: ReadRef<'data>>(
@@ -73,8 +76,9 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     let mut functions = Functions {
         pieces: &pieces,
         starts: &starts,
+        sweep: &sweep,
         imports: &imports,
-        do_not_return: BTreeSet::new(),
+        do_not_return: never_returning(file, code),
         stepper: Stepper::new(),
         budget: Budget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum()),
     };
@@ -161,6 +165,15 @@ fn symbols<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -
         .collect()
 }
 
+/// The functions of the file itself that are known not to return.
+fn never_returning<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> BTreeSet<u32> {
+    file.symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|symbol| symbol.is_definition() && symbol.name_bytes().is_ok_and(linkage::never_returns))
+        .filter_map(|symbol| code.offset(symbol.address()))
+        .collect()
+}
+
 /// What following a function gave.
 struct Found {
     spans: Vec<Span>,
@@ -171,10 +184,20 @@ struct Found {
 struct Functions<'a, 'data> {
     pieces: &'a [Piece<'data>],
     starts: &'a BTreeSet<u32>,
+    sweep: &'a Sweep,
     imports: &'a Imports,
     do_not_return: BTreeSet<u32>,
     stepper: Stepper,
     budget: Budget,
+}
+
+/// Why it is thought that a function begins somewhere.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Evidence {
+    /// A symbol or a call says so.
+    Named,
+    /// It could: it is believed if a return proves it.
+    Possible,
 }
 
 impl Functions<'_, '_> {
@@ -183,7 +206,7 @@ impl Functions<'_, '_> {
         let mut left: Vec<u32> = self.starts.iter().copied().collect();
         for _ in 0..MAX_ROUNDS {
             for start in left {
-                if let Some(function) = self.follow(start, entries) {
+                if let Some(function) = self.follow(start, Evidence::Named, entries) {
                     found.insert(start, function);
                 }
             }
@@ -202,53 +225,105 @@ impl Functions<'_, '_> {
                 .collect();
             self.do_not_return.extend(new);
         }
+        self.follow_possible(&mut found, entries);
         found
     }
 
-    fn follow(&mut self, start: u32, entries: &mut Entries) -> Option<Found> {
+    /// Try what was not reached, where a function could begin.
+    fn follow_possible(&mut self, found: &mut BTreeMap<u32, Found>, entries: &mut Entries) {
+        let mut reached = Reached::default();
+        found.values().for_each(|function| reached.add(&function.spans));
+        for at in self.sweep.beginnings() {
+            if !reached.contains(*at)
+                && let Some(function) = self.follow(*at, Evidence::Possible, entries)
+            {
+                reached.add(&function.spans);
+                found.insert(*at, function);
+            }
+        }
+    }
+
+    fn follow(&mut self, start: u32, evidence: Evidence, entries: &mut Entries) -> Option<Found> {
         let piece = *piece_at(self.pieces, start)?;
+        let limit = self.starts.range(start + 1..).next().map_or(piece.end(), |next| *next.min(&piece.end()));
         let guide = Ways {
             start,
             starts: self.starts,
             imports: self.imports,
             do_not_return: &self.do_not_return,
             calls: Vec::new(),
+            piece,
+            is_cautious: false,
         };
         let mut flow = Flow::new(piece, guide, &mut self.stepper, &mut self.budget);
-        flow.seed(start, &State::at_entry());
-        let exhausted = flow.exhausted;
-        let mut found = Found { spans: Vec::new(), calls: Vec::new(), returns: exhausted };
-        let mut contradicted = false;
-        flow.for_each(|guide, instruction, state| {
-            found.add(instruction, state, entries);
-            let at_entry = Address::cfa(-8);
-            let top = state.get(Register::Rsp);
-            match instruction.flow_control() {
-                FlowControl::Return => {
-                    found.returns = true;
-                    contradicted |= top != Value::Unknown && top.address() != Some(at_entry);
-                }
-                FlowControl::IndirectBranch => found.returns = true,
-                FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
-                    let to = target(instruction).and_then(|to| u32::try_from(to).ok());
-                    found.returns |= to.is_none_or(|to| {
-                        !piece.contains(to)
-                            || (!guide.may_enter(to) && !guide.do_not_return.contains(&to))
-                    });
-                }
-                _ => {}
-            }
-        });
-        found.calls = std::mem::take(&mut flow.guide.calls);
-        let distrusted = if exhausted {
+        let mut met = flow.seed(start, &State::at_entry());
+        if met.wrong_exit {
+            flow.retract();
+            flow.guide.is_cautious = true;
+            met = flow.seed(start, &State::at_entry());
+        }
+        if evidence == Evidence::Possible && (!met.proves_seed() || flow.exhausted) {
+            return None;
+        }
+        let returns = met.returns || flow.exhausted;
+        let distrusted = if flow.exhausted {
             Some(GivenUp::TooManySteps)
         } else {
-            contradicted.then_some(GivenUp::OtherReturn)
+            met.refutes_seed().then_some(GivenUp::OtherReturn)
         };
+        if distrusted.is_none() {
+            follow_tables(&mut flow, met.indirect_jumps, self.sweep.beginnings_within(start, limit));
+        }
+        let mut found = Found { spans: Vec::new(), calls: Vec::new(), returns };
+        flow.for_each(|_, instruction, state| found.add(instruction, state, entries));
+        found.calls = std::mem::take(&mut flow.guide.calls);
         if let Some(reason) = distrusted {
             found.spans.iter_mut().for_each(|span| span.rule = Err(reason));
         }
         Some(found)
+    }
+}
+
+/// Try what a jump through a table may lead to: code that no other way reaches, with the frame of the jump. It
+/// is believed if a return proves it, or a place where the frame is known.
+fn follow_tables(flow: &mut Flow<'_, '_, Ways<'_>>, mut frames: Vec<State>, places: &[u32]) {
+    frames.dedup();
+    let mut tried = 0;
+    while let Some(frame) = frames.pop()
+        && tried < MAX_FRAMES_OF_JUMPS
+    {
+        tried += 1;
+        for at in places {
+            if flow.has_reached(*at) || flow.exhausted {
+                continue;
+            }
+            let met = flow.seed(*at, &frame);
+            if met.proves_seed() && !flow.exhausted {
+                frames.extend(met.indirect_jumps.into_iter().filter(|jump| !jump.has_frame_of(&frame)));
+            } else {
+                flow.retract();
+            }
+        }
+    }
+}
+
+/// Ranges of code.
+#[derive(Default)]
+struct Reached {
+    ends: BTreeMap<u32, u32>,
+}
+
+impl Reached {
+    fn add(&mut self, spans: &[Span]) {
+        for span in spans {
+            let end = self.ends.entry(span.start).or_insert(span.end);
+            *end = span.end.max(*end);
+        }
+    }
+
+    /// Whether a range that starts at or closely before a place holds it.
+    fn contains(&self, at: u32) -> bool {
+        self.ends.range(..=at).next_back().is_some_and(|(_, end)| *end > at)
     }
 }
 
@@ -274,6 +349,9 @@ struct Ways<'a> {
     imports: &'a Imports,
     do_not_return: &'a BTreeSet<u32>,
     calls: Vec<u32>,
+    piece: Piece<'a>,
+    /// Whether calls before aligned code are taken not to return.
+    is_cautious: bool,
 }
 
 impl Guide for Ways<'_> {
@@ -284,7 +362,10 @@ impl Guide for Ways<'_> {
     fn arrive(&mut self, _: u32, _: &mut State) {}
 
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall {
-        if self.imports.never_return(instruction, target) {
+        let next = instruction.next_ip() as u32;
+        if self.imports.never_return(instruction, target)
+            || (self.is_cautious && self.piece.is_padding(next, next.next_multiple_of(16)))
+        {
             return AfterCall::DoesNotReturn;
         }
         match target {
@@ -298,38 +379,45 @@ impl Guide for Ways<'_> {
     }
 }
 
-/// One row where the rule changes. Where two functions share code and disagree, neither is believed; padding
-/// belongs to what comes before it.
+/// One row where the rule changes. Where two functions share code and disagree, neither is believed, but one
+/// that is distrusted yields to any other; padding belongs to what comes before it.
 fn lay_out(pieces: &[Piece<'_>], mut spans: Vec<Span>, summary: &mut Summary) -> RowBuffer {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut out = RowBuffer::default();
     let mut spans = spans.into_iter().peekable();
     for piece in pieces {
         let mut at = piece.start;
-        while let Some(span) = spans.next_if(|span| span.start < piece.end()) {
-            if span.start > at {
-                put_gap(piece, at, span.start, &mut out, summary);
+        let mut open: Vec<Span> = Vec::new();
+        while at < piece.end() {
+            open.retain(|span| span.end > at);
+            while let Some(span) = spans.next_if(|span| span.start <= at) {
+                open.extend((span.end > at).then_some(span));
             }
-            let mut span = Span { start: span.start.max(at), ..span };
-            while let Some(other) = spans.next_if(|other| other.start < span.end) {
-                if other.rule != span.rule {
-                    span.rule = Err(GivenUp::Disagreement);
+            let next_start = spans.peek().map_or(piece.end(), |span| span.start.min(piece.end()));
+            let end = open.iter().map(|span| span.end).fold(next_start, u32::min);
+            match open.iter().map(|span| span.rule).reduce(agree) {
+                Some(rule) => {
+                    summary.count_given_up(rule.err(), end - at);
+                    out.push((at, rule.unwrap_or(Entries::NO_INFORMATION)));
                 }
-                span.end = span.end.max(other.end);
+                None => put_gap(piece, at, end, &mut out, summary),
             }
-            if span.start >= span.end {
-                continue;
-            }
-            summary.count_given_up(span.rule.err(), span.end - span.start);
-            out.push((span.start, span.rule.unwrap_or(Entries::NO_INFORMATION)));
-            at = span.end;
-        }
-        if at < piece.end() {
-            put_gap(piece, at, piece.end(), &mut out, summary);
+            at = end;
         }
         out.push((piece.end(), Entries::NO_INFORMATION));
     }
     out
+}
+
+fn agree(one: Result<EntryId, GivenUp>, other: Result<EntryId, GivenUp>) -> Result<EntryId, GivenUp> {
+    let is_distrusted = |rule| matches!(rule, Err(GivenUp::OtherReturn | GivenUp::TooManySteps));
+    if one == other || is_distrusted(other) {
+        one
+    } else if is_distrusted(one) {
+        other
+    } else {
+        Err(GivenUp::Disagreement)
+    }
 }
 
 fn put_gap(piece: &Piece<'_>, start: u32, end: u32, out: &mut RowBuffer, summary: &mut Summary) {

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
-use super::state::State;
+use super::state::{Address, State, Value};
 use super::step::{Stepper, calls_function, is_padding, target};
+use crate::rule::Register;
 
 /// How often a function is looked at anew because a call was found not to return.
 const MAX_PASSES: usize = 8;
@@ -42,8 +43,9 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Steps for each byte of code: instructions have four bytes on average and are looked at three times.
-    const STEPS_PER_BYTE: u64 = 8;
+    /// Steps for each byte of code: instructions have four bytes on average, and most are looked at three
+    /// times.
+    const STEPS_PER_BYTE: u64 = 16;
 
     pub(crate) fn for_bytes(bytes: u64) -> Self {
         Self { steps_left: bytes.saturating_mul(Self::STEPS_PER_BYTE) }
@@ -79,7 +81,36 @@ pub(crate) trait Guide {
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall;
 }
 
-#[derive(Clone)]
+/// What following a seed met.
+#[derive(Clone, Default)]
+pub(crate) struct Met {
+    /// It left the function, by a return or a jump to another one, as a function has to: with the return
+    /// address on top of the stack and the caller's frame pointer in its place.
+    pub(crate) right_exit: bool,
+    /// It left the function with something else on top of the stack.
+    pub(crate) wrong_exit: bool,
+    /// It went on where earlier seeds have been, with a frame that agrees with theirs.
+    pub(crate) agreement: bool,
+    /// The same, with a frame that contradicts theirs.
+    pub(crate) contradiction: bool,
+    /// It left the function in any way, or may have.
+    pub(crate) returns: bool,
+    /// Jumps to places that aren't stated, with what is known there.
+    pub(crate) indirect_jumps: Vec<State>,
+}
+
+impl Met {
+    /// Whether the stack pointer that the seed assumed is proven: it leads to the return address, or to where
+    /// it is known.
+    pub(crate) fn proves_seed(&self) -> bool {
+        (self.right_exit || self.agreement) && !self.refutes_seed()
+    }
+
+    pub(crate) fn refutes_seed(&self) -> bool {
+        self.wrong_exit || self.contradiction
+    }
+}
+
 struct Block {
     state: State,
     end: u32,
@@ -102,6 +133,7 @@ pub(crate) struct Flow<'run, 'data, G> {
     do_not_return: BTreeSet<u32>,
     contradicted: bool,
     generation: u32,
+    met: Met,
     pub(crate) exhausted: bool,
 }
 
@@ -132,26 +164,39 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
             do_not_return: BTreeSet::new(),
             contradicted: false,
             generation: 0,
+            met: Met::default(),
             exhausted: false,
         }
     }
 
     /// Follow all ways from a place. What earlier seeds have reached stays as it is.
-    pub(crate) fn seed(&mut self, at: u32, state: &State) {
+    pub(crate) fn seed(&mut self, at: u32, state: &State) -> Met {
         self.generation += 1;
         for pass in 0..MAX_PASSES {
             self.contradicted = false;
+            self.met = Met::default();
             if pass > 0 {
-                let generation = self.generation;
-                self.blocks.retain(|_, block| block.generation != generation);
+                self.retract();
             }
             self.enter(at, state.clone());
             self.settle();
             if !self.contradicted || self.exhausted {
-                return;
+                break;
             }
             self.exhausted = pass + 1 == MAX_PASSES;
         }
+        std::mem::take(&mut self.met)
+    }
+
+    /// Forget what the last seed has reached.
+    pub(crate) fn retract(&mut self) {
+        let generation = self.generation;
+        self.blocks.retain(|_, block| block.generation != generation);
+    }
+
+    /// Whether an instruction at a place was reached.
+    pub(crate) fn has_reached(&self, at: u32) -> bool {
+        self.unreached_from(at) != at
     }
 
     fn settle(&mut self) {
@@ -217,6 +262,19 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
             }
             _ => {}
         }
+        match instruction.flow_control() {
+            FlowControl::Return => self.exit(state),
+            FlowControl::IndirectBranch => {
+                self.met.returns = true;
+                // A jump by way of a word at a stated address is a call in the last place.
+                if instruction.is_ip_rel_memory_operand() {
+                    self.exit(state);
+                } else {
+                    self.met.indirect_jumps.push(state.clone());
+                }
+            }
+            _ => {}
+        }
         self.stepper.step(instruction, state);
         match instruction.flow_control() {
             FlowControl::UnconditionalBranch
@@ -249,6 +307,10 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
     /// A way leads to `at`: after a call and nothing but padding if `after_call` says so.
     fn edge(&mut self, at: u32, state: &State, after_call: Option<u32>, walk: Option<&mut Walk>) {
         if at < self.piece.start || at >= self.piece.end() || !self.guide.may_enter(at) {
+            // What comes after a call that doesn't return may be anything.
+            if after_call.is_none() {
+                self.exit(state);
+            }
             return;
         }
         let generation = self.generation;
@@ -261,6 +323,12 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
             return;
         };
         if block.generation != generation {
+            if after_call.is_none() {
+                let agrees = block.state.stack_pointer().is_some()
+                    && block.state.stack_pointer() == state.stack_pointer();
+                self.met.agreement |= agrees;
+                self.met.contradiction |= block.state.contradicts(state);
+            }
             return;
         }
         let contradicts = block.state.contradicts(state);
@@ -279,6 +347,14 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
                 }
             }
         }
+    }
+
+    fn exit(&mut self, state: &State) {
+        self.met.returns = true;
+        let Some(top) = state.stack_pointer() else { return };
+        let is_right = top == Address::cfa(-8);
+        self.met.wrong_exit |= !is_right;
+        self.met.right_exit |= is_right && state.get(Register::Rbp) == Value::CallerFramePointer;
     }
 
     /// Walk the block anew into whose middle a new one comes.

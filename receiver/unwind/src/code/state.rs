@@ -218,6 +218,11 @@ impl State {
         differ(Register::Rsp) || differ(Register::Rbp)
     }
 
+    /// Whether the stack pointer and the frame pointer are the same.
+    pub(crate) fn has_frame_of(&self, other: &Self) -> bool {
+        [Register::Rsp, Register::Rbp].into_iter().all(|register| self.get(register) == other.get(register))
+    }
+
     /// Keep what both know. Whether that is less than this state knew.
     pub(crate) fn join(&mut self, other: &Self) -> bool {
         let mut changed = self.compared.is_some() && self.compared != other.compared;
@@ -363,10 +368,18 @@ impl State {
         })
     }
 
-    /// The frame pointer comes first, as compilers have it and so that fewer rows are needed; registers that
-    /// calls change come last, since they are known of an interrupted frame only.
+    /// A frame pointer in its standard place comes first, as compilers have it and so that fewer rows are
+    /// needed, then the stack pointer. Registers that calls change come last, since they are known of an
+    /// interrupted frame only.
     fn cfa(&self) -> Option<Cfa> {
-        const ORDER: [Register; 2] = [Register::Rbp, Register::Rsp];
+        let standard = Address::cfa(-16);
+        let has_frame_pointer = self.get(Register::Rbp) == Value::Address(standard)
+            && self.load(standard) == Value::CallerFramePointer;
+        let order = if has_frame_pointer {
+            [Register::Rbp, Register::Rsp]
+        } else {
+            [Register::Rsp, Register::Rbp]
+        };
         let above = |register| match self.get(register) {
             Value::Address(Address { origin: Origin::Cfa, offset }) => {
                 Some(Cfa::Register { register, offset: -offset })
@@ -383,10 +396,10 @@ impl State {
                 _ => None,
             })
         };
-        ORDER
+        order
             .into_iter()
             .find_map(above)
-            .or_else(|| ORDER.into_iter().find_map(saved))
+            .or_else(|| order.into_iter().find_map(saved))
             .or_else(|| Register::all().find_map(above))
     }
 

@@ -1,7 +1,5 @@
 //! Functions by the calls of them.
 
-use std::collections::BTreeSet;
-
 use iced_x86::FlowControl;
 
 use super::called;
@@ -15,12 +13,12 @@ use crate::code::step::is_padding;
 pub(super) struct Sweep {
     called: Vec<u32>,
     /// Places that the instruction before doesn't go on to, or that come after padding.
-    beginnings: BTreeSet<u32>,
+    beginnings: Vec<u32>,
 }
 
 impl Sweep {
     pub(super) fn over(pieces: &[Piece<'_>]) -> Self {
-        let mut sweep = Self { called: Vec::new(), beginnings: BTreeSet::new() };
+        let mut sweep = Self { called: Vec::new(), beginnings: Vec::new() };
         pieces.iter().for_each(|piece| sweep.add(piece));
         sweep.called.sort_unstable();
         sweep.called.dedup();
@@ -29,7 +27,7 @@ impl Sweep {
 
     fn add(&mut self, piece: &Piece<'_>) {
         let mut at = piece.start;
-        self.beginnings.insert(at);
+        self.beginnings.push(at);
         while at < piece.end() {
             let Some(instruction) = piece.decode(at) else {
                 at += 1;
@@ -47,13 +45,24 @@ impl Sweep {
                 _ => is_padding(&instruction),
             };
             if ends {
-                self.beginnings.insert(at);
+                self.beginnings.push(at);
             }
         }
     }
 
     /// The places that are called and at which a function could begin.
     pub(super) fn functions(&self) -> impl Iterator<Item = u32> + '_ {
-        self.called.iter().copied().filter(|at| self.beginnings.contains(at))
+        self.called.iter().copied().filter(|at| self.beginnings.binary_search(at).is_ok())
+    }
+
+    /// Where functions could begin, in order.
+    pub(super) fn beginnings(&self) -> &[u32] {
+        &self.beginnings
+    }
+
+    /// The same, from `start` up to `end`.
+    pub(super) fn beginnings_within(&self, start: u32, end: u32) -> &[u32] {
+        let before = |limit: u32| self.beginnings.partition_point(|at| *at < limit);
+        self.beginnings.get(before(start)..before(end)).unwrap_or_default()
     }
 }

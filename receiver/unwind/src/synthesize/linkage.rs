@@ -185,7 +185,7 @@ impl Imports {
     }
 }
 
-fn never_returns(name: &[u8]) -> bool {
+pub(super) fn never_returns(name: &[u8]) -> bool {
     NEVER_RETURN.contains(&name)
         || name == TERMINATE
         || (name.starts_with(b"_ZSt") && name.windows(THROW.len()).any(|part| part == THROW))

@@ -4,9 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use object::Object as _;
 use sidewinder_address::Svma;
-use sidewinder_unwind::{Cfa, Entry, Register, Rule, SavedRegister, UnwindTable, unwind_table};
+use sidewinder_unwind::{Cfa, Entry, GivenUp, Register, Rule, SavedRegister, UnwindTable, unwind_table};
 
 /// The sections that tell more than a stripped file without unwind information would.
 const TELLING: [&str; 8] = [
@@ -66,12 +65,16 @@ pub(crate) enum Outcome {
 pub(crate) struct Comparison {
     pub(crate) bytes: BTreeMap<Outcome, u64>,
     pub(crate) examples: Vec<(Outcome, Svma, u64, Entry, Entry)>,
+    pub(crate) given_up_bytes: BTreeMap<GivenUp, u64>,
 }
 
 impl Comparison {
     pub(crate) fn add(&mut self, other: &Self) {
         for (outcome, bytes) in &other.bytes {
             *self.bytes.entry(*outcome).or_default() += bytes;
+        }
+        for (reason, bytes) in &other.given_up_bytes {
+            *self.given_up_bytes.entry(*reason).or_default() += bytes;
         }
     }
 
@@ -103,7 +106,8 @@ impl fmt::Display for Comparison {
             self.percent(Outcome::GivenUp),
             self.percent(Outcome::WrongCfa),
             self.percent(Outcome::WrongFramePointer),
-        )
+        )?;
+        self.given_up_bytes.iter().try_for_each(|(reason, bytes)| write!(f, "; {bytes} bytes: {reason}"))
     }
 }
 
@@ -111,7 +115,8 @@ impl fmt::Display for Comparison {
 pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
     let stated = table(file)?;
     let synthesized = table(&blind(file))?;
-    let mut comparison = Comparison::default();
+    let given_up_bytes = synthesized.summary().given_up_bytes.clone();
+    let mut comparison = Comparison { given_up_bytes, ..Comparison::default() };
     let rows: Vec<_> = stated.rows().collect();
     for (index, row) in rows.iter().enumerate() {
         let Entry::Rule(rule) = row.entry else { continue };
