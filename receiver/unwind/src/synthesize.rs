@@ -234,8 +234,9 @@ impl Functions<'_, '_> {
         let mut reached = Reached::default();
         found.values().for_each(|function| reached.add(&function.spans));
         for at in self.sweep.beginnings() {
-            if !reached.contains(*at)
+            if reached.at(*at).is_none()
                 && let Some(function) = self.follow(*at, Evidence::Possible, entries)
+                && !reached.contradicts(&function.spans)
             {
                 reached.add(&function.spans);
                 found.insert(*at, function);
@@ -257,7 +258,7 @@ impl Functions<'_, '_> {
         };
         let mut flow = Flow::new(piece, guide, &mut self.stepper, &mut self.budget);
         let mut met = flow.seed(start, &State::at_entry());
-        if met.wrong_exit {
+        if met.wrong_exit && evidence == Evidence::Named {
             flow.retract();
             flow.guide.is_cautious = true;
             met = flow.seed(start, &State::at_entry());
@@ -307,23 +308,29 @@ fn follow_tables(flow: &mut Flow<'_, '_, Ways<'_>>, mut frames: Vec<State>, plac
     }
 }
 
-/// Ranges of code.
+/// Code that was reached, by its start: the end and the rule.
 #[derive(Default)]
 struct Reached {
-    ends: BTreeMap<u32, u32>,
+    spans: BTreeMap<u32, Span>,
 }
 
 impl Reached {
     fn add(&mut self, spans: &[Span]) {
-        for span in spans {
-            let end = self.ends.entry(span.start).or_insert(span.end);
-            *end = span.end.max(*end);
-        }
+        self.spans.extend(spans.iter().map(|span| (span.start, *span)));
     }
 
-    /// Whether a range that starts at or closely before a place holds it.
-    fn contains(&self, at: u32) -> bool {
-        self.ends.range(..=at).next_back().is_some_and(|(_, end)| *end > at)
+    /// The span that starts last at or before a place, if it holds it.
+    fn at(&self, at: u32) -> Option<&Span> {
+        self.spans.range(..=at).next_back().map(|(_, span)| span).filter(|span| span.end > at)
+    }
+
+    /// Whether what was reached before contradicts one of `spans`.
+    fn contradicts(&self, spans: &[Span]) -> bool {
+        let contradict = |one: &Span, other: &Span| one.rule.is_ok() && one.rule != other.rule;
+        spans.iter().any(|span| {
+            self.at(span.start).is_some_and(|held| contradict(held, span))
+                || self.spans.range(span.start..span.end).any(|(_, held)| contradict(held, span))
+        })
     }
 }
 

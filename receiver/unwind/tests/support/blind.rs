@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use object::{Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::{Cfa, Entry, GivenUp, Register, Rule, SavedRegister, UnwindTable, unwind_table};
 
@@ -45,6 +47,8 @@ pub(crate) fn blind(file: &[u8]) -> Vec<u8> {
 /// How two statements about a byte of code compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Outcome {
+    /// Nothing but instructions that do nothing: never executed where one of both says nothing of it.
+    Padding,
     /// They are the same.
     Equal,
     /// They name the same places in different ways: a register of the frame for another, a saved word for a
@@ -79,7 +83,7 @@ impl Comparison {
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.bytes.values().sum()
+        self.bytes.iter().filter(|(outcome, _)| **outcome != Outcome::Padding).map(|(_, bytes)| bytes).sum()
     }
 
     /// The share of the bytes with an outcome, in percent.
@@ -114,6 +118,7 @@ impl fmt::Display for Comparison {
 /// Compare what a file says of its code with what the code alone gives.
 pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
     let stated = table(file)?;
+    let code = Code::of(file)?;
     let synthesized = table(&blind(file))?;
     let given_up_bytes = synthesized.summary().given_up_bytes.clone();
     let mut comparison = Comparison { given_up_bytes, ..Comparison::default() };
@@ -130,7 +135,8 @@ pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
         while at < end {
             let entry = synthesized.lookup(at);
             let until = next_start(&synthesized, at).min(end);
-            let outcome = outcome(&rule, &nearby, &entry);
+            let at_padding = code.is_padding(at, until);
+            let outcome = if at_padding { Outcome::Padding } else { outcome(&rule, &nearby, &entry) };
             *comparison.bytes.entry(outcome).or_default() += until.0 - at.0;
             if outcome >= Outcome::WrongCfa {
                 comparison.examples.push((outcome, at, until.0 - at.0, row.entry, entry));
@@ -139,6 +145,33 @@ pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
         }
     }
     Some(comparison)
+}
+
+/// The code of a file.
+struct Code<'data> {
+    segments: Vec<(u64, &'data [u8])>,
+}
+
+impl<'data> Code<'data> {
+    fn of(file: &'data [u8]) -> Option<Self> {
+        let file = object::File::parse(file).ok()?;
+        let executable = file.segments().filter(|segment| segment.permissions().executable());
+        let segments = executable.filter_map(|segment| Some((segment.address(), segment.data().ok()?)));
+        Some(Self { segments: segments.collect() })
+    }
+
+    fn is_padding(&self, start: Svma, end: Svma) -> bool {
+        let bytes = self.segments.iter().find_map(|(base, bytes)| {
+            let within = |at: Svma| usize::try_from(at.0.checked_sub(*base)?).ok();
+            bytes.get(within(start)?..within(end)?)
+        });
+        let mut decoder = Decoder::new(64, bytes.unwrap_or_default(), DecoderOptions::NONE);
+        decoder.iter().all(|instruction| match instruction.mnemonic() {
+            Mnemonic::Nop => true,
+            Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
+            _ => false,
+        })
+    }
 }
 
 fn table(file: &[u8]) -> Option<UnwindTable> {
