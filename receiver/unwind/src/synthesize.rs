@@ -45,37 +45,34 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     if pieces.is_empty() {
         return RowBuffer::default();
     }
+    let sections = sections(file, code, &pieces);
+    let mut linkage = Ranges::default();
     let mut spans = Vec::new();
-    let mut starts = BTreeSet::new();
-    for section in file.sections() {
-        let Ok(name) = section.name_bytes() else { continue };
-        let Some((start, end)) = code.clip(section.address(), section.address().saturating_add(section.size()))
-        else {
-            continue;
-        };
-        let Some(piece) = piece_at(&pieces, start).filter(|piece| end <= piece.end()) else { continue };
-        match name {
-            b".init" | b".fini" => {
-                starts.insert(start);
+    let mut starts: BTreeSet<u32> = symbols(file, code).into_iter().collect();
+    for section in &sections {
+        match section.kind {
+            SectionKind::Linkage => {
+                linkage.ranges.push((section.piece.start, section.piece.end()));
+                spans.extend(linkage::spans(&section.piece, entries));
             }
-            name if name.starts_with(b".plt") => {
-                spans.extend(linkage::spans(&piece.part(start, end), entries));
+            SectionKind::OneFunction => {
+                starts.insert(section.piece.start);
             }
-            _ => {}
         }
     }
-    let linkage_end = spans.len();
-    starts.extend(symbols(file, code));
+    if !spans.is_empty() {
+        Summary::count(&mut summary.functions, Source::MachineCode);
+    }
     let sweep = Sweep::over(&pieces);
     starts.extend(sweep.functions());
-    let linkage_ends = spans.last().map_or(0, |span: &Span| span.end);
-    let linkage_starts = spans.first().map_or(0, |span: &Span| span.start);
-    starts.retain(|start| !(linkage_starts..linkage_ends).contains(start) && piece_at(&pieces, *start).is_some());
+    starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
     let imports = Imports::of(file, code);
     let mut functions = Functions {
         pieces: &pieces,
+        regions: &regions(file, code, &pieces),
         starts: &starts,
+        linkage: &linkage,
         sweep: &sweep,
         imports: &imports,
         do_not_return: never_returning(file, code),
@@ -86,9 +83,6 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     for function in found.values().filter(|function| !function.spans.is_empty()) {
         Summary::count(&mut summary.functions, Source::MachineCode);
         spans.extend(&function.spans);
-    }
-    if linkage_end > 0 {
-        Summary::count(&mut summary.functions, Source::MachineCode);
     }
     lay_out(&pieces, spans, summary)
 }
@@ -122,6 +116,74 @@ fn undescribed<'data, R: ReadRef<'data>>(
         }
     }
     pieces
+}
+
+/// Ranges of addresses.
+#[derive(Default)]
+struct Ranges {
+    ranges: Vec<(u32, u32)>,
+}
+
+impl Ranges {
+    fn contains(&self, at: u32) -> bool {
+        self.ranges.iter().any(|(start, end)| (*start..*end).contains(&at))
+    }
+}
+
+/// A section without rows that is more than text.
+struct Section<'data> {
+    kind: SectionKind,
+    piece: Piece<'data>,
+}
+
+enum SectionKind {
+    /// `.init` and `.fini`: one function, made of parts of several files.
+    OneFunction,
+    /// A procedure linkage table.
+    Linkage,
+}
+
+fn sections<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    pieces: &[Piece<'data>],
+) -> Vec<Section<'data>> {
+    let sections = file.sections().filter_map(|section| {
+        let kind = match section.name_bytes().ok()? {
+            b".init" | b".fini" => SectionKind::OneFunction,
+            name if name.starts_with(b".plt") || name == b".iplt" => SectionKind::Linkage,
+            _ => return None,
+        };
+        let (start, end) = code.clip(section.address(), section.address().saturating_add(section.size()))?;
+        let piece = piece_at(pieces, start).filter(|piece| end <= piece.end())?;
+        Some(Section { kind, piece: piece.part(start, end) })
+    });
+    sections.collect()
+}
+
+/// The code in which functions are followed: most of what lies between the first and the last undescribed
+/// piece of a section is undescribed too, or else each piece is on its own.
+fn regions<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    pieces: &[Piece<'data>],
+) -> Vec<Piece<'data>> {
+    let mut regions = Vec::new();
+    for (start, end) in executable(file, code) {
+        let within = |at: u32| pieces.partition_point(|piece| piece.start < at);
+        let inside = pieces.get(within(start)..within(end)).unwrap_or_default();
+        let (Some(first), Some(last)) = (inside.first(), inside.last()) else { continue };
+        let (start, length) = (first.start, last.end() - first.start);
+        let undescribed: usize = inside.iter().map(|piece| piece.bytes.len()).sum();
+        let whole = (undescribed >= length as usize / 2)
+            .then(|| code.bytes(file, start, u64::from(length)))
+            .flatten();
+        match whole {
+            Some(bytes) => regions.push(Piece { start, bytes }),
+            None => regions.extend(inside),
+        }
+    }
+    regions
 }
 
 /// Where instructions are: executable sections or, in a file without any, executable segments.
@@ -183,7 +245,9 @@ struct Found {
 
 struct Functions<'a, 'data> {
     pieces: &'a [Piece<'data>],
+    regions: &'a [Piece<'data>],
     starts: &'a BTreeSet<u32>,
+    linkage: &'a Ranges,
     sweep: &'a Sweep,
     imports: &'a Imports,
     do_not_return: BTreeSet<u32>,
@@ -245,11 +309,13 @@ impl Functions<'_, '_> {
     }
 
     fn follow(&mut self, start: u32, evidence: Evidence, entries: &mut Entries) -> Option<Found> {
-        let piece = *piece_at(self.pieces, start)?;
+        let piece = *piece_at(self.regions, start)?;
         let limit = self.starts.range(start + 1..).next().map_or(piece.end(), |next| *next.min(&piece.end()));
         let guide = Ways {
             start,
+            pieces: self.pieces,
             starts: self.starts,
+            linkage: self.linkage,
             imports: self.imports,
             do_not_return: &self.do_not_return,
             calls: Vec::new(),
@@ -352,7 +418,9 @@ impl Found {
 /// The ways through one function among others.
 struct Ways<'a> {
     start: u32,
+    pieces: &'a [Piece<'a>],
     starts: &'a BTreeSet<u32>,
+    linkage: &'a Ranges,
     imports: &'a Imports,
     do_not_return: &'a BTreeSet<u32>,
     calls: Vec<u32>,
@@ -363,7 +431,11 @@ struct Ways<'a> {
 
 impl Guide for Ways<'_> {
     fn may_enter(&self, at: u32) -> bool {
-        at == self.start || !self.starts.contains(&at)
+        at == self.start || (!self.starts.contains(&at) && piece_at(self.pieces, at).is_some())
+    }
+
+    fn is_function(&self, at: u32) -> bool {
+        self.starts.contains(&at) || self.linkage.contains(at)
     }
 
     fn arrive(&mut self, _: u32, _: &mut State) {}

@@ -188,6 +188,10 @@ impl Guide for Rows<'_> {
         (self.start..self.end).contains(&at)
     }
 
+    fn is_function(&self, at: u32) -> bool {
+        !self.may_enter(at)
+    }
+
     fn arrive(&mut self, at: u32, state: &mut State) {
         if let Entry::Rule(rule) = self.row_at(at).entry {
             state.assume(&rule);

@@ -74,6 +74,9 @@ pub(crate) trait Guide {
     /// Whether a way may go on at a place.
     fn may_enter(&self, at: u32) -> bool;
 
+    /// Whether another function begins at a place, so that a jump there is a call in the last place.
+    fn is_function(&self, at: u32) -> bool;
+
     /// Add to what is known before an instruction is carried out.
     fn arrive(&mut self, at: u32, state: &mut State);
 
@@ -309,7 +312,10 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         if at < self.piece.start || at >= self.piece.end() || !self.guide.may_enter(at) {
             // What comes after a call that doesn't return may be anything.
             if after_call.is_none() {
-                self.exit(state);
+                self.met.returns = true;
+                if self.guide.is_function(at) {
+                    self.exit(state);
+                }
             }
             return;
         }
