@@ -20,10 +20,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{mismatch}");
         }
         println!(
-            "{}: {} mismatches; {} functions ({} given up), {} rows, {} instructions right, {} open, \
+            "{}: {} wrong rows; {} functions ({} given up), {} rows, {} instructions right, {} open, \
              {} without a claim; {:.0} rows/s",
             path.display(),
-            validation.mismatches.len(),
+            validation.rows_wrong,
             validation.functions,
             validation.functions_given_up,
             validation.rows,

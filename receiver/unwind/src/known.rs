@@ -5,6 +5,8 @@
 
 use object::{File, Object as _, ObjectSymbol as _, ReadRef};
 
+use crate::code::flow::Piece;
+use crate::code::step::is_last;
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::layers::{RangeRows, RangeStack, RowBuffer};
@@ -66,7 +68,9 @@ impl KnownFunctions {
     pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut known = Self::default();
         if file.entry() != 0 {
+            let length = straight_length(file, code, file.entry());
             known.add(code, file.entry(), 0, Kind::Root);
+            known.shorten_last(length.max(1));
         }
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let Ok(name) = symbol.name_bytes() else { continue };
@@ -78,7 +82,9 @@ impl KnownFunctions {
             } else if name == MAKE_CONTEXT
                 && let Some(start) = coroutine_start(file, code, symbol.address(), symbol.size())
             {
+                let length = straight_length(file, code, start);
                 known.add(code, start, 0, Kind::CoroutineStart);
+                known.shorten_last(length.max(1));
             }
         }
         known
@@ -93,6 +99,13 @@ impl KnownFunctions {
         let size = if end_assumed { MAX_UNSIZED_BYTES } else { size };
         if let Some((start, end)) = code.clip(address, address.saturating_add(size)) {
             self.functions.push(Function { start, end, end_assumed, kind });
+        }
+    }
+
+    /// The last function added has no more than so many bytes.
+    fn shorten_last(&mut self, length: u32) {
+        if let Some(last) = self.functions.last_mut() {
+            last.end = last.end.min(last.start.saturating_add(length));
         }
     }
 
@@ -165,6 +178,22 @@ impl KnownFunctions {
         ranges.finish(&mut out);
         out
     }
+}
+
+/// Bytes of code up to the first instruction after which nothing follows, or to the extent assumed of a
+/// function.
+fn straight_length<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges, at: u64) -> u32 {
+    let Some(start) = code.offset(at) else { return 0 };
+    let bytes = code.bytes(file, start, MAX_UNSIZED_BYTES).unwrap_or_default();
+    let piece = Piece { start, bytes };
+    let mut end = start;
+    while let Some(instruction) = piece.decode(end) {
+        end = instruction.next_ip() as u32;
+        if is_last(&instruction) {
+            break;
+        }
+    }
+    end - start
 }
 
 /// The parts of a function that calls `clone`, by their first byte.

@@ -8,6 +8,7 @@ use crate::entries::{Entries, EntryId};
 use crate::layers::RowBuffer;
 use crate::rule::Entry;
 use crate::summary::Summary;
+use crate::validate::Mismatch;
 
 /// An entry with the address from which it is in force, up to the next row's.
 ///
@@ -50,6 +51,36 @@ impl UnwindTable {
         ids.shrink_to_fit();
         let entries = entries.retain(&mut ids);
         Self { base, starts, ids, entries, summary }
+    }
+
+    /// This table with what the code does in place of what contradicts it.
+    #[must_use]
+    pub fn corrected(&self, mismatches: &[Mismatch]) -> Self {
+        let mut entries = Entries::new();
+        let mut given = RowBuffer::default();
+        for row in self.rows() {
+            if let Some(start) = self.offset(row.start) {
+                given.push((start, entries.intern(row.entry)));
+            }
+        }
+        let mut corrections = RowBuffer::default();
+        let mut last_end = 0;
+        for Mismatch { start, end, code, .. } in mismatches {
+            let Some((start, end)) = self.offset(*start).zip(self.offset(*end)) else { continue };
+            if let Some(rule) = code
+                && start >= last_end
+            {
+                corrections.push((start, entries.intern(Entry::Rule(*rule))));
+                corrections.push((end, Entries::NO_INFORMATION));
+                last_end = end;
+            }
+        }
+        let rows = corrections.over(&given, &entries);
+        Self::new(self.base, rows, entries, self.summary.clone())
+    }
+
+    fn offset(&self, at: Svma) -> Option<u32> {
+        u32::try_from(at.checked_offset_from(self.base)?).ok()
     }
 
     /// The rows in order.

@@ -15,7 +15,7 @@ use sidewinder_address::Svma;
 use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
 use crate::code::state::{RuleVerdict, State, Verdict};
 use crate::code::step::{Stepper, is_padding};
-use crate::elf::{CodeRanges, Error, described_functions};
+use crate::elf::{CodeRanges, Error, described_functions, unwind_table};
 use crate::rule::{Entry, Rule};
 use crate::table::{Row, UnwindTable};
 
@@ -30,11 +30,13 @@ pub enum Statement {
     ReturnAddress,
 }
 
-/// A row that contradicts the code.
+/// A row that contradicts the code, over a range in which the code does one thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mismatch {
     /// The first instruction at which it does.
-    pub at: Svma,
+    pub start: Svma,
+    /// The end of the last one.
+    pub end: Svma,
     /// The row.
     pub row: Row,
     /// What of it is wrong first, in the order of [`Statement`].
@@ -43,11 +45,23 @@ pub struct Mismatch {
     pub code: Option<Rule>,
 }
 
+/// Which side holds where rows and code contradict each other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Trust {
+    /// The rows, as every debugger has it.
+    #[default]
+    Rows,
+    /// The code, where what it does can be stated.
+    Code,
+}
+
 /// What became of the check of a file's rows.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Validation {
-    /// The rows that contradict the code, in order, each once.
+    /// Where rows contradict the code, in order.
     pub mismatches: Vec<Mismatch>,
+    /// Rows that contradict the code somewhere.
+    pub rows_wrong: u64,
     /// Functions that were looked at.
     pub functions: u64,
     /// Functions that were given up because they took too many steps.
@@ -82,9 +96,40 @@ pub fn validate<'data, R: ReadRef<'data>>(
         let rows = Rows { table, code: &code, start, end, in_force: None };
         check_function(Flow::new(piece, rows, &mut stepper, &mut budget), &piece, &mut validation);
     }
-    validation.mismatches.sort_unstable_by_key(|mismatch| mismatch.at);
-    validation.mismatches.dedup_by_key(|mismatch| mismatch.row.start);
+    validation.mismatches.sort_unstable_by_key(|mismatch| (mismatch.start, mismatch.end));
+    let wrong: BTreeSet<Svma> = validation.mismatches.iter().map(|mismatch| mismatch.row.start).collect();
+    validation.rows_wrong = wrong.len() as u64;
     Ok(validation)
+}
+
+/// The unwind table of a file, checked against its code where the code is trusted.
+///
+/// # Errors
+///
+/// If the file has no code, or code for another processor.
+pub fn unwind_table_trusting<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    trust: Trust,
+) -> Result<UnwindTable, Error> {
+    let table = unwind_table(file)?;
+    Ok(match trust {
+        Trust::Rows => table,
+        Trust::Code => table.corrected(&validate(file, &table)?.mismatches),
+    })
+}
+
+impl Validation {
+    fn add(&mut self, mismatch: Mismatch) {
+        let Mismatch { start, row, statement, code, .. } = mismatch;
+        match self.mismatches.last_mut() {
+            Some(last)
+                if (last.end, last.row, last.statement, last.code) == (start, row, statement, code) =>
+            {
+                last.end = mismatch.end;
+            }
+            _ => self.mismatches.push(mismatch),
+        }
+    }
 }
 
 fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validation: &mut Validation) {
@@ -117,12 +162,11 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
         let verdict = state.judge(rule, guide.code.svma(instruction.ip() as u32).0);
         rows.insert(row.start);
         match first_wrong(&verdict) {
-            Some(statement) => validation.mismatches.push(Mismatch {
-                at: guide.code.svma(instruction.ip() as u32),
-                row,
-                statement,
-                code: state.rule().ok(),
-            }),
+            Some(statement) => {
+                let [start, end] = [instruction.ip(), instruction.next_ip()];
+                let [start, end] = [start, end].map(|at| guide.code.svma(at as u32));
+                validation.add(Mismatch { start, end, row, statement, code: state.rule().ok() });
+            }
             None if is_right(&verdict) => validation.instructions_right += 1,
             None => validation.instructions_open += 1,
         }
@@ -210,10 +254,10 @@ impl Guide for Rows<'_> {
     }
 }
 
-/// Address, row, and what the code does, separated by tabs.
+/// Start, end, statement, the columns of the row, and what the code does, separated by tabs.
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\t{}\t{}\t", self.at, self.statement, self.row)?;
+        write!(f, "{}\t{}\t{}\t{}\t", self.start, self.end, self.statement, self.row)?;
         match self.code {
             Some(rule) => Entry::Rule(rule).fmt(f),
             None => f.write_str("unknown\t-\t-"),

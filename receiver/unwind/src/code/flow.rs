@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
 use super::state::{Address, State, Value};
-use super::step::{Stepper, calls_function, is_padding, target};
+use super::step::{Stepper, calls_function, is_last, is_padding, target};
 use crate::rule::Register;
 
 /// How often a function is looked at anew because a call was found not to return.
@@ -279,14 +279,7 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
             _ => {}
         }
         self.stepper.step(instruction, state);
-        match instruction.flow_control() {
-            FlowControl::UnconditionalBranch
-            | FlowControl::IndirectBranch
-            | FlowControl::Return
-            | FlowControl::Exception => false,
-            FlowControl::Interrupt => instruction.code() != Code::Int3,
-            _ => instruction.mnemonic() != Mnemonic::Hlt,
-        }
+        !is_last(instruction)
     }
 
     fn goes_on_after_call(

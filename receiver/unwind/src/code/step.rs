@@ -1,7 +1,7 @@
 //! What one instruction does to a frame.
 
 use iced_x86::{
-    ConditionCode, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
+    Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
     OpAccess, OpKind, Register as Iced,
 };
 
@@ -176,6 +176,18 @@ pub(crate) fn is_padding(instruction: &Instruction) -> bool {
         Mnemonic::Nop | Mnemonic::Int3 => true,
         Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
         _ => false,
+    }
+}
+
+/// Whether the next instruction isn't executed after this one.
+pub(crate) fn is_last(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch
+        | FlowControl::IndirectBranch
+        | FlowControl::Return
+        | FlowControl::Exception => true,
+        FlowControl::Interrupt => instruction.code() == Code::Int3,
+        _ => instruction.mnemonic() == Mnemonic::Hlt,
     }
 }
 

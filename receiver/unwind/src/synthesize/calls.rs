@@ -1,10 +1,8 @@
 //! Functions by the calls of them.
 
-use iced_x86::FlowControl;
-
 use super::called;
 use crate::code::flow::Piece;
-use crate::code::step::is_padding;
+use crate::code::step::{calls_function, is_last, is_padding};
 
 /// All instructions of pieces of code, one after the other.
 ///
@@ -35,15 +33,9 @@ impl Sweep {
             };
             at += instruction.len() as u32;
             self.called.extend(called(&instruction));
-            let ends = match instruction.flow_control() {
-                FlowControl::UnconditionalBranch
-                | FlowControl::IndirectBranch
-                | FlowControl::Return
-                | FlowControl::Exception
-                | FlowControl::Interrupt => true,
-                FlowControl::Call | FlowControl::IndirectCall => at % 16 == 0,
-                _ => is_padding(&instruction),
-            };
+            let ends = is_last(&instruction)
+                || is_padding(&instruction)
+                || (calls_function(&instruction) && at.is_multiple_of(16));
             if ends {
                 self.beginnings.push(at);
             }

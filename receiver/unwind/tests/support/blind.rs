@@ -1,12 +1,13 @@
 //! Files of which the table is made from machine code alone, compared with what they say of themselves.
 #![allow(dead_code, reason = "each user uses a part of it")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
+use sidewinder_unwind::validate::validate;
 use sidewinder_unwind::{Cfa, Entry, GivenUp, Register, Rule, SavedRegister, UnwindTable, unwind_table};
 
 /// The sections that tell more than a stripped file without unwind information would.
@@ -47,6 +48,8 @@ pub(crate) fn blind(file: &[u8]) -> Vec<u8> {
 /// How two statements about a byte of code compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Outcome {
+    /// The file contradicts its own code, as validation says.
+    StatedWrong,
     /// Nothing but instructions that do nothing: never executed where one of both says nothing of it.
     Padding,
     /// They are the same.
@@ -83,7 +86,7 @@ impl Comparison {
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.bytes.iter().filter(|(outcome, _)| **outcome != Outcome::Padding).map(|(_, bytes)| bytes).sum()
+        self.bytes.range(Outcome::Equal..).map(|(_, bytes)| bytes).sum()
     }
 
     /// The share of the bytes with an outcome, in percent.
@@ -122,6 +125,9 @@ pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
     let synthesized = table(&blind(file))?;
     let given_up_bytes = synthesized.summary().given_up_bytes.clone();
     let mut comparison = Comparison { given_up_bytes, ..Comparison::default() };
+    let parsed = object::File::parse(file).ok()?;
+    let contradictions = validate(&parsed, &stated).ok()?.mismatches;
+    let wrong: BTreeSet<Svma> = contradictions.iter().map(|mismatch| mismatch.row.start).collect();
     let rows: Vec<_> = stated.rows().collect();
     for (index, row) in rows.iter().enumerate() {
         let Entry::Rule(rule) = row.entry else { continue };
@@ -136,7 +142,13 @@ pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
             let entry = synthesized.lookup(at);
             let until = next_start(&synthesized, at).min(end);
             let at_padding = code.is_padding(at, until);
-            let outcome = if at_padding { Outcome::Padding } else { outcome(&rule, &nearby, &entry) };
+            let outcome = if at_padding {
+                Outcome::Padding
+            } else if wrong.contains(&row.start) {
+                Outcome::StatedWrong
+            } else {
+                outcome(&rule, &nearby, &entry)
+            };
             *comparison.bytes.entry(outcome).or_default() += until.0 - at.0;
             if outcome >= Outcome::WrongCfa {
                 comparison.examples.push((outcome, at, until.0 - at.0, row.entry, entry));
