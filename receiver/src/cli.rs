@@ -153,6 +153,10 @@ pub(crate) struct InspectArgs {
     /// Print what holds at one address, as stated in the file
     #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["rows", "ranges"])]
     pub(crate) pc: Option<u64>,
+    /// Check the rows against the machine code: print each row that contradicts it (start, end, which statement,
+    /// the row, what the code does, separated by tabs), then one line with the counts. Ends with 0 all the same
+    #[arg(long, conflicts_with_all = ["rows", "ranges", "pc"])]
+    pub(crate) validate: bool,
     /// How stacks are to be walked
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) unwind: UnwindArg,

@@ -1,7 +1,7 @@
 //! `sidewinder inspect`: the unwind table that the profiler would use for a file.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Cursor, Write};
+use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,26 +9,36 @@ use sidewinder_address::{LoadSegment, Svma};
 use sidewinder_bpf::{PackedSegment, pack};
 use sidewinder_process::vdso_image;
 use sidewinder_unwind::prove::{Mode, mode_ranges};
+use sidewinder_unwind::validate::Validation;
 use sidewinder_unwind::{Entry, UnwindTable};
 
 use super::Ended;
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
 use crate::sampling::packing_of;
-use crate::sampling::table_builder::{BuildError, read_table};
+use crate::sampling::table_builder::{BuildError, read_table, read_validation};
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     let failed = || format!("can't inspect {}", args.file.display());
-    let read = read(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
-    let (loads, table) = read.map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
+    let build_failed = |error: BuildError| Failure::new(Cause::Runtime, failed()).because(error);
+    let image = open(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
     let mut out = BufWriter::new(io::stdout().lock());
+    if args.validate {
+        let validation = read_validation(image).map_err(build_failed)?;
+        return ended(print_validation(&mut out, args, &validation).and_then(|()| out.flush()));
+    }
+    let (loads, table) = read_table(image).map_err(build_failed)?;
     let printed = match args.pc {
         Some(pc) => print_place(&mut out, &table, Svma(pc), args.unwind),
         None if args.rows => print_rows(&mut out, &table),
         None if args.ranges => print_ranges(&mut out, &table, args.unwind),
         None => print_summary(&mut out, args, &table, &loads),
     };
-    match printed.and_then(|()| out.flush()) {
+    ended(printed.and_then(|()| out.flush()))
+}
+
+fn ended(printed: io::Result<()>) -> Ended {
+    match printed {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::runtime("can't print", error)),
@@ -36,15 +46,37 @@ pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     }
 }
 
-fn read(path: &Path) -> io::Result<Result<(Vec<LoadSegment>, UnwindTable), BuildError>> {
+/// What a table can be read from.
+trait Image: Read + Seek {}
+
+impl<T: Read + Seek> Image for T {}
+
+fn open(path: &Path) -> io::Result<Box<dyn Image>> {
     if path == Path::new("[vdso]") {
-        return Ok(read_table(Cursor::new(vdso_image()?)));
+        return Ok(Box::new(Cursor::new(vdso_image()?)));
     }
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    Ok(read_table(file))
+    Ok(Box::new(file))
+}
+
+fn print_validation(out: &mut impl Write, args: &InspectArgs, validation: &Validation) -> io::Result<()> {
+    validation.mismatches.iter().try_for_each(|mismatch| writeln!(out, "{mismatch}"))?;
+    writeln!(
+        out,
+        "{}: {} of {} rows contradict the code; {} functions checked, {} given up; \
+         {} instructions right, {} undecided, {} without a claim",
+        args.file.display(),
+        validation.rows_wrong,
+        validation.rows,
+        validation.functions,
+        validation.functions_given_up,
+        validation.instructions_right,
+        validation.instructions_open,
+        validation.instructions_without_claim
+    )
 }
 
 fn print_rows(out: &mut impl Write, table: &UnwindTable) -> io::Result<()> {
@@ -107,6 +139,9 @@ fn print_summary(
     for (reason, rows) in &summary.unsupported_rows {
         writeln!(out, "  unsupported {rows} rows: {reason}")?;
     }
+    for (reason, bytes) in &summary.given_up_bytes {
+        writeln!(out, "  given up    {bytes} bytes of code: {reason}")?;
+    }
     writeln!(out, "  ways to walk, by bytes of code:")?;
     let mut bytes_by_mode = std::collections::BTreeMap::<String, u64>::new();
     for range in mode_ranges(table) {
@@ -117,5 +152,5 @@ fn print_summary(
     for (mode, bytes) in rows {
         writeln!(out, "    {:>5.1}%  {mode}", percent(bytes))?;
     }
-    writeln!(out, "  --rows, --ranges and --pc ADDRESS say more")
+    writeln!(out, "  --rows, --ranges, --pc ADDRESS and --validate say more")
 }

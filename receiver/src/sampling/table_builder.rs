@@ -8,6 +8,7 @@ use object::ReadCache;
 use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{PackedSegment, Packing, pack};
 use sidewinder_process::{FileId, OpenedFile};
+use sidewinder_unwind::validate::{Validation, validate};
 use sidewinder_unwind::{UnwindTable, load_segments, unwind_table};
 use thiserror::Error;
 
@@ -39,6 +40,13 @@ pub(crate) fn read_table(file: impl Read + Seek) -> Result<(Vec<LoadSegment>, Un
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
     Ok((load_segments(&file), unwind_table(&file)?))
+}
+
+/// Reads a file's table and checks it against the file's code.
+pub(crate) fn read_validation(file: impl Read + Seek) -> Result<Validation, BuildError> {
+    let cache = ReadCache::new(file);
+    let file = object::File::parse(&cache)?;
+    Ok(validate(&file, &unwind_table(&file)?)?)
 }
 
 /// A mapped file as `object` reads it: by seeking and reading. Mapping it would turn a shrinking file into a signal.

@@ -249,6 +249,11 @@ fn coroutine_start<'data, R: ReadRef<'data>>(
     })
 }
 
+/// Whether a function with this name is one that nothing ever calls.
+pub(crate) fn is_never_called(name: &[u8]) -> bool {
+    Kind::by_name(name).is_some_and(Kind::is_returned_to)
+}
+
 impl Kind {
     fn by_name(name: &[u8]) -> Option<Self> {
         let kinds: [(&[&[u8]], Self); 4] = [

@@ -69,16 +69,17 @@ impl RowBuffer {
         let in_force = open.checked_sub(1).and_then(|last| self.ids.get(last)).copied();
         let yielding = entries.yielding();
         let rows = self.iter().skip(open).take_while(move |(at, _)| *at < end);
-        let mut rows = std::iter::once((start, in_force.unwrap_or(Entries::NO_INFORMATION)))
-            .chain(rows)
-            .peekable();
-        std::iter::from_fn(move || loop {
-            let (at, id) = rows.next()?;
-            if !yielding.contains(&id) {
-                continue;
+        let mut rows =
+            std::iter::once((start, in_force.unwrap_or(Entries::NO_INFORMATION))).chain(rows).peekable();
+        std::iter::from_fn(move || {
+            loop {
+                let (at, id) = rows.next()?;
+                if !yielding.contains(&id) {
+                    continue;
+                }
+                while rows.next_if(|(_, id)| yielding.contains(id)).is_some() {}
+                return Some((at, rows.peek().map_or(end, |(next, _)| *next)));
             }
-            while rows.next_if(|(_, id)| yielding.contains(id)).is_some() {}
-            return Some((at, rows.peek().map_or(end, |(next, _)| *next)));
         })
     }
 

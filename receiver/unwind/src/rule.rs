@@ -62,17 +62,8 @@ impl Register {
     pub(crate) const COUNT: usize = X86_64_BY_DWARF_NUMBER.len();
 
     /// The registers that a called function needn't preserve (System V ABI for AMD64, figure 3.4).
-    pub(crate) const CALL_CLOBBERED: [Self; 9] = [
-        Self::Rax,
-        Self::Rcx,
-        Self::Rdx,
-        Self::Rsi,
-        Self::Rdi,
-        Self::R8,
-        Self::R9,
-        Self::R10,
-        Self::R11,
-    ];
+    pub(crate) const CALL_CLOBBERED: [Self; 9] =
+        [Self::Rax, Self::Rcx, Self::Rdx, Self::Rsi, Self::Rdi, Self::R8, Self::R9, Self::R10, Self::R11];
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         X86_64_BY_DWARF_NUMBER.into_iter()

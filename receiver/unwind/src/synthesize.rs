@@ -19,6 +19,7 @@ use crate::code::state::{Lost, State};
 use crate::code::step::{Stepper, calls_function, is_padding, target};
 use crate::elf::CodeRanges;
 use crate::entries::{Entries, EntryId};
+use crate::known::is_never_called;
 use crate::layers::RowBuffer;
 use crate::rule::Entry;
 use crate::summary::{GivenUp, Source, Summary};
@@ -221,7 +222,9 @@ fn symbols<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -
         .chain(file.dynamic_symbols())
         .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
         .filter(|symbol| {
-            symbol.name_bytes().is_ok_and(|name| !name.windows(5).any(|part| part == b".cold"))
+            let begins =
+                |name: &[u8]| !is_never_called(name) && !name.windows(5).any(|part| part == b".cold");
+            symbol.name_bytes().is_ok_and(begins)
         })
         .filter_map(|symbol| code.offset(symbol.address()))
         .collect()
@@ -274,9 +277,8 @@ impl Functions<'_, '_> {
                     found.insert(start, function);
                 }
             }
-            let is_new = |start: &u32, function: &Found| {
-                !function.returns && !self.do_not_return.contains(start)
-            };
+            let is_new =
+                |start: &u32, function: &Found| !function.returns && !self.do_not_return.contains(start);
             let new: BTreeSet<u32> = found
                 .iter()
                 .filter(|(start, function)| is_new(start, function))
@@ -323,15 +325,20 @@ impl Functions<'_, '_> {
             is_cautious: false,
         };
         let mut flow = Flow::new(piece, guide, &mut self.stepper, &mut self.budget);
-        let mut met = flow.seed(start, &State::at_entry());
-        if met.wrong_exit && evidence == Evidence::Named {
-            flow.retract();
-            flow.guide.is_cautious = true;
-            met = flow.seed(start, &State::at_entry());
-        }
-        if evidence == Evidence::Possible && (!met.proves_seed() || flow.exhausted) {
-            return None;
-        }
+        let entry = State::at_entry();
+        let met = match evidence {
+            Evidence::Possible => flow.try_seed(start, &entry)?,
+            Evidence::Named => {
+                let met = flow.seed(start, &entry);
+                if met.wrong_exit {
+                    flow.retract();
+                    flow.guide.is_cautious = true;
+                    flow.seed(start, &entry)
+                } else {
+                    met
+                }
+            }
+        };
         let returns = met.returns || flow.exhausted;
         let distrusted = if flow.exhausted {
             Some(GivenUp::TooManySteps)
@@ -364,11 +371,8 @@ fn follow_tables(flow: &mut Flow<'_, '_, Ways<'_>>, mut frames: Vec<State>, plac
             if flow.has_reached(*at) || flow.exhausted {
                 continue;
             }
-            let met = flow.seed(*at, &frame);
-            if met.proves_seed() && !flow.exhausted {
+            if let Some(met) = flow.try_seed(*at, &frame) {
                 frames.extend(met.indirect_jumps.into_iter().filter(|jump| !jump.has_frame_of(&frame)));
-            } else {
-                flow.retract();
             }
         }
     }

@@ -119,7 +119,8 @@ impl UnwindTable {
     #[must_use]
     pub fn row_after(&self, at: Svma) -> Option<Row> {
         let offset = at.checked_offset_from(self.base);
-        let after = offset.map_or(0, |offset| self.starts.partition_point(|start| u64::from(*start) <= offset));
+        let after =
+            offset.map_or(0, |offset| self.starts.partition_point(|start| u64::from(*start) <= offset));
         Some(self.row(*self.starts.get(after)?, *self.ids.get(after)?))
     }
 

@@ -139,10 +139,10 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
         match piece.decode(at) {
             None => at += 1,
             Some(instruction) if is_padding(&instruction) => at += instruction.len() as u32,
-            Some(_) => {
+            Some(instruction) => {
                 let state = flow.guide.rule_at(at).map_or(State::UNKNOWN, |rule| State::of_rule(&rule));
                 flow.seed(at, &state);
-                at = flow.unreached_from(at).max(at + 1);
+                at = flow.unreached_from(at).max(at + instruction.len() as u32);
                 continue;
             }
         }

@@ -1,12 +1,14 @@
 //! No bytes make the crate panic, hang, or give rows that break the table's invariants.
 #![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
 use proptest::prelude::*;
 use sidewinder_unwind::prove::mode_ranges;
+use sidewinder_unwind::validate::{Trust, unwind_table_trusting};
 use sidewinder_unwind::{Entry, UnwindTable, unwind_table};
-use support::{RA, RBP, RSP, Section, TEXT, cfa, elf};
+use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
 fn check(table: &UnwindTable) {
     let rows: Vec<_> = table.rows().collect();
@@ -109,5 +111,58 @@ proptest! {
             file[at] = *byte;
         }
         check_file(&file);
+    }
+}
+
+/// An instruction that moves the stack or goes elsewhere, or any bytes at all.
+fn machine_instruction() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        (0x50..0x60u8).prop_map(|code| vec![code]), // push, pop
+        (any::<u8>(), any::<bool>()).prop_map(|(by, add)| vec![
+            0x48,
+            0x83,
+            if add { 0xc4 } else { 0xec },
+            by
+        ]),
+        any::<u8>().prop_map(|mask| vec![0x48, 0x83, 0xe4, mask]), // and %rsp
+        (0x70..0x80u8, any::<u8>()).prop_map(|(code, by)| vec![code, by]), // jcc
+        any::<u8>().prop_map(|by| vec![0xeb, by]),                 // jmp
+        (0..0x80u8).prop_map(|by| vec![0xe8, by, 0, 0, 0]),        // call
+        (0xc0..=0xffu8).prop_map(|registers| vec![0x48, 0x89, registers]), // mov
+        (0..0x40u8, any::<u8>(), any::<u8>()).prop_map(|(a, b, c)| vec![0x48, 0x8d, 0x40 | a, b, c]), // lea
+        Just(vec![0xc3]),
+        Just(vec![0xc9]),
+        Just(vec![0x48, 0x39, 0xe0]), // cmp %rsp,%rax
+        prop::collection::vec(any::<u8>(), 0..8),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn arbitrary_code_gives_sorted_rows(
+        instructions in prop::collection::vec(machine_instruction(), 0..200),
+        starts in prop::collection::vec(0..0x200u64, 0..8),
+    ) {
+        let code = instructions.concat();
+        let symbols: Vec<_> = starts.iter().map(|start| ("f", *start, 1)).collect();
+        let file = elf_with_symbols(TEXT, &code, &[], &symbols);
+        check_file(&file);
+    }
+
+    #[test]
+    fn arbitrary_code_under_arbitrary_rows_is_checked_to_the_end(
+        instructions in prop::collection::vec(machine_instruction(), 0..200),
+        rows in prop::collection::vec(instruction(), 0..12),
+        trust_code in any::<bool>(),
+    ) {
+        let code = instructions.concat();
+        let mut section = Section::eh_frame();
+        let cie = section.cie();
+        section.fde(cie, 0, code.len() as u64, &rows);
+        let file = elf(TEXT + 0x3000, &code, &[(".eh_frame", &section.bytes)]);
+        let trust = if trust_code { Trust::Code } else { Trust::Rows };
+        check(&unwind_table_trusting(&object::File::parse(&*file).unwrap(), trust).unwrap());
     }
 }

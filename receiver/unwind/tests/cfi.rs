@@ -469,7 +469,7 @@ fn a_clone_without_information_has_a_caller_and_a_child() {
 
 #[test]
 fn a_coroutine_ends_where_makecontext_lets_it_return() {
-    let mut code = [0x90; 0x60];
+    let mut code = [0xcc; 0x60];
     // makecontext: lea start_context(%rip),%rdi; ret
     code[..8].copy_from_slice(&[0x48, 0x8d, 0x3d, 0x39, 0, 0, 0, 0xc3]);
     code[0x40..0x43].copy_from_slice(&[0x48, 0x89, 0xdc]);
@@ -479,5 +479,5 @@ fn a_coroutine_ends_where_makecontext_lets_it_return() {
     let sections: [(&str, &[u8]); 1] = [(".eh_frame", &section.bytes)];
     let file = elf_with_symbols(0, &code, &sections, &[("makecontext", 0, 8)]);
     let table = unwind_table(&object::File::parse(&*file).unwrap()).unwrap();
-    assert_eq!(rows(&table), [(0x3f, Entry::Rule(Rule::ROOT)), (0x5a, END)]);
+    assert_eq!(rows(&table), [(0, LEAF), (0x3f, Entry::Rule(Rule::ROOT)), (0x5a, END)]);
 }

@@ -96,6 +96,8 @@ pub(crate) struct Met {
     pub(crate) agreement: bool,
     /// The same, with a frame that contradicts theirs.
     pub(crate) contradiction: bool,
+    /// It ran into bytes that are no instruction, or one that no program may execute.
+    pub(crate) no_code: bool,
     /// It left the function in any way, or may have.
     pub(crate) returns: bool,
     /// Jumps to places that aren't stated, with what is known there.
@@ -137,6 +139,7 @@ pub(crate) struct Flow<'run, 'data, G> {
     contradicted: bool,
     generation: u32,
     met: Met,
+    is_trial: bool,
     pub(crate) exhausted: bool,
 }
 
@@ -168,6 +171,7 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
             contradicted: false,
             generation: 0,
             met: Met::default(),
+            is_trial: false,
             exhausted: false,
         }
     }
@@ -191,6 +195,19 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         std::mem::take(&mut self.met)
     }
 
+    /// Follow all ways from a place of which it isn't known whether it is ever reached, or with this frame, and
+    /// keep that only if it proves itself.
+    pub(crate) fn try_seed(&mut self, at: u32, state: &State) -> Option<Met> {
+        self.is_trial = true;
+        let met = self.seed(at, state);
+        self.is_trial = false;
+        let is_proven = met.proves_seed() && !met.no_code && !self.exhausted;
+        if !is_proven {
+            self.retract();
+        }
+        is_proven.then_some(met)
+    }
+
     /// Forget what the last seed has reached.
     pub(crate) fn retract(&mut self) {
         let generation = self.generation;
@@ -211,7 +228,8 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
             } else {
                 return;
             }
-            if self.exhausted {
+            let has_failed = self.is_trial && (self.met.refutes_seed() || self.met.no_code);
+            if self.exhausted || has_failed {
                 self.work.clear();
                 self.calls.clear();
             }
@@ -233,7 +251,14 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
                 continue;
             }
             self.exhausted |= !self.budget.take();
-            let Some(instruction) = self.piece.decode(walk.at).filter(|_| !self.exhausted) else { break };
+            if self.exhausted {
+                break;
+            }
+            let instruction = self.piece.decode(walk.at);
+            let Some(instruction) = instruction.filter(|instruction| !instruction.is_privileged()) else {
+                self.met.no_code = true;
+                break;
+            };
             if !is_padding(&instruction) {
                 walk.after_call = None;
             }

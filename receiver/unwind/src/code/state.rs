@@ -375,11 +375,8 @@ impl State {
         let standard = Address::cfa(-16);
         let has_frame_pointer = self.get(Register::Rbp) == Value::Address(standard)
             && self.load(standard) == Value::CallerFramePointer;
-        let order = if has_frame_pointer {
-            [Register::Rbp, Register::Rsp]
-        } else {
-            [Register::Rsp, Register::Rbp]
-        };
+        let order =
+            if has_frame_pointer { [Register::Rbp, Register::Rsp] } else { [Register::Rsp, Register::Rbp] };
         let above = |register| match self.get(register) {
             Value::Address(Address { origin: Origin::Cfa, offset }) => {
                 Some(Cfa::Register { register, offset: -offset })
@@ -405,7 +402,8 @@ impl State {
 
     fn frame_pointer(&self) -> SavedRegister {
         let top = self.stack_pointer();
-        let is_live = |place: Address| top.is_none_or(|top| top.origin != place.origin || top.offset <= place.offset);
+        let is_live =
+            |place: Address| top.is_none_or(|top| top.origin != place.origin || top.offset <= place.offset);
         let place = |origin: Option<Origin>| {
             self.slots()
                 .filter(|(place, value)| *value == Value::CallerFramePointer && is_live(*place))

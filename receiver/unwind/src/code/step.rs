@@ -295,8 +295,7 @@ fn align(instruction: &Instruction, register: Register, state: &mut State) -> bo
 
 /// The address of a memory operand, if it is one of the frame.
 fn effective_address(instruction: &Instruction, state: &State) -> Option<Address> {
-    if instruction.memory_index() != Iced::None
-        || matches!(instruction.segment_prefix(), Iced::FS | Iced::GS)
+    if instruction.memory_index() != Iced::None || matches!(instruction.segment_prefix(), Iced::FS | Iced::GS)
     {
         return None;
     }

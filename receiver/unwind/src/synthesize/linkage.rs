@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use iced_x86::{Instruction, Mnemonic};
 use object::{
-    File, Object as _, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTable as _, ReadRef, RelocationTarget};
+    File, Object as _, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTable as _, ReadRef,
+    RelocationTarget,
+};
 
 use super::Span;
 use crate::code::flow::Piece;

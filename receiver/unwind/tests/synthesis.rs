@@ -1,0 +1,166 @@
+//! Rows made of machine code alone against what files say of themselves.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "support/blind.rs"]
+mod blind;
+mod support;
+
+use blind::{Comparison, Outcome, compare};
+use sidewinder_address::Svma;
+use sidewinder_unwind::{Entry, GivenUp, Row, Source, UnwindTable, unwind_table};
+use support::{TEXT, elf_with_symbols};
+
+fn table_of(code: &[u8], symbols: &[(&str, u64, u64)]) -> UnwindTable {
+    unwind_table(&object::File::parse(&*elf_with_symbols(0, code, &[], symbols)).unwrap()).unwrap()
+}
+
+/// The rows of a function at the start of the text: offsets and rules, up to where nothing is known.
+fn rows_of(code: &[u8]) -> Vec<String> {
+    let table = table_of(code, &[("f", 0, code.len() as u64)]);
+    let text = |Row { start, entry }| format!("{} {}", start.0 - TEXT, entry.to_string().replace('\t', " "));
+    table.rows().filter(|row| row.entry.rule().is_some()).map(text).collect()
+}
+
+#[test]
+fn pushes_and_pops_move_the_cfa() {
+    // push %rbx; sub $16,%rsp; add $16,%rsp; pop %rbx; ret
+    let code = [0x53, 0x48, 0x83, 0xec, 0x10, 0x48, 0x83, 0xc4, 0x10, 0x5b, 0xc3];
+    assert_eq!(
+        rows_of(&code),
+        [
+            "0 rsp+8 same cfa-8",
+            "1 rsp+16 same cfa-8",
+            "5 rsp+32 same cfa-8",
+            "9 rsp+16 same cfa-8",
+            "10 rsp+8 same cfa-8",
+        ]
+    );
+}
+
+#[test]
+fn a_frame_pointer_carries_the_cfa_over_what_moves_the_stack_by_a_variable() {
+    // push %rbp; mov %rsp,%rbp; sub %rax,%rsp; leave; ret
+    let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x29, 0xc4, 0xc9, 0xc3];
+    assert_eq!(
+        rows_of(&code),
+        ["0 rsp+8 same cfa-8", "1 rsp+16 cfa-16 cfa-8", "4 rbp+16 cfa-16 cfa-8", "8 rsp+8 same cfa-8"]
+    );
+}
+
+#[test]
+fn a_realigned_stack_keeps_its_cfa_where_it_was_saved() {
+    // lea 8(%rsp),%r10; and $-32,%rsp; push -8(%r10); push %rbp; mov %rsp,%rbp; push %r10; mov -8(%rbp),%r10;
+    // leave; lea -8(%r10),%rsp; ret
+    let code = [
+        0x4c, 0x8d, 0x54, 0x24, 0x08, 0x48, 0x83, 0xe4, 0xe0, 0x41, 0xff, 0x72, 0xf8, 0x55, 0x48, 0x89, 0xe5,
+        0x41, 0x52, 0x4c, 0x8b, 0x55, 0xf8, 0xc9, 0x49, 0x8d, 0x62, 0xf8, 0xc3,
+    ];
+    assert_eq!(
+        rows_of(&code),
+        [
+            "0 rsp+8 same cfa-8",
+            "9 r10+0 same cfa-8",
+            "14 r10+0 *(rsp+0) cfa-8",
+            "17 r10+0 *(rbp+0) cfa-8",
+            "19 *(rsp+0) *(rbp+0) cfa-8",
+            "24 r10+0 same cfa-8",
+            "28 rsp+8 same cfa-8",
+        ]
+    );
+}
+
+#[test]
+fn ways_that_disagree_on_the_stack_pointer_give_no_row() {
+    // test %edi,%edi; je +1; push %rax; nop; jmp self
+    let code = [0x85, 0xff, 0x74, 0x01, 0x50, 0x90, 0xeb, 0xfd];
+    assert_eq!(rows_of(&code), ["0 rsp+8 same cfa-8"]);
+    let table = table_of(&code, &[("f", 0, code.len() as u64)]);
+    assert_eq!(table.summary().given_up_bytes.get(&GivenUp::StackPointer), Some(&3));
+}
+
+#[test]
+fn a_function_that_returns_with_another_stack_pointer_is_not_believed() {
+    // push %rax; ret
+    assert!(rows_of(&[0x50, 0xc3]).is_empty());
+}
+
+#[test]
+fn what_follows_a_call_that_does_not_return_belongs_to_other_ways() {
+    // push %rbx; test %edi,%edi; je 1f; pop %rbx; jmp 2f; 1: call g; 2: ret; then g: ud2
+    let code = [
+        0x53, 0x85, 0xff, 0x74, 0x03, 0x5b, 0xeb, 0x05, 0xe8, 0x08, 0, 0, 0, 0xc3, 0x90, 0x90, 0x90, 0x90,
+        0x90, 0x90, 0x90, 0x0f, 0x0b,
+    ];
+    assert_eq!(
+        rows_of(&code),
+        [
+            "0 rsp+8 same cfa-8",
+            "1 rsp+16 same cfa-8",
+            "6 rsp+8 same cfa-8",
+            "8 rsp+16 same cfa-8",
+            "13 rsp+8 same cfa-8"
+        ]
+    );
+}
+
+#[test]
+fn cases_of_a_jump_through_a_table_are_believed_where_a_return_proves_them() {
+    // push %rbx; jmp *%rax; pop %rbx; ret; ud2; then a case that never returns: nop; hlt
+    let code = [0x53, 0xff, 0xe0, 0x5b, 0xc3, 0x0f, 0x0b, 0x31, 0xc0, 0xf4];
+    let table = table_of(&code, &[("f", 0, code.len() as u64)]);
+    let cfa = |at: u64| match table.lookup(Svma(TEXT + at)) {
+        Entry::Rule(rule) => rule.cfa.to_string(),
+        Entry::End(reason) => reason.to_string(),
+    };
+    assert_eq!([cfa(1), cfa(3), cfa(4), cfa(7)], ["rsp+16", "rsp+16", "rsp+8", "no information"]);
+}
+
+#[test]
+fn padding_between_functions_gets_no_row_of_its_own() {
+    // ret, padding, ret
+    let mut code = [0x90; 33];
+    (code[0], code[32]) = (0xc3, 0xc3);
+    assert_eq!(rows_of(&code), ["0 rsp+8 same cfa-8"]);
+    let table = table_of(&code, &[("f", 0, 1), ("g", 32, 1)]);
+    assert_eq!(table.len(), 2, "one rule and the end");
+    assert_eq!(table.summary().functions.get(&Source::MachineCode), Some(&2));
+}
+
+#[test]
+fn a_file_that_is_described_throughout_has_nothing_made_of_its_code() {
+    let data = std::fs::read("/proc/self/exe").unwrap();
+    let table = unwind_table(&object::File::parse(&*data).unwrap()).unwrap();
+    let described = table.summary().functions.get(&Source::EhFrame).copied().unwrap_or(0);
+    let made = table.summary().functions.get(&Source::MachineCode).copied().unwrap_or(0);
+    assert!(made * 100 < described, "{made} functions of {described}");
+}
+
+/// Blind copies of files: at least so many percent of the code agree, and at most 0.1% are wrong.
+fn check(path: &str, agreeing_percent: f64) {
+    let Ok(data) = std::fs::read(path) else { return eprintln!("SKIPPED: {path} isn't on this machine") };
+    let comparison: Comparison = compare(&data).unwrap();
+    eprintln!("{path}: {comparison}");
+    let agreeing = comparison.percent(Outcome::Equal) + comparison.percent(Outcome::Equivalent);
+    assert!(comparison.wrong_percent() <= 0.1, "{path}: {:?}", comparison.examples);
+    assert!(agreeing >= agreeing_percent, "{path}: {agreeing:.2}% agree");
+}
+
+macro_rules! blind_copies {
+    ($($name:ident: $path:literal, $percent:literal;)+) => {
+        $(#[test]
+        fn $name() {
+            check($path, $percent);
+        })+
+    };
+}
+
+blind_copies! {
+    a_blind_ls_is_recovered: "/usr/bin/ls", 90.0;
+    a_blind_bash_is_recovered: "/usr/bin/bash", 95.0;
+    a_blind_c_library_is_recovered: "/lib/x86_64-linux-gnu/libc.so.6", 90.0;
+    a_blind_cpp_library_is_recovered: "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", 85.0;
+    a_blind_libcrypto_is_recovered: "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", 70.0;
+    a_blind_python_is_recovered: "/usr/bin/python3", 90.0;
+    a_blind_rust_program_is_recovered: "/proc/self/exe", 60.0;
+}

@@ -1,0 +1,179 @@
+//! Given rows against the machine code: planted errors are found, and what is reported of real files is real.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use sidewinder_address::Svma;
+use sidewinder_unwind::validate::{Mismatch, Statement, Trust, Validation, unwind_table_trusting, validate};
+use sidewinder_unwind::{Cfa, Entry, Register, Row, Rule, SavedRegister, UnwindTable, unwind_table};
+use support::{RBP, Section, TEXT, cfa, elf};
+
+/// push %rbp; mov %rsp,%rbp; call; pop %rbp; ret
+const FUNCTION: [u8; 11] = [0x55, 0x48, 0x89, 0xe5, 0xe8, 0, 1, 0, 0, 0x5d, 0xc3];
+
+fn checked(instructions: &[Vec<u8>]) -> (Vec<u8>, Validation) {
+    let mut section = Section::eh_frame();
+    let cie = section.cie();
+    section.fde(cie, 0, FUNCTION.len() as u64, instructions);
+    let file = elf(0, &FUNCTION, &[(".eh_frame", &section.bytes)]);
+    let parsed = object::File::parse(&*file).unwrap();
+    let validation = validate(&parsed, &unwind_table(&parsed).unwrap()).unwrap();
+    (file.clone(), validation)
+}
+
+#[test]
+fn rows_that_state_what_the_code_does_pass() {
+    let (_, validation) = checked(&[
+        cfa::advance(1),
+        cfa::def_cfa_offset(16),
+        cfa::offset(RBP, 2),
+        cfa::advance(3),
+        cfa::def_cfa_register(RBP),
+        cfa::advance(6),
+        cfa::def_cfa(7, 8),
+    ]);
+    assert_eq!(validation.mismatches, []);
+    assert_eq!((validation.rows, validation.instructions_right, validation.instructions_open), (4, 5, 0));
+}
+
+#[test]
+fn each_statement_that_contradicts_the_code_is_named_with_what_the_code_does() {
+    let push = [cfa::advance(1), cfa::def_cfa_offset(16), cfa::offset(RBP, 2)];
+    let after = |rows: &[Vec<u8>]| {
+        let (_, validation) = checked(&[&push[..], rows].concat());
+        let first = validation.mismatches[0];
+        (first.start.0 - TEXT, first.statement, first.code)
+    };
+    let framed = Some(Rule::FRAME_POINTER);
+    assert_eq!(after(&[cfa::advance(3), cfa::def_cfa_offset(24)]), (4, Statement::Cfa, framed));
+    let forgotten = [cfa::advance(3), cfa::restore(RBP)];
+    assert_eq!(after(&forgotten), (4, Statement::FramePointer, framed));
+    let elsewhere = [cfa::advance(3), cfa::offset(support::RA, 2)];
+    assert_eq!(after(&elsewhere), (4, Statement::ReturnAddress, framed));
+    assert_eq!(after(&[]), (10, Statement::Cfa, Some(Rule::LEAF)), "the pop has no row");
+}
+
+#[test]
+fn the_side_that_is_trusted_holds() {
+    let (file, _) = checked(&[cfa::advance(1), cfa::def_cfa_offset(24), cfa::offset(RBP, 2)]);
+    let file = object::File::parse(&*file).unwrap();
+    let cfas = |trust| {
+        let table = unwind_table_trusting(&file, trust).unwrap();
+        let cfa = |at: u64| table.lookup(Svma(TEXT + at)).rule().map(|rule| rule.cfa.to_string());
+        [0, 1, 4, 10].map(|at| cfa(at).unwrap())
+    };
+    assert_eq!(cfas(Trust::Rows), ["rsp+8", "rsp+24", "rsp+24", "rsp+24"]);
+    assert_eq!(cfas(Trust::Code), ["rsp+8", "rsp+16", "rbp+16", "rsp+8"]);
+}
+
+/// The table with one row's CFA moved by a word.
+fn with_wrong_row(table: &UnwindTable, row: &Row) -> Option<UnwindTable> {
+    let rule = *row.entry.rule()?;
+    let Cfa::Register { register, offset } = rule.cfa else { return None };
+    let wrong = Rule { cfa: Cfa::Register { register, offset: offset + 8 }, ..rule };
+    let end = table.row_after(row.start)?.start;
+    let planted = Mismatch { start: row.start, end, row: *row, statement: Statement::Cfa, code: Some(wrong) };
+    Some(table.corrected(&[planted]))
+}
+
+#[test]
+fn one_wrong_row_is_found_wherever_it_is_planted() {
+    let Ok(data) = std::fs::read("/usr/bin/ls") else { return eprintln!("SKIPPED: no /usr/bin/ls") };
+    let file = object::File::parse(&*data).unwrap();
+    let table = unwind_table(&file).unwrap();
+    assert_eq!(validate(&file, &table).unwrap().mismatches, []);
+    let claims = |row: &Row| row.entry.rule().is_some_and(|rule| matches!(rule.cfa, Cfa::Register { .. }));
+    let rows: Vec<Row> =
+        table.rows().filter(|row| claims(row) && !row.entry.rule().unwrap().is_root()).collect();
+    let (mut planted, mut found) = (0, 0);
+    for row in rows.iter().step_by(rows.len() / 20) {
+        let Some(wrong) = with_wrong_row(&table, row) else { continue };
+        planted += 1;
+        found += u32::from(validate(&file, &wrong).unwrap().rows_wrong > 0);
+    }
+    assert!(planted >= 20);
+    assert_eq!(found, planted);
+}
+
+/// Why a mismatch of a real file is real.
+#[derive(PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Explanation {
+    /// The stack pointer moves between two rows, without one of its own: hand-written assembly
+    /// (`mpn_mul`, `swapcontext`), and epilogues that LLVM splits.
+    StackMoved,
+    /// Hand-written assembly uses `rbp` as any other register and doesn't say where the caller's value is.
+    FramePointerOverwritten,
+}
+
+fn explain(mismatch: &Mismatch) -> Option<Explanation> {
+    let rule = mismatch.row.entry.rule()?;
+    let code = mismatch.code?;
+    let from_stack = |cfa| matches!(cfa, Cfa::Register { register: Register::Rsp | Register::Rbp, .. });
+    match mismatch.statement {
+        Statement::Cfa if from_stack(rule.cfa) => Some(Explanation::StackMoved),
+        Statement::FramePointer
+            if rule.frame_pointer == SavedRegister::Same && code.frame_pointer != SavedRegister::Same =>
+        {
+            Some(Explanation::FramePointerOverwritten)
+        }
+        _ => None,
+    }
+}
+
+/// At most so many rows of a file contradict its code, and each is explained.
+fn check(path: &str, rows_wrong: u64) {
+    let Ok(data) = std::fs::read(path) else { return eprintln!("SKIPPED: {path} isn't on this machine") };
+    let file = object::File::parse(&*data).unwrap();
+    let validation = validate(&file, &unwind_table(&file).unwrap()).unwrap();
+    let mut explained = BTreeMap::<Explanation, u64>::new();
+    for mismatch in &validation.mismatches {
+        let explanation = explain(mismatch);
+        assert!(explanation.is_some(), "{path}: {mismatch}");
+        *explained.entry(explanation.unwrap()).or_default() += 1;
+    }
+    eprintln!("{path}: {} of {} rows, {explained:?}", validation.rows_wrong, validation.rows);
+    assert!(validation.rows_wrong <= rows_wrong, "{path}: {:#?}", validation.mismatches);
+    assert!(validation.functions_given_up <= 1, "{path}: {}", validation.functions_given_up);
+    let judged = validation.instructions_right + validation.instructions_open;
+    assert!(
+        validation.instructions_open * 20 <= judged,
+        "{path}: {} undecided",
+        validation.instructions_open
+    );
+}
+
+macro_rules! real_files {
+    ($($name:ident: $path:literal, $rows:literal;)+) => {
+        $(#[test]
+        fn $name() {
+            check($path, $rows);
+        })+
+    };
+}
+
+real_files! {
+    the_rows_of_the_c_library_are_right_but_for_its_assembly: "/lib/x86_64-linux-gnu/libc.so.6", 3;
+    the_rows_of_libcrypto_are_right_but_for_its_assembly: "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", 40;
+    the_rows_of_the_cpp_library_are_right: "/usr/lib/x86_64-linux-gnu/libstdc++.so.6", 0;
+    the_rows_of_python_are_right: "/usr/bin/python3", 0;
+    the_rows_of_bash_are_right: "/usr/bin/bash", 0;
+    the_rows_of_a_rust_program_are_right: "/proc/self/exe", 0;
+}
+
+#[test]
+#[ignore = "takes a minute without optimization"]
+fn the_rows_of_libllvm_are_right_but_for_split_epilogues() {
+    check("/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", 150);
+}
+
+#[test]
+fn a_row_without_a_rule_claims_nothing() {
+    let file = elf(TEXT, &FUNCTION, &[]);
+    let file = object::File::parse(&*file).unwrap();
+    let table = unwind_table(&file).unwrap();
+    assert_eq!(validate(&file, &table).unwrap(), Validation::default());
+    assert!(matches!(table.lookup(Svma(TEXT + 0x3000)), Entry::End(_)));
+}
