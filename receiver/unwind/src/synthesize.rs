@@ -301,6 +301,7 @@ impl Functions<'_, '_> {
         found.values().for_each(|function| reached.add(&function.spans));
         for at in self.sweep.beginnings() {
             if reached.at(*at).is_none()
+                && piece_at(self.regions, *at).is_some_and(|piece| !piece.has_padding_at(*at))
                 && let Some(function) = self.follow(*at, Evidence::Possible, entries)
                 && !reached.contradicts(&function.spans)
             {
@@ -327,7 +328,10 @@ impl Functions<'_, '_> {
         let mut flow = Flow::new(piece, guide, &mut self.stepper, &mut self.budget);
         let entry = State::at_entry();
         let met = match evidence {
-            Evidence::Possible => flow.try_seed(start, &entry)?,
+            Evidence::Possible => {
+                flow.guide.is_cautious = true;
+                flow.try_seed(start, &entry)?
+            }
             Evidence::Named => {
                 let met = flow.seed(start, &entry);
                 if met.wrong_exit {
@@ -362,13 +366,14 @@ impl Functions<'_, '_> {
 /// is believed if a return proves it, or a place where the frame is known.
 fn follow_tables(flow: &mut Flow<'_, '_, Ways<'_>>, mut frames: Vec<State>, places: &[u32]) {
     frames.dedup();
+    flow.guide.is_cautious = true;
     let mut tried = 0;
     while let Some(frame) = frames.pop()
         && tried < MAX_FRAMES_OF_JUMPS
     {
         tried += 1;
         for at in places {
-            if flow.has_reached(*at) || flow.exhausted {
+            if flow.has_reached(*at) || flow.exhausted || flow.guide.piece.has_padding_at(*at) {
                 continue;
             }
             if let Some(met) = flow.try_seed(*at, &frame) {
@@ -429,7 +434,7 @@ struct Ways<'a> {
     do_not_return: &'a BTreeSet<u32>,
     calls: Vec<u32>,
     piece: Piece<'a>,
-    /// Whether calls before aligned code are taken not to return.
+    /// Whether calls before aligned code are taken not to return: another function may begin there.
     is_cautious: bool,
 }
 
@@ -524,6 +529,10 @@ impl Piece<'_> {
         let within = |at: u32| at.saturating_sub(self.start) as usize;
         let bytes = self.bytes.get(within(start)..within(end)).unwrap_or_default();
         Piece { start, bytes }
+    }
+
+    fn has_padding_at(&self, at: u32) -> bool {
+        self.decode(at).is_some_and(|instruction| is_padding(&instruction))
     }
 
     /// Whether a part holds nothing but instructions that do nothing, or zeros.

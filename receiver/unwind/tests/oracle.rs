@@ -16,7 +16,7 @@ use gimli::{
 };
 use object::{Object as _, ObjectSection as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::{EndReason, Entry, Rule, unwind_table};
+use sidewinder_unwind::{EndReason, Entry, Rule, Source, unwind_table};
 
 type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 
@@ -178,6 +178,8 @@ fn name(register: gimli::Register) -> Option<&'static str> {
 enum Difference {
     /// An entry point, of which gimli knows no end.
     Root,
+    /// Code that `.eh_frame` doesn't describe: `.init`, `.fini`, linkage tables, assembly.
+    MachineCode,
 }
 
 fn compare(shown_as: &str, data: &[u8]) {
@@ -212,7 +214,13 @@ fn compare(shown_as: &str, data: &[u8]) {
             (Expected::NoInformation, Entry::End(EndReason::NoInformation)) => true,
             _ => false,
         };
-        if !agrees {
+        if !agrees && expected == Expected::NoInformation && !entry.rule().is_some_and(Rule::is_root) {
+            assert!(
+                table.summary().functions.contains_key(&Source::MachineCode),
+                "{shown_as} at {address:#x}"
+            );
+            *differences.entry(Difference::MachineCode).or_default() += 1;
+        } else if !agrees {
             assert!(
                 entry.rule().is_some_and(Rule::is_root),
                 "{shown_as} at {address:#x}: gimli says {expected:?}, the table {entry:?}"
@@ -225,7 +233,10 @@ fn compare(shown_as: &str, data: &[u8]) {
         addresses.len()
     );
     assert!(compared > 0);
-    assert!(differences.values().sum::<usize>() <= 100, "{shown_as}: {differences:?}");
+    assert!(
+        differences.get(&Difference::Root).is_none_or(|roots| *roots <= 100),
+        "{shown_as}: {differences:?}"
+    );
     assert!(exotic * 1000 <= compared, "{shown_as}: {exotic} of {compared} can't be stated");
 }
 
@@ -283,6 +294,11 @@ fn a_file_without_section_headers_keeps_its_rows() {
     let table = |data: &[u8]| unwind_table(&object::File::parse(data).unwrap()).unwrap();
     let (whole, stripped) = (table(&whole), table(&stripped));
     assert!(whole.len() > 1000);
-    assert!(whole.rows().eq(stripped.rows()));
+    // Without sections there are no symbols and no linkage tables to make rows of.
+    let is_silent = |entry: &Entry| *entry == Entry::NO_INFORMATION;
+    for row in whole.rows().chain(stripped.rows()) {
+        let [one, other] = [&whole, &stripped].map(|table| table.lookup(row.start));
+        assert!(one == other || is_silent(&one) || is_silent(&other), "{row}");
+    }
     assert_eq!(stripped.summary().malformed_total(), 0);
 }

@@ -61,7 +61,6 @@ fn a_realigned_stack_keeps_its_cfa_where_it_was_saved() {
         [
             "0 rsp+8 same cfa-8",
             "9 r10+0 same cfa-8",
-            "14 r10+0 *(rsp+0) cfa-8",
             "17 r10+0 *(rbp+0) cfa-8",
             "19 *(rsp+0) *(rbp+0) cfa-8",
             "24 r10+0 same cfa-8",
@@ -142,7 +141,8 @@ fn check(path: &str, agreeing_percent: f64) {
     let comparison: Comparison = compare(&data).unwrap();
     eprintln!("{path}: {comparison}");
     let agreeing = comparison.percent(Outcome::Equal) + comparison.percent(Outcome::Equivalent);
-    assert!(comparison.wrong_percent() <= 0.1, "{path}: {:?}", comparison.examples);
+    let examples = &comparison.examples[..comparison.examples.len().min(10)];
+    assert!(comparison.wrong_percent() <= 0.1, "{path}: {examples:?}");
     assert!(agreeing >= agreeing_percent, "{path}: {agreeing:.2}% agree");
 }
 

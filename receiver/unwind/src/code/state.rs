@@ -385,7 +385,7 @@ impl State {
         };
         let saved = |register| {
             let base = self.get(register).address()?;
-            self.slots().find_map(|(place, value)| match value {
+            self.slots().filter(|(place, _)| self.is_live(*place)).find_map(|(place, value)| match value {
                 Value::Address(Address { origin: Origin::Cfa, offset }) if place.origin == base.origin => {
                     let offset_of_place = place.offset.checked_sub(base.offset)?;
                     Some(Cfa::Deref { register, offset: offset_of_place, addend: -offset })
@@ -400,13 +400,15 @@ impl State {
             .or_else(|| Register::all().find_map(above))
     }
 
+    /// Whether a word isn't known to lie below the stack pointer, where a signal may overwrite it.
+    fn is_live(&self, place: Address) -> bool {
+        self.stack_pointer().is_none_or(|top| top.origin != place.origin || top.offset <= place.offset)
+    }
+
     fn frame_pointer(&self) -> SavedRegister {
-        let top = self.stack_pointer();
-        let is_live =
-            |place: Address| top.is_none_or(|top| top.origin != place.origin || top.offset <= place.offset);
         let place = |origin: Option<Origin>| {
             self.slots()
-                .filter(|(place, value)| *value == Value::CallerFramePointer && is_live(*place))
+                .filter(|(place, value)| *value == Value::CallerFramePointer && self.is_live(*place))
                 .map(|(place, _)| place)
                 .filter(|place| origin.is_none_or(|origin| place.origin == origin))
                 .max()

@@ -135,7 +135,7 @@ pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
         if rule.is_root() || rule.signal_frame {
             continue;
         }
-        let near = &rows[index.saturating_sub(2)..(index + 3).min(rows.len())];
+        let near = &rows[index.saturating_sub(6)..(index + 7).min(rows.len())];
         let nearby: Vec<Rule> = near.iter().filter_map(|row| row.entry.rule().copied()).collect();
         let mut at = row.start;
         while at < end {
