@@ -28,9 +28,13 @@ impl Piece<'_> {
         self.start.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
     }
 
-    /// The instruction at a place.
+    /// The instruction at a place. Zeros are none, though they could be decoded: they fill what was never
+    /// written.
     pub(crate) fn decode(&self, at: u32) -> Option<Instruction> {
         let bytes = self.bytes.get(usize::try_from(at.checked_sub(self.start)?).ok()?..)?;
+        if bytes.starts_with(&[0, 0]) {
+            return None;
+        }
         let mut decoder = Decoder::with_ip(64, bytes, u64::from(at), DecoderOptions::NONE);
         let instruction = decoder.decode();
         (!instruction.is_invalid()).then_some(instruction)
