@@ -68,9 +68,7 @@ impl KnownFunctions {
     pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut known = Self::default();
         if file.entry() != 0 {
-            let length = straight_length(file, code, file.entry());
-            known.add(code, file.entry(), 0, Kind::Root);
-            known.shorten_last(length.max(1));
+            known.add_unsized(file, code, file.entry(), Kind::Root);
         }
         for symbol in file.symbols().chain(file.dynamic_symbols()) {
             let Ok(name) = symbol.name_bytes() else { continue };
@@ -82,9 +80,7 @@ impl KnownFunctions {
             } else if name == MAKE_CONTEXT
                 && let Some(start) = coroutine_start(file, code, symbol.address(), symbol.size())
             {
-                let length = straight_length(file, code, start);
-                known.add(code, start, 0, Kind::CoroutineStart);
-                known.shorten_last(length.max(1));
+                known.add_unsized(file, code, start, Kind::CoroutineStart);
             }
         }
         known
@@ -102,10 +98,20 @@ impl KnownFunctions {
         }
     }
 
-    /// The last function added has no more than so many bytes.
-    fn shorten_last(&mut self, length: u32) {
-        if let Some(last) = self.functions.last_mut() {
-            last.end = last.end.min(last.start.saturating_add(length));
+    /// Add a function of which only the start is known.
+    fn add_unsized<'data, R: ReadRef<'data>>(
+        &mut self,
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        address: u64,
+        kind: Kind,
+    ) {
+        let before = self.functions.len();
+        self.add(code, address, 0, kind);
+        if let Some(added) = self.functions.get_mut(before)
+            && let Some(length) = straight_length(file, code, address)
+        {
+            added.end = added.end.min(added.start.saturating_add(length));
         }
     }
 
@@ -180,20 +186,23 @@ impl KnownFunctions {
     }
 }
 
-/// Bytes of code up to the first instruction after which nothing follows, or to the extent assumed of a
-/// function.
-fn straight_length<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges, at: u64) -> u32 {
-    let Some(start) = code.offset(at) else { return 0 };
-    let bytes = code.bytes(file, start, MAX_UNSIZED_BYTES).unwrap_or_default();
-    let piece = Piece { start, bytes };
+/// Bytes of code up to the first instruction after which nothing follows, if there is one in the extent
+/// assumed of a function.
+fn straight_length<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    at: u64,
+) -> Option<u32> {
+    let start = code.offset(at)?;
+    let piece = Piece { start, bytes: code.bytes(file, start, MAX_UNSIZED_BYTES)? };
     let mut end = start;
-    while let Some(instruction) = piece.decode(end) {
+    loop {
+        let instruction = piece.decode(end)?;
         end = instruction.next_ip() as u32;
         if is_last(&instruction) {
-            break;
+            return Some(end - start);
         }
     }
-    end - start
 }
 
 /// The parts of a function that calls `clone`, by their first byte.
