@@ -5,8 +5,9 @@
 //! in pieces.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use sidewinder_address::{FileOffset, LoadSegment, Svma};
+use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_unwind::{Cfa, EndReason, Entry, ReturnAddress, Rule, SavedRegister, UnwindTable};
 
 use crate::intf::{self, sw_rule, sw_segment_header};
@@ -18,8 +19,9 @@ const BUCKETS_PER_PAGE: usize = (PAGE_BYTES / BUCKET_BYTES) as usize;
 const RULE_BITS: u32 = intf::SW_RULE_BITS;
 const RULES_MAX: usize = intf::SW_RULES_MAX as usize;
 
-/// A segment is ended when its table has grown to this, so that the arena has no need of large holes.
-const SEGMENT_TARGET_BYTES: usize = 256 << 10;
+/// A segment is ended when its table has grown to this: small enough that what is used and what isn't come apart under
+/// a tight budget, and large enough that the frames of a stack share segments.
+const SEGMENT_TARGET_BYTES: usize = 64 << 10;
 
 /// Which ways of walking the table offers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -53,39 +55,66 @@ pub struct PackedSegment {
 pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<PackedSegment> {
     let start = load.file_offset.0 / PAGE_BYTES * PAGE_BYTES;
     let end = load.file_offset.0.saturating_add(load.size).next_multiple_of(PAGE_BYTES);
-    let Some(end_svma) = load.svma.checked_add(load.size) else { return Vec::new() };
+    let mut packed = Vec::new();
+    let mut segment = Builder::new(start);
+    for_each_page(table, load, start..end, |page_start, page| {
+        if !segment.has_room_for(page, packing) {
+            packed.push(std::mem::replace(&mut segment, Builder::new(page_start)).finish());
+        }
+        segment.push(page, packing);
+    });
+    packed.push(segment.finish());
+    packed
+}
 
-    let in_force = |at: Svma| table.row_at(at).map_or(Entry::NO_INFORMATION, |row| row.entry);
+/// Packs one of the segments that [`pack`] made of the same file once more. Of `table`, only what holds in that part of
+/// the file is looked at.
+#[must_use]
+pub fn pack_again(
+    table: &UnwindTable,
+    load: &LoadSegment,
+    packing: Packing,
+    part: Range<FileOffset>,
+) -> PackedSegment {
+    let mut segment = Builder::new(part.start.0);
+    for_each_page(table, load, part.start.0..part.end.0, |_, page| segment.push(page, packing));
+    segment.finish()
+}
+
+/// Gives the rows of each page of a part of a file, in order, with the offset at which the page starts. The part
+/// begins and ends with a page.
+fn for_each_page(
+    table: &UnwindTable,
+    load: &LoadSegment,
+    part: Range<u64>,
+    mut sink: impl FnMut(u64, &Page),
+) {
+    let first = FileOffset(part.start.max(load.file_offset.0));
+    let (Some(first_svma), Some(end_svma)) = (load.svma_of(first), load.svma.checked_add(load.size)) else {
+        return;
+    };
+    let at_first = table.lookup(first_svma);
     let mut rows = table
         .rows()
-        .skip_while(|row| row.start <= load.svma)
+        .skip_while(|row| row.start <= first_svma)
         .take_while(|row| row.start < end_svma)
         .filter_map(|row| Some((load.file_offset_of(row.start)?.0, row.entry)))
         .peekable();
 
-    let mut packed = Vec::new();
-    let mut segment = Builder::new(start);
     let mut page = Page::default();
-    // What holds where the page starts, in `entry`, is carried from page to page.
-    let mut entry = if load.file_offset.0 == start { in_force(load.svma) } else { Entry::NO_INFORMATION };
-    if load.file_offset.0 > start {
-        page.rows.push((load.file_offset.0 - start, in_force(load.svma)));
+    if first.0 == part.start {
+        page.entry_at_start = at_first;
+    } else {
+        page.rows.push((first.0 - part.start, at_first));
     }
-    for page_start in (start..end).step_by(PAGE_BYTES as usize) {
-        page.entry_at_start = entry;
-        while let Some((offset, row_entry)) = rows.next_if(|(offset, _)| *offset < page_start + PAGE_BYTES) {
-            page.rows.push((offset - page_start, row_entry));
+    for page_start in part.step_by(PAGE_BYTES as usize) {
+        while let Some((offset, entry)) = rows.next_if(|(offset, _)| *offset < page_start + PAGE_BYTES) {
+            page.rows.push((offset - page_start, entry));
         }
-        if !segment.has_room_for(&page, packing) {
-            packed.push(segment.finish());
-            segment = Builder::new(page_start);
-        }
-        segment.push(&page, packing);
-        entry = page.rows.last().map_or(entry, |(_, last)| *last);
+        sink(page_start, &page);
+        page.entry_at_start = page.rows.last().map_or(page.entry_at_start, |(_, last)| *last);
         page.rows.clear();
     }
-    packed.push(segment.finish());
-    packed
 }
 
 impl PackedSegment {
@@ -375,6 +404,8 @@ impl From<&Rule> for sw_rule {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_address::Svma;
+
     use super::*;
 
     /// Reads a segment as `c/table.bpf.h` does.
@@ -438,6 +469,28 @@ mod tests {
                 }
             }
             assert!(compared > 10_000, "{path}: only {compared} places compared");
+        }
+    }
+
+    #[test]
+    fn a_segment_packed_again_from_its_part_of_the_file_is_the_same() {
+        for packing in [Packing::Auto, Packing::Tables, Packing::FramePointers] {
+            let path = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3";
+            let Some((_, loads)) = packed_file(path, packing) else { return };
+            let bytes = std::fs::read(path).unwrap();
+            let file = object::File::parse(&*bytes).unwrap();
+            for (load, segments) in &loads {
+                assert!(segments.len() > 1, "only {} segments", segments.len());
+                for segment in segments {
+                    let end = segment.file_offset.checked_add(segment.text_bytes).unwrap();
+                    let first = segment.file_offset.max(load.file_offset);
+                    let last = FileOffset(end.0.min(load.file_offset.0 + load.size) - 1);
+                    let part = load.svma_of(first).unwrap()..Svma(load.svma_of(last).unwrap().0 + 1);
+                    let table = sidewinder_unwind::unwind_table_of_parts(&file, &[part]).unwrap();
+                    let again = pack_again(&table, load, packing, segment.file_offset..end);
+                    assert_eq!(again.bytes, segment.bytes, "at {}", segment.file_offset);
+                }
+            }
         }
     }
 

@@ -128,7 +128,7 @@ pub(crate) fn outcomes(tally: &Tally) -> Vec<sidewinder_render::Outcome> {
     };
     let missed = sidewinder_render::Outcome {
         name: "missed".to_owned(),
-        count: tally.missed(),
+        count: tally.interrupts.missed(),
         severity: Severity::Lost,
         help: "the kernel did not run the program for these interrupts".to_owned(),
     };
@@ -138,7 +138,7 @@ pub(crate) fn outcomes(tally: &Tally) -> Vec<sidewinder_render::Outcome> {
         severity: Severity::Cut,
         help: "these samples, counted above by how their walk ended, arrived without their stack".to_owned(),
     };
-    let rows = tally.outcomes.iter().map(of_outcome).chain([missed, body_missing]);
+    let rows = tally.interrupts.outcomes.iter().map(of_outcome).chain([missed, body_missing]);
     rows.filter(|row| row.count > 0).collect()
 }
 

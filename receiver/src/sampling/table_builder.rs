@@ -1,14 +1,16 @@
 //! Building unwind tables beside sampling, at low priority.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use object::ReadCache;
-use sidewinder_address::LoadSegment;
-use sidewinder_bpf::{PackedSegment, Packing, pack};
+use sidewinder_address::{FileOffset, LoadSegment, Svma};
+use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again};
 use sidewinder_process::{FileId, OpenedFile};
-use sidewinder_unwind::{UnwindTable, load_segments, unwind_table};
+use sidewinder_unwind::{UnwindTable, load_segments, unwind_table, unwind_table_of_parts};
 use thiserror::Error;
 
 /// Why a file has no table.
@@ -20,7 +22,32 @@ pub(crate) enum BuildError {
     Unwind(#[from] sidewinder_unwind::Error),
 }
 
-/// A file's table, in the form that walks read.
+/// A page-aligned part of a file, for which it has a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) file_offset: FileOffset,
+    pub(crate) text_bytes: u64,
+}
+
+impl Part {
+    pub(crate) fn of(segment: &PackedSegment) -> Self {
+        Self { file_offset: segment.file_offset, text_bytes: segment.text_bytes }
+    }
+
+    pub(crate) fn end(self) -> FileOffset {
+        FileOffset(self.file_offset.0.saturating_add(self.text_bytes))
+    }
+
+    /// The stated addresses of what a load segment has of the part.
+    fn within(self, load: &LoadSegment) -> Option<Range<Svma>> {
+        let load_end = FileOffset(load.file_offset.0.saturating_add(load.size));
+        let (first, end) = (self.file_offset.max(load.file_offset), self.end().min(load_end));
+        let start = load.svma_of(first)?;
+        Some(start..start.checked_add(end.checked_offset_from(first)?)?)
+    }
+}
+
+/// A file's table, or some of its segments, in the form that walks read.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) loads: Vec<LoadSegment>,
@@ -28,10 +55,29 @@ pub(crate) struct Built {
 }
 
 /// Reads a file's table and packs it.
-pub(crate) fn build(content: &OpenedFile, packing: Packing) -> Result<Built, BuildError> {
+fn build(content: &OpenedFile, packing: Packing) -> Result<Built, BuildError> {
     let (loads, table) = read_table(Positioned { content, at: 0 })?;
     let code = loads.iter().filter(|load| load.executable);
     Ok(Built { segments: code.flat_map(|load| pack(&table, load, packing)).collect(), loads })
+}
+
+/// Reads and packs some segments of a file's table once more.
+fn build_again(content: &OpenedFile, packing: Packing, parts: &[Part]) -> Result<Built, BuildError> {
+    let cache = ReadCache::new(Positioned { content, at: 0 });
+    let file = object::File::parse(&cache)?;
+    let loads = load_segments(&file);
+    let places: Vec<_> = parts
+        .iter()
+        .filter_map(|part| {
+            let code = loads.iter().filter(|load| load.executable);
+            let (load, addresses) = code.filter_map(|load| Some((load, part.within(load)?))).next()?;
+            Some((part, load, addresses))
+        })
+        .collect();
+    let wanted: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
+    let table = unwind_table_of_parts(&file, &wanted)?;
+    let again = |part: &Part, load| pack_again(&table, load, packing, part.file_offset..part.end());
+    Ok(Built { segments: places.iter().map(|(part, load, _)| again(part, load)).collect(), loads })
 }
 
 /// Reads a file's table.
@@ -71,7 +117,7 @@ impl Seek for Positioned<'_> {
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
     orders: Sender<Order>,
-    results: Receiver<(FileId, Result<Built, BuildError>)>,
+    deliveries: Receiver<Delivery>,
     in_progress: usize,
 }
 
@@ -80,6 +126,28 @@ struct Order {
     file: FileId,
     content: OpenedFile,
     packing: Packing,
+    /// `None`: the whole file.
+    parts: Option<Vec<Part>>,
+}
+
+/// What an order came to.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) file: FileId,
+    pub(crate) built: Result<Built, BuildError>,
+    /// How long building it took.
+    pub(crate) took: Duration,
+}
+
+impl Order {
+    fn deliver(&self) -> Delivery {
+        let began = Instant::now();
+        let built = match &self.parts {
+            None => build(&self.content, self.packing),
+            Some(parts) => build_again(&self.content, self.packing, parts),
+        };
+        Delivery { file: self.file, built, took: began.elapsed() }
+    }
 }
 
 /// How far the thread steps back behind the work of the machine.
@@ -88,32 +156,47 @@ const NICENESS: i32 = 10;
 impl TableBuilder {
     pub(crate) fn start() -> io::Result<Self> {
         let (orders, incoming) = mpsc::channel::<Order>();
-        let (outgoing, results) = mpsc::channel();
+        let (outgoing, deliveries) = mpsc::channel();
         thread::Builder::new().name("tables".to_owned()).spawn(move || {
             // On Linux niceness belongs to the thread. Without it, tables are built all the same.
             let _ = rustix::process::nice(NICENESS);
             for order in incoming {
-                let built = build(&order.content, order.packing);
-                if outgoing.send((order.file, built)).is_err() {
+                if outgoing.send(order.deliver()).is_err() {
                     return;
                 }
             }
         })?;
-        Ok(Self { orders, results, in_progress: 0 })
+        Ok(Self { orders, deliveries, in_progress: 0 })
     }
 
+    /// Asks for the table of a whole file.
     pub(crate) fn order(&mut self, file: FileId, content: OpenedFile, packing: Packing) {
-        self.in_progress += usize::from(self.orders.send(Order { file, content, packing }).is_ok());
+        self.send(Order { file, content, packing, parts: None });
     }
 
-    /// The next table that is ready, without waiting.
-    pub(crate) fn next(&mut self) -> Option<(FileId, Result<Built, BuildError>)> {
-        let result = self.results.try_recv().ok()?;
+    /// Asks for some segments of a file's table once more.
+    pub(crate) fn order_again(
+        &mut self,
+        file: FileId,
+        content: OpenedFile,
+        packing: Packing,
+        parts: Vec<Part>,
+    ) {
+        self.send(Order { file, content, packing, parts: Some(parts) });
+    }
+
+    fn send(&mut self, order: Order) {
+        self.in_progress += usize::from(self.orders.send(order).is_ok());
+    }
+
+    /// The next delivery, without waiting.
+    pub(crate) fn next(&mut self) -> Option<Delivery> {
+        let delivery = self.deliveries.try_recv().ok()?;
         self.in_progress -= 1;
-        Some(result)
+        Some(delivery)
     }
 
-    /// Tables asked for and not yet ready.
+    /// Orders that are not delivered yet.
     pub(crate) fn in_progress(&self) -> usize {
         self.in_progress
     }

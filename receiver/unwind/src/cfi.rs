@@ -80,6 +80,9 @@ where
         let mut out = RowBuffer::default();
         for Located { start, end, offset } in self.locate(code, &mut cies, summary) {
             known.bound((start, end));
+            if !code.wants((start, end)) {
+                continue;
+            }
             let mut range = ranges.range((start, end));
             let evaluated = cies.fde(self, offset as usize).and_then(|fde| {
                 self.evaluate(&fde, &mut context, |at, entry| {

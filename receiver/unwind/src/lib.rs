@@ -47,7 +47,7 @@ mod rule;
 mod summary;
 mod table;
 
-pub use elf::{Error, load_segments, unwind_table};
+pub use elf::{Error, load_segments, unwind_table, unwind_table_of_parts};
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 pub use summary::{Source, Summary};
 pub use table::{Row, UnwindTable};
