@@ -166,6 +166,12 @@ impl Builder {
         if self.index.is_empty() {
             return true;
         }
+        if self.table_bytes() >= SEGMENT_TARGET_BYTES {
+            return false;
+        }
+        if self.rules.len() + page.rows.len() < RULES_MAX {
+            return true;
+        }
         let entries = std::iter::once(page.entry_at_start).chain(page.rows.iter().map(|(_, entry)| *entry));
         let mut new: Vec<Encoded> = entries
             .map(|entry| Encoded::new(entry, packing))
@@ -173,7 +179,7 @@ impl Builder {
             .collect();
         new.sort_unstable();
         new.dedup();
-        self.rules.len() + new.len() <= RULES_MAX && self.table_bytes() < SEGMENT_TARGET_BYTES
+        self.rules.len() + new.len() <= RULES_MAX
     }
 
     fn push(&mut self, page: &Page, packing: Packing) {

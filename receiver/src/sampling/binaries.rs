@@ -11,7 +11,7 @@ use super::table_builder::{BuildError, Built, Delivery, Part, TableBuilder};
 
 /// How many times as long as a file's last reading took it rests before it is read again for evicted tables: a budget
 /// that is far too small costs a share of one CPU, and not all of it.
-const REST: u32 = 3;
+const REST: u32 = 1;
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -151,7 +151,7 @@ impl Order {
 }
 
 /// How far the thread steps back behind the work of the machine.
-const NICENESS: i32 = 10;
+const NICENESS: i32 = 5;
 
 impl TableBuilder {
     pub(crate) fn start() -> io::Result<Self> {

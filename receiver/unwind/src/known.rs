@@ -3,7 +3,9 @@
 //! No function called the ELF entry point, nor the code that starts a thread or a coroutine. Compilers and
 //! C libraries say so (`DW_CFA_undefined` for the return address) only in part, and some say nothing at all.
 
-use object::{File, Object as _, ObjectSymbol as _, ReadRef};
+use object::elf::{STT_FUNC, STT_NOTYPE};
+use object::read::elf::{SectionHeader as _, Sym as _};
+use object::{File, Object as _, ReadRef};
 
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
@@ -24,6 +26,9 @@ const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 /// where no unwind information covers them (musl).
 const SIGNAL_RETURNS: [&[u8]; 3] = [b"__restore_rt", b"__restore", b"restore_rt"];
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
+
+/// No name above is as long.
+const MAX_NAME_BYTES: usize = 32;
 
 /// The extent assumed of a function whose end nobody states. Entry points are that short.
 const MAX_UNSIZED_BYTES: u64 = 64;
@@ -68,19 +73,18 @@ impl KnownFunctions {
         if file.entry() != 0 {
             known.add(code, file.entry(), 0, Kind::Root);
         }
-        for symbol in file.symbols().chain(file.dynamic_symbols()) {
-            let Ok(name) = symbol.name_bytes() else { continue };
-            if !symbol.is_definition() || known.functions.len() >= MAX_FUNCTIONS {
-                continue;
+        for_each_definition(file, |name, address, size| {
+            if known.functions.len() >= MAX_FUNCTIONS {
+                return;
             }
             if let Some(kind) = Kind::by_name(name) {
-                known.add(code, symbol.address(), symbol.size(), kind);
+                known.add(code, address, size, kind);
             } else if name == MAKE_CONTEXT
-                && let Some(start) = coroutine_start(file, code, symbol.address(), symbol.size())
+                && let Some(start) = coroutine_start(file, code, address, size)
             {
                 known.add(code, start, 0, Kind::CoroutineStart);
             }
-        }
+        });
         known
             .functions
             .sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
@@ -164,6 +168,32 @@ impl KnownFunctions {
         }
         ranges.finish(&mut out);
         out
+    }
+}
+
+/// Gives the name, the address and the size of each symbol of `.symtab` and `.dynsym` that may be code of this file.
+///
+/// Names are cut out of their whole section: `object` would ask its reader for each alone, and where that reads a
+/// file, the names of a large library would take longer than its rows.
+fn for_each_definition<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    mut sink: impl FnMut(&'data [u8], u64, u64),
+) {
+    let File::Elf64(elf) = file else { return };
+    let (endian, data) = (elf.endian(), elf.data());
+    for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
+        let section = elf.elf_section_table().section(table.string_section());
+        let Some(names) = section.ok().and_then(|section| section.data(endian, data).ok()) else { continue };
+        let may_be_code = |symbol: &&object::elf::Sym64<object::Endianness>| {
+            !symbol.is_undefined(endian) && matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE)
+        };
+        for symbol in table.symbols().iter().filter(may_be_code) {
+            let Some(name) = names.get(symbol.st_name(endian) as usize..) else { continue };
+            let end = name.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0);
+            if let Some(name) = end.and_then(|end| name.get(..end)) {
+                sink(name, symbol.st_value(endian), symbol.st_size(endian));
+            }
+        }
     }
 }
 
