@@ -148,12 +148,13 @@ static __always_inline void end_walk(struct sw_slot *slot, struct sw_cpu *cpu)
 	release_slot(slot);
 }
 
-static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u64 time_ns)
+static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	bool in_kernel = !interrupted_user_mode(ctx);
 	__u32 pid, outcome, task_flags;
 	struct sw_slot *slot;
+	__u64 time_ns;
 
 	if (task->pid == 0)
 		return SW_OUTCOME_IDLE;
@@ -163,6 +164,7 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
 	task_flags = task->flags;
 	if ((task_flags & PF_KTHREAD) && !kernel_threads)
 		return SW_OUTCOME_KERNEL_THREAD;
+	time_ns = bpf_ktime_get_ns();
 	slot = begin_walk();
 	if (!slot)
 		return SW_OUTCOME_BUSY;
@@ -176,12 +178,11 @@ SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct sw_cpu *cpu = this_cpu();
-	__u64 time_ns = bpf_ktime_get_ns();
 	__u32 outcome;
 
 	if (!cpu)
 		return 0;
-	outcome = take_sample(ctx, cpu, time_ns);
+	outcome = take_sample(ctx, cpu);
 	if (outcome < SW_OUTCOME_COUNT)
 		sw_count(cpu->outcomes[outcome & 31], 1);
 	return 0;

@@ -115,6 +115,8 @@ impl ClockEvents {
             };
             attr.__bindgen_anon_1.sample_period = period_ns;
             attr.set_disabled(1);
+            // An idle CPU's interrupt runs no program; `witness` knows how long the CPU slept.
+            attr.set_exclude_idle(1);
             let file = File::from(open(&mut attr, cpu, "CPU clock")?);
             // Attaching also enables the event: its clock starts with the first interrupt that can reach the program.
             let link = program
