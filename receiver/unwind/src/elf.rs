@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
+use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType};
 use object::read::elf::ProgramHeader as _;
 use object::{
     Architecture, CompressionFormat, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef,
@@ -10,10 +11,12 @@ use object::{
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
 use crate::cfi::Cfi;
+use crate::companion::mini_debug_info;
 use crate::entries::Entries;
 use crate::go;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
+use crate::sframe::SFrame;
 use crate::summary::{Source, Summary};
 use crate::table::UnwindTable;
 
@@ -55,28 +58,56 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
 ///
 /// If the file has no code, or code for another processor.
 pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<UnwindTable, Error> {
+    unwind_table_with::<R, &[u8]>(file, &[])
+}
+
+/// The same, with separate debug files about the same code, of which [`debug_file`](crate::debug_file) says
+/// where to look for them. They speak where the file itself doesn't, the first of them first.
+///
+/// # Errors
+///
+/// If the file itself has no code, or code for another processor.
+pub fn unwind_table_with<'data, 'debug, R: ReadRef<'data>, D: ReadRef<'debug>>(
+    file: &File<'data, R>,
+    debug_files: &[File<'debug, D>],
+) -> Result<UnwindTable, Error> {
     if file.architecture() != Architecture::X86_64 {
         return Err(Error::Architecture(file.architecture()));
     }
     let code = CodeRanges::of(file).ok_or(Error::NoCode)?;
     let mut entries = Entries::new();
     let mut summary = Summary::default();
+    let mini_debug_info = mini_debug_info(file, &mut summary);
+    let mini_debug_info = mini_debug_info.as_deref().and_then(|data| File::parse(data).ok());
 
     let mut known = KnownFunctions::of(file, &code);
+    debug_files.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
+    mini_debug_info.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
 
-    let eh_frame = eh_frame_rows(file, &code, &mut known, &mut entries, &mut summary);
+    let eh_frame = eh_frame_rows(file, Source::EhFrame, &code, &mut known, &mut entries, &mut summary);
     let go = go::rows(file, &code, &mut known, &mut entries, &mut summary);
     // Go writes `.debug_frame` for the functions of `.gopclntab` and no others.
     let debug_frame = if go.is_empty() {
-        debug_frame_rows(file, &code, &mut known, &mut entries, &mut summary)
+        debug_frame_rows(file, Source::DebugFrame, &code, &mut known, &mut entries, &mut summary)
     } else {
         RowBuffer::default()
     };
+    let sframe = sframe_rows(file, &code, &mut known, &mut entries, &mut summary);
+    let mut layers = vec![eh_frame, go, debug_frame, sframe];
+    for debug_file in debug_files {
+        let source = Source::DebugFile;
+        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+    }
+    if let Some(debug_file) = &mini_debug_info {
+        let source = Source::MiniDebugInfo;
+        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+    }
     // The sources above say where the known functions end.
-    let roots = known.roots(&mut entries, &mut summary);
-    let by_code = known.by_code(file, &code, &mut entries, &mut summary);
+    layers.insert(0, known.roots(&mut entries, &mut summary));
+    layers.push(known.by_code(file, &code, &mut entries, &mut summary));
 
-    let layers = [roots, eh_frame, go, debug_frame, by_code];
     let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
     Ok(UnwindTable::new(code.base, rows, entries, summary))
 }
@@ -151,13 +182,13 @@ impl CodeRanges {
 
 fn eh_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = Source::EhFrame;
-    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, summary) else {
+    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, source, summary) else {
         return RowBuffer::default();
     };
     let mut section = EhFrame::new(&data, LittleEndian);
@@ -168,12 +199,12 @@ fn eh_frame_rows<'data, R: ReadRef<'data>>(
 
 fn debug_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = Source::DebugFrame;
     let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
         return RowBuffer::default();
     };
@@ -183,12 +214,34 @@ fn debug_frame_rows<'data, R: ReadRef<'data>>(
     Cfi { section, data: &data, bases, source, ends_at_terminator: false }.rows(code, known, entries, summary)
 }
 
+fn sframe_rows<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    known: &mut KnownFunctions,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let section = section_data(file, ".sframe", Source::SFrame, summary).or_else(|| {
+        let (data, address) = segment_data(file, PT_GNU_SFRAME)?;
+        Some((Cow::Borrowed(data), address))
+    });
+    let Some((data, address)) = section else { return RowBuffer::default() };
+    match SFrame::parse(&data, address) {
+        Some(sframe) => sframe.rows(code, known, entries, summary),
+        None => {
+            Summary::count(&mut summary.malformed, Source::SFrame);
+            RowBuffer::default()
+        }
+    }
+}
+
 /// The bytes of `.eh_frame`, their stated address, and whether other data may follow the terminator.
 fn eh_frame_data<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     summary: &mut Summary,
 ) -> Option<(Cow<'data, [u8]>, u64, bool)> {
-    if let Some((data, address)) = section_data(file, ".eh_frame", Source::EhFrame, summary) {
+    if let Some((data, address)) = section_data(file, ".eh_frame", source, summary) {
         return Some((data, address, false));
     }
     let (data, address) = eh_frame_by_header(file)?;
@@ -197,14 +250,8 @@ fn eh_frame_data<'data, R: ReadRef<'data>>(
 
 /// `.eh_frame` in a file without section headers: `PT_GNU_EH_FRAME` holds a pointer to it.
 fn eh_frame_by_header<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<(&'data [u8], u64)> {
-    let File::Elf64(elf) = file else { return None };
-    let endian = elf.endian();
-    let header = elf
-        .elf_program_headers()
-        .iter()
-        .find(|header| header.p_type(endian) == object::elf::PT_GNU_EH_FRAME)?;
-    let data = header.data(endian, elf.data()).ok()?;
-    let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(endian));
+    let (data, address) = segment_data(file, PT_GNU_EH_FRAME)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(address);
     let parsed = gimli::EhFrameHdr::new(data, LittleEndian).parse(&bases, 8).ok()?;
     let address = parsed.eh_frame_ptr().direct().ok()?;
     let segment = file.segments().find(|segment| {
@@ -212,6 +259,17 @@ fn eh_frame_by_header<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option
     })?;
     let within = usize::try_from(address - segment.address()).ok()?;
     Some((segment.data().ok()?.get(within..)?, address))
+}
+
+/// The bytes of the first segment of a kind, with their stated address.
+fn segment_data<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    kind: ProgramType,
+) -> Option<(&'data [u8], u64)> {
+    let File::Elf64(elf) = file else { return None };
+    let endian = elf.endian();
+    let header = elf.elf_program_headers().iter().find(|header| header.p_type(endian) == kind)?;
+    Some((header.data(endian, elf.data()).ok()?, header.p_vaddr(endian)))
 }
 
 /// A section's bytes, uncompressed, with its stated address. One that can't be read counts as broken.

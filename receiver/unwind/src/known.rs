@@ -68,24 +68,33 @@ impl KnownFunctions {
         if file.entry() != 0 {
             known.add(code, file.entry(), 0, Kind::Root);
         }
-        for symbol in file.symbols().chain(file.dynamic_symbols()) {
+        known.learn_names(file, file, code);
+        known
+    }
+
+    /// The functions with the known names among the symbols of `named`, which is `file` or one about the same
+    /// code.
+    pub(crate) fn learn_names<'named, 'data, N: ReadRef<'named>, R: ReadRef<'data>>(
+        &mut self,
+        named: &File<'named, N>,
+        file: &File<'data, R>,
+        code: &CodeRanges,
+    ) {
+        for symbol in named.symbols().chain(named.dynamic_symbols()) {
             let Ok(name) = symbol.name_bytes() else { continue };
-            if !symbol.is_definition() || known.functions.len() >= MAX_FUNCTIONS {
+            if !symbol.is_definition() || self.functions.len() >= MAX_FUNCTIONS {
                 continue;
             }
             if let Some(kind) = Kind::by_name(name) {
-                known.add(code, symbol.address(), symbol.size(), kind);
+                self.add(code, symbol.address(), symbol.size(), kind);
             } else if name == MAKE_CONTEXT
                 && let Some(start) = coroutine_start(file, code, symbol.address(), symbol.size())
             {
-                known.add(code, start, 0, Kind::CoroutineStart);
+                self.add(code, start, 0, Kind::CoroutineStart);
             }
         }
-        known
-            .functions
-            .sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
-        known.functions.dedup_by_key(|function| function.start);
-        known
+        self.functions.sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
+        self.functions.dedup_by_key(|function| function.start);
     }
 
     fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: Kind) {
