@@ -7,6 +7,7 @@ use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, PackedSegment, Packing, Range, SegmentId, Tables};
 use sidewinder_process::{ExecutableMapping, FileId, OpenedFile, Pid};
 
+use super::debug_file::DebugFile;
 use super::table_builder::{BuildError, Built, TableBuilder};
 
 /// A file whose tables were evicted is read again at most this often.
@@ -26,6 +27,7 @@ pub(crate) struct Binaries {
 struct Binary {
     content: OpenedFile,
     packing: Packing,
+    debug_file: DebugFile,
     state: State,
     /// Processes that map it.
     users: BTreeSet<Pid>,
@@ -72,13 +74,22 @@ impl Binaries {
     }
 
     /// Notes that a process maps a file, and sees to it that its table is built.
-    pub(crate) fn use_by(&mut self, file: FileId, content: &OpenedFile, packing: Packing, user: Pid) {
+    pub(crate) fn use_by(
+        &mut self,
+        file: FileId,
+        content: &OpenedFile,
+        path: &[u8],
+        packing: Packing,
+        user: Pid,
+    ) {
         let builder = &mut self.builder;
         let binary = self.binaries.entry(file).or_insert_with(|| {
-            builder.order(file, content.clone(), packing);
+            let debug_file = DebugFile::of_process(user, path);
+            builder.order(file, content.clone(), packing, debug_file.clone());
             Binary {
                 content: content.clone(),
                 packing,
+                debug_file,
                 state: State::Building,
                 users: BTreeSet::new(),
                 ordered_at: Instant::now(),
@@ -132,7 +143,7 @@ impl Binaries {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.ordered_at = Instant::now();
             self.reloads += 1;
-            self.builder.order(file, binary.content.clone(), binary.packing);
+            self.builder.order(file, binary.content.clone(), binary.packing, binary.debug_file.clone());
         }
     }
 
@@ -160,6 +171,7 @@ impl Binaries {
                     (loads, None)
                 }
                 Err(failure) => {
+                    binary.debug_file = DebugFile::Known(None);
                     binary.state = State::Blank;
                     (Vec::new(), Some(failure))
                 }
@@ -184,6 +196,7 @@ impl Binary {
     /// The first time every segment is loaded for which there is room; afterwards those that were missed, at the cost
     /// of others.
     fn take(&mut self, built: Built, arena: &mut Arena, tables: &mut Tables) {
+        self.debug_file = built.debug_file;
         if let State::Built(segments) = &self.state {
             let missed = std::mem::take(&mut self.missed);
             for (segment, packed) in segments.iter().zip(&built.segments) {

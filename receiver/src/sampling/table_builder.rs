@@ -1,6 +1,8 @@
 //! Building unwind tables beside sampling, at low priority.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
@@ -8,8 +10,11 @@ use object::ReadCache;
 use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{PackedSegment, Packing, pack};
 use sidewinder_process::{FileId, OpenedFile};
-use sidewinder_unwind::{UnwindTable, load_segments, unwind_table};
+use sidewinder_unwind::debug_file::DebugFileReference;
+use sidewinder_unwind::{UnwindTable, load_segments, unwind_table, unwind_table_with};
 use thiserror::Error;
+
+use super::debug_file::DebugFile;
 
 /// Why a file has no table.
 #[derive(Debug, Error)]
@@ -25,20 +30,41 @@ pub(crate) enum BuildError {
 pub(crate) struct Built {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
+    pub(crate) debug_file: DebugFile,
 }
 
 /// Reads a file's table and packs it.
-pub(crate) fn build(content: &OpenedFile, packing: Packing) -> Result<Built, BuildError> {
-    let (loads, table) = read_table(Positioned { content, at: 0 })?;
+pub(crate) fn build(
+    content: &OpenedFile,
+    packing: Packing,
+    debug_file: &DebugFile,
+) -> Result<Built, BuildError> {
+    let TableRead { loads, table, debug_file } = read_table(Positioned { content, at: 0 }, debug_file)?;
     let code = loads.iter().filter(|load| load.executable);
-    Ok(Built { segments: code.flat_map(|load| pack(&table, load, packing)).collect(), loads })
+    let segments = code.flat_map(|load| pack(&table, load, packing)).collect();
+    Ok(Built { segments, loads, debug_file: DebugFile::Known(debug_file) })
 }
 
-/// Reads a file's table.
-pub(crate) fn read_table(file: impl Read + Seek) -> Result<(Vec<LoadSegment>, UnwindTable), BuildError> {
+/// A file's table, and what it was read from.
+#[derive(Debug)]
+pub(crate) struct TableRead {
+    pub(crate) loads: Vec<LoadSegment>,
+    pub(crate) table: UnwindTable,
+    pub(crate) debug_file: Option<Arc<File>>,
+}
+
+/// Reads a file's table, with the help of its debug file if it has one.
+pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<TableRead, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    Ok((load_segments(&file), unwind_table(&file)?))
+    let debug_file = debug_file.find(DebugFileReference::of(&file));
+    let debug_cache = debug_file.as_deref().map(ReadCache::new);
+    let debug = debug_cache.as_ref().and_then(|cache| object::File::parse(cache).ok());
+    let table = match debug {
+        Some(debug) => unwind_table_with(&file, &[debug])?,
+        None => unwind_table(&file)?,
+    };
+    Ok(TableRead { loads: load_segments(&file), table, debug_file })
 }
 
 /// A mapped file as `object` reads it: by seeking and reading. Mapping it would turn a shrinking file into a signal.
@@ -80,6 +106,7 @@ struct Order {
     file: FileId,
     content: OpenedFile,
     packing: Packing,
+    debug_file: DebugFile,
 }
 
 /// How far the thread steps back behind the work of the machine.
@@ -93,7 +120,7 @@ impl TableBuilder {
             // On Linux niceness belongs to the thread. Without it, tables are built all the same.
             let _ = rustix::process::nice(NICENESS);
             for order in incoming {
-                let built = build(&order.content, order.packing);
+                let built = build(&order.content, order.packing, &order.debug_file);
                 if outgoing.send((order.file, built)).is_err() {
                     return;
                 }
@@ -102,8 +129,15 @@ impl TableBuilder {
         Ok(Self { orders, results, in_progress: 0 })
     }
 
-    pub(crate) fn order(&mut self, file: FileId, content: OpenedFile, packing: Packing) {
-        self.in_progress += usize::from(self.orders.send(Order { file, content, packing }).is_ok());
+    pub(crate) fn order(
+        &mut self,
+        file: FileId,
+        content: OpenedFile,
+        packing: Packing,
+        debug_file: DebugFile,
+    ) {
+        let order = Order { file, content, packing, debug_file };
+        self.in_progress += usize::from(self.orders.send(order).is_ok());
     }
 
     /// The next table that is ready, without waiting.

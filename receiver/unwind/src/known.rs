@@ -28,6 +28,9 @@ const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 /// The extent assumed of a function whose end nobody states. Entry points are that short.
 const MAX_UNSIZED_BYTES: u64 = 64;
 
+/// The most symbols of one table that are looked at.
+const MAX_SYMBOLS: usize = 1 << 20;
+
 /// More functions of these names than any file has.
 const MAX_FUNCTIONS: usize = 256;
 
@@ -80,7 +83,7 @@ impl KnownFunctions {
         file: &File<'data, R>,
         code: &CodeRanges,
     ) {
-        for symbol in named.symbols().chain(named.dynamic_symbols()) {
+        for symbol in named.symbols().take(MAX_SYMBOLS).chain(named.dynamic_symbols().take(MAX_SYMBOLS)) {
             let Ok(name) = symbol.name_bytes() else { continue };
             if !symbol.is_definition() || self.functions.len() >= MAX_FUNCTIONS {
                 continue;
