@@ -96,8 +96,9 @@ where
 
     /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.
     fn locate(&self, code: &CodeRanges, cies: &mut Cies<'data>, summary: &mut Summary) -> Vec<Located> {
-        let mut located = Vec::new();
-        for offset in EntryOffsets::new(self.data, self.ends_at_terminator) {
+        let offsets = || EntryOffsets::new(self.data, self.ends_at_terminator);
+        let mut located = Vec::with_capacity(offsets().count());
+        for offset in offsets() {
             let fde = match offset.map(|offset| (offset, cies.fde(self, offset))) {
                 Some((offset, Ok(fde))) => u32::try_from(offset).ok().map(|offset| (offset, fde)),
                 Some((_, Err(gimli::Error::NotCiePointer(_)))) => continue,

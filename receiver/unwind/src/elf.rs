@@ -116,7 +116,7 @@ fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer 
     match (above.is_empty(), below.is_empty()) {
         (_, true) => above,
         (true, false) => below,
-        (false, false) => above.over(&below, entries),
+        (false, false) => above.over(below, entries),
     }
 }
 
