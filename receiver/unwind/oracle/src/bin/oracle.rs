@@ -94,11 +94,23 @@ struct Size {
     text_bytes: u64,
     table_bytes: u64,
     rows: u64,
+    rules: u64,
 }
+
+/// Bytes of a row and of a rule in a packed table.
+const ROW_BYTES: u64 = 2;
+const RULE_BYTES: u64 = 16;
 
 impl Size {
     fn share(&self) -> f64 {
         self.table_bytes as f64 / self.text_bytes.max(1) as f64
+    }
+
+    /// What rows, rules and the index take, in percent of the text.
+    fn parts(&self) -> [f64; 3] {
+        let (rows, rules) = (self.rows * ROW_BYTES, self.rules * RULE_BYTES);
+        let index = self.table_bytes.saturating_sub(rows + rules);
+        [rows, rules, index].map(|part| 100.0 * part as f64 / self.text_bytes.max(1) as f64)
     }
 }
 
@@ -158,6 +170,7 @@ impl Report {
                 text_bytes: code().map(|load| load.size).sum(),
                 table_bytes: segments.iter().map(|segment| segment.bytes.len() as u64).sum(),
                 rows: segments.iter().map(|segment| segment.rows as u64).sum(),
+                rules: segments.iter().map(|segment| segment.rules as u64).sum(),
             });
         }
     }
@@ -220,14 +233,22 @@ impl Report {
     }
 
     fn print_sizes(&mut self) {
-        let text_bytes: u64 = self.sizes.iter().map(|size| size.text_bytes).sum();
-        let table_bytes: u64 = self.sizes.iter().map(|size| size.table_bytes).sum();
-        let rows: u64 = self.sizes.iter().map(|size| size.rows).sum();
+        let total = |part: fn(&Size) -> u64| self.sizes.iter().map(part).sum::<u64>();
+        let all = Size {
+            path: PathBuf::new(),
+            text_bytes: total(|size| size.text_bytes),
+            table_bytes: total(|size| size.table_bytes),
+            rows: total(|size| size.rows),
+            rules: total(|size| size.rules),
+        };
+        let [rows, rules, index] = all.parts();
         println!(
-            "\nPacked tables: {table_bytes} bytes, {:.2}% of {text_bytes} bytes of text (at most {}% wanted); {:.2} bytes a row.",
-            100.0 * table_bytes as f64 / text_bytes.max(1) as f64,
+            "\nPacked tables: {} bytes, {:.2}% of {} bytes of text ({rows:.2} rows, {rules:.2} rules, {index:.2} index; at most {}% wanted); {:.2} bytes a row.",
+            all.table_bytes,
+            100.0 * all.share(),
+            all.text_bytes,
             MAX_SHARE_OF_ALL_TEXT * 100.0,
-            table_bytes as f64 / rows.max(1) as f64
+            all.table_bytes as f64 / all.rows.max(1) as f64
         );
         let measured: Vec<_> =
             self.sizes.iter().filter(|size| size.text_bytes >= MEASURED_TEXT_BYTES).collect();
@@ -240,12 +261,11 @@ impl Report {
             MAX_SHARE_OF_TEXT * 100.0
         );
         for size in over.iter().take(MAX_LISTED) {
+            let [rows, rules, index] = size.parts();
             println!(
-                "    {:>5.1}% {:>9} of {:>10} bytes, {:>8} rows  {}",
+                "    {:>5.1}% of {:>10} bytes ({rows:.1} rows, {rules:.1} rules, {index:.1} index)  {}",
                 size.share() * 100.0,
-                size.table_bytes,
                 size.text_bytes,
-                size.rows,
                 size.path.display()
             );
         }
