@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,13 +15,15 @@ use sidewinder_unwind::{Entry, UnwindTable};
 use super::Ended;
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
+use crate::sampling::debug_file::DebugFile;
 use crate::sampling::packing_of;
-use crate::sampling::table_builder::{BuildError, read_table};
+use crate::sampling::table_builder::{BuildError, TableRead, read_table};
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     let failed = || format!("can't inspect {}", args.file.display());
     let read = read(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
-    let (loads, table) = read.map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
+    let TableRead { loads, table, .. } =
+        read.map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
     let mut out = BufWriter::new(io::stdout().lock());
     let printed = match args.pc {
         Some(pc) => print_place(&mut out, &table, Svma(pc), args.unwind),
@@ -36,15 +39,16 @@ pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     }
 }
 
-fn read(path: &Path) -> io::Result<Result<(Vec<LoadSegment>, UnwindTable), BuildError>> {
+fn read(path: &Path) -> io::Result<Result<TableRead, BuildError>> {
     if path == Path::new("[vdso]") {
-        return Ok(read_table(Cursor::new(vdso_image()?)));
+        return Ok(read_table(Cursor::new(vdso_image()?), &DebugFile::Known(None)));
     }
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    Ok(read_table(file))
+    let debug_file = DebugFile::of_ours(path.canonicalize()?.as_os_str().as_bytes());
+    Ok(read_table(file, &debug_file))
 }
 
 fn print_rows(out: &mut impl Write, table: &UnwindTable) -> io::Result<()> {

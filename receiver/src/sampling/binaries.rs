@@ -7,7 +7,8 @@ use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, PackedSegment, Packing, Range, SegmentId, Tables};
 use sidewinder_process::{ExecutableMapping, FileId, OpenedFile, Pid};
 
-use super::table_builder::{BuildError, Built, Delivery, Part, TableBuilder};
+use super::debug_file::DebugFile;
+use super::table_builder::{BuildError, Built, Delivery, Order, Part, TableBuilder};
 
 /// How many times as long as a file's last reading took it rests before it is read again for evicted tables: a budget
 /// that is far too small costs a share of one CPU, and not all of it.
@@ -27,6 +28,7 @@ pub(crate) struct Binaries {
 struct Binary {
     content: OpenedFile,
     packing: Packing,
+    debug_file: DebugFile,
     state: State,
     /// Processes that map it.
     users: BTreeSet<Pid>,
@@ -68,19 +70,28 @@ impl Binaries {
     }
 
     /// Notes that a process maps a file, and sees to it that its table is built.
-    pub(crate) fn use_by(&mut self, file: FileId, content: &OpenedFile, packing: Packing, user: Pid) {
+    pub(crate) fn use_by(
+        &mut self,
+        file: FileId,
+        content: &OpenedFile,
+        path: &[u8],
+        packing: Packing,
+        user: Pid,
+    ) {
         let builder = &mut self.builder;
         let binary = self.binaries.entry(file).or_insert_with(|| {
-            builder.order(file, content.clone(), packing);
-            Binary {
+            let binary = Binary {
                 content: content.clone(),
                 packing,
+                debug_file: DebugFile::of_process(user, path),
                 state: State::Building,
                 users: BTreeSet::new(),
                 is_ordered: true,
                 rests_until: Instant::now(),
                 missed: BTreeSet::new(),
-            }
+            };
+            builder.order(binary.order(file, None));
+            binary
         });
         binary.users.insert(user);
     }
@@ -130,7 +141,7 @@ impl Binaries {
         for (file, binary) in &mut self.binaries {
             if let Some(parts) = binary.parts_to_order(tables) {
                 self.reloads += 1;
-                self.builder.order_again(*file, binary.content.clone(), binary.packing, parts);
+                self.builder.order(binary.order(*file, Some(parts)));
             }
         }
         let mut ready = Vec::new();
@@ -140,7 +151,7 @@ impl Binaries {
             binary.rests_until = Instant::now() + REST * took;
             match built {
                 Ok(built) if matches!(binary.state, State::Built(_)) => {
-                    binary.take_again(&built, arena, tables)
+                    binary.take_again(&built, arena, tables);
                 }
                 Ok(built) => {
                     binary.take(&built, arena, tables);
@@ -149,6 +160,7 @@ impl Binaries {
                 // It could be read before: what it mapped then is gone, and its evicted tables with it.
                 Err(_) if matches!(binary.state, State::Built(_)) => binary.missed.clear(),
                 Err(failure) => {
+                    binary.debug_file = DebugFile::Known(None);
                     binary.state = State::Blank;
                     let failure = Some(failure);
                     ready.push(Ready { file, users: binary.users(), loads: Vec::new(), failure });
@@ -175,6 +187,11 @@ impl Binaries {
 }
 
 impl Binary {
+    fn order(&self, file: FileId, parts: Option<Vec<Part>>) -> Order {
+        let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
+        Order { file, content, packing: self.packing, debug_file, parts }
+    }
+
     fn users(&self) -> Vec<Pid> {
         self.users.iter().copied().collect()
     }
@@ -194,6 +211,7 @@ impl Binary {
 
     /// Gives every segment a number, and its table where there is room. The others are loaded when walks miss them.
     fn take(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
+        self.debug_file = built.debug_file.clone();
         let segments = built.segments.iter().map_while(|packed| {
             let id = tables.reserve()?;
             // A kernel that gives no memory now may have some when a walk misses the table.

@@ -1,6 +1,7 @@
 //! Sampling: from the rings of the kernel to events with stacks, and from changes of processes back to its maps.
 
 mod binaries;
+pub(crate) mod debug_file;
 pub(crate) mod feed;
 #[cfg(test)]
 mod live_tests;
@@ -296,7 +297,7 @@ impl<'obj> Sampler<'obj> {
                 let build_id = entry.and_then(|entry| entry.build_ids().gnu.as_ref()).map(BuildId::as_bytes);
                 let path = entry.map_or(&[][..], |entry| entry.path());
                 let packing = packing(&self.options, path, build_id);
-                self.binaries.use_by(identified.id, content, packing, pid);
+                self.binaries.use_by(identified.id, content, path, packing, pid);
             }
             self.binaries.push_ranges(&mut ranges, identified.map(|identified| identified.id), mapping);
         }

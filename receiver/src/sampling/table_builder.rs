@@ -1,17 +1,22 @@
 //! Building unwind tables beside sampling, at low priority.
 
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use object::ReadCache;
+use object::{ReadCache, ReadRef};
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again};
 use sidewinder_process::{FileId, OpenedFile};
-use sidewinder_unwind::{UnwindTable, load_segments, unwind_table, unwind_table_of_parts};
+use sidewinder_unwind::debug_file::DebugFileReference;
+use sidewinder_unwind::{UnwindTable, load_segments, unwind_table_with};
 use thiserror::Error;
+
+use super::debug_file::DebugFile;
 
 /// Why a file has no table.
 #[derive(Debug, Error)]
@@ -52,17 +57,24 @@ impl Part {
 pub(crate) struct Built {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
+    pub(crate) debug_file: DebugFile,
 }
 
 /// Reads a file's table and packs it.
-fn build(content: &OpenedFile, packing: Packing) -> Result<Built, BuildError> {
-    let (loads, table) = read_table(Positioned { content, at: 0 })?;
+fn build(content: &OpenedFile, packing: Packing, debug_file: &DebugFile) -> Result<Built, BuildError> {
+    let TableRead { loads, table, debug_file } = read_table(Positioned { content, at: 0 }, debug_file)?;
     let code = loads.iter().filter(|load| load.executable);
-    Ok(Built { segments: code.flat_map(|load| pack(&table, load, packing)).collect(), loads })
+    let segments = code.flat_map(|load| pack(&table, load, packing)).collect();
+    Ok(Built { segments, loads, debug_file: DebugFile::Known(debug_file) })
 }
 
 /// Reads and packs some segments of a file's table once more.
-fn build_again(content: &OpenedFile, packing: Packing, parts: &[Part]) -> Result<Built, BuildError> {
+fn build_again(
+    content: &OpenedFile,
+    packing: Packing,
+    debug_file: &DebugFile,
+    parts: &[Part],
+) -> Result<Built, BuildError> {
     let cache = ReadCache::new(Positioned { content, at: 0 });
     let file = object::File::parse(&cache)?;
     let loads = load_segments(&file);
@@ -75,16 +87,39 @@ fn build_again(content: &OpenedFile, packing: Packing, parts: &[Part]) -> Result
         })
         .collect();
     let wanted: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
-    let table = unwind_table_of_parts(&file, &wanted)?;
+    let (table, debug_file) = table_of(&file, debug_file, Some(&wanted))?;
     let again = |part: &Part, load| pack_again(&table, load, packing, part.file_offset..part.end());
-    Ok(Built { segments: places.iter().map(|(part, load, _)| again(part, load)).collect(), loads })
+    let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
+    Ok(Built { segments, loads, debug_file: DebugFile::Known(debug_file) })
 }
 
-/// Reads a file's table.
-pub(crate) fn read_table(file: impl Read + Seek) -> Result<(Vec<LoadSegment>, UnwindTable), BuildError> {
+/// A file's table, and what it was read from.
+#[derive(Debug)]
+pub(crate) struct TableRead {
+    pub(crate) loads: Vec<LoadSegment>,
+    pub(crate) table: UnwindTable,
+    pub(crate) debug_file: Option<Arc<File>>,
+}
+
+/// Reads a file's table, with the help of its debug file if it has one.
+pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<TableRead, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    Ok((load_segments(&file), unwind_table(&file)?))
+    let (table, debug_file) = table_of(&file, debug_file, None)?;
+    Ok(TableRead { loads: load_segments(&file), table, debug_file })
+}
+
+/// The table of a file, or of parts of it, and the debug file that helped.
+fn table_of<'data, R: ReadRef<'data>>(
+    file: &object::File<'data, R>,
+    debug_file: &DebugFile,
+    parts: Option<&[Range<Svma>]>,
+) -> Result<(UnwindTable, Option<Arc<File>>), BuildError> {
+    let debug_file = debug_file.find(DebugFileReference::of(file));
+    let debug_cache = debug_file.as_deref().map(ReadCache::new);
+    let debug = debug_cache.as_ref().and_then(|cache| object::File::parse(cache).ok());
+    let table = unwind_table_with(file, debug.as_slice(), parts)?;
+    Ok((table, debug_file))
 }
 
 /// A mapped file as `object` reads it: by seeking and reading. Mapping it would turn a shrinking file into a signal.
@@ -121,13 +156,15 @@ pub(crate) struct TableBuilder {
     in_progress: usize,
 }
 
+/// What to build.
 #[derive(Debug)]
-struct Order {
-    file: FileId,
-    content: OpenedFile,
-    packing: Packing,
-    /// `None`: the whole file.
-    parts: Option<Vec<Part>>,
+pub(crate) struct Order {
+    pub(crate) file: FileId,
+    pub(crate) content: OpenedFile,
+    pub(crate) packing: Packing,
+    pub(crate) debug_file: DebugFile,
+    /// Segments that have been built before; `None`: the whole file.
+    pub(crate) parts: Option<Vec<Part>>,
 }
 
 /// What an order came to.
@@ -143,8 +180,8 @@ impl Order {
     fn deliver(&self) -> Delivery {
         let began = Instant::now();
         let built = match &self.parts {
-            None => build(&self.content, self.packing),
-            Some(parts) => build_again(&self.content, self.packing, parts),
+            None => build(&self.content, self.packing, &self.debug_file),
+            Some(parts) => build_again(&self.content, self.packing, &self.debug_file, parts),
         };
         Delivery { file: self.file, built, took: began.elapsed() }
     }
@@ -169,23 +206,8 @@ impl TableBuilder {
         Ok(Self { orders, deliveries, in_progress: 0 })
     }
 
-    /// Asks for the table of a whole file.
-    pub(crate) fn order(&mut self, file: FileId, content: OpenedFile, packing: Packing) {
-        self.send(Order { file, content, packing, parts: None });
-    }
-
-    /// Asks for some segments of a file's table once more.
-    pub(crate) fn order_again(
-        &mut self,
-        file: FileId,
-        content: OpenedFile,
-        packing: Packing,
-        parts: Vec<Part>,
-    ) {
-        self.send(Order { file, content, packing, parts: Some(parts) });
-    }
-
-    fn send(&mut self, order: Order) {
+    /// Asks for the table of a file, or for some of its segments once more.
+    pub(crate) fn order(&mut self, order: Order) {
         self.in_progress += usize::from(self.orders.send(order).is_ok());
     }
 

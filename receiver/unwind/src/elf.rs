@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
+use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType};
 use object::read::elf::ProgramHeader as _;
 use object::{
     Architecture, CompressionFormat, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef,
@@ -11,10 +12,12 @@ use object::{
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
 use crate::cfi::Cfi;
+use crate::companion::mini_debug_info;
 use crate::entries::Entries;
 use crate::go;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
+use crate::sframe::SFrame;
 use crate::summary::{Source, Summary};
 use crate::table::UnwindTable;
 
@@ -56,48 +59,60 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
 ///
 /// If the file has no code, or code for another processor.
 pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<UnwindTable, Error> {
-    table_of(file, &[Svma(0)..Svma(u64::MAX)])
+    unwind_table_with::<R, &[u8]>(file, &[], None)
 }
 
-/// The unwind table of some parts of a file's code: at their addresses it says what [`unwind_table`] says,
-/// elsewhere anything. It takes less time the smaller they are, because no row is built for the rest.
+/// The same, with separate debug files about the same code, of which [`debug_file`](crate::debug_file) says
+/// where to look for them. They speak where the file itself doesn't, the first of them first.
+///
+/// Where `parts` are given, the table speaks of their addresses alone, and elsewhere says anything. It takes less
+/// time the smaller they are.
 ///
 /// # Errors
 ///
-/// As [`unwind_table`].
-pub fn unwind_table_of_parts<'data, R: ReadRef<'data>>(
+/// If the file itself has no code, or code for another processor.
+pub fn unwind_table_with<'data, 'debug, R: ReadRef<'data>, D: ReadRef<'debug>>(
     file: &File<'data, R>,
-    parts: &[Range<Svma>],
-) -> Result<UnwindTable, Error> {
-    table_of(file, parts)
-}
-
-fn table_of<'data, R: ReadRef<'data>>(
-    file: &File<'data, R>,
-    wanted: &[Range<Svma>],
+    debug_files: &[File<'debug, D>],
+    parts: Option<&[Range<Svma>]>,
 ) -> Result<UnwindTable, Error> {
     if file.architecture() != Architecture::X86_64 {
         return Err(Error::Architecture(file.architecture()));
     }
-    let code = CodeRanges::of(file, wanted).ok_or(Error::NoCode)?;
+    let code = CodeRanges::of(file, parts).ok_or(Error::NoCode)?;
     let mut entries = Entries::new();
     let mut summary = Summary::default();
+    let mini_debug_info = mini_debug_info(file, &mut summary);
+    let mini_debug_info = mini_debug_info.as_deref().and_then(|data| File::parse(data).ok());
 
     let mut known = KnownFunctions::of(file, &code);
+    debug_files.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
+    mini_debug_info.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
 
-    let eh_frame = eh_frame_rows(file, &code, &mut known, &mut entries, &mut summary);
+    let eh_frame = eh_frame_rows(file, Source::EhFrame, &code, &mut known, &mut entries, &mut summary);
     let go = go::rows(file, &code, &mut known, &mut entries, &mut summary);
     // Go writes `.debug_frame` for the functions of `.gopclntab` and no others.
     let debug_frame = if go.is_empty() {
-        debug_frame_rows(file, &code, &mut known, &mut entries, &mut summary)
+        debug_frame_rows(file, Source::DebugFrame, &code, &mut known, &mut entries, &mut summary)
     } else {
         RowBuffer::default()
     };
+    let sframe = sframe_rows(file, &code, &mut known, &mut entries, &mut summary);
+    let mut layers = vec![eh_frame, go, debug_frame, sframe];
+    for debug_file in debug_files {
+        let source = Source::DebugFile;
+        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+    }
+    if let Some(debug_file) = &mini_debug_info {
+        let source = Source::MiniDebugInfo;
+        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+    }
     // The sources above say where the known functions end.
-    let roots = known.roots(&mut entries, &mut summary);
-    let by_code = known.by_code(file, &code, &mut entries, &mut summary);
+    layers.insert(0, known.roots(&mut entries, &mut summary));
+    layers.push(known.by_code(file, &code, &mut entries, &mut summary));
 
-    let layers = [roots, eh_frame, go, debug_frame, by_code];
     let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
     Ok(UnwindTable::new(code.base, rows, entries, summary))
 }
@@ -106,7 +121,7 @@ fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer 
     match (above.is_empty(), below.is_empty()) {
         (_, true) => above,
         (true, false) => below,
-        (false, false) => above.over(&below, entries),
+        (false, false) => above.over(below, entries),
     }
 }
 
@@ -114,8 +129,8 @@ fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer 
 pub(crate) struct CodeRanges {
     base: Svma,
     ranges: Vec<CodeRange>,
-    /// The parts for which rows are wanted.
-    wanted: Vec<Range<u32>>,
+    /// The parts for which rows are wanted; `None`: all.
+    wanted: Option<Vec<Range<u32>>>,
 }
 
 struct CodeRange {
@@ -125,7 +140,7 @@ struct CodeRange {
 }
 
 impl CodeRanges {
-    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, wanted: &[Range<Svma>]) -> Option<Self> {
+    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, parts: Option<&[Range<Svma>]>) -> Option<Self> {
         let executable = || file.segments().filter(|segment| segment.permissions().executable());
         let base = executable().map(|segment| segment.address()).min()?;
         let mut ranges: Vec<_> = executable()
@@ -139,13 +154,18 @@ impl CodeRanges {
             .collect();
         ranges.sort_unstable_by_key(|range| range.start);
         let from_base = |at: Svma| u32::try_from(at.0.saturating_sub(base)).unwrap_or(u32::MAX);
-        let wanted = wanted.iter().map(|part| from_base(part.start)..from_base(part.end)).collect();
+        let of_parts = |parts: &[Range<Svma>]| {
+            parts.iter().map(|part| from_base(part.start)..from_base(part.end)).collect()
+        };
+        let wanted = parts.map(of_parts);
         Some(Self { base: Svma(base), ranges, wanted })
     }
 
-    /// Whether rows are wanted for any address of a range.
+    /// Whether rows are wanted for any address of a range, or for the last one before it: where a row ends matters
+    /// to the row.
     pub(crate) fn wants(&self, (start, end): (u32, u32)) -> bool {
-        self.wanted.iter().any(|part| start < part.end && part.start < end)
+        let Some(wanted) = &self.wanted else { return true };
+        wanted.iter().any(|part| start <= part.end && part.start < end)
     }
 
     /// Bytes from the base, if the address is that near.
@@ -181,13 +201,13 @@ impl CodeRanges {
 
 fn eh_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = Source::EhFrame;
-    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, summary) else {
+    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, source, summary) else {
         return RowBuffer::default();
     };
     let mut section = EhFrame::new(&data, LittleEndian);
@@ -198,12 +218,12 @@ fn eh_frame_rows<'data, R: ReadRef<'data>>(
 
 fn debug_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = Source::DebugFrame;
     let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
         return RowBuffer::default();
     };
@@ -213,12 +233,34 @@ fn debug_frame_rows<'data, R: ReadRef<'data>>(
     Cfi { section, data: &data, bases, source, ends_at_terminator: false }.rows(code, known, entries, summary)
 }
 
+fn sframe_rows<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    known: &mut KnownFunctions,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let section = section_data(file, ".sframe", Source::SFrame, summary).or_else(|| {
+        let (data, address) = segment_data(file, PT_GNU_SFRAME)?;
+        Some((Cow::Borrowed(data), address))
+    });
+    let Some((data, address)) = section else { return RowBuffer::default() };
+    match SFrame::parse(&data, address) {
+        Some(sframe) => sframe.rows(code, known, entries, summary),
+        None => {
+            Summary::count(&mut summary.malformed, Source::SFrame);
+            RowBuffer::default()
+        }
+    }
+}
+
 /// The bytes of `.eh_frame`, their stated address, and whether other data may follow the terminator.
 fn eh_frame_data<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     summary: &mut Summary,
 ) -> Option<(Cow<'data, [u8]>, u64, bool)> {
-    if let Some((data, address)) = section_data(file, ".eh_frame", Source::EhFrame, summary) {
+    if let Some((data, address)) = section_data(file, ".eh_frame", source, summary) {
         return Some((data, address, false));
     }
     let (data, address) = eh_frame_by_header(file)?;
@@ -227,14 +269,8 @@ fn eh_frame_data<'data, R: ReadRef<'data>>(
 
 /// `.eh_frame` in a file without section headers: `PT_GNU_EH_FRAME` holds a pointer to it.
 fn eh_frame_by_header<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<(&'data [u8], u64)> {
-    let File::Elf64(elf) = file else { return None };
-    let endian = elf.endian();
-    let header = elf
-        .elf_program_headers()
-        .iter()
-        .find(|header| header.p_type(endian) == object::elf::PT_GNU_EH_FRAME)?;
-    let data = header.data(endian, elf.data()).ok()?;
-    let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(endian));
+    let (data, address) = segment_data(file, PT_GNU_EH_FRAME)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(address);
     let parsed = gimli::EhFrameHdr::new(data, LittleEndian).parse(&bases, 8).ok()?;
     let address = parsed.eh_frame_ptr().direct().ok()?;
     let segment = file.segments().find(|segment| {
@@ -242,6 +278,17 @@ fn eh_frame_by_header<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option
     })?;
     let within = usize::try_from(address - segment.address()).ok()?;
     Some((segment.data().ok()?.get(within..)?, address))
+}
+
+/// The bytes of the first segment of a kind, with their stated address.
+fn segment_data<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    kind: ProgramType,
+) -> Option<(&'data [u8], u64)> {
+    let File::Elf64(elf) = file else { return None };
+    let endian = elf.endian();
+    let header = elf.elf_program_headers().iter().find(|header| header.p_type(endian) == kind)?;
+    Some((header.data(endian, elf.data()).ok()?, header.p_vaddr(endian)))
 }
 
 /// A section's bytes, uncompressed, with its stated address. One that can't be read counts as broken.

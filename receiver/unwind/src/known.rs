@@ -33,6 +33,9 @@ const MAX_NAME_BYTES: usize = 32;
 /// The extent assumed of a function whose end nobody states. Entry points are that short.
 const MAX_UNSIZED_BYTES: u64 = 64;
 
+/// The most symbols of one table that are looked at.
+const MAX_SYMBOLS: usize = 1 << 20;
+
 /// More functions of these names than any file has.
 const MAX_FUNCTIONS: usize = 256;
 
@@ -73,23 +76,32 @@ impl KnownFunctions {
         if file.entry() != 0 {
             known.add(code, file.entry(), 0, Kind::Root);
         }
-        for_each_definition(file, |name, address, size| {
-            if known.functions.len() >= MAX_FUNCTIONS {
+        known.learn_names(file, file, code);
+        known
+    }
+
+    /// The functions with the known names among the symbols of `named`, which is `file` or one about the same
+    /// code.
+    pub(crate) fn learn_names<'named, 'data, N: ReadRef<'named>, R: ReadRef<'data>>(
+        &mut self,
+        named: &File<'named, N>,
+        file: &File<'data, R>,
+        code: &CodeRanges,
+    ) {
+        for_each_definition(named, |name, address, size| {
+            if self.functions.len() >= MAX_FUNCTIONS {
                 return;
             }
             if let Some(kind) = Kind::by_name(name) {
-                known.add(code, address, size, kind);
+                self.add(code, address, size, kind);
             } else if name == MAKE_CONTEXT
                 && let Some(start) = coroutine_start(file, code, address, size)
             {
-                known.add(code, start, 0, Kind::CoroutineStart);
+                self.add(code, start, 0, Kind::CoroutineStart);
             }
         });
-        known
-            .functions
-            .sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
-        known.functions.dedup_by_key(|function| function.start);
-        known
+        self.functions.sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
+        self.functions.dedup_by_key(|function| function.start);
     }
 
     fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: Kind) {
@@ -187,7 +199,7 @@ fn for_each_definition<'data, R: ReadRef<'data>>(
         let may_be_code = |symbol: &&object::elf::Sym64<object::Endianness>| {
             !symbol.is_undefined(endian) && matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE)
         };
-        for symbol in table.symbols().iter().filter(may_be_code) {
+        for symbol in table.symbols().iter().take(MAX_SYMBOLS).filter(may_be_code) {
             let Some(name) = names.get(symbol.st_name(endian) as usize..) else { continue };
             let end = name.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0);
             if let Some(name) = end.and_then(|end| name.get(..end)) {

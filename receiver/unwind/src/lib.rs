@@ -25,17 +25,23 @@
 //! 2. `.eh_frame`, found by its section or, where section headers are gone, by `PT_GNU_EH_FRAME`;
 //! 3. `.gopclntab`, Go's own table, which is exact at every instruction;
 //! 4. `.debug_frame`, compressed or not;
-//! 5. what is known of such functions where no source above says anything.
+//! 5. `.sframe`, versions 1 and 2;
+//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`unwind_table_with`];
+//!    [`debug_file`] says where to look), and of the one in `.gnu_debugdata`;
+//! 7. what is known of such functions where no source above says anything.
 //!
 //! # Rooms
 //!
 //! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the
-//! few DWARF expressions that occur; `go` does the same for Go; `known` holds the functions known by name.
+//! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
+//! is inside `.gnu_debugdata`; `known` holds the functions known by name.
 //! Their rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and
 //! orders them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
 mod cfi;
+mod companion;
+pub mod debug_file;
 mod elf;
 mod entries;
 mod expression;
@@ -44,10 +50,11 @@ mod known;
 mod layers;
 pub mod prove;
 mod rule;
+mod sframe;
 mod summary;
 mod table;
 
-pub use elf::{Error, load_segments, unwind_table, unwind_table_of_parts};
+pub use elf::{Error, load_segments, unwind_table, unwind_table_with};
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 pub use summary::{Source, Summary};
 pub use table::{Row, UnwindTable};
