@@ -1,6 +1,5 @@
 //! No bytes make the crate panic, hang, or give rows that break the table's invariants.
 #![forbid(unsafe_code)]
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
