@@ -280,17 +280,21 @@ impl Root {
         Ok(Self { process, root })
     }
 
-    /// Opens the regular file with a path inside this root for reading, unless it may never answer. No link
-    /// leads out of the root.
+    /// Opens the regular files with these paths inside this root for reading, unless they may never answer. No
+    /// link leads out of the root.
     ///
-    /// # Errors
-    /// Why there is no such file.
-    pub fn open(&self, path: &[u8]) -> Result<File, OpenError> {
-        let path = CString::new(path).map_err(|_| OpenError::NotFound)?;
+    /// Each is an error that says why there is no such file.
+    pub fn open<'root>(
+        &'root self,
+        paths: impl Iterator<Item = Vec<u8>> + 'root,
+    ) -> impl Iterator<Item = Result<File, OpenError>> + 'root {
         let finder = Finder::new(&self.process, false);
-        let found = finder.look_up(self.root.as_fd(), &path)?;
-        finder.looked_at(found.as_fd())?;
-        open_for_reading(found.as_fd())
+        paths.map(move |path| {
+            let path = CString::new(path).map_err(|_| OpenError::NotFound)?;
+            let found = finder.look_up(self.root.as_fd(), &path)?;
+            finder.looked_at(found.as_fd())?;
+            open_for_reading(found.as_fd())
+        })
     }
 }
 

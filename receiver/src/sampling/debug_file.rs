@@ -35,9 +35,10 @@ impl Place {
 
     /// The first file at one of the places that it may have that is proven to be the right one.
     fn find(&self, reference: &DebugFileReference) -> Option<File> {
-        reference
-            .candidates(&self.directory)
-            .filter_map(|path| self.root.open(&path).ok())
+        let candidates = reference.candidates(&self.directory);
+        self.root
+            .open(candidates)
+            .filter_map(Result::ok)
             .find(|file| is_proven(reference, file).unwrap_or(false))
     }
 }
