@@ -124,6 +124,7 @@ const FUNCTION_ALIGNMENT_BYTES: u64 = 16;
 
 /// The rows but for the ends of functions behind which there is only padding, up to the next aligned function and with
 /// no aligned address on the way: nobody executes it, so that it may as well have the rule before. A tenth of all rows.
+/// A page can be packed alone, so what ends with it stays.
 fn without_padding(rows: impl Iterator<Item = Row>) -> impl Iterator<Item = Row> {
     let mut rows = rows.peekable();
     std::iter::from_fn(move || {
@@ -139,6 +140,7 @@ fn without_padding(rows: impl Iterator<Item = Row>) -> impl Iterator<Item = Row>
 fn is_padding(row: &Row, end: Svma) -> bool {
     row.entry == Entry::NO_INFORMATION
         && end.0.is_multiple_of(FUNCTION_ALIGNMENT_BYTES)
+        && !end.0.is_multiple_of(PAGE_BYTES)
         && end.0 - row.start.0 < FUNCTION_ALIGNMENT_BYTES
 }
 
@@ -550,6 +552,7 @@ mod tests {
         assert_eq!(rows(0x1020, 0x1030), 3, "an aligned function fits");
         assert_eq!(rows(0x1021, 0x1028), 3, "the next function isn't aligned");
         assert_eq!(rows(0x101f, 0x1030), 3, "an aligned function lies between");
+        assert_eq!(rows(0x1ff1, 0x2000), 3, "the next function is on another page");
     }
 
     #[test]

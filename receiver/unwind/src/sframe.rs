@@ -92,6 +92,9 @@ impl<'data> SFrame<'data> {
         let mut steps_left = self.rows.len();
         for (start, end, place) in located {
             known.bound((start, end));
+            if !code.wants((start, end)) {
+                continue;
+            }
             let mut range = ranges.range((start, end));
             let entry = self.index.chunks_exact(self.entry_bytes).nth(place as usize).unwrap_or_default();
             let read = self.function_rows(entry, &mut steps_left, |offset, entry| {
