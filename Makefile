@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench lint clean
+.PHONY: help setup run test bench oracle lint clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -42,9 +42,16 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 
+# Where `make oracle` looks for ELF files.
+SEARCHED ?= /
+
+oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables
+	cargo build --release -p sidewinder-unwind-oracle --features machine
+	$(abspath $(target))/release/oracle $(SEARCHED)
+
 lint: ## Check form and lints
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --all-features -- -D warnings
 
 clean: ## Remove what was built, the Collector included
 	cargo clean

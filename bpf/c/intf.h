@@ -204,7 +204,7 @@ struct sw_rule {
 /* What the ranges of processes name; a slot whose table was evicted keeps its id. */
 struct sw_segment {
 	sw_location location;
-	__u32 used; /* the last `clock` of its CPU in which a walk used it */
+	__u32 used; /* the last `clock` of its CPU in which a walk used it; 0: none has */
 	__u32 reserved;
 };
 
@@ -265,8 +265,12 @@ enum sw_scope {
  */
 struct sw_cpu {
 	__u32 epoch; /* from 1; each stack is sent once in each */
-	__u32 clock; /* advances about once a second: the age of segments */
-	__u64 period_ns; /* between two interrupts of a CPU */
+	__u32 clock; /* from 1; advances some times a second: the age of segments */
+
+	/* The process that was last found to be in scope: most interrupts find the same one again. */
+	__u64 scoped_start_ns;
+	__u32 scoped_pid;
+	__u32 reserved;
 
 	__u64 outcomes[32]; /* by sw_outcome */
 	__u64 stacks_known; /* samples whose stack had been sent in this epoch */
@@ -278,8 +282,6 @@ struct sw_cpu {
 	__u64 scope_full; /* forks that found no room in the map `scope` */
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */
-	__u64 idle_ns; /* when the last interrupt found this CPU idle; 0: it did not */
-	__u64 idle_inferred; /* interrupts of the idle CPU that came too late to be told apart; among `outcomes` */
 };
 
 /* A stack, or chunk of one, that has been sent. */

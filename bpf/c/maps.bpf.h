@@ -18,8 +18,6 @@ const volatile __u32 ring_bytes; /* of one CPU's ring */
 const volatile __u64 hash_key[4]; /* secret, odd: nobody can aim for a collision */
 const volatile bool kernel_frames = true;
 const volatile bool kernel_threads; /* whether they are sampled too */
-const volatile bool has_task_regs = true; /* bpf_task_pt_regs, Linux 5.15 */
-const volatile bool has_find_vma = true; /* bpf_find_vma, Linux 5.17 */
 
 /*
  * Scratch of one entry point on one CPU, claimed for the length of one interrupt. Walks keep their state here
@@ -63,7 +61,6 @@ struct sw_slot {
 	__u32 chunks;
 	__u32 depth;
 	struct sw_hash hash;
-	__u64 ring;
 
 	__u32 frames_by_table;
 	__u32 frames_by_frame_pointer;

@@ -27,29 +27,27 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
 	__u32 pid = process_id(child);
-	struct sw_cpu *cpu;
+	struct sw_cpu *cpu = this_cpu();
 	__u64 start_ns;
 
-	if (!pid || pid != thread_id(child) || !in_scope(parent, process_id(parent)))
+	if (!cpu || !pid || pid != thread_id(child) || !in_scope(cpu, parent, process_id(parent)))
 		return 0;
 	forget_mappings(pid);
 	if (scope_mode != SW_SCOPE_PROCESSES)
 		return 0;
 	start_ns = process_start_ns(child);
-	if (bpf_map_update_elem(&scope, &pid, &start_ns, BPF_ANY)) {
-		cpu = this_cpu();
-		if (cpu)
-			sw_count(cpu->scope_full, 1);
-	}
+	if (bpf_map_update_elem(&scope, &pid, &start_ns, BPF_ANY))
+		sw_count(cpu->scope_full, 1);
 	return 0;
 }
 
 SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task)
 {
+	struct sw_cpu *cpu = this_cpu();
 	__u32 pid = process_id(task);
 
-	if (in_scope(task, pid))
+	if (cpu && in_scope(cpu, task, pid))
 		forget_mappings(pid);
 	return 0;
 }

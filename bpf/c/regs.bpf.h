@@ -42,20 +42,18 @@ static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ct
 		(to)[16] = (from)->IP;                                                                        \
 	} while (0)
 
-/* Both return the code segment, which tells a 64-bit task from others; 0: the registers are not to be had. */
+/* Both return the code segment, which tells a 64-bit task from others; 0: these are no registers of a user. */
 static __always_inline __u64 registers_of_interrupt(__u64 *to, struct pt_regs *regs)
 {
 	SW_COPY_REGISTERS(to, regs, rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, rip);
 	return regs->cs;
 }
 
-static __always_inline __u64 registers_of_task(__u64 *to)
+/* Not inlined: compilers fold the loads of both into one by a pointer to either, which the verifier refuses. */
+static __noinline __u64 registers_of_task(__u64 *to)
 {
-	struct pt_regs___kernel *regs;
+	struct pt_regs___kernel *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
-	if (!has_task_regs)
-		return 0;
-	regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 	SW_COPY_REGISTERS(to, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
 	return regs->cs & 0xffff;
 }

@@ -93,6 +93,12 @@ static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot
 	walk_user(slot, task, pid, code_segment);
 }
 
+/* Whether the receiver can spare the next walk this end: it has what was missing, or gets it. */
+static __always_inline bool can_be_mended(__u32 outcome)
+{
+	return outcome == SW_OUTCOME_NO_TABLE || outcome == SW_OUTCOME_UNKNOWN_PROCESS;
+}
+
 /* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
 static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu, struct task_struct *task, __u32 pid, __u8 kind,
 					 bool in_kernel, __u64 time_ns)
@@ -117,7 +123,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 	sample.stack = slot->hash;
 	sample.epoch = cpu->epoch;
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
-	return send(ring, &sample, sizeof(sample)) ? outcome : SW_OUTCOME_RING_FULL;
+	return send(ring, &sample, sizeof(sample), can_be_mended(outcome)) ? outcome : SW_OUTCOME_RING_FULL;
 }
 
 /* A slot that is ready for a walk, or none. */
@@ -142,21 +148,23 @@ static __always_inline void end_walk(struct sw_slot *slot, struct sw_cpu *cpu)
 	release_slot(slot);
 }
 
-static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, __u64 time_ns)
+static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu)
 {
 	struct task_struct *task = (void *)bpf_get_current_task_btf();
 	bool in_kernel = !interrupted_user_mode(ctx);
 	__u32 pid, outcome, task_flags;
 	struct sw_slot *slot;
+	__u64 time_ns;
 
 	if (task->pid == 0)
 		return SW_OUTCOME_IDLE;
 	pid = process_id(task);
-	if (!in_scope(task, pid))
+	if (!in_scope(cpu, task, pid))
 		return SW_OUTCOME_OUT_OF_SCOPE;
 	task_flags = task->flags;
 	if ((task_flags & PF_KTHREAD) && !kernel_threads)
 		return SW_OUTCOME_KERNEL_THREAD;
+	time_ns = bpf_ktime_get_ns();
 	slot = begin_walk();
 	if (!slot)
 		return SW_OUTCOME_BUSY;
@@ -166,39 +174,17 @@ static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct
 	return outcome;
 }
 
-/*
- * How many interrupts this one stands for. The clock of an idle CPU may wake up late by whole periods, as in a virtual
- * machine that has been put aside; those that fall between two that found it idle were idle, too.
- */
-static __always_inline __u64 interrupts_since(struct sw_cpu *cpu, __u32 outcome, __u64 time_ns)
-{
-	__u64 idle_ns = cpu->idle_ns, interrupts = 1;
-
-	if (outcome != SW_OUTCOME_IDLE) {
-		cpu->idle_ns = 0;
-		return 1;
-	}
-	if (idle_ns && cpu->period_ns)
-		interrupts = (time_ns - idle_ns + cpu->period_ns / 2) / cpu->period_ns;
-	cpu->idle_ns = time_ns;
-	if (interrupts <= 1)
-		return 1;
-	cpu->idle_inferred += interrupts - 1;
-	return interrupts;
-}
-
 SEC("perf_event")
 int sample_cpu(struct bpf_perf_event_data *ctx)
 {
 	struct sw_cpu *cpu = this_cpu();
-	__u64 time_ns = bpf_ktime_get_ns();
 	__u32 outcome;
 
 	if (!cpu)
 		return 0;
-	outcome = take_sample(ctx, cpu, time_ns);
+	outcome = take_sample(ctx, cpu);
 	if (outcome < SW_OUTCOME_COUNT)
-		sw_count(cpu->outcomes[outcome & 31], interrupts_since(cpu, outcome, time_ns));
+		sw_count(cpu->outcomes[outcome & 31], 1);
 	return 0;
 }
 
@@ -215,7 +201,7 @@ int sample_probe(struct pt_regs *ctx)
 	__u32 pid = process_id(task);
 	struct sw_slot *slot;
 
-	if (!cpu || !in_scope(task, pid))
+	if (!cpu || !in_scope(cpu, task, pid))
 		return 0;
 	slot = begin_walk();
 	if (!slot) {

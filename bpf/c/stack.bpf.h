@@ -34,15 +34,15 @@ static __always_inline struct sw_hash hash_seed(__u32 type)
 }
 
 /*
- * Sends a record through this CPU's ring. The receiver drains rings by the clock; only the record that fills another
- * quarter wakes it.
+ * Sends a record through this CPU's ring. The receiver drains rings by the clock; only a record that fills another
+ * quarter wakes it, or one that it can't hear of too soon.
  */
-static __always_inline bool send(void *ring, void *record, __u32 bytes)
+static __always_inline bool send(void *ring, void *record, __u32 bytes, bool is_urgent)
 {
 	__u64 before = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), quarter = ring_bytes / 4;
-	__u64 flags = before / quarter == (before + bytes) / quarter ? BPF_RB_NO_WAKEUP : BPF_RB_FORCE_WAKEUP;
+	bool wakes = is_urgent || before / quarter != (before + bytes) / quarter;
 
-	return bpf_ringbuf_output(ring, record, bytes, flags) == 0;
+	return bpf_ringbuf_output(ring, record, bytes, wakes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP) == 0;
 }
 
 /*
@@ -105,7 +105,7 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 	slot->body.count = count;
 	slot->body.epoch = epoch;
 	slot->body.hash = slot->hash;
-	if (!send(ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame)))
+	if (!send(ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame), false))
 		return 0;
 	remember(set, &slot->hash, epoch);
 	sw_count(cpu->stacks_sent, 1);

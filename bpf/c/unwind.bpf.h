@@ -60,8 +60,7 @@ static __noinline int why_unreadable(__u64 address)
 {
 	__u32 found = 0;
 
-	if (has_find_vma)
-		bpf_find_vma(bpf_get_current_task_btf(), address, found_vma, &found, 0);
+	bpf_find_vma(bpf_get_current_task_btf(), address, found_vma, &found, 0);
 	return found ? SW_OUTCOME_PAGE_ABSENT : SW_OUTCOME_BAD_ADDRESS;
 }
 
@@ -297,9 +296,6 @@ static __always_inline void walk_user_stack(struct sw_slot *slot)
 	slot->unproven = 0;
 	slot->stack_switches = 0;
 	slot->window_bytes = 0;
-	slot->frames_by_table = 0;
-	slot->frames_by_frame_pointer = 0;
-	slot->frames_unproven = 0;
 	slot->outcome = SW_OUTCOME_FRAME_LIMIT;
 	bpf_loop(frame_limit + 1, walk_round, &context, 0);
 }

@@ -71,6 +71,12 @@ impl CpuList {
         Some(Self(cpus))
     }
 
+    /// The first so many CPUs.
+    #[cfg(test)]
+    pub(crate) fn of(count: u32) -> Self {
+        Self((0..count).collect())
+    }
+
     /// Their numbers.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
@@ -86,6 +92,7 @@ pub(crate) struct ClockEvents {
 
 #[derive(Debug)]
 struct ClockEvent {
+    cpu: u32,
     file: File,
     _link: Link,
 }
@@ -108,12 +115,14 @@ impl ClockEvents {
             };
             attr.__bindgen_anon_1.sample_period = period_ns;
             attr.set_disabled(1);
+            // An idle CPU's interrupt runs no program; `witness` knows how long the CPU slept.
+            attr.set_exclude_idle(1);
             let file = File::from(open(&mut attr, cpu, "CPU clock")?);
             // Attaching also enables the event: its clock starts with the first interrupt that can reach the program.
             let link = program
                 .attach_perf_event(file.as_fd().as_raw_fd())
                 .map_err(|source| EventError::Attach { cpu, source })?;
-            events.push(ClockEvent { file, _link: link });
+            events.push(ClockEvent { cpu, file, _link: link });
         }
         Ok(Self { period_ns, events })
     }
@@ -123,9 +132,9 @@ impl ClockEvents {
         self.period_ns
     }
 
-    /// Interrupts that were due since the start, whether or not a program heard of them.
-    pub(crate) fn due(&self) -> io::Result<u64> {
-        self.events.iter().map(|event| Ok(event.clock_ns()? / self.period_ns)).sum()
+    /// For each CPU, how many interrupts were due since the start, whether or not a program heard of them.
+    pub(crate) fn due(&self) -> io::Result<Vec<(u32, u64)>> {
+        self.events.iter().map(|event| Ok((event.cpu, event.clock_ns()? / self.period_ns))).collect()
     }
 }
 

@@ -17,6 +17,7 @@ mod settings;
 mod sideband;
 mod table;
 mod tables;
+mod witness;
 
 pub use arena::{Arena, ArenaError};
 pub use events::{CpuList, EventError};
@@ -26,8 +27,9 @@ pub use processes::{Processes, ProcessesError, Range};
 pub use profiler::{LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage};
 pub use ring::{Body, Entries, Frame, FrameKind, Record, Rings, Sample, SampleKind, StackHash};
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
-pub use table::{PackedSegment, Packing, pack};
+pub use table::{PackedSegment, Packing, pack, pack_again};
 pub use tables::{SegmentId, Tables};
+pub use witness::Interrupts;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every record and event.
 #[must_use]

@@ -25,6 +25,7 @@ use crate::ring::{Rings, borrow, create_ring};
 use crate::settings::Settings;
 use crate::sideband::SideBand;
 use crate::tables::Tables;
+use crate::witness::{Interrupts, Sleep, Witness};
 
 #[allow(
     missing_docs,
@@ -133,12 +134,16 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether what is missing is a privilege, or a setting of the kernel that stands in its place.
+    /// Whether what is missing is a privilege, or a setting of the kernel that stands in its place. The verifier refuses
+    /// programs with the same error; it is taken for that where no privilege is missing.
     #[must_use]
     pub fn is_privilege(&self) -> bool {
         let denied = |kind| matches!(kind, io::ErrorKind::PermissionDenied);
         match self {
-            Self::Refused { source, .. } | Self::Events(EventError::Attach { source, .. }) => {
+            Self::Refused { source, .. } => {
+                source.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_privileged()
+            }
+            Self::Events(EventError::Attach { source, .. }) => {
                 source.kind() == libbpf_rs::ErrorKind::PermissionDenied
             }
             Self::Events(EventError::Open { source, .. } | EventError::Map { source, .. })
@@ -146,6 +151,13 @@ impl LoadError {
             _ => false,
         }
     }
+}
+
+/// Whether we have the capabilities that loading programs takes: `CAP_BPF` with `CAP_PERFMON`, or `CAP_SYS_ADMIN`.
+fn is_privileged() -> bool {
+    use rustix::thread::{CapabilitySet, capabilities};
+    let has = |wanted| capabilities(None).is_ok_and(|sets| sets.effective.contains(wanted));
+    has(CapabilitySet::BPF | CapabilitySet::PERFMON) || has(CapabilitySet::SYS_ADMIN)
 }
 
 /// Where the skeleton keeps what it must not move.
@@ -157,6 +169,10 @@ pub struct Profiler<'obj> {
     cpus: CpuList,
     _hooks: Vec<Link>,
     events: Option<ClockEvents>,
+    /// The CPUs' sleep before the events began.
+    slept_before: Sleep,
+    /// What the witness said last: what it says at the end.
+    witness: Option<Witness>,
     side_band: Option<SideBand>,
     rings: Rings,
     wakeups: rustix::fd::OwnedFd,
@@ -251,6 +267,8 @@ impl<'obj> Profiler<'obj> {
             cpus,
             _hooks: hooks,
             events: None,
+            slept_before: Sleep::default(),
+            witness: None,
             side_band: None,
             rings,
             wakeups,
@@ -282,7 +300,7 @@ impl<'obj> Profiler<'obj> {
     /// If the kernel refuses the events.
     pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
         let program = &self.skeleton.progs.sample_cpu;
-        self.settings.set_period_ns(1_000_000_000 / u64::from(samples_per_second.max(1)));
+        self.slept_before = Sleep::of_each_cpu();
         self.events = Some(ClockEvents::attach(program, &self.cpus, samples_per_second)?);
         Ok(())
     }
@@ -305,9 +323,10 @@ impl<'obj> Profiler<'obj> {
             .map_err(|source| LoadError::Refused { doing: "attaching to a program", source })
     }
 
-    /// Ends sampling; returns how many interrupts were due in all. What the rings hold can still be drained.
-    pub fn stop(&mut self) -> u64 {
-        self.events.take().and_then(|events| events.due().ok()).unwrap_or(0)
+    /// Ends sampling. What the rings hold can still be drained.
+    pub fn stop(&mut self) {
+        self.witness = self.ask_witness();
+        self.events = None;
     }
 
     /// Adds a process to the scope, where that is made of processes.
@@ -358,24 +377,23 @@ impl<'obj> Profiler<'obj> {
         self.settings.next_epoch()
     }
 
-    /// Interrupts that were due since the start, by the clocks of the events themselves.
-    ///
-    /// # Errors
-    /// If an event can't be read.
-    pub fn interrupts_due(&self) -> io::Result<u64> {
-        self.events.as_ref().map_or(Ok(0), ClockEvents::due)
+    /// How the interrupts since the start ended.
+    #[must_use]
+    pub fn interrupts(&self) -> Interrupts {
+        // The clocks first: what is heard of later is no more than was due.
+        let Some(witness) = self.ask_witness() else { return Interrupts::default() };
+        let counted = |cpu: u32, outcome: Outcome| {
+            let offset = offset_of!(sw_cpu, outcomes) + outcome as usize * 8;
+            self.counters.word(cpu as usize, offset).load(Ordering::Relaxed)
+        };
+        witness.interrupts(counted, &self.cpus)
     }
 
-    /// Nanoseconds between two interrupts of a CPU, once started.
-    #[must_use]
-    pub fn period_ns(&self) -> Option<u64> {
-        self.events.as_ref().map(ClockEvents::period_ns)
-    }
-
-    /// How many interrupts ended in this outcome since the start.
-    #[must_use]
-    pub fn interrupts(&self, outcome: Outcome) -> u64 {
-        self.sum(offset_of!(sw_cpu, outcomes) + outcome as usize * 8)
+    fn ask_witness(&self) -> Option<Witness> {
+        match &self.events {
+            Some(events) => Witness::of(events, &self.slept_before).ok(),
+            None => self.witness.clone(),
+        }
     }
 
     /// Frames found by rows, by proven frame pointers and by unproven ones, since the start.
@@ -398,12 +416,6 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn scope_full(&self) -> u64 {
         self.sum(offset_of!(sw_cpu, scope_full))
-    }
-
-    /// Interrupts of idle CPUs for which the program did not run: their timer came late, by whole periods.
-    #[must_use]
-    pub fn idle_inferred(&self) -> u64 {
-        self.sum(offset_of!(sw_cpu, idle_inferred))
     }
 
     /// Walks that were begun while another one was under way on the same CPU.

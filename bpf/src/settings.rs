@@ -31,19 +31,13 @@ impl Settings {
         epoch
     }
 
-    /// The clock by which the age of tables is measured.
+    /// The clock by which the age of tables is measured, never 0.
     pub(crate) fn clock(&self) -> u32 {
         self.half(offset_of!(sw_cpu, clock))
     }
 
     pub(crate) fn advance_clock(&self) {
-        self.set_half(offset_of!(sw_cpu, clock), self.clock().wrapping_add(1));
-    }
-
-    pub(crate) fn set_period_ns(&self, period_ns: u64) {
-        for cpu in 0..self.cpus.entries() {
-            self.cpus.word(cpu, offset_of!(sw_cpu, period_ns)).store(period_ns, Ordering::Relaxed);
-        }
+        self.set_half(offset_of!(sw_cpu, clock), self.clock().wrapping_add(1).max(1));
     }
 
     /// All CPUs have the same value; the first one's is read.

@@ -5,9 +5,10 @@
 //! in pieces.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_unwind::{Cfa, EndReason, Entry, ReturnAddress, Rule, SavedRegister, UnwindTable};
+use sidewinder_unwind::{Cfa, EndReason, Entry, ReturnAddress, Row, Rule, SavedRegister, UnwindTable};
 
 use crate::intf::{self, sw_rule, sw_segment_header};
 use crate::outcome::Outcome;
@@ -18,8 +19,9 @@ const BUCKETS_PER_PAGE: usize = (PAGE_BYTES / BUCKET_BYTES) as usize;
 const RULE_BITS: u32 = intf::SW_RULE_BITS;
 const RULES_MAX: usize = intf::SW_RULES_MAX as usize;
 
-/// A segment is ended when its table has grown to this, so that the arena has no need of large holes.
-const SEGMENT_TARGET_BYTES: usize = 256 << 10;
+/// A segment is ended when its table has grown to this: small enough that what is used and what isn't come apart under
+/// a tight budget, and large enough that the frames of a stack share segments.
+const SEGMENT_TARGET_BYTES: usize = 64 << 10;
 
 /// Which ways of walking the table offers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -53,39 +55,93 @@ pub struct PackedSegment {
 pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<PackedSegment> {
     let start = load.file_offset.0 / PAGE_BYTES * PAGE_BYTES;
     let end = load.file_offset.0.saturating_add(load.size).next_multiple_of(PAGE_BYTES);
-    let Some(end_svma) = load.svma.checked_add(load.size) else { return Vec::new() };
+    let mut packed = Vec::new();
+    let mut segment = Builder::new(start);
+    for_each_page(table, load, start..end, |page_start, page| {
+        if !segment.has_room_for(page, packing) {
+            packed.push(std::mem::replace(&mut segment, Builder::new(page_start)).finish());
+        }
+        segment.push(page, packing);
+    });
+    packed.push(segment.finish());
+    packed
+}
 
-    let in_force = |at: Svma| table.row_at(at).map_or(Entry::NO_INFORMATION, |row| row.entry);
-    let mut rows = table
-        .rows()
-        .skip_while(|row| row.start <= load.svma)
+/// Packs one of the segments that [`pack`] made of the same file once more. Of `table`, only what holds in that part of
+/// the file is looked at.
+#[must_use]
+pub fn pack_again(
+    table: &UnwindTable,
+    load: &LoadSegment,
+    packing: Packing,
+    part: Range<FileOffset>,
+) -> PackedSegment {
+    let mut segment = Builder::new(part.start.0);
+    for_each_page(table, load, part.start.0..part.end.0, |_, page| segment.push(page, packing));
+    segment.finish()
+}
+
+/// Gives the rows of each page of a part of a file, in order, with the offset at which the page starts. The part
+/// begins and ends with a page.
+fn for_each_page(
+    table: &UnwindTable,
+    load: &LoadSegment,
+    part: Range<u64>,
+    mut sink: impl FnMut(u64, &Page),
+) {
+    let first = FileOffset(part.start.max(load.file_offset.0));
+    let (Some(first_svma), Some(end_svma)) = (load.svma_of(first), load.svma.checked_add(load.size)) else {
+        return;
+    };
+    let at_first = table.lookup(first_svma);
+    let mut rows = without_padding(table.rows())
+        .skip_while(|row| row.start <= first_svma)
         .take_while(|row| row.start < end_svma)
         .filter_map(|row| Some((load.file_offset_of(row.start)?.0, row.entry)))
         .peekable();
 
-    let mut packed = Vec::new();
-    let mut segment = Builder::new(start);
     let mut page = Page::default();
-    // What holds where the page starts, in `entry`, is carried from page to page.
-    let mut entry = if load.file_offset.0 == start { in_force(load.svma) } else { Entry::NO_INFORMATION };
-    if load.file_offset.0 > start {
-        page.rows.push((load.file_offset.0 - start, in_force(load.svma)));
+    if first.0 == part.start {
+        page.entry_at_start = at_first;
+    } else {
+        page.rows.push((first.0 - part.start, at_first));
     }
-    for page_start in (start..end).step_by(PAGE_BYTES as usize) {
-        page.entry_at_start = entry;
-        while let Some((offset, row_entry)) = rows.next_if(|(offset, _)| *offset < page_start + PAGE_BYTES) {
-            page.rows.push((offset - page_start, row_entry));
+    for page_start in part.step_by(PAGE_BYTES as usize) {
+        while let Some((offset, entry)) = rows.next_if(|(offset, _)| *offset < page_start + PAGE_BYTES) {
+            page.rows.push((offset - page_start, entry));
         }
-        if !segment.has_room_for(&page, packing) {
-            packed.push(segment.finish());
-            segment = Builder::new(page_start);
+        if let Some((0, entry)) = page.rows.first() {
+            page.entry_at_start = *entry;
         }
-        segment.push(&page, packing);
-        entry = page.rows.last().map_or(entry, |(_, last)| *last);
+        sink(page_start, &page);
+        page.entry_at_start = page.rows.last().map_or(page.entry_at_start, |(_, last)| *last);
         page.rows.clear();
     }
-    packed.push(segment.finish());
-    packed
+}
+
+/// The alignment of functions, in bytes.
+const FUNCTION_ALIGNMENT_BYTES: u64 = 16;
+
+/// The rows but for the ends of functions behind which there is only padding, up to the next aligned function and with
+/// no aligned address on the way: nobody executes it, so that it may as well have the rule before. A tenth of all rows.
+/// A page can be packed alone, so what ends with it stays.
+fn without_padding(rows: impl Iterator<Item = Row>) -> impl Iterator<Item = Row> {
+    let mut rows = rows.peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let row = rows.next()?;
+            if !rows.peek().is_some_and(|next| is_padding(&row, next.start)) {
+                return Some(row);
+            }
+        }
+    })
+}
+
+fn is_padding(row: &Row, end: Svma) -> bool {
+    row.entry == Entry::NO_INFORMATION
+        && end.0.is_multiple_of(FUNCTION_ALIGNMENT_BYTES)
+        && !end.0.is_multiple_of(PAGE_BYTES)
+        && end.0 - row.start.0 < FUNCTION_ALIGNMENT_BYTES
 }
 
 impl PackedSegment {
@@ -137,6 +193,12 @@ impl Builder {
         if self.index.is_empty() {
             return true;
         }
+        if self.table_bytes() >= SEGMENT_TARGET_BYTES {
+            return false;
+        }
+        if self.rules.len() + page.rows.len() < RULES_MAX {
+            return true;
+        }
         let entries = std::iter::once(page.entry_at_start).chain(page.rows.iter().map(|(_, entry)| *entry));
         let mut new: Vec<Encoded> = entries
             .map(|entry| Encoded::new(entry, packing))
@@ -144,7 +206,7 @@ impl Builder {
             .collect();
         new.sort_unstable();
         new.dedup();
-        self.rules.len() + new.len() <= RULES_MAX && self.table_bytes() < SEGMENT_TARGET_BYTES
+        self.rules.len() + new.len() <= RULES_MAX
     }
 
     fn push(&mut self, page: &Page, packing: Packing) {
@@ -375,6 +437,8 @@ impl From<&Rule> for sw_rule {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     /// Reads a segment as `c/table.bpf.h` does.
@@ -421,6 +485,7 @@ mod tests {
         {
             let Some((table, loads)) = packed_file(path, Packing::Auto) else { continue };
             let mut compared = 0;
+            let starts: HashSet<u64> = table.rows().map(|row| row.start.0).collect();
             for (load, segments) in &loads {
                 for row in table.rows() {
                     for svma in [row.start.0 - 1, row.start.0, row.start.0 + 1] {
@@ -431,6 +496,12 @@ mod tests {
                                 offset.0 >= s.file_offset.0 && offset.0 < s.file_offset.0 + s.text_bytes
                             })
                             .unwrap();
+                        let row = table.row_at(Svma(svma));
+                        let aligned = svma.next_multiple_of(FUNCTION_ALIGNMENT_BYTES);
+                        if row.is_some_and(|row| is_padding(&row, Svma(aligned)) && starts.contains(&aligned))
+                        {
+                            continue;
+                        }
                         let expected = Encoded::new(table.lookup(Svma(svma)), Packing::Auto);
                         assert!(rule_at(segment, offset.0) == expected, "{path} at {svma:#x}");
                         compared += 1;
@@ -439,6 +510,49 @@ mod tests {
             }
             assert!(compared > 10_000, "{path}: only {compared} places compared");
         }
+    }
+
+    #[test]
+    fn a_segment_packed_again_from_its_part_of_the_file_is_the_same() {
+        for packing in [Packing::Auto, Packing::Tables, Packing::FramePointers] {
+            let path = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3";
+            let Some((_, loads)) = packed_file(path, packing) else { return };
+            let bytes = std::fs::read(path).unwrap();
+            let file = object::File::parse(&*bytes).unwrap();
+            for (load, segments) in &loads {
+                assert!(segments.len() > 1, "only {} segments", segments.len());
+                for segment in segments {
+                    let end = segment.file_offset.checked_add(segment.text_bytes).unwrap();
+                    let first = segment.file_offset.max(load.file_offset);
+                    let last = FileOffset(end.0.min(load.file_offset.0 + load.size) - 1);
+                    let part = load.svma_of(first).unwrap()..Svma(load.svma_of(last).unwrap().0 + 1);
+                    let table =
+                        sidewinder_unwind::unwind_table_with::<_, &[u8]>(&file, &[], Some(&[part])).unwrap();
+                    let again = pack_again(&table, load, packing, segment.file_offset..end);
+                    let first_difference = again.bytes.iter().zip(&segment.bytes).position(|(a, b)| a != b);
+                    let sizes = (again.bytes.len(), segment.bytes.len());
+                    assert!(
+                        first_difference.is_none() && sizes.0 == sizes.1,
+                        "{first_difference:?} {sizes:?}, rows at {:?}",
+                        &segment.bytes[16..20]
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_gap_too_small_for_an_aligned_function_is_padding() {
+        let rows = |gap: u64, next: u64| {
+            let row = |start, entry| Row { start: Svma(start), entry };
+            let (leaf, end) = (Entry::Rule(Rule::LEAF), Entry::NO_INFORMATION);
+            without_padding([row(0x1000, leaf), row(gap, end), row(next, leaf)].into_iter()).count()
+        };
+        assert_eq!(rows(0x1021, 0x1030), 2, "padding");
+        assert_eq!(rows(0x1020, 0x1030), 3, "an aligned function fits");
+        assert_eq!(rows(0x1021, 0x1028), 3, "the next function isn't aligned");
+        assert_eq!(rows(0x101f, 0x1030), 3, "an aligned function lies between");
+        assert_eq!(rows(0x1ff1, 0x2000), 3, "the next function is on another page");
     }
 
     #[test]
@@ -459,7 +573,7 @@ mod tests {
         };
         let frame_pointer = Encoded::from(sw_rule::from(&Rule::FRAME_POINTER));
         for (load, segments) in &loads {
-            for row in table.rows() {
+            for row in without_padding(table.rows()) {
                 let Some(offset) = load.file_offset_of(row.start) else { continue };
                 let segment = segments
                     .iter()

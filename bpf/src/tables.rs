@@ -13,6 +13,9 @@ use crate::table::PackedSegment;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentId(pub(crate) u32);
 
+/// The time of use of a segment that no walk has used.
+const NEVER: u32 = 0;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Tables {
@@ -36,7 +39,8 @@ impl Tables {
         })
     }
 
-    /// Gives a segment its table, evicting the tables that were used longest ago where the budget asks for it.
+    /// Gives a segment the table that walks ask for, evicting those that they used longest ago, and before them those
+    /// that they never used, where the budget asks for it.
     ///
     /// # Errors
     /// If the table doesn't fit although everything unused was evicted: the room of evicted tables comes back only
@@ -55,7 +59,7 @@ impl Tables {
             match arena.store(&table.bytes) {
                 Ok(block) => break block,
                 // Room that is not there after this much eviction is still being read, or in pieces.
-                Err(error @ ArenaError::Full { .. }) if evicted_bytes > 2 * table.bytes.len() as u64 => {
+                Err(error @ ArenaError::Full { .. }) if evicted_bytes > 4 * table.bytes.len() as u64 => {
                     return Err(error);
                 }
                 Err(error @ ArenaError::Full { .. }) => match self.evict_oldest(arena) {
@@ -65,11 +69,12 @@ impl Tables {
                 Err(error) => return Err(error),
             }
         };
-        self.publish(id, block);
+        self.publish(id, block, self.settings.clock());
         Ok(())
     }
 
-    /// As [`load`](Self::load), but evicts nothing. Returns whether there was room.
+    /// Gives a segment the table that walks may ask for one day, if there is room without any eviction. Returns whether
+    /// there was.
     ///
     /// # Errors
     /// If the kernel gives no memory that the budget allows.
@@ -83,7 +88,7 @@ impl Tables {
             return Ok(true);
         }
         match arena.store(&table.bytes) {
-            Ok(block) => self.publish(id, block),
+            Ok(block) => self.publish(id, block, NEVER),
             Err(ArenaError::Full { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -98,8 +103,8 @@ impl Tables {
         bytes
     }
 
-    fn publish(&mut self, id: SegmentId, block: Block) {
-        self.touch(id);
+    fn publish(&mut self, id: SegmentId, block: Block, used: u32) {
+        self.used(id.0 as usize).store(used, Ordering::Relaxed);
         let location = self.segments.word(id.0 as usize, std::mem::offset_of!(sw_segment, location));
         location.store(block.location(), Ordering::Release);
         self.blocks[id.0 as usize] = Some(block);
@@ -133,7 +138,7 @@ impl Tables {
         self.blocks.iter().flatten().map(|block| u64::from(block.bytes())).sum()
     }
 
-    /// Advances the clock by which the age of tables is measured. Called about once a second.
+    /// Advances the clock by which the age of tables is measured. Called some times a second.
     pub fn tick(&self) {
         self.settings.advance_clock();
     }
@@ -142,15 +147,13 @@ impl Tables {
         self.segments.half_word(number, std::mem::offset_of!(sw_segment, used))
     }
 
-    fn touch(&self, id: SegmentId) {
-        self.used(id.0 as usize).store(self.settings.clock(), Ordering::Relaxed);
-    }
-
     fn least_recently_used(&self) -> Option<SegmentId> {
         let now = self.settings.clock();
+        let age = |number: &usize| match self.used(*number).load(Ordering::Relaxed) {
+            NEVER => u32::MAX,
+            used => now.wrapping_sub(used),
+        };
         let loaded = (0..self.blocks.len()).filter(|number| self.blocks[*number].is_some());
-        loaded
-            .max_by_key(|number| now.wrapping_sub(self.used(*number).load(Ordering::Relaxed)))
-            .map(|number| SegmentId(number as u32))
+        loaded.max_by_key(age).map(|number| SegmentId(number as u32))
     }
 }

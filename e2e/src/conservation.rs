@@ -14,7 +14,7 @@ pub struct Summary {
     pub outcomes: BTreeMap<String, u64>,
     /// Events that left for the exporters.
     pub events_exported: u64,
-    /// Interrupts of idle CPUs, among the outcomes, for which no program ran because the timer came late.
+    /// Interrupts among the idle ones for which no program ran: the CPU slept through them.
     pub idle_inferred: u64,
 }
 
@@ -52,7 +52,39 @@ impl fmt::Display for Breach {
 
 impl std::error::Error for Breach {}
 
+/// The words of the daemon's last line that are no outcomes.
+const NO_OUTCOMES: [&str; 10] = [
+    "interrupts_by_witness",
+    "idle_inferred",
+    "events_exported",
+    "events_dropped",
+    "stack_bodies_missing",
+    "steps_by_table",
+    "steps_by_frame_pointer",
+    "steps_unproven",
+    "table_bytes",
+    "table_evictions",
+];
+
 impl Summary {
+    /// What a daemon's log says at its end; `None` where it does not.
+    #[must_use]
+    pub fn from_log(log: &str) -> Option<Self> {
+        let line = log.lines().find_map(|line| line.split_once("profiling ended: "))?.1;
+        let words = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
+        let mut numbers: BTreeMap<String, u64> =
+            words.filter_map(|(key, value)| Some((key.to_owned(), value.parse().ok()?))).collect();
+        let [witness, inferred, exported] = ["interrupts_by_witness", "idle_inferred", "events_exported"]
+            .map(|key| numbers.get(key).copied());
+        numbers.retain(|key, _| !NO_OUTCOMES.contains(&key.as_str()));
+        Some(Self {
+            interrupts_by_witness: witness?,
+            outcomes: numbers,
+            events_exported: exported?,
+            idle_inferred: inferred?,
+        })
+    }
+
     /// The sum of all outcomes.
     #[must_use]
     pub fn sum(&self) -> u64 {
@@ -104,6 +136,14 @@ mod tests {
             events_exported: 900,
             idle_inferred: 0,
         }
+    }
+
+    #[test]
+    fn the_last_line_of_a_daemon_says_the_same() {
+        let log = "INFO profiling\nINFO profiling ended: complete=900 idle=80 missed=20 interrupts_by_witness=1000 \
+            idle_inferred=0 events_exported=900 events_dropped=0 table_bytes=5 receiver=\"profiling\"\n";
+        assert_eq!(Summary::from_log(log), Some(summary()));
+        assert_eq!(Summary::from_log("INFO profiling\n"), None);
     }
 
     #[test]

@@ -128,7 +128,7 @@ pub(crate) fn outcomes(tally: &Tally) -> Vec<sidewinder_render::Outcome> {
     };
     let missed = sidewinder_render::Outcome {
         name: "missed".to_owned(),
-        count: tally.missed(),
+        count: tally.interrupts.missed(),
         severity: Severity::Lost,
         help: "the kernel did not run the program for these interrupts".to_owned(),
     };
@@ -138,7 +138,7 @@ pub(crate) fn outcomes(tally: &Tally) -> Vec<sidewinder_render::Outcome> {
         severity: Severity::Cut,
         help: "these samples, counted above by how their walk ended, arrived without their stack".to_owned(),
     };
-    let rows = tally.outcomes.iter().map(of_outcome).chain([missed, body_missing]);
+    let rows = tally.interrupts.outcomes.iter().map(of_outcome).chain([missed, body_missing]);
     rows.filter(|row| row.count > 0).collect()
 }
 
@@ -185,27 +185,32 @@ impl Draft {
             Code::Go => FrameKind::Go,
             Code::Kernel => FrameKind::Kernel,
         };
-        self.intern(binary, address, &named.name, &named.system_name, kind)
+        let is_named = !named.system_name.is_empty() || named.code == Code::Kernel;
+        self.intern(binary, address, &named.name, is_named.then_some(&named.system_name), kind)
     }
 
     fn marker(&mut self, text: &str) -> FrameIndex {
-        self.intern(None, 0, &Arc::from(text), "", FrameKind::Marker)
+        self.intern(None, 0, &Arc::from(text), Some(""), FrameKind::Marker)
     }
 
+    /// The number of a frame; `system_name` is `None` where nothing names it.
     fn intern(
         &mut self,
         binary: Option<BinaryIndex>,
         address: u64,
         name: &Arc<str>,
-        system_name: &str,
+        system_name: Option<&str>,
         kind: FrameKind,
     ) -> FrameIndex {
         let frames = &mut self.frames;
         *self.frame_numbers.entry((binary, address, Arc::clone(name))).or_insert_with(|| {
-            let system_name = if system_name == &**name { "" } else { system_name };
             frames.push(Frame {
                 name: name.to_string(),
-                system_name: system_name.to_owned(),
+                is_named: system_name.is_some(),
+                system_name: system_name
+                    .filter(|system_name| *system_name != &**name)
+                    .unwrap_or("")
+                    .to_owned(),
                 binary,
                 kind,
                 address,

@@ -16,7 +16,8 @@ use sidewinder_e2e::{paths, requirement, session, sidewinder};
 const OK: i32 = 0;
 const RUNTIME: i32 = 1;
 const USAGE: i32 = 2;
-const PRIVILEGE: i32 = 3;
+/// A privilege is missing, or the kernel lacks what can't be done without.
+const NOT_POSSIBLE_HERE: i32 = 3;
 const OWN_FAILURE: i32 = 125;
 const NOT_EXECUTABLE: i32 = 126;
 const NOT_FOUND: i32 = 127;
@@ -59,6 +60,30 @@ fn a_process_that_is_gone_is_named() -> Result<()> {
 }
 
 #[test]
+fn a_kernel_without_type_information_is_named() -> Result<()> {
+    if !requirement::ebpf("a kernel without type information")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let empty = folder.path().join("btf");
+    fs::create_dir(&empty)?;
+    let hide_and_run = "mount --bind \"$1\" /sys/kernel/btf && shift && exec \"$@\"";
+    for arguments in [&["record", "-a", "-d", "1s", "-o"][..], &["check"][..]] {
+        // A mount namespace of its own: nobody else sees what is hidden.
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", hide_and_run, "sh"]).arg(&empty).arg(paths::sidewinder()?);
+        command.args(arguments);
+        if arguments[0] == "record" {
+            command.arg(folder.path().join("out.folded"));
+        }
+        let ended = Running::start(command)?.wait(Duration::from_secs(30))?;
+        assert_eq!(ended.status.code(), Some(NOT_POSSIBLE_HERE), "{arguments:?}: {}", ended.log);
+        assert!(ended.log.contains("CONFIG_DEBUG_INFO_BTF"), "{arguments:?}: {}", ended.log);
+    }
+    Ok(())
+}
+
+#[test]
 fn the_exit_code_of_a_command_is_passed_on() -> Result<()> {
     if !requirement::ebpf("the exit code of a command")? {
         return Ok(());
@@ -97,8 +122,8 @@ fn without_privileges_it_says_what_it_needs() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp").display().to_string();
     for (arguments, code) in [
-        (&["check"][..], PRIVILEGE),
-        (&["record", "-a", "-d", "1s", "-o", &output], PRIVILEGE),
+        (&["check"][..], NOT_POSSIBLE_HERE),
+        (&["record", "-a", "-d", "1s", "-o", &output], NOT_POSSIBLE_HERE),
         (&["record", "-o", &output, "--", "true"], OWN_FAILURE),
     ] {
         let Ended { status, log: said } = without_capabilities(arguments)?;
@@ -169,7 +194,9 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     workload.open()?;
     let report = workload.finish()?;
     let log = without_escapes(&daemon.stop()?.log);
-    let dropped = log.split_once("dropped=").map(|(_, rest)| rest.split(' ').next().unwrap_or_default());
+    assert!(log.contains(&format!("127.0.0.1:{port}")), "it does not say where it sends to:\n{log}");
+    let exporter = log.split_once("exporter ended").map(|(_, rest)| rest);
+    let dropped = exporter.and_then(|rest| rest.split_once("dropped=")?.1.split(' ').next());
     let dropped: f64 = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
     let expected = 997.0 * report.cpu_ns as f64 / 1e9;
     assert!((dropped / expected - 1.0).abs() < 0.03, "{dropped} dropped, {expected:.0} expected:\n{log}");

@@ -1,5 +1,6 @@
 //! Every interrupt ends in one counted outcome, from the perf event's clock to the receiver's file.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,9 +9,9 @@ use anyhow::{Context as _, Result};
 use sidewinder_e2e::conservation::Summary;
 use sidewinder_e2e::observe::{self, BpfStats};
 use sidewinder_e2e::received::Received;
-use sidewinder_e2e::requirement;
 use sidewinder_e2e::sidewinder::{self, Running};
 use sidewinder_e2e::workload::{self, Gated};
+use sidewinder_e2e::{requirement, session};
 
 const SAMPLES_PER_SECOND: u64 = 997;
 
@@ -64,11 +65,42 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
         (before_stop..=before_stop + while_stopping).contains(&seen),
         "the program ran {before_stop} times, and at most {while_stopping} times more; outcomes {seen}"
     );
-    // Half a percent on an idle machine; a virtual one that has to wait for its host loses some more.
-    assert!(summary.outcome("missed") * 50 <= summary.interrupts_by_witness, "{summary:?}");
+    assert_little_is_missed(&summary);
 
     for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
         assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
     }
+    Ok(())
+}
+
+/// Half a percent on an idle machine; a virtual one that has to wait for its host loses some more.
+fn assert_little_is_missed(summary: &Summary) {
+    assert!(summary.outcome("missed") * 50 <= summary.interrupts_by_witness, "{summary:?}");
+}
+
+/// The same of a daemon, through a Collector and into the file that this writes: each event is there, with the outcome
+/// under which its interrupt was counted.
+#[test]
+fn the_witness_the_outcomes_and_the_collectors_file_agree() -> Result<()> {
+    if !requirement::ebpf("conservation through a Collector")? {
+        return Ok(());
+    }
+    let cpus = thread::available_parallelism()?.get() as u64;
+    let session = session::profile(workload::THREADS.command(&["4", "3"])?, SAMPLES_PER_SECOND as u32)?;
+    let summary = Summary::from_log(&session.log).context("the daemon has not said how it ended")?;
+    let events = session.received.events().count() as u64;
+    summary.check(events, cpus)?;
+    assert!(events > 2 * SAMPLES_PER_SECOND, "{summary:?}");
+    assert_little_is_missed(&summary);
+    for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
+        assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
+    }
+    let mut arrived = BTreeMap::<String, u64>::new();
+    for event in session.received.events() {
+        *arrived.entry(event.sample.outcome().unwrap_or("complete").to_owned()).or_default() += 1;
+    }
+    let mut counted = summary.outcomes.clone();
+    counted.retain(|outcome, _| !WITHOUT_EVENT.contains(&outcome.as_str()));
+    assert_eq!(arrived, counted);
     Ok(())
 }

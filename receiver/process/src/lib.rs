@@ -45,7 +45,7 @@ pub use id::{BuildId, DeviceId, Pid, Tid};
 pub use mapping::{Backing, ExecutableMapping, MappedFile};
 pub use mapping_set::MappingSet;
 pub use maps::{MapsLine, MapsLineError, MapsSummary, read_executable_mappings};
-pub use open::{Confirmation, OpenError, OpenedFile};
+pub use open::{Confirmation, OpenError, OpenedFile, Root};
 pub use process::Process;
 pub use procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
 pub use registry::{Change, Registry, RegistryCounters, RegistryLimits};

@@ -25,10 +25,10 @@ use thiserror::Error;
 use crate::build_id::read_build_ids;
 use crate::event::MappedIdentity;
 use crate::filesystem::{FilesystemKind, Mounts};
-use crate::id::DeviceId;
+use crate::id::{DeviceId, Pid};
 use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::maps::{escape, read_executable_mappings};
-use crate::procfs::{ProcessDir, ProcfsError, path_of_descriptor};
+use crate::procfs::{ProcRoot, ProcessDir, ProcfsError, path_of_descriptor};
 
 /// Why the file behind a mapping could not be opened.
 #[derive(Debug, Error)]
@@ -251,35 +251,72 @@ pub(crate) fn open_left_behind<'roots>(
         .ok_or(OpenError::Gone)
 }
 
-/// The ways to one file through one process.
-struct Opener<'mapping> {
-    process: &'mapping ProcessDir,
-    reported: &'mapping MappedFile,
+/// The root of a process, held open: other files than the mapped ones are found inside it.
+#[derive(Debug)]
+pub struct Root {
+    process: ProcessDir,
+    root: OwnedFd,
+}
+
+impl Root {
+    /// The root of a living process.
+    ///
+    /// # Errors
+    /// Where the process is gone, or we may not follow its root.
+    pub fn of(proc_root: &ProcRoot, pid: Pid) -> Result<Self, OpenError> {
+        Self::through(ProcessDir::open(proc_root, pid)?)
+    }
+
+    /// Our own root.
+    ///
+    /// # Errors
+    /// When no proc file system is mounted at `/proc`.
+    pub fn own() -> Result<Self, OpenError> {
+        Self::through(ProcessDir::own()?)
+    }
+
+    fn through(process: ProcessDir) -> Result<Self, OpenError> {
+        let root = open_root(&process)?;
+        Ok(Self { process, root })
+    }
+
+    /// Opens the regular files with these paths inside this root for reading, unless they may never answer. No
+    /// link leads out of the root.
+    ///
+    /// Each is an error that says why there is no such file.
+    pub fn open<'root>(
+        &'root self,
+        paths: impl Iterator<Item = Vec<u8>> + 'root,
+    ) -> impl Iterator<Item = Result<File, OpenError>> + 'root {
+        let finder = Finder::new(&self.process, false);
+        paths.map(move |path| {
+            let path = CString::new(path).map_err(|_| OpenError::NotFound)?;
+            let found = finder.look_up(self.root.as_fd(), &path)?;
+            finder.looked_at(found.as_fd())?;
+            open_for_reading(found.as_fd())
+        })
+    }
+}
+
+/// Finds files through one process, without opening any that may never answer.
+struct Finder<'process> {
+    process: &'process ProcessDir,
     allow_remote: bool,
     mounts: OnceCell<Mounts>,
+}
+
+/// The ways to one file through one process.
+struct Opener<'mapping> {
+    finder: Finder<'mapping>,
+    reported: &'mapping MappedFile,
 }
 
 /// The most that is read of a process's mounts, in bytes; nodes with thousands of mounts stay below.
 const MOUNTINFO_BYTES: u64 = 4 << 20;
 
-impl<'mapping> Opener<'mapping> {
-    fn new(process: &'mapping ProcessDir, reported: &'mapping MappedFile, allow_remote: bool) -> Self {
-        Self { process, reported, allow_remote, mounts: OnceCell::new() }
-    }
-
-    /// Tries each reading of the reported path; what isn't the mapped file is as good as nothing.
-    fn in_root(&self) -> Result<OpenedFile, OpenError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat(self.process, "root", flags, Mode::empty())?;
-        let mut failure = OpenError::NotFound;
-        for path in readings(self.reported) {
-            match self.look_up(root.as_fd(), &path).and_then(|found| self.confirmed(found.as_fd(), false)) {
-                Ok(opened) => return Ok(opened),
-                Err(OpenError::NotFound) => {}
-                Err(error) => failure = error,
-            }
-        }
-        Err(failure)
+impl<'process> Finder<'process> {
+    fn new(process: &'process ProcessDir, allow_remote: bool) -> Self {
+        Self { process, allow_remote, mounts: OnceCell::new() }
     }
 
     /// Finds what has a path inside a root, without opening it.
@@ -300,34 +337,8 @@ impl<'mapping> Opener<'mapping> {
         }
     }
 
-    fn executable(&self) -> Result<OpenedFile, OpenError> {
-        let found = openat(self.process, "exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        self.confirmed(found.as_fd(), false)
-    }
-
-    /// Follows the kernel's link from the mapping. Its name is the range that the kernel has now, which
-    /// need not be ours: neighbours are merged and protections changed.
-    fn map_file(&self, mapping: &ExecutableMapping) -> Result<OpenedFile, OpenError> {
-        let mut range = None;
-        read_executable_mappings(self.process.file("maps")?, |now| {
-            let is_same = now.range.contains(&mapping.range.start)
-                && match (now.backing.file().map(|file| &file.identity), &self.reported.identity) {
-                    (Some(MappedIdentity::Inode { .. }), MappedIdentity::BuildId(_)) => true,
-                    (now, reported) => now == Some(reported),
-                };
-            if is_same {
-                range = Some(now.range);
-            }
-        })
-        .map_err(OpenError::Io)?;
-        let range = range.ok_or(OpenError::NotFound)?;
-        let link = format!("map_files/{:x}-{:x}", range.start.0, range.end.0);
-        let found = openat(self.process, link.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        self.confirmed(found.as_fd(), true)
-    }
-
-    /// Opens for reading what was found, if it is a regular file, answers, and is the mapped one.
-    fn confirmed(&self, found: BorrowedFd<'_>, is_kernel_link: bool) -> Result<OpenedFile, OpenError> {
+    /// What was found and of what kind its file system is, if it is a regular file and answers.
+    fn looked_at(&self, found: BorrowedFd<'_>) -> Result<(Looked, FilesystemKind), OpenError> {
         let looked = Looked::at(found)?;
         if !looked.is_regular {
             return Err(OpenError::NotRegular);
@@ -336,30 +347,7 @@ impl<'mapping> Opener<'mapping> {
         if kind == FilesystemKind::Remote && !self.allow_remote {
             return Err(OpenError::Remote);
         }
-        let by_inode = match &self.reported.identity {
-            MappedIdentity::BuildId(_) => None,
-            MappedIdentity::Inode { .. } if is_kernel_link => Some(Confirmation::Exact),
-            &MappedIdentity::Inode { device, inode } => match looked.status {
-                FileStatus { inode: found, .. } if found != inode => return Err(OpenError::Mismatch),
-                FileStatus { device: found, .. } if found == device => Some(Confirmation::Exact),
-                _ if kind == FilesystemKind::Layered => Some(Confirmation::InodeOnly),
-                _ => return Err(OpenError::Mismatch),
-            },
-        };
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = File::from(openat(CWD, path_of_descriptor(found), flags, Mode::empty())?);
-        let opened = OpenedFile {
-            content: Content::File { file: Arc::new(file), status: looked.status },
-            confirmation: by_inode.unwrap_or(Confirmation::BuildId),
-        };
-        match &self.reported.identity {
-            MappedIdentity::BuildId(reported)
-                if read_build_ids(&opened).ok().and_then(|ids| ids.gnu).as_ref() != Some(reported) =>
-            {
-                Err(OpenError::Mismatch)
-            }
-            _ => Ok(opened),
-        }
+        Ok((looked, kind))
     }
 
     fn kind_of(&self, looked: &Looked) -> FilesystemKind {
@@ -376,6 +364,95 @@ impl<'mapping> Opener<'mapping> {
             Mounts::parse(&self.process.read_at_most("mountinfo", MOUNTINFO_BYTES).unwrap_or_default())
         })
     }
+}
+
+impl<'mapping> Opener<'mapping> {
+    fn new(process: &'mapping ProcessDir, reported: &'mapping MappedFile, allow_remote: bool) -> Self {
+        Self { finder: Finder::new(process, allow_remote), reported }
+    }
+
+    /// Tries each reading of the reported path; what isn't the mapped file is as good as nothing.
+    fn in_root(&self) -> Result<OpenedFile, OpenError> {
+        let root = open_root(self.finder.process)?;
+        let mut failure = OpenError::NotFound;
+        for path in readings(self.reported) {
+            match self
+                .finder
+                .look_up(root.as_fd(), &path)
+                .and_then(|found| self.confirmed(found.as_fd(), false))
+            {
+                Ok(opened) => return Ok(opened),
+                Err(OpenError::NotFound) => {}
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    fn executable(&self) -> Result<OpenedFile, OpenError> {
+        let found = openat(self.finder.process, "exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        self.confirmed(found.as_fd(), false)
+    }
+
+    /// Follows the kernel's link from the mapping. Its name is the range that the kernel has now, which
+    /// need not be ours: neighbours are merged and protections changed.
+    fn map_file(&self, mapping: &ExecutableMapping) -> Result<OpenedFile, OpenError> {
+        let mut range = None;
+        read_executable_mappings(self.finder.process.file("maps")?, |now| {
+            let is_same = now.range.contains(&mapping.range.start)
+                && match (now.backing.file().map(|file| &file.identity), &self.reported.identity) {
+                    (Some(MappedIdentity::Inode { .. }), MappedIdentity::BuildId(_)) => true,
+                    (now, reported) => now == Some(reported),
+                };
+            if is_same {
+                range = Some(now.range);
+            }
+        })
+        .map_err(OpenError::Io)?;
+        let range = range.ok_or(OpenError::NotFound)?;
+        let link = format!("map_files/{:x}-{:x}", range.start.0, range.end.0);
+        let found =
+            openat(self.finder.process, link.as_str(), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        self.confirmed(found.as_fd(), true)
+    }
+
+    /// Opens for reading what was found, if it is a regular file, answers, and is the mapped one.
+    fn confirmed(&self, found: BorrowedFd<'_>, is_kernel_link: bool) -> Result<OpenedFile, OpenError> {
+        let (looked, kind) = self.finder.looked_at(found)?;
+        let by_inode = match &self.reported.identity {
+            MappedIdentity::BuildId(_) => None,
+            MappedIdentity::Inode { .. } if is_kernel_link => Some(Confirmation::Exact),
+            &MappedIdentity::Inode { device, inode } => match looked.status {
+                FileStatus { inode: found, .. } if found != inode => return Err(OpenError::Mismatch),
+                FileStatus { device: found, .. } if found == device => Some(Confirmation::Exact),
+                _ if kind == FilesystemKind::Layered => Some(Confirmation::InodeOnly),
+                _ => return Err(OpenError::Mismatch),
+            },
+        };
+        let file = open_for_reading(found)?;
+        let opened = OpenedFile {
+            content: Content::File { file: Arc::new(file), status: looked.status },
+            confirmation: by_inode.unwrap_or(Confirmation::BuildId),
+        };
+        match &self.reported.identity {
+            MappedIdentity::BuildId(reported)
+                if read_build_ids(&opened).ok().and_then(|ids| ids.gnu).as_ref() != Some(reported) =>
+            {
+                Err(OpenError::Mismatch)
+            }
+            _ => Ok(opened),
+        }
+    }
+}
+
+fn open_root(process: &ProcessDir) -> Result<OwnedFd, OpenError> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(process, "root", flags, Mode::empty())?)
+}
+
+fn open_for_reading(found: BorrowedFd<'_>) -> Result<File, OpenError> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(openat(CWD, path_of_descriptor(found), flags, Mode::empty())?))
 }
 
 /// The paths that may be meant by what the kernel reported, relative to a root: as it stands there, without

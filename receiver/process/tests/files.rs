@@ -13,6 +13,7 @@ use std::process::Command;
 use common::{Talker, Tree, compile, line_for};
 use sidewinder_process::{
     BuildIds, FileTable, FileTableLimits, Identified, OpenError, Pid, ProcRoot, Registry, RegistryLimits,
+    Root,
 };
 
 /// A tree with one process, and the file that it maps.
@@ -458,4 +459,19 @@ fn the_vdso_is_one_file_for_all() {
     let mut magic = [0; 4];
     entry.opened().unwrap().read_exact_at(&mut magic, 0).unwrap();
     assert_eq!(&magic, b"\x7fELF");
+}
+
+#[test]
+fn a_root_opens_regular_files_inside_it_and_no_others() {
+    let target = Target::new();
+    let root = Root::of(&target.tree.proc_root(), Pid(PID)).unwrap();
+    let open = |path: &str| root.open(std::iter::once(path.into())).next().unwrap();
+    let below = |path: &str| target.tree.root(PID).join(path);
+    assert!(open("lib/x").is_ok());
+    assert!(matches!(open("lib/none"), Err(OpenError::NotFound)));
+    assert!(matches!(open("lib"), Err(OpenError::NotRegular)));
+    symlink("/lib/x", below("inside")).unwrap();
+    assert!(open("inside").is_ok(), "an absolute link starts at the root");
+    symlink("../../../../../../../../etc/passwd", below("outside")).unwrap();
+    assert!(matches!(open("outside"), Err(OpenError::NotFound)));
 }

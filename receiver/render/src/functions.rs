@@ -16,7 +16,10 @@ pub(crate) struct FunctionTotals<'a> {
     pub(crate) total: u64,
 }
 
-/// Every function that was seen, the busiest first.
+/// What stands for all functions of a file that nothing names.
+const NO_SYMBOL: &str = "[no symbol]";
+
+/// Every function that was seen, the busiest first. The code of a file that nothing names is one.
 pub(crate) fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
     let mut totals = Vec::new();
     let mut indices = HashMap::new();
@@ -24,7 +27,9 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
         .frames
         .iter()
         .map(|frame| {
-            *indices.entry(identity(profile, frame)).or_insert_with_key(|&(name, binary, kind)| {
+            let (name, binary, kind) = identity(profile, frame);
+            let name = if frame.is_named { name } else { NO_SYMBOL };
+            *indices.entry((name, binary, kind)).or_insert_with_key(|&(name, binary, kind)| {
                 totals.push(FunctionTotals { name, binary, kind, own: 0, total: 0 });
                 totals.len() - 1
             })
@@ -70,6 +75,16 @@ mod tests {
         let profile = sample();
         let rows: Vec<_> = functions(&profile).iter().map(|row| (row.name, row.own, row.total)).collect();
         assert_eq!(rows, [("work", 7, 7), ("vfs_write", 4, 4), ("main", 3, 14), ("write_it", 0, 4)]);
+    }
+
+    #[test]
+    fn what_nothing_names_in_a_file_is_one_function() {
+        let mut profile = sample();
+        for frame in profile.frames.iter_mut().filter(|frame| matches!(&*frame.name, "work" | "write_it")) {
+            frame.is_named = false;
+        }
+        let rows: Vec<_> = functions(&profile).iter().map(|row| (row.name, row.own, row.total)).collect();
+        assert_eq!(rows, [(NO_SYMBOL, 7, 11), ("vfs_write", 4, 4), ("main", 3, 14)]);
     }
 
     #[test]

@@ -55,8 +55,10 @@ pub struct Binary {
 /// A place in code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Frame {
-    /// The function, as its source spells it.
+    /// The function, as its source spells it; where nothing names it, whatever tells the place.
     pub name: String,
+    /// Whether `name` is a function's.
+    pub is_named: bool,
     /// The function, as the linker knows it; empty if that is `name`.
     pub system_name: String,
     /// Where its code is, if a file holds it.
@@ -175,7 +177,7 @@ pub(crate) mod tests {
 
     pub(crate) fn frame(name: &str, kind: FrameKind, address: u64) -> Frame {
         let binary = Some(BinaryIndex(u32::from(kind == FrameKind::Kernel)));
-        Frame { name: name.to_owned(), system_name: String::new(), binary, kind, address }
+        Frame { name: name.to_owned(), is_named: true, system_name: String::new(), binary, kind, address }
     }
 
     fn profile(frames: Vec<Frame>, stacks: &[(&[u32], u64)]) -> Profile {

@@ -34,7 +34,14 @@ fn server(stacks: usize, functions: usize) -> Profile {
         .map(|number| {
             let (name, kind, binary) = NAMES[number % NAMES.len()];
             let name = if number < NAMES.len() { name.to_owned() } else { format!("{name}::{number}") };
-            Frame { name, system_name: String::new(), binary: Some(BinaryIndex(binary)), kind, address: 0 }
+            Frame {
+                name,
+                is_named: true,
+                system_name: String::new(),
+                binary: Some(BinaryIndex(binary)),
+                kind,
+                address: 0,
+            }
         })
         .collect();
     let mut state = 88_172_645_463_325_252_u64;

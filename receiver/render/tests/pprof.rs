@@ -10,6 +10,7 @@ use sidewinder_render::{
 
 fn profile() -> Profile {
     let frame = |name: &str, binary, kind, address| Frame {
+        is_named: true,
         name: name.to_owned(),
         system_name: String::new(),
         binary: Some(BinaryIndex(binary)),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,19 +16,21 @@ use sidewinder_unwind::{Entry, UnwindTable};
 use super::Ended;
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
+use crate::sampling::debug_file::DebugFile;
 use crate::sampling::packing_of;
-use crate::sampling::table_builder::{BuildError, read_table, read_validation};
+use crate::sampling::table_builder::{BuildError, TableRead, read_table, read_validation};
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     let failed = || format!("can't inspect {}", args.file.display());
     let build_failed = |error: BuildError| Failure::new(Cause::Runtime, failed()).because(error);
-    let image = open(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
+    let (image, debug_file) =
+        open(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.validate {
-        let validation = read_validation(image).map_err(build_failed)?;
+        let validation = read_validation(image, &debug_file).map_err(build_failed)?;
         return ended(print_validation(&mut out, args, &validation).and_then(|()| out.flush()));
     }
-    let (loads, table) = read_table(image).map_err(build_failed)?;
+    let TableRead { loads, table, .. } = read_table(image, &debug_file).map_err(build_failed)?;
     let printed = match args.pc {
         Some(pc) => print_place(&mut out, &table, Svma(pc), args.unwind),
         None if args.rows => print_rows(&mut out, &table),
@@ -51,17 +54,19 @@ trait Image: Read + Seek {}
 
 impl<T: Read + Seek> Image for T {}
 
-fn open(path: &Path) -> io::Result<Box<dyn Image>> {
+fn open(path: &Path) -> io::Result<(Box<dyn Image>, DebugFile)> {
     if path == Path::new("[vdso]") {
-        return Ok(Box::new(Cursor::new(vdso_image()?)));
+        return Ok((Box::new(Cursor::new(vdso_image()?)), DebugFile::Known(None)));
     }
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    Ok(Box::new(file))
+    let debug_file = DebugFile::of_ours(path.canonicalize()?.as_os_str().as_bytes());
+    Ok((Box::new(file), debug_file))
 }
 
+/// The rows that contradict the code, one a line, and what was checked.
 fn print_validation(out: &mut impl Write, args: &InspectArgs, validation: &Validation) -> io::Result<()> {
     validation.mismatches.iter().try_for_each(|mismatch| writeln!(out, "{mismatch}"))?;
     writeln!(

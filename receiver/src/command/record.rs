@@ -97,7 +97,6 @@ struct Recorded {
     table_evictions: u64,
     table_reloads: u64,
     map_bytes: u64,
-    idle_inferred: u64,
 }
 
 fn sample(
@@ -158,7 +157,6 @@ fn sample(
         table_evictions: sampler.profiler().tables.evictions(),
         table_reloads: sampler.table_reloads(),
         map_bytes: sampler.profiler().map_bytes(),
-        idle_inferred: sampler.profiler().idle_inferred(),
     })
 }
 
@@ -234,16 +232,16 @@ fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> st
 /// For programs: how every interrupt ended.
 fn summary_json(recorded: &Recorded) -> String {
     let mut counts = serde_json::Map::new();
-    for (outcome, count) in &recorded.tally.outcomes {
+    for (outcome, count) in &recorded.tally.interrupts.outcomes {
         counts.insert(outcome.label().to_owned(), json!(count));
     }
-    counts.insert("missed".to_owned(), json!(recorded.tally.missed()));
+    counts.insert("missed".to_owned(), json!(recorded.tally.interrupts.missed()));
     let [by_table, by_frame_pointer, unproven] = recorded.frames_by_mode;
     let (known, sent) = recorded.stacks_known_and_sent;
     let summary = json!({
-        "interrupts_by_witness": recorded.tally.due,
+        "interrupts_by_witness": recorded.tally.interrupts.due,
         "outcomes": counts,
-        "idle_inferred": recorded.idle_inferred,
+        "idle_inferred": recorded.tally.interrupts.idle_inferred,
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.bodies_missing,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
@@ -310,7 +308,7 @@ impl Progress {
         if !self.is_shown {
             return;
         }
-        let complete = tally.outcomes.iter().find(|(outcome, _)| outcome.label() == "complete");
+        let complete = tally.interrupts.outcomes.iter().find(|(outcome, _)| outcome.label() == "complete");
         let complete = complete.map_or(0, |(_, count)| *count);
         let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
         let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);

@@ -17,7 +17,7 @@ use sidewinder_config::{
 };
 use sidewinder_otlp::Report;
 use tokio::runtime::Runtime;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 
 use super::{Ended, configuration, stop_flag};
@@ -202,15 +202,15 @@ fn sample(
         let mut said_at = Instant::now();
         while !stop.load(Ordering::Relaxed) && !sampler.is_over() {
             sampler.poll(POLL, &mut handover.waiting);
-            handover.pass_on();
+            handover.pass_on(id);
             if said_at.elapsed() >= receiver.monitor_interval {
                 said_at = Instant::now();
-                say(id, &sampler, handover.dropped);
+                debug!(receiver = id, "so far: {}", state(&sampler, handover.dropped));
             }
         }
         sampler.stop(&mut handover.waiting);
         handover.pass_all_on();
-        say(id, &sampler, handover.dropped);
+        info!(receiver = id, "profiling ended: {}", state(&sampler, handover.dropped));
         Ok(())
     })
 }
@@ -254,7 +254,7 @@ struct Handover {
 }
 
 impl Handover {
-    fn pass_on(&mut self) {
+    fn pass_on(&mut self, receiver: &str) {
         if self.waiting.is_empty() {
             return;
         }
@@ -266,7 +266,9 @@ impl Handover {
             // What events refer to is kept: later ones refer to it too.
             let before = self.waiting.len();
             self.waiting.retain(|message| !matches!(message, Message::Event(_)));
-            self.dropped += (before - self.waiting.len()) as u64;
+            let dropped = (before - self.waiting.len()) as u64;
+            self.dropped += dropped;
+            warn!(receiver, dropped, "naming can't keep up: events are dropped");
         }
     }
 
@@ -311,28 +313,26 @@ fn send(report: &Report, to: &[Arc<Destination>]) {
     }
 }
 
-fn say(id: &str, sampler: &Sampler<'_>, dropped: u64) {
-    let tally = sampler.tally();
-    let outcomes: Vec<String> = tally
-        .outcomes
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(outcome, count)| format!("{}={count}", outcome.label()))
-        .collect();
-    tracing::debug!(
-        receiver = id,
-        interrupts = tally.due,
-        missed = tally.missed(),
-        outcomes = outcomes.join(" "),
-        events = tally.events,
-        dropped,
-        table_bytes = sampler.profiler().tables.loaded_bytes(),
-        evictions = sampler.profiler().tables.evictions(),
-        "state"
-    );
-    if dropped > 0 {
-        warn!(receiver = id, dropped, "events were dropped because naming could not keep up");
-    }
+/// What became of all interrupts so far, and of what was needed for it: `key=value` words, outcomes first.
+fn state(sampler: &Sampler<'_>, dropped: u64) -> String {
+    let (tally, profiler) = (sampler.tally(), sampler.profiler());
+    let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
+    let [by_table, by_frame_pointer, unproven] = profiler.frames_by_mode();
+    let rest = [
+        ("missed", tally.interrupts.missed()),
+        ("interrupts_by_witness", tally.interrupts.due),
+        ("idle_inferred", tally.interrupts.idle_inferred),
+        ("events_exported", tally.events - dropped.min(tally.events)),
+        ("events_dropped", dropped),
+        ("stack_bodies_missing", tally.bodies_missing),
+        ("steps_by_table", by_table),
+        ("steps_by_frame_pointer", by_frame_pointer),
+        ("steps_unproven", unproven),
+        ("table_bytes", profiler.tables.loaded_bytes()),
+        ("table_evictions", profiler.tables.evictions()),
+    ];
+    let words = outcomes.filter(|(_, count)| *count > 0).chain(rest);
+    words.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// A lock that a panicking thread has left is as good as any: what it guards is written whole.

@@ -1,16 +1,18 @@
 //! The files that processes execute, and where walks find their tables.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, PackedSegment, Packing, Range, SegmentId, Tables};
 use sidewinder_process::{ExecutableMapping, FileId, OpenedFile, Pid};
 
-use super::table_builder::{BuildError, Built, TableBuilder};
+use super::debug_file::DebugFile;
+use super::table_builder::{BuildError, Built, Delivery, Order, Part, TableBuilder};
 
-/// A file whose tables were evicted is read again at most this often.
-const RELOAD_INTERVAL: Duration = Duration::from_millis(250);
+/// How many times as long as a file's last reading took it rests before it is read again for evicted tables: a budget
+/// that is far too small costs a share of one CPU, and not all of it.
+const REST: u32 = 1;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -26,10 +28,13 @@ pub(crate) struct Binaries {
 struct Binary {
     content: OpenedFile,
     packing: Packing,
+    debug_file: DebugFile,
     state: State,
     /// Processes that map it.
     users: BTreeSet<Pid>,
-    ordered_at: Instant,
+    /// Whether the builder is at it.
+    is_ordered: bool,
+    rests_until: Instant,
     /// Segments that walks have missed.
     missed: BTreeSet<SegmentId>,
 }
@@ -44,15 +49,8 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    file_offset: FileOffset,
-    text_bytes: u64,
+    part: Part,
     id: SegmentId,
-}
-
-impl Segment {
-    fn end(&self) -> u64 {
-        self.file_offset.0 + self.text_bytes
-    }
 }
 
 /// A file that is ready to be walked: its processes' ranges are to be published again.
@@ -72,18 +70,28 @@ impl Binaries {
     }
 
     /// Notes that a process maps a file, and sees to it that its table is built.
-    pub(crate) fn use_by(&mut self, file: FileId, content: &OpenedFile, packing: Packing, user: Pid) {
+    pub(crate) fn use_by(
+        &mut self,
+        file: FileId,
+        content: &OpenedFile,
+        path: &[u8],
+        packing: Packing,
+        user: Pid,
+    ) {
         let builder = &mut self.builder;
         let binary = self.binaries.entry(file).or_insert_with(|| {
-            builder.order(file, content.clone(), packing);
-            Binary {
+            let binary = Binary {
                 content: content.clone(),
                 packing,
+                debug_file: DebugFile::of_process(user, path),
                 state: State::Building,
                 users: BTreeSet::new(),
-                ordered_at: Instant::now(),
+                is_ordered: true,
+                rests_until: Instant::now(),
                 missed: BTreeSet::new(),
-            }
+            };
+            builder.order(binary.order(file, None));
+            binary
         });
         binary.users.insert(user);
     }
@@ -121,50 +129,43 @@ impl Binaries {
     pub(crate) fn missed(&mut self, file: FileId, offset: FileOffset) {
         let Some(binary) = self.binaries.get_mut(&file) else { return };
         let State::Built(segments) = &binary.state else { return };
-        let segment = segments.iter().find(|s| s.file_offset <= offset && offset.0 < s.end());
-        let Some(segment) = segment else { return };
-        if binary.missed.insert(segment.id) && binary.ordered_at.elapsed() >= RELOAD_INTERVAL {
-            self.reload(file);
+        let segment = segments.iter().find(|s| s.part.file_offset <= offset && offset < s.part.end());
+        if let Some(segment) = segment {
+            binary.missed.insert(segment.id);
         }
     }
 
-    fn reload(&mut self, file: FileId) {
-        if let Some(binary) = self.binaries.get_mut(&file) {
-            binary.ordered_at = Instant::now();
-            self.reloads += 1;
-            self.builder.order(file, binary.content.clone(), binary.packing);
-        }
-    }
-
-    /// Loads what has been built meanwhile.
+    /// Orders what walks have missed, and loads what has been built meanwhile. Returns the files that are ready for the
+    /// first time.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut Tables) -> Vec<Ready> {
-        let late: Vec<FileId> = self
-            .binaries
-            .iter()
-            .filter(|(_, binary)| {
-                !binary.missed.is_empty()
-                    && matches!(binary.state, State::Built(_))
-                    && binary.ordered_at.elapsed() >= RELOAD_INTERVAL
-            })
-            .map(|(file, _)| *file)
-            .collect();
-        late.into_iter().for_each(|file| self.reload(file));
-
+        for (file, binary) in &mut self.binaries {
+            if let Some(parts) = binary.parts_to_order(tables) {
+                self.reloads += 1;
+                self.builder.order(binary.order(*file, Some(parts)));
+            }
+        }
         let mut ready = Vec::new();
-        while let Some((file, result)) = self.builder.next() {
+        while let Some(Delivery { file, built, took }) = self.builder.next() {
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
-            let (loads, failure) = match result {
+            binary.is_ordered = false;
+            binary.rests_until = Instant::now() + REST * took;
+            match built {
+                Ok(built) if matches!(binary.state, State::Built(_)) => {
+                    binary.take_again(&built, arena, tables);
+                }
                 Ok(built) => {
-                    let loads = built.loads.clone();
-                    binary.take(built, arena, tables);
-                    (loads, None)
+                    binary.take(&built, arena, tables);
+                    ready.push(Ready { file, users: binary.users(), loads: built.loads, failure: None });
                 }
+                // It could be read before: what it mapped then is gone, and its evicted tables with it.
+                Err(_) if matches!(binary.state, State::Built(_)) => binary.missed.clear(),
                 Err(failure) => {
+                    binary.debug_file = DebugFile::Known(None);
                     binary.state = State::Blank;
-                    (Vec::new(), Some(failure))
+                    let failure = Some(failure);
+                    ready.push(Ready { file, users: binary.users(), loads: Vec::new(), failure });
                 }
-            };
-            ready.push(Ready { file, users: binary.users.iter().copied().collect(), loads, failure });
+            }
         }
         ready
     }
@@ -174,6 +175,11 @@ impl Binaries {
         self.builder.in_progress()
     }
 
+    /// Whether walks miss tables that can be had.
+    pub(crate) fn are_missed(&self) -> bool {
+        self.binaries.values().any(|binary| !binary.missed.is_empty())
+    }
+
     /// Files read again because a walk missed an evicted table.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads
@@ -181,25 +187,51 @@ impl Binaries {
 }
 
 impl Binary {
-    /// The first time every segment is loaded for which there is room; afterwards those that were missed, at the cost
-    /// of others.
-    fn take(&mut self, built: Built, arena: &mut Arena, tables: &mut Tables) {
-        if let State::Built(segments) = &self.state {
-            let missed = std::mem::take(&mut self.missed);
-            for (segment, packed) in segments.iter().zip(&built.segments) {
-                if missed.contains(&segment.id) && tables.load(arena, segment.id, packed).is_err() {
-                    self.missed.insert(segment.id);
-                }
-            }
-            return;
+    fn order(&self, file: FileId, parts: Option<Vec<Part>>) -> Order {
+        let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
+        Order { file, content, packing: self.packing, debug_file, parts }
+    }
+
+    fn users(&self) -> Vec<Pid> {
+        self.users.iter().copied().collect()
+    }
+
+    /// Where walks have missed tables, if it is time to build these again.
+    fn parts_to_order(&mut self, tables: &Tables) -> Option<Vec<Part>> {
+        let State::Built(segments) = &self.state else { return None };
+        if self.missed.is_empty() || self.is_ordered || Instant::now() < self.rests_until {
+            return None;
         }
+        self.missed.retain(|id| !tables.is_loaded(*id));
+        let missed = segments.iter().filter(|segment| self.missed.contains(&segment.id));
+        let parts: Vec<Part> = missed.map(|segment| segment.part).collect();
+        self.is_ordered = !parts.is_empty();
+        self.is_ordered.then_some(parts)
+    }
+
+    /// Gives every segment a number, and its table where there is room. The others are loaded when walks miss them.
+    fn take(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
+        self.debug_file = built.debug_file.clone();
         let segments = built.segments.iter().map_while(|packed| {
             let id = tables.reserve()?;
-            // What has no room now is loaded when a walk misses it.
+            // A kernel that gives no memory now may have some when a walk misses the table.
             let _ = tables.load_if_room(arena, id, packed);
-            Some(Segment { file_offset: packed.file_offset, text_bytes: packed.text_bytes, id })
+            Some(Segment { part: Part::of(packed), id })
         });
         self.state = State::Built(segments.collect());
+    }
+
+    /// Loads tables that walks have missed, at the cost of others. What finds no room stays missed.
+    fn take_again(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
+        let State::Built(segments) = &self.state else { return };
+        for packed in &built.segments {
+            let segment = segments.iter().find(|segment| segment.part == Part::of(packed));
+            if let Some(segment) = segment
+                && tables.load(arena, segment.id, packed).is_ok()
+            {
+                self.missed.remove(&segment.id);
+            }
+        }
     }
 }
 
@@ -208,7 +240,8 @@ fn push_parts(ranges: &mut Vec<Range>, whole: Range, segments: &[Segment]) {
     let mut rest = whole;
     for segment in segments {
         let end = rest.file_offset.0 + rest.bytes;
-        let (from, to) = (rest.file_offset.0.max(segment.file_offset.0), end.min(segment.end()));
+        let part = segment.part;
+        let (from, to) = (rest.file_offset.0.max(part.file_offset.0), end.min(part.end().0));
         if rest.bytes == 0 || from >= to {
             continue;
         }

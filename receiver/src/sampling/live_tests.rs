@@ -202,7 +202,9 @@ fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
     sampler.stop(&mut messages);
 
     let tally = sampler.tally();
-    let counted = |outcome| tally.outcomes.iter().find(|(o, _)| *o == outcome).map_or(0, |(_, count)| *count);
+    let counted = |outcome| {
+        tally.interrupts.outcomes.iter().find(|(o, _)| *o == outcome).map_or(0, |(_, count)| *count)
+    };
     assert!(counted(Outcome::NoTable) > 0, "no walk missed a table, so nothing was tested");
     assert!(counted(Outcome::Complete) > 0, "no table was ever there");
     for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
@@ -224,17 +226,23 @@ fn every_interrupt_ends_in_one_outcome() {
     sampler.stop(&mut messages);
 
     let tally = sampler.tally();
-    let sum: u64 = tally.outcomes.iter().map(|(_, count)| count).sum();
+    let sum: u64 = tally.interrupts.outcomes.iter().map(|(_, count)| count).sum();
     let cpus = std::thread::available_parallelism().unwrap().get() as u64;
-    assert!(sum <= tally.due + cpus, "{sum} outcomes of {} interrupts", tally.due);
+    assert!(sum <= tally.interrupts.due + cpus, "{sum} outcomes of {} interrupts", tally.interrupts.due);
     let silent =
         [Outcome::Idle, Outcome::OutOfScope, Outcome::KernelThread, Outcome::Busy, Outcome::RingFull];
-    let told: u64 = tally.outcomes.iter().filter(|(o, _)| !silent.contains(o)).map(|(_, count)| count).sum();
+    let told: u64 =
+        tally.interrupts.outcomes.iter().filter(|(o, _)| !silent.contains(o)).map(|(_, count)| count).sum();
     let events = messages.iter().filter(|message| matches!(message, Message::Event(_))).count() as u64;
     assert_eq!((told, events), (tally.events, tally.events));
     assert!(events > 500, "only {events} events");
     // The control: a sum in which one outcome is left out is not the whole.
-    let without_complete: u64 =
-        tally.outcomes.iter().filter(|(o, _)| *o != Outcome::Complete).map(|(_, count)| count).sum();
-    assert!(without_complete + tally.missed() < tally.due);
+    let without_complete: u64 = tally
+        .interrupts
+        .outcomes
+        .iter()
+        .filter(|(o, _)| *o != Outcome::Complete)
+        .map(|(_, count)| count)
+        .sum();
+    assert!(without_complete + tally.interrupts.missed() < tally.interrupts.due);
 }

@@ -1,6 +1,7 @@
 //! Sampling: from the rings of the kernel to events with stacks, and from changes of processes back to its maps.
 
 mod binaries;
+pub(crate) mod debug_file;
 pub(crate) mod feed;
 #[cfg(test)]
 mod live_tests;
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Body, Frame, FrameKind, LoadError, Options, Outcome, Packing, Profiler, Record, Sample, ScopeMode,
-    SideBandEvent, SideBandKind, Storage, monotonic_ns,
+    Body, Frame, FrameKind, Interrupts, LoadError, Options, Outcome, Packing, Profiler, Record, Sample,
+    ScopeMode, SideBandEvent, SideBandKind, Storage, monotonic_ns,
 };
 use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_process::{
@@ -41,6 +42,8 @@ const SCOPE_MAX: u32 = 8192;
 const HEAL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long an epoch lasts, in which each stack is sent once.
 const EPOCH: Duration = Duration::from_secs(30);
+/// What the age of tables is measured in: finer than the time in which a program turns to other code.
+const AGE: Duration = Duration::from_millis(100);
 /// An epoch ends early when its stacks take this much of our memory.
 const STACKS_BYTES_MAX: usize = 6 << 20;
 /// Samples may be this many polls ahead of their stacks.
@@ -85,21 +88,11 @@ pub(crate) enum SamplingError {
 /// How all interrupts since the start ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
-    /// Interrupts that were due, by the clocks of the events.
-    pub(crate) due: u64,
-    /// By outcome, those that the programs heard of.
-    pub(crate) outcomes: Vec<(Outcome, u64)>,
+    pub(crate) interrupts: Interrupts,
     /// Events that were handed on.
     pub(crate) events: u64,
     /// Of these, without their stack.
     pub(crate) bodies_missing: u64,
-}
-
-impl Tally {
-    /// Interrupts that no program heard of.
-    pub(crate) fn missed(&self) -> u64 {
-        self.due.saturating_sub(self.outcomes.iter().map(|(_, count)| count).sum())
-    }
 }
 
 /// See the [module](self).
@@ -124,11 +117,10 @@ pub(crate) struct Sampler<'obj> {
     unsaid: Vec<Message>,
     healed_at: HashMap<u32, Instant>,
     epoch_began: Instant,
-    ticked_at: Instant,
-    due: u64,
+    aged_at: Instant,
+    swept_at: Instant,
     events: u64,
     bodies_missing: u64,
-    is_running: bool,
 }
 
 impl<'obj> Sampler<'obj> {
@@ -169,11 +161,10 @@ impl<'obj> Sampler<'obj> {
             unsaid: Vec::new(),
             healed_at: HashMap::new(),
             epoch_began: Instant::now(),
-            ticked_at: Instant::now(),
-            due: 0,
+            aged_at: Instant::now(),
+            swept_at: Instant::now(),
             events: 0,
             bodies_missing: 0,
-            is_running: false,
             options,
         };
         sampler.learn_what_runs()?;
@@ -183,14 +174,16 @@ impl<'obj> Sampler<'obj> {
     /// Starts to sample.
     pub(crate) fn start(&mut self) -> Result<(), SamplingError> {
         self.profiler.start(self.options.samples_per_second).map_err(LoadError::from)?;
-        self.is_running = true;
         Ok(())
     }
 
     /// Waits for something to happen, at the longest for `timeout`, and hands on what did.
     pub(crate) fn poll(&mut self, timeout: Duration, messages: &mut Vec<Message>) {
         messages.append(&mut self.unsaid);
-        let is_busy = self.binaries.in_progress() > 0 || !self.queue.is_empty() || !self.outdated.is_empty();
+        let is_busy = self.binaries.in_progress() > 0
+            || self.binaries.are_missed()
+            || !self.queue.is_empty()
+            || !self.outdated.is_empty();
         let began = Instant::now();
         self.profiler.wait(if is_busy { timeout.min(BREATH) } else { timeout });
         if let Some(rest) = BREATH.min(timeout).checked_sub(began.elapsed()) {
@@ -206,8 +199,7 @@ impl<'obj> Sampler<'obj> {
 
     /// Ends sampling and hands on what is still in the rings.
     pub(crate) fn stop(&mut self, messages: &mut Vec<Message>) {
-        self.due = self.profiler.stop();
-        self.is_running = false;
+        self.profiler.stop();
         for _ in 0..=SAMPLE_PATIENCE {
             self.poll(Duration::ZERO, messages);
         }
@@ -215,10 +207,8 @@ impl<'obj> Sampler<'obj> {
 
     /// How all interrupts since the start ended.
     pub(crate) fn tally(&self) -> Tally {
-        // The clocks first: what is heard of later is no more than was due.
-        let due = if self.is_running { self.profiler.interrupts_due().unwrap_or(0) } else { self.due };
-        let outcomes = Outcome::ALL.iter().map(|outcome| (*outcome, self.profiler.interrupts(*outcome)));
-        Tally { due, outcomes: outcomes.collect(), events: self.events, bodies_missing: self.bodies_missing }
+        let interrupts = self.profiler.interrupts();
+        Tally { interrupts, events: self.events, bodies_missing: self.bodies_missing }
     }
 
     /// The profiler, for what it counts.
@@ -307,7 +297,7 @@ impl<'obj> Sampler<'obj> {
                 let build_id = entry.and_then(|entry| entry.build_ids().gnu.as_ref()).map(BuildId::as_bytes);
                 let path = entry.map_or(&[][..], |entry| entry.path());
                 let packing = packing(&self.options, path, build_id);
-                self.binaries.use_by(identified.id, content, packing, pid);
+                self.binaries.use_by(identified.id, content, path, packing, pid);
             }
             self.binaries.push_ranges(&mut ranges, identified.map(|identified| identified.id), mapping);
         }
@@ -459,9 +449,12 @@ impl<'obj> Sampler<'obj> {
             self.epoch_began = Instant::now();
             self.stacks.begin_epoch(self.profiler.next_epoch());
         }
-        if self.ticked_at.elapsed() >= Duration::from_secs(1) {
-            self.ticked_at = Instant::now();
+        if self.aged_at.elapsed() >= AGE {
+            self.aged_at = Instant::now();
             self.profiler.tables.tick();
+        }
+        if self.swept_at.elapsed() >= Duration::from_secs(1) {
+            self.swept_at = Instant::now();
             self.departed.retain(|_, (_, at)| at.elapsed() < Duration::from_secs(10));
             let (registry, departed) = (&self.registry, &self.departed);
             self.introduced

@@ -1,14 +1,16 @@
 //! DWARF call frame information (`.eh_frame`, `.debug_frame`) to rows.
 
+mod state;
+
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian,
-    RegisterRule, UnwindContext, UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow,
-    X86_64,
+    RegisterRule, UnwindExpression, UnwindSection,
 };
 
+use self::state::{Evaluator, State};
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::expression;
@@ -28,18 +30,6 @@ const MAX_CIE_BYTES: usize = 256;
 /// The most CIEs of one section that are kept; any more are parsed again for each FDE. Linkers merge equal
 /// ones, so that files have few.
 const MAX_KEPT_CIES: usize = 1024;
-
-/// Room for the rules that one row holds and for the rows that remember_state nests; a function that needs
-/// more counts as malformed. x86-64 programs use up to 17 registers and rarely nest at all.
-struct RowStorage;
-
-const MAX_REGISTER_RULES: usize = 34;
-const MAX_REMEMBERED_ROWS: usize = 64;
-
-impl UnwindContextStorage<usize> for RowStorage {
-    type Rules = [(gimli::Register, RegisterRule<usize>); MAX_REGISTER_RULES];
-    type Stack = Box<[UnwindTableRow<usize, Self>; MAX_REMEMBERED_ROWS]>;
-}
 
 /// A section of call frame information with all that is needed to read it.
 pub(crate) struct Cfi<'data, Section> {
@@ -75,14 +65,19 @@ where
         summary: &mut Summary,
     ) -> RowBuffer {
         let mut cies = Cies::default();
-        let mut context = UnwindContext::<usize, RowStorage>::new_in();
+        let mut evaluator = Evaluator::default();
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
         for Located { start, end, offset } in self.locate(code, &mut cies, summary) {
             known.bound((start, end));
+            if !code.wants((start, end)) {
+                continue;
+            }
             let mut range = ranges.range((start, end));
             let evaluated = cies.fde(self, offset as usize).and_then(|fde| {
-                self.evaluate(&fde, &mut context, |at, entry| {
+                let cie = fde.cie();
+                evaluator.states(&fde, &self.section, &self.bases, |at, state| {
+                    let entry = self.rule(state, cie).map_or_else(Entry::unsupported, Entry::Rule);
                     summary.count_unsupported(entry);
                     if let Some(at) = code.offset(at) {
                         range.put(at, entries.intern(entry));
@@ -110,8 +105,9 @@ where
 
     /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.
     fn locate(&self, code: &CodeRanges, cies: &mut Cies<'data>, summary: &mut Summary) -> Vec<Located> {
-        let mut located = Vec::new();
-        for offset in EntryOffsets::new(self.data, self.ends_at_terminator) {
+        let offsets = || EntryOffsets::new(self.data, self.ends_at_terminator);
+        let mut located = Vec::with_capacity(offsets().count());
+        for offset in offsets() {
             let fde = match offset.map(|offset| (offset, cies.fde(self, offset))) {
                 Some((offset, Ok(fde))) => u32::try_from(offset).ok().map(|offset| (offset, fde)),
                 Some((_, Err(gimli::Error::NotCiePointer(_)))) => continue,
@@ -130,30 +126,11 @@ where
         located
     }
 
-    /// Give each row of an FDE to `sink` with its stated address, in order.
-    fn evaluate(
-        &self,
-        fde: &Fde<'data>,
-        context: &mut UnwindContext<usize, RowStorage>,
-        mut sink: impl FnMut(u64, Entry),
-    ) -> gimli::Result<()> {
-        let mut table = fde.rows(&self.section, &self.bases, context)?;
-        while let Some(row) = table.next_row()? {
-            let entry = self.rule(row, fde.cie()).map_or_else(Entry::unsupported, Entry::Rule);
-            sink(row.start_address(), entry);
-        }
-        Ok(())
-    }
-
-    fn rule(
-        &self,
-        row: &UnwindTableRow<usize, RowStorage>,
-        cie: &Cie<'data>,
-    ) -> Result<Rule, UnsupportedReason> {
-        let return_address = self.return_address(row.register(cie.return_address_register()))?;
+    fn rule(&self, state: &State, cie: &Cie<'data>) -> Result<Rule, UnsupportedReason> {
+        let return_address = self.return_address(state.return_address.as_ref())?;
         let signal_frame = cie.is_signal_trampoline();
-        let cfa = self.cfa(row.cfa());
-        let frame_pointer = self.frame_pointer(row.register(X86_64::RBP));
+        let cfa = self.cfa(&state.cfa());
+        let frame_pointer = self.frame_pointer(state.frame_pointer.as_ref());
         if return_address == ReturnAddress::Undefined {
             // Nothing follows, so the rest need not be known.
             return Ok(Rule {
@@ -164,7 +141,7 @@ where
             });
         }
         let rule = Rule { cfa: cfa?, frame_pointer: frame_pointer?, return_address, signal_frame };
-        self.with_stack_pointer(rule, row.register(X86_64::RSP))
+        self.with_stack_pointer(rule, state.stack_pointer.as_ref())
     }
 
     fn cfa(&self, rule: &CfaRule<usize>) -> Result<Cfa, UnsupportedReason> {
@@ -180,16 +157,16 @@ where
     }
 
     /// The frame pointer is callee-saved: a function that says nothing of it has left it alone.
-    fn frame_pointer(&self, rule: Option<RegisterRule<usize>>) -> Result<SavedRegister, UnsupportedReason> {
+    fn frame_pointer(&self, rule: Option<&RegisterRule<usize>>) -> Result<SavedRegister, UnsupportedReason> {
         match rule {
             None | Some(RegisterRule::SameValue) => Ok(SavedRegister::Same),
             Some(RegisterRule::Undefined) => Ok(SavedRegister::Undefined),
-            Some(RegisterRule::Offset(offset)) => Ok(SavedRegister::AtCfa(offset_bytes(offset)?)),
+            Some(RegisterRule::Offset(offset)) => Ok(SavedRegister::AtCfa(offset_bytes(*offset)?)),
             Some(RegisterRule::Register(register)) => Register::from_dwarf_x86_64(register.0)
                 .map(SavedRegister::InRegister)
                 .ok_or(UnsupportedReason::FramePointerRule),
             Some(RegisterRule::Expression(expression)) => {
-                let place = self.bytes(&expression).and_then(expression::place);
+                let place = self.bytes(expression).and_then(expression::place);
                 let (register, offset) = place.ok_or(UnsupportedReason::FramePointerExpression)?;
                 Ok(SavedRegister::At { register, offset })
             }
@@ -197,15 +174,15 @@ where
         }
     }
 
-    fn return_address(&self, rule: Option<RegisterRule<usize>>) -> Result<ReturnAddress, UnsupportedReason> {
+    fn return_address(&self, rule: Option<&RegisterRule<usize>>) -> Result<ReturnAddress, UnsupportedReason> {
         match rule {
             Some(RegisterRule::Undefined) => Ok(ReturnAddress::Undefined),
-            Some(RegisterRule::Offset(offset)) => Ok(ReturnAddress::AtCfa(offset_bytes(offset)?)),
+            Some(RegisterRule::Offset(offset)) => Ok(ReturnAddress::AtCfa(offset_bytes(*offset)?)),
             Some(RegisterRule::Register(register)) => Register::from_dwarf_x86_64(register.0)
                 .map(ReturnAddress::InRegister)
                 .ok_or(UnsupportedReason::ReturnAddressRule),
             Some(RegisterRule::Expression(expression)) => {
-                let place = self.bytes(&expression).and_then(expression::place);
+                let place = self.bytes(expression).and_then(expression::place);
                 let (register, offset) = place.ok_or(UnsupportedReason::ReturnAddressExpression)?;
                 Ok(ReturnAddress::At { register, offset })
             }
@@ -221,7 +198,7 @@ where
     fn with_stack_pointer(
         &self,
         rule: Rule,
-        stack_pointer: Option<RegisterRule<usize>>,
+        stack_pointer: Option<&RegisterRule<usize>>,
     ) -> Result<Rule, UnsupportedReason> {
         let refused = UnsupportedReason::StackPointer;
         let from_cfa = |by: i64| match rule.cfa {
@@ -240,9 +217,9 @@ where
                 Cfa::Register { register, offset: 0 }
             }
             Some(RegisterRule::Expression(expression)) => {
-                deref(self.bytes(&expression).and_then(expression::place).ok_or(refused)?)
+                deref(self.bytes(expression).and_then(expression::place).ok_or(refused)?)
             }
-            Some(RegisterRule::Offset(by)) => deref(from_cfa(by)?),
+            Some(RegisterRule::Offset(by)) => deref(from_cfa(*by)?),
             Some(_) => return Err(refused),
         };
         if cfa == rule.cfa {

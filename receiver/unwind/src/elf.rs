@@ -1,8 +1,10 @@
 //! The parts of an ELF file that matter here, and the order in which its sources are laid over one another.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
+use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType};
 use object::read::elf::ProgramHeader as _;
 use object::{
     Architecture, CompressionFormat, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef,
@@ -10,10 +12,12 @@ use object::{
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
 use crate::cfi::{Bytes, Cfi};
+use crate::companion::mini_debug_info;
 use crate::entries::Entries;
 use crate::go;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
+use crate::sframe::SFrame;
 use crate::summary::{Source, Summary};
 use crate::synthesize;
 use crate::table::UnwindTable;
@@ -56,29 +60,65 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
 ///
 /// If the file has no code, or code for another processor.
 pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<UnwindTable, Error> {
-    let code = CodeRanges::of_x86_64(file)?;
+    unwind_table_with::<R, &[u8]>(file, &[], None)
+}
+
+/// The same, with separate debug files about the same code, of which [`debug_file`](crate::debug_file) says
+/// where to look for them. They speak where the file itself doesn't, the first of them first.
+///
+/// Where `parts` are given, the table speaks of their addresses alone, and elsewhere says anything; of the machine
+/// code, which is understood as a whole or not at all, no rows are made. It takes less time the smaller they are.
+///
+/// # Errors
+///
+/// If the file itself has no code, or code for another processor.
+pub fn unwind_table_with<'data, 'debug, R: ReadRef<'data>, D: ReadRef<'debug>>(
+    file: &File<'data, R>,
+    debug_files: &[File<'debug, D>],
+    parts: Option<&[Range<Svma>]>,
+) -> Result<UnwindTable, Error> {
+    let code = CodeRanges::of_x86_64(file, parts)?;
     let mut entries = Entries::new();
     let mut summary = Summary::default();
+    let mini_debug_info = mini_debug_info(file, &mut summary);
+    let mini_debug_info = mini_debug_info.as_deref().and_then(|data| File::parse(data).ok());
 
     let mut known = KnownFunctions::of(file, &code);
+    debug_files.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
+    mini_debug_info.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
 
-    let eh_frame = eh_frame_rows(file, &code, &mut known, &mut entries, &mut summary);
+    let eh_frame = eh_frame_rows(file, Source::EhFrame, &code, &mut known, &mut entries, &mut summary);
     let go = go::rows(file, &code, &mut known, &mut entries, &mut summary);
     // Go writes `.debug_frame` for the functions of `.gopclntab` and no others.
     let debug_frame = if go.is_empty() {
-        debug_frame_rows(file, &code, &mut known, &mut entries, &mut summary)
+        debug_frame_rows(file, Source::DebugFrame, &code, &mut known, &mut entries, &mut summary)
     } else {
         RowBuffer::default()
     };
+    let sframe = sframe_rows(file, &code, &mut known, &mut entries, &mut summary);
+    let mut layers = vec![eh_frame, go, debug_frame, sframe];
+    for debug_file in debug_files {
+        let source = Source::DebugFile;
+        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+    }
+    if let Some(debug_file) = &mini_debug_info {
+        let source = Source::MiniDebugInfo;
+        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
+    }
     // The sources above say where the known functions end.
-    let roots = known.roots(&mut entries, &mut summary);
-    let by_code = known.by_code(file, &code, &mut entries, &mut summary);
+    layers.insert(0, known.roots(&mut entries, &mut summary));
+    layers.push(known.by_code(file, &code, &mut entries, &mut summary));
 
-    let layers = [roots, eh_frame, go, debug_frame, by_code];
     let described =
         layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
-    let synthesized = synthesize::rows(file, &code, &described, &mut entries, &mut summary);
-    let rows = lay_over(described, synthesized, &entries);
+    let rows = if parts.is_none() {
+        let synthesized = synthesize::rows(file, &code, &described, &mut entries, &mut summary);
+        lay_over(described, synthesized, &entries)
+    } else {
+        described
+    };
     Ok(UnwindTable::new(code.base, rows, entries, summary))
 }
 
@@ -86,7 +126,7 @@ fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer 
     match (above.is_empty(), below.is_empty()) {
         (_, true) => above,
         (true, false) => below,
-        (false, false) => above.over(&below, entries),
+        (false, false) => above.over(below, entries),
     }
 }
 
@@ -94,6 +134,8 @@ fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer 
 pub(crate) struct CodeRanges {
     base: Svma,
     ranges: Vec<CodeRange>,
+    /// The parts for which rows are wanted; `None`: all.
+    wanted: Option<Vec<Range<u32>>>,
 }
 
 struct CodeRange {
@@ -103,14 +145,17 @@ struct CodeRange {
 }
 
 impl CodeRanges {
-    pub(crate) fn of_x86_64<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Self, Error> {
+    pub(crate) fn of_x86_64<'data, R: ReadRef<'data>>(
+        file: &File<'data, R>,
+        parts: Option<&[Range<Svma>]>,
+    ) -> Result<Self, Error> {
         if file.architecture() != Architecture::X86_64 {
             return Err(Error::Architecture(file.architecture()));
         }
-        Self::of(file).ok_or(Error::NoCode)
+        Self::of(file, parts).ok_or(Error::NoCode)
     }
 
-    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, parts: Option<&[Range<Svma>]>) -> Option<Self> {
         let executable = || file.segments().filter(|segment| segment.permissions().executable());
         let base = executable().map(|segment| segment.address()).min()?;
         let mut ranges: Vec<_> = executable()
@@ -123,7 +168,19 @@ impl CodeRanges {
             })
             .collect();
         ranges.sort_unstable_by_key(|range| range.start);
-        Some(Self { base: Svma(base), ranges })
+        let from_base = |at: Svma| u32::try_from(at.0.saturating_sub(base)).unwrap_or(u32::MAX);
+        let of_parts = |parts: &[Range<Svma>]| {
+            parts.iter().map(|part| from_base(part.start)..from_base(part.end)).collect()
+        };
+        let wanted = parts.map(of_parts);
+        Some(Self { base: Svma(base), ranges, wanted })
+    }
+
+    /// Whether rows are wanted for any address of a range, or for the last one before it: where a row ends matters
+    /// to the row.
+    pub(crate) fn wants(&self, (start, end): (u32, u32)) -> bool {
+        let Some(wanted) = &self.wanted else { return true };
+        wanted.iter().any(|part| start <= part.end && part.start < end)
     }
 
     /// The stated address of a place counted from the base.
@@ -169,28 +226,30 @@ impl CodeRanges {
 
 fn eh_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, summary) else {
+    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, source, summary) else {
         return RowBuffer::default();
     };
-    eh_frame(file, &data, address, ends_at_terminator).rows(code, known, entries, summary)
+    eh_frame(file, source, &data, address, ends_at_terminator).rows(code, known, entries, summary)
 }
 
 fn debug_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let Some((data, _)) = section_data(file, ".debug_frame", Source::DebugFrame, summary) else {
+    let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
         return RowBuffer::default();
     };
-    debug_frame(file, &data).rows(code, known, entries, summary)
+    debug_frame(file, source, &data).rows(code, known, entries, summary)
 }
 
 /// The functions that `.eh_frame` and `.debug_frame` speak of, sorted by their starts.
@@ -200,11 +259,12 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
 ) -> Vec<(u32, u32)> {
     let mut summary = Summary::default();
     let mut functions = Vec::new();
-    if let Some((data, address, ends_at_terminator)) = eh_frame_data(file, &mut summary) {
-        functions.extend(eh_frame(file, &data, address, ends_at_terminator).ranges(code));
+    if let Some((data, address, ends_at_terminator)) = eh_frame_data(file, Source::EhFrame, &mut summary) {
+        let eh_frame = eh_frame(file, Source::EhFrame, &data, address, ends_at_terminator);
+        functions.extend(eh_frame.ranges(code));
     }
     if let Some((data, _)) = section_data(file, ".debug_frame", Source::DebugFrame, &mut summary) {
-        functions.extend(debug_frame(file, &data).ranges(code));
+        functions.extend(debug_frame(file, Source::DebugFrame, &data).ranges(code));
     }
     functions.sort_unstable();
     functions.dedup_by_key(|(start, _)| *start);
@@ -213,6 +273,7 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
 
 fn eh_frame<'bytes, 'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     data: &'bytes [u8],
     address: u64,
     ends_at_terminator: bool,
@@ -220,24 +281,47 @@ fn eh_frame<'bytes, 'data, R: ReadRef<'data>>(
     let mut section = EhFrame::new(data, LittleEndian);
     section.set_address_size(8);
     let bases = bases(file).set_eh_frame(address);
-    Cfi { section, data, bases, source: Source::EhFrame, ends_at_terminator }
+    Cfi { section, data, bases, source, ends_at_terminator }
 }
 
 fn debug_frame<'bytes, 'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     data: &'bytes [u8],
 ) -> Cfi<'bytes, DebugFrame<Bytes<'bytes>>> {
     let mut section = DebugFrame::new(data, LittleEndian);
     section.set_address_size(8);
-    Cfi { section, data, bases: bases(file), source: Source::DebugFrame, ends_at_terminator: false }
+    Cfi { section, data, bases: bases(file), source, ends_at_terminator: false }
+}
+
+fn sframe_rows<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    known: &mut KnownFunctions,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let section = section_data(file, ".sframe", Source::SFrame, summary).or_else(|| {
+        let (data, address) = segment_data(file, PT_GNU_SFRAME)?;
+        Some((Cow::Borrowed(data), address))
+    });
+    let Some((data, address)) = section else { return RowBuffer::default() };
+    match SFrame::parse(&data, address) {
+        Some(sframe) => sframe.rows(code, known, entries, summary),
+        None => {
+            Summary::count(&mut summary.malformed, Source::SFrame);
+            RowBuffer::default()
+        }
+    }
 }
 
 /// The bytes of `.eh_frame`, their stated address, and whether other data may follow the terminator.
 fn eh_frame_data<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    source: Source,
     summary: &mut Summary,
 ) -> Option<(Cow<'data, [u8]>, u64, bool)> {
-    if let Some((data, address)) = section_data(file, ".eh_frame", Source::EhFrame, summary) {
+    if let Some((data, address)) = section_data(file, ".eh_frame", source, summary) {
         return Some((data, address, false));
     }
     let (data, address) = eh_frame_by_header(file)?;
@@ -246,14 +330,8 @@ fn eh_frame_data<'data, R: ReadRef<'data>>(
 
 /// `.eh_frame` in a file without section headers: `PT_GNU_EH_FRAME` holds a pointer to it.
 fn eh_frame_by_header<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<(&'data [u8], u64)> {
-    let File::Elf64(elf) = file else { return None };
-    let endian = elf.endian();
-    let header = elf
-        .elf_program_headers()
-        .iter()
-        .find(|header| header.p_type(endian) == object::elf::PT_GNU_EH_FRAME)?;
-    let data = header.data(endian, elf.data()).ok()?;
-    let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(endian));
+    let (data, address) = segment_data(file, PT_GNU_EH_FRAME)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(address);
     let parsed = gimli::EhFrameHdr::new(data, LittleEndian).parse(&bases, 8).ok()?;
     let address = parsed.eh_frame_ptr().direct().ok()?;
     let segment = file.segments().find(|segment| {
@@ -261,6 +339,17 @@ fn eh_frame_by_header<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option
     })?;
     let within = usize::try_from(address - segment.address()).ok()?;
     Some((segment.data().ok()?.get(within..)?, address))
+}
+
+/// The bytes of the first segment of a kind, with their stated address.
+fn segment_data<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    kind: ProgramType,
+) -> Option<(&'data [u8], u64)> {
+    let File::Elf64(elf) = file else { return None };
+    let endian = elf.endian();
+    let header = elf.elf_program_headers().iter().find(|header| header.p_type(endian) == kind)?;
+    Some((header.data(endian, elf.data()).ok()?, header.p_vaddr(endian)))
 }
 
 /// A section's bytes, uncompressed, with its stated address. One that can't be read counts as broken.

@@ -66,7 +66,7 @@ impl Entries {
     }
 
     /// The entries that `used` refers to, which afterwards refers to them by their place.
-    pub(crate) fn retain(self, used: &mut [EntryId]) -> Vec<Entry> {
+    pub(crate) fn retain<'ids>(self, used: impl Iterator<Item = &'ids mut EntryId>) -> Vec<Entry> {
         let mut retained = vec![Entry::NO_INFORMATION];
         let mut new_ids: Vec<Option<EntryId>> = vec![None; self.by_id.len()];
         if let Some(new_id) = new_ids.first_mut() {

@@ -100,6 +100,9 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
             };
             last_start = start;
             known.bound((start, end));
+            if !self.code.wants((start, end)) {
+                continue;
+            }
             let mut rows = ranges.range((start, end));
             function::rows(&function, self.code_of(&function), saving, |at, entry| {
                 steps_left = steps_left.saturating_sub(1);

@@ -25,13 +25,17 @@
 //! 2. `.eh_frame`, found by its section or, where section headers are gone, by `PT_GNU_EH_FRAME`;
 //! 3. `.gopclntab`, Go's own table, which is exact at every instruction;
 //! 4. `.debug_frame`, compressed or not;
-//! 5. what is known of such functions where no source above says anything;
-//! 6. the machine code itself ([`Source::MachineCode`]), for what is left.
+//! 5. `.sframe`, versions 1 and 2;
+//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`unwind_table_with`];
+//!    [`debug_file`] says where to look), and of the one in `.gnu_debugdata`;
+//! 7. what is known of such functions where no source above says anything;
+//! 8. the machine code itself ([`Source::MachineCode`]), for what is left.
 //!
 //! # Rooms
 //!
 //! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the
-//! few DWARF expressions that occur; `go` does the same for Go; `known` holds the functions known by name.
+//! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
+//! is inside `.gnu_debugdata`; `known` holds the functions known by name.
 //! `code` follows what machine code does to its frame:
 //! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
 //! Rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and
@@ -40,6 +44,8 @@
 
 mod cfi;
 mod code;
+mod companion;
+pub mod debug_file;
 mod elf;
 mod entries;
 mod expression;
@@ -48,12 +54,13 @@ mod known;
 mod layers;
 pub mod prove;
 mod rule;
+mod sframe;
 mod summary;
 mod synthesize;
 mod table;
 pub mod validate;
 
-pub use elf::{Error, load_segments, unwind_table};
+pub use elf::{Error, load_segments, unwind_table, unwind_table_with};
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 pub use summary::{GivenUp, Source, Summary};
 pub use table::{Row, UnwindTable};

@@ -16,6 +16,12 @@ pub enum Source {
     GoPclntab,
     /// `.debug_frame`.
     DebugFrame,
+    /// `.sframe`.
+    SFrame,
+    /// A separate debug file.
+    DebugFile,
+    /// The small debug file inside `.gnu_debugdata`.
+    MiniDebugInfo,
     /// The machine code itself, where no other source says anything.
     MachineCode,
 }
@@ -59,6 +65,9 @@ impl fmt::Display for Source {
             Self::EhFrame => ".eh_frame",
             Self::GoPclntab => ".gopclntab",
             Self::DebugFrame => ".debug_frame",
+            Self::SFrame => ".sframe",
+            Self::DebugFile => "debug file",
+            Self::MiniDebugInfo => ".gnu_debugdata",
             Self::MachineCode => "machine code",
         })
     }

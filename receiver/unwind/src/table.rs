@@ -4,8 +4,8 @@ use std::fmt;
 
 use sidewinder_address::Svma;
 
-use crate::entries::{Entries, EntryId};
-use crate::layers::RowBuffer;
+use crate::entries::Entries;
+use crate::layers::{CompactRow, RowBuffer};
 use crate::rule::Entry;
 use crate::summary::Summary;
 use crate::validate::Mismatch;
@@ -36,21 +36,17 @@ impl fmt::Display for Row {
 #[derive(Clone, Debug)]
 pub struct UnwindTable {
     base: Svma,
-    /// Bytes from the base, sorted.
-    starts: Vec<u32>,
-    /// What is in force from each start, by its place in `entries`.
-    ids: Vec<EntryId>,
+    /// Starts in bytes from the base, and what is in force from there by its place in `entries`.
+    rows: RowBuffer,
     entries: Vec<Entry>,
     summary: Summary,
 }
 
 impl UnwindTable {
-    pub(crate) fn new(base: Svma, rows: RowBuffer, entries: Entries, summary: Summary) -> Self {
-        let (mut starts, mut ids) = rows.into_columns();
-        starts.shrink_to_fit();
-        ids.shrink_to_fit();
-        let entries = entries.retain(&mut ids);
-        Self { base, starts, ids, entries, summary }
+    pub(crate) fn new(base: Svma, mut rows: RowBuffer, entries: Entries, summary: Summary) -> Self {
+        rows.shrink_to_fit();
+        let entries = entries.retain(rows.ids_mut());
+        Self { base, rows, entries, summary }
     }
 
     /// This table with what the code does in place of what contradicts it.
@@ -75,7 +71,7 @@ impl UnwindTable {
                 last_end = end;
             }
         }
-        let rows = corrections.over(&given, &entries);
+        let rows = corrections.over(given, &entries);
         Self::new(self.base, rows, entries, self.summary.clone())
     }
 
@@ -85,19 +81,19 @@ impl UnwindTable {
 
     /// The rows in order.
     pub fn rows(&self) -> impl ExactSizeIterator<Item = Row> + Clone + '_ {
-        self.starts.iter().zip(&self.ids).map(|(start, id)| self.row(*start, *id))
+        (0..self.rows.len()).map(|index| self.row(self.rows.get(index).unwrap_or_default()))
     }
 
     /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.starts.len()
+        self.rows.len()
     }
 
     /// Whether nothing is known of any address.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
+        self.rows.is_empty()
     }
 
     /// What holds at an address.
@@ -109,19 +105,17 @@ impl UnwindTable {
     /// The row in force at an address, unless it lies below the first.
     #[must_use]
     pub fn row_at(&self, at: Svma) -> Option<Row> {
-        let offset = at.checked_offset_from(self.base)?;
-        let after = self.starts.partition_point(|start| u64::from(*start) <= offset);
-        let index = after.checked_sub(1)?;
-        Some(self.row(*self.starts.get(index)?, *self.ids.get(index)?))
+        Some(self.row(self.rows.at(at.checked_offset_from(self.base)?)?))
     }
 
     /// The first row that starts above an address.
     #[must_use]
     pub fn row_after(&self, at: Svma) -> Option<Row> {
-        let offset = at.checked_offset_from(self.base);
-        let after =
-            offset.map_or(0, |offset| self.starts.partition_point(|start| u64::from(*start) <= offset));
-        Some(self.row(*self.starts.get(after)?, *self.ids.get(after)?))
+        let after = match at.checked_offset_from(self.base) {
+            None => self.rows.get(0),
+            Some(offset) => self.rows.rows_after(u32::try_from(offset).ok()?).next(),
+        };
+        after.map(|row| self.row(row))
     }
 
     /// The distinct entries of the rows. The first is [`Entry::NO_INFORMATION`].
@@ -136,7 +130,7 @@ impl UnwindTable {
         &self.summary
     }
 
-    fn row(&self, start: u32, id: EntryId) -> Row {
+    fn row(&self, (start, id): CompactRow) -> Row {
         let start = Svma(self.base.0.saturating_add(u64::from(start)));
         Row { start, entry: self.entries.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION) }
     }

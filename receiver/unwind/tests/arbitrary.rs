@@ -4,6 +4,7 @@
 mod support;
 
 use proptest::prelude::*;
+use sidewinder_unwind::debug_file::DebugFileReference;
 use sidewinder_unwind::prove::mode_ranges;
 use sidewinder_unwind::validate::{Trust, unwind_table_trusting};
 use sidewinder_unwind::{Entry, UnwindTable, unwind_table};
@@ -93,6 +94,42 @@ proptest! {
         offsets.iter().for_each(|word| table.extend(word.to_le_bytes()));
         table.extend(&rest);
         check_file(&elf(TEXT, &[], &[(".gopclntab", &table)]));
+    }
+
+    #[test]
+    fn an_sframe_with_any_functions_and_rows_gives_sorted_rows(
+        version in 1..=2u8,
+        flags in 0..8u8,
+        functions in prop::collection::vec((-0x5000..0i32, 0..0x200u32, 0..64u32, 0..6u32, any::<u8>()), 1..12),
+        rows in prop::collection::vec(any::<u8>(), 0..256),
+    ) {
+        let mut index = Vec::new();
+        for (start, length, rows, count, info) in &functions {
+            index.extend(start.to_le_bytes());
+            [length, rows, count].iter().for_each(|field| index.extend(field.to_le_bytes()));
+            index.push(*info);
+            index.resize(index.len() + if version == 2 { 3 } else { 0 }, 0);
+        }
+        let mut section = vec![0xe2, 0xde, version, flags, 3, 0, 0xf8, 0];
+        let fields = [functions.len(), 0, rows.len(), 0, index.len()];
+        fields.iter().for_each(|field| section.extend((*field as u32).to_le_bytes()));
+        section.extend([index, rows].concat());
+        check_file(&elf(TEXT, &[], &[(".sframe", &section)]));
+    }
+
+    #[test]
+    fn any_bytes_as_a_debug_link_name_no_path_that_leads_out(
+        link in prop::collection::vec(prop_oneof![Just(b'/'), Just(b'.'), Just(0), any::<u8>()], 0..64),
+        mini_debug_info in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
+        let sections: [(&str, &[u8]); 2] = [(".gnu_debuglink", &link), (".gnu_debugdata", &mini_debug_info)];
+        let file = elf(TEXT, &[], &sections);
+        check_file(&file);
+        let reference = DebugFileReference::of(&object::File::parse(&*file).unwrap());
+        for path in reference.iter().flat_map(|reference| reference.candidates(b"/usr/bin")) {
+            let mut parts = path.split(|byte| *byte == b'/');
+            prop_assert!(path.starts_with(b"usr/") && parts.all(|part| !part.is_empty() && part != b".."));
+        }
     }
 
     #[test]

@@ -44,6 +44,20 @@ pub(crate) mod cfa {
     pub(crate) fn in_register(register: u8, other: u8) -> Vec<u8> {
         vec![0x09, register, other]
     }
+    pub(crate) fn same_value(register: u8) -> Vec<u8> {
+        vec![0x08, register]
+    }
+    /// The register is at the CFA plus `factor` times the CIE's data alignment.
+    pub(crate) fn offset_extended_sf(register: u8, factor: i8) -> Vec<u8> {
+        vec![0x11, register, factor.cast_unsigned() & 0x7f]
+    }
+    /// The register's value is the CFA minus `words` times 8.
+    pub(crate) fn val_offset(register: u8, words: u8) -> Vec<u8> {
+        vec![0x14, register, words]
+    }
+    pub(crate) fn args_size(bytes: u8) -> Vec<u8> {
+        vec![0x2e, bytes]
+    }
     pub(crate) fn remember() -> Vec<u8> {
         vec![0x0a]
     }
@@ -100,20 +114,43 @@ impl Section {
 
     /// A CIE whose addresses are absolute.
     pub(crate) fn cie_with(&mut self, augmentation: &str, instructions: &[Vec<u8>]) -> usize {
+        let data: &[u8] = if augmentation.contains('R') { &[0] } else { &[] };
+        self.cie_with_data(augmentation, data, instructions)
+    }
+
+    /// The same with the data of its augmentation.
+    pub(crate) fn cie_with_data(
+        &mut self,
+        augmentation: &str,
+        data: &[u8],
+        instructions: &[Vec<u8>],
+    ) -> usize {
         let version = [1];
-        let augmentation_data: &[u8] = if augmentation.contains('R') { &[1, 0] } else { &[0] };
-        let augmentation_data = if augmentation.starts_with('z') { augmentation_data } else { &[] };
+        let data = [&[data.len() as u8], data].concat();
+        let data: &[u8] = if augmentation.starts_with('z') { &data } else { &[] };
         let content =
-            [&version, augmentation.as_bytes(), &[0, 1, 0x78, RA], augmentation_data, &instructions.concat()]
-                .concat();
+            [&version, augmentation.as_bytes(), &[0, 1, 0x78, RA], data, &instructions.concat()].concat();
         let id = if self.is_debug_frame { [0xff; 4] } else { [0; 4] };
         self.entry(id, &content)
     }
 
     /// An FDE for `length` bytes from `start` bytes into the text. Returns its offset.
     pub(crate) fn fde(&mut self, cie: usize, start: u64, length: u64, instructions: &[Vec<u8>]) -> usize {
+        self.fde_with_data(cie, start, length, &[], instructions)
+    }
+
+    /// The same with the data that its CIE's augmentation asks for.
+    pub(crate) fn fde_with_data(
+        &mut self,
+        cie: usize,
+        start: u64,
+        length: u64,
+        data: &[u8],
+        instructions: &[Vec<u8>],
+    ) -> usize {
         let id = if self.is_debug_frame { cie } else { self.bytes.len() + 4 - cie };
-        let augmentation_data: &[u8] = if self.is_debug_frame { &[] } else { &[0] };
+        let data = [&[data.len() as u8], data].concat();
+        let augmentation_data: &[u8] = if self.is_debug_frame { &[] } else { &data };
         let content = [
             &TEXT.wrapping_add(start).to_le_bytes(),
             &length.to_le_bytes(),

@@ -1,0 +1,160 @@
+//! What became of every interrupt that was due, told from outside of the programs that count.
+//!
+//! The events' own clocks tell how many interrupts were due on each CPU. Those of which no program heard are `missed`,
+//! unless the CPU slept: a sleeping CPU of a virtual machine may hear of its clock late by whole periods, or not at all,
+//! and the kernel's account of its sleep tells how many interrupts that were.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+
+use crate::events::{ClockEvents, CpuList};
+use crate::outcome::Outcome;
+
+/// How the interrupts since the start ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Interrupts {
+    /// Those that were due.
+    pub due: u64,
+    /// By outcome.
+    pub outcomes: Vec<(Outcome, u64)>,
+    /// Of the idle ones, those of which no program heard.
+    pub idle_inferred: u64,
+}
+
+impl Interrupts {
+    /// Those of CPUs that were awake of which no program heard.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.due.saturating_sub(self.outcomes.iter().map(|(_, count)| count).sum())
+    }
+}
+
+/// Interrupts that were due, and sleep, of each CPU since the events began.
+#[derive(Clone, Debug)]
+pub(crate) struct Witness {
+    period_ns: u64,
+    cpus: Vec<CpuWitness>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CpuWitness {
+    cpu: u32,
+    due: u64,
+    slept_ns: u64,
+}
+
+impl Witness {
+    /// Asks the clocks of events that began when the CPUs had slept for as long as `since` says.
+    pub(crate) fn of(events: &ClockEvents, since: &Sleep) -> io::Result<Self> {
+        let now = Sleep::of_each_cpu();
+        let cpus = events
+            .due()?
+            .into_iter()
+            .map(|(cpu, due)| CpuWitness { cpu, due, slept_ns: now.since(since, cpu) })
+            .collect();
+        Ok(Self { period_ns: events.period_ns(), cpus })
+    }
+
+    /// Completes what the programs have counted on each CPU, by number and outcome.
+    pub(crate) fn interrupts(&self, counted: impl Fn(u32, Outcome) -> u64, cpus: &CpuList) -> Interrupts {
+        let idle_inferred = self.cpus.iter().map(|cpu| cpu.idle_inferred(&counted, self.period_ns)).sum();
+        let sum = |outcome| cpus.iter().map(|cpu| counted(cpu, outcome)).sum::<u64>();
+        let inferred = |outcome| if outcome == Outcome::Idle { idle_inferred } else { 0 };
+        let outcomes = Outcome::ALL.iter().map(|outcome| (*outcome, sum(*outcome) + inferred(*outcome)));
+        Interrupts {
+            due: self.cpus.iter().map(|cpu| cpu.due).sum(),
+            outcomes: outcomes.collect(),
+            idle_inferred,
+        }
+    }
+}
+
+/// About how much of the sleep around it the handling of an interrupt takes, at most: 5 to 10 us in a virtual machine.
+const HANDLING_NS: u64 = 10_000;
+
+impl CpuWitness {
+    fn idle_inferred(&self, counted: &impl Fn(u32, Outcome) -> u64, period_ns: u64) -> u64 {
+        let heard: u64 = Outcome::ALL.iter().map(|outcome| counted(self.cpu, *outcome)).sum();
+        let asleep = self.slept_ns / period_ns.saturating_sub(HANDLING_NS).max(period_ns / 2).max(1);
+        asleep.saturating_sub(counted(self.cpu, Outcome::Idle)).min(self.due.saturating_sub(heard))
+    }
+}
+
+/// How long each CPU has slept since boot, in nanoseconds, by its number.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sleep(HashMap<u32, u64>);
+
+impl Sleep {
+    /// As /proc/stat has it, in clock ticks. Where that can't be read no sleep is known, and no interrupt is taken for idle
+    /// that was not seen to be.
+    pub(crate) fn of_each_cpu() -> Self {
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        fs::read_to_string("/proc/stat").map(|stat| Self::parse(&stat, tick_ns)).unwrap_or_default()
+    }
+
+    /// The lines `cpuN user nice system idle iowait ...` (proc_stat(5)).
+    fn parse(stat: &str, tick_ns: u64) -> Self {
+        let of_line = |line: &str| {
+            let (cpu, fields) = line.strip_prefix("cpu")?.split_once(' ')?;
+            let cpu = cpu.parse().ok()?;
+            let mut sleep = fields.split_ascii_whitespace().skip(3).map(|field| field.parse::<u64>().ok());
+            let ticks = sleep.next()??.checked_add(sleep.next()??)?;
+            Some((cpu, ticks.saturating_mul(tick_ns)))
+        };
+        Self(stat.lines().filter_map(of_line).collect())
+    }
+
+    fn since(&self, before: &Self, cpu: u32) -> u64 {
+        match (self.0.get(&cpu), before.0.get(&cpu)) {
+            (Some(now), Some(before)) => now.saturating_sub(*before),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PERIOD_NS: u64 = 1_000_000;
+
+    fn witness(due: u64, slept_ms: u64) -> Witness {
+        Witness {
+            period_ns: PERIOD_NS,
+            cpus: vec![CpuWitness { cpu: 0, due, slept_ns: slept_ms * 1_000_000 }],
+        }
+    }
+
+    /// The interrupts of one CPU whose programs counted so many idle and complete ones.
+    fn interrupts(witness: &Witness, idle: u64, complete: u64) -> Interrupts {
+        let counted = |_, outcome| match outcome {
+            Outcome::Idle => idle,
+            Outcome::Complete => complete,
+            _ => 0,
+        };
+        witness.interrupts(counted, &CpuList::of(1))
+    }
+
+    #[test]
+    fn what_a_cpu_slept_through_is_idle_and_what_it_lost_while_awake_is_missed() {
+        let asleep = interrupts(&witness(1_000, 990), 0, 0);
+        assert_eq!((asleep.idle_inferred, asleep.missed()), (1_000, 0));
+        let half = interrupts(&witness(1_000, 495), 250, 480);
+        assert_eq!((half.idle_inferred, half.missed()), (250, 20));
+        let awake = interrupts(&witness(1_000, 0), 0, 900);
+        assert_eq!((awake.idle_inferred, awake.missed()), (0, 100));
+    }
+
+    #[test]
+    fn no_more_is_inferred_than_was_due() {
+        let all_heard = interrupts(&witness(1_000, 1_500), 400, 600);
+        assert_eq!((all_heard.idle_inferred, all_heard.missed()), (0, 0));
+    }
+
+    #[test]
+    fn sleep_is_idle_and_waiting_for_io() {
+        let stat = "cpu  9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7\ncpu11 1 2 3 4 0 6\nintr 1 2 3\ncpu2 x\n";
+        assert_eq!(Sleep::parse(stat, 10), Sleep([(0, 450), (11, 40)].into()));
+    }
+}

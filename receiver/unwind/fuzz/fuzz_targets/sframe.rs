@@ -1,0 +1,9 @@
+//! Any bytes as `.sframe`.
+//!
+//! `cargo +nightly fuzz run sframe corpus/sframe seeds/sframe`
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sidewinder_unwind_fuzz::check_sections;
+
+fuzz_target!(|data: &[u8]| check_sections(&[(".sframe", data)]));

@@ -1,0 +1,55 @@
+//! What holds of the table of any file, and files around the bytes that are fuzzed.
+
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use object::File;
+use sidewinder_unwind::{Entry, UnwindTable, prove::mode_ranges, unwind_table};
+
+use self::support::{RA, RBP, RSP, Section, TEXT, cfa, elf};
+
+/// An ELF file with these sections.
+pub fn file_of(sections: &[(&str, &[u8])]) -> Vec<u8> {
+    elf(TEXT, &[], sections)
+}
+
+/// The table of an ELF file with these sections, checked.
+pub fn check_sections(sections: &[(&str, &[u8])]) {
+    check_file(&file_of(sections));
+}
+
+/// The table of functions that use an expression for the CFA and for each register that matters, checked.
+pub fn check_expression(expression: &[u8]) {
+    let mut section = Section::eh_frame();
+    let cie = section.cie();
+    let ways = [
+        cfa::def_cfa_expression(expression),
+        cfa::expression(RBP, expression),
+        cfa::expression(RSP, expression),
+        cfa::expression(RA, expression),
+        cfa::val_expression(RSP, expression),
+    ];
+    for (start, way) in (0..).step_by(16).zip(ways) {
+        section.fde(cie, start, 16, &[way]);
+    }
+    check_sections(&[(".eh_frame", &section.bytes)]);
+}
+
+/// The table of a file, if it has one, checked.
+pub fn check_file(data: &[u8]) {
+    let Ok(file) = File::parse(data) else { return };
+    if let Ok(table) = unwind_table(&file) {
+        check(&table);
+    }
+}
+
+fn check(table: &UnwindTable) {
+    let mut last = None;
+    for row in table.rows() {
+        assert!(last.is_none_or(|(start, entry)| start < row.start && entry != row.entry));
+        assert_eq!(table.lookup(row.start), row.entry);
+        last = Some((row.start, row.entry));
+    }
+    assert!(last.is_none_or(|(_, entry)| matches!(entry, Entry::End(_))));
+    assert!(mode_ranges(table).all(|range| range.start < range.end));
+}

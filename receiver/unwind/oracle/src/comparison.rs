@@ -1,0 +1,261 @@
+//! One file's table beside gimli's rows.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::rc::Rc;
+
+use gimli::{BaseAddresses, DebugFrame, EhFrame, EhFrameHdr, LittleEndian};
+use object::elf::PT_GNU_EH_FRAME;
+use object::read::elf::ProgramHeader as _;
+use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
+use sidewinder_address::{LoadSegment, Svma};
+use sidewinder_unwind::{EndReason, Entry, Source, UnwindTable, load_segments, unwind_table};
+
+use crate::gimli_rows::{Bytes, Expected, Functions};
+
+/// The reasons for which a row may differ from gimli's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Difference {
+    /// Nobody calls an entry point or what starts a coroutine, whatever its unwind information says.
+    StackBegins,
+    /// gimli has nothing; the code is one of the few functions that are known by name and bytes.
+    KnownByCode,
+    /// The rule has no form in rows; they end here and say so.
+    CannotBeStated,
+    /// gimli refuses the function because `DW_CFA_def_cfa_register` or `_offset` follows an expression, to
+    /// which the unwinders of GCC and LLVM, and readelf, give one meaning.
+    CfaAfterExpression,
+    /// Both refuse the function.
+    Malformed,
+    /// Go's own table knows more of this function of its runtime than the `.debug_frame` written beside it.
+    GoRuntime,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StackBegins => "a stack begins here",
+            Self::KnownByCode => "known by name and code",
+            Self::CannotBeStated => "no form in rows",
+            Self::CfaAfterExpression => "CFA register after an expression",
+            Self::Malformed => "malformed for both",
+            Self::GoRuntime => "Go's table knows more",
+        })
+    }
+}
+
+/// What comparing a file gave.
+#[derive(Clone, Default, Debug)]
+pub struct Comparison {
+    /// Addresses at which a row of either side begins or ends.
+    pub boundaries: u64,
+    /// Addresses compared: those, and one byte before and after each.
+    pub compared: u64,
+    /// Addresses at which the two differ for a listed reason.
+    pub differences: BTreeMap<Difference, u64>,
+    /// Addresses of Go functions at which the CFA and the return address were compared alone: their
+    /// `.debug_frame` says nothing of the frame pointer, `.gopclntab` does.
+    pub without_frame_pointer: u64,
+    /// Addresses of which there is no DWARF, and `.gopclntab` or the machine code alone speaks. Not among those
+    /// compared.
+    pub without_dwarf: u64,
+    /// What differs for no listed reason: how often, and the first few in words.
+    pub unexplained: u64,
+    /// See there.
+    pub examples: Vec<String>,
+}
+
+/// Unexplained differences that are put in words.
+const MAX_EXAMPLES: usize = 5;
+
+/// Why a file can't be compared.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is no ELF file that can be read.
+    #[error("not a readable ELF file")]
+    Elf(#[from] object::Error),
+    /// It has no table.
+    #[error("no unwind table")]
+    Unwind(#[from] sidewinder_unwind::Error),
+}
+
+/// Compare a file's table with what gimli says of its `.eh_frame`, and where that says nothing, of its
+/// `.debug_frame`.
+///
+/// # Errors
+///
+/// If there is no table.
+pub fn compare(data: &[u8]) -> Result<(UnwindTable, Comparison), Error> {
+    let file = File::parse(data)?;
+    let table = unwind_table(&file)?;
+    let sections = Sections::of(&file);
+    let mut sides = Sides {
+        eh_frame: Functions::of(EhFrame::from(sections.slice(&sections.eh_frame)), &sections.bases),
+        debug_frame: Functions::of(DebugFrame::from(sections.slice(&sections.debug_frame)), &sections.bases),
+        table: &table,
+        is_go: table.summary().functions.contains_key(&Source::GoPclntab),
+        text: HashMap::new(),
+    };
+    let comparison = sides.compare(&load_segments(&file));
+    Ok((table, comparison))
+}
+
+/// The sections that gimli reads.
+struct Sections<'data> {
+    eh_frame: Cow<'data, [u8]>,
+    debug_frame: Cow<'data, [u8]>,
+    bases: BaseAddresses,
+}
+
+impl<'data> Sections<'data> {
+    fn of(file: &File<'data>) -> Self {
+        let data = |name| {
+            let section = file.section_by_name(name)?;
+            Some((section.uncompressed_data().ok()?, section.address()))
+        };
+        let mut bases = BaseAddresses::default();
+        if let Some(text) = file.section_by_name(".text") {
+            bases = bases.set_text(text.address());
+        }
+        let (eh_frame, address) =
+            data(".eh_frame").or_else(|| eh_frame_by_header(file)).unwrap_or((Cow::Borrowed(&[]), 0));
+        let debug_frame = data(".debug_frame").map(|(data, _)| data).unwrap_or_default();
+        Self { eh_frame, debug_frame, bases: bases.set_eh_frame(address) }
+    }
+
+    fn slice<'a>(&self, data: &'a [u8]) -> Bytes<'a> {
+        Bytes::new(data, LittleEndian)
+    }
+}
+
+/// `.eh_frame` of a file without section headers.
+fn eh_frame_by_header<'data>(file: &File<'data>) -> Option<(Cow<'data, [u8]>, u64)> {
+    let File::Elf64(elf) = file else { return None };
+    let endian = elf.endian();
+    let header = elf.elf_program_headers().iter().find(|header| header.p_type(endian) == PT_GNU_EH_FRAME)?;
+    let bases = BaseAddresses::default().set_eh_frame_hdr(header.p_vaddr(endian));
+    let data = header.data(endian, elf.data()).ok()?;
+    let address = EhFrameHdr::new(data, LittleEndian).parse(&bases, 8).ok()?.eh_frame_ptr().direct().ok()?;
+    file.segments().find_map(|segment| {
+        let within = usize::try_from(address.checked_sub(segment.address())?).ok()?;
+        Some((Cow::Borrowed(segment.data().ok()?.get(within..)?), address))
+    })
+}
+
+/// Both sides of a comparison.
+struct Sides<'a> {
+    eh_frame: Functions<'a, EhFrame<Bytes<'a>>>,
+    debug_frame: Functions<'a, DebugFrame<Bytes<'a>>>,
+    table: &'a UnwindTable,
+    is_go: bool,
+    /// The columns of the table's entries.
+    text: HashMap<Entry, Rc<[String; 3]>>,
+}
+
+/// How one address compares.
+enum Outcome {
+    Equal,
+    EqualButFramePointer,
+    WithoutDwarf,
+    Differs(Difference),
+    Unexplained,
+}
+
+impl Sides<'_> {
+    fn compare(&mut self, loads: &[LoadSegment]) -> Comparison {
+        let mut boundaries: Vec<u64> = self.table.rows().map(|row| row.start.0).collect();
+        self.eh_frame.boundaries(|at| boundaries.push(at));
+        self.debug_frame.boundaries(|at| boundaries.push(at));
+        boundaries.sort_unstable();
+        boundaries.dedup();
+        let is_code =
+            |at: u64| loads.iter().any(|load| load.executable && load.file_offset_of(Svma(at)).is_some());
+        let mut comparison = Comparison::default();
+        let mut next = 0;
+        for boundary in boundaries.into_iter().filter(|at| is_code(*at)) {
+            comparison.boundaries += 1;
+            for address in boundary.saturating_sub(1).max(next)..=boundary.saturating_add(1) {
+                next = address + 1;
+                if is_code(address) {
+                    self.compare_at(address, &mut comparison);
+                }
+            }
+        }
+        comparison
+    }
+
+    fn compare_at(&mut self, address: u64, comparison: &mut Comparison) {
+        comparison.compared += 1;
+        let by_eh_frame = self.eh_frame.expected(address);
+        let from_debug_frame = by_eh_frame.is_none();
+        let expected = by_eh_frame.or_else(|| self.debug_frame.expected(address));
+        let entry = self.table.lookup(Svma(address));
+        match self.outcome(expected.as_deref(), &entry, self.is_go && from_debug_frame) {
+            Outcome::Equal => {}
+            Outcome::EqualButFramePointer => comparison.without_frame_pointer += 1,
+            Outcome::WithoutDwarf => {
+                comparison.without_dwarf += 1;
+                comparison.compared -= 1;
+            }
+            Outcome::Differs(why) => *comparison.differences.entry(why).or_default() += 1,
+            Outcome::Unexplained => {
+                comparison.unexplained += 1;
+                if comparison.examples.len() < MAX_EXAMPLES {
+                    let said = format!("{address:#x}: gimli says {expected:?}, the table {entry:?}");
+                    comparison.examples.push(said);
+                }
+            }
+        }
+    }
+
+    fn outcome(&mut self, expected: Option<&Expected>, entry: &Entry, is_go: bool) -> Outcome {
+        let is_root = entry.rule().is_some_and(sidewinder_unwind::Rule::is_root);
+        match (expected, entry) {
+            (Some(Expected::Outermost), Entry::Rule(rule)) if rule.is_root() => Outcome::Equal,
+            (Some(Expected::Row { cfa, frame_pointer, return_address }), Entry::Rule(_)) => {
+                let text = self.text(entry);
+                let [our_cfa, our_frame_pointer, our_return_address] = &*text;
+                match (
+                    our_cfa == cfa && our_return_address == return_address,
+                    our_frame_pointer == frame_pointer,
+                ) {
+                    (true, true) => Outcome::Equal,
+                    (true, false) if is_go => Outcome::EqualButFramePointer,
+                    _ if is_root => Outcome::Differs(Difference::StackBegins),
+                    _ if is_go => Outcome::Differs(Difference::GoRuntime),
+                    _ => Outcome::Unexplained,
+                }
+            }
+            (None, Entry::End(EndReason::NoInformation)) => Outcome::Equal,
+            (Some(Expected::Exotic), Entry::End(EndReason::Unsupported(_))) => {
+                Outcome::Differs(Difference::CannotBeStated)
+            }
+            (Some(Expected::Refused(_)), Entry::End(EndReason::Malformed)) => {
+                Outcome::Differs(Difference::Malformed)
+            }
+            (Some(Expected::Refused(gimli::Error::CfiInstructionInInvalidContext)), _) => {
+                Outcome::Differs(Difference::CfaAfterExpression)
+            }
+            (None, _) if is_go => Outcome::WithoutDwarf,
+            _ if is_root => Outcome::Differs(Difference::StackBegins),
+            (None, _) if self.table.summary().functions.contains_key(&Source::MachineCode) => {
+                Outcome::WithoutDwarf
+            }
+            (None, _) if self.table.summary().functions.contains_key(&Source::KnownFunction) => {
+                Outcome::Differs(Difference::KnownByCode)
+            }
+            (_, _) if is_go => Outcome::Differs(Difference::GoRuntime),
+            _ => Outcome::Unexplained,
+        }
+    }
+
+    fn text(&mut self, entry: &Entry) -> Rc<[String; 3]> {
+        let text = self.text.entry(*entry).or_insert_with(|| {
+            let line = entry.to_string();
+            let mut columns = line.split('\t').map(str::to_owned);
+            Rc::new(std::array::from_fn(|_| columns.next().unwrap_or_default()))
+        });
+        Rc::clone(text)
+    }
+}

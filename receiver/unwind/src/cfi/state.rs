@@ -1,0 +1,215 @@
+//! What the instructions of call frame information do to the rules that a walk needs.
+//!
+//! gimli parses the instructions. Their effect is kept here for the CFA, the frame pointer, the stack pointer
+//! and the return address alone: the rules of the other registers lead to no caller, and functions whose
+//! rules for them are odd are still walked.
+
+use gimli::{
+    BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CfaRule, Error, RegisterRule, Result,
+    UnwindExpression, UnwindSection, X86_64,
+};
+
+use super::{Bytes, Cie, Fde};
+
+/// The most states that `DW_CFA_remember_state` nests; a function that needs more counts as malformed.
+/// Compilers rarely nest at all.
+const MAX_REMEMBERED_STATES: usize = 64;
+
+/// The rules in force at one place of a function.
+#[derive(Clone)]
+pub(super) struct State {
+    cfa_register: gimli::Register,
+    cfa_offset_bytes: i64,
+    /// Takes the place of register and offset, which remain.
+    cfa_expression: Option<UnwindExpression<usize>>,
+    pub(super) frame_pointer: Option<RegisterRule<usize>>,
+    pub(super) stack_pointer: Option<RegisterRule<usize>>,
+    pub(super) return_address: Option<RegisterRule<usize>>,
+}
+
+impl State {
+    const EMPTY: Self = Self {
+        cfa_register: gimli::Register(0),
+        cfa_offset_bytes: 0,
+        cfa_expression: None,
+        frame_pointer: None,
+        stack_pointer: None,
+        return_address: None,
+    };
+
+    pub(super) fn cfa(&self) -> CfaRule<usize> {
+        self.cfa_expression.map_or(
+            CfaRule::RegisterAndOffset { register: self.cfa_register, offset: self.cfa_offset_bytes },
+            CfaRule::Expression,
+        )
+    }
+}
+
+/// Runs the instructions of functions, one after the other.
+#[derive(Default)]
+pub(super) struct Evaluator {
+    remembered: Vec<State>,
+}
+
+impl Evaluator {
+    /// Give each state of a function to `sink` with the stated address from which it holds, in order. Of
+    /// states with equal addresses the last holds.
+    ///
+    /// # Errors
+    ///
+    /// If an instruction is unknown or makes no sense where it is. What was given to `sink` may then be wrong.
+    pub(super) fn states<'data, Section: UnwindSection<Bytes<'data>>>(
+        &mut self,
+        fde: &Fde<'data>,
+        section: &Section,
+        bases: &BaseAddresses,
+        mut sink: impl FnMut(u64, &State),
+    ) -> Result<()> {
+        self.remembered.clear();
+        let mut run = Run {
+            cie: fde.cie(),
+            at: fde.initial_address(),
+            state: State::EMPTY,
+            initial: None,
+            remembered: &mut self.remembered,
+        };
+        run.all(fde.cie().instructions(section, bases), |_, _| ())?;
+        run.at = fde.initial_address();
+        run.initial = Some(run.state.clone());
+        run.all(fde.instructions(section, bases), &mut sink)?;
+        sink(run.at, &run.state);
+        Ok(())
+    }
+}
+
+struct Run<'a, 'data> {
+    cie: &'a Cie<'data>,
+    /// The address that has been reached.
+    at: u64,
+    state: State,
+    /// What the CIE's instructions led to, once they have run.
+    initial: Option<State>,
+    remembered: &'a mut Vec<State>,
+}
+
+impl<'data> Run<'_, 'data> {
+    fn all(
+        &mut self,
+        mut instructions: CallFrameInstructionIter<'_, Bytes<'data>>,
+        mut sink: impl FnMut(u64, &State),
+    ) -> Result<()> {
+        while let Some(instruction) = instructions.next()? {
+            if let Some(next) = self.address_after(&instruction)? {
+                sink(self.at, &self.state);
+                self.at = next;
+            } else {
+                self.apply(instruction)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the next state starts, if the instruction is one that says so.
+    fn address_after(&self, instruction: &CallFrameInstruction<usize>) -> Result<Option<u64>> {
+        match *instruction {
+            CallFrameInstruction::SetLoc { address } if address < self.at => {
+                Err(Error::InvalidCfiSetLoc(address))
+            }
+            CallFrameInstruction::SetLoc { address } => Ok(Some(address)),
+            CallFrameInstruction::AdvanceLoc { delta } => {
+                let bytes = u64::from(delta).checked_mul(self.cie.code_alignment_factor());
+                let next = bytes.and_then(|bytes| self.at.checked_add(bytes));
+                next.map(Some).ok_or(Error::AddressOverflow)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn apply(&mut self, instruction: CallFrameInstruction<usize>) -> Result<()> {
+        use CallFrameInstruction as Instruction;
+
+        let factored = |offset: i64| offset.wrapping_mul(self.cie.data_alignment_factor());
+        match instruction {
+            Instruction::DefCfa { register, offset } => self.set_cfa(register, offset.cast_signed()),
+            Instruction::DefCfaSf { register, factored_offset } => {
+                self.set_cfa(register, factored(factored_offset));
+            }
+            // After an expression, DWARF has no meaning for these two, but assemblers write them and the
+            // unwinders of GCC and LLVM agree on one: the offset from before the expression comes back.
+            Instruction::DefCfaRegister { register } => self.set_cfa(register, self.state.cfa_offset_bytes),
+            Instruction::DefCfaOffset { offset } => self.state.cfa_offset_bytes = offset.cast_signed(),
+            Instruction::DefCfaOffsetSf { factored_offset } => {
+                self.state.cfa_offset_bytes = factored(factored_offset);
+            }
+            Instruction::DefCfaExpression { expression } => self.state.cfa_expression = Some(expression),
+            Instruction::Undefined { register } => self.set(register, RegisterRule::Undefined),
+            Instruction::SameValue { register } => self.set(register, RegisterRule::SameValue),
+            Instruction::Offset { register, factored_offset } => {
+                self.set(register, RegisterRule::Offset(factored(factored_offset.cast_signed())));
+            }
+            Instruction::OffsetExtendedSf { register, factored_offset } => {
+                self.set(register, RegisterRule::Offset(factored(factored_offset)));
+            }
+            Instruction::ValOffset { register, factored_offset } => {
+                self.set(register, RegisterRule::ValOffset(factored(factored_offset.cast_signed())));
+            }
+            Instruction::ValOffsetSf { register, factored_offset } => {
+                self.set(register, RegisterRule::ValOffset(factored(factored_offset)));
+            }
+            Instruction::Register { dest_register, src_register } => {
+                self.set(dest_register, RegisterRule::Register(src_register));
+            }
+            Instruction::Expression { register, expression } => {
+                self.set(register, RegisterRule::Expression(expression));
+            }
+            Instruction::ValExpression { register, expression } => {
+                self.set(register, RegisterRule::ValExpression(expression));
+            }
+            Instruction::Restore { register } => self.restore(register)?,
+            Instruction::RememberState if self.remembered.len() >= MAX_REMEMBERED_STATES => {
+                return Err(Error::StackFull);
+            }
+            Instruction::RememberState => self.remembered.push(self.state.clone()),
+            Instruction::RestoreState => {
+                self.state = self.remembered.pop().ok_or(Error::PopWithEmptyStack)?;
+            }
+            // Of no consequence to a walk, or of another architecture.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn set_cfa(&mut self, register: gimli::Register, offset_bytes: i64) {
+        self.state.cfa_register = register;
+        self.state.cfa_offset_bytes = offset_bytes;
+        self.state.cfa_expression = None;
+    }
+
+    fn set(&mut self, register: gimli::Register, rule: RegisterRule<usize>) {
+        if let Some(place) = rule_of(&mut self.state, register, self.cie) {
+            *place = Some(rule);
+        }
+    }
+
+    fn restore(&mut self, register: gimli::Register) -> Result<()> {
+        let initial = self.initial.as_mut().ok_or(Error::CfiInstructionInInvalidContext)?;
+        if let Some(place) = rule_of(&mut self.state, register, self.cie) {
+            *place = rule_of(initial, register, self.cie).and_then(|rule| rule.clone());
+        }
+        Ok(())
+    }
+}
+
+/// The rule of a register, if it is one that matters.
+fn rule_of<'a>(
+    state: &'a mut State,
+    register: gimli::Register,
+    cie: &Cie<'_>,
+) -> Option<&'a mut Option<RegisterRule<usize>>> {
+    match register {
+        _ if register == cie.return_address_register() => Some(&mut state.return_address),
+        X86_64::RBP => Some(&mut state.frame_pointer),
+        X86_64::RSP => Some(&mut state.stack_pointer),
+        _ => None,
+    }
+}

@@ -1,0 +1,32 @@
+//! Further files about the same code: separate debug files, and the small one inside `.gnu_debugdata`.
+
+use std::io::Read as _;
+
+use lzma_rust2::XzReader;
+use object::{File, Object as _, ObjectSection as _, ReadRef};
+
+use crate::summary::{Source, Summary};
+
+/// The most that `.gnu_debugdata` may grow to: a few bytes can state any size.
+const MAX_MINI_DEBUG_INFO_BYTES: u64 = 64 << 20;
+
+/// The most memory that decompressing may ask for, in KiB. `xz` asks for 9 MiB unless it is told to spend more.
+const MAX_DECODER_KIB: u32 = 16 << 10;
+
+/// The ELF file inside `.gnu_debugdata` ("MiniDebugInfo" in GDB's manual), decompressed. One that can't be
+/// read counts as broken.
+pub(crate) fn mini_debug_info<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    summary: &mut Summary,
+) -> Option<Vec<u8>> {
+    let compressed = file.section_by_name(".gnu_debugdata")?.data().ok()?;
+    let mut data = Vec::new();
+    let reader = XzReader::new_mem_limit(compressed, false, MAX_DECODER_KIB);
+    let read = reader.take(MAX_MINI_DEBUG_INFO_BYTES + 1).read_to_end(&mut data);
+    let whole = read.is_ok_and(|bytes| (bytes as u64) <= MAX_MINI_DEBUG_INFO_BYTES);
+    if !whole {
+        Summary::count(&mut summary.malformed, Source::MiniDebugInfo);
+        return None;
+    }
+    Some(data)
+}

@@ -1,0 +1,127 @@
+//! Which separate debug file belongs to a binary: where it may be, and how to know it.
+//!
+//! Nothing here opens a file. Whoever does asks [`DebugFileReference::candidates`] for the paths to try, in
+//! the order in which GDB tries them, and [`DebugFileReference::proof`] whether a file found there is the
+//! right one.
+
+use object::{File, Object as _, ReadRef};
+
+/// The longest build ID and the longest file name that are looked for, in bytes. Linkers write 20, and Linux
+/// allows no longer name.
+const MAX_BUILD_ID_BYTES: usize = 64;
+const MAX_NAME_BYTES: usize = 255;
+
+/// Where distributions install debug files.
+const DEBUG_DIRECTORY: &[u8] = b"usr/lib/debug";
+
+/// What a binary says of its debug file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DebugFileReference {
+    /// The linker's build ID, which the debug file shares.
+    build_id: Option<Vec<u8>>,
+    /// The file's name, without directories, and the CRC-32 of its content (`.gnu_debuglink`).
+    link: Option<(Vec<u8>, u32)>,
+}
+
+/// How to know that a file is the debug file that was looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// It is: both have the same build ID.
+    BuildId,
+    /// It is if this is the CRC-32 (IEEE 802.3) of its content.
+    Crc(u32),
+    /// It isn't.
+    Mismatch,
+}
+
+impl DebugFileReference {
+    /// What a file says of its debug file, or `None` if it says nothing.
+    pub fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+        let build_id = build_id(file).map(<[u8]>::to_vec);
+        let link = file.gnu_debuglink().ok().flatten();
+        let link = link.filter(|(name, _)| is_plain_name(name)).map(|(name, crc)| (name.to_vec(), crc));
+        (build_id.is_some() || link.is_some()).then_some(Self { build_id, link })
+    }
+
+    /// The paths at which the debug file of a binary in `directory` may be, from the file system's root and
+    /// without a leading slash. There are at most four.
+    pub fn candidates(&self, directory: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+        let directory = directory.strip_prefix(b"/").unwrap_or(directory);
+        let by_build_id = self.build_id.as_deref().and_then(|id| {
+            let (first, rest) = id.split_first()?;
+            let hex: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let name = format!(".build-id/{first:02x}/{hex}.debug");
+            Some(joined(&[DEBUG_DIRECTORY, name.as_bytes()]))
+        });
+        let by_link = self.link.as_ref().map(|(name, _)| {
+            [
+                joined(&[directory, name]),
+                joined(&[directory, b".debug", name]),
+                joined(&[DEBUG_DIRECTORY, directory, name]),
+            ]
+        });
+        by_build_id.into_iter().chain(by_link.into_iter().flatten())
+    }
+
+    /// How to know whether `candidate` is the debug file.
+    pub fn proof<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> Proof {
+        match (self.build_id.as_deref(), build_id(candidate), &self.link) {
+            (Some(ours), Some(theirs), _) if ours == theirs => Proof::BuildId,
+            (Some(_), Some(_), _) | (_, _, None) => Proof::Mismatch,
+            (_, _, Some((_, crc))) => Proof::Crc(*crc),
+        }
+    }
+}
+
+fn build_id<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<&'data [u8]> {
+    file.build_id().ok().flatten().filter(|id| (2..=MAX_BUILD_ID_BYTES).contains(&id.len()))
+}
+
+/// Whether a name stays in the directory in which it is looked up.
+fn is_plain_name(name: &[u8]) -> bool {
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.contains(&b'/') && name != b"." && name != b".."
+}
+
+fn joined(parts: &[&[u8]]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    parts.join(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates(reference: &DebugFileReference, directory: &str) -> Vec<String> {
+        let paths = reference.candidates(directory.as_bytes());
+        paths.map(|path| String::from_utf8_lossy(&path).into_owned()).collect()
+    }
+
+    #[test]
+    fn paths_are_tried_in_the_order_of_gdb() {
+        let reference = DebugFileReference {
+            build_id: Some(vec![0xab, 0xcd, 0x0e]),
+            link: Some((b"tool.debug".to_vec(), 7)),
+        };
+        assert_eq!(
+            candidates(&reference, "/usr/bin"),
+            [
+                "usr/lib/debug/.build-id/ab/cd0e.debug",
+                "usr/bin/tool.debug",
+                "usr/bin/.debug/tool.debug",
+                "usr/lib/debug/usr/bin/tool.debug"
+            ]
+        );
+        assert_eq!(
+            candidates(&DebugFileReference { build_id: None, ..reference }, "/"),
+            ["tool.debug", ".debug/tool.debug", "usr/lib/debug/tool.debug"]
+        );
+    }
+
+    #[test]
+    fn a_name_with_a_way_out_of_its_directory_is_no_name() {
+        for name in [&b""[..], b".", b"..", b"../../etc/passwd", b"a/b", &[b'a'; 256]] {
+            assert!(!is_plain_name(name), "{name:?}");
+        }
+        assert!(is_plain_name(b"..debug"));
+    }
+}

@@ -1,0 +1,251 @@
+//! `.sframe`, the compact unwind information that GNU binutils write, to rows.
+//!
+//! Versions 1 and 2 for x86-64 (SFrame specifications of binutils 2.40, and of 2.41 with its errata): a
+//! header, an index of functions, and for each function its rows. All is read on demand, with every offset
+//! checked.
+
+use crate::elf::CodeRanges;
+use crate::entries::Entries;
+use crate::known::KnownFunctions;
+use crate::layers::{RangeStack, RowBuffer};
+use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+use crate::summary::{Source, Summary};
+
+/// `SFRAME_MAGIC`.
+const MAGIC: u16 = 0xdee2;
+/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`.
+const ABI_AMD64: u8 = 3;
+/// `SFRAME_F_FDE_FUNC_START_PCREL`: starts count from their own field instead of from the section.
+const STARTS_COUNT_FROM_FIELD: u8 = 4;
+const HEADER_BYTES: usize = 28;
+/// Bytes of an entry of a procedure linkage table, which rows of the repeating kind describe.
+const LINKAGE_ENTRY_BYTES: u32 = 16;
+
+/// A section of a known version.
+pub(crate) struct SFrame<'data> {
+    /// The section's stated address.
+    address: u64,
+    index: &'data [u8],
+    /// Where the index is, in bytes of the section.
+    index_at: usize,
+    /// Bytes of one function's entry in the index.
+    entry_bytes: usize,
+    rows: &'data [u8],
+    starts_count_from_field: bool,
+    /// Bytes from the CFA to the frame pointer; zero where each row says for itself.
+    fixed_frame_pointer: i8,
+    /// Bytes from the CFA to the return address.
+    fixed_return_address: i8,
+}
+
+impl<'data> SFrame<'data> {
+    /// Read the header of a section, or `None` if the section has no known form.
+    pub(crate) fn parse(data: &'data [u8], address: u64) -> Option<Self> {
+        let [low, high, version, flags, abi, frame_pointer, return_address, auxiliary_bytes, ..] =
+            *data.first_chunk::<HEADER_BYTES>()?;
+        let entry_bytes = match version {
+            1 => 17,
+            2 => 20,
+            _ => return None,
+        };
+        if u16::from_le_bytes([low, high]) != MAGIC || abi != ABI_AMD64 {
+            return None;
+        }
+        let field = |at| Some(u32_at(data, at)? as usize);
+        let base = HEADER_BYTES + usize::from(auxiliary_bytes);
+        let index_at = base.checked_add(field(20)?)?;
+        let index_bytes = field(8)?.checked_mul(entry_bytes)?;
+        Some(Self {
+            address,
+            index: data.get(index_at..)?.get(..index_bytes)?,
+            index_at,
+            entry_bytes,
+            rows: data.get(base.checked_add(field(24)?)?..)?.get(..field(16)?)?,
+            starts_count_from_field: flags & STARTS_COUNT_FROM_FIELD != 0,
+            fixed_frame_pointer: frame_pointer.cast_signed(),
+            fixed_return_address: return_address.cast_signed(),
+        })
+    }
+
+    /// The rows of all functions for addresses in `code`. Functions may come in any order.
+    pub(crate) fn rows(
+        &self,
+        code: &CodeRanges,
+        known: &mut KnownFunctions,
+        entries: &mut Entries,
+        summary: &mut Summary,
+    ) -> RowBuffer {
+        let source = Source::SFrame;
+        let mut located = Vec::new();
+        for (place, entry) in self.index.chunks_exact(self.entry_bytes).enumerate() {
+            let range = self.stated_range(place, entry).and_then(|(start, end)| code.clip(start, end));
+            match range.zip(u32::try_from(place).ok()) {
+                Some(((start, end), place)) => located.push((start, end, place)),
+                None => Summary::count(&mut summary.outside_code, source),
+            }
+        }
+        located.sort_unstable();
+
+        let mut ranges = RangeStack::default();
+        let mut out = RowBuffer::default();
+        // Functions may share rows, so that without a bound a small file could ask for any number of steps.
+        let mut steps_left = self.rows.len();
+        for (start, end, place) in located {
+            known.bound((start, end));
+            if !code.wants((start, end)) {
+                continue;
+            }
+            let mut range = ranges.range((start, end));
+            let entry = self.index.chunks_exact(self.entry_bytes).nth(place as usize).unwrap_or_default();
+            let read = self.function_rows(entry, &mut steps_left, |offset, entry| {
+                summary.count_unsupported(entry);
+                range.put(start.saturating_add(offset), entries.intern(entry));
+            });
+            match read {
+                Some(()) => Summary::count(&mut summary.functions, source),
+                None => {
+                    Summary::count(&mut summary.malformed, source);
+                    range.put_only(entries.intern(Entry::End(EndReason::Malformed)));
+                }
+            }
+            ranges.open(range, &mut out);
+        }
+        ranges.finish(&mut out);
+        out
+    }
+
+    /// The stated addresses of a function at its place in the index.
+    fn stated_range(&self, place: usize, entry: &[u8]) -> Option<(u64, u64)> {
+        let field = self.index_at.checked_add(place.checked_mul(self.entry_bytes)?)?;
+        let counts_from = if self.starts_count_from_field { field as u64 } else { 0 };
+        let distance = i64::from(u32_at(entry, 0)?.cast_signed());
+        let start = self.address.checked_add(counts_from)?.checked_add_signed(distance)?;
+        Some((start, start.checked_add(u64::from(u32_at(entry, 4)?))?))
+    }
+
+    /// Give the rows of a function to `sink`, each with its start in bytes of the function, or `None` if they
+    /// are broken.
+    fn function_rows(
+        &self,
+        entry: &[u8],
+        steps_left: &mut usize,
+        mut sink: impl FnMut(u32, Entry),
+    ) -> Option<()> {
+        let count = u32_at(entry, 12)?;
+        let info = *entry.get(16)?;
+        let start_bytes = match info & 15 {
+            0 => 1,
+            1 => 2,
+            2 => 4,
+            _ => return None,
+        };
+        *steps_left = steps_left.checked_sub(count as usize)?;
+        let mut rest = self.rows.get(u32_at(entry, 8)? as usize..)?;
+        let mut last_start = 0;
+        let mut read = || {
+            let row = self.row(&mut rest, start_bytes)?;
+            let is_sorted = row.0 >= last_start;
+            last_start = row.0;
+            is_sorted.then_some(row)
+        };
+        let repeats = info & 16 != 0;
+        if repeats {
+            let first = read()?;
+            let second = if count > 1 { Some(read()?) } else { None };
+            sink(0, linkage_entry(first, second.filter(|_| count == 2), count));
+            return Some(());
+        }
+        for _ in 0..count {
+            let (start, entry) = read()?;
+            sink(start, entry);
+        }
+        Some(())
+    }
+
+    /// One row: its start in bytes of the function, and what holds from there.
+    fn row(&self, rest: &mut &[u8], start_bytes: usize) -> Option<(u32, Entry)> {
+        let start = unsigned(take(rest, start_bytes)?);
+        let [info] = *take(rest, 1)? else { return None };
+        let offset_bytes = match info >> 5 & 3 {
+            0 => 1,
+            1 => 2,
+            2 => 4,
+            _ => return None,
+        };
+        let offsets = take(rest, usize::from(info >> 1 & 15).checked_mul(offset_bytes)?)?;
+        let mut offsets = offsets.chunks_exact(offset_bytes).map(signed);
+        let Some(cfa_offset) = offsets.next() else {
+            // No offsets at all: the outermost frame of a stack.
+            return Some((start, Entry::Rule(Rule::ROOT)));
+        };
+        let register = if info & 1 == 0 { Register::Rbp } else { Register::Rsp };
+        let fixed = Some(i32::from(self.fixed_frame_pointer)).filter(|offset| *offset != 0);
+        let entry = Entry::Rule(Rule {
+            cfa: Cfa::Register { register, offset: cfa_offset },
+            frame_pointer: fixed.or(offsets.next()).map_or(SavedRegister::Same, SavedRegister::AtCfa),
+            return_address: ReturnAddress::AtCfa(i32::from(self.fixed_return_address)),
+            signal_frame: false,
+        });
+        Some((start, entry))
+    }
+}
+
+/// What holds throughout a range of which each [`LINKAGE_ENTRY_BYTES`] have the same rows: all of them one,
+/// or two of which the second has the pushed index.
+fn linkage_entry(first: (u32, Entry), second: Option<(u32, Entry)>, count: u32) -> Entry {
+    const INDEX_PUSHED: Entry = Entry::Rule(Rule::above_stack_pointer(16));
+    match (first, second) {
+        ((0, only), None) if count == 1 => only,
+        ((0, Entry::Rule(Rule::LEAF)), Some((at, INDEX_PUSHED))) if at < LINKAGE_ENTRY_BYTES => {
+            Entry::Rule(Rule { cfa: Cfa::Plt { threshold: at as u8 }, ..Rule::LEAF })
+        }
+        _ => Entry::unsupported(UnsupportedReason::CfaExpression),
+    }
+}
+
+fn take<'data>(rest: &mut &'data [u8], bytes: usize) -> Option<&'data [u8]> {
+    let (taken, after) = rest.split_at_checked(bytes)?;
+    *rest = after;
+    Some(taken)
+}
+
+/// A little-endian number of up to 4 bytes.
+fn unsigned(bytes: &[u8]) -> u32 {
+    bytes.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte))
+}
+
+/// The same with a sign.
+fn signed(bytes: &[u8]) -> i32 {
+    let unused_bits = 32 - 8 * bytes.len().clamp(1, 4) as u32;
+    (unsigned(bytes) << unused_bits).cast_signed() >> unused_bits
+}
+
+fn u32_at(data: &[u8], at: usize) -> Option<u32> {
+    data.get(at..)?.first_chunk().copied().map(u32::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_each_width_keep_their_sign() {
+        assert_eq!(signed(&[0xf8]), -8);
+        assert_eq!(signed(&[0x08]), 8);
+        assert_eq!(signed(&[0x40, 0x9c]), -25_536);
+        assert_eq!(signed(&[0x40, 0x9c, 0, 0]), 40_000);
+        assert_eq!(unsigned(&[0x40, 0x9c]), 40_000);
+    }
+
+    #[test]
+    fn an_entry_of_a_linkage_table_is_recognised_by_its_rows() {
+        let leaf = (0, Entry::Rule(Rule::LEAF));
+        let pushed = Entry::Rule(Rule::above_stack_pointer(16));
+        let plt = |threshold| Entry::Rule(Rule { cfa: Cfa::Plt { threshold }, ..Rule::LEAF });
+        assert_eq!(linkage_entry(leaf, Some((11, pushed)), 2), plt(11));
+        assert_eq!(linkage_entry(leaf, None, 1), Entry::Rule(Rule::LEAF));
+        let unknown = Entry::unsupported(UnsupportedReason::CfaExpression);
+        assert_eq!(linkage_entry(leaf, Some((20, pushed)), 2), unknown);
+        assert_eq!(linkage_entry(leaf, None, 3), unknown);
+    }
+}

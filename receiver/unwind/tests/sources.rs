@@ -1,0 +1,338 @@
+//! Each source of rows, as the machine's own tools write it.
+//!
+//! What a tool can't write here is made by hand, from its specification.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lzma_rust2::{XzOptions, XzWriter};
+use object::{File, Object as _};
+use sidewinder_address::Svma;
+use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
+use sidewinder_unwind::{
+    Cfa, EndReason, Entry, Register, Rule, SavedRegister, Source, UnwindTable, unwind_table,
+    unwind_table_with,
+};
+use support::{RA, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
+use tempfile::TempDir;
+
+const LEAF: Entry = Entry::Rule(Rule::LEAF);
+const END: Entry = Entry::NO_INFORMATION;
+
+fn rows(table: &UnwindTable) -> Vec<(u64, Entry)> {
+    table.rows().map(|row| (row.start.0 - TEXT, row.entry)).collect()
+}
+
+fn table_of(file: &[u8]) -> UnwindTable {
+    unwind_table(&File::parse(file).unwrap()).unwrap()
+}
+
+/// A `.sframe` section under construction.
+struct SFrame {
+    version: u8,
+    flags: u8,
+    index: Vec<u8>,
+    rows: Vec<u8>,
+}
+
+/// Where [`elf`] puts the first section after the text.
+const SECTION: u64 = TEXT + support::TEXT_BYTES as u64;
+
+/// `fretype` and `fdetype` of a function.
+const STARTS_OF_1_BYTE: u8 = 0;
+const STARTS_OF_2_BYTES: u8 = 1;
+const REPEATS: u8 = 16;
+
+impl SFrame {
+    fn new(version: u8) -> Self {
+        Self { version, flags: 0, index: Vec::new(), rows: Vec::new() }
+    }
+
+    /// A function at `start` bytes of the text.
+    fn function(&mut self, start: u64, length: u32, info: u8, rows: &[&[u8]]) {
+        let from = if self.flags & 4 != 0 { SECTION + 28 + self.index.len() as u64 } else { SECTION };
+        self.index.extend((((TEXT + start) as i64 - from as i64) as i32).to_le_bytes());
+        self.index.extend(length.to_le_bytes());
+        self.index.extend((self.rows.len() as u32).to_le_bytes());
+        self.index.extend((rows.len() as u32).to_le_bytes());
+        self.index.push(info);
+        if self.version == 2 {
+            self.index.extend([if info & REPEATS != 0 { 16 } else { 0 }, 0, 0]);
+        }
+        self.rows.extend(rows.concat());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let functions = self.index.len() / if self.version == 2 { 20 } else { 17 };
+        let mut bytes = vec![0xe2, 0xde, self.version, self.flags, 3, 0, 0xf8, 0];
+        let fields = [functions, 0, self.rows.len(), 0, self.index.len()];
+        fields.iter().for_each(|field| bytes.extend((*field as u32).to_le_bytes()));
+        [bytes, self.index.clone(), self.rows.clone()].concat()
+    }
+
+    fn table(&self) -> UnwindTable {
+        table_of(&elf(0, &[], &[(".sframe", &self.bytes())]))
+    }
+}
+
+#[test]
+fn sframe_of_both_versions_gives_the_rows_of_a_frame_pointer() {
+    // Base SP (1) or FP (0), one or two offsets of 1 or 2 bytes.
+    let prologue: [&[u8]; 4] =
+        [&[0, 0b11, 8], &[1, 0b101, 16, 0xf0], &[4, 0b100, 16, 0xf0], &[0x40, 0b10_0011, 0x40, 0x1f]];
+    let pushed = Rule { frame_pointer: SavedRegister::AtCfa(-16), ..Rule::above_stack_pointer(16) };
+    let expected = [
+        (0x10, LEAF),
+        (0x11, Entry::Rule(pushed)),
+        (0x14, Entry::Rule(Rule::FRAME_POINTER)),
+        (0x50, Entry::Rule(Rule::above_stack_pointer(8000))),
+        (0x60, END),
+    ];
+    for (version, flags) in [(1, 0), (2, 0), (2, 4)] {
+        let mut sframe = SFrame { flags, ..SFrame::new(version) };
+        sframe.function(0x10, 0x50, STARTS_OF_1_BYTE, &prologue);
+        let table = sframe.table();
+        assert_eq!(rows(&table), expected, "version {version}");
+        assert_eq!(table.summary().functions[&Source::SFrame], 1);
+    }
+}
+
+#[test]
+fn sframe_of_a_linkage_table_and_of_an_outermost_function() {
+    let mut sframe = SFrame::new(2);
+    sframe.function(0x100, 0x20, STARTS_OF_2_BYTES, &[&[0, 0, 0b1]]);
+    sframe.function(0x00, 0x40, REPEATS, &[&[0, 0b11, 8], &[11, 0b11, 16]]);
+    let plt = Entry::Rule(Rule { cfa: Cfa::Plt { threshold: 11 }, ..Rule::LEAF });
+    let root = Entry::Rule(Rule::ROOT);
+    assert_eq!(rows(&sframe.table()), [(0, plt), (0x40, END), (0x100, root), (0x120, END)]);
+}
+
+#[test]
+fn a_broken_function_of_sframe_costs_itself_alone_and_is_counted() {
+    let mut sframe = SFrame::new(2);
+    sframe.function(0x00, 0x10, STARTS_OF_1_BYTE, &[&[0, 0b11, 8], &[8, 0b11, 16], &[4, 0b11, 24]]);
+    sframe.function(0x10, 0x10, STARTS_OF_1_BYTE, &[&[0, 0b11, 8]]);
+    sframe.function(0x20, 0x10, 7, &[&[0, 0b11, 8]]);
+    let table = sframe.table();
+    let malformed = Entry::End(EndReason::Malformed);
+    assert_eq!(rows(&table), [(0, malformed), (0x10, LEAF), (0x20, malformed), (0x30, END)]);
+    assert_eq!(table.summary().malformed[&Source::SFrame], 2);
+}
+
+#[test]
+fn an_sframe_of_an_unknown_version_is_counted_and_gives_nothing() {
+    let mut sframe = SFrame::new(2);
+    sframe.function(0, 0x10, STARTS_OF_1_BYTE, &[&[0, 0b11, 8]]);
+    sframe.version = 3;
+    let table = sframe.table();
+    assert!(table.is_empty());
+    assert_eq!(table.summary().malformed[&Source::SFrame], 1);
+}
+
+/// Functions that push registers, have a large frame, keep a frame pointer, and are leaves.
+const PROGRAM: &str = r#"
+    int other(int);
+    int leaf(int a) { return a * 2; }
+    int pushes(int a, int b, int c) { return other(a) + other(b) + other(c) + other(a + b + c); }
+    int large(int a) { volatile char bytes[40000]; bytes[a] = 1; return other(bytes[a + 1]) + other(a); }
+    int variable(int a) { volatile char bytes[a]; bytes[0] = 1; return other(bytes[a - 1]); }
+    int other(int a) { volatile int b = a; return b; }
+    int main(int argc, char **argv) { return pushes(1, 2, argc) + large(argc) + variable(9) + leaf(argc); }
+"#;
+
+/// Compile [`PROGRAM`], or say why not and give up.
+fn compiled(compiler: &str, options: &[&str]) -> Option<(TempDir, PathBuf)> {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("program.c");
+    fs::write(&source, PROGRAM).unwrap();
+    let out = directory.path().join("program");
+    let ran = Command::new(compiler).args(options).arg(&source).arg("-o").arg(&out).output();
+    if ran.is_ok_and(|ran| ran.status.success()) {
+        return Some((directory, out));
+    }
+    eprintln!("SKIPPED: no {compiler} here that takes {options:?}");
+    None
+}
+
+fn run(command: &str, arguments: &[&str]) -> bool {
+    let ran = Command::new(command).args(arguments).status().is_ok_and(|status| status.success());
+    if !ran {
+        eprintln!("SKIPPED: {command} {arguments:?} doesn't run here");
+    }
+    ran
+}
+
+fn removed_section(from: &Path, section: &str) -> Option<Vec<u8>> {
+    let to = from.with_extension("cut");
+    let option = format!("--remove-section={section}");
+    run("objcopy", &[&option, from.to_str()?, to.to_str()?]).then(|| fs::read(&to).unwrap())
+}
+
+/// Addresses of functions with the given names, and their ends.
+fn functions(file: &[u8], names: &[&str]) -> Vec<std::ops::Range<u64>> {
+    use object::ObjectSymbol as _;
+    let file = File::parse(file).unwrap();
+    let symbols = file.symbols().filter(|symbol| symbol.name().is_ok_and(|name| names.contains(&name)));
+    symbols.map(|symbol| symbol.address()..symbol.address() + symbol.size()).collect()
+}
+
+const FUNCTIONS: [&str; 6] = ["leaf", "pushes", "large", "variable", "other", "main"];
+
+fn assert_same_rows(a: &UnwindTable, b: &UnwindTable, ranges: &[std::ops::Range<u64>]) {
+    assert_eq!(ranges.len(), FUNCTIONS.len());
+    for address in ranges.iter().cloned().flatten() {
+        assert_eq!(a.lookup(Svma(address)), b.lookup(Svma(address)), "at {address:#x}");
+    }
+}
+
+#[test]
+fn the_assemblers_sframe_says_what_its_eh_frame_says() {
+    let options = ["-O2", "-fno-stack-protector", "-fcf-protection=none", "-Wa,--gsframe"];
+    let Some((_directory, path)) = compiled("gcc", &options) else { return };
+    let whole = fs::read(&path).unwrap();
+    if File::parse(&*whole).unwrap().section_by_name(".sframe").is_none() {
+        return eprintln!("SKIPPED: this linker keeps no .sframe");
+    }
+    let Some(without) = removed_section(&path, ".eh_frame") else { return };
+    let (by_eh_frame, by_sframe) = (table_of(&whole), table_of(&without));
+    assert!(by_sframe.summary().functions[&Source::SFrame] >= 6);
+    assert_same_rows(&by_eh_frame, &by_sframe, &functions(&whole, &FUNCTIONS));
+}
+
+/// The program with `.debug_frame` instead of `.eh_frame`, and its debug file.
+fn split_program() -> Option<(TempDir, Vec<u8>, PathBuf, PathBuf)> {
+    let options = ["-O2", "-g", "-fno-asynchronous-unwind-tables", "-Wl,--build-id", "-fcf-protection=none"];
+    let (directory, path) = compiled("gcc", &options)?;
+    let whole = fs::read(&path).unwrap();
+    let debug = directory.path().join("program.debug");
+    let stripped = directory.path().join("stripped");
+    let [from, debug_path, to] = [&path, &debug, &stripped].map(|path| path.to_str().unwrap().to_owned());
+    let link = format!("--add-gnu-debuglink={debug_path}");
+    let made = run("objcopy", &["--only-keep-debug", &from, &debug_path])
+        && run("objcopy", &["--strip-all", &link, &from, &to]);
+    made.then_some((directory, whole, stripped, debug))
+}
+
+#[test]
+fn a_separate_debug_file_is_named_proven_and_read() {
+    let Some((_directory, whole, stripped, debug)) = split_program() else { return };
+    let (stripped, debug) = (fs::read(stripped).unwrap(), fs::read(debug).unwrap());
+    let (stripped, debug_file) = (File::parse(&*stripped).unwrap(), File::parse(&*debug).unwrap());
+
+    let reference = DebugFileReference::of(&stripped).unwrap();
+    let candidates: Vec<_> = reference.candidates(b"/opt/bin").collect();
+    assert_eq!(candidates.len(), 4);
+    assert!(candidates[0].starts_with(b"usr/lib/debug/.build-id/"));
+    assert_eq!(candidates[2], b"opt/bin/.debug/program.debug");
+    assert_eq!(reference.proof(&debug_file), Proof::BuildId);
+
+    let ranges = functions(&whole, &FUNCTIONS);
+    let (alone, together) =
+        (unwind_table(&stripped).unwrap(), unwind_table_with(&stripped, &[debug_file], None).unwrap());
+    assert_eq!(alone.lookup(Svma(ranges[0].start)), END);
+    assert!(together.summary().functions[&Source::DebugFile] >= 6);
+    assert_same_rows(&table_of(&whole), &together, &ranges);
+}
+
+#[test]
+fn a_debug_file_without_build_id_is_proven_by_the_crc_of_its_content() {
+    let bytes = b"\x08\0\0\0....";
+    let named = |section: &str, bytes: &[u8]| elf(0, &[], &[(section, bytes)]);
+    let link = [&b"program.debug\0\0\0"[..], &0xcbf4_3926u32.to_le_bytes()].concat();
+    let file = named(".gnu_debuglink", &link);
+    let reference = DebugFileReference::of(&File::parse(&*file).unwrap()).unwrap();
+    let other = named(".debug_frame", bytes);
+    assert_eq!(reference.proof(&File::parse(&*other).unwrap()), Proof::Crc(0xcbf4_3926));
+    assert_eq!(DebugFileReference::of(&File::parse(&*other).unwrap()), None);
+}
+
+#[test]
+fn a_debug_file_of_another_build_is_none() {
+    let Some((_directory, _, stripped, _)) = split_program() else { return };
+    let options = ["-O1", "-g", "-Wl,--build-id"];
+    let Some((_other_directory, other)) = compiled("gcc", &options) else { return };
+    let (stripped, other) = (fs::read(stripped).unwrap(), fs::read(other).unwrap());
+    let reference = DebugFileReference::of(&File::parse(&*stripped).unwrap()).unwrap();
+    assert_eq!(reference.proof(&File::parse(&*other).unwrap()), Proof::Mismatch);
+}
+
+fn xz(data: &[u8]) -> Vec<u8> {
+    let mut writer = XzWriter::new(Vec::new(), XzOptions::with_preset(6)).unwrap();
+    writer.write_all(data).unwrap();
+    writer.finish().unwrap()
+}
+
+#[test]
+fn mini_debug_info_gives_frames_and_names() {
+    let mut debug_frame = Section::debug_frame();
+    let cie = debug_frame.cie_with("", &[cfa::def_cfa(RSP, 8), cfa::offset(RA, 1)]);
+    debug_frame.fde(cie, 0x40, 0x20, &[]);
+    let inside = elf_with_symbols(0, &[], &[(".debug_frame", &debug_frame.bytes)], &[("_start", 0x80, 0x10)]);
+    let file = elf(0, &[], &[(".gnu_debugdata", &xz(&inside))]);
+    let table = table_of(&file);
+    let root = Entry::Rule(Rule::ROOT);
+    assert_eq!(rows(&table), [(0x40, LEAF), (0x60, END), (0x80, root), (0x90, END)]);
+    assert_eq!(table.summary().functions[&Source::MiniDebugInfo], 1);
+}
+
+#[test]
+fn mini_debug_info_that_is_broken_or_grows_without_end_is_counted_and_costs_itself_alone() {
+    let mut eh_frame = Section::eh_frame();
+    let cie = eh_frame.cie();
+    eh_frame.fde(cie, 0, 0x10, &[]);
+    let bomb = xz(&vec![0; (64 << 20) + 1]);
+    assert!(bomb.len() < 100_000);
+    let mut cut_off = xz(b"\x7fELF");
+    cut_off.truncate(20);
+    for broken in [&b"not xz"[..], &cut_off, &bomb] {
+        let file = elf(0, &[], &[(".eh_frame", &eh_frame.bytes), (".gnu_debugdata", broken)]);
+        let table = table_of(&file);
+        assert_eq!(rows(&table), [(0, LEAF), (0x10, END)]);
+        assert_eq!(table.summary().malformed[&Source::MiniDebugInfo], 1);
+    }
+}
+
+#[test]
+fn a_compressed_debug_frame_is_read() {
+    let options = ["-O2", "-g", "-gz", "-fno-asynchronous-unwind-tables", "-fcf-protection=none"];
+    let Some((_directory, compressed)) = compiled("gcc", &options) else { return };
+    let compressed = fs::read(compressed).unwrap();
+    let table = table_of(&compressed);
+    assert_eq!(table.summary().malformed_total(), 0);
+    let large = &functions(&compressed, &["large"])[0];
+    let frames = large.clone().filter_map(|at| table.lookup(Svma(at)).rule().copied());
+    let is_large =
+        |rule: &Rule| matches!(rule.cfa, Cfa::Register { register: Register::Rsp, offset: 39_000.. });
+    assert!(frames.filter(is_large).count() > 0, "a frame of nearly 40 kB");
+}
+
+#[test]
+fn static_and_static_pie_and_musl_programs_have_rules_for_their_functions_and_a_start() {
+    let ways: [(&str, &[&str]); 6] = [
+        ("gcc", &["-O2", "-static"]),
+        ("gcc", &["-O2", "-static-pie"]),
+        ("gcc", &["-O2", "-pie"]),
+        ("clang", &["-O2", "-static"]),
+        ("musl-gcc", &["-O2", "-static"]),
+        ("musl-gcc", &["-O2"]),
+    ];
+    for (compiler, options) in ways {
+        let Some((_directory, path)) = compiled(compiler, options) else { continue };
+        let data = fs::read(path).unwrap();
+        let file = File::parse(&*data).unwrap();
+        let table = unwind_table(&file).unwrap();
+        assert_eq!(table.summary().malformed_total(), 0);
+        assert_eq!(table.lookup(Svma(file.entry())), Entry::Rule(Rule::ROOT), "{compiler} {options:?}");
+        let ranges = functions(&data, &FUNCTIONS);
+        assert_eq!(ranges.len(), FUNCTIONS.len());
+        for address in ranges.into_iter().flatten() {
+            assert!(table.lookup(Svma(address)).rule().is_some(), "{compiler} {options:?} at {address:#x}");
+        }
+    }
+}
