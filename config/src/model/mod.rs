@@ -28,7 +28,7 @@ pub use number::{
 };
 pub use receiver::{
     ErrorMode, ProfilingReceiver, Scope, SymbolMode, Symbolize, TraceContext, Unwind, UnwindMode,
-    UnwindOverride,
+    UnwindOverride, UnwindTrust,
 };
 pub use secret::Secret;
 pub use telemetry::{

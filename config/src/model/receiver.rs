@@ -111,6 +111,8 @@ pub struct Unwind {
     pub mode: UnwindMode,
     /// Other ways for single binaries; the first that matches holds.
     pub overrides: Vec<UnwindOverride>,
+    /// Which side holds where a binary's unwind information contradicts its code.
+    pub trust: UnwindTrust,
     /// Frames after which a stack is cut.
     pub max_frames: MaxFrames,
     /// Whether the kernel's frames are part of stacks.
@@ -119,8 +121,25 @@ pub struct Unwind {
 
 impl Default for Unwind {
     fn default() -> Self {
-        Self { mode: UnwindMode::Auto, overrides: Vec::new(), max_frames: MaxFrames::default(), kernel: true }
+        Self {
+            mode: UnwindMode::Auto,
+            overrides: Vec::new(),
+            trust: UnwindTrust::default(),
+            max_frames: MaxFrames::default(),
+            kernel: true,
+        }
     }
+}
+
+/// Which side holds where a binary's unwind information contradicts its code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum UnwindTrust {
+    /// The unwind information, as debuggers have it.
+    #[default]
+    Rows,
+    /// The code, where what it does is understood. Each binary is checked when it is first met, which takes a
+    /// hundred times as long as reading its table.
+    Code,
 }
 
 /// How stacks are walked through a binary.

@@ -96,6 +96,7 @@ pub(crate) static KEYS: &[Key] = &[
     key("receivers::profiling::unwind::overrides[]::path", "The binary's path as its process sees it."),
     key("receivers::profiling::unwind::overrides[]::build_id", "The binary's GNU build ID."),
     key("receivers::profiling::unwind::overrides[]::mode", "How stacks are walked through it."),
+    key("receivers::profiling::unwind::trust", "Where a binary's unwind information contradicts its code: `rows` holds, or `code`, which takes long to check."),
     key("receivers::profiling::unwind::max_frames", "Frames after which a stack is cut, visibly.").unit("frames"),
     key("receivers::profiling::unwind::kernel", "Whether the kernel's frames are part of stacks."),
     key("receivers::profiling::symbolize", "How addresses get names."),

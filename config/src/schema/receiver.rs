@@ -118,6 +118,7 @@ impl Group for Unwind {
             std::mem::take(&mut self.overrides).into_iter().map(OverrideForm::from).collect();
         fields.groups("overrides", &mut overrides);
         self.overrides = overrides.into_iter().filter_map(OverrideForm::finish).collect();
+        fields.value("trust", &mut self.trust);
         fields.value("max_frames", &mut self.max_frames);
         fields.value("kernel", &mut self.kernel);
     }

@@ -287,6 +287,7 @@ macro_rules! words {
 
 words! {
     ErrorMode: "ignore" => Ignore, "propagate" => Propagate;
+    UnwindTrust: "rows" => Rows, "code" => Code;
     UnwindMode: "auto" => Auto, "frame_pointers" => FramePointers, "tables" => Tables;
     SymbolMode: "local" => Local, "none" => None;
     Compression: "none" => None, "gzip" => Gzip, "zstd" => Zstd;

@@ -18,7 +18,7 @@ use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
 use crate::sampling::debug_file::DebugFile;
 use crate::sampling::packing_of;
-use crate::sampling::table_builder::{BuildError, TableRead, read_table, read_validation};
+use crate::sampling::table_builder::{BuildError, read_table, read_validation};
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     let failed = || format!("can't inspect {}", args.file.display());
@@ -30,7 +30,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> Ended {
         let validation = read_validation(image, &debug_file).map_err(build_failed)?;
         return ended(print_validation(&mut out, args, &validation).and_then(|()| out.flush()));
     }
-    let TableRead { loads, table, .. } = read_table(image, &debug_file).map_err(build_failed)?;
+    let (loads, table) = read_table(image, &debug_file).map_err(build_failed)?;
     let printed = match args.pc {
         Some(pc) => print_place(&mut out, &table, Svma(pc), args.unwind),
         None if args.rows => print_rows(&mut out, &table),

@@ -12,6 +12,7 @@ use serde_json::json;
 use sidewinder_bpf::{Storage, monotonic_ns};
 use sidewinder_otlp::send::file::write_profiles_data;
 use sidewinder_render::{Form, Profile, TableOptions};
+use sidewinder_unwind::validate::Trust;
 
 use super::launch::{Launched, exit_code};
 use super::{Ended, log_to_stderr, stop_flag};
@@ -120,6 +121,7 @@ fn sample(
         kernel_frames: !args.no_kernel,
         unwind_mode: args.unwind.into(),
         unwind_overrides: Vec::new(),
+        unwind_trust: Trust::Rows,
         tables_bytes: u64::from(args.table_budget_mib) << 20,
     };
     let mut sampler = Sampler::new(&mut storage, options)?;

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{Storage, monotonic_ns};
 use sidewinder_config::{
     ComponentId, Config, ErrorMode, Exporter as ExporterConfig, LogEncoding, LogLevel, LogOutput,
-    ProfilingReceiver, SymbolMode, Telemetry,
+    ProfilingReceiver, SymbolMode, Telemetry, UnwindTrust,
 };
 use sidewinder_otlp::Report;
+use sidewinder_unwind::validate::Trust;
 use tokio::runtime::Runtime;
 use tracing::{debug, error, info, warn};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
@@ -242,6 +243,10 @@ fn options(receiver: &ProfilingReceiver, budget: &Budget) -> SamplingOptions {
         kernel_frames: receiver.unwind.kernel,
         unwind_mode: receiver.unwind.mode,
         unwind_overrides: receiver.unwind.overrides.clone(),
+        unwind_trust: match receiver.unwind.trust {
+            UnwindTrust::Rows => Trust::Rows,
+            UnwindTrust::Code => Trust::Code,
+        },
         tables_bytes: budget.tables_bytes,
     }
 }

@@ -227,6 +227,7 @@ impl Binary {
         for packed in &built.segments {
             let segment = segments.iter().find(|segment| segment.part == Part::of(packed));
             if let Some(segment) = segment
+                && self.missed.contains(&segment.id)
                 && tables.load(arena, segment.id, packed).is_ok()
             {
                 self.missed.remove(&segment.id);

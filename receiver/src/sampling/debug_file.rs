@@ -122,8 +122,8 @@ mod tests {
     fn functions_from_debug_file(directory: &tempfile::TempDir) -> u64 {
         let program = directory.path().join("p");
         let debug_file = DebugFile::of_ours(program.to_str().unwrap().as_bytes());
-        let read = read_table(File::open(&program).unwrap(), &debug_file).unwrap();
-        let functions = &read.table.summary().functions;
+        let (_, table) = read_table(File::open(&program).unwrap(), &debug_file).unwrap();
+        let functions = &table.summary().functions;
         functions.get(&sidewinder_unwind::Source::DebugFile).copied().unwrap_or(0)
     }
 

@@ -12,6 +12,7 @@ use sidewinder_address::{FileOffset, Svma};
 use sidewinder_bpf::{Outcome, SampleKind, Storage};
 use sidewinder_config::UnwindMode;
 use sidewinder_render::{FrameKind, Profile};
+use sidewinder_unwind::validate::Trust;
 
 use super::feed::Message;
 use super::scope::Scope;
@@ -81,6 +82,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         kernel_frames: true,
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
+        unwind_trust: Trust::Rows,
         tables_bytes,
     }
 }

@@ -23,6 +23,7 @@ use sidewinder_process::{
     BuildId, Change, DeviceId, EventQueue, FileId, FileTable, FileTableLimits, MappedIdentity, Pid, ProcRoot,
     Process, ProcessEvent, ProcessEventKind, ProcfsError, Registry, RegistryLimits, Tid,
 };
+use sidewinder_unwind::validate::Trust;
 use thiserror::Error;
 use tracing::{debug, warn};
 
@@ -62,6 +63,7 @@ pub(crate) struct SamplingOptions {
     pub(crate) kernel_frames: bool,
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
+    pub(crate) unwind_trust: Trust,
     /// For unwind tables and mappings.
     pub(crate) tables_bytes: u64,
 }
@@ -143,7 +145,7 @@ impl<'obj> Sampler<'obj> {
         if let Err(error) = profiler.open_side_band() {
             warn!(%error, "degraded: new mappings will be learnt only when a sample meets them");
         }
-        let builder = TableBuilder::start().map_err(SamplingError::Thread)?;
+        let builder = TableBuilder::start(options.unwind_trust).map_err(SamplingError::Thread)?;
         let binaries = Binaries::new(builder, &mut profiler.arena, &mut profiler.tables)
             .ok_or(SamplingError::Budget(options.tables_bytes))?;
         let mut sampler = Self {

@@ -13,7 +13,7 @@ use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again};
 use sidewinder_process::{FileId, OpenedFile};
 use sidewinder_unwind::debug_file::DebugFileReference;
-use sidewinder_unwind::validate::{Validation, validate};
+use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
 use sidewinder_unwind::{UnwindTable, load_segments, unwind_table_with};
 use thiserror::Error;
 
@@ -61,9 +61,18 @@ pub(crate) struct Built {
     pub(crate) debug_file: DebugFile,
 }
 
-/// Reads a file's table and packs it.
-fn build(content: &OpenedFile, packing: Packing, debug_file: &DebugFile) -> Result<Built, BuildError> {
-    let TableRead { loads, table, debug_file } = read_table(Positioned { content, at: 0 }, debug_file)?;
+/// Reads a file's table and packs it, as the trusted side has it.
+fn build(
+    content: &OpenedFile,
+    packing: Packing,
+    debug_file: &DebugFile,
+    trust: Trust,
+) -> Result<Built, BuildError> {
+    let cache = ReadCache::new(Positioned { content, at: 0 });
+    let file = object::File::parse(&cache)?;
+    let (table, debug_file) = table_of(&file, debug_file, None)?;
+    let table = settle(&file, table, trust)?;
+    let loads = load_segments(&file);
     let code = loads.iter().filter(|load| load.executable);
     let segments = code.flat_map(|load| pack(&table, load, packing)).collect();
     Ok(Built { segments, loads, debug_file: DebugFile::Known(debug_file) })
@@ -94,20 +103,15 @@ fn build_again(
     Ok(Built { segments, loads, debug_file: DebugFile::Known(debug_file) })
 }
 
-/// A file's table, and what it was read from.
-#[derive(Debug)]
-pub(crate) struct TableRead {
-    pub(crate) loads: Vec<LoadSegment>,
-    pub(crate) table: UnwindTable,
-    pub(crate) debug_file: Option<Arc<File>>,
-}
-
 /// Reads a file's table, with the help of its debug file if it has one.
-pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<TableRead, BuildError> {
+pub(crate) fn read_table(
+    file: impl Read + Seek,
+    debug_file: &DebugFile,
+) -> Result<(Vec<LoadSegment>, UnwindTable), BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    let (table, debug_file) = table_of(&file, debug_file, None)?;
-    Ok(TableRead { loads: load_segments(&file), table, debug_file })
+    let (table, _) = table_of(&file, debug_file, None)?;
+    Ok((load_segments(&file), table))
 }
 
 /// The table of a file, or of parts of it, and the debug file that helped.
@@ -189,11 +193,12 @@ pub(crate) struct Delivery {
 }
 
 impl Order {
-    fn deliver(&self) -> Delivery {
+    fn deliver(&self, trust: Trust) -> Delivery {
         let began = Instant::now();
-        let built = match &self.parts {
-            None => build(&self.content, self.packing, &self.debug_file),
-            Some(parts) => build_again(&self.content, self.packing, &self.debug_file, parts),
+        let built = match (&self.parts, trust) {
+            (Some(parts), Trust::Rows) => build_again(&self.content, self.packing, &self.debug_file, parts),
+            // The code is checked as a whole.
+            _ => build(&self.content, self.packing, &self.debug_file, trust),
         };
         Delivery { file: self.file, built, took: began.elapsed() }
     }
@@ -203,14 +208,14 @@ impl Order {
 const NICENESS: i32 = 5;
 
 impl TableBuilder {
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(trust: Trust) -> io::Result<Self> {
         let (orders, incoming) = mpsc::channel::<Order>();
         let (outgoing, deliveries) = mpsc::channel();
         thread::Builder::new().name("tables".to_owned()).spawn(move || {
             // On Linux niceness belongs to the thread. Without it, tables are built all the same.
             let _ = rustix::process::nice(NICENESS);
             for order in incoming {
-                if outgoing.send(order.deliver()).is_err() {
+                if outgoing.send(order.deliver(trust)).is_err() {
                     return;
                 }
             }

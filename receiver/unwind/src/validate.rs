@@ -15,7 +15,7 @@ use sidewinder_address::Svma;
 use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
 use crate::code::state::{RuleVerdict, State, Verdict};
 use crate::code::step::{Stepper, is_padding};
-use crate::elf::{CodeRanges, Error, described_functions, unwind_table};
+use crate::elf::{CodeRanges, Error, described_functions};
 use crate::rule::{Entry, Rule};
 use crate::table::{Row, UnwindTable};
 
@@ -102,16 +102,16 @@ pub fn validate<'data, R: ReadRef<'data>>(
     Ok(validation)
 }
 
-/// The unwind table of a file, checked against its code where the code is trusted.
+/// The table of a file as the trusted side has it.
 ///
 /// # Errors
 ///
 /// If the file has no code, or code for another processor.
-pub fn unwind_table_trusting<'data, R: ReadRef<'data>>(
+pub fn settle<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
+    table: UnwindTable,
     trust: Trust,
 ) -> Result<UnwindTable, Error> {
-    let table = unwind_table(file)?;
     Ok(match trust {
         Trust::Rows => table,
         Trust::Code => table.corrected(&validate(file, &table)?.mismatches),

@@ -6,7 +6,7 @@ mod support;
 use proptest::prelude::*;
 use sidewinder_unwind::debug_file::DebugFileReference;
 use sidewinder_unwind::prove::mode_ranges;
-use sidewinder_unwind::validate::{Trust, unwind_table_trusting};
+use sidewinder_unwind::validate::{Trust, settle};
 use sidewinder_unwind::{Entry, UnwindTable, unwind_table};
 use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
@@ -199,6 +199,7 @@ proptest! {
         section.fde(cie, 0, code.len() as u64, &rows);
         let file = elf(TEXT + 0x3000, &code, &[(".eh_frame", &section.bytes)]);
         let trust = if trust_code { Trust::Code } else { Trust::Rows };
-        check(&unwind_table_trusting(&object::File::parse(&*file).unwrap(), trust).unwrap());
+        let file = object::File::parse(&*file).unwrap();
+        check(&settle(&file, unwind_table(&file).unwrap(), trust).unwrap());
     }
 }

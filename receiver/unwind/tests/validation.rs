@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use object::{Object as _, ObjectSection as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::validate::{Mismatch, Statement, Trust, Validation, unwind_table_trusting, validate};
+use sidewinder_unwind::validate::{Mismatch, Statement, Trust, Validation, settle, validate};
 use sidewinder_unwind::{Cfa, Entry, Register, Row, Rule, SavedRegister, UnwindTable, unwind_table};
 use support::{RBP, Section, TEXT, cfa, elf};
 
@@ -62,7 +62,7 @@ fn the_side_that_is_trusted_holds() {
     let (file, _) = checked(&[cfa::advance(1), cfa::def_cfa_offset(24), cfa::offset(RBP, 2)]);
     let file = object::File::parse(&*file).unwrap();
     let cfas = |trust| {
-        let table = unwind_table_trusting(&file, trust).unwrap();
+        let table = settle(&file, unwind_table(&file).unwrap(), trust).unwrap();
         let cfa = |at: u64| table.lookup(Svma(TEXT + at)).rule().map(|rule| rule.cfa.to_string());
         [0, 1, 4, 10].map(|at| cfa(at).unwrap())
     };
