@@ -40,6 +40,7 @@ test: ## Run every test; those that need eBPF want root
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
+	cargo bench -p sidewinder-bpf --bench tables
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 
 # Where `make oracle` looks for ELF files.

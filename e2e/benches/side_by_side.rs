@@ -335,46 +335,6 @@ fn side_by_side() -> Result<()> {
     Ok(())
 }
 
-/// Binaries whose tables are measured, where they are installed.
-const BINARIES: [&str; 4] = ["libLLVM", "node", "libc.so.6", "libcrypto.so.3"];
-
-fn find_binary(name: &str) -> Option<PathBuf> {
-    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/bin", "/usr/local/bin", "/usr/lib/llvm-14/lib"];
-    folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten().find_map(|entry| {
-        let file_name = entry.file_name();
-        let file_name = file_name.to_str()?;
-        let is_it = file_name == name
-            || (name == "libLLVM" && file_name.starts_with("libLLVM-") && file_name.ends_with(".so.1"));
-        is_it.then(|| entry.path())
-    })
-}
-
-/// How long the profiler takes to make the table of a binary, and what it says of its size.
-fn tables() -> Result<()> {
-    println!("\nUnwind tables (`sidewinder inspect`)");
-    for path in BINARIES.iter().filter_map(|name| find_binary(name)) {
-        let started = Instant::now();
-        let output = Command::new(paths::sidewinder()?).arg("inspect").arg(&path).output()?;
-        let elapsed = started.elapsed();
-        let rows = Command::new(paths::sidewinder()?).arg("inspect").arg(&path).arg("--rows").output()?;
-        let rows = rows.stdout.iter().filter(|byte| **byte == b'\n').count();
-        if !output.status.success() {
-            bail!("inspect {} ended with {}", path.display(), output.status);
-        }
-        println!(
-            "{}: {rows} rows in {:.0} ms ({:.1} million rows/s, the whole command)",
-            path.display(),
-            elapsed.as_secs_f64() * 1e3,
-            rows as f64 / elapsed.as_secs_f64() / 1e6
-        );
-        let said = String::from_utf8_lossy(&output.stdout);
-        for line in said.lines().filter(|line| line.contains('%') || line.contains("bytes")) {
-            println!("    {}", line.trim());
-        }
-    }
-    Ok(())
-}
-
 fn main() -> Result<()> {
     // `cargo test --benches` only asks whether it starts.
     if std::env::args().any(|argument| argument == "--test") {
@@ -383,6 +343,5 @@ fn main() -> Result<()> {
     if !requirement::ebpf("benchmarks").context("benchmarks need eBPF")? {
         return Ok(());
     }
-    side_by_side()?;
-    tables()
+    side_by_side()
 }
