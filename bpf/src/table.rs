@@ -516,16 +516,21 @@ mod tests {
     fn a_segment_packed_again_from_its_part_of_the_file_is_the_same() {
         for packing in [Packing::Auto, Packing::Tables, Packing::FramePointers] {
             let path = "/usr/lib/x86_64-linux-gnu/libcrypto.so.3";
-            let Some((_, loads)) = packed_file(path, packing) else { return };
+            let Some((whole, loads)) = packed_file(path, packing) else { return };
             let bytes = std::fs::read(path).unwrap();
             let file = object::File::parse(&*bytes).unwrap();
+            let mut compared = 0;
             for (load, segments) in &loads {
-                assert!(segments.len() > 1, "only {} segments", segments.len());
                 for segment in segments {
                     let end = segment.file_offset.checked_add(segment.text_bytes).unwrap();
                     let first = segment.file_offset.max(load.file_offset);
                     let last = FileOffset(end.0.min(load.file_offset.0 + load.size) - 1);
                     let part = load.svma_of(first).unwrap()..Svma(load.svma_of(last).unwrap().0 + 1);
+                    // Machine code is understood as a whole or not at all.
+                    if whole.by_machine_code().any(|code| code.start < part.end && part.start < code.end) {
+                        continue;
+                    }
+                    compared += 1;
                     let table =
                         sidewinder_unwind::unwind_table_with::<_, &[u8]>(&file, &[], Some(&[part])).unwrap();
                     let again = pack_again(&table, load, packing, segment.file_offset..end);
@@ -538,6 +543,7 @@ mod tests {
                     );
                 }
             }
+            assert!(compared > 0, "no segment could be compared");
         }
     }
 

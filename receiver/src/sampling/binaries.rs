@@ -50,6 +50,8 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     part: Part,
+    /// Whether its table can be built without the rest of the file's.
+    stands_alone: bool,
     id: SegmentId,
 }
 
@@ -139,9 +141,9 @@ impl Binaries {
     /// first time.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut Tables) -> Vec<Ready> {
         for (file, binary) in &mut self.binaries {
-            if let Some(parts) = binary.parts_to_order(tables) {
+            if let Some(order) = binary.order_again(*file, tables) {
                 self.reloads += 1;
-                self.builder.order(binary.order(*file, Some(parts)));
+                self.builder.order(order);
             }
         }
         let mut ready = Vec::new();
@@ -196,17 +198,18 @@ impl Binary {
         self.users.iter().copied().collect()
     }
 
-    /// Where walks have missed tables, if it is time to build these again.
-    fn parts_to_order(&mut self, tables: &Tables) -> Option<Vec<Part>> {
+    /// The order for what walks have missed, if it is time to build it again.
+    fn order_again(&mut self, file: FileId, tables: &Tables) -> Option<Order> {
         let State::Built(segments) = &self.state else { return None };
         if self.missed.is_empty() || self.is_ordered || Instant::now() < self.rests_until {
             return None;
         }
         self.missed.retain(|id| !tables.is_loaded(*id));
-        let missed = segments.iter().filter(|segment| self.missed.contains(&segment.id));
-        let parts: Vec<Part> = missed.map(|segment| segment.part).collect();
+        let missed = || segments.iter().filter(|segment| self.missed.contains(&segment.id));
+        let parts: Vec<Part> = missed().map(|segment| segment.part).collect();
+        let stand_alone = missed().all(|segment| segment.stands_alone);
         self.is_ordered = !parts.is_empty();
-        self.is_ordered.then_some(parts)
+        self.is_ordered.then(|| self.order(file, stand_alone.then_some(parts)))
     }
 
     /// Gives every segment a number, and its table where there is room. The others are loaded when walks miss them.
@@ -216,7 +219,9 @@ impl Binary {
             let id = tables.reserve()?;
             // A kernel that gives no memory now may have some when a walk misses the table.
             let _ = tables.load_if_room(arena, id, packed);
-            Some(Segment { part: Part::of(packed), id })
+            let part = Part::of(packed);
+            let stands_alone = !built.by_machine_code.iter().any(|code| part.overlaps(code));
+            Some(Segment { part, stands_alone, id })
         });
         self.state = State::Built(segments.collect());
     }

@@ -44,6 +44,10 @@ impl Part {
         FileOffset(self.file_offset.0.saturating_add(self.text_bytes))
     }
 
+    pub(crate) fn overlaps(self, other: &Range<FileOffset>) -> bool {
+        self.file_offset < other.end && other.start < self.end()
+    }
+
     /// The stated addresses of what a load segment has of the part.
     fn within(self, load: &LoadSegment) -> Option<Range<Svma>> {
         let load_end = FileOffset(load.file_offset.0.saturating_add(load.size));
@@ -58,6 +62,8 @@ impl Part {
 pub(crate) struct Built {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
+    /// Where in the file its machine code is all that there is: understood as a whole or not at all.
+    pub(crate) by_machine_code: Vec<Range<FileOffset>>,
     pub(crate) debug_file: DebugFile,
 }
 
@@ -75,7 +81,12 @@ fn build(
     let loads = load_segments(&file);
     let code = loads.iter().filter(|load| load.executable);
     let segments = code.flat_map(|load| pack(&table, load, packing)).collect();
-    Ok(Built { segments, loads, debug_file: DebugFile::Known(debug_file) })
+    let in_file = |code: Range<Svma>| {
+        let start = loads.iter().find_map(|load| load.file_offset_of(code.start))?;
+        Some(start..start.checked_add(code.end.checked_offset_from(code.start)?)?)
+    };
+    let by_machine_code = table.by_machine_code().filter_map(in_file).collect();
+    Ok(Built { segments, by_machine_code, loads, debug_file: DebugFile::Known(debug_file) })
 }
 
 /// Reads and packs some segments of a file's table once more.
@@ -100,7 +111,7 @@ fn build_again(
     let (table, debug_file) = table_of(&file, debug_file, Some(&wanted))?;
     let again = |part: &Part, load| pack_again(&table, load, packing, part.file_offset..part.end());
     let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
-    Ok(Built { segments, loads, debug_file: DebugFile::Known(debug_file) })
+    Ok(Built { segments, by_machine_code: Vec::new(), loads, debug_file: DebugFile::Known(debug_file) })
 }
 
 /// Reads a file's table, with the help of its debug file if it has one.

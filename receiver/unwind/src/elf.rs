@@ -113,13 +113,14 @@ pub fn unwind_table_with<'data, 'debug, R: ReadRef<'data>, D: ReadRef<'debug>>(
 
     let described =
         layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
-    let rows = if parts.is_none() {
-        let synthesized = synthesize::rows(file, &code, &described, &mut entries, &mut summary);
-        lay_over(described, synthesized, &entries)
+    let synthesized = if parts.is_none() {
+        synthesize::rows(file, &code, &described, &mut entries, &mut summary)
     } else {
-        described
+        RowBuffer::default()
     };
-    Ok(UnwindTable::new(code.base, rows, entries, summary))
+    let by_machine_code = synthesized.spoken_of();
+    let rows = lay_over(described, synthesized, &entries);
+    Ok(UnwindTable::new(code.base, rows, entries, summary).with_machine_code(by_machine_code))
 }
 
 fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {

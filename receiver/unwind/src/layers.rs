@@ -110,6 +110,23 @@ impl RowBuffer {
         })
     }
 
+    /// The ranges with rules, in order.
+    pub(crate) fn spoken_of(&self) -> Vec<(u32, u32)> {
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        let mut open = None;
+        for (at, id) in self.chunks.iter().flat_map(|chunk| chunk.starts.iter().zip(&chunk.ids)) {
+            match (open, *id == Entries::NO_INFORMATION) {
+                (Some(start), true) => {
+                    ranges.push((start, *at));
+                    open = None;
+                }
+                (None, false) => open = Some(*at),
+                _ => {}
+            }
+        }
+        ranges
+    }
+
     /// The rows that start above a place.
     pub(crate) fn rows_after(&self, start: u32) -> impl Iterator<Item = CompactRow> + '_ {
         let below =

@@ -1,6 +1,7 @@
 //! The table: sorted rows over interned entries.
 
 use std::fmt;
+use std::ops::Range;
 
 use sidewinder_address::Svma;
 
@@ -39,6 +40,8 @@ pub struct UnwindTable {
     /// Starts in bytes from the base, and what is in force from there by its place in `entries`.
     rows: RowBuffer,
     entries: Vec<Entry>,
+    /// Where rows were made of the machine code, in bytes from the base.
+    by_machine_code: Vec<(u32, u32)>,
     summary: Summary,
 }
 
@@ -46,7 +49,17 @@ impl UnwindTable {
     pub(crate) fn new(base: Svma, mut rows: RowBuffer, entries: Entries, summary: Summary) -> Self {
         rows.shrink_to_fit();
         let entries = entries.retain(rows.ids_mut());
-        Self { base, rows, entries, summary }
+        Self { base, rows, entries, by_machine_code: Vec::new(), summary }
+    }
+
+    pub(crate) fn with_machine_code(self, by_machine_code: Vec<(u32, u32)>) -> Self {
+        Self { by_machine_code, ..self }
+    }
+
+    /// Where rows were made of the machine code ([`Source::MachineCode`](crate::Source::MachineCode)), in order.
+    pub fn by_machine_code(&self) -> impl Iterator<Item = Range<Svma>> + '_ {
+        let svma = |at: u32| Svma(self.base.0.saturating_add(u64::from(at)));
+        self.by_machine_code.iter().map(move |(start, end)| svma(*start)..svma(*end))
     }
 
     /// This table with what the code does in place of what contradicts it.
@@ -72,7 +85,8 @@ impl UnwindTable {
             }
         }
         let rows = corrections.over(given, &entries);
-        Self::new(self.base, rows, entries, self.summary.clone())
+        let by_machine_code = self.by_machine_code.clone();
+        Self::new(self.base, rows, entries, self.summary.clone()).with_machine_code(by_machine_code)
     }
 
     fn offset(&self, at: Svma) -> Option<u32> {
