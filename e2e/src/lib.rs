@@ -5,7 +5,7 @@
 //! - [`workload`] compiles and runs programs whose call chains are known.
 //! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
-//! - [`observe`] asks the kernel about a running process.
+//! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes.
 //! - [`session`] joins the three: a workload, the profiler and a Collector.
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
 //! - [`ranges`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
@@ -20,6 +20,7 @@ pub mod judge;
 pub mod observe;
 pub mod paths;
 pub mod ranges;
+pub mod rate;
 pub mod received;
 pub mod requirement;
 pub mod session;

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use crate::collector::Collector;
+use crate::rate::{self, Expected};
 use crate::received::Received;
 use crate::sidewinder::{self, Ended, Running};
 use crate::workload::{Gated, Report};
@@ -103,10 +104,20 @@ impl Daemon {
 pub struct Session {
     /// What the workload says of itself.
     pub report: Report,
+    /// CPU time that this machine was denied meanwhile.
+    pub stolen_ns: u64,
     /// What the Collector wrote.
     pub received: Received,
     /// What the profiler said.
     pub log: String,
+}
+
+impl Session {
+    /// How many events there should be of what the workload accounts for.
+    #[must_use]
+    pub fn expected(&self, samples_per_second: u32) -> Expected {
+        Expected::of(samples_per_second, self.report.cpu_ns, self.stolen_ns)
+    }
 }
 
 /// Profiles a workload from its gate to its end, through a Collector.
@@ -118,10 +129,12 @@ pub fn profile(command: Command, samples_per_second: u32) -> Result<Session> {
     let mut workload = Gated::start(command)?;
     let settings = Settings { samples_per_second, ..Settings::of_process(workload.pid()) };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let stolen_before_ns = rate::stolen_ns();
     workload.open()?;
     let report = workload.finish()?;
+    let stolen_ns = rate::stolen_ns() - stolen_before_ns;
     let ended = daemon.stop()?;
-    Ok(Session { report, received: collector.stop()?, log: ended.log })
+    Ok(Session { report, stolen_ns, received: collector.stop()?, log: ended.log })
 }
 
 /// Profiles a program that has no gate for `duration`, through a Collector, and ends it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sidewinder_e2e::collector::{self, Collector};
 use sidewinder_e2e::judge::{Chain, Judge};
+use sidewinder_e2e::rate::{Expected, stolen_ns};
 use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::sidewinder::{Ended, Running};
 use sidewinder_e2e::workload::{self, Gated};
@@ -167,19 +168,16 @@ fn a_collector_that_comes_late_gets_everything() -> Result<()> {
     let mut workload = Gated::start(workload::THREADS.command(&["12", "1"])?)?;
     let pid = workload.pid();
     let daemon = Daemon::start(&Settings::of_process(pid), &format!("127.0.0.1:{grpc_port}"))?;
+    let stolen_before_ns = stolen_ns();
     workload.open()?;
     thread::sleep(Duration::from_secs(3));
     let collector = Collector::start_on(grpc_port, http_port)?;
     let report = workload.finish()?;
+    let expected = Expected::of(997, report.cpu_ns, stolen_ns() - stolen_before_ns);
     let ended = daemon.stop()?;
     let received = collector.stop()?;
-    let events = received.events_of(pid).count() as f64;
-    let expected = 997.0 * report.cpu_ns as f64 / 1e9;
-    assert!(
-        (events / expected - 1.0).abs() < 0.03,
-        "{events} events, {expected:.0} expected:\n{}",
-        ended.log
-    );
+    let events = received.events_of(pid).count();
+    assert!(expected.admits(events, 0.03), "{events} events, {expected}:\n{}", ended.log);
     Ok(())
 }
 
@@ -191,15 +189,16 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     let [port] = collector::free_ports()?;
     let mut workload = Gated::start(workload::THREADS.command(&["3", "1"])?)?;
     let daemon = Daemon::start(&Settings::of_process(workload.pid()), &format!("127.0.0.1:{port}"))?;
+    let stolen_before_ns = stolen_ns();
     workload.open()?;
     let report = workload.finish()?;
+    let expected = Expected::of(997, report.cpu_ns, stolen_ns() - stolen_before_ns);
     let log = without_escapes(&daemon.stop()?.log);
     assert!(log.contains(&format!("127.0.0.1:{port}")), "it does not say where it sends to:\n{log}");
     let exporter = log.split_once("exporter ended").map(|(_, rest)| rest);
     let dropped = exporter.and_then(|rest| rest.split_once("dropped=")?.1.split(' ').next());
-    let dropped: f64 = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
-    let expected = 997.0 * report.cpu_ns as f64 / 1e9;
-    assert!((dropped / expected - 1.0).abs() < 0.03, "{dropped} dropped, {expected:.0} expected:\n{log}");
+    let dropped = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
+    assert!(expected.admits(dropped, 0.03), "{dropped} dropped, {expected}:\n{log}");
     Ok(())
 }
 
@@ -221,9 +220,8 @@ fn a_library_with_broken_unwind_data_costs_its_own_frames_alone() -> Result<()> 
     let command = workload::LOADER.command(&["3".to_owned(), library.display().to_string()])?;
     let session = session::profile(command, 997)?;
     let pid = session.report.pid;
-    let events = session.received.events_of(pid).count() as f64;
-    let expected = 997.0 * session.report.cpu_ns as f64 / 1e9;
-    assert!((events / expected - 1.0).abs() < 0.03, "{events} events, {expected:.0} expected");
+    let (events, expected) = (session.received.events_of(pid).count(), session.expected(997));
+    assert!(expected.admits(events, 0.03), "{events} events, {expected}");
     // Whatever was found without the data is right; whatever was not is marked.
     let verdict =
         Judge::default().verdict(session.received.events_of(pid), &Chain::InOrder(session.report.chain));

@@ -28,13 +28,13 @@ fn own_program(program: Program, argument: &str, chain: impl Fn(Vec<String>) -> 
     }
     let command = program.command(&[&SECONDS.to_string(), argument])?;
     let session = session::profile(command, SAMPLES_PER_SECOND)?;
+    let expected = session.expected(SAMPLES_PER_SECOND);
     let verdict = Judge::default()
         .verdict(session.received.events_of(session.report.pid), &chain(session.report.chain));
     assert_complete(&format!("{} {argument}", program.name), &verdict);
     // Nothing was left out of what was judged.
-    let expected = f64::from(SAMPLES_PER_SECOND) * session.report.cpu_ns as f64 / 1e9;
-    let events = (verdict.user_events + verdict.kernel_events) as f64;
-    assert!((events / expected - 1.0).abs() < 0.03, "{events} events, {expected:.0} expected");
+    let events = verdict.user_events + verdict.kernel_events;
+    assert!(expected.admits(events, 0.03), "{events} events, {expected}");
     Ok(())
 }
 

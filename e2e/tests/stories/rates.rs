@@ -14,10 +14,9 @@ fn assert_rate(samples_per_second: u32, threads: u32, seconds: u32) -> Result<()
     let command = workload::THREADS.command(&[seconds, threads])?;
     let session = session::profile(command, samples_per_second)?;
     let events = session.received.events_of(session.report.pid).count();
-    let expected = f64::from(samples_per_second) * session.report.cpu_ns as f64 / 1e9;
-    let ratio = events as f64 / expected;
-    eprintln!("{name}: {events} events, {expected:.1} expected, ratio {ratio:.4}");
-    assert!((ratio - 1.0).abs() <= 0.02, "{name}: {events} events, {expected:.1} expected");
+    let expected = session.expected(samples_per_second);
+    eprintln!("{name}: {events} events, {expected}");
+    assert!(expected.admits(events, 0.02), "{name}: {events} events, {expected}");
     Ok(())
 }
 

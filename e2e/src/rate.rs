@@ -1,0 +1,60 @@
+//! How many events a program's CPU time makes.
+
+use std::fmt;
+use std::fs;
+
+/// How long hypervisors have kept CPUs of this machine from running, since boot (`steal` in proc_stat(5)); 0 where that
+/// can't be read.
+#[must_use]
+pub fn stolen_ns() -> u64 {
+    const TICK_NS: u64 = 10_000_000;
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all_cpus = stat.lines().next().unwrap_or_default();
+    all_cpus.split_ascii_whitespace().nth(8).and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0)
+        * TICK_NS
+}
+
+/// What there should be at a rate.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Expected {
+    /// Events of the program's own CPU time.
+    pub events: f64,
+    /// Events that may come on top: stolen time passes on the clock that interrupts, and on no program's account.
+    pub stolen: f64,
+}
+
+impl Expected {
+    /// The events of some CPU time, while so much was stolen.
+    #[must_use]
+    pub fn of(samples_per_second: u32, cpu_ns: u64, stolen_ns: u64) -> Self {
+        let at_rate = |ns: u64| f64::from(samples_per_second) * ns as f64 / 1e9;
+        Self { events: at_rate(cpu_ns), stolen: at_rate(stolen_ns) }
+    }
+
+    /// Whether so many events are right but for a share of `tolerance`.
+    #[must_use]
+    pub fn admits(&self, events: usize, tolerance: f64) -> bool {
+        let events = events as f64;
+        events >= self.events * (1.0 - tolerance) && events <= self.events * (1.0 + tolerance) + self.stolen
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} expected, and up to {:.1} of stolen time", self.events, self.stolen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_stolen_time_excuses_more_events_and_nothing_excuses_fewer() {
+        let alone = Expected::of(1_000, 1_000_000_000, 0);
+        let admitted =
+            |expected: Expected| [979, 981, 1_019, 1_021].map(|events| expected.admits(events, 0.02));
+        assert_eq!(admitted(alone), [false, true, true, false]);
+        assert_eq!(admitted(Expected::of(1_000, 1_000_000_000, 10_000_000)), [false, true, true, true]);
+    }
+}
