@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use sidewinder_e2e::conservation::Summary;
 use sidewinder_e2e::observe::{self, BpfStats};
+use sidewinder_e2e::rate::stolen_ns;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::sidewinder::{self, Running};
 use sidewinder_e2e::workload::{self, Gated};
@@ -39,6 +40,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
         "60s",
     ]);
     command.arg("-o").arg(&output).arg("--summary-json").arg(&summary);
+    let stolen_before_ns = stolen_ns();
     let running = Running::start_sampling(command)?;
     workload.open()?;
     // While the workload runs, so that the profiler does not end with it.
@@ -47,6 +49,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
     let stopped_at = Instant::now();
     let ended = running.stop()?;
     let stopping_ns = stopped_at.elapsed().as_nanos() as u64;
+    let stolen_ns = stolen_ns() - stolen_before_ns;
     workload.finish()?;
     assert!(ended.status.success(), "{}", ended.log);
 
@@ -65,7 +68,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
         (before_stop..=before_stop + while_stopping).contains(&seen),
         "the program ran {before_stop} times, and at most {while_stopping} times more; outcomes {seen}"
     );
-    assert_little_is_missed(&summary);
+    assert_little_is_missed(&summary, stolen_ns);
 
     for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
         assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
@@ -73,9 +76,12 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
     Ok(())
 }
 
-/// Half a percent on an idle machine; a virtual one that has to wait for its host loses some more.
-fn assert_little_is_missed(summary: &Summary) {
-    assert!(summary.outcome("missed") * 50 <= summary.interrupts_by_witness, "{summary:?}");
+/// Half a percent on an idle machine; a virtual one that has to wait for its host loses some more, above all while its
+/// CPUs are stolen.
+fn assert_little_is_missed(summary: &Summary, stolen_ns: u64) {
+    let while_stolen = SAMPLES_PER_SECOND * stolen_ns / 1_000_000_000;
+    let excused = summary.interrupts_by_witness / 50 + while_stolen;
+    assert!(summary.outcome("missed") <= excused, "{excused} excused: {summary:?}");
 }
 
 /// The same of a daemon, through a Collector and into the file that this writes: each event is there, with the outcome
@@ -91,7 +97,7 @@ fn the_witness_the_outcomes_and_the_collectors_file_agree() -> Result<()> {
     let events = session.received.events().count() as u64;
     summary.check(events, cpus)?;
     assert!(events > 2 * SAMPLES_PER_SECOND, "{summary:?}");
-    assert_little_is_missed(&summary);
+    assert_little_is_missed(&summary, session.stolen_ns);
     for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
         assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
     }
