@@ -100,8 +100,8 @@ static __always_inline bool can_be_mended(__u32 outcome)
 }
 
 /* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
-static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu, struct task_struct *task, __u32 pid, __u8 kind,
-					 bool in_kernel, __u64 time_ns)
+static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu, struct task_struct *task,
+					 __u32 pid, __u8 kind, bool in_kernel, __u64 time_ns)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	void *ring = bpf_map_lookup_elem(&rings, &number);

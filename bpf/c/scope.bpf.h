@@ -23,7 +23,7 @@ static __always_inline bool in_scope(struct sw_cpu *cpu, struct task_struct *tas
 	from_ns = bpf_map_lookup_elem(&scope, &pid);
 	if (!from_ns || start_ns - *from_ns >= SW_START_TIME_TICK_NS)
 		return false;
-	/* A program that interrupts this one may leave its process's half here: both halves together name one in scope or none. */
+	/* A program that interrupts this one may leave half of its own here: together the halves name one in scope, or none. */
 	cpu->scoped_pid = pid;
 	cpu->scoped_start_ns = start_ns;
 	return true;

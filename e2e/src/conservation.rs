@@ -52,19 +52,8 @@ impl fmt::Display for Breach {
 
 impl std::error::Error for Breach {}
 
-/// The words of the daemon's last line that are no outcomes.
-const NO_OUTCOMES: [&str; 10] = [
-    "interrupts_by_witness",
-    "idle_inferred",
-    "events_exported",
-    "events_dropped",
-    "stack_bodies_missing",
-    "steps_by_table",
-    "steps_by_frame_pointer",
-    "steps_unproven",
-    "table_bytes",
-    "table_evictions",
-];
+/// The first word of a daemon's last line that is no outcome.
+const WITNESS: &str = "interrupts_by_witness";
 
 impl Summary {
     /// What a daemon's log says at its end; `None` where it does not.
@@ -72,16 +61,16 @@ impl Summary {
     pub fn from_log(log: &str) -> Option<Self> {
         let line = log.lines().find_map(|line| line.split_once("profiling ended: "))?.1;
         let words = line.split_ascii_whitespace().filter_map(|word| word.split_once('='));
-        let mut numbers: BTreeMap<String, u64> =
-            words.filter_map(|(key, value)| Some((key.to_owned(), value.parse().ok()?))).collect();
-        let [witness, inferred, exported] = ["interrupts_by_witness", "idle_inferred", "events_exported"]
-            .map(|key| numbers.get(key).copied());
-        numbers.retain(|key, _| !NO_OUTCOMES.contains(&key.as_str()));
+        let numbers: Vec<(&str, u64)> =
+            words.filter_map(|(key, value)| Some((key, value.parse().ok()?))).collect();
+        let number = |name: &str| numbers.iter().find(|(key, _)| *key == name).map(|(_, number)| *number);
+        // Outcomes come first.
+        let outcomes = numbers.iter().take_while(|(key, _)| *key != WITNESS);
         Some(Self {
-            interrupts_by_witness: witness?,
-            outcomes: numbers,
-            events_exported: exported?,
-            idle_inferred: inferred?,
+            interrupts_by_witness: number(WITNESS)?,
+            outcomes: outcomes.map(|(key, count)| ((*key).to_owned(), *count)).collect(),
+            events_exported: number("events_exported")?,
+            idle_inferred: number("idle_inferred")?,
         })
     }
 

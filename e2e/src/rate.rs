@@ -3,10 +3,28 @@
 use std::fmt;
 use std::fs;
 
-/// How long hypervisors have kept CPUs of this machine from running, since boot (`steal` in proc_stat(5)); 0 where that
-/// can't be read.
-#[must_use]
-pub fn stolen_ns() -> u64 {
+/// A watch of the time for which hypervisors keep CPUs of this machine from running.
+#[derive(Clone, Copy, Debug)]
+pub struct StolenTime {
+    before_ns: u64,
+}
+
+impl StolenTime {
+    /// Starts a watch.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { before_ns: stolen_since_boot_ns() }
+    }
+
+    /// What has been stolen since.
+    #[must_use]
+    pub fn elapsed_ns(self) -> u64 {
+        stolen_since_boot_ns() - self.before_ns
+    }
+}
+
+/// `steal` in proc_stat(5); 0 where that can't be read.
+fn stolen_since_boot_ns() -> u64 {
     const TICK_NS: u64 = 10_000_000;
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let all_cpus = stat.lines().next().unwrap_or_default();

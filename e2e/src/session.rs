@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use tempfile::TempDir;
 
 use crate::collector::Collector;
-use crate::rate::{self, Expected};
+use crate::rate::{Expected, StolenTime};
 use crate::received::Received;
 use crate::sidewinder::{self, Ended, Running};
 use crate::workload::{Gated, Report};
@@ -129,10 +129,10 @@ pub fn profile(command: Command, samples_per_second: u32) -> Result<Session> {
     let mut workload = Gated::start(command)?;
     let settings = Settings { samples_per_second, ..Settings::of_process(workload.pid()) };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    let stolen_before_ns = rate::stolen_ns();
+    let stolen = StolenTime::start();
     workload.open()?;
     let report = workload.finish()?;
-    let stolen_ns = rate::stolen_ns() - stolen_before_ns;
+    let stolen_ns = stolen.elapsed_ns();
     let ended = daemon.stop()?;
     Ok(Session { report, stolen_ns, received: collector.stop()?, log: ended.log })
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use sidewinder_e2e::conservation::Summary;
 use sidewinder_e2e::observe::{self, BpfStats};
-use sidewinder_e2e::rate::stolen_ns;
+use sidewinder_e2e::rate::StolenTime;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::sidewinder::{self, Running};
 use sidewinder_e2e::workload::{self, Gated};
@@ -40,7 +40,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
         "60s",
     ]);
     command.arg("-o").arg(&output).arg("--summary-json").arg(&summary);
-    let stolen_before_ns = stolen_ns();
+    let stolen = StolenTime::start();
     let running = Running::start_sampling(command)?;
     workload.open()?;
     // While the workload runs, so that the profiler does not end with it.
@@ -49,7 +49,7 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
     let stopped_at = Instant::now();
     let ended = running.stop()?;
     let stopping_ns = stopped_at.elapsed().as_nanos() as u64;
-    let stolen_ns = stolen_ns() - stolen_before_ns;
+    let stolen_ns = stolen.elapsed_ns();
     workload.finish()?;
     assert!(ended.status.success(), "{}", ended.log);
 

@@ -111,7 +111,7 @@ fn sample(
         None if args.all => Scope::Node,
         None => Scope::Processes(args.pid.iter().copied().collect()),
     };
-    let mut progress = Progress::new(args);
+    let progress = Progress::new(args);
     progress.show("reading unwind tables");
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
@@ -141,7 +141,7 @@ fn sample(
         }
         sampler.poll(rest.min(POLL), &mut messages);
         sink.take(&mut messages);
-        progress.show_tally(&sampler.tally(), began.elapsed());
+        progress.show_tally(|| sampler.tally(), began.elapsed());
         ended = launched.as_mut().and_then(|launched| launched.ended());
     }
     let end_ns = monotonic_ns();
@@ -306,10 +306,12 @@ impl Progress {
         }
     }
 
-    fn show_tally(&mut self, tally: &Tally, elapsed: Duration) {
+    /// Asks for a tally, which means reading what the kernel counts, only where somebody sees it.
+    fn show_tally(&self, tally: impl FnOnce() -> Tally, elapsed: Duration) {
         if !self.is_shown {
             return;
         }
+        let tally = tally();
         let complete = tally.interrupts.outcomes.iter().find(|(outcome, _)| outcome.label() == "complete");
         let complete = complete.map_or(0, |(_, count)| *count);
         let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };

@@ -3,8 +3,6 @@
 //! No function called the ELF entry point, nor the code that starts a thread or a coroutine. Compilers and
 //! C libraries say so (`DW_CFA_undefined` for the return address) only in part, and some say nothing at all.
 
-use object::elf::{STT_FUNC, STT_NOTYPE};
-use object::read::elf::{SectionHeader as _, Sym as _};
 use object::{File, Object as _, ReadRef};
 
 use crate::code::flow::Piece;
@@ -14,6 +12,7 @@ use crate::entries::Entries;
 use crate::layers::{RangeRows, RangeStack, RowBuffer};
 use crate::rule::{Entry, Rule};
 use crate::summary::{Source, Summary};
+use crate::symbols::{Symbol, code_symbols};
 
 /// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker.
 const ROOTS: [&[u8]; 2] = [b"_start", b"_dl_start_user"];
@@ -29,14 +28,8 @@ const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 const SIGNAL_RETURNS: [&[u8]; 3] = [b"__restore_rt", b"__restore", b"restore_rt"];
 const CLONES: [&[u8]; 2] = [b"clone", b"__clone"];
 
-/// No name above is as long.
-const MAX_NAME_BYTES: usize = 32;
-
 /// The extent assumed of a function whose end nobody states. Entry points are that short.
 const MAX_UNSIZED_BYTES: u64 = 64;
-
-/// The most symbols of one table that are looked at.
-const MAX_SYMBOLS: usize = 1 << 20;
 
 /// More functions of these names than any file has.
 const MAX_FUNCTIONS: usize = 256;
@@ -90,9 +83,9 @@ impl KnownFunctions {
         file: &File<'data, R>,
         code: &CodeRanges,
     ) {
-        for_each_definition(named, |name, address, size| {
+        for Symbol { name, address, size, .. } in code_symbols(named) {
             if self.functions.len() >= MAX_FUNCTIONS {
-                return;
+                break;
             }
             if let Some(kind) = Kind::by_name(name) {
                 self.add(code, address, size, kind);
@@ -101,7 +94,7 @@ impl KnownFunctions {
             {
                 self.add_unsized(file, code, start, Kind::CoroutineStart);
             }
-        });
+        }
         self.functions.sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
         self.functions.dedup_by_key(|function| function.start);
     }
@@ -199,32 +192,6 @@ impl KnownFunctions {
         }
         ranges.finish(&mut out);
         out
-    }
-}
-
-/// Gives the name, the address and the size of each symbol of `.symtab` and `.dynsym` that may be code of this file.
-///
-/// Names are cut out of their whole section: `object` would ask its reader for each alone, and where that reads a
-/// file, the names of a large library would take longer than its rows.
-fn for_each_definition<'data, R: ReadRef<'data>>(
-    file: &File<'data, R>,
-    mut sink: impl FnMut(&'data [u8], u64, u64),
-) {
-    let File::Elf64(elf) = file else { return };
-    let (endian, data) = (elf.endian(), elf.data());
-    for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
-        let section = elf.elf_section_table().section(table.string_section());
-        let Some(names) = section.ok().and_then(|section| section.data(endian, data).ok()) else { continue };
-        let may_be_code = |symbol: &&object::elf::Sym64<object::Endianness>| {
-            !symbol.is_undefined(endian) && matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE)
-        };
-        for symbol in table.symbols().iter().take(MAX_SYMBOLS).filter(may_be_code) {
-            let Some(name) = names.get(symbol.st_name(endian) as usize..) else { continue };
-            let end = name.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0);
-            if let Some(name) = end.and_then(|end| name.get(..end)) {
-                sink(name, symbol.st_value(endian), symbol.st_size(endian));
-            }
-        }
     }
 }
 

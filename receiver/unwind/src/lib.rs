@@ -35,7 +35,7 @@
 //!
 //! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
-//! is inside `.gnu_debugdata`; `known` holds the functions known by name.
+//! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
 //! `code` follows what machine code does to its frame:
 //! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
 //! Rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and
@@ -56,6 +56,7 @@ pub mod prove;
 mod rule;
 mod sframe;
 mod summary;
+mod symbols;
 mod synthesize;
 mod table;
 pub mod validate;

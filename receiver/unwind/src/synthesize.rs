@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Instruction;
 use object::elf::SHF_EXECINSTR;
-use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef, SectionFlags, SymbolKind};
+use object::{File, Object as _, ObjectSection as _, ReadRef, SectionFlags};
 
 use self::calls::Sweep;
 use self::linkage::Imports;
@@ -23,6 +23,7 @@ use crate::known::is_never_called;
 use crate::layers::RowBuffer;
 use crate::rule::Entry;
 use crate::summary::{GivenUp, Source, Summary};
+use crate::symbols::code_symbols;
 
 /// The shortest gap between described functions that is looked at: shorter ones are padding, since compilers
 /// align functions to 16 bytes.
@@ -49,7 +50,7 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     let sections = sections(file, code, &pieces);
     let mut linkage = Ranges::default();
     let mut spans = Vec::new();
-    let mut starts: BTreeSet<u32> = symbols(file, code).into_iter().collect();
+    let mut starts = named_functions(file, code);
     for section in &sections {
         match section.kind {
             SectionKind::Linkage => {
@@ -216,26 +217,20 @@ fn piece_at<'a, 'data>(pieces: &'a [Piece<'data>], at: u32) -> Option<&'a Piece<
     pieces.get(after.checked_sub(1)?).filter(|piece| piece.contains(at))
 }
 
-/// The functions of `.symtab` and `.dynsym`. The cold part of a function has a symbol, but isn't called.
-fn symbols<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Vec<u32> {
-    file.symbols()
-        .chain(file.dynamic_symbols())
-        .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
-        .filter(|symbol| {
-            let begins =
-                |name: &[u8]| !is_never_called(name) && !name.windows(5).any(|part| part == b".cold");
-            symbol.name_bytes().is_ok_and(begins)
-        })
-        .filter_map(|symbol| code.offset(symbol.address()))
+/// The functions that symbols name. The cold part of a function has a symbol, but isn't called.
+fn named_functions<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> BTreeSet<u32> {
+    let begins = |name: &[u8]| !is_never_called(name) && !name.windows(5).any(|part| part == b".cold");
+    code_symbols(file)
+        .filter(|symbol| symbol.is_function && begins(symbol.name))
+        .filter_map(|symbol| code.offset(symbol.address))
         .collect()
 }
 
 /// The functions of the file itself that are known not to return.
 fn never_returning<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> BTreeSet<u32> {
-    file.symbols()
-        .chain(file.dynamic_symbols())
-        .filter(|symbol| symbol.is_definition() && symbol.name_bytes().is_ok_and(linkage::never_returns))
-        .filter_map(|symbol| code.offset(symbol.address()))
+    code_symbols(file)
+        .filter(|symbol| linkage::never_returns(symbol.name))
+        .filter_map(|symbol| code.offset(symbol.address))
         .collect()
 }
 

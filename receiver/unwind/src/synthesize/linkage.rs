@@ -3,16 +3,14 @@
 use std::collections::BTreeSet;
 
 use iced_x86::{Instruction, Mnemonic};
-use object::{
-    File, Object as _, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTable as _, ReadRef,
-    RelocationTarget,
-};
+use object::{File, Object as _, ObjectSection as _, ReadRef, RelocationTarget};
 
 use super::Span;
 use crate::code::flow::Piece;
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::rule::{Cfa, Entry, Rule};
+use crate::symbols::dynamic_names;
 
 /// Bytes of an entry of a table that is bound lazily (System V ABI for AMD64, section 5.2).
 const ENTRY_BYTES: u32 = 16;
@@ -115,16 +113,21 @@ fn lazy_entry(section: &Piece<'_>, start: u32) -> Option<u8> {
 
 /// `[endbr64;] jmp *` and padding: where it ends.
 fn bound_entry(section: &Piece<'_>, start: u32) -> Option<u32> {
+    let mut end = jump_through_word(section, start)?.next_ip() as u32;
+    while let Some(padding) = section.decode(end).filter(crate::code::step::is_padding) {
+        end = padding.next_ip() as u32;
+    }
+    Some(end)
+}
+
+/// `[endbr64;] jmp *`: the jump.
+fn jump_through_word(section: &Piece<'_>, start: u32) -> Option<Instruction> {
     let first = section.decode(start)?;
     let jump = match first.mnemonic() {
         Mnemonic::Endbr64 => section.decode(first.next_ip() as u32)?,
         _ => first,
     };
-    let mut end = jump.is_jmp_near_indirect().then_some(jump.next_ip() as u32)?;
-    while let Some(padding) = section.decode(end).filter(crate::code::step::is_padding) {
-        end = padding.next_ip() as u32;
-    }
-    Some(end)
+    jump.is_jmp_near_indirect().then_some(jump)
 }
 
 /// The imported functions that never return, as calls name them.
@@ -139,13 +142,13 @@ pub(super) struct Imports {
 impl Imports {
     pub(super) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut imports = Self::default();
-        let Some((relocations, symbols)) = file.dynamic_relocations().zip(file.dynamic_symbol_table()) else {
-            return imports;
-        };
-        for (at, relocation) in relocations {
-            let RelocationTarget::Symbol(index) = relocation.target() else { continue };
-            let named = symbols.symbol_by_index(index).ok();
-            if named.is_some_and(|symbol| symbol.name_bytes().is_ok_and(never_returns)) {
+        let names = dynamic_names(file).zip(0..);
+        let meant: BTreeSet<usize> =
+            names.filter_map(|(name, index)| never_returns(name?).then_some(index)).collect();
+        for (at, relocation) in file.dynamic_relocations().into_iter().flatten() {
+            if let RelocationTarget::Symbol(index) = relocation.target()
+                && meant.contains(&index.0)
+            {
                 imports.words.extend(code.offset(at));
             }
         }
@@ -165,12 +168,7 @@ impl Imports {
         let Some((start, bytes)) = code.offset(section.address()).zip(section.data().ok()) else { return };
         let piece = Piece { start, bytes };
         for entry in (start..piece.end()).step_by(8) {
-            let Some(first) = piece.decode(entry) else { continue };
-            let jump = match first.mnemonic() {
-                Mnemonic::Endbr64 => piece.decode(first.next_ip() as u32),
-                _ => Some(first),
-            };
-            if jump.is_some_and(|jump| jump.is_jmp_near_indirect() && self.reads_word(&jump)) {
+            if jump_through_word(&piece, entry).is_some_and(|jump| self.reads_word(&jump)) {
                 self.entries.insert(entry);
             }
         }
