@@ -50,3 +50,42 @@ fn bytes_saved(run: &Run, uses: usize) -> usize {
     let rows_beyond_first = run.windows(2).filter(|pair| pair[0] != pair[1]).count();
     (rows_beyond_first * 2 * uses).saturating_sub(size_of::<sw_run>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(at: &[u32]) -> Vec<NumberedRow> {
+        at.iter().zip(2..).map(|(at, number)| NumberedRow { at: *at, number }).collect()
+    }
+
+    /// Where sequences begin.
+    fn starts(at: &[u32]) -> Vec<u32> {
+        sequences(&rows(at)).map(|sequence| sequence[0].at).collect()
+    }
+
+    #[test]
+    fn a_sequence_ends_with_a_gap_with_its_bucket_and_with_a_run() {
+        assert_eq!(starts(&[0, 1, 9, 18]), [0, 18], "a gap");
+        assert_eq!(starts(&[120, 126, 128]), [120, 128], "a bucket");
+        assert_eq!(starts(&[0, 1, 2, 3, 4, 5, 6, 7, 8]), [0, 8], "a run");
+    }
+
+    #[test]
+    fn a_run_repeats_its_last_row_to_the_end() {
+        let run = run(&rows(&[200, 203]));
+        let last = NumberedRow::packed(3, 3);
+        assert_eq!(run, [NumberedRow::packed(0, 2), last, last, last, last, last, last, last]);
+    }
+
+    #[test]
+    fn a_sequence_is_a_run_where_that_saves_bytes() {
+        let occurring = |times: u32| -> Vec<NumberedRow> {
+            (0..times).flat_map(|i| rows(&[i * 128, i * 128 + 1, i * 128 + 3])).collect()
+        };
+        // Each occurrence saves 4 bytes, and the run takes 16.
+        assert_eq!(worthwhile(&occurring(4), 9), Vec::<Run>::new());
+        assert_eq!(worthwhile(&occurring(5), 9), [run(&rows(&[0, 1, 3]))]);
+        assert_eq!(worthwhile(&occurring(5), 0), Vec::<Run>::new(), "no number is left");
+    }
+}

@@ -137,7 +137,7 @@ fn a_table_is_a_small_part_of_its_text() {
         let Some((_, loads)) = packed_file(path, Packing::Auto) else { continue };
         let text: u64 = loads.iter().map(|(load, _)| load.size).sum();
         let bytes: usize = loads.iter().flat_map(|(_, segments)| segments).map(|s| s.bytes.len()).sum();
-        assert!((bytes as f64) < 0.13 * text as f64, "{path}: {bytes} bytes for {text} of text");
+        assert!((bytes as f64) < 0.09 * text as f64, "{path}: {bytes} bytes for {text} of text");
     }
 }
 

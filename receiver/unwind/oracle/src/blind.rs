@@ -95,6 +95,14 @@ pub struct Example {
     pub synthesized: Entry,
 }
 
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { start, bytes, stated, synthesized, .. } = self;
+        let [stated, synthesized] = [stated, synthesized].map(|entry| entry.to_string().replace('\t', " "));
+        write!(f, "{start} ({bytes} bytes): the file says {stated}, the code gives {synthesized}")
+    }
+}
+
 impl Comparison {
     /// Counts what another file gave too.
     pub fn add(&mut self, other: &Self) {

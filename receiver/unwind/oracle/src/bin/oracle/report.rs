@@ -47,6 +47,7 @@ pub(crate) struct Report {
 
     blind: blind::Comparison,
     misunderstood: Listed<f64>,
+    misunderstood_examples: Vec<(PathBuf, Vec<String>)>,
 
     size: Size,
     measured: u64,
@@ -85,6 +86,8 @@ impl Report {
         if let Some(blind) = findings.blind {
             if blind.wrong_percent() > MAX_WRONG_PERCENT {
                 self.misunderstood.push((blind.wrong_percent(), path.to_owned()));
+                let examples = blind.examples.iter().map(ToString::to_string).collect();
+                self.misunderstood_examples.push((path.to_owned(), examples));
             }
             self.blind.add(&blind);
         }
@@ -195,6 +198,7 @@ impl Report {
         println!("\nWithout rows, symbols and Go's tables: {}.", self.blind);
         println!("  {} files of which over {MAX_WRONG_PERCENT}% is wrong", self.misunderstood.len());
         print_most(&self.misunderstood, MAX_LISTED, |percent| format!("{percent:>11.3}%"));
+        print_examples(&self.misunderstood_examples);
     }
 
     fn print_sizes(&self) {
