@@ -11,13 +11,14 @@
  *   maps.bpf.h  maps, options, scratch            table.bpf.h    from an address to its rule
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
- *   process.bpf.h  fork, exec and exit
+ *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
  */
 #include "maps.bpf.h"
 #include "scope.bpf.h"
 #include "slot.bpf.h"
 #include "unwind.bpf.h"
 #include "process.bpf.h"
+#include "snapshot.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -93,12 +94,6 @@ static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot
 	walk_user(slot, task, pid, code_segment);
 }
 
-/* Whether the receiver can spare the next walk this end: it has what was missing, or gets it. */
-static __always_inline bool can_be_mended(__u32 outcome)
-{
-	return outcome == SW_OUTCOME_NO_TABLE || outcome == SW_OUTCOME_UNKNOWN_PROCESS;
-}
-
 /* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
 static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu, struct task_struct *task,
 					 __u32 pid, __u8 kind, bool in_kernel, __u64 time_ns)
@@ -123,7 +118,9 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 	sample.stack = slot->hash;
 	sample.epoch = cpu->epoch;
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
-	return send(ring, &sample, sizeof(sample), can_be_mended(outcome)) ? outcome : SW_OUTCOME_RING_FULL;
+	if (came_too_early(outcome) && send_snapshot(slot, time_ns, sample.tid))
+		sample.flags |= SW_SAMPLE_HAS_SNAPSHOT;
+	return send(ring, &sample, sizeof(sample), came_too_early(outcome)) ? outcome : SW_OUTCOME_RING_FULL;
 }
 
 /* A slot that is ready for a walk, or none. */
