@@ -21,27 +21,32 @@ const TELLING: [&str; 8] = [
     ".sframe",
 ];
 
-/// A copy of an ELF file without its unwind information and without `.symtab`: their headers are blanked.
-fn blind(file: &[u8]) -> Vec<u8> {
+/// A copy of an ELF file without its unwind information and without `.symtab`: their headers are blanked. `None`: the
+/// file's headers aren't where it says.
+fn blind(file: &[u8]) -> Option<Vec<u8>> {
+    const SECTION_HEADER_BYTES: usize = 64;
+    const SEGMENT_HEADER_BYTES: usize = 56;
+    let word = |at: usize| Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?) as usize);
+    let long = |at: usize| Some(u32::from_le_bytes(file.get(at..at + 4)?.try_into().ok()?));
+    let half = |at: usize| Some(usize::from(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?)));
     let mut copy = file.to_vec();
-    let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap_or_default()) as usize;
-    let half = |at: usize| usize::from(u16::from_le_bytes([file[at], file[at + 1]]));
-    let long = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap_or_default());
-    let (sections, section_count, names) = (word(40), half(60), half(62));
-    let names_at = word(sections + names * 64 + 24);
-    for header in (0..section_count).map(|index| sections + index * 64) {
-        let name = &file[names_at + long(header) as usize..];
-        if TELLING.iter().any(|telling| name.starts_with(&[telling.as_bytes(), b"\0"].concat())) {
-            copy[header..header + 16].fill(0); // sh_name, sh_type, sh_flags
+    let (sections, section_count, names) = (word(40)?, half(60)?, half(62)?);
+    if section_count > 0 {
+        let names_at = word(sections + names * SECTION_HEADER_BYTES + 24)?;
+        for header in (0..section_count).map(|index| sections + index * SECTION_HEADER_BYTES) {
+            let name = file.get(names_at + long(header)? as usize..)?;
+            if TELLING.iter().any(|telling| name.starts_with(&[telling.as_bytes(), b"\0"].concat())) {
+                copy.get_mut(header..header + 16)?.fill(0); // sh_name, sh_type, sh_flags
+            }
         }
     }
-    let (segments, segment_count) = (word(32), half(56));
-    for header in (0..segment_count).map(|index| segments + index * 56) {
-        if long(header) == object::elf::PT_GNU_EH_FRAME.0 {
-            copy[header..header + 4].fill(0); // p_type
+    let (segments, segment_count) = (word(32)?, half(56)?);
+    for header in (0..segment_count).map(|index| segments + index * SEGMENT_HEADER_BYTES) {
+        if long(header)? == object::elf::PT_GNU_EH_FRAME.0 {
+            copy.get_mut(header..header + 4)?.fill(0); // p_type
         }
     }
-    copy
+    Some(copy)
 }
 
 /// How two statements about a byte of code compare.
@@ -163,7 +168,7 @@ impl fmt::Display for Comparison {
 #[must_use]
 pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -> Option<Comparison> {
     let code = Code::of(file)?;
-    let blind = blind(file);
+    let blind = blind(file)?;
     let synthesized = unwind_table(&object::File::parse(&*blind).ok()?).ok()?;
     let given_up_bytes = synthesized.summary().given_up_bytes.clone();
     let mut comparison = Comparison { given_up_bytes, ..Comparison::default() };
