@@ -215,3 +215,85 @@ impl Memory for Stack<'_> {
         Some(u64::from_ne_bytes(self.0.stack.get(at..at.checked_add(8)?)?.try_into().ok()?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SP: u64 = 0x7000;
+    const LEAF: u64 = 0x100;
+    const CALLER: u64 = 0x200;
+    const START: u64 = 0x300;
+
+    /// A thread that was interrupted in a leaf, with these words on its stack.
+    fn snapshot(words: &[u64]) -> Snapshot {
+        let mut registers = [0; 17];
+        (registers[7], registers[16]) = (SP, LEAF);
+        let stack = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Snapshot { tid: 1, time_ns: 2, registers, start: SP, stack }
+    }
+
+    /// Each function has its part of one file: a leaf, its caller, and where the stack starts.
+    fn place_of(address: Avma) -> Place {
+        let rule = match address.0 & !0xff {
+            LEAF | CALLER => Ok(Rule::LEAF),
+            START => Ok(Rule::ROOT),
+            0x400 => return Place::NotYet,
+            0x500 => return Place::Anonymous,
+            _ => return Place::Unmapped,
+        };
+        Place::File { file: FileId(1), offset: FileOffset(address.0), rule }
+    }
+
+    fn walked(words: &[u64]) -> Option<(Vec<u64>, Outcome)> {
+        let (frames, outcome) = walk(&snapshot(words), 9, place_of)?;
+        Some((frames.iter().map(|frame| frame.address()).collect(), outcome))
+    }
+
+    #[test]
+    fn a_stack_is_walked_to_its_proven_start() {
+        let (frames, outcome) = walk(&snapshot(&[CALLER + 5, START + 1]), 9, place_of).unwrap();
+        let addresses: Vec<_> =
+            frames.iter().map(|frame| (frame.address(), frame.is_return_address())).collect();
+        assert_eq!(addresses, [(LEAF, false), (CALLER + 5, true), (START + 1, true)]);
+        assert_eq!(outcome, Outcome::Complete);
+    }
+
+    #[test]
+    fn a_walk_waits_for_a_table() {
+        assert_eq!(walked(&[0x401]), None);
+    }
+
+    #[test]
+    fn what_is_not_there_cuts_a_stack_and_is_named() {
+        assert_eq!(walked(&[CALLER + 5]), Some((vec![LEAF, CALLER + 5], Outcome::SnapshotEnd)));
+        assert_eq!(walked(&[0x901]), Some((vec![LEAF], Outcome::NoMapping)));
+        let no_frame_pointer = Some((vec![LEAF, 0x501], Outcome::NoRule));
+        assert_eq!(walked(&[0x501]), no_frame_pointer);
+        let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, place_of).unwrap();
+        assert_eq!((recursion.0.len(), recursion.1), (9, Outcome::FrameLimit));
+    }
+
+    #[test]
+    fn a_sample_waits_for_its_own_snapshot_alone() {
+        let sample = Sample {
+            kind: sidewinder_bpf::SampleKind::Cpu,
+            time_ns: 2,
+            stack: sidewinder_bpf::StackHash(0, 0),
+            epoch: 1,
+            pid: 1,
+            tid: 1,
+            cpu: 0,
+            outcome: Outcome::UnknownProcess,
+            in_kernel: false,
+            has_snapshot: true,
+            comm: [0; 16],
+        };
+        let mut late = Late::default();
+        late.take_snapshot(Box::new(snapshot(&[])));
+        assert!(late.hold(Sample { tid: 2, ..sample }).is_some(), "another thread's");
+        assert!(late.hold(Sample { has_snapshot: false, ..sample }).is_some());
+        assert!(late.hold(sample).is_none());
+        assert_eq!(late.take_waiting().len(), 1);
+    }
+}
