@@ -1,0 +1,47 @@
+//! How programs repeat themselves along a stack, and how far that takes them.
+
+use libbpf_rs::ProgramType;
+
+use crate::intf;
+
+/// Numbers of `enum bpf_func_id`: both helpers take a function of the program, and came with Linux 5.17.
+pub(crate) const BPF_FIND_VMA: u32 = 180;
+pub(crate) const BPF_LOOP: u32 = 181;
+
+/// How programs repeat themselves along a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Walk {
+    /// In a loop of the kernel's (`bpf_loop`, Linux 5.17 and later): as deep as configured.
+    Loop,
+    /// In a loop that the verifier can count to the end of, from which a program calls itself, which kernels allow
+    /// [33 times](intf::SW_CALLS_MAX).
+    TailCalls,
+}
+
+impl Walk {
+    /// The best that this kernel has. Where it does not say, loading will.
+    #[must_use]
+    pub fn of_this_kernel() -> Self {
+        let lacks = |helper| matches!(ProgramType::PerfEvent.is_helper_supported(helper), Ok(false));
+        if [BPF_LOOP, BPF_FIND_VMA].into_iter().any(lacks) { Self::TailCalls } else { Self::Loop }
+    }
+
+    /// A stack of more frames than this is cut, whatever is configured.
+    #[must_use]
+    pub const fn frames_max(self) -> u32 {
+        match self {
+            // As many as a chain of chunks holds.
+            Self::Loop => intf::SW_CHAIN_CHUNKS * intf::SW_CHUNK_FRAMES - 1,
+            Self::TailCalls => intf::SW_CALLS_MAX * intf::SW_FRAMES_PER_CALL,
+        }
+    }
+
+    /// A word for tables and logs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::TailCalls => "tail-calls",
+        }
+    }
+}
