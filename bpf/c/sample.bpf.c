@@ -12,6 +12,9 @@
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit
+ *
+ * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
+ * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.
  */
 #include "maps.bpf.h"
 #include "scope.bpf.h"
@@ -146,8 +149,12 @@ static __always_inline int end_interrupt(struct sw_cpu *cpu, __u32 outcome)
 	return 0;
 }
 
-/* The slot of a sample that is under way, and whether its user stack is to be walked; or none, and the interrupt is counted. */
-static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu, bool *walks)
+/*
+ * The slot of a sample that is under way, and whether its user stack is to be walked; or none, and the interrupt is
+ * counted.
+ */
+static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu,
+						       bool *walks)
 {
 	struct task_struct *task = current_task();
 	__u32 pid, task_flags, otherwise;

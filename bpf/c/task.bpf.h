@@ -22,7 +22,8 @@ static __always_inline struct task_struct *current_task(void)
 /*
  * A field of a task: a load where tasks are trusted pointers (bpf_get_current_task_btf, since Linux 5.11), else a call.
  */
-#define sw_task(task, ...) (sw_has_helper(get_current_task_btf) ? ___arrow(task, __VA_ARGS__) : BPF_CORE_READ(task, __VA_ARGS__))
+#define sw_task(task, ...)                                                                                    \
+	(sw_has_helper(get_current_task_btf) ? ___arrow(task, __VA_ARGS__) : BPF_CORE_READ(task, __VA_ARGS__))
 
 /* Namespaces nest at most this deep (MAX_PID_NS_LEVEL). */
 #define SW_PID_NAMESPACES_MAX 32

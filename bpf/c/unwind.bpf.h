@@ -49,24 +49,27 @@ static __noinline int move_window(struct sw_slot *slot, __u64 address)
 	return 0;
 }
 
+/* What was not to be had is taken for nothing at all; walks that can ask will tell whether the page was only absent. */
+static __always_inline bool unreadable(struct sw_slot *slot, __u64 address)
+{
+	slot->outcome = SW_OUTCOME_BAD_ADDRESS;
+	slot->unreadable = address;
+	return false;
+}
+
 /* Reads one word; false: slot->outcome says why not. */
 static __always_inline bool read_word(struct sw_slot *slot, __u64 address, __u64 *word)
 {
 	__u64 offset = address - slot->window_start;
 
 	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64) || offset + sizeof(__u64) > slot->window_bytes) {
-		if (!move_window(slot, address)) {
-			slot->outcome = SW_OUTCOME_BAD_ADDRESS;
-			slot->unreadable = address;
-			return false;
-		}
+		if (!move_window(slot, address))
+			return unreadable(slot, address);
 		offset = address - slot->window_start;
 	}
 	offset &= SW_STACK_WINDOW_BYTES - 1;
-	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64)) {
-		slot->outcome = SW_OUTCOME_BAD_ADDRESS;
-		return false;
-	}
+	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64))
+		return unreadable(slot, address);
 	*word = *(__u64 *)(slot->window + offset);
 	return true;
 }

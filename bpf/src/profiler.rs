@@ -203,7 +203,7 @@ impl<'obj> Profiler<'obj> {
     pub fn load(storage: &'obj mut Storage, options: &Options) -> Result<Self, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let cpus = CpuList::online()?;
-        let walk = options.walk.unwrap_or_else(Walk::of_this_kernel);
+        let walk = options.walk.unwrap_or_else(Walk::best_of_this_kernel);
         let skeleton = load_object(storage, options, walk, |_| {})?;
         let map = |what, value_bytes: usize, map: &dyn MapCore| {
             MappedArray::new(map.as_fd(), value_bytes, map.max_entries() as usize)

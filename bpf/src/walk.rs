@@ -19,11 +19,17 @@ pub enum Walk {
 }
 
 impl Walk {
-    /// The best that this kernel has. Where it does not say, loading will.
+    /// The ways that this kernel has, the best one first. Where it does not say, loading will.
     #[must_use]
-    pub fn of_this_kernel() -> Self {
+    pub fn all_of_this_kernel() -> &'static [Self] {
         let lacks = |helper| matches!(ProgramType::PerfEvent.is_helper_supported(helper), Ok(false));
-        if [BPF_LOOP, BPF_FIND_VMA].into_iter().any(lacks) { Self::TailCalls } else { Self::Loop }
+        let has_loops = ![BPF_LOOP, BPF_FIND_VMA].into_iter().any(lacks);
+        if has_loops { &[Self::Loop, Self::TailCalls] } else { &[Self::TailCalls] }
+    }
+
+    /// The best that this kernel has.
+    pub(crate) fn best_of_this_kernel() -> Self {
+        Self::all_of_this_kernel().first().copied().unwrap_or(Self::TailCalls)
     }
 
     /// A stack of more frames than this is cut, whatever is configured.

@@ -530,8 +530,6 @@ fn warn_of_walk(walk: Walk, frame_limit: u32) {
     }
     if frame_limit > walk.frames_max() {
         warn!(
-            wanted = frame_limit,
-            frames = walk.frames_max(),
             "degraded: this kernel's programs can't loop, so stacks are cut after {} frames instead of {frame_limit}; \
              Linux 5.17 or later has bpf_loop",
             walk.frames_max(),
