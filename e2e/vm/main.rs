@@ -1,0 +1,260 @@
+//! `make vm-test`: boots Debian's kernels, from the oldest that is supported to the newest there is, and profiles in
+//! each a program whose stacks are known.
+#![forbid(unsafe_code)]
+
+mod guest;
+mod kernels;
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use guest::{Root, Told};
+use kernels::{Archive, Wanted};
+use sidewinder_e2e::conservation::Summary;
+use sidewinder_e2e::verifier::{Baseline, Verified, series};
+use sidewinder_e2e::{requirement, workload};
+
+const KERNELS: [Wanted; 4] =
+    [Wanted::Of("bullseye"), Wanted::Of("bookworm"), Wanted::Of("bookworm-backports"), Wanted::Newest];
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The machine on which memory per CPU is measured.
+const MANY_CPUS: u32 = 64;
+const FEW_CPUS: u32 = 2;
+const MANY_CPUS_KERNEL: Wanted = Wanted::Of("bookworm");
+const MANY_CPUS_PATIENCE: Duration = Duration::from_secs(600);
+/// Maps and rings may take this much for each possible CPU.
+const BYTES_PER_CPU_MAX: u64 = 64 << 10;
+
+/// Of the samples that found a user stack, so many are complete.
+const COMPLETE_PERCENT: f64 = 99.0;
+/// Of all samples that are complete, so many show the whole chain: the rest were taken before it began or after it ended.
+const WHOLE_CHAIN_PERCENT: f64 = 90.0;
+
+fn main() -> Result<ExitCode> {
+    let archive = match Archive::open() {
+        Ok(archive) => archive,
+        Err(error) => {
+            requirement::skip("vm-test", &format!("{error:#}"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    let root = Root::build()?;
+    let (mut baseline, mut failures) = (Baseline::read()?, Vec::new());
+    let is_accepting = std::env::var_os("VERIFIER").is_some_and(|word| word == "accept");
+
+    println!("{HEADER}");
+    let mut few_cpus_bytes = None;
+    for wanted in KERNELS {
+        let kernel = match archive.image(wanted) {
+            Ok(kernel) => kernel,
+            Err(error) => {
+                requirement::skip(&format!("vm-test: {wanted:?}"), &format!("{error:#}"))?;
+                continue;
+            }
+        };
+        let booted = root.boot(&kernel, FEW_CPUS, PATIENCE).and_then(|told| Found::read(&told));
+        let found = match booted {
+            Ok(found) => found,
+            Err(error) => {
+                failures.push(format!("{wanted:?}: {error:#}"));
+                continue;
+            }
+        };
+        print!("{}", found.rows());
+        let series = series(&found.release);
+        failures.extend(found.failures());
+        if is_accepting {
+            baseline.accept(&series, &found.verified);
+        } else {
+            failures.extend(baseline.breaches(&series, &found.verified).into_iter().map(|breach| {
+                format!("{breach}: say why in the commit, and accept it by `make vm-test VERIFIER=accept`")
+            }));
+        }
+        if wanted == MANY_CPUS_KERNEL {
+            few_cpus_bytes = Some((found.map_bytes, kernel));
+        }
+    }
+    if is_accepting {
+        baseline.write()?;
+    }
+    if let Some((few_bytes, kernel)) = few_cpus_bytes {
+        match root.boot(&kernel, MANY_CPUS, MANY_CPUS_PATIENCE).and_then(|told| Found::read(&told)) {
+            Ok(found) => failures.extend(judge_memory(few_bytes, &found)),
+            Err(error) => failures.push(format!("{MANY_CPUS} CPUs: {error:#}")),
+        }
+    }
+    failures.iter().for_each(|failure| eprintln!("FAILED: {failure}"));
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+const HEADER: &str = "kernel                            walk        load ms  instructions verified of each program\n\
+                      \x20                                 samples     complete     whole chain   3,000 deep";
+
+/// What came out on one kernel.
+struct Found {
+    release: String,
+    cpus: u32,
+    verified: Verified,
+    known: Summary,
+    /// Samples in the profile; those that show all of the known chain, and those that contradict it.
+    received: u64,
+    whole_chain: u64,
+    wrong: u64,
+    deep: Summary,
+    map_bytes: u64,
+}
+
+impl Found {
+    fn read(told: &Told) -> Result<Self> {
+        let chain = workload::report_in(told.section("chain")?)?.chain;
+        let Chains { received, whole: whole_chain, wrong } =
+            judge_chains(told.section("known.folded")?, &chain);
+        let json = told.section("known.json")?;
+        let map_bytes = serde_json::from_str::<serde_json::Value>(json)
+            .with_context(|| format!("no summary: {}", told.section("known.log").unwrap_or_default()))?
+            .get("map_bytes")
+            .and_then(serde_json::Value::as_u64);
+        Ok(Self {
+            release: told.section("release")?.trim().to_owned(),
+            cpus: told.section("cpus")?.trim().parse()?,
+            verified: Verified::parse(told.section("verify")?),
+            known: serde_json::from_str(json)?,
+            received,
+            whole_chain,
+            wrong,
+            deep: serde_json::from_str(told.section("deep.json")?)
+                .with_context(|| format!("no summary: {}", told.section("deep.log").unwrap_or_default()))?,
+            map_bytes: map_bytes.context("the summary has no map_bytes")?,
+        })
+    }
+
+    /// The way that `record` walked: the best one of the kernel.
+    fn walk(&self) -> &str {
+        if self.verified.load_ms.contains_key("loop") { "loop" } else { "tail-calls" }
+    }
+
+    fn rows(&self) -> String {
+        let mut rows = String::new();
+        for (walk, load_ms) in &self.verified.load_ms {
+            let programs = self.verified.instructions.iter().filter(|((of, _), _)| of == walk);
+            let programs: Vec<String> =
+                programs.map(|((_, program), instructions)| format!("{program} {instructions}")).collect();
+            let _ = writeln!(rows, "{:<33} {walk:<11} {load_ms:>7}  {}", self.release, programs.join(", "));
+        }
+        let deep = self.deep.outcomes.iter().filter(|(name, count)| has_user_stack(name) && **count > 0);
+        let deep: Vec<String> = deep.map(|(outcome, count)| format!("{count} {outcome}")).collect();
+        let _ = writeln!(
+            rows,
+            "{:<33} {:<11} {:>7.2}% {:>13.2}%   {}",
+            "",
+            format!("{} samples", with_user_stack(&self.known)),
+            complete_percent(&self.known),
+            percent(self.whole_chain, self.known.outcome("complete")),
+            deep.join(", "),
+        );
+        rows
+    }
+
+    fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        let mut expect = |is_so: bool, what: String| {
+            if !is_so {
+                failures.push(format!("{}: {what}", self.release));
+            }
+        };
+        expect(!self.verified.instructions.is_empty(), "no program was loaded".to_owned());
+        expect(with_user_stack(&self.known) >= 100, format!("too few samples: {:?}", self.known));
+        let complete = complete_percent(&self.known);
+        expect(complete >= COMPLETE_PERCENT, format!("{complete:.2}% are complete: {:?}", self.known));
+        let whole = percent(self.whole_chain, self.known.outcome("complete"));
+        expect(whole >= WHOLE_CHAIN_PERCENT, format!("{whole:.2}% show the whole chain"));
+        expect(self.wrong == 0, format!("{} stacks were never there", self.wrong));
+        for (summary, received) in [(&self.known, self.received), (&self.deep, self.deep.events_exported)] {
+            if let Err(breach) = summary.check(received, u64::from(self.cpus)) {
+                expect(false, breach.to_string());
+            }
+        }
+        let end = if self.walk() == "loop" { "complete" } else { "frame_limit" };
+        let share = percent(self.deep.outcome(end), with_user_stack(&self.deep));
+        expect(share >= WHOLE_CHAIN_PERCENT, format!("{share:.2}% of 3,000 deep are {end}: {:?}", self.deep));
+        failures
+    }
+}
+
+/// Samples of a profile, by what they show of a chain of calls.
+#[derive(Default)]
+struct Chains {
+    received: u64,
+    whole: u64,
+    wrong: u64,
+}
+
+/// Judges stacks in folded form. One that is marked as cut keeps its leaf end, so it says nothing of the chain's start.
+fn judge_chains(folded: &str, chain: &[String]) -> Chains {
+    let mut chains = Chains::default();
+    for (stack, count) in folded.lines().filter_map(|line| line.rsplit_once(' ')) {
+        let count: u64 = count.parse().unwrap_or(0);
+        // The first name is the process's.
+        let frames = stack.split(';').skip(1).filter(|frame| chain.iter().any(|name| name == frame));
+        let frames: Vec<&str> = frames.collect();
+        let is_on_chain =
+            chain.len() >= frames.len() && frames.iter().zip(chain).all(|(frame, name)| frame == name);
+        chains.received += count;
+        if is_on_chain {
+            chains.whole += if frames.len() == chain.len() { count } else { 0 };
+        } else if !stack.contains("[truncated: ") {
+            chains.wrong += count;
+        }
+    }
+    chains
+}
+
+fn judge_memory(few_bytes: u64, found: &Found) -> Option<String> {
+    let per_cpu = found.map_bytes.saturating_sub(few_bytes) / u64::from(MANY_CPUS - FEW_CPUS);
+    println!(
+        "{} on {} CPUs: maps and rings take {} KiB, {} KiB on {FEW_CPUS}: {} KiB for each CPU; {:.2}% of {} samples are complete",
+        found.release,
+        found.cpus,
+        found.map_bytes >> 10,
+        few_bytes >> 10,
+        per_cpu >> 10,
+        complete_percent(&found.known),
+        with_user_stack(&found.known),
+    );
+    let is_whole = found.cpus == MANY_CPUS && per_cpu <= BYTES_PER_CPU_MAX;
+    (!is_whole).then(|| format!("{} CPUs of {MANY_CPUS}, {per_cpu} bytes for each", found.cpus))
+}
+
+/// Whether interrupts that end so found a user stack, or should have.
+fn has_user_stack(outcome: &str) -> bool {
+    !["idle", "out_of_scope", "kernel_thread", "exec", "exiting", "missed"].contains(&outcome)
+}
+
+fn with_user_stack(summary: &Summary) -> u64 {
+    summary.outcomes.iter().filter(|(name, _)| has_user_stack(name)).map(|(_, count)| count).sum()
+}
+
+fn complete_percent(summary: &Summary) -> f64 {
+    percent(summary.outcome("complete"), with_user_stack(summary))
+}
+
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_follows_the_chain_from_its_start_or_is_wrong_unless_it_is_cut() {
+        let chain = ["main", "outer", "inner"].map(str::to_owned);
+        let folded = "p;_start;main;outer;inner;clock 5\np;_start;main 3\np;_start;outer;inner 2\n\
+                      p;[truncated: frame_limit];outer;inner 7\np;_start;main;inner 1\n";
+        let chains = judge_chains(folded, &chain);
+        assert_eq!((chains.received, chains.whole, chains.wrong), (18, 5, 3));
+    }
+}
