@@ -141,16 +141,20 @@ fn open_everywhere(config: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Addresses are shown as zeros to those who may not see them.
+/// Addresses are shown as zeros to those who may not see them. Some symbols are really at zero: those of variables that
+/// each CPU has, which some kernels list first.
 fn kernel_symbols() -> Support {
-    let first = fs::File::open("/proc/kallsyms").and_then(|file| {
-        let mut line = String::new();
-        io::BufRead::read_line(&mut io::BufReader::new(file), &mut line)?;
-        Ok(line)
+    let any_shown = fs::File::open("/proc/kallsyms").and_then(|file| {
+        for line in io::BufRead::lines(io::BufReader::new(file)) {
+            if !line?.starts_with("0000000000000000") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     });
-    match first {
-        Ok(line) if !line.starts_with("0000000000000000") => Support::Yes,
-        Ok(_) => Support::No { why: "/proc/kallsyms shows no addresses".to_owned() },
+    match any_shown {
+        Ok(true) => Support::Yes,
+        Ok(false) => Support::No { why: "/proc/kallsyms shows no addresses".to_owned() },
         Err(error) => Support::No { why: format!("can't read /proc/kallsyms: {error}") },
     }
 }

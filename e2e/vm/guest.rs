@@ -38,6 +38,7 @@ impl Root {
         let programs = [
             (paths::sidewinder()?, "/sidewinder"),
             (workload::LADDER.compiled()?, "/ladder"),
+            (workload::READS.compiled()?, "/reads"),
             (workload::REC.compiled()?, "/rec"),
         ];
         for (program, name) in programs {

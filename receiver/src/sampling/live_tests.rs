@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
-use sidewinder_bpf::{Outcome, SampleKind, Storage, Walk};
+use sidewinder_bpf::{Outcome, ProbedPlace, SampleKind, Storage, Walk};
 use sidewinder_config::UnwindMode;
 use sidewinder_render::{FrameKind, Profile};
 use sidewinder_unwind::validate::Trust;
@@ -153,6 +153,19 @@ fn offset_of(program: &Path, symbol: &str) -> FileOffset {
     sidewinder_unwind::load_segments(&file).iter().find_map(|load| load.file_offset_of(svma)).unwrap()
 }
 
+/// Has each pass of the burner through `probed` sampled; or the loud reason why this machine can't.
+fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<ProbedPlace> {
+    let place = offset_of(&burner.program, "probed");
+    match sampler.profiler().attach_probe(&burner.program, place) {
+        Ok(probe) => Some(probe),
+        Err(error) if std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: no uprobes here: {error}");
+            None
+        }
+        Err(error) => panic!("no probe: {error}"),
+    }
+}
+
 /// Of all samples of a chain of calls, those of the probed place and those of the clock that interrupts the probe's own
 /// program, each has the chain in its order, from the root on, without gap or repetition.
 #[test]
@@ -161,15 +174,7 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     let burner = Burner::start();
     let mut storage = Storage::uninit();
     let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 9_973, 8 << 20)) else { return };
-    let probe = sampler.profiler().attach_probe(&burner.program, offset_of(&burner.program, "probed"));
-    let probe = match probe {
-        Ok(probe) => probe,
-        Err(error) if std::env::var_os("CI").is_none() => {
-            eprintln!("SKIPPED: no uprobes here: {error}");
-            return;
-        }
-        Err(error) => panic!("no probe: {error}"),
-    };
+    let Some(probe) = probe(&sampler, &burner) else { return };
     sampler.start().unwrap();
     let mut messages = poll_for(&mut sampler, Duration::from_secs(3));
     drop(probe);
@@ -319,8 +324,7 @@ fn stacks_are_complete_without_loops_too() {
     let Some(mut sampler) = sampler(&mut storage, options) else { return };
     sampler.start().unwrap();
     let mut messages = poll_for(&mut sampler, Duration::from_secs(1));
-    let probe =
-        sampler.profiler().attach_probe(&burner.program, offset_of(&burner.program, "probed")).unwrap();
+    let Some(probe) = probe(&sampler, &burner) else { return };
     messages.append(&mut poll_for(&mut sampler, Duration::from_secs(1)));
     drop(probe);
     sampler.stop(&mut messages);
