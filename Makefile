@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vm-test bench oracle lint clean
+.PHONY: help setup run test vm-test bench oracle fuzz lint clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -54,6 +54,27 @@ SEARCHED ?= /
 oracle: ## Compare the unwind rows of every ELF file of this machine with gimli's, and measure the tables
 	cargo build --release -p sidewinder-unwind-oracle --features machine
 	$(abspath $(target))/release/oracle $(SEARCHED)
+
+# Seconds for each of the fuzz targets.
+FUZZ_SECONDS ?= 10
+fuzzed := receiver/unwind/fuzz
+# Named, so that build scripts do without the flags.
+host = $(shell rustc -vV | sed -n 's/^host: //p')
+# What `cargo fuzz` asks of a nightly compiler, but for the sanitizer: the crate has no unsafe code.
+coverage := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
+
+fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS each
+	cd $(fuzzed) && RUSTFLAGS="$(coverage)" CARGO_TARGET_DIR=$(abspath $(target))/fuzz \
+		cargo build --release --target $(host)
+	@for source in $(fuzzed)/fuzz_targets/*.rs; do \
+		name=$$(basename $$source .rs); mkdir -p $(fuzzed)/corpus/$$name; \
+		echo "== $$name, $(FUZZ_SECONDS) s"; \
+		$(abspath $(target))/fuzz/$(host)/release/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=1024 \
+			-max_len=16384 -print_final_stats=1 -artifact_prefix=$(fuzzed)/ \
+			$(fuzzed)/corpus/$$name $(fuzzed)/seeds/$$name 2>&1 | grep -E 'ERROR|panicked|Test unit written|number_of_executed_units|peak_rss|^#[0-9]+.*DONE' || exit 1; \
+	done
 
 lint: ## Check form and lints
 	cargo fmt --all --check

@@ -139,18 +139,30 @@ typedef __u64 sw_location;
  * A segment is the unwind table of one page-aligned stretch of one file. In the arena:
  *
  *   sw_segment_header
- *   __u32   index[buckets + 1]   first row << SW_RULE_BITS | rule in force at the bucket's start
+ *   __u16   index[buckets + 1]   the first row of each bucket
  *   sw_rule rules[]              16-byte aligned
- *   __u16   rows[]               (offset in bucket) << SW_RULE_BITS | rule
+ *   sw_run  runs[]
+ *   __u16   rows[]               (offset in bucket) << SW_RULE_BITS | number
  *
- * A bucket covers SW_BUCKET_BYTES of text. A row is in force from its offset to the next row's; the rule in
- * force at an address is that of the last row at or below it in its bucket, else the bucket's own.
+ * A bucket covers SW_BUCKET_BYTES of text. A row is in force from its offset to the next row's, also in later
+ * buckets; row 0 is at the segment's start. Its number is that of a rule, or, from `first_run` on, of a run.
  */
 #define SW_BUCKET_SHIFT 7
 #define SW_BUCKET_BYTES (1u << SW_BUCKET_SHIFT)
 #define SW_RULE_BITS 9
-#define SW_RULES_MAX (1u << SW_RULE_BITS)
-#define SW_SEGMENT_ROWS_MAX (1u << (32 - SW_RULE_BITS))
+#define SW_RULES_MAX (1u << SW_RULE_BITS) /* and runs */
+#define SW_SEGMENT_ROWS_MAX (1u << 16)
+
+/*
+ * Rows that follow each other closely, as in prologues and epilogues, where each push or pop makes one. Few such
+ * sequences occur, many times each, so a sequence is one row that names it. Entries are as rows are, with offsets
+ * from the run's start; the first is 0. Unused ones repeat the last.
+ */
+#define SW_RUN_ROWS 8
+
+struct sw_run {
+	__u16 rows[SW_RUN_ROWS];
+};
 
 /* Rules with fixed numbers in every segment. */
 enum sw_fixed_rule {
@@ -164,7 +176,7 @@ struct sw_segment_header {
 	__u32 text_bytes;
 	__u32 rules; /* offsets from the header */
 	__u32 rows;
-	__u32 reserved;
+	__u32 first_run; /* the number of the first run */
 };
 
 enum sw_cfa_base {

@@ -59,6 +59,7 @@ struct sw_slot {
 	__u64 segment_file_offset;
 	__u32 segment_rules;
 	__u32 segment_rows;
+	__u32 segment_first_run;
 
 	/* What `window` holds of the user's stack, and the word that could not be had. */
 	__u64 window_start;

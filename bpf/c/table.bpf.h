@@ -83,6 +83,7 @@ static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 	slot->segment_file_offset = header->file_offset;
 	slot->segment_rules = location_offset(location) + header->rules;
 	slot->segment_rows = location_offset(location) + header->rows;
+	slot->segment_first_run = header->first_run;
 	slot->segment_bytes = header->text_bytes;
 }
 
@@ -125,49 +126,72 @@ static __noinline int enter_range(struct sw_slot *slot, __u64 address)
 	return address - slot->range_start < slot->range_bytes;
 }
 
-/*
- * The last of some rows that starts at or below a place in their bucket decides; `rule` holds where none does. `row` and
- * `end` are offsets in the chunk.
- */
-static __noinline int last_rule(__u8 *chunk, __u32 row, __u32 end, __u32 within, __u32 rule)
+#define SW_NO_ROW (~0u)
+
+/* The last of some rows that starts at or below a place, SW_NO_ROW if none does. `row` and `end` are offsets in the chunk. */
+static __noinline __u32 last_row(__u8 *chunk, __u32 row, __u32 end, __u32 place)
 {
+	__u32 last = SW_NO_ROW;
+
 	for (__u32 i = 0; i < SW_BUCKET_BYTES; i++) {
-		__u32 packed;
+		__u32 next;
 
 		if (row >= end)
 			break;
-		packed = *sw_at(__u16, chunk, row, sizeof(__u16));
-		if (packed >> SW_RULE_BITS > within)
+		next = *sw_at(__u16, chunk, row, sizeof(__u16));
+		if (next >> SW_RULE_BITS > place)
 			break;
-		rule = packed & (SW_RULES_MAX - 1);
+		last = next;
 		row += sizeof(__u16);
 	}
-	return rule;
+	return last;
+}
+
+static __always_inline __u32 number_in_row(__u32 row)
+{
+	return row & (SW_RULES_MAX - 1);
+}
+
+/* Where in its segment's chunk a rule or a run is. */
+static __always_inline __u32 offset_of_number(struct sw_slot *slot, __u32 number)
+{
+	return slot->segment_rules + number * sizeof(struct sw_rule);
 }
 
 /* The number of the rule in force at a file offset, in the chunk of the slot's segment. */
 static __always_inline __u32 rule_number(struct sw_slot *slot, __u8 *chunk, __u64 file_offset)
 {
-	__u32 text = file_offset - slot->segment_file_offset;
-	__u32 bucket, entry, row, end, rule;
+	__u32 text = file_offset - slot->segment_file_offset, place = text & (SW_BUCKET_BYTES - 1);
+	__u32 index, row, end, last, number, run;
 
 	if (text >= slot->segment_bytes)
 		return SW_RULE_NONE;
-	bucket = slot->segment_offset + sizeof(struct sw_segment_header) + (text >> SW_BUCKET_SHIFT) * sizeof(__u32);
-	entry = *sw_at(__u32, chunk, bucket, sizeof(__u32));
-	row = entry >> SW_RULE_BITS;
-	end = *sw_at(__u32, chunk, bucket + sizeof(__u32), sizeof(__u32)) >> SW_RULE_BITS;
-	rule = entry & (SW_RULES_MAX - 1);
-	if (row >= end)
-		return rule;
-	return last_rule(chunk, slot->segment_rows + row * sizeof(__u16), slot->segment_rows + end * sizeof(__u16),
-			 text & (SW_BUCKET_BYTES - 1), rule);
+	index = slot->segment_offset + sizeof(struct sw_segment_header) + (text >> SW_BUCKET_SHIFT) * sizeof(__u16);
+	row = slot->segment_rows + *sw_at(__u16, chunk, index, sizeof(__u16)) * sizeof(__u16);
+	end = slot->segment_rows + *sw_at(__u16, chunk, index + sizeof(__u16), sizeof(__u16)) * sizeof(__u16);
+	last = last_row(chunk, row, end, place);
+	if (last == SW_NO_ROW) {
+		/* The last row of an earlier bucket. If it is a run, that is over. */
+		last = *sw_at(__u16, chunk, row - sizeof(__u16), sizeof(__u16));
+		place = SW_BUCKET_BYTES - 1;
+	} else {
+		place -= last >> SW_RULE_BITS;
+	}
+	number = number_in_row(last);
+	if (number < slot->segment_first_run)
+		return number;
+	run = offset_of_number(slot, number);
+	end = run + sizeof(struct sw_run);
+	/* Most calls come after their function's prologue. */
+	last = *sw_at(__u16, chunk, end - sizeof(__u16), sizeof(__u16));
+	if (last >> SW_RULE_BITS > place)
+		last = last_row(chunk, run, end, place);
+	return number_in_row(last);
 }
 
 static __always_inline const struct sw_rule *rule_at(struct sw_slot *slot, __u8 *chunk, __u32 number)
 {
-	return sw_at(const struct sw_rule, chunk, slot->segment_rules + number * sizeof(struct sw_rule),
-		     sizeof(struct sw_rule));
+	return sw_at(const struct sw_rule, chunk, offset_of_number(slot, number), sizeof(struct sw_rule));
 }
 
 #endif

@@ -83,6 +83,8 @@ pub const BRIEF: Program = c("brief", "brief.c");
 pub const SPAWNER: Program = c("spawner", "spawner.c");
 /// Computes within a signal handler.
 pub const SIGNALS: Program = c("signals", "signals.c");
+/// Computes in a function whose unwind information contradicts its code.
+pub const MISSTATED: Program = c("misstated", "misstated.c");
 /// Loads a library, uses it, unloads it.
 pub const LOADER: Program = c("loader", "loader.c");
 /// The library for [`LOADER`].

@@ -97,11 +97,11 @@ fn most_of_a_program_built_with_frame_pointers_is_walked_by_them() -> Result<()>
     Ok(())
 }
 
-/// Profiles a ladder with tables switched off.
-fn without_tables(program: Program) -> Result<(Verdict, Vec<String>)> {
+/// Profiles a program for three seconds with a key of `unwind` set.
+fn with_unwind(key: &str, program: Program, arguments: &[&str]) -> Result<(Verdict, Vec<String>)> {
     let collector = Collector::start()?;
-    let mut workload = Gated::start(program.command(&["3", "30"])?)?;
-    let more = vec!["unwind: { mode: frame_pointers }".to_owned()];
+    let mut workload = Gated::start(program.command(&[&["3"], arguments].concat())?)?;
+    let more = vec![format!("unwind: {{ {key} }}")];
     let settings = Settings { more, ..Settings::of_process(workload.pid()) };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
     workload.open()?;
@@ -113,6 +113,27 @@ fn without_tables(program: Program) -> Result<(Verdict, Vec<String>)> {
     let outcomes = outcomes.collect();
     let verdict = Judge::default().verdict(received.events_of(report.pid), &Chain::Contiguous(report.chain));
     Ok((verdict, outcomes))
+}
+
+/// Profiles a ladder with tables switched off.
+fn without_tables(program: Program) -> Result<(Verdict, Vec<String>)> {
+    with_unwind("mode: frame_pointers", program, &["30"])
+}
+
+#[test]
+fn where_the_code_is_trusted_it_corrects_unwind_data_that_contradicts_it() -> Result<()> {
+    if !requirement::ebpf("trust in code")? {
+        return Ok(());
+    }
+    let (by_rows, _) = with_unwind("trust: rows", workload::MISSTATED, &[])?;
+    eprintln!("rows: {by_rows}");
+    assert!(by_rows.whole_chain_share() < 0.05, "the unwind data is right: {by_rows}");
+
+    let (by_code, _) = with_unwind("trust: code", workload::MISSTATED, &[])?;
+    eprintln!("code: {by_code}");
+    assert!(by_code.right_share() > 0.98, "{by_code}");
+    assert!(by_code.whole_chain_share() > 0.98, "{by_code}");
+    Ok(())
 }
 
 #[test]

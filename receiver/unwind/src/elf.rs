@@ -157,7 +157,11 @@ impl CodeRanges {
     }
 
     fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, parts: Option<&[Range<Svma>]>) -> Option<Self> {
-        let executable = || file.segments().filter(|segment| segment.permissions().executable());
+        // No segment goes on at the start of the address space.
+        let ends =
+            |segment: &object::Segment<'data, '_, R>| segment.address().checked_add(segment.size()).is_some();
+        let executable =
+            || file.segments().filter(|segment| segment.permissions().executable() && ends(segment));
         let base = executable().map(|segment| segment.address()).min()?;
         let mut ranges: Vec<_> = executable()
             .filter_map(|segment| {

@@ -93,7 +93,7 @@ pub fn validate<'data, R: ReadRef<'data>>(
         let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
         let mut budget = Budget::for_bytes(bytes.len() as u64);
         let piece = Piece { start, bytes };
-        let rows = Rows { table, code: &code, start, end, in_force: None };
+        let rows = Rows { table, code: &code, piece, start, end, in_force: None };
         check_function(Flow::new(piece, rows, &mut stepper, &mut budget), &piece, &mut validation);
     }
     validation.mismatches.sort_unstable_by_key(|mismatch| (mismatch.start, mismatch.end));
@@ -201,6 +201,7 @@ fn is_right(verdict: &RuleVerdict) -> bool {
 struct Rows<'a> {
     table: &'a UnwindTable,
     code: &'a CodeRanges,
+    piece: Piece<'a>,
     start: u32,
     end: u32,
     /// The row that was asked for last, and where the next one starts.
@@ -242,10 +243,11 @@ impl Guide for Rows<'_> {
         }
     }
 
-    /// Where the rule changes with nothing but a call before, the call doesn't return, and what follows
+    /// Where the rule changes with nothing but a call and padding before, the call doesn't return, and what follows
     /// belongs to other ways.
     fn after_call(&mut self, instruction: &Instruction, _: Option<u32>) -> AfterCall {
-        let (before, after) = (instruction.ip() as u32, instruction.next_ip() as u32);
+        let before = instruction.ip() as u32;
+        let after = self.piece.after_padding(instruction.next_ip() as u32);
         if self.rule_at(before) == self.rule_at(after) {
             AfterCall::ReturnsUnlessContradicted
         } else {

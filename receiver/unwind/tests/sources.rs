@@ -336,3 +336,12 @@ fn static_and_static_pie_and_musl_programs_have_rules_for_their_functions_and_a_
         }
     }
 }
+
+#[test]
+fn a_segment_that_goes_on_at_the_start_of_the_address_space_is_no_code() {
+    let mut file = elf(TEXT, &[0xc3], &[]);
+    const VADDR: usize = 64 + 16;
+    file[VADDR..VADDR + 8].copy_from_slice(&0xffff_ffff_ffff_f000_u64.to_le_bytes());
+    let file = object::File::parse(&*file).unwrap();
+    assert!(matches!(unwind_table(&file), Err(sidewinder_unwind::Error::NoCode)));
+}

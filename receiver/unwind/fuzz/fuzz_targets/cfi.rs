@@ -1,6 +1,6 @@
 //! Any bytes as call frame information, in both kinds of sections.
 //!
-//! `cargo +nightly fuzz run cfi corpus/cfi seeds/cfi`
+//! `make fuzz`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

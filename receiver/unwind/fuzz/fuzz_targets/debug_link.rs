@@ -1,6 +1,6 @@
 //! Any bytes as a debug link and as a build ID: no path leads out of where it starts.
 //!
-//! `cargo +nightly fuzz run debug_link corpus/debug_link seeds/debug_link`
+//! `make fuzz`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

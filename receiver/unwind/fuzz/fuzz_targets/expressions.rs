@@ -1,6 +1,6 @@
 //! Any bytes as an expression, for the CFA and for each register that matters.
 //!
-//! `cargo +nightly fuzz run expressions corpus/expressions seeds/expressions`
+//! `make fuzz`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 //! Any bytes as the table of a Go program.
 //!
-//! `cargo +nightly fuzz run gopclntab corpus/gopclntab seeds/gopclntab`
+//! `make fuzz`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 //! Any bytes as `.gnu_debugdata`.
 //!
-//! `cargo +nightly fuzz run mini_debug_info corpus/mini_debug_info seeds/mini_debug_info`
+//! `make fuzz`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,6 +1,6 @@
 //! Any bytes as an ELF file.
 //!
-//! `cargo +nightly fuzz run rows corpus/rows seeds/rows`
+//! `make fuzz`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

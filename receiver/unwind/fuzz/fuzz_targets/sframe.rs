@@ -1,6 +1,6 @@
 //! Any bytes as `.sframe`.
 //!
-//! `cargo +nightly fuzz run sframe corpus/sframe seeds/sframe`
+//! `make fuzz`
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

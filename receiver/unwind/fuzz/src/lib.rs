@@ -4,9 +4,11 @@
 mod support;
 
 use object::File;
-use sidewinder_unwind::{Entry, UnwindTable, prove::mode_ranges, unwind_table};
+use sidewinder_unwind::prove::mode_ranges;
+use sidewinder_unwind::validate::{Trust, settle};
+use sidewinder_unwind::{Entry, UnwindTable, unwind_table};
 
-use self::support::{RA, RBP, RSP, Section, TEXT, cfa, elf};
+use self::support::{RA, RBP, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
 
 /// An ELF file with these sections.
 pub fn file_of(sections: &[(&str, &[u8])]) -> Vec<u8> {
@@ -33,6 +35,23 @@ pub fn check_expression(expression: &[u8]) {
         section.fde(cie, start, 16, &[way]);
     }
     check_sections(&[(".eh_frame", &section.bytes)]);
+}
+
+/// What is made of machine code alone, and of rows that contradict it, checked.
+pub fn check_code(code: &[u8]) {
+    let code = &code[..code.len().min(TEXT_BYTES / 2)];
+    check_file(&elf_with_symbols(TEXT, code, &[], &[("f", 0, code.len() as u64)]));
+
+    let mut section = Section::eh_frame();
+    let cie = section.cie();
+    section.fde(cie, 0, code.len() as u64, &[]);
+    let described = elf(TEXT + TEXT_BYTES as u64 / 2, code, &[(".eh_frame", &section.bytes)]);
+    let Ok(file) = File::parse(&*described) else { return };
+    for trust in [Trust::Rows, Trust::Code] {
+        if let Ok(table) = unwind_table(&file).and_then(|table| settle(&file, table, trust)) {
+            check(&table);
+        }
+    }
 }
 
 /// The table of a file, if it has one, checked.

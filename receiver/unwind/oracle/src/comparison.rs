@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, EhFrameHdr, LittleEndian};
@@ -95,6 +96,7 @@ pub fn compare(data: &[u8]) -> Result<(UnwindTable, Comparison), Error> {
         debug_frame: Functions::of(DebugFrame::from(sections.slice(&sections.debug_frame)), &sections.bases),
         table: &table,
         is_go: table.summary().functions.contains_key(&Source::GoPclntab),
+        by_machine_code: table.by_machine_code().collect(),
         text: HashMap::new(),
     };
     let comparison = sides.compare(&load_segments(&file));
@@ -149,6 +151,8 @@ struct Sides<'a> {
     debug_frame: Functions<'a, DebugFrame<Bytes<'a>>>,
     table: &'a UnwindTable,
     is_go: bool,
+    /// What the table has from machine code, in order.
+    by_machine_code: Vec<Range<Svma>>,
     /// The columns of the table's entries.
     text: HashMap<Entry, Rc<[String; 3]>>,
 }
@@ -191,7 +195,7 @@ impl Sides<'_> {
         let from_debug_frame = by_eh_frame.is_none();
         let expected = by_eh_frame.or_else(|| self.debug_frame.expected(address));
         let entry = self.table.lookup(Svma(address));
-        match self.outcome(expected.as_deref(), &entry, self.is_go && from_debug_frame) {
+        match self.outcome(address, expected.as_deref(), &entry, self.is_go && from_debug_frame) {
             Outcome::Equal => {}
             Outcome::EqualButFramePointer => comparison.without_frame_pointer += 1,
             Outcome::WithoutDwarf => {
@@ -209,7 +213,7 @@ impl Sides<'_> {
         }
     }
 
-    fn outcome(&mut self, expected: Option<&Expected>, entry: &Entry, is_go: bool) -> Outcome {
+    fn outcome(&mut self, address: u64, expected: Option<&Expected>, entry: &Entry, is_go: bool) -> Outcome {
         let is_root = entry.rule().is_some_and(sidewinder_unwind::Rule::is_root);
         match (expected, entry) {
             (Some(Expected::Outermost), Entry::Rule(rule)) if rule.is_root() => Outcome::Equal,
@@ -239,15 +243,18 @@ impl Sides<'_> {
             }
             (None, _) if is_go => Outcome::WithoutDwarf,
             _ if is_root => Outcome::Differs(Difference::StackBegins),
-            (None, _) if self.table.summary().functions.contains_key(&Source::MachineCode) => {
-                Outcome::WithoutDwarf
-            }
+            (None, _) if self.is_by_machine_code(address) => Outcome::WithoutDwarf,
             (None, _) if self.table.summary().functions.contains_key(&Source::KnownFunction) => {
                 Outcome::Differs(Difference::KnownByCode)
             }
             (_, _) if is_go => Outcome::Differs(Difference::GoRuntime),
             _ => Outcome::Unexplained,
         }
+    }
+
+    fn is_by_machine_code(&self, address: u64) -> bool {
+        let after = self.by_machine_code.partition_point(|range| range.start.0 <= address);
+        after > 0 && address < self.by_machine_code[after - 1].end.0
     }
 
     fn text(&mut self, entry: &Entry) -> Rc<[String; 3]> {

@@ -3,9 +3,14 @@
 //! gimli evaluates each function; its rows become text here, by code that shares nothing with the crate's own
 //! evaluation and conversion. Compared are all addresses at which a row of either side begins or ends, and
 //! one byte before and after each.
+//!
+//! Where no table speaks, rows are made of machine code, and given rows are checked against it: [`blind`] copies
+//! measure the first, and [`contradiction`] says why what the second finds is real.
 #![forbid(unsafe_code)]
 
+pub mod blind;
 mod comparison;
+pub mod contradiction;
 mod gimli_rows;
 
 pub use comparison::{Comparison, Difference, Error, compare};

@@ -39,6 +39,14 @@ impl Piece<'_> {
         let instruction = decoder.decode();
         (!instruction.is_invalid()).then_some(instruction)
     }
+
+    /// The first place from `at` on that isn't padding.
+    pub(crate) fn after_padding(&self, mut at: u32) -> u32 {
+        while let Some(padding) = self.decode(at).filter(is_padding) {
+            at = padding.next_ip() as u32;
+        }
+        at
+    }
 }
 
 /// Steps that are left for the instructions of a file.

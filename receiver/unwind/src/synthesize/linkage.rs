@@ -113,11 +113,8 @@ fn lazy_entry(section: &Piece<'_>, start: u32) -> Option<u8> {
 
 /// `[endbr64;] jmp *` and padding: where it ends.
 fn bound_entry(section: &Piece<'_>, start: u32) -> Option<u32> {
-    let mut end = jump_through_word(section, start)?.next_ip() as u32;
-    while let Some(padding) = section.decode(end).filter(crate::code::step::is_padding) {
-        end = padding.next_ip() as u32;
-    }
-    Some(end)
+    let jump = jump_through_word(section, start)?;
+    Some(section.after_padding(jump.next_ip() as u32))
 }
 
 /// `[endbr64;] jmp *`: the jump.

@@ -1,5 +1,4 @@
 //! Files of which the table is made from machine code alone, compared with what they say of themselves.
-#![allow(dead_code, reason = "each user uses a part of it")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,7 +6,7 @@ use std::fmt;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::validate::validate;
+use sidewinder_unwind::validate::Mismatch;
 use sidewinder_unwind::{Cfa, Entry, GivenUp, Register, Rule, SavedRegister, UnwindTable, unwind_table};
 
 /// The sections that tell more than a stripped file without unwind information would.
@@ -23,7 +22,7 @@ const TELLING: [&str; 8] = [
 ];
 
 /// A copy of an ELF file without its unwind information and without `.symtab`: their headers are blanked.
-pub(crate) fn blind(file: &[u8]) -> Vec<u8> {
+fn blind(file: &[u8]) -> Vec<u8> {
     let mut copy = file.to_vec();
     let word = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().unwrap_or_default()) as usize;
     let half = |at: usize| usize::from(u16::from_le_bytes([file[at], file[at + 1]]));
@@ -47,7 +46,7 @@ pub(crate) fn blind(file: &[u8]) -> Vec<u8> {
 
 /// How two statements about a byte of code compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// The file contradicts its own code, as validation says.
     StatedWrong,
     /// Nothing but instructions that do nothing: never executed where one of both says nothing of it.
@@ -67,16 +66,46 @@ pub(crate) enum Outcome {
     WrongFramePointer,
 }
 
-/// Bytes of code by outcome, and some of the places that are wrong.
-#[derive(Default)]
-pub(crate) struct Comparison {
-    pub(crate) bytes: BTreeMap<Outcome, u64>,
-    pub(crate) examples: Vec<(Outcome, Svma, u64, Entry, Entry)>,
-    pub(crate) given_up_bytes: BTreeMap<GivenUp, u64>,
+/// What comparing a file with its blind copy gave.
+#[derive(Clone, Default, Debug)]
+pub struct Comparison {
+    /// Bytes of code by outcome.
+    pub bytes: BTreeMap<Outcome, u64>,
+    /// Where the code was misunderstood, up to [`MAX_EXAMPLES`].
+    pub examples: Vec<Example>,
+    /// Bytes of code by why nothing was made of them.
+    pub given_up_bytes: BTreeMap<GivenUp, u64>,
+}
+
+/// The most examples that are kept.
+const MAX_EXAMPLES: usize = 10;
+
+/// A range that is wrong.
+#[derive(Clone, Debug)]
+pub struct Example {
+    /// How.
+    pub outcome: Outcome,
+    /// Its first byte.
+    pub start: Svma,
+    /// Its length.
+    pub bytes: u64,
+    /// What the file says.
+    pub stated: Entry,
+    /// What the code gave.
+    pub synthesized: Entry,
+}
+
+impl fmt::Display for Example {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { start, bytes, stated, synthesized, .. } = self;
+        let [stated, synthesized] = [stated, synthesized].map(|entry| entry.to_string().replace('\t', " "));
+        write!(f, "{start} ({bytes} bytes): the file says {stated}, the code gives {synthesized}")
+    }
 }
 
 impl Comparison {
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Counts what another file gave too.
+    pub fn add(&mut self, other: &Self) {
         for (outcome, bytes) in &other.bytes {
             *self.bytes.entry(*outcome).or_default() += bytes;
         }
@@ -85,17 +114,28 @@ impl Comparison {
         }
     }
 
-    pub(crate) fn total(&self) -> u64 {
+    /// Bytes on which a verdict was possible: padding, and code that the file itself describes wrongly, are left out.
+    #[must_use]
+    pub fn total(&self) -> u64 {
         self.bytes.range(Outcome::Equal..).map(|(_, bytes)| bytes).sum()
     }
 
     /// The share of the bytes with an outcome, in percent.
-    pub(crate) fn percent(&self, outcome: Outcome) -> f64 {
+    #[must_use]
+    pub fn percent(&self, outcome: Outcome) -> f64 {
         let bytes = self.bytes.get(&outcome).copied().unwrap_or(0);
         100.0 * bytes as f64 / self.total().max(1) as f64
     }
 
-    pub(crate) fn wrong_percent(&self) -> f64 {
+    /// The share of the bytes of which the code was understood, and the file says the same, in percent.
+    #[must_use]
+    pub fn agreeing_percent(&self) -> f64 {
+        self.percent(Outcome::Equal) + self.percent(Outcome::Equivalent)
+    }
+
+    /// The share of the bytes of which the code was misunderstood, in percent.
+    #[must_use]
+    pub fn wrong_percent(&self) -> f64 {
         self.percent(Outcome::WrongCfa) + self.percent(Outcome::WrongFramePointer)
     }
 }
@@ -118,15 +158,15 @@ impl fmt::Display for Comparison {
     }
 }
 
-/// Compare what a file says of its code with what the code alone gives.
-pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
-    let stated = table(file)?;
+/// Compare what a file says of its code with what the code alone gives. What it says wrongly of it is known.
+/// `None`: there is no table on one side.
+#[must_use]
+pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -> Option<Comparison> {
     let code = Code::of(file)?;
-    let synthesized = table(&blind(file))?;
+    let blind = blind(file);
+    let synthesized = unwind_table(&object::File::parse(&*blind).ok()?).ok()?;
     let given_up_bytes = synthesized.summary().given_up_bytes.clone();
     let mut comparison = Comparison { given_up_bytes, ..Comparison::default() };
-    let parsed = object::File::parse(file).ok()?;
-    let contradictions = validate(&parsed, &stated).ok()?.mismatches;
     let wrong: BTreeSet<Svma> = contradictions.iter().map(|mismatch| mismatch.row.start).collect();
     let rows: Vec<_> = stated.rows().collect();
     for (index, row) in rows.iter().enumerate() {
@@ -150,8 +190,10 @@ pub(crate) fn compare(file: &[u8]) -> Option<Comparison> {
                 outcome(&rule, &nearby, &entry)
             };
             *comparison.bytes.entry(outcome).or_default() += until.0 - at.0;
-            if outcome >= Outcome::WrongCfa {
-                comparison.examples.push((outcome, at, until.0 - at.0, row.entry, entry));
+            if outcome >= Outcome::WrongCfa && comparison.examples.len() < MAX_EXAMPLES {
+                let bytes = until.0 - at.0;
+                let (stated, synthesized) = (row.entry, entry);
+                comparison.examples.push(Example { outcome, start: at, bytes, stated, synthesized });
             }
             at = until;
         }
@@ -184,10 +226,6 @@ impl<'data> Code<'data> {
             _ => false,
         })
     }
-}
-
-fn table(file: &[u8]) -> Option<UnwindTable> {
-    unwind_table(&object::File::parse(file).ok()?).ok()
 }
 
 fn next_start(table: &UnwindTable, at: Svma) -> Svma {

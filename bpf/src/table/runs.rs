@@ -1,0 +1,91 @@
+//! Runs: rows that follow each other closely, said in one row that names them all.
+
+use std::array;
+
+use super::segment::NumberedRow;
+use crate::intf::{self, sw_run};
+
+const RUN_ROWS: usize = intf::SW_RUN_ROWS as usize;
+
+/// Rows further apart don't occur in the same distance often enough.
+const MAX_GAP_BYTES: u32 = 8;
+
+/// As in `sw_run`.
+pub(super) type Run = [u16; RUN_ROWS];
+
+/// Cuts rows into sequences, each of which can be a run. None is empty, none leaves its bucket.
+pub(super) fn sequences(rows: &[NumberedRow]) -> impl Iterator<Item = &[NumberedRow]> {
+    let mut length = 1;
+    rows.chunk_by(move |row, next| {
+        let goes_on = length < RUN_ROWS && next.at - row.at <= MAX_GAP_BYTES && next.bucket() == row.bucket();
+        length = if goes_on { length + 1 } else { 1 };
+        goes_on
+    })
+}
+
+/// A sequence as a run.
+pub(super) fn run(sequence: &[NumberedRow]) -> Run {
+    array::from_fn(|i| {
+        let row = sequence[i.min(sequence.len() - 1)];
+        NumberedRow::packed(row.at - sequence[0].at, row.number)
+    })
+}
+
+/// The runs that save bytes, sorted; those that save most where there are more than `most`.
+pub(super) fn worthwhile(rows: &[NumberedRow], most: usize) -> Vec<Run> {
+    let mut runs: Vec<Run> = sequences(rows).filter(|sequence| sequence.len() > 1).map(run).collect();
+    runs.sort_unstable();
+    let mut chosen: Vec<(usize, Run)> =
+        runs.chunk_by(Run::eq).map(|same| (bytes_saved(&same[0], same.len()), same[0])).collect();
+    chosen.retain(|(saved, _)| *saved > 0);
+    chosen.sort_unstable_by(|a, b| b.cmp(a));
+    chosen.truncate(most);
+    let mut runs: Vec<Run> = chosen.into_iter().map(|(_, run)| run).collect();
+    runs.sort_unstable();
+    runs
+}
+
+/// What a run saves that stands for so many sequences.
+fn bytes_saved(run: &Run, uses: usize) -> usize {
+    let rows_beyond_first = run.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    (rows_beyond_first * 2 * uses).saturating_sub(size_of::<sw_run>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(at: &[u32]) -> Vec<NumberedRow> {
+        at.iter().zip(2..).map(|(at, number)| NumberedRow { at: *at, number }).collect()
+    }
+
+    /// Where sequences begin.
+    fn starts(at: &[u32]) -> Vec<u32> {
+        sequences(&rows(at)).map(|sequence| sequence[0].at).collect()
+    }
+
+    #[test]
+    fn a_sequence_ends_with_a_gap_with_its_bucket_and_with_a_run() {
+        assert_eq!(starts(&[0, 1, 9, 18]), [0, 18], "a gap");
+        assert_eq!(starts(&[120, 126, 128]), [120, 128], "a bucket");
+        assert_eq!(starts(&[0, 1, 2, 3, 4, 5, 6, 7, 8]), [0, 8], "a run");
+    }
+
+    #[test]
+    fn a_run_repeats_its_last_row_to_the_end() {
+        let run = run(&rows(&[200, 203]));
+        let last = NumberedRow::packed(3, 3);
+        assert_eq!(run, [NumberedRow::packed(0, 2), last, last, last, last, last, last, last]);
+    }
+
+    #[test]
+    fn a_sequence_is_a_run_where_that_saves_bytes() {
+        let occurring = |times: u32| -> Vec<NumberedRow> {
+            (0..times).flat_map(|i| rows(&[i * 128, i * 128 + 1, i * 128 + 3])).collect()
+        };
+        // Each occurrence saves 4 bytes, and the run takes 16.
+        assert_eq!(worthwhile(&occurring(4), 9), Vec::<Run>::new());
+        assert_eq!(worthwhile(&occurring(5), 9), [run(&rows(&[0, 1, 3]))]);
+        assert_eq!(worthwhile(&occurring(5), 0), Vec::<Run>::new(), "no number is left");
+    }
+}

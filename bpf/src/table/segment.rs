@@ -1,0 +1,191 @@
+//! The bytes of a segment: `sw_segment_header` and what follows it.
+
+use std::collections::HashMap;
+
+use sidewinder_address::FileOffset;
+use sidewinder_unwind::{Entry, Rule};
+
+use super::rule::Encoded;
+use super::runs::{self, Run};
+use super::{PAGE_BYTES, PackedSegment, Packing, Page};
+use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
+use crate::outcome::Outcome;
+
+/// Rules and runs of a segment are numbered together.
+const NUMBERS_MAX: usize = intf::SW_RULES_MAX as usize;
+
+/// A segment is ended when it has so many rules: what numbers are left are for runs.
+const RULES_TARGET: usize = NUMBERS_MAX * 3 / 4;
+
+/// A segment is ended when its table would, without runs, have grown to this: small enough that what is used and what
+/// isn't come apart under a tight budget, and large enough that the frames of a stack share segments.
+const SEGMENT_TARGET_BYTES: usize = 48 << 10;
+
+const BUCKETS_PER_PAGE: usize = (PAGE_BYTES / intf::SW_BUCKET_BYTES as u64) as usize;
+
+// The last page of a segment may have a row for each of its bytes.
+const _: () = assert!(SEGMENT_TARGET_BYTES / 2 + PAGE_BYTES as usize <= intf::SW_SEGMENT_ROWS_MAX as usize);
+
+/// Where a rule begins to be in force, in bytes from the segment's start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NumberedRow {
+    pub(super) at: u32,
+    pub(super) number: u16,
+}
+
+impl NumberedRow {
+    pub(super) fn bucket(self) -> u32 {
+        self.at >> intf::SW_BUCKET_SHIFT
+    }
+
+    /// A row as the programs read it, by its offset from its bucket's start, or from its run's.
+    pub(super) fn packed(offset: u32, number: u16) -> u16 {
+        (offset as u16) << intf::SW_RULE_BITS | number
+    }
+}
+
+/// A segment that is being filled.
+pub(super) struct Builder {
+    file_offset: u64,
+    pages: usize,
+    /// In order. The first is at the segment's start, and each has another number than the one before.
+    rows: Vec<NumberedRow>,
+    rules: Vec<sw_rule>,
+    numbers: HashMap<Encoded, u16>,
+}
+
+impl Builder {
+    pub(super) fn new(file_offset: u64) -> Self {
+        let none = sw_rule::none(Outcome::NoRule);
+        let frame_pointer = sw_rule::from(&Rule::FRAME_POINTER);
+        Self {
+            file_offset,
+            pages: 0,
+            rows: Vec::new(),
+            rules: vec![none, frame_pointer],
+            numbers: HashMap::new(),
+        }
+    }
+
+    pub(super) fn has_room_for(&self, page: &Page, packing: Packing) -> bool {
+        if self.pages == 0 {
+            return true;
+        }
+        if self.bytes_without_runs() >= SEGMENT_TARGET_BYTES {
+            return false;
+        }
+        if self.rules.len() + page.rows.len() < RULES_TARGET {
+            return true;
+        }
+        let entries = std::iter::once(page.entry_at_start).chain(page.rows.iter().map(|(_, entry)| *entry));
+        let mut new: Vec<Encoded> = entries
+            .map(|entry| Encoded::new(entry, packing))
+            .filter(|e| self.number_of(e).is_none())
+            .collect();
+        new.sort_unstable();
+        new.dedup();
+        self.rules.len() + new.len() <= RULES_TARGET
+    }
+
+    pub(super) fn push(&mut self, page: &Page, packing: Packing) {
+        let start = (self.pages as u64 * PAGE_BYTES) as u32;
+        self.push_row(start, page.entry_at_start, packing);
+        for (offset, entry) in &page.rows {
+            self.push_row(start + *offset as u32, *entry, packing);
+        }
+        self.pages += 1;
+    }
+
+    fn push_row(&mut self, at: u32, entry: Entry, packing: Packing) {
+        let number = self.intern(entry, packing);
+        if self.rows.last().is_none_or(|last| last.number != number) {
+            self.rows.push(NumberedRow { at, number });
+        }
+    }
+
+    fn number_of(&self, encoded: &Encoded) -> Option<u16> {
+        encoded.fixed().or_else(|| self.numbers.get(encoded).copied())
+    }
+
+    /// The number of an entry's rule. A page with more distinct rules than a segment can number, which no compiler
+    /// makes, has the last of them refused rather than mistaken for another.
+    fn intern(&mut self, entry: Entry, packing: Packing) -> u16 {
+        let encoded = Encoded::new(entry, packing);
+        if let Some(number) = self.number_of(&encoded) {
+            return number;
+        }
+        let refused = Encoded::none(Outcome::UnsupportedRule);
+        if self.rules.len() >= NUMBERS_MAX - 1 && encoded != refused {
+            return self.intern_encoded(refused);
+        }
+        self.intern_encoded(encoded)
+    }
+
+    fn intern_encoded(&mut self, encoded: Encoded) -> u16 {
+        if let Some(number) = self.number_of(&encoded) {
+            return number;
+        }
+        let number = self.rules.len() as u16;
+        self.rules.push(encoded.rule());
+        self.numbers.insert(encoded, number);
+        number
+    }
+
+    fn rules_offset(&self) -> usize {
+        let index_bytes = (self.pages * BUCKETS_PER_PAGE + 1) * 2;
+        (size_of::<sw_segment_header>() + index_bytes).next_multiple_of(size_of::<sw_rule>())
+    }
+
+    fn bytes_without_runs(&self) -> usize {
+        self.rules_offset() + self.rules.len() * size_of::<sw_rule>() + self.rows.len() * 2
+    }
+
+    pub(super) fn finish(self) -> PackedSegment {
+        let runs = runs::worthwhile(&self.rows, NUMBERS_MAX - self.rules.len());
+        let first_run = self.rules.len() as u16;
+        let (index, rows) = self.index_and_rows(first_run, &runs);
+        let rules_offset = self.rules_offset();
+        let runs_offset = rules_offset + self.rules.len() * size_of::<sw_rule>();
+        let rows_offset = runs_offset + runs.len() * size_of::<sw_run>();
+        let text_bytes = self.pages as u64 * PAGE_BYTES;
+
+        let mut bytes = Vec::with_capacity(rows_offset + rows.len() * 2);
+        bytes.extend(self.file_offset.to_ne_bytes());
+        bytes.extend((text_bytes as u32).to_ne_bytes());
+        bytes.extend((rules_offset as u32).to_ne_bytes());
+        bytes.extend((rows_offset as u32).to_ne_bytes());
+        bytes.extend(u32::from(first_run).to_ne_bytes());
+        bytes.extend(index.iter().flat_map(|first_row| first_row.to_ne_bytes()));
+        bytes.resize(rules_offset, 0);
+        bytes.extend(self.rules.iter().flat_map(|rule| Encoded::from(*rule).0));
+        bytes.extend(runs.iter().flatten().flat_map(|row| row.to_ne_bytes()));
+        bytes.extend(rows.iter().flat_map(|row| row.to_ne_bytes()));
+        PackedSegment {
+            file_offset: FileOffset(self.file_offset),
+            text_bytes,
+            rows: rows.len(),
+            rules: self.rules.len(),
+            runs: runs.len(),
+            bytes,
+        }
+    }
+
+    /// The first row of each bucket, and of the one past the last; and the rows, with runs for what they hold.
+    fn index_and_rows(&self, first_run: u16, runs: &[Run]) -> (Vec<u16>, Vec<u16>) {
+        let mut index = Vec::with_capacity(self.pages * BUCKETS_PER_PAGE + 1);
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for sequence in runs::sequences(&self.rows) {
+            index.resize((sequence[0].bucket() as usize + 1).max(index.len()), rows.len() as u16);
+            match runs.binary_search(&runs::run(sequence)) {
+                Ok(run) => rows.push(packed(sequence[0], first_run + run as u16)),
+                Err(_) => rows.extend(sequence.iter().map(|row| packed(*row, row.number))),
+            }
+        }
+        index.resize(self.pages * BUCKETS_PER_PAGE + 1, rows.len() as u16);
+        (index, rows)
+    }
+}
+
+fn packed(row: NumberedRow, number: u16) -> u16 {
+    NumberedRow::packed(row.at % intf::SW_BUCKET_BYTES, number)
+}

@@ -1,0 +1,132 @@
+//! One file, examined in every way.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use object::File;
+use sidewinder_bpf::{PackedSegment, Packing, pack};
+use sidewinder_unwind::validate::{Validation, validate};
+use sidewinder_unwind::{Source, UnwindTable, load_segments, unwind_table};
+use sidewinder_unwind_oracle::contradiction::Explanation;
+use sidewinder_unwind_oracle::{Comparison, Error, blind, compare};
+
+/// What became of a file: why it has no table, or what was found.
+pub(crate) type Examined = Result<Box<Findings>, String>;
+
+/// What was found in a file with a table.
+pub(crate) struct Findings {
+    /// Its rows beside gimli's.
+    pub(crate) rows: Comparison,
+    /// Its functions that are malformed.
+    pub(crate) malformed: u64,
+    /// Its rows beside its code.
+    pub(crate) contradictions: Contradictions,
+    /// What its code gives without its rows. Go's tables are not among those that can be blinded.
+    pub(crate) blind: Option<blind::Comparison>,
+    pub(crate) size: Size,
+    pub(crate) building: Duration,
+}
+
+/// Where rows contradict code.
+#[derive(Default)]
+pub(crate) struct Contradictions {
+    pub(crate) rows: u64,
+    pub(crate) rows_wrong: u64,
+    pub(crate) functions_given_up: u64,
+    pub(crate) explained: BTreeMap<Explanation, u64>,
+    /// In words.
+    pub(crate) unexplained: Vec<String>,
+}
+
+/// The size of a table.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Size {
+    pub(crate) text_bytes: u64,
+    pub(crate) table_bytes: u64,
+    /// Before rows were packed.
+    pub(crate) rows: u64,
+    pub(crate) row_bytes: u64,
+    /// Rules and runs.
+    pub(crate) rule_bytes: u64,
+}
+
+pub(crate) fn file(path: &Path) -> Examined {
+    let data = fs::read(path).map_err(|_| "not readable".to_owned())?;
+    let (table, rows) = compare(&data).map_err(|error| match error {
+        Error::Elf(_) => "no ELF file for a reader of the machine's own".to_owned(),
+        Error::Unwind(why) => why.to_string(),
+    })?;
+    let file = File::parse(&*data).map_err(|error| error.to_string())?;
+    let began = Instant::now();
+    let _ = unwind_table(&file);
+    let building = began.elapsed();
+    let validation = validate(&file, &table).unwrap_or_default();
+    let is_go = table.summary().functions.contains_key(&Source::GoPclntab);
+    let blind = if is_go { None } else { blind::compare(&data, &table, &validation.mismatches) };
+    Ok(Box::new(Findings {
+        rows,
+        malformed: table.summary().malformed_total(),
+        contradictions: Contradictions::of(&validation),
+        blind,
+        size: Size::of(&file, &table),
+        building,
+    }))
+}
+
+impl Contradictions {
+    fn of(validation: &Validation) -> Self {
+        let mut found = Self {
+            rows: validation.rows,
+            rows_wrong: validation.rows_wrong,
+            functions_given_up: validation.functions_given_up,
+            ..Self::default()
+        };
+        for mismatch in &validation.mismatches {
+            match Explanation::of(mismatch) {
+                Some(explanation) => *found.explained.entry(explanation).or_default() += 1,
+                None => found.unexplained.push(mismatch.to_string()),
+            }
+        }
+        found
+    }
+}
+
+impl Size {
+    fn of(file: &File<'_>, table: &UnwindTable) -> Self {
+        const ROW_BYTES: usize = 2;
+        const RULE_BYTES: usize = 16;
+        let loads = load_segments(file);
+        let code = || loads.iter().filter(|load| load.executable);
+        let segments: Vec<_> = code().flat_map(|load| pack(table, load, Packing::Auto)).collect();
+        let sum = |part: fn(&PackedSegment) -> usize| segments.iter().map(part).sum::<usize>() as u64;
+        Self {
+            text_bytes: code().map(|load| load.size).sum(),
+            table_bytes: sum(|segment| segment.bytes.len()),
+            rows: table.len() as u64,
+            row_bytes: sum(|segment| segment.rows * ROW_BYTES),
+            rule_bytes: sum(|segment| (segment.rules + segment.runs) * RULE_BYTES),
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.text_bytes += other.text_bytes;
+        self.table_bytes += other.table_bytes;
+        self.rows += other.rows;
+        self.row_bytes += other.row_bytes;
+        self.rule_bytes += other.rule_bytes;
+    }
+
+    /// Bytes of the table for each of the text.
+    pub(crate) fn share(&self) -> f64 {
+        self.table_bytes as f64 / self.text_bytes.max(1) as f64
+    }
+
+    /// What rows, rules and the index take, in percent of the text.
+    pub(crate) fn parts(&self) -> [f64; 3] {
+        let index_bytes = self.table_bytes.saturating_sub(self.row_bytes + self.rule_bytes);
+        [self.row_bytes, self.rule_bytes, index_bytes]
+            .map(|part| 100.0 * part as f64 / self.text_bytes.max(1) as f64)
+    }
+}

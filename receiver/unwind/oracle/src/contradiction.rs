@@ -1,0 +1,44 @@
+//! Why rows of real files contradict their code.
+
+use std::fmt;
+
+use sidewinder_unwind::validate::{Mismatch, Statement};
+use sidewinder_unwind::{Cfa, Register, SavedRegister};
+
+/// Why a contradiction is the file's error.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Explanation {
+    /// The stack pointer moves between two rows, without one of its own: hand-written assembly
+    /// (`mpn_mul`, `swapcontext`), and epilogues that LLVM splits.
+    StackMoved,
+    /// Hand-written assembly uses `rbp` as any other register and doesn't say where the caller's value is.
+    FramePointerOverwritten,
+}
+
+impl Explanation {
+    /// The explanation of a contradiction; `None` if it isn't one of those known.
+    #[must_use]
+    pub fn of(mismatch: &Mismatch) -> Option<Self> {
+        let rule = mismatch.row.entry.rule()?;
+        let code = mismatch.code?;
+        let from_stack = |cfa| matches!(cfa, Cfa::Register { register: Register::Rsp | Register::Rbp, .. });
+        match mismatch.statement {
+            Statement::Cfa if from_stack(rule.cfa) => Some(Self::StackMoved),
+            Statement::FramePointer
+                if rule.frame_pointer == SavedRegister::Same && code.frame_pointer != SavedRegister::Same =>
+            {
+                Some(Self::FramePointerOverwritten)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::StackMoved => "the stack pointer moves without a row",
+            Self::FramePointerOverwritten => "the frame pointer is overwritten without a row",
+        })
+    }
+}
