@@ -40,7 +40,8 @@
 	X(FOREIGN_ABI, 1, "a 32-bit task")                                                                   \
 	X(NO_REGISTERS, 1, "this kernel does not say what the user registers were")                          \
 	X(BUSY, 1, "all scratch slots of this CPU were in use by the programs it interrupted")               \
-	X(RING_FULL, 1, "the receiver did not drain the ring buffer in time")
+	X(RING_FULL, 1, "the receiver did not drain the ring buffer in time")                                \
+	X(SNAPSHOT_END, 1, "the stack is longer than the part of it that was kept for a later walk")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, meaning) SW_OUTCOME_##name,
@@ -85,6 +86,7 @@ enum sw_record_type {
 	SW_RECORD_SAMPLE = 1,
 	SW_RECORD_STACK = 2, /* body: sw_frame[count], leaf first */
 	SW_RECORD_CHAIN = 3, /* body: sw_hash[count], the chunks of a stack, leaf end first */
+	SW_RECORD_SNAPSHOT = 4, /* sw_snapshot: what it takes to walk a sample's stack once more, later */
 };
 
 enum sw_sample_kind {
@@ -94,6 +96,7 @@ enum sw_sample_kind {
 
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
+	SW_SAMPLE_HAS_SNAPSHOT = 2, /* with the same tid and time_ns, submitted before */
 };
 
 #define SW_COMM_BYTES 16
@@ -120,6 +123,27 @@ struct sw_body {
 	__u16 count;
 	__u32 epoch;
 	struct sw_hash hash;
+};
+
+/*
+ * The user's registers and the top of its stack, where a walk lacked mappings or tables that the receiver will have
+ * soon: it walks the rest then. A process is over before a receiver hears of it, and a file is first seen when it runs.
+ */
+#define SW_SNAPSHOT_BYTES 8192
+#define SW_SNAPSHOT_READ_BYTES 512 /* read at once; what is left of a stack above is lost */
+#define SW_SNAPSHOT_WINDOW_SHIFT 27 /* 134 ms */
+#define SW_SNAPSHOTS_PER_WINDOW 256 /* of one CPU */
+#define SW_RED_ZONE_BYTES 128 /* below the stack pointer, System V ABI for AMD64, section 3.2.2 */
+
+struct sw_snapshot {
+	__u16 type;
+	__u16 reserved;
+	__u32 tid;
+	__u64 time_ns;
+	__u64 registers[17]; /* SW_REGISTERS */
+	__u64 start; /* address of the first byte of `stack` */
+	__u64 bytes; /* that could be read */
+	__u8 stack[SW_SNAPSHOT_BYTES];
 };
 
 /* ---- Unwind tables ------------------------------------------------------------------------------------- */
@@ -296,6 +320,10 @@ struct sw_cpu {
 	__u64 scope_full; /* forks that found no room in the map `scope` */
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */
+	__u64 snapshots; /* sent */
+	__u64 snapshots_refused; /* for want of room, or because there were too many in this window */
+	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
+	__u32 snapshots_in_window;
 };
 
 /* A stack, or chunk of one, that has been sent. */

@@ -110,6 +110,12 @@ struct {
 	__array(values, struct sw_ring);
 } rings SEC(".maps");
 
+/* One for all CPUs: few samples need it, at the start of programs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096); /* set before load */
+} snapshots SEC(".maps");
+
 typedef __u8 sw_chunk[SW_CHUNK_BYTES];
 
 struct sw_chunk_map {

@@ -11,7 +11,7 @@
  *   maps.bpf.h  maps, options, scratch            table.bpf.h    from an address to its rule
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
- *   process.bpf.h  fork, exec and exit
+ *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
  *
  * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
  * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.
@@ -21,6 +21,7 @@
 #include "slot.bpf.h"
 #include "unwind.bpf.h"
 #include "process.bpf.h"
+#include "snapshot.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -79,12 +80,6 @@ static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, s
 	return enter_user(slot, task, code_segment);
 }
 
-/* Whether the receiver can spare the next walk this end: it has what was missing, or gets it. */
-static __always_inline bool can_be_mended(__u32 outcome)
-{
-	return outcome == SW_OUTCOME_NO_TABLE || outcome == SW_OUTCOME_UNKNOWN_PROCESS;
-}
-
 /* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
 static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
@@ -108,7 +103,9 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 	sample.stack = slot->hash;
 	sample.epoch = cpu->epoch;
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
-	return send(ring, &sample, sizeof(sample), can_be_mended(outcome)) ? outcome : SW_OUTCOME_RING_FULL;
+	if (came_too_early(outcome) && send_snapshot(slot, slot->time_ns, sample.tid))
+		sample.flags |= SW_SAMPLE_HAS_SNAPSHOT;
+	return send(ring, &sample, sizeof(sample), came_too_early(outcome)) ? outcome : SW_OUTCOME_RING_FULL;
 }
 
 /* A slot that is ready for a sample, or none. */

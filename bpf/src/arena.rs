@@ -126,6 +126,12 @@ impl Arena {
         Ok(block)
     }
 
+    /// What a block holds. Whoever would write needs the arena mutably.
+    pub(crate) fn bytes(&self, block: &Block) -> &[u8] {
+        let memory = &self.chunks[block.chunk as usize].memory;
+        memory.bytes(0, block.offset as usize, block.bytes as usize)
+    }
+
     /// Gives a block back that no word points to any more. It is reused after the walks of now have ended.
     pub(crate) fn retire(&mut self, block: Block) {
         let walks = WalksInProgress::now(&self.slots);

@@ -27,7 +27,9 @@ pub use outcome::Outcome;
 pub use probe::{Probe, Support, probe};
 pub use processes::{Processes, ProcessesError, Range};
 pub use profiler::{LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage};
-pub use ring::{Body, Entries, Frame, FrameKind, Record, Rings, Sample, SampleKind, StackHash};
+pub use ring::{
+    Body, Entries, Frame, FrameKind, Record, RegisterFile, Rings, Sample, SampleKind, Snapshot, StackHash,
+};
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
 pub use table::{PackedSegment, Packing, pack, pack_again};
 pub use tables::{SegmentId, Tables};

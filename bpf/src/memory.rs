@@ -58,6 +58,14 @@ impl MappedArray {
         }
     }
 
+    /// Bytes that nobody writes to while they are borrowed: [`write`](Self::write) is called for blocks that aren't
+    /// published, and the programs only read those that are.
+    pub(crate) fn bytes(&self, index: usize, offset: usize, bytes: usize) -> &[u8] {
+        let at = self.place(index, offset, bytes);
+        // SAFETY: `place` checked that the bytes are in the mapping, which lives as long as self; nobody writes to them.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().wrapping_add(at), bytes) }
+    }
+
     fn place(&self, index: usize, offset: usize, bytes: usize) -> usize {
         assert!(index < self.entries && offset + bytes <= self.stride_bytes, "outside of a mapped array");
         assert!(bytes > 8 || !bytes.is_power_of_two() || offset.is_multiple_of(bytes), "unaligned word");

@@ -84,6 +84,8 @@ pub struct Options {
     pub known_stacks: u32,
     /// The ring of one CPU: a power of two, and a multiple of the page size.
     pub ring_bytes: u32,
+    /// Of the ring of snapshots, likewise.
+    pub snapshots_bytes: u32,
 }
 
 impl Default for Options {
@@ -99,6 +101,7 @@ impl Default for Options {
             segments_max: 16 << 10,
             known_stacks: 8192,
             ring_bytes: 32 << 10,
+            snapshots_bytes: 512 << 10,
         }
     }
 }
@@ -218,8 +221,10 @@ impl<'obj> Profiler<'obj> {
 
         let outer = MapHandle::try_from(&maps.arena).map_err(refused("keeping the arena"))?;
         let rings_map = MapHandle::try_from(&maps.rings).map_err(refused("keeping the rings"))?;
-        let rings =
-            Rings::create(&rings_map, &cpus, options.ring_bytes).map_err(refused("creating ring buffers"))?;
+        let snapshots =
+            MapHandle::try_from(&maps.snapshots).map_err(refused("keeping the snapshots' ring"))?;
+        let rings = Rings::create(&rings_map, snapshots, &cpus, options.ring_bytes)
+            .map_err(refused("creating ring buffers"))?;
         let programs = &skeleton.progs;
         let hooks = [&programs.process_fork, &programs.process_exec, &programs.process_free]
             .iter()
@@ -402,6 +407,18 @@ impl<'obj> Profiler<'obj> {
         self.sum(offset_of!(sw_cpu, nested))
     }
 
+    /// Walks that came too early and left what it takes to walk again.
+    #[must_use]
+    pub fn snapshots(&self) -> u64 {
+        self.sum(offset_of!(sw_cpu, snapshots))
+    }
+
+    /// Walks that came too early, with no room for a snapshot.
+    #[must_use]
+    pub fn snapshots_refused(&self) -> u64 {
+        self.sum(offset_of!(sw_cpu, snapshots_refused))
+    }
+
     /// Bytes of kernel memory that the maps take, rings and arena included.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
@@ -410,7 +427,9 @@ impl<'obj> Profiler<'obj> {
             [&maps.slots, &maps.cpus, &maps.segments, &maps.processes, &maps.known_stacks, &maps.scope];
         let arrays: u64 = all.iter().map(|m| u64::from(m.max_entries()) * u64::from(m.value_size())).sum();
         let ring_bytes = self.skeleton.maps.rodata_data.map_or(0, |fixed| u64::from(fixed.ring_bytes));
-        arrays + self.arena.chunk_bytes() + self.cpus.iter().count() as u64 * ring_bytes
+        let rings_bytes =
+            self.cpus.iter().count() as u64 * ring_bytes + u64::from(maps.snapshots.max_entries());
+        arrays + self.arena.chunk_bytes() + rings_bytes
     }
 
     fn sum(&self, offset: usize) -> u64 {
@@ -455,6 +474,7 @@ pub(crate) fn load_object<'obj>(
         maps.cpus.set_max_entries(possible),
         maps.rings.set_max_entries(possible),
         maps.rings.set_inner_map_fd(inner_ring.as_fd()),
+        maps.snapshots.set_max_entries(options.snapshots_bytes),
         maps.segments.set_max_entries(options.segments_max),
         maps.processes.set_max_entries(processes_places),
         maps.known_stacks.set_max_entries(known_sets),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 
 use crate::events::CpuList;
-use crate::intf::{self, sw_body, sw_frame, sw_hash, sw_sample};
+use crate::intf::{self, sw_body, sw_frame, sw_hash, sw_sample, sw_snapshot};
 use crate::outcome::Outcome;
 
 /// 128 bits that name a stack: its frames and how it ends.
@@ -37,6 +37,23 @@ pub enum FrameKind {
 }
 
 impl Frame {
+    /// A frame as the programs would have sent it.
+    #[must_use]
+    pub fn new(kind: FrameKind, address: u64, is_return_address: bool, is_unproven: bool) -> Self {
+        let (number, id) = match kind {
+            FrameKind::Native { file } => (intf::SW_FRAME_NATIVE, file),
+            FrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
+            FrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
+        };
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(is_return_address, intf::SW_FRAME_RETURN_ADDRESS)
+            | flag(is_unproven, intf::SW_FRAME_UNPROVEN);
+        let head = u64::from(number)
+            | u64::from(flags) << intf::SW_FRAME_FLAGS_SHIFT
+            | u64::from(id) << intf::SW_FRAME_ID_SHIFT;
+        Self { head, address }
+    }
+
     /// What the frame is; `None` for kinds that this receiver doesn't know.
     #[must_use]
     pub fn kind(self) -> Option<FrameKind> {
@@ -109,6 +126,8 @@ pub struct Sample {
     pub outcome: Outcome,
     /// Whether the kernel was interrupted, on the thread's behalf.
     pub in_kernel: bool,
+    /// Whether a [`Snapshot`] of the same thread and time was sent before.
+    pub has_snapshot: bool,
     /// The thread's name: bytes up to the first NUL.
     pub comm: [u8; intf::SW_COMM_BYTES as usize],
 }
@@ -133,11 +152,31 @@ pub struct Body {
     pub entries: Entries,
 }
 
+/// Registers by their DWARF numbers: 16 general ones and the pc.
+pub type RegisterFile = [u64; intf::SW_REGISTERS as usize];
+
+/// The user's registers and the top of its stack, where a walk came too early for the mappings or tables that it needs.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Thread of the sample.
+    pub tid: u32,
+    /// Time of the sample.
+    pub time_ns: u64,
+    /// Registers.
+    pub registers: RegisterFile,
+    /// Where `stack` starts: below the stack pointer.
+    pub start: u64,
+    /// As much of the stack as could be read.
+    pub stack: Box<[u8]>,
+}
+
 /// What a ring brings.
 #[derive(Clone, Debug)]
 pub enum Record {
     /// An interrupt.
     Sample(Sample),
+    /// What belongs to a sample.
+    Snapshot(Box<Snapshot>),
     /// A stack that was not sent in this epoch before.
     Body(Body),
 }
@@ -148,6 +187,7 @@ impl Record {
         let record_type = u32::from(u16::from_ne_bytes(array(bytes, 0)?));
         match record_type {
             intf::SW_RECORD_SAMPLE => Some(Self::Sample(Sample::parse(bytes)?)),
+            intf::SW_RECORD_SNAPSHOT => Some(Self::Snapshot(Box::new(Snapshot::parse(bytes)?))),
             intf::SW_RECORD_STACK | intf::SW_RECORD_CHAIN => {
                 Some(Self::Body(Body::parse(record_type, bytes)?))
             }
@@ -176,7 +216,28 @@ impl Sample {
             cpu: half(offset_of!(sw_sample, cpu))?,
             outcome: Outcome::from_number(*bytes.get(offset_of!(sw_sample, outcome))?)?,
             in_kernel: half(offset_of!(sw_sample, flags))? & intf::SW_SAMPLE_IN_KERNEL != 0,
+            has_snapshot: half(offset_of!(sw_sample, flags))? & intf::SW_SAMPLE_HAS_SNAPSHOT != 0,
             comm: array(bytes, offset_of!(sw_sample, comm))?,
+        })
+    }
+}
+
+impl Snapshot {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        use std::mem::offset_of;
+        let word = |at| Some(u64::from_ne_bytes(array(bytes, at)?));
+        let mut registers = [0; intf::SW_REGISTERS as usize];
+        for (register, at) in registers.iter_mut().zip((offset_of!(sw_snapshot, registers)..).step_by(8)) {
+            *register = word(at)?;
+        }
+        let stack = offset_of!(sw_snapshot, stack);
+        let length = usize::try_from(word(offset_of!(sw_snapshot, bytes))?).ok()?;
+        Some(Self {
+            tid: u32::from_ne_bytes(array(bytes, offset_of!(sw_snapshot, tid))?),
+            time_ns: word(offset_of!(sw_snapshot, time_ns))?,
+            registers,
+            start: word(offset_of!(sw_snapshot, start))?,
+            stack: bytes.get(stack..stack.checked_add(length)?)?.into(),
         })
     }
 }
@@ -222,8 +283,14 @@ struct Arrived {
 }
 
 impl Rings {
-    /// Creates a ring for each CPU and puts it where the programs look for it.
-    pub(crate) fn create(map: &MapHandle, cpus: &CpuList, bytes: u32) -> libbpf_rs::Result<Self> {
+    /// Creates a ring for each CPU and puts it where the programs look for it. The snapshots' ring is drained after
+    /// these, so that no sample is met before its snapshot was submitted.
+    pub(crate) fn create(
+        map: &MapHandle,
+        snapshots: MapHandle,
+        cpus: &CpuList,
+        bytes: u32,
+    ) -> libbpf_rs::Result<Self> {
         let arrived = Rc::new(RefCell::new(Arrived::default()));
         let handles: Vec<MapHandle> = cpus
             .iter()
@@ -235,7 +302,7 @@ impl Rings {
             })
             .collect::<libbpf_rs::Result<_>>()?;
         let mut builder = RingBufferBuilder::new();
-        for handle in &handles {
+        for handle in handles.iter().chain([&snapshots]) {
             let arrived = Rc::clone(&arrived);
             builder.add(handle, move |bytes| {
                 let mut arrived = arrived.borrow_mut();

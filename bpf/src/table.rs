@@ -2,8 +2,9 @@
 //!
 //! `c/intf.h` describes the bytes, `c/table.bpf.h` is the reader in the kernel. A file becomes one or more segments of
 //! whole pages, each with its own distinct rules, so that a row is two bytes and a huge file is loaded, and evicted,
-//! in pieces. `segment` makes its bytes, of `rule`s and of `runs` of rows.
+//! in pieces. `segment` makes its bytes, of `rule`s and of `runs` of rows, and `lookup` reads them.
 
+mod lookup;
 mod rule;
 mod runs;
 mod segment;
@@ -15,6 +16,7 @@ use std::ops::Range;
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_unwind::{Entry, Row, UnwindTable};
 
+pub(crate) use self::lookup::look_up;
 use self::segment::Builder;
 use crate::intf;
 

@@ -3,11 +3,15 @@
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
+use sidewinder_address::FileOffset;
+use sidewinder_unwind::Rule;
+
 use crate::arena::{Arena, ArenaError, Block};
 use crate::intf::sw_segment;
 use crate::memory::MappedArray;
+use crate::outcome::Outcome;
 use crate::settings::Settings;
-use crate::table::PackedSegment;
+use crate::table::{PackedSegment, look_up};
 
 /// The number by which ranges of processes name a segment. It outlives eviction, and the file it was made for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -114,6 +118,15 @@ impl Tables {
     #[must_use]
     pub fn is_loaded(&self, id: SegmentId) -> bool {
         self.blocks.get(id.0 as usize).is_some_and(Option::is_some)
+    }
+
+    /// The rule in force at a place of the file, as walks find it, or the outcome of one that gets there; `None` where
+    /// the table isn't loaded.
+    #[must_use]
+    pub fn rule_at(&self, arena: &Arena, id: SegmentId, at: FileOffset) -> Option<Result<Rule, Outcome>> {
+        let block = self.blocks.get(id.0 as usize)?.as_ref()?;
+        self.used(id.0 as usize).store(self.settings.clock(), Ordering::Relaxed);
+        look_up(arena.bytes(block), at)
     }
 
     /// Takes the table of a segment away from walks; its room is reused once they have ended.

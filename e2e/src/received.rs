@@ -75,16 +75,17 @@ impl Received {
 
     /// The events of one process.
     pub fn events_of(&self, pid: u32) -> impl Iterator<Item = Event<'_>> {
-        let of_process =
-            move |profile: &&Profile| resource_int(profile, "process.pid") == Some(i64::from(pid));
-        self.profiles.iter().filter(of_process).flat_map(Profile::events)
+        self.profiles.iter().filter(move |profile| is_of(profile, pid)).flat_map(Profile::events)
     }
 
-    /// How many events there are of all processes but one.
-    #[must_use]
-    pub fn count_of_others(&self, pid: u32) -> usize {
-        self.events().count() - self.events_of(pid).count()
+    /// The events of all processes but one.
+    pub fn events_of_others(&self, pid: u32) -> impl Iterator<Item = Event<'_>> {
+        self.profiles.iter().filter(move |profile| !is_of(profile, pid)).flat_map(Profile::events)
     }
+}
+
+fn is_of(profile: &Profile, pid: u32) -> bool {
+    resource_int(profile, "process.pid") == Some(i64::from(pid))
 }
 
 /// Whether a rule is broken by the Collector and not by the profiler: when it encodes again what it received, it

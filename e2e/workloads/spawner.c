@@ -1,6 +1,7 @@
 // Runs PROGRAM COUNT times, one after the other, and reports the CPU time of all of them together: user and
 // system, as the kernel accounts it to a parent (getrusage).
-// Usage: spawner PROGRAM COUNT
+// Usage: spawner PROGRAM COUNT [each]
+// With `each` it runs PROGRAM.0, PROGRAM.1 and so on instead.
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,14 +15,17 @@ static uint64_t timeval_ns(struct timeval time) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) return 2;
+    if (argc != 3 && argc != 4) return 2;
     int count = atoi(argv[2]);
-    char *child_argv[] = {argv[1], NULL};
+    char path[4096];
+    char *child_argv[] = {path, NULL};
     workload_begin();
     for (int i = 0; i < count; i++) {
         pid_t child;
         int status;
-        if (posix_spawn(&child, argv[1], NULL, NULL, child_argv, environ)) return 1;
+        if (argc == 4) snprintf(path, sizeof path, "%s.%d", argv[1], i);
+        else snprintf(path, sizeof path, "%s", argv[1]);
+        if (posix_spawn(&child, path, NULL, NULL, child_argv, environ)) return 1;
         if (waitpid(child, &status, 0) != child || status) return 1;
     }
     struct rusage children;

@@ -1,6 +1,6 @@
-//! Rules as the programs read them.
+//! Rules as the programs read them, and back.
 
-use sidewinder_unwind::{Cfa, EndReason, Entry, ReturnAddress, Rule, SavedRegister};
+use sidewinder_unwind::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister};
 
 use super::Packing;
 use crate::intf::{self, sw_rule};
@@ -82,6 +82,51 @@ impl sw_rule {
     /// No rule, and the outcome of a walk that gets here.
     pub(super) fn none(why: Outcome) -> Self {
         Self { cfa_offset: why as i32, ..Self::default() }
+    }
+}
+
+impl sw_rule {
+    /// The rule in the terms of unwinding, or the outcome of a walk that gets here.
+    pub(super) fn decoded(&self) -> Result<Rule, Outcome> {
+        let unsupported = Outcome::UnsupportedRule;
+        let register = |number: u8| Register::from_dwarf_x86_64(number.into()).ok_or(unsupported);
+        let cfa = match u32::from(self.cfa_base()) {
+            intf::SW_CFA_NONE => {
+                let outcome = u8::try_from(self.cfa_offset).ok().and_then(Outcome::from_number);
+                return Err(outcome.unwrap_or(unsupported));
+            }
+            intf::SW_CFA_REGISTER => {
+                Cfa::Register { register: register(self.cfa_register())?, offset: self.cfa_offset }
+            }
+            intf::SW_CFA_PLT => {
+                Cfa::Plt { threshold: u8::try_from(self.cfa_offset).map_err(|_| unsupported)? }
+            }
+            intf::SW_CFA_DEREF => Cfa::Deref {
+                register: register(self.cfa_register())?,
+                offset: self.cfa_offset,
+                addend: i32::from(self.addend_by_8()) * 8,
+            },
+            _ => return Err(unsupported),
+        };
+        let frame_pointer = match u32::from(self.fp()) {
+            intf::SW_PLACE_SAME => SavedRegister::Same,
+            intf::SW_PLACE_CFA => SavedRegister::AtCfa(self.fp_offset),
+            intf::SW_PLACE_MEMORY => {
+                SavedRegister::At { register: register(self.fp_register())?, offset: self.fp_offset }
+            }
+            intf::SW_PLACE_REGISTER => SavedRegister::InRegister(register(self.fp_register())?),
+            _ => SavedRegister::Undefined,
+        };
+        let return_address = match u32::from(self.ra()) {
+            intf::SW_PLACE_CFA => ReturnAddress::AtCfa(self.ra_offset),
+            intf::SW_PLACE_MEMORY => {
+                ReturnAddress::At { register: register(self.ra_register())?, offset: self.ra_offset }
+            }
+            intf::SW_PLACE_REGISTER => ReturnAddress::InRegister(register(self.ra_register())?),
+            _ => ReturnAddress::Undefined,
+        };
+        let signal_frame = u32::from(self.flags()) & intf::SW_RULE_SIGNAL_FRAME != 0;
+        Ok(Rule { cfa, frame_pointer, return_address, signal_frame })
     }
 }
 

@@ -2,37 +2,14 @@ use std::collections::HashSet;
 
 use sidewinder_unwind::Rule;
 
+use super::lookup::encoded_at;
 use super::rule::Encoded;
 use super::*;
-use crate::intf::{sw_rule, sw_run, sw_segment_header};
+use crate::intf::sw_rule;
+use crate::outcome::Outcome;
 
-const RULE_BITS: u32 = intf::SW_RULE_BITS;
-const NUMBERS: usize = intf::SW_RULES_MAX as usize;
-
-/// Reads a segment as `c/table.bpf.h` does.
 fn rule_at(segment: &PackedSegment, offset: u64) -> Encoded {
-    let half = |at: usize| u16::from_ne_bytes(segment.bytes[at..at + 2].try_into().unwrap());
-    let word = |at: usize| u32::from_ne_bytes(segment.bytes[at..at + 4].try_into().unwrap());
-    let [rules, rows, first_run] = [12, 16, 20].map(|at| word(at) as usize);
-    let place_and_number = |row: usize| (u32::from(half(row)) >> RULE_BITS, usize::from(half(row)) % NUMBERS);
-    let last_row = |rows: Range<usize>, place: u32| {
-        rows.step_by(2).map(place_and_number).take_while(|(at, _)| *at <= place).last()
-    };
-
-    let text = (offset - segment.file_offset.0) as u32;
-    let place = text % intf::SW_BUCKET_BYTES;
-    let bucket = size_of::<sw_segment_header>() + (text >> intf::SW_BUCKET_SHIFT) as usize * 2;
-    let [first, end] = [bucket, bucket + 2].map(|at| rows + usize::from(half(at)) * 2);
-    let (mut number, place) = match last_row(first..end, place) {
-        Some((at, number)) => (number, place - at),
-        None => (place_and_number(first - 2).1, intf::SW_BUCKET_BYTES - 1),
-    };
-    if number >= first_run {
-        let run = rules + number * size_of::<sw_run>();
-        number = last_row(run..run + size_of::<sw_run>(), place).unwrap().1;
-    }
-    let at = rules + number * size_of::<sw_rule>();
-    Encoded(segment.bytes[at..at + size_of::<sw_rule>()].try_into().unwrap())
+    encoded_at(&segment.bytes, FileOffset(offset)).unwrap()
 }
 
 type Packed = Vec<(LoadSegment, Vec<PackedSegment>)>;
@@ -74,6 +51,10 @@ fn at_each_row_and_beside_it_a_packed_table_says_what_the_rows_say() {
                     }
                     let expected = Encoded::new(table.lookup(Svma(svma)), Packing::Auto);
                     assert!(rule_at(segment, offset.0) == expected, "{path} at {svma:#x}");
+                    if let Entry::Rule(rule) = table.lookup(Svma(svma)) {
+                        let found = look_up(&segment.bytes, offset);
+                        assert!(found == Some(Ok(rule)) || found == Some(Err(Outcome::UnsupportedRule)));
+                    }
                     compared += 1;
                 }
             }

@@ -106,6 +106,13 @@ impl Process {
         self.start_ticks
     }
 
+    /// From when on what is known of its mappings holds, by `CLOCK_MONOTONIC`: its fork, its last exec, or when it was
+    /// read.
+    #[must_use]
+    pub fn known_since_ns(&self) -> u64 {
+        self.known_since_ns
+    }
+
     /// The name of its leader, at most 15 bytes of anything; empty while unknown.
     #[must_use]
     pub fn comm(&self) -> &[u8] {

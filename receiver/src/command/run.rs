@@ -331,6 +331,7 @@ fn state(sampler: &Sampler<'_>, dropped: u64) -> String {
         ("events_exported", tally.events - dropped.min(tally.events)),
         ("events_dropped", dropped),
         ("stack_bodies_missing", tally.bodies_missing),
+        ("walked_late", tally.walked_late),
         ("steps_by_table", by_table),
         ("steps_by_frame_pointer", by_frame_pointer),
         ("steps_unproven", unproven),

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{Arena, PackedSegment, Packing, Range, SegmentId, Tables};
+use sidewinder_bpf::{Arena, Outcome, PackedSegment, Packing, Range, SegmentId, Tables};
 use sidewinder_process::{ExecutableMapping, FileId, OpenedFile, Pid};
+use sidewinder_unwind::Rule;
 
 use super::debug_file::DebugFile;
 use super::table_builder::{BuildError, Built, Delivery, Order, Part, TableBuilder};
@@ -135,6 +136,28 @@ impl Binaries {
         if let Some(segment) = segment {
             binary.missed.insert(segment.id);
         }
+    }
+
+    /// The rule at a place of a file, as walks find it; `None` while its table isn't there, which is seen to.
+    pub(crate) fn rule_at(
+        &mut self,
+        file: FileId,
+        at: FileOffset,
+        arena: &Arena,
+        tables: &Tables,
+    ) -> Option<Result<Rule, Outcome>> {
+        let segments = match &self.binaries.get(&file)?.state {
+            State::Building => return None,
+            State::Blank => return Some(Err(Outcome::NoRule)),
+            State::Built(segments) => segments,
+        };
+        let holds = |segment: &&Segment| segment.part.file_offset <= at && at < segment.part.end();
+        let Some(segment) = segments.iter().find(holds) else { return Some(Err(Outcome::NoTable)) };
+        let found = tables.rule_at(arena, segment.id, at);
+        if found.is_none() {
+            self.missed(file, at);
+        }
+        found
     }
 
     /// Orders what walks have missed, and loads what has been built meanwhile. Returns the files that are ready for the

@@ -3,20 +3,21 @@
 mod binaries;
 pub(crate) mod debug_file;
 pub(crate) mod feed;
+mod late;
 #[cfg(test)]
 mod live_tests;
 pub(crate) mod scope;
 mod stacks;
 pub(crate) mod table_builder;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
     Body, Frame, FrameKind, Interrupts, LoadError, Options, Outcome, Packing, Profiler, Record, Sample,
-    ScopeMode, SideBandEvent, SideBandKind, Storage, Walk, monotonic_ns,
+    SampleKind, ScopeMode, SideBandEvent, SideBandKind, Storage, Walk, monotonic_ns,
 };
 use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_process::{
@@ -29,6 +30,7 @@ use tracing::{debug, warn};
 
 use binaries::Binaries;
 use feed::{Event, FileFacts, Message, ProcessKey};
+use late::{Late, Place, Waiting};
 use scope::Scope;
 use stacks::Stacks;
 use table_builder::TableBuilder;
@@ -47,6 +49,8 @@ const EPOCH: Duration = Duration::from_secs(30);
 const AGE: Duration = Duration::from_millis(100);
 /// An epoch ends early when its stacks take this much of our memory.
 const STACKS_BYTES_MAX: usize = 6 << 20;
+/// How long the end of sampling waits for tables that late walks need.
+const LATE_PATIENCE: Duration = Duration::from_secs(2);
 /// Samples may be this many polls ahead of their stacks.
 const SAMPLE_PATIENCE: u8 = 3;
 /// How long sampling waits, at its start, for the tables of what already runs.
@@ -97,6 +101,8 @@ pub(crate) struct Tally {
     pub(crate) events: u64,
     /// Of these, without their stack.
     pub(crate) bodies_missing: u64,
+    /// Of these, with a stack that was walked after the interrupt. Their outcomes are those of the late walks.
+    pub(crate) walked_late: u64,
 }
 
 /// See the [module](self).
@@ -110,6 +116,10 @@ pub(crate) struct Sampler<'obj> {
     stacks: Stacks,
     /// Samples whose stacks have not arrived.
     early: Vec<(Sample, u8)>,
+    /// Samples whose walks came too early.
+    late: Late,
+    /// Interrupts by the outcome of the first walk and of the late one.
+    walked_late: BTreeMap<(Outcome, Outcome), u64>,
     /// Processes whose mappings are published, but were learnt before their last exec.
     outdated: HashSet<Pid>,
     /// Processes that have ended, for the samples that are still to come.
@@ -160,6 +170,8 @@ impl<'obj> Sampler<'obj> {
             binaries,
             stacks: Stacks::default(),
             early: Vec::new(),
+            late: Late::default(),
+            walked_late: BTreeMap::new(),
             outdated: HashSet::new(),
             departed: HashMap::new(),
             introduced: HashMap::new(),
@@ -189,7 +201,8 @@ impl<'obj> Sampler<'obj> {
         let is_busy = self.binaries.in_progress() > 0
             || self.binaries.are_missed()
             || !self.queue.is_empty()
-            || !self.outdated.is_empty();
+            || !self.outdated.is_empty()
+            || !self.late.is_empty();
         let began = Instant::now();
         self.profiler.wait(if is_busy { timeout.min(BREATH) } else { timeout });
         if let Some(rest) = BREATH.min(timeout).checked_sub(began.elapsed()) {
@@ -197,9 +210,13 @@ impl<'obj> Sampler<'obj> {
         }
         let mut records = Vec::new();
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
-        self.follow_processes(watermark_ns, messages);
         self.profiler.rings().drain(&mut records);
-        self.take_records(records, messages);
+        let samples = self.take_records(records, messages);
+        self.follow_processes(watermark_ns, messages);
+        for (sample, stack) in samples {
+            self.hand_on(&sample, stack, messages);
+        }
+        self.walk_late(messages);
         self.keep_house();
     }
 
@@ -209,12 +226,35 @@ impl<'obj> Sampler<'obj> {
         for _ in 0..=SAMPLE_PATIENCE {
             self.poll(Duration::ZERO, messages);
         }
+        let deadline = Instant::now() + LATE_PATIENCE;
+        while !self.late.is_empty() && Instant::now() < deadline {
+            self.poll(BREATH, messages);
+        }
+        for waiting in self.late.take_waiting() {
+            let stack = self.stacks.get(waiting.sample.stack);
+            self.hand_on(&waiting.sample, stack, messages);
+        }
     }
 
     /// How all interrupts since the start ended.
     pub(crate) fn tally(&self) -> Tally {
-        let interrupts = self.profiler.interrupts();
-        Tally { interrupts, events: self.events, bodies_missing: self.bodies_missing }
+        let mut interrupts = self.profiler.interrupts();
+        for ((first, late), count) in &self.walked_late {
+            for (outcome, total) in &mut interrupts.outcomes {
+                if outcome == first {
+                    *total = total.saturating_sub(*count);
+                }
+                if outcome == late {
+                    *total += count;
+                }
+            }
+        }
+        Tally {
+            interrupts,
+            events: self.events,
+            bodies_missing: self.bodies_missing,
+            walked_late: self.walked_late.values().sum(),
+        }
     }
 
     /// The profiler, for what it counts.
@@ -268,10 +308,18 @@ impl<'obj> Sampler<'obj> {
         }
         // A fork puts its child into scope, so the scope is asked in order of time.
         while let Some(event) = self.queue.pop(watermark_ns) {
+            self.late.learn_processes(event.time_ns, |pid| self.registry.process(pid));
+            if let ProcessEventKind::Exit { tid } = event.kind
+                && tid.leads(event.pid)
+                && let Some(process) = self.registry.process(event.pid)
+            {
+                self.late.learn_ending(process);
+            }
             if self.options.scope.admits(&event) {
                 self.registry.apply(event);
             }
         }
+        self.late.learn_processes(watermark_ns, |pid| self.registry.process(pid));
         self.registry.heal();
         self.publish_changes(watermark_ns);
         self.load_tables(watermark_ns, messages);
@@ -292,18 +340,12 @@ impl<'obj> Sampler<'obj> {
     }
 
     fn publish(&mut self, pid: Pid, known_ns: u64) {
-        let Some(process) = self.registry.process(pid) else { return };
+        let Some(process) = self.registry.process(pid).cloned() else { return };
         let mut ranges = Vec::new();
         for mapping in process.mappings() {
-            let identified = self.files.identify(process, mapping);
-            if let Some(identified) = &identified
-                && let Some(content) = self.files.get(identified.id).and_then(|entry| entry.opened())
-            {
-                let entry = self.files.get(identified.id);
-                let build_id = entry.and_then(|entry| entry.build_ids().gnu.as_ref()).map(BuildId::as_bytes);
-                let path = entry.map_or(&[][..], |entry| entry.path());
-                let packing = packing(&self.options, path, build_id);
-                self.binaries.use_by(identified.id, content, path, packing, pid);
+            let identified = self.files.identify(&process, mapping);
+            if let Some(identified) = &identified {
+                self.use_file(identified.id, pid);
             }
             self.binaries.push_ranges(&mut ranges, identified.map(|identified| identified.id), mapping);
         }
@@ -375,20 +417,34 @@ impl<'obj> Sampler<'obj> {
         messages.push(Message::File(id, Arc::new(facts)));
     }
 
-    fn take_records(&mut self, records: Vec<Record>, messages: &mut Vec<Message>) {
+    /// Takes stacks up, and returns the samples whose stacks are there or won't come. Those of walks that came too early
+    /// stay behind.
+    fn take_records(
+        &mut self,
+        records: Vec<Record>,
+        messages: &mut Vec<Message>,
+    ) -> Vec<(Sample, Option<Arc<feed::Stack>>)> {
         let mut samples = std::mem::take(&mut self.early);
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, messages),
+                Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot),
                 Record::Sample(sample) => samples.push((sample, 0)),
             }
         }
+        let mut ready = Vec::new();
         for (sample, polls) in samples {
             match self.stacks.get(sample.stack) {
                 None if polls < SAMPLE_PATIENCE => self.early.push((sample, polls + 1)),
-                stack => self.take_sample(sample, stack, messages),
+                stack => {
+                    if let Some(sample) = self.late.hold(sample) {
+                        self.ask_for_what_lacked(&sample, stack.as_deref());
+                        ready.push((sample, stack));
+                    }
+                }
             }
         }
+        ready
     }
 
     fn take_body(&mut self, body: Body, messages: &mut Vec<Message>) {
@@ -402,17 +458,92 @@ impl<'obj> Sampler<'obj> {
         self.stacks.insert(body);
     }
 
-    fn take_sample(&mut self, sample: Sample, stack: Option<Arc<feed::Stack>>, messages: &mut Vec<Message>) {
+    /// Sees to it that the next walk finds what this one did not.
+    fn ask_for_what_lacked(&mut self, sample: &Sample, stack: Option<&feed::Stack>) {
         match sample.outcome {
             Outcome::UnknownProcess | Outcome::NoMapping => self.heal(sample.pid),
             Outcome::NoTable => {
-                if let Some((file, offset)) = stack.as_ref().and_then(|stack| outermost_place(&stack.frames))
-                {
+                if let Some((file, offset)) = stack.and_then(|stack| outermost_place(&stack.frames)) {
                     self.binaries.missed(file, offset);
                 }
             }
             _ => {}
         }
+    }
+
+    /// Walks what came too early, where everything is there by now.
+    fn walk_late(&mut self, messages: &mut Vec<Message>) {
+        for waiting in self.late.take_waiting() {
+            match self.walk_again(&waiting, messages) {
+                Some((frames, outcome)) => {
+                    let stack = self.stacks.intern(frames);
+                    self.ask_for_what_lacked(&Sample { outcome, ..waiting.sample }, Some(&stack));
+                    if waiting.sample.kind == SampleKind::Cpu {
+                        *self.walked_late.entry((waiting.sample.outcome, outcome)).or_default() += 1;
+                    }
+                    self.hand_on(&Sample { outcome, ..waiting.sample }, Some(stack), messages);
+                }
+                None if waiting.has_lost_patience() => {
+                    let stack = self.stacks.get(waiting.sample.stack);
+                    self.ask_for_what_lacked(&waiting.sample, stack.as_deref());
+                    self.hand_on(&waiting.sample, stack, messages);
+                }
+                None => self.late.wait_on(waiting),
+            }
+        }
+    }
+
+    /// The frames of a walk that came too early, the kernel's first, and how it ends; `None`: it has to wait.
+    fn walk_again(
+        &mut self,
+        waiting: &Waiting,
+        messages: &mut Vec<Message>,
+    ) -> Option<(Vec<Frame>, Outcome)> {
+        let process = waiting.process.as_deref()?;
+        let mut met = HashSet::new();
+        let limit = self.options.frame_limit as usize;
+        let (frames, outcome) = late::walk(&waiting.snapshot, limit, |address| {
+            let place = self.place_of(process, address);
+            if let Place::File { file, .. } = place {
+                met.insert(file);
+            }
+            place
+        })?;
+        for file in met {
+            self.tell_file(file, messages, None);
+        }
+        let first = self.stacks.get(waiting.sample.stack);
+        let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
+        let kernel = kernel.take_while(|frame| frame.kind() == Some(FrameKind::Kernel));
+        Some((kernel.chain(frames).collect(), outcome))
+    }
+
+    /// What is at an address of a process. A file that is new is read.
+    fn place_of(&mut self, process: &Process, address: Avma) -> Place {
+        let Some(mapping) = process.mapping_set().at(address) else { return Place::Unmapped };
+        let Some(identified) = self.files.identify(process, mapping) else { return Place::Anonymous };
+        let file = identified.id;
+        let Some(offset) = mapping.file_offset_of(address) else { return Place::Unmapped };
+        if !self.use_file(file, process.pid()) {
+            return Place::File { file, offset, rule: Err(Outcome::NoRule) };
+        }
+        match self.binaries.rule_at(file, offset, &self.profiler.arena, &self.profiler.tables) {
+            Some(rule) => Place::File { file, offset, rule },
+            None => Place::NotYet,
+        }
+    }
+
+    /// Sees to it that the table of a file is built. False: its content can't be read.
+    fn use_file(&mut self, file: FileId, user: Pid) -> bool {
+        let Some(entry) = self.files.get(file) else { return false };
+        let Some(content) = entry.opened() else { return false };
+        let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
+        let packing = packing(&self.options, entry.path(), build_id);
+        self.binaries.use_by(file, content, entry.path(), packing, user);
+        true
+    }
+
+    fn hand_on(&mut self, sample: &Sample, stack: Option<Arc<feed::Stack>>, messages: &mut Vec<Message>) {
         let process = self.introduce(sample.pid, messages);
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());

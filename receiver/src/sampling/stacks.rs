@@ -11,6 +11,8 @@ use super::feed::Stack;
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     bodies: HashMap<StackHash, Held>,
+    /// Those that were walked here, in this epoch.
+    late: HashMap<Box<[Frame]>, Arc<Stack>>,
     last_number: u64,
     frames: usize,
 }
@@ -67,9 +69,22 @@ impl Stacks {
         Some(stack)
     }
 
+    /// The stack of frames that were walked here.
+    pub(crate) fn intern(&mut self, frames: Vec<Frame>) -> Arc<Stack> {
+        let frames: Box<[Frame]> = frames.into();
+        if let Some(stack) = self.late.get(&frames) {
+            return Arc::clone(stack);
+        }
+        self.frames += 2 * frames.len();
+        let stack = self.number(frames.clone());
+        self.late.insert(frames, Arc::clone(&stack));
+        stack
+    }
+
     /// Forgets what was sent neither in `epoch` nor in the one before.
     pub(crate) fn begin_epoch(&mut self, epoch: u32) {
         let frames = &mut self.frames;
+        *frames -= self.late.drain().map(|(late, _)| 2 * late.len()).sum::<usize>();
         self.bodies.retain(|_, held| {
             let is_recent = epoch.wrapping_sub(held.epoch) <= 1;
             if let (false, Content::Stack(stack)) = (is_recent, &held.content) {

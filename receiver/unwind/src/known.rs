@@ -272,6 +272,11 @@ pub(crate) fn is_never_called(name: &[u8]) -> bool {
     Kind::by_name(name).is_some_and(Kind::is_returned_to)
 }
 
+/// Whether a function with this name makes threads.
+pub(crate) fn is_clone(name: &[u8]) -> bool {
+    Kind::by_name(name) == Some(Kind::Clone)
+}
+
 impl Kind {
     fn by_name(name: &[u8]) -> Option<Self> {
         let kinds: [(&[&[u8]], Self); 4] = [

@@ -33,7 +33,7 @@
 //!
 //! # Rooms
 //!
-//! `rule`, `table` and `summary` are the vocabulary. `cfi` turns DWARF into rules, with `expression` for the
+//! `rule`, `table` and `summary` are the vocabulary; `step` applies a rule to a frame. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
 //! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
 //! `code` follows what machine code does to its frame:
@@ -55,6 +55,7 @@ mod layers;
 pub mod prove;
 mod rule;
 mod sframe;
+mod step;
 mod summary;
 mod symbols;
 mod synthesize;
@@ -63,5 +64,6 @@ pub mod validate;
 
 pub use elf::{Error, load_segments, unwind_table, unwind_table_with};
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+pub use step::{FrameRegisters, Memory, StepError};
 pub use summary::{GivenUp, Source, Summary};
 pub use table::{Row, UnwindTable};

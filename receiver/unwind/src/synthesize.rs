@@ -4,6 +4,7 @@
 //! for certain gets no row, and is counted by reason.
 
 mod calls;
+mod clone;
 mod linkage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use crate::code::state::{Lost, State};
 use crate::code::step::{Stepper, calls_function, is_padding, target};
 use crate::elf::CodeRanges;
 use crate::entries::{Entries, EntryId};
-use crate::known::is_never_called;
+use crate::known::{is_clone, is_never_called};
 use crate::layers::RowBuffer;
 use crate::rule::Entry;
 use crate::summary::{GivenUp, Source, Summary};
@@ -49,7 +50,7 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     }
     let sections = sections(file, code, &pieces);
     let mut linkage = Ranges::default();
-    let mut spans = Vec::new();
+    let mut spans: Vec<Span> = pieces.iter().filter_map(|piece| clone::span(piece, entries)).collect();
     let mut starts = named_functions(file, code);
     for section in &sections {
         match section.kind {
@@ -97,7 +98,8 @@ struct Span {
     rule: Result<EntryId, GivenUp>,
 }
 
-/// The executable code without rows, but for what is padding throughout.
+/// The executable code without rows, but for what is padding throughout, or too short for a function and no call of
+/// `clone`.
 fn undescribed<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -105,9 +107,11 @@ fn undescribed<'data, R: ReadRef<'data>>(
     entries: &Entries,
 ) -> Vec<Piece<'data>> {
     let mut pieces = Vec::new();
+    let may_clone = code_symbols(file).any(|symbol| is_clone(symbol.name));
     for (start, end) in executable(file, code) {
         for (start, end) in rows.gaps(start, end, entries) {
-            if end - start < MIN_GAP_BYTES {
+            let is_short = end - start < MIN_GAP_BYTES;
+            if is_short && !(may_clone && clone::is_call(file, code, start)) {
                 continue;
             }
             let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lzma_rust2::{XzOptions, XzWriter};
-use object::{File, Object as _};
+use object::{File, Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
 use sidewinder_unwind::{
@@ -342,6 +342,27 @@ fn a_segment_that_goes_on_at_the_start_of_the_address_space_is_no_code() {
     let mut file = elf(TEXT, &[0xc3], &[]);
     const VADDR: usize = 64 + 16;
     file[VADDR..VADDR + 8].copy_from_slice(&0xffff_ffff_ffff_f000_u64.to_le_bytes());
-    let file = object::File::parse(&*file).unwrap();
+    let file = File::parse(&*file).unwrap();
     assert!(matches!(unwind_table(&file), Err(sidewinder_unwind::Error::NoCode)));
+}
+
+#[test]
+fn whoever_clones_is_known_in_the_call_that_the_c_library_leaves_undescribed() {
+    let Ok(data) = fs::read("/lib/x86_64-linux-gnu/libc.so.6") else {
+        return eprintln!("SKIPPED: no glibc here");
+    };
+    let file = File::parse(&*data).unwrap();
+    let table = unwind_table(&file).unwrap();
+    // mov $435,%eax; syscall
+    let call = [0xb8, 0xb3, 1, 0, 0, 0x0f, 0x05];
+    let mut calls = 0;
+    for segment in file.segments().filter(|segment| segment.permissions().executable()) {
+        let bytes = segment.data().unwrap();
+        for at in (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&call)) {
+            let returns_to = Svma(segment.address() + (at + call.len()) as u64);
+            calls += 1;
+            assert_eq!(table.lookup(returns_to), Entry::Rule(Rule::LEAF), "{returns_to:?}");
+        }
+    }
+    assert!(calls > 0, "this C library makes no threads by clone3");
 }

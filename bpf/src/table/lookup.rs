@@ -1,0 +1,47 @@
+//! Reading a segment, as `c/table.bpf.h` does in the kernel.
+
+use sidewinder_address::FileOffset;
+use sidewinder_unwind::Rule;
+
+use super::rule::Encoded;
+use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
+use crate::outcome::Outcome;
+
+const HEADER_BYTES: usize = size_of::<sw_segment_header>();
+const RULE_BYTES: usize = size_of::<sw_rule>();
+const _: () = assert!(size_of::<sw_run>() == RULE_BYTES);
+
+/// The rule in force at a place of the file, or the outcome of a walk that gets there. `None`: the place is outside.
+pub(crate) fn look_up(segment: &[u8], at: FileOffset) -> Option<Result<Rule, Outcome>> {
+    Some(encoded_at(segment, at)?.rule().decoded())
+}
+
+pub(super) fn encoded_at(segment: &[u8], at: FileOffset) -> Option<Encoded> {
+    let word = |offset: usize| Some(u32::from_ne_bytes(segment.get(offset..offset + 4)?.try_into().ok()?));
+    let half = |offset: usize| Some(u16::from_ne_bytes(segment.get(offset..offset + 2)?.try_into().ok()?));
+    let start = FileOffset(u64::from_ne_bytes(segment.get(..8)?.try_into().ok()?));
+    let [rules, rows, first_run] = [word(12)? as usize, word(16)? as usize, word(20)? as usize];
+    let text = u32::try_from(at.checked_offset_from(start)?).ok().filter(|text| Some(*text) < word(8))?;
+
+    let row_at = |offset: usize| {
+        let row = half(offset)?;
+        let number = usize::from(row) & (intf::SW_RULES_MAX as usize - 1);
+        Some((u32::from(row) >> intf::SW_RULE_BITS, number))
+    };
+    let last_row = |rows: std::ops::Range<usize>, place: u32| {
+        rows.step_by(2).map_while(row_at).take_while(|(at, _)| *at <= place).last()
+    };
+    let bucket = HEADER_BYTES + (text >> intf::SW_BUCKET_SHIFT) as usize * 2;
+    let [first, end] = [half(bucket)?, half(bucket + 2)?].map(|row| rows + usize::from(row) * 2);
+    let place = text % intf::SW_BUCKET_BYTES;
+    let (mut number, place) = match last_row(first..end, place) {
+        Some((at, number)) => (number, place - at),
+        None => (row_at(first.checked_sub(2)?)?.1, intf::SW_BUCKET_BYTES - 1),
+    };
+    if number >= first_run {
+        let run = rules + number * RULE_BYTES;
+        number = last_row(run..run + RULE_BYTES, place)?.1;
+    }
+    let rule = rules + number * RULE_BYTES;
+    Some(Encoded(segment.get(rule..rule + RULE_BYTES)?.try_into().ok()?))
+}

@@ -1,0 +1,217 @@
+//! Walks that came too early for the kernel side, done here once what they lacked is there.
+//!
+//! A process may be over before the receiver hears that it began, and a file is mapped and executed before anybody could
+//! have read it. Such a sample comes with a snapshot of its registers and of the top of its stack. It waits here until
+//! the events of its process up to its time are known, and the tables of its files.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use sidewinder_address::{Avma, FileOffset};
+use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot};
+use sidewinder_process::{FileId, Pid, Process};
+use sidewinder_unwind::{FrameRegisters, Memory, Rule, StepError};
+
+/// How long a sample waits for tables.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a sample waits for its process to be known.
+const PATIENCE_WITH_PROCESSES: Duration = Duration::from_millis(500);
+
+/// The most samples that wait, about 8 KiB each. Further ones stay as the kernel side left them.
+const WAITING_MAX: usize = 512;
+
+/// As in `c/unwind.bpf.h`.
+const STACK_SWITCHES_MAX: u32 = 8;
+const UNPROVEN_FRAME_MAX: u64 = 1 << 20;
+
+/// A sample that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) sample: Sample,
+    pub(crate) snapshot: Box<Snapshot>,
+    /// The process as it was at the time of the sample, once that is known.
+    pub(crate) process: Option<Box<Process>>,
+    since: Instant,
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Late {
+    /// Snapshots whose samples have not been met, by thread and time.
+    snapshots: HashMap<(u32, u64), (Box<Snapshot>, Instant)>,
+    waiting: Vec<Waiting>,
+}
+
+impl Late {
+    pub(crate) fn take_snapshot(&mut self, snapshot: Box<Snapshot>) {
+        self.snapshots.insert((snapshot.tid, snapshot.time_ns), (snapshot, Instant::now()));
+    }
+
+    /// Lets a sample wait that has a snapshot, or gives it back.
+    pub(crate) fn hold(&mut self, sample: Sample) -> Option<Sample> {
+        let found = sample.has_snapshot.then(|| self.snapshots.remove(&(sample.tid, sample.time_ns)));
+        match found.flatten() {
+            Some((snapshot, since)) if self.waiting.len() < WAITING_MAX => {
+                self.waiting.push(Waiting { sample, snapshot, process: None, since });
+                None
+            }
+            _ => Some(sample),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes note of what the processes of samples from before a time are now.
+    pub(crate) fn learn_processes<'a>(
+        &mut self,
+        before_ns: u64,
+        process: impl Fn(Pid) -> Option<&'a Process>,
+    ) {
+        for waiting in &mut self.waiting {
+            if waiting.sample.time_ns < before_ns {
+                waiting.learn(process(Pid(waiting.sample.pid)));
+            }
+        }
+    }
+
+    /// Takes note of what a process is that ends now: it may be interrupted on its way out.
+    pub(crate) fn learn_ending(&mut self, process: &Process) {
+        for waiting in &mut self.waiting {
+            if waiting.sample.pid == process.pid().0 {
+                waiting.learn(Some(process));
+            }
+        }
+    }
+
+    /// Those that wait, for whoever gives back what has to wait on.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Waiting> {
+        self.snapshots.retain(|_, (_, since)| since.elapsed() < PATIENCE);
+        std::mem::take(&mut self.waiting)
+    }
+
+    pub(crate) fn wait_on(&mut self, waiting: Waiting) {
+        self.waiting.push(waiting);
+    }
+}
+
+impl Waiting {
+    /// What a process maps after an exec says nothing of what it mapped before.
+    fn learn(&mut self, process: Option<&Process>) {
+        let at_time = process.filter(|process| process.known_since_ns() <= self.sample.time_ns);
+        if self.process.is_none() {
+            self.process = at_time.map(|process| Box::new(process.clone()));
+        }
+    }
+
+    pub(crate) fn has_lost_patience(&self) -> bool {
+        let patience = if self.process.is_some() { PATIENCE } else { PATIENCE_WITH_PROCESSES };
+        self.since.elapsed() >= patience
+    }
+}
+
+/// What is at an address of a process.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// No code.
+    Unmapped,
+    /// Code that no file backs.
+    Anonymous,
+    /// A file, and what its table says there.
+    File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
+    /// Its table will be there later.
+    NotYet,
+}
+
+/// The frames of the user's stack, leaf first, and how the walk ended. `None`: it has to wait.
+pub(crate) fn walk(
+    snapshot: &Snapshot,
+    frame_limit: usize,
+    mut place_of: impl FnMut(Avma) -> Place,
+) -> Option<(Vec<Frame>, Outcome)> {
+    let mut frames = Vec::new();
+    let mut registers = FrameRegisters::interrupted(&snapshot.registers);
+    let (mut is_return_address, mut is_unproven, mut stack_switches) = (false, false, 0);
+    let end = loop {
+        let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
+        let mut push = |kind, address| frames.push(Frame::new(kind, address, is_return_address, is_unproven));
+        let rule = match place_of(address) {
+            Place::NotYet => return None,
+            Place::Unmapped => {
+                if !is_return_address {
+                    push(FrameKind::Anonymous, registers.pc.0);
+                }
+                break Outcome::NoMapping;
+            }
+            Place::Anonymous => {
+                push(FrameKind::Anonymous, registers.pc.0);
+                None
+            }
+            Place::File { file, offset, rule } => {
+                push(FrameKind::Native { file: file.0 }, offset.0 + u64::from(is_return_address));
+                match rule {
+                    Ok(rule) => Some(rule),
+                    Err(Outcome::NoRule) => None,
+                    Err(outcome) => break outcome,
+                }
+            }
+        };
+        if frames.len() >= frame_limit {
+            break Outcome::FrameLimit;
+        }
+        let caller = match &rule {
+            Some(rule) => rule.step(&registers, &Stack(snapshot)).map_err(outcome_of),
+            None => step_unproven(&registers, snapshot),
+        };
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(outcome) => break outcome,
+        };
+        if rule.is_none() {
+            match place_of(Avma(caller.pc.0.wrapping_sub(1))) {
+                Place::Unmapped => break Outcome::NoRule,
+                Place::NotYet => return None,
+                Place::Anonymous | Place::File { .. } => {}
+            }
+        }
+        // A leaf that moved its return address into a register has no frame.
+        if caller.sp <= registers.sp && !(caller.sp == registers.sp && rule.is_some()) {
+            stack_switches += 1;
+            if stack_switches > STACK_SWITCHES_MAX {
+                break Outcome::StackNotRising;
+            }
+        }
+        is_return_address = !rule.is_some_and(|rule| rule.signal_frame);
+        is_unproven = rule.is_none();
+        registers = caller;
+    };
+    Some((frames, end))
+}
+
+/// Frame pointers, where nothing is known of the code: as in `c/unwind.bpf.h`.
+fn step_unproven(registers: &FrameRegisters, snapshot: &Snapshot) -> Result<FrameRegisters, Outcome> {
+    let above = registers.fp.wrapping_sub(registers.sp);
+    if registers.fp & 7 != 0 || registers.fp < registers.sp || above > UNPROVEN_FRAME_MAX {
+        return Err(Outcome::NoRule);
+    }
+    Rule::FRAME_POINTER.step(registers, &Stack(snapshot)).map_err(|_| Outcome::NoRule)
+}
+
+fn outcome_of(error: StepError) -> Outcome {
+    match error {
+        StepError::Outermost => Outcome::Complete,
+        StepError::RegisterLost(_) => Outcome::RegisterLost,
+        StepError::Unreadable(_) => Outcome::SnapshotEnd,
+    }
+}
+
+/// The words of a snapshot.
+struct Stack<'a>(&'a Snapshot);
+
+impl Memory for Stack<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let at = usize::try_from(address.checked_sub(self.0.start)?).ok()?;
+        Some(u64::from_ne_bytes(self.0.stack.get(at..at.checked_add(8)?)?.try_into().ok()?))
+    }
+}

@@ -1,0 +1,162 @@
+//! One step of a walk: from a frame to its caller, by a rule.
+
+use sidewinder_address::Avma;
+
+use crate::rule::{Cfa, Register, ReturnAddress, Rule, SavedRegister};
+
+/// The stack of a thread.
+pub trait Memory {
+    /// The word at an address; `None` where it can't be read.
+    fn word(&self, address: u64) -> Option<u64>;
+}
+
+/// Registers of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrameRegisters {
+    /// The next instruction of the interrupted frame, or where a callee returns to.
+    pub pc: Avma,
+    /// The stack pointer.
+    pub sp: u64,
+    /// The frame pointer.
+    pub fp: u64,
+    /// All general registers by their DWARF number, of an interrupted frame alone: callers have lost theirs.
+    pub general: Option<[u64; 16]>,
+}
+
+/// Why there is no caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum StepError {
+    /// The stack begins here.
+    #[error("the stack begins here")]
+    Outermost,
+    /// The rule needs a register of a caller.
+    #[error("the rule needs {0:?}, which only an interrupted frame has")]
+    RegisterLost(Register),
+    /// A word is not there.
+    #[error("no word at {0:#x}")]
+    Unreadable(u64),
+}
+
+impl FrameRegisters {
+    /// Those of an interrupted thread, by DWARF number with the pc behind the general ones.
+    #[must_use]
+    pub fn interrupted(registers: &[u64; 17]) -> Self {
+        let mut general = [0; 16];
+        general.copy_from_slice(&registers[..16]);
+        Self {
+            pc: Avma(registers[16]),
+            sp: registers[usize::from(Register::Rsp.dwarf_x86_64())],
+            fp: registers[usize::from(Register::Rbp.dwarf_x86_64())],
+            general: Some(general),
+        }
+    }
+
+    fn register(&self, register: Register) -> Result<u64, StepError> {
+        match register {
+            Register::Rsp => Ok(self.sp),
+            Register::Rbp => Ok(self.fp),
+            other => match &self.general {
+                Some(general) => Ok(general[usize::from(other.dwarf_x86_64())]),
+                None => Err(StepError::RegisterLost(other)),
+            },
+        }
+    }
+}
+
+impl Rule {
+    /// The registers of the caller's frame.
+    ///
+    /// # Errors
+    /// Where there is none, or what the rule asks for is not to be had.
+    pub fn step(&self, frame: &FrameRegisters, memory: &impl Memory) -> Result<FrameRegisters, StepError> {
+        let word = |address: u64| memory.word(address).ok_or(StepError::Unreadable(address));
+        let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
+        let word_at = |register, offset| word(plus(frame.register(register)?, offset));
+        let cfa = match self.cfa {
+            _ if self.is_root() => return Err(StepError::Outermost),
+            Cfa::Register { register, offset } => plus(frame.register(register)?, offset),
+            Cfa::Plt { threshold } => {
+                let has_pushed = frame.pc.0 & 15 >= u64::from(threshold);
+                frame.sp.wrapping_add(if has_pushed { 16 } else { 8 })
+            }
+            Cfa::Deref { register, offset, addend } => plus(word_at(register, offset)?, addend),
+        };
+        let pc = match self.return_address {
+            ReturnAddress::AtCfa(offset) => word(plus(cfa, offset))?,
+            ReturnAddress::At { register, offset } => word_at(register, offset)?,
+            ReturnAddress::InRegister(register) => frame.register(register)?,
+            ReturnAddress::Undefined => return Err(StepError::Outermost),
+        };
+        let fp = match self.frame_pointer {
+            SavedRegister::Same => frame.fp,
+            SavedRegister::AtCfa(offset) => word(plus(cfa, offset))?,
+            SavedRegister::At { register, offset } => word_at(register, offset)?,
+            SavedRegister::InRegister(register) => frame.register(register)?,
+            SavedRegister::Undefined => 0,
+        };
+        Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, general: None })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words from 0x1000 on.
+    struct Words(Vec<u64>);
+
+    impl Memory for Words {
+        fn word(&self, address: u64) -> Option<u64> {
+            self.0.get(usize::try_from(address.checked_sub(0x1000)? / 8).ok()?).copied()
+        }
+    }
+
+    fn interrupted(sp: u64, fp: u64) -> FrameRegisters {
+        let mut registers = [0; 17];
+        for (number, register) in registers.iter_mut().enumerate() {
+            *register = 0x2000 + number as u64;
+        }
+        (registers[6], registers[7]) = (fp, sp);
+        FrameRegisters::interrupted(&registers)
+    }
+
+    #[test]
+    fn a_leaf_returns_through_the_top_of_the_stack() {
+        let caller = Rule::LEAF.step(&interrupted(0x1008, 7), &Words(vec![0, 0x55])).unwrap();
+        assert_eq!(caller, FrameRegisters { pc: Avma(0x55), sp: 0x1010, fp: 7, general: None });
+    }
+
+    #[test]
+    fn a_frame_pointer_leads_to_the_caller_and_its_frame_pointer() {
+        let caller = Rule::FRAME_POINTER.step(&interrupted(0, 0x1000), &Words(vec![0x99, 0x55])).unwrap();
+        assert_eq!((caller.pc, caller.sp, caller.fp), (Avma(0x55), 0x1010, 0x99));
+    }
+
+    #[test]
+    fn only_an_interrupted_frame_has_all_registers() {
+        let in_register = Rule { return_address: ReturnAddress::InRegister(Register::Rdi), ..Rule::LEAF };
+        let frame = interrupted(0x1000, 0);
+        assert_eq!(in_register.step(&frame, &Words(vec![])).unwrap().pc, Avma(0x2005));
+        let caller = FrameRegisters { general: None, ..frame };
+        let lost = Err(StepError::RegisterLost(Register::Rdi));
+        assert_eq!(in_register.step(&caller, &Words(vec![])), lost);
+    }
+
+    #[test]
+    fn a_linkage_table_has_pushed_a_word_from_its_threshold_on() {
+        let rule = Rule { cfa: Cfa::Plt { threshold: 11 }, ..Rule::LEAF };
+        let sp_at = |pc| {
+            let frame = FrameRegisters { pc: Avma(pc), ..interrupted(0x1000, 0) };
+            rule.step(&frame, &Words(vec![1, 2, 3])).unwrap().sp
+        };
+        assert_eq!([sp_at(0x40a), sp_at(0x40b)], [0x1008, 0x1010]);
+    }
+
+    #[test]
+    fn a_word_that_is_not_there_and_the_start_of_a_stack_end_a_walk() {
+        let beyond = Rule::LEAF.step(&interrupted(0x1000, 0), &Words(vec![]));
+        assert_eq!(beyond, Err(StepError::Unreadable(0x1000)));
+        let root = Rule { return_address: ReturnAddress::Undefined, ..Rule::LEAF };
+        assert_eq!(root.step(&interrupted(0x1000, 0), &Words(vec![1])), Err(StepError::Outermost));
+    }
+}
