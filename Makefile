@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test bench oracle fuzz lint clean
+.PHONY: help setup run test vm-test bench oracle fuzz lint clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -15,7 +15,7 @@ as_root := $(if $(filter 0,$(shell id -u)),,sudo)
 SECONDS_TO_PROFILE ?= 10
 
 help: ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 setup: ## Install what is missing, on Debian and Ubuntu
 	@e2e/setup.sh --tests
@@ -36,6 +36,11 @@ test: ## Run every test; those that need eBPF want root
 	@# One test at a time: they measure rates and times.
 	SIDEWINDER=$(sidewinder) cargo test -p sidewinder-e2e -- --test-threads=1
 	@if [ -s $(compiled)/skipped.txt ]; then echo; echo "Not run here:"; cat $(compiled)/skipped.txt; fi
+
+vm-test: ## Boot Debian's kernels in qemu and profile there; VERIFIER=accept takes new instruction counts as the baseline
+	@e2e/setup.sh --vm
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) cargo run -p sidewinder-e2e --bin vm-test
 
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests

@@ -2,6 +2,7 @@
 # Installs what is missing on a Debian or Ubuntu machine. Does nothing, and says nothing, where all is there.
 #
 #   e2e/setup.sh          what building and `make run` need
+#   e2e/setup.sh --vm     also what booting kernels in qemu needs
 #   e2e/setup.sh --tests  also what the end-to-end tests need: Go and the programs that they profile
 set -euo pipefail
 
@@ -10,6 +11,8 @@ go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it b
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
 [ "${1:-}" = --tests ] && packages+=(python3 xz-utils sqlite3 openssl libcap2-bin util-linux)
+
+[ "${1:-}" = --vm ] && packages+=(qemu-system-x86 busybox-static cpio)
 
 say() { echo "setup: $*" >&2; }
 

@@ -293,6 +293,8 @@ enum sw_scope {
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048
 #define SW_KERNEL_FRAMES_MAX 127
+#define SW_FRAMES_PER_CALL 32 /* where a walk goes on by tail calls */
+#define SW_CALLS_MAX 33 /* tail calls in a row: MAX_TAIL_CALL_CNT, which was 32 for as many before Linux 5.16 */
 #define SW_REGISTERS 17 /* DWARF's numbers on x86-64: 0 to 15, and 16 for the pc */
 
 /*

@@ -38,6 +38,7 @@ struct task_struct {
 	int pid;
 	int tgid;
 	unsigned in_execve : 1;
+	void *stack;
 	struct mm_struct *mm;
 	struct task_struct *group_leader;
 	struct pid *thread_pid;

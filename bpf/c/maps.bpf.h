@@ -24,8 +24,16 @@ const volatile bool kernel_threads; /* whether they are sampled too */
  * rather than on the stack, where the verifier would follow each value of it.
  */
 struct sw_slot {
-	__u32 sequence; /* odd: in use */
+	__u32 claims; /* 0: free; 1: in use; more: others are just finding it so */
+	__u32 sequence; /* of its uses, counted when they end */
+
+	/* The sample that is being taken. */
+	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
+	__u64 time_ns;
+	__u32 pid;
 	__u32 outcome;
+	__u8 kind;
+	__u8 in_kernel;
 
 	/* The frame about to be looked at. */
 	__u64 pc;
@@ -53,9 +61,10 @@ struct sw_slot {
 	__u32 segment_rows;
 	__u32 segment_first_run;
 
-	/* What `window` holds of the user's stack. */
+	/* What `window` holds of the user's stack, and the word that could not be had. */
 	__u64 window_start;
 	__u32 window_bytes;
+	__u64 unreadable;
 
 	/* The chunk being filled, and the chunks that are full. */
 	__u32 count;
@@ -159,6 +168,17 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } scope SEC(".maps");
+
+/* The program that walks on, where walks go on by tail calls. One for each type of program. */
+struct sw_walks {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+};
+
+struct sw_walks cpu_walks SEC(".maps");
+struct sw_walks probe_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)
 {

@@ -3,12 +3,13 @@
 #ifndef SIDEWINDER_REGS_BPF_H
 #define SIDEWINDER_REGS_BPF_H
 
-#include "maps.bpf.h"
+#include "task.bpf.h"
 #include <linux/bpf_perf_event.h>
-#include <bpf/bpf_core_read.h>
 
 #if defined(__TARGET_ARCH_x86)
 
+/* THREAD_SIZE of Linux 5.10 to 5.14, without KASAN. */
+#define SW_KERNEL_STACK_BYTES 16384
 #define SW_USER_CS_64 0x33
 #define SW_USER_CS_32 0x23
 #define SW_REG_FP 6
@@ -50,12 +51,32 @@ static __always_inline __u64 registers_of_interrupt(__u64 *to, struct pt_regs *r
 }
 
 /* Not inlined: compilers fold the loads of both into one by a pointer to either, which the verifier refuses. */
-static __noinline __u64 registers_of_task(__u64 *to)
+static __noinline __u64 registers_by_helper(struct sw_slot *slot)
 {
 	struct pt_regs___kernel *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
 
-	SW_COPY_REGISTERS(to, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
+	SW_COPY_REGISTERS(slot->registers, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
 	return regs->cs & 0xffff;
+}
+
+/* What lies at the top of a task's kernel stack, by way of the window (before Linux 5.15, which has a helper). */
+static __noinline __u64 registers_on_kernel_stack(struct sw_slot *slot)
+{
+	struct pt_regs___kernel *regs = (void *)slot->window;
+	__u64 stack = (__u64)BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), stack);
+	__u32 bytes = bpf_core_type_size(struct pt_regs___kernel);
+
+	if (!stack || bytes > SW_STACK_WINDOW_BYTES ||
+	    bpf_probe_read_kernel(slot->window, bytes, (void *)(stack + SW_KERNEL_STACK_BYTES - bytes)))
+		return 0;
+	SW_COPY_REGISTERS(slot->registers, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
+	return regs->cs & 0xffff;
+}
+
+/* The user registers of the current task, which is in the kernel. */
+static __always_inline __u64 registers_of_task(struct sw_slot *slot)
+{
+	return sw_has_helper(task_pt_regs) ? registers_by_helper(slot) : registers_on_kernel_stack(slot);
 }
 
 #else

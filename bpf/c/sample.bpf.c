@@ -12,6 +12,9 @@
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
+ *
+ * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
+ * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.
  */
 #include "maps.bpf.h"
 #include "scope.bpf.h"
@@ -22,193 +25,284 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-struct kernel_context {
-	struct sw_slot *slot;
-	__u32 count;
-};
-
-static long push_kernel_frame(__u32 i, struct kernel_context *context)
-{
-	struct sw_slot *slot = context->slot;
-	__u32 flags = i ? SW_FRAME_RETURN_ADDRESS : 0;
-
-	if (i >= context->count || i >= SW_KERNEL_FRAMES_MAX)
-		return 1;
-	return !push_frame(slot, frame_head(SW_FRAME_KERNEL, flags, 0), ((__u64 *)slot->window)[i & 127]);
-}
-
-/* The kernel part of the stack. The kernel's own walk is used: it knows its own unwind formats. */
+/*
+ * The kernel part of the stack. The kernel's own walk is used: it knows its own unwind formats. These are the first
+ * frames, and fewer than a chunk holds.
+ */
 static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
 {
-	struct kernel_context context = { .slot = slot };
 	long bytes = bpf_get_stack(ctx, slot->window, SW_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
+	__u32 count;
 
 	if (bytes <= 0)
 		return 0;
-	context.count = bytes / sizeof(__u64);
-	bpf_loop(SW_KERNEL_FRAMES_MAX, push_kernel_frame, &context, 0);
-	return context.count;
+	count = bytes / sizeof(__u64);
+	for (__u32 i = 0; i < SW_KERNEL_FRAMES_MAX; i++) {
+		if (i >= count)
+			break;
+		put_frame(slot, i, frame_head(SW_FRAME_KERNEL, i ? SW_FRAME_RETURN_ADDRESS : 0, 0),
+			  ((__u64 *)slot->window)[i]);
+	}
+	return slot->count;
 }
 
-/* The user part of the stack, from the registers in the slot. Sets slot->outcome. */
-static __always_inline void walk_user(struct sw_slot *slot, struct task_struct *task, __u32 pid, __u64 code_segment)
+/*
+ * Prepares the walk of the user part of the stack, from the registers in the slot. False: there is none, or no way
+ * into it; slot->outcome says why.
+ */
+static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct *task, __u64 code_segment)
 {
-	if (BPF_CORE_READ_BITFIELD(task, in_execve)) {
-		slot->outcome = SW_OUTCOME_EXEC;
-		return;
-	}
-	if (code_segment != SW_USER_CS_64) {
-		slot->outcome = code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS;
-		return;
-	}
-	if (!enter_process(slot, pid)) {
+	if (in_execve(task))
+		return stop(slot, SW_OUTCOME_EXEC);
+	if (code_segment != SW_USER_CS_64)
+		return stop(slot, code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS);
+	if (!enter_process(slot, slot->pid)) {
 		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
-		slot->outcome = SW_OUTCOME_UNKNOWN_PROCESS;
-		return;
+		return stop(slot, SW_OUTCOME_UNKNOWN_PROCESS);
 	}
-	walk_user_stack(slot);
+	start_walk(slot);
+	return true;
 }
 
-/* Both parts of the stack of the interrupted task, leaf first. Sets slot->outcome. */
-static __always_inline void walk(struct bpf_perf_event_data *ctx, struct sw_slot *slot, struct task_struct *task,
-				 __u32 task_flags, __u32 pid, bool in_kernel)
+/* Walks the kernel part of the stack of the interrupted task, and prepares the walk of the user part as enter_user. */
+static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, struct sw_slot *slot,
+					      struct sw_cpu *cpu, struct task_struct *task, __u32 task_flags)
 {
 	__u64 code_segment;
 
-	if (in_kernel && kernel_frames) {
-		struct sw_cpu *cpu = this_cpu();
-		int frames = walk_kernel_stack(ctx, slot);
-
-		if (cpu)
-			sw_count(cpu->kernel_frames, frames);
-	}
-	if (task_flags & (PF_KTHREAD | PF_IO_WORKER)) {
-		slot->outcome = SW_OUTCOME_KERNEL_THREAD;
-		return;
-	}
-	if (!task->mm) {
-		slot->outcome = SW_OUTCOME_EXITING;
-		return;
-	}
-	code_segment = in_kernel ? registers_of_task(slot->registers) : registers_of_interrupt(slot->registers, &ctx->regs);
-	walk_user(slot, task, pid, code_segment);
+	if (slot->in_kernel && kernel_frames)
+		sw_count(cpu->kernel_frames, walk_kernel_stack(ctx, slot));
+	if (task_flags & (PF_KTHREAD | PF_IO_WORKER))
+		return stop(slot, SW_OUTCOME_KERNEL_THREAD);
+	if (!sw_task(task, mm))
+		return stop(slot, SW_OUTCOME_EXITING);
+	code_segment = slot->in_kernel ? registers_of_task(slot) : registers_of_interrupt(slot->registers, &ctx->regs);
+	return enter_user(slot, task, code_segment);
 }
 
 /* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
-static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu, struct task_struct *task,
-					 __u32 pid, __u8 kind, bool in_kernel, __u64 time_ns)
+static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	__u32 number = bpf_get_smp_processor_id();
 	void *ring = bpf_map_lookup_elem(&rings, &number);
 	__u32 outcome = slot->outcome;
 	struct sw_sample sample = {
 		.type = SW_RECORD_SAMPLE,
-		.kind = kind,
+		.kind = slot->kind,
 		.outcome = outcome,
-		.time_ns = time_ns,
-		.pid = pid,
+		.time_ns = slot->time_ns,
+		.pid = slot->pid,
 		.cpu = number,
-		.flags = in_kernel ? SW_SAMPLE_IN_KERNEL : 0,
+		.flags = slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0,
 		.value = 1,
 	};
 
 	if (!ring || outcome == SW_OUTCOME_RING_FULL || !end_stack(slot, outcome))
 		return SW_OUTCOME_RING_FULL;
-	sample.tid = thread_id(task);
+	sample.tid = thread_id(current_task());
 	sample.stack = slot->hash;
 	sample.epoch = cpu->epoch;
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
-	if (came_too_early(outcome) && send_snapshot(slot, time_ns, sample.tid))
+	if (came_too_early(outcome) && send_snapshot(slot, slot->time_ns, sample.tid))
 		sample.flags |= SW_SAMPLE_HAS_SNAPSHOT;
 	return send(ring, &sample, sizeof(sample), came_too_early(outcome)) ? outcome : SW_OUTCOME_RING_FULL;
 }
 
-/* A slot that is ready for a walk, or none. */
-static __always_inline struct sw_slot *begin_walk(void)
+/* A slot that is ready for a sample, or none. */
+static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool in_kernel, __u64 time_ns)
 {
-	struct sw_slot *slot = claim_slot();
+	struct sw_slot *slot = claim_slot(kind);
 
-	if (slot) {
-		slot->frames_by_table = 0;
-		slot->frames_by_frame_pointer = 0;
-		slot->frames_unproven = 0;
-		start_stack(slot);
-	}
+	if (!slot)
+		return 0;
+	slot->pid = pid;
+	slot->in_kernel = in_kernel;
+	slot->time_ns = time_ns;
+	slot->frames_by_table = 0;
+	slot->frames_by_frame_pointer = 0;
+	slot->frames_unproven = 0;
+	start_stack(slot);
 	return slot;
 }
 
-static __always_inline void end_walk(struct sw_slot *slot, struct sw_cpu *cpu)
+/* Ends the stack where it is and sends the sample. Returns the outcome that is to be counted. */
+static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
+	__u32 outcome = send_sample(slot, cpu);
+
 	sw_count(cpu->frames_by_table, slot->frames_by_table);
 	sw_count(cpu->frames_by_frame_pointer, slot->frames_by_frame_pointer);
 	sw_count(cpu->frames_unproven, slot->frames_unproven);
 	release_slot(slot);
-}
-
-static __always_inline __u32 take_sample(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu)
-{
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	bool in_kernel = !interrupted_user_mode(ctx);
-	__u32 pid, outcome, task_flags;
-	struct sw_slot *slot;
-	__u64 time_ns;
-
-	if (task->pid == 0)
-		return SW_OUTCOME_IDLE;
-	pid = process_id(task);
-	if (!in_scope(cpu, task, pid))
-		return SW_OUTCOME_OUT_OF_SCOPE;
-	task_flags = task->flags;
-	if ((task_flags & PF_KTHREAD) && !kernel_threads)
-		return SW_OUTCOME_KERNEL_THREAD;
-	time_ns = bpf_ktime_get_ns();
-	slot = begin_walk();
-	if (!slot)
-		return SW_OUTCOME_BUSY;
-	walk(ctx, slot, task, task_flags, pid, in_kernel);
-	outcome = send_sample(slot, cpu, task, pid, SW_SAMPLE_CPU, in_kernel, time_ns);
-	end_walk(slot, cpu);
 	return outcome;
 }
 
-SEC("perf_event")
-int sample_cpu(struct bpf_perf_event_data *ctx)
-{
-	struct sw_cpu *cpu = this_cpu();
-	__u32 outcome;
+/* ---- Interrupts of the CPU clock ------------------------------------------------------------------------ */
 
-	if (!cpu)
-		return 0;
-	outcome = take_sample(ctx, cpu);
+static __always_inline int end_interrupt(struct sw_cpu *cpu, __u32 outcome)
+{
 	if (outcome < SW_OUTCOME_COUNT)
 		sw_count(cpu->outcomes[outcome & 31], 1);
 	return 0;
 }
 
 /*
- * A sample of each pass through a place in a program. Its outcomes are counted apart: they are no interrupts. A CPU
- * clock that interrupts this program takes the next slot.
+ * The slot of a sample that is under way, and whether its user stack is to be walked; or none, and the interrupt is
+ * counted.
  */
-SEC("uprobe")
-int sample_probe(struct pt_regs *ctx)
+static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu,
+						       bool *walks)
 {
-	struct task_struct *task = (void *)bpf_get_current_task_btf();
-	__u64 time_ns = bpf_ktime_get_ns(), code_segment;
+	struct task_struct *task = current_task();
+	__u32 pid, task_flags, otherwise;
+	struct sw_slot *slot;
+	__u64 time_ns;
+
+	otherwise = SW_OUTCOME_IDLE;
+	if (sw_task(task, pid) == 0)
+		goto none;
+	pid = process_id(task);
+	otherwise = SW_OUTCOME_OUT_OF_SCOPE;
+	if (!in_scope(cpu, task, pid))
+		goto none;
+	task_flags = sw_task(task, flags);
+	otherwise = SW_OUTCOME_KERNEL_THREAD;
+	if ((task_flags & PF_KTHREAD) && !kernel_threads)
+		goto none;
+	time_ns = bpf_ktime_get_ns();
+	slot = begin_sample(SW_SAMPLE_CPU, pid, !interrupted_user_mode(ctx), time_ns);
+	otherwise = SW_OUTCOME_BUSY;
+	if (!slot)
+		goto none;
+	*walks = enter_interrupted(ctx, slot, cpu, task, task_flags);
+	return slot;
+none:
+	end_interrupt(cpu, otherwise);
+	return 0;
+}
+
+SEC("perf_event")
+int sample_cpu(struct bpf_perf_event_data *ctx)
+{
 	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
+		return 0;
+	slot = begin_interrupt(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		walk_by_loop(slot);
+	return end_interrupt(cpu, end_sample(slot, cpu));
+}
+
+SEC("perf_event")
+int sample_cpu_by_calls(struct bpf_perf_event_data *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
+		return 0;
+	slot = begin_interrupt(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		bpf_tail_call(ctx, &cpu_walks, 0);
+	return end_interrupt(cpu, end_sample(slot, cpu));
+}
+
+SEC("perf_event")
+int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
+{
+	__u32 number;
+	struct sw_slot *slot = claimed_slot(SW_SAMPLE_CPU, &number);
+	struct sw_cpu *cpu = this_cpu();
+
+	if (!cpu || !slot)
+		return 0;
+	if (walk_by_calls(number))
+		bpf_tail_call(ctx, &cpu_walks, 0);
+	return end_interrupt(cpu, end_sample(slot, cpu));
+}
+
+/* ---- Passes through a place in a program ---------------------------------------------------------------- */
+
+/*
+ * Outcomes are counted apart here: these are no interrupts. A CPU clock that interrupts such a program takes the next
+ * slot.
+ */
+static __always_inline int end_pass(struct sw_cpu *cpu, __u32 outcome)
+{
+	if (outcome == SW_OUTCOME_RING_FULL)
+		sw_count(cpu->probes_lost, 1);
+	return 0;
+}
+
+static __always_inline struct sw_slot *begin_pass(struct pt_regs *ctx, struct sw_cpu *cpu, bool *walks)
+{
+	struct task_struct *task = current_task();
+	__u64 time_ns = bpf_ktime_get_ns();
 	__u32 pid = process_id(task);
 	struct sw_slot *slot;
 
-	if (!cpu || !in_scope(cpu, task, pid))
+	if (!in_scope(cpu, task, pid))
 		return 0;
-	slot = begin_walk();
-	if (!slot) {
+	slot = begin_sample(SW_SAMPLE_PROBE, pid, false, time_ns);
+	if (slot)
+		*walks = enter_user(slot, task, registers_of_interrupt(slot->registers, ctx));
+	else
 		sw_count(cpu->probes_lost, 1);
+	return slot;
+}
+
+SEC("uprobe")
+int sample_probe(struct pt_regs *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
 		return 0;
-	}
-	code_segment = registers_of_interrupt(slot->registers, ctx);
-	walk_user(slot, task, pid, code_segment);
-	if (send_sample(slot, cpu, task, pid, SW_SAMPLE_PROBE, false, time_ns) == SW_OUTCOME_RING_FULL)
-		sw_count(cpu->probes_lost, 1);
-	end_walk(slot, cpu);
-	return 0;
+	slot = begin_pass(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		walk_by_loop(slot);
+	return end_pass(cpu, end_sample(slot, cpu));
+}
+
+SEC("uprobe")
+int sample_probe_by_calls(struct pt_regs *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
+		return 0;
+	slot = begin_pass(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		bpf_tail_call(ctx, &probe_walks, 0);
+	return end_pass(cpu, end_sample(slot, cpu));
+}
+
+SEC("uprobe")
+int walk_probe_by_calls(struct pt_regs *ctx)
+{
+	__u32 number;
+	struct sw_slot *slot = claimed_slot(SW_SAMPLE_PROBE, &number);
+	struct sw_cpu *cpu = this_cpu();
+
+	if (!cpu || !slot)
+		return 0;
+	if (walk_by_calls(number))
+		bpf_tail_call(ctx, &probe_walks, 0);
+	return end_pass(cpu, end_sample(slot, cpu));
 }

@@ -5,12 +5,19 @@
 
 #include "maps.bpf.h"
 
+static __always_inline __u32 claims_of(struct sw_slot *slot)
+{
+	return *(volatile __u32 *)&slot->claims;
+}
+
 /*
  * Programs interrupt each other on one CPU, perf events other entry points' programs most of all, so each takes the
- * first slot that nobody holds. An odd sequence number is also what the receiver waits for to change before it
- * reuses memory that a walk might still be reading: the exchange orders the claim before all that the walk reads.
+ * first slot that nobody holds: its own claim is then the only one. (Two that claim at once may both go on to the
+ * next. An exchange would tell them apart, but Linux 5.10 has none for programs.) The receiver waits for the end of a
+ * use before it reuses memory that a walk might still be reading: a locked addition orders the claim before all that
+ * the walk reads.
  */
-static __always_inline struct sw_slot *claim_slot(void)
+static __always_inline struct sw_slot *claim_slot(__u8 kind)
 {
 	__u32 first = bpf_get_smp_processor_id() * SW_SLOTS_PER_CPU;
 
@@ -18,26 +25,53 @@ static __always_inline struct sw_slot *claim_slot(void)
 	for (__u32 i = 0; i < SW_SLOTS_PER_CPU; i++) {
 		__u32 number = first + i;
 		struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-		__u32 sequence;
+		struct sw_cpu *cpu;
 
 		if (!slot)
 			return 0;
-		sequence = slot->sequence;
-		if (!(sequence & 1) &&
-		    __sync_val_compare_and_swap(&slot->sequence, sequence, sequence + 1) == sequence) {
-			struct sw_cpu *cpu = this_cpu();
-
-			if (i && cpu)
-				sw_count(cpu->nested, 1);
-			return slot;
+		if (claims_of(slot))
+			continue;
+		__sync_fetch_and_add(&slot->claims, 1);
+		if (claims_of(slot) != 1) {
+			__sync_fetch_and_add(&slot->claims, -1);
+			continue;
 		}
+		slot->owner = bpf_get_current_pid_tgid();
+		slot->kind = kind;
+		cpu = this_cpu();
+		if (i && cpu)
+			sw_count(cpu->nested, 1);
+		return slot;
+	}
+	return 0;
+}
+
+/*
+ * Finds again what an earlier program of this sample claimed. A task has one sample of a kind under way at most: each
+ * kind's programs have ended before its next event.
+ */
+static __always_inline struct sw_slot *claimed_slot(__u8 kind, __u32 *number)
+{
+	__u32 first = bpf_get_smp_processor_id() * SW_SLOTS_PER_CPU;
+	__u64 owner = bpf_get_current_pid_tgid();
+
+#pragma unroll
+	for (__u32 i = 0; i < SW_SLOTS_PER_CPU; i++) {
+		struct sw_slot *slot;
+
+		*number = first + i;
+		slot = bpf_map_lookup_elem(&slots, number);
+		if (slot && slot->owner == owner && slot->kind == kind)
+			return slot;
 	}
 	return 0;
 }
 
 static __always_inline void release_slot(struct sw_slot *slot)
 {
-	__sync_fetch_and_add(&slot->sequence, 1);
+	slot->owner = 0;
+	slot->sequence++;
+	__sync_fetch_and_add(&slot->claims, -1);
 }
 
 #endif

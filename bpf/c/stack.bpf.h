@@ -134,6 +134,16 @@ static __noinline int end_chunk(struct sw_slot *slot)
 	return 1;
 }
 
+/* Makes a frame the last of the chunk, which must have room for it. */
+static __always_inline void put_frame(struct sw_slot *slot, __u32 at, __u64 head, __u64 address)
+{
+	slot->frames[at & (SW_CHUNK_FRAMES - 1)].head = head;
+	slot->frames[at & (SW_CHUNK_FRAMES - 1)].address = address;
+	absorb(&slot->hash, head, address);
+	slot->count = at + 1;
+	slot->depth++;
+}
+
 /* Appends the next frame towards the root. False: no room for the chunk that it filled. */
 static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 address)
 {
@@ -144,11 +154,7 @@ static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 a
 			return false;
 		at = 0;
 	}
-	slot->frames[at & (SW_CHUNK_FRAMES - 1)].head = head;
-	slot->frames[at & (SW_CHUNK_FRAMES - 1)].address = address;
-	absorb(&slot->hash, head, address);
-	slot->count = at + 1;
-	slot->depth++;
+	put_frame(slot, at, head, address);
 	return true;
 }
 

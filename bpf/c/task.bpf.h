@@ -6,6 +6,25 @@
 #include "maps.bpf.h"
 #include <bpf/bpf_core_read.h>
 
+/*
+ * Whether the running kernel has a helper, as its own type information says: a constant by the time that the verifier
+ * looks, which removes what depends on it.
+ */
+#define sw_has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
+
+static __always_inline struct task_struct *current_task(void)
+{
+	if (sw_has_helper(get_current_task_btf))
+		return (void *)bpf_get_current_task_btf();
+	return (void *)bpf_get_current_task();
+}
+
+/*
+ * A field of a task: a load where tasks are trusted pointers (bpf_get_current_task_btf, since Linux 5.11), else a call.
+ */
+#define sw_task(task, ...)                                                                                    \
+	(sw_has_helper(get_current_task_btf) ? ___arrow(task, __VA_ARGS__) : BPF_CORE_READ(task, __VA_ARGS__))
+
 /* Namespaces nest at most this deep (MAX_PID_NS_LEVEL). */
 #define SW_PID_NAMESPACES_MAX 32
 
@@ -30,23 +49,28 @@ static __always_inline __u32 number_in_namespace(struct task_struct *task)
 	return 0;
 }
 
-/*
- * Tasks are trusted pointers here (bpf_get_current_task_btf, arguments of tp_btf), so their fields are loads, not calls.
- */
 static __always_inline __u32 thread_id(struct task_struct *task)
 {
-	return pid_namespace_inode ? number_in_namespace(task) : (__u32)task->pid;
+	return pid_namespace_inode ? number_in_namespace(task) : (__u32)sw_task(task, pid);
 }
 
 static __always_inline __u32 process_id(struct task_struct *task)
 {
-	return pid_namespace_inode ? number_in_namespace(task->group_leader) : (__u32)task->tgid;
+	return pid_namespace_inode ? number_in_namespace(sw_task(task, group_leader)) : (__u32)sw_task(task, tgid);
 }
 
 /* When the task's process started, by CLOCK_BOOTTIME. */
 static __always_inline __u64 process_start_ns(struct task_struct *task)
 {
-	return task->group_leader->start_boottime;
+	return sw_task(task, group_leader, start_boottime);
+}
+
+/* Whether the task is inside execve, where it may have its new memory and still its old registers. */
+static __always_inline bool in_execve(struct task_struct *task)
+{
+	if (sw_has_helper(get_current_task_btf))
+		return BPF_CORE_READ_BITFIELD(task, in_execve);
+	return BPF_CORE_READ_BITFIELD_PROBED(task, in_execve);
 }
 
 #endif

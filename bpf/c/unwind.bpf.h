@@ -49,19 +49,12 @@ static __noinline int move_window(struct sw_slot *slot, __u64 address)
 	return 0;
 }
 
-static long found_vma(struct task_struct *task, struct vm_area_struct *vma, void *found)
+/* What was not to be had is taken for nothing at all; walks that can ask will tell whether the page was only absent. */
+static __always_inline bool unreadable(struct sw_slot *slot, __u64 address)
 {
-	*(__u32 *)found = 1;
-	return 0;
-}
-
-/* Why a word can't be read: the page is not in memory, or there is nothing at all. */
-static __noinline int why_unreadable(__u64 address)
-{
-	__u32 found = 0;
-
-	bpf_find_vma(bpf_get_current_task_btf(), address, found_vma, &found, 0);
-	return found ? SW_OUTCOME_PAGE_ABSENT : SW_OUTCOME_BAD_ADDRESS;
+	slot->outcome = SW_OUTCOME_BAD_ADDRESS;
+	slot->unreadable = address;
+	return false;
 }
 
 /* Reads one word; false: slot->outcome says why not. */
@@ -70,17 +63,13 @@ static __always_inline bool read_word(struct sw_slot *slot, __u64 address, __u64
 	__u64 offset = address - slot->window_start;
 
 	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64) || offset + sizeof(__u64) > slot->window_bytes) {
-		if (!move_window(slot, address)) {
-			slot->outcome = why_unreadable(address);
-			return false;
-		}
+		if (!move_window(slot, address))
+			return unreadable(slot, address);
 		offset = address - slot->window_start;
 	}
 	offset &= SW_STACK_WINDOW_BYTES - 1;
-	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64)) {
-		slot->outcome = SW_OUTCOME_BAD_ADDRESS;
-		return false;
-	}
+	if (offset > SW_STACK_WINDOW_BYTES - sizeof(__u64))
+		return unreadable(slot, address);
 	*word = *(__u64 *)(slot->window + offset);
 	return true;
 }
@@ -274,20 +263,9 @@ static __always_inline bool step(struct sw_slot *slot)
 
 /* ---- The loop: the only place that knows how a program may repeat itself ------------------------------- */
 
-struct walk_context {
-	struct sw_slot *slot;
-};
-
-static long walk_round(__u32 round, struct walk_context *context)
+/* Makes the slot's registers the frame at hand. */
+static __always_inline void start_walk(struct sw_slot *slot)
 {
-	return step(context->slot) ? 0 : 1;
-}
-
-/* Walks from the slot's registers to the end of the stack; slot->outcome says which end. */
-static __always_inline void walk_user_stack(struct sw_slot *slot)
-{
-	struct walk_context context = { .slot = slot };
-
 	slot->pc = slot->registers[SW_REG_PC];
 	slot->sp = slot->registers[SW_REG_SP];
 	slot->fp = slot->registers[SW_REG_FP];
@@ -297,7 +275,61 @@ static __always_inline void walk_user_stack(struct sw_slot *slot)
 	slot->stack_switches = 0;
 	slot->window_bytes = 0;
 	slot->outcome = SW_OUTCOME_FRAME_LIMIT;
+}
+
+static long found_vma(struct task_struct *task, struct vm_area_struct *vma, void *found)
+{
+	*(__u32 *)found = 1;
+	return 0;
+}
+
+struct walk_context {
+	struct sw_slot *slot;
+};
+
+static long walk_round(__u32 round, struct walk_context *context)
+{
+	return step(context->slot) ? 0 : 1;
+}
+
+/*
+ * Walks to the end of the stack; slot->outcome says which end. For programs that may pass functions to helpers
+ * (bpf_loop and bpf_find_vma, since Linux 5.17).
+ */
+static __always_inline void walk_by_loop(struct sw_slot *slot)
+{
+	struct walk_context context = { .slot = slot };
+	__u32 found = 0;
+
 	bpf_loop(frame_limit + 1, walk_round, &context, 0);
+	if (slot->outcome != SW_OUTCOME_BAD_ADDRESS)
+		return;
+	bpf_find_vma(bpf_get_current_task_btf(), slot->unreadable, found_vma, &found, 0);
+	if (found)
+		slot->outcome = SW_OUTCOME_PAGE_ABSENT;
+}
+
+/*
+ * A step of its own: the verifier looks once at a function that is not static, however often it is called. Since such
+ * functions take numbers alone before Linux 5.12, the slot is named by number.
+ */
+__noinline int step_in_slot(__u32 number)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+
+	return slot ? step(slot) : 0;
+}
+
+/*
+ * Walks some frames on; false: slot->outcome says how the stack ends. For programs that call themselves for the rest,
+ * up to SW_CALLS_MAX times.
+ */
+static __always_inline bool walk_by_calls(__u32 slot)
+{
+	for (__u32 i = 0; i < SW_FRAMES_PER_CALL; i++)
+		if (!step_in_slot(slot))
+			return false;
+	return true;
 }
 
 #endif

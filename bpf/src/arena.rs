@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
@@ -237,24 +238,26 @@ struct WalksInProgress(Vec<(usize, u32)>);
 
 impl WalksInProgress {
     fn now(slots: &MappedArray) -> Self {
-        // Pairs with the claim's compare-and-swap: a walk whose claim we don't see here will see what we unpublished.
+        // Pairs with the claim's locked addition: a walk whose claim we don't see here will see what we unpublished.
         fence(Ordering::SeqCst);
-        let sequences = (0..slots.entries()).map(|slot| (slot, sequence(slots, slot)));
-        Self(sequences.filter(|(_, sequence)| sequence & 1 == 1).collect())
+        Self((0..slots.entries()).filter_map(|slot| Some((slot, use_of(slots, slot)?))).collect())
     }
 
     fn have_ended(&self, slots: &MappedArray) -> bool {
-        self.0.iter().all(|&(slot, then)| sequence(slots, slot) != then)
+        self.0.iter().all(|&(slot, then)| use_of(slots, slot) != Some(then))
     }
 }
 
-fn sequence(slots: &MappedArray, slot: usize) -> u32 {
-    slots.half_word(slot, std::mem::offset_of!(SlotHead, sequence)).load(Ordering::SeqCst)
+/// The number of the use that a slot is in.
+fn use_of(slots: &MappedArray, slot: usize) -> Option<u32> {
+    let load = |offset| slots.half_word(slot, offset).load(Ordering::SeqCst);
+    (load(offset_of!(SlotHead, claims)) > 0).then(|| load(offset_of!(SlotHead, sequence)))
 }
 
 /// What we read of `struct sw_slot` in `c/maps.bpf.h`.
 #[repr(C)]
 struct SlotHead {
+    claims: u32,
     sequence: u32,
 }
 

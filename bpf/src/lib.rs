@@ -17,6 +17,8 @@ mod settings;
 mod sideband;
 mod table;
 mod tables;
+mod verify;
+mod walk;
 mod witness;
 
 pub use arena::{Arena, ArenaError};
@@ -31,6 +33,8 @@ pub use ring::{
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
 pub use table::{PackedSegment, Packing, pack, pack_again};
 pub use tables::{SegmentId, Tables};
+pub use verify::{Verified, verify};
+pub use walk::Walk;
 pub use witness::Interrupts;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every record and event.

@@ -7,6 +7,7 @@ use perf_event_open_sys::bindings as perf;
 
 use crate::events::{CpuList, open};
 use crate::ring::create_ring;
+use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
 
 /// Whether something works here.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,22 +78,15 @@ pub fn probe() -> Vec<Probe> {
         },
         Probe {
             name: "loops in programs (bpf_loop)",
-            required: true,
-            support: helper(181),
-            cost: "stacks can't be walked",
+            required: false,
+            support: helper(BPF_LOOP),
+            cost: "stacks are cut after 1056 frames, visibly",
             remedy: "use Linux 5.17 or later",
         },
         Probe {
-            name: "registers of tasks in the kernel (bpf_task_pt_regs)",
-            required: true,
-            support: helper(175),
-            cost: "samples taken in the kernel have no user frames",
-            remedy: "use Linux 5.15 or later",
-        },
-        Probe {
             name: "telling absent pages from bad addresses (bpf_find_vma)",
-            required: true,
-            support: helper(180),
+            required: false,
+            support: helper(BPF_FIND_VMA),
             cost: "both are counted as bad addresses",
             remedy: "use Linux 5.17 or later",
         },
@@ -147,16 +141,20 @@ fn open_everywhere(config: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Addresses are shown as zeros to those who may not see them.
+/// Addresses are shown as zeros to those who may not see them. Some symbols are really at zero: those of variables that
+/// each CPU has, which some kernels list first.
 fn kernel_symbols() -> Support {
-    let first = fs::File::open("/proc/kallsyms").and_then(|file| {
-        let mut line = String::new();
-        io::BufRead::read_line(&mut io::BufReader::new(file), &mut line)?;
-        Ok(line)
+    let any_shown = fs::File::open("/proc/kallsyms").and_then(|file| {
+        for line in io::BufRead::lines(io::BufReader::new(file)) {
+            if !line?.starts_with("0000000000000000") {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     });
-    match first {
-        Ok(line) if !line.starts_with("0000000000000000") => Support::Yes,
-        Ok(_) => Support::No { why: "/proc/kallsyms shows no addresses".to_owned() },
+    match any_shown {
+        Ok(true) => Support::Yes,
+        Ok(false) => Support::No { why: "/proc/kallsyms shows no addresses".to_owned() },
         Err(error) => Support::No { why: format!("can't read /proc/kallsyms: {error}") },
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -25,6 +25,7 @@ use crate::ring::{Rings, borrow, create_ring};
 use crate::settings::Settings;
 use crate::sideband::SideBand;
 use crate::tables::Tables;
+use crate::walk::Walk;
 use crate::witness::{Interrupts, Sleep, Witness};
 
 #[allow(
@@ -43,12 +44,10 @@ use crate::witness::{Interrupts, Sleep, Witness};
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/sample.skel.rs"));
 }
-use skeleton::{SampleSkel, SampleSkelBuilder};
+use skeleton::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
 
 /// The inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-/// Walks on kernels with loops may be as deep as a chain of chunks is long.
-const FRAME_LIMIT_MAX: u32 = intf::SW_CHAIN_CHUNKS * intf::SW_CHUNK_FRAMES;
 
 /// Whose interrupts become samples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +66,9 @@ pub enum ScopeMode {
 pub struct Options {
     /// Whose interrupts become samples.
     pub scope: ScopeMode,
-    /// Stacks longer than this are cut, visibly.
+    /// How stacks are walked; where not given, the best way that the kernel has.
+    pub walk: Option<Walk>,
+    /// Stacks longer than this are cut, visibly; at the latest after [`Walk::frames_max`].
     pub frame_limit: u32,
     /// Whether samples of the kernel have kernel frames.
     pub kernel_frames: bool,
@@ -91,6 +92,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             scope: ScopeMode::Node,
+            walk: None,
             frame_limit: 8192,
             kernel_frames: true,
             kernel_threads: false,
@@ -169,6 +171,7 @@ pub type Storage = MaybeUninit<OpenObject>;
 /// The loaded programs.
 pub struct Profiler<'obj> {
     skeleton: SampleSkel<'obj>,
+    walk: Walk,
     cpus: CpuList,
     _hooks: Vec<Link>,
     events: Option<ClockEvents>,
@@ -201,50 +204,10 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel lacks, or refuses, what can't be done without.
     pub fn load(storage: &'obj mut Storage, options: &Options) -> Result<Self, LoadError> {
-        if !fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
-            return Err(LoadError::NoBtf);
-        }
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let cpus = CpuList::online()?;
-        let possible = libbpf_rs::num_possible_cpus().map_err(refused("counting CPUs"))? as u32;
-        let slots_count = possible * intf::SW_SLOTS_PER_CPU;
-        let processes_places = (options.processes_max * 2).next_power_of_two();
-        let known_sets = (options.known_stacks / intf::SW_KNOWN_WAYS).next_power_of_two();
-
-        let mut open = SampleSkelBuilder::default().open(storage).map_err(refused("opening the object"))?;
-        let inner_ring = create_ring(options.ring_bytes).map_err(refused("creating a ring buffer"))?;
-        let maps = &mut open.maps;
-        let resized = [
-            maps.slots.set_max_entries(slots_count),
-            maps.cpus.set_max_entries(possible),
-            maps.rings.set_max_entries(possible),
-            maps.rings.set_inner_map_fd(inner_ring.as_fd()),
-            maps.snapshots.set_max_entries(options.snapshots_bytes),
-            maps.segments.set_max_entries(options.segments_max),
-            maps.processes.set_max_entries(processes_places),
-            maps.known_stacks.set_max_entries(known_sets),
-            maps.scope.set_max_entries(match options.scope {
-                ScopeMode::Node => 1,
-                ScopeMode::Processes { max } => max,
-            }),
-        ];
-        resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
-        if let Some(fixed) = open.maps.rodata_data.as_deref_mut() {
-            fixed.scope_mode = match options.scope {
-                ScopeMode::Node => intf::SW_SCOPE_NODE,
-                ScopeMode::Processes { .. } => intf::SW_SCOPE_PROCESSES,
-            };
-            fixed.pid_namespace_inode = pid_namespace_inode()?;
-            fixed.frame_limit = options.frame_limit.clamp(1, FRAME_LIMIT_MAX - 1);
-            fixed.process_mask = processes_places - 1;
-            fixed.known_mask = known_sets - 1;
-            fixed.ring_bytes = options.ring_bytes;
-            fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
-            fixed.kernel_frames = options.kernel_frames;
-            fixed.kernel_threads = options.kernel_threads;
-        }
-        let skeleton = open.load().map_err(refused("loading"))?;
-
+        let walk = options.walk.unwrap_or_else(Walk::best_of_this_kernel);
+        let skeleton = load_object(storage, options, walk, |_| {})?;
         let map = |what, value_bytes: usize, map: &dyn MapCore| {
             MappedArray::new(map.as_fd(), value_bytes, map.max_entries() as usize)
                 .map_err(|source| LoadError::Map { map: what, source })
@@ -284,6 +247,7 @@ impl<'obj> Profiler<'obj> {
             processes: Processes::new(places),
             settings,
             skeleton,
+            walk,
         })
     }
 
@@ -305,7 +269,11 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses the events.
     pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
-        let program = &self.skeleton.progs.sample_cpu;
+        let programs = &self.skeleton.progs;
+        let program = match self.walk {
+            Walk::Loop => &programs.sample_cpu,
+            Walk::TailCalls => &programs.sample_cpu_by_calls,
+        };
         self.slept_before = Sleep::of_each_cpu();
         self.events = Some(ClockEvents::attach(program, &self.cpus, samples_per_second)?);
         Ok(())
@@ -321,9 +289,12 @@ impl<'obj> Profiler<'obj> {
         offset: FileOffset,
     ) -> Result<ProbedPlace, LoadError> {
         let any_process = -1;
-        self.skeleton
-            .progs
-            .sample_probe
+        let programs = &self.skeleton.progs;
+        let sample_probe = match self.walk {
+            Walk::Loop => &programs.sample_probe,
+            Walk::TailCalls => &programs.sample_probe_by_calls,
+        };
+        sample_probe
             .attach_uprobe(false, any_process, program, offset.0 as usize)
             .map(|link| ProbedPlace { _link: link })
             .map_err(|source| LoadError::Refused { doing: "attaching to a program", source })
@@ -366,6 +337,12 @@ impl<'obj> Profiler<'obj> {
             [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 1];
         // An interrupted sleep is a short one.
         let _ = epoll::wait(&self.wakeups, &mut events[..], Some(&timeout));
+    }
+
+    /// How stacks are walked.
+    #[must_use]
+    pub fn walk(&self) -> Walk {
+        self.walk
     }
 
     /// The rings of samples.
@@ -464,6 +441,81 @@ impl std::fmt::Debug for Profiler<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Profiler").field("cpus", &self.cpus).finish_non_exhaustive()
     }
+}
+
+/// Loads those programs that walk so, after a last look at them. Sizes and options hold from then on.
+pub(crate) fn load_object<'obj>(
+    storage: &'obj mut Storage,
+    options: &Options,
+    walk: Walk,
+    look: impl FnOnce(&mut OpenSampleSkel<'obj>),
+) -> Result<SampleSkel<'obj>, LoadError> {
+    if !fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
+        return Err(LoadError::NoBtf);
+    }
+    let refused = |doing| move |source| LoadError::Refused { doing, source };
+    let possible = libbpf_rs::num_possible_cpus().map_err(refused("counting CPUs"))? as u32;
+    let slots_count = possible * intf::SW_SLOTS_PER_CPU;
+    let processes_places = (options.processes_max * 2).next_power_of_two();
+    let known_sets = (options.known_stacks / intf::SW_KNOWN_WAYS).next_power_of_two();
+
+    let mut open = SampleSkelBuilder::default().open(storage).map_err(refused("opening the object"))?;
+    let has_loops = walk == Walk::Loop;
+    open.progs.sample_cpu.set_autoload(has_loops);
+    open.progs.sample_probe.set_autoload(has_loops);
+    open.progs.sample_cpu_by_calls.set_autoload(!has_loops);
+    open.progs.walk_cpu_by_calls.set_autoload(!has_loops);
+    open.progs.sample_probe_by_calls.set_autoload(!has_loops);
+    open.progs.walk_probe_by_calls.set_autoload(!has_loops);
+    let inner_ring = create_ring(options.ring_bytes).map_err(refused("creating a ring buffer"))?;
+    let maps = &mut open.maps;
+    let resized = [
+        maps.slots.set_max_entries(slots_count),
+        maps.cpus.set_max_entries(possible),
+        maps.rings.set_max_entries(possible),
+        maps.rings.set_inner_map_fd(inner_ring.as_fd()),
+        maps.snapshots.set_max_entries(options.snapshots_bytes),
+        maps.segments.set_max_entries(options.segments_max),
+        maps.processes.set_max_entries(processes_places),
+        maps.known_stacks.set_max_entries(known_sets),
+        maps.scope.set_max_entries(match options.scope {
+            ScopeMode::Node => 1,
+            ScopeMode::Processes { max } => max,
+        }),
+    ];
+    resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
+    if let Some(fixed) = open.maps.rodata_data.as_deref_mut() {
+        fixed.scope_mode = match options.scope {
+            ScopeMode::Node => intf::SW_SCOPE_NODE,
+            ScopeMode::Processes { .. } => intf::SW_SCOPE_PROCESSES,
+        };
+        fixed.pid_namespace_inode = pid_namespace_inode()?;
+        fixed.frame_limit = options.frame_limit.clamp(1, walk.frames_max());
+        fixed.process_mask = processes_places - 1;
+        fixed.known_mask = known_sets - 1;
+        fixed.ring_bytes = options.ring_bytes;
+        fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
+        fixed.kernel_frames = options.kernel_frames;
+        fixed.kernel_threads = options.kernel_threads;
+    }
+    look(&mut open);
+    let skeleton = open.load().map_err(refused("loading"))?;
+    if walk == Walk::TailCalls {
+        connect_calls(&skeleton).map_err(refused("connecting programs"))?;
+    }
+    Ok(skeleton)
+}
+
+/// Tells the programs that walk by calls which ones to call.
+fn connect_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
+    let (maps, programs) = (&skeleton.maps, &skeleton.progs);
+    for (map, program) in
+        [(&maps.cpu_walks, &programs.walk_cpu_by_calls), (&maps.probe_walks, &programs.walk_probe_by_calls)]
+    {
+        let fd = program.as_fd().as_raw_fd();
+        map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+    }
+    Ok(())
 }
 
 /// 0 in the initial namespace, where the programs need not translate.

@@ -10,6 +10,7 @@
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
 //! - [`ranges`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
 //! - [`judge`] puts them together: does this stack reach the start, by the known chain?
+//! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
 
@@ -26,4 +27,5 @@ pub mod requirement;
 pub mod session;
 pub mod sidewinder;
 pub mod step;
+pub mod verifier;
 pub mod workload;

@@ -73,6 +73,8 @@ pub const WORDS_FP_STATIC: Program = Program {
     source: "words.cc",
     compiler: Compiler::Cxx(&["-fno-omit-frame-pointer", "-static", "-no-pie"]),
 };
+/// Sampled in the kernel for the most part.
+pub const READS: Program = c("reads", "reads.c");
 /// Threads that compute.
 pub const THREADS: Program = c("threads", "threads.c");
 /// Lives for five milliseconds.

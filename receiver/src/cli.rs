@@ -167,6 +167,10 @@ pub(crate) struct CheckArgs {
     /// For programs
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only load the programs of each way to walk that this kernel has, and print for each, separated by tabs: the way,
+    /// the program, the instructions that the verifier followed; at last, as `load_ms`, how long that took
+    #[arg(long, hide = true, conflicts_with = "json")]
+    pub(crate) verify: bool,
 }
 
 #[derive(Debug, Args)]

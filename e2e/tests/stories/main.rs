@@ -10,4 +10,5 @@ mod completeness;
 mod conservation;
 mod hybrid;
 mod rates;
+mod verifier;
 mod young_processes;

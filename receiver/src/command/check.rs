@@ -4,13 +4,17 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use serde_json::json;
-use sidewinder_bpf::{Probe, Support, probe};
+use sidewinder_bpf::{Probe, Support, Walk, probe, verify};
 
 use super::Ended;
 use crate::cli::CheckArgs;
 use crate::exit::{Cause, Failure};
+use crate::sampling::SamplingError;
 
 pub(crate) fn check(args: &CheckArgs) -> Ended {
+    if args.verify {
+        return print_verified();
+    }
     let probes = probe();
     let printed = if args.json { print_json(&probes) } else { print_text(&probes) };
     printed.map_err(|error| Failure::runtime("can't print", error))?;
@@ -41,6 +45,21 @@ fn print_text(probes: &[Probe]) -> std::io::Result<()> {
         0 => writeln!(out, "\nReady to profile."),
         _ => writeln!(out, "\nNot ready: {missing} of the things above can't be done without."),
     }
+}
+
+fn print_verified() -> Ended {
+    let mut out = std::io::stdout();
+    for &walk in Walk::all_of_this_kernel() {
+        let verified = verify(walk).map_err(SamplingError::from)?;
+        let counts =
+            verified.programs.iter().map(|(program, instructions)| (program.as_str(), *instructions));
+        let load_ms = ("load_ms", u64::try_from(verified.load_time.as_millis()).unwrap_or(u64::MAX));
+        for (what, number) in counts.chain([load_ms]) {
+            writeln!(out, "{}\t{what}\t{number}", walk.label())
+                .map_err(|error| Failure::runtime("can't print", error))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_json(probes: &[Probe]) -> std::io::Result<()> {

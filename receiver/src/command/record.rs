@@ -117,6 +117,7 @@ fn sample(
     let options = SamplingOptions {
         scope,
         samples_per_second: args.frequency,
+        walk: None,
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
         unwind_mode: args.unwind.into(),

@@ -239,6 +239,7 @@ fn options(receiver: &ProfilingReceiver, budget: &Budget) -> SamplingOptions {
             }
         },
         samples_per_second: receiver.samples_per_second.get(),
+        walk: None,
         frame_limit: receiver.unwind.max_frames.get(),
         kernel_frames: receiver.unwind.kernel,
         unwind_mode: receiver.unwind.mode,

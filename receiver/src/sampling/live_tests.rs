@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
-use sidewinder_bpf::{Outcome, SampleKind, Storage};
+use sidewinder_bpf::{Outcome, ProbedPlace, SampleKind, Storage, Walk};
 use sidewinder_config::UnwindMode;
 use sidewinder_render::{FrameKind, Profile};
 use sidewinder_unwind::validate::Trust;
@@ -35,6 +35,16 @@ int main(void) { for (;;) sink = first(sink); }
 /// Root first.
 const CHAIN: [&str; 8] = ["main", "first", "second", "third", "fourth", "fifth", "burn", "probed"];
 
+/// A recursion deeper than any bound, whose innermost call burns nearly all of the time.
+const RECURSION: &str = r#"
+volatile unsigned long sink;
+__attribute__((noinline)) unsigned long burn(unsigned long x) {
+    for (int i = 0; i < 20000000; i++) { x = x * 6364136223846793005ul + 1; sink = x; } return x; }
+__attribute__((noinline)) unsigned long recurse(int left, unsigned long x) {
+    unsigned long y = left ? recurse(left - 1, x + 1) : burn(x); sink = y; return y + left; }
+int main(void) { for (;;) sink = recurse(20000, sink); }
+"#;
+
 /// One sampler at a time: each looks at every CPU.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -53,12 +63,16 @@ struct Burner {
 
 impl Burner {
     fn start() -> Self {
+        Self::start_with(PROGRAM)
+    }
+
+    fn start_with(source: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("burner");
         let arguments = ["-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-x", "c", "-", "-o"];
         let mut compiler =
             Command::new("cc").args(arguments).arg(&program).stdin(Stdio::piped()).spawn().unwrap();
-        compiler.stdin.take().unwrap().write_all(PROGRAM.as_bytes()).unwrap();
+        compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
         assert!(compiler.wait().unwrap().success());
         let child = Command::new(&program).spawn().unwrap();
         // Until it runs its own code.
@@ -78,6 +92,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
     SamplingOptions {
         scope: Scope::Processes(HashSet::from([pid])),
         samples_per_second,
+        walk: None,
         frame_limit: 8192,
         kernel_frames: true,
         unwind_mode: UnwindMode::Auto,
@@ -138,6 +153,19 @@ fn offset_of(program: &Path, symbol: &str) -> FileOffset {
     sidewinder_unwind::load_segments(&file).iter().find_map(|load| load.file_offset_of(svma)).unwrap()
 }
 
+/// Has each pass of the burner through `probed` sampled; or the loud reason why this machine can't.
+fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<ProbedPlace> {
+    let place = offset_of(&burner.program, "probed");
+    match sampler.profiler().attach_probe(&burner.program, place) {
+        Ok(probe) => Some(probe),
+        Err(error) if std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: no uprobes here: {error}");
+            None
+        }
+        Err(error) => panic!("no probe: {error}"),
+    }
+}
+
 /// Of all samples of a chain of calls, those of the probed place and those of the clock that interrupts the probe's own
 /// program, each has the chain in its order, from the root on, without gap or repetition.
 #[test]
@@ -146,15 +174,7 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     let burner = Burner::start();
     let mut storage = Storage::uninit();
     let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 9_973, 8 << 20)) else { return };
-    let probe = sampler.profiler().attach_probe(&burner.program, offset_of(&burner.program, "probed"));
-    let probe = match probe {
-        Ok(probe) => probe,
-        Err(error) if std::env::var_os("CI").is_none() => {
-            eprintln!("SKIPPED: no uprobes here: {error}");
-            return;
-        }
-        Err(error) => panic!("no probe: {error}"),
-    };
+    let Some(probe) = probe(&sampler, &burner) else { return };
     sampler.start().unwrap();
     let mut messages = poll_for(&mut sampler, Duration::from_secs(3));
     drop(probe);
@@ -247,4 +267,77 @@ fn every_interrupt_ends_in_one_outcome() {
         .map(|(_, count)| count)
         .sum();
     assert!(without_complete + tally.interrupts.missed() < tally.interrupts.due);
+}
+
+/// Of a stack of 20,000 frames what is nearest to the leaf is kept, as much as the way to walk has room for, and the
+/// outermost frame says that and why it was cut.
+#[test]
+fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let burner = Burner::start_with(RECURSION);
+    for (walk, bound) in [(Walk::Loop, 8192), (Walk::TailCalls, 1056)] {
+        let mut storage = Storage::uninit();
+        let options = SamplingOptions { walk: Some(walk), ..options(burner.child.id(), 199, 8 << 20) };
+        let Some(mut sampler) = sampler(&mut storage, options) else { return };
+        sampler.start().unwrap();
+        let mut messages = Vec::new();
+        let patience = Instant::now() + Duration::from_secs(60);
+        while sampler.tally().events < 100 && Instant::now() < patience {
+            messages.append(&mut poll_for(&mut sampler, Duration::from_millis(200)));
+        }
+        sampler.stop(&mut messages);
+
+        let tally = sampler.tally();
+        let cut = tally.interrupts.outcomes.iter().find(|(outcome, _)| *outcome == Outcome::FrameLimit);
+        let cut = cut.map_or(0, |(_, count)| *count);
+        let profile = profile(messages, &sampler);
+        let name = |index: &sidewinder_render::FrameIndex| &*profile.frames[index.0 as usize].name;
+        let (mut whole_bound, mut all) = (0, 0);
+        for stack in &profile.stacks {
+            all += stack.count;
+            let Some((marker, frames)) = stack.frames.split_last() else { continue };
+            let names: Vec<&str> = frames.iter().map(name).collect();
+            if name(marker) == "[truncated: frame_limit]" && names.len() == bound && names[0] == "burn" {
+                assert!(
+                    names[1..].iter().all(|name| *name == "recurse"),
+                    "{walk:?}: a stack that was never there"
+                );
+                whole_bound += stack.count;
+            }
+        }
+        assert!(
+            all >= 100 && whole_bound * 100 >= all * 95,
+            "{walk:?}: {whole_bound} of {all} cut at {bound}"
+        );
+        assert!(cut >= whole_bound, "{walk:?}: {cut} counted as cut");
+    }
+}
+
+/// Where programs can't loop, stacks within their bound are complete, in every order in which programs interrupt each other.
+#[test]
+fn stacks_are_complete_without_loops_too() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let burner = Burner::start();
+    let mut storage = Storage::uninit();
+    let options =
+        SamplingOptions { walk: Some(Walk::TailCalls), ..options(burner.child.id(), 9_973, 8 << 20) };
+    let Some(mut sampler) = sampler(&mut storage, options) else { return };
+    sampler.start().unwrap();
+    let mut messages = poll_for(&mut sampler, Duration::from_secs(1));
+    let Some(probe) = probe(&sampler, &burner) else { return };
+    messages.append(&mut poll_for(&mut sampler, Duration::from_secs(1)));
+    drop(probe);
+    sampler.stop(&mut messages);
+
+    assert!(sampler.profiler().nested_walks() > 20, "nothing interrupted the walk of a probe");
+    let (mut all, mut whole) = (0, 0);
+    for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
+        all += count;
+        if !is_cut {
+            whole += count;
+            assert_eq!(chain, CHAIN[..chain.len()], "a stack that was never there, {count} times");
+        }
+    }
+    // Those that are cut found the thread on the kernel's own page for probed instructions.
+    assert!(all > 1_000 && whole * 100 >= all * 60, "{whole} of {all} are complete");
 }

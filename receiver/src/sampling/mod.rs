@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
     Body, Frame, FrameKind, Interrupts, LoadError, Options, Outcome, Packing, Profiler, Record, Sample,
-    SampleKind, ScopeMode, SideBandEvent, SideBandKind, Storage, monotonic_ns,
+    SampleKind, ScopeMode, SideBandEvent, SideBandKind, Storage, Walk, monotonic_ns,
 };
 use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_process::{
@@ -63,6 +63,8 @@ const BREATH: Duration = Duration::from_millis(4);
 pub(crate) struct SamplingOptions {
     pub(crate) scope: Scope,
     pub(crate) samples_per_second: u32,
+    /// Where not given, the best way that the kernel has.
+    pub(crate) walk: Option<Walk>,
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
     pub(crate) unwind_mode: UnwindMode,
@@ -146,12 +148,14 @@ impl<'obj> Sampler<'obj> {
                     Scope::Node => ScopeMode::Node,
                     Scope::Processes(_) => ScopeMode::Processes { max: SCOPE_MAX },
                 },
+                walk: options.walk,
                 frame_limit: options.frame_limit,
                 kernel_frames: options.kernel_frames,
                 arena_bytes: options.tables_bytes,
                 ..Options::default()
             },
         )?;
+        warn_of_walk(profiler.walk(), options.frame_limit);
         if let Err(error) = profiler.open_side_band() {
             warn!(%error, "degraded: new mappings will be learnt only when a sample meets them");
         }
@@ -648,6 +652,24 @@ fn process_event(event: SideBandEvent) -> ProcessEvent {
         SideBandKind::Lost { count } => ProcessEventKind::Lost { count },
     };
     ProcessEvent { time_ns: event.time_ns, pid: Pid(event.pid), kind }
+}
+
+/// What stacks lose where programs can't loop.
+fn warn_of_walk(walk: Walk, frame_limit: u32) {
+    if walk == Walk::Loop {
+        return;
+    }
+    if frame_limit > walk.frames_max() {
+        warn!(
+            "degraded: this kernel's programs can't loop, so stacks are cut after {} frames instead of {frame_limit}; \
+             Linux 5.17 or later has bpf_loop",
+            walk.frames_max(),
+        );
+    }
+    warn!(
+        "degraded: pages of stacks that aren't in memory are counted as bad_address, not as page_absent; \
+         Linux 5.17 or later has bpf_find_vma"
+    );
 }
 
 /// The kernel would answer a rate above its limit with "invalid argument".

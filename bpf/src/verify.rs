@@ -1,0 +1,71 @@
+//! What the kernel's verifier makes of the programs: how many instructions it follows until it is sure of each.
+
+use std::time::{Duration, Instant};
+
+use libbpf_rs::AsRawLibbpf;
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::skel::OpenSkel;
+
+use crate::profiler::{LoadError, Options, Storage, load_object};
+use crate::walk::Walk;
+
+/// `BPF_LOG_STATS`: the verifier writes of its work, and not of each instruction (Linux 5.2).
+const LOG_STATS: u32 = 4;
+const LOG_BYTES: usize = 16 << 10;
+
+/// The programs of one way to walk, as the verifier saw them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified {
+    /// The name of each program that was loaded, and how many instructions the verifier followed.
+    pub programs: Vec<(String, u64)>,
+    /// How long loading took, maps included.
+    pub load_time: Duration,
+}
+
+/// Loads the programs that walk so, asks what verifying them took, and unloads them.
+///
+/// # Errors
+/// If the kernel refuses the programs or their maps.
+pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
+    let mut storage = Storage::uninit();
+    let options = Options { walk: Some(walk), ..Options::default() };
+    let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();
+    let began = Instant::now();
+    let loaded = load_object(&mut storage, &options, walk, |object| {
+        for program in object.open_object_mut().progs_mut().filter(|program| program.autoload()) {
+            let mut log = Box::new([0; LOG_BYTES]);
+            let raw = program.as_libbpf_object().as_ptr();
+            // SAFETY: `raw` is a program of an object that is open.
+            unsafe { libbpf_sys::bpf_program__set_log_level(raw, LOG_STATS) };
+            // SAFETY: as above. libbpf keeps the pointer until the program is loaded; the buffer lives in `logs`, on
+            // the heap, until after that, and nobody else looks at it before.
+            unsafe { libbpf_sys::bpf_program__set_log_buf(raw, log.as_mut_ptr().cast(), LOG_BYTES as u64) };
+            logs.push((program.name().to_string_lossy().into_owned(), log));
+        }
+    })?;
+    let load_time = began.elapsed();
+    drop(loaded);
+    let programs = logs
+        .into_iter()
+        .map(|(name, log)| (name, instructions(&String::from_utf8_lossy(&*log)).unwrap_or(0)));
+    Ok(Verified { programs: programs.collect(), load_time })
+}
+
+/// The number in `processed 123 insns (limit 1000000) ...`.
+fn instructions(log: &str) -> Option<u64> {
+    let (_, rest) = log.rsplit_once("processed ")?;
+    rest.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifiers_last_word_is_read() {
+        let log =
+            "verification time 12 usec\nstack depth 0+8\nprocessed 360 insns (limit 1000000) peak_states 9\n";
+        assert_eq!(instructions(log), Some(360));
+        assert_eq!(instructions("func#0 @0\n"), None);
+    }
+}

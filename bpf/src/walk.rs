@@ -1,0 +1,53 @@
+//! How programs repeat themselves along a stack, and how far that takes them.
+
+use libbpf_rs::ProgramType;
+
+use crate::intf;
+
+/// Numbers of `enum bpf_func_id`: both helpers take a function of the program, and came with Linux 5.17.
+pub(crate) const BPF_FIND_VMA: u32 = 180;
+pub(crate) const BPF_LOOP: u32 = 181;
+
+/// How programs repeat themselves along a stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Walk {
+    /// In a loop of the kernel's (`bpf_loop`, Linux 5.17 and later): as deep as configured.
+    Loop,
+    /// In a loop that the verifier can count to the end of, from which a program calls itself, which kernels allow
+    /// [33 times](intf::SW_CALLS_MAX).
+    TailCalls,
+}
+
+impl Walk {
+    /// The ways that this kernel has, the best one first. Where it does not say, loading will.
+    #[must_use]
+    pub fn all_of_this_kernel() -> &'static [Self] {
+        let lacks = |helper| matches!(ProgramType::PerfEvent.is_helper_supported(helper), Ok(false));
+        let has_loops = ![BPF_LOOP, BPF_FIND_VMA].into_iter().any(lacks);
+        if has_loops { &[Self::Loop, Self::TailCalls] } else { &[Self::TailCalls] }
+    }
+
+    /// The best that this kernel has.
+    pub(crate) fn best_of_this_kernel() -> Self {
+        Self::all_of_this_kernel().first().copied().unwrap_or(Self::TailCalls)
+    }
+
+    /// A stack of more frames than this is cut, whatever is configured.
+    #[must_use]
+    pub const fn frames_max(self) -> u32 {
+        match self {
+            // As many as a chain of chunks holds.
+            Self::Loop => intf::SW_CHAIN_CHUNKS * intf::SW_CHUNK_FRAMES - 1,
+            Self::TailCalls => intf::SW_CALLS_MAX * intf::SW_FRAMES_PER_CALL,
+        }
+    }
+
+    /// A word for tables and logs.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Loop => "loop",
+            Self::TailCalls => "tail-calls",
+        }
+    }
+}
