@@ -23,6 +23,7 @@ pub(crate) struct Binaries {
     /// The table of files that say nothing.
     blank: SegmentId,
     reloads: u64,
+    deliveries: u64,
 }
 
 #[derive(Debug)]
@@ -69,7 +70,7 @@ impl Binaries {
     pub(crate) fn new(builder: TableBuilder, arena: &mut Arena, tables: &mut Tables) -> Option<Self> {
         let blank = tables.reserve()?;
         tables.load(arena, blank, &PackedSegment::blank()).ok()?;
-        Some(Self { builder, binaries: HashMap::new(), blank, reloads: 0 })
+        Some(Self { builder, binaries: HashMap::new(), blank, reloads: 0, deliveries: 0 })
     }
 
     /// Notes that a process maps a file, and sees to it that its table is built.
@@ -171,6 +172,7 @@ impl Binaries {
         }
         let mut ready = Vec::new();
         while let Some(Delivery { file, built, took }) = self.builder.next() {
+            self.deliveries += 1;
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
             binary.is_ordered = false;
             binary.rests_until = Instant::now() + REST * took;
@@ -203,6 +205,11 @@ impl Binaries {
     /// Whether walks miss tables that can be had.
     pub(crate) fn are_missed(&self) -> bool {
         self.binaries.values().any(|binary| !binary.missed.is_empty())
+    }
+
+    /// Tables that have been built so far.
+    pub(crate) fn deliveries(&self) -> u64 {
+        self.deliveries
     }
 
     /// Files read again because a walk missed an evicted table.

@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a sample waits for its process to be known.
 const PATIENCE_WITH_PROCESSES: Duration = Duration::from_millis(500);
 
-/// The most samples that wait, about 8 KiB each. Further ones stay as the kernel side left them.
+/// The most samples that wait, and snapshots without a sample, about 8 KiB each. Further samples stay as the kernel side
+/// left them.
 const WAITING_MAX: usize = 512;
 
 /// As in `c/unwind.bpf.h`.
@@ -40,11 +41,15 @@ pub(crate) struct Late {
     /// Snapshots whose samples have not been met, by thread and time.
     snapshots: HashMap<(u32, u64), (Box<Snapshot>, Instant)>,
     waiting: Vec<Waiting>,
+    /// Whether a walk that had to wait may come further now.
+    has_news: bool,
 }
 
 impl Late {
     pub(crate) fn take_snapshot(&mut self, snapshot: Box<Snapshot>) {
-        self.snapshots.insert((snapshot.tid, snapshot.time_ns), (snapshot, Instant::now()));
+        if self.snapshots.len() < WAITING_MAX {
+            self.snapshots.insert((snapshot.tid, snapshot.time_ns), (snapshot, Instant::now()));
+        }
     }
 
     /// Lets a sample wait that has a snapshot, or gives it back.
@@ -71,7 +76,7 @@ impl Late {
     ) {
         for waiting in &mut self.waiting {
             if waiting.sample.time_ns < before_ns {
-                waiting.learn(process(Pid(waiting.sample.pid)));
+                self.has_news |= waiting.learn(process(Pid(waiting.sample.pid)));
             }
         }
     }
@@ -80,14 +85,26 @@ impl Late {
     pub(crate) fn learn_ending(&mut self, process: &Process) {
         for waiting in &mut self.waiting {
             if waiting.sample.pid == process.pid().0 {
-                waiting.learn(Some(process));
+                self.has_news |= waiting.learn(Some(process));
             }
         }
     }
 
-    /// Those that wait, for whoever gives back what has to wait on.
-    pub(crate) fn take_waiting(&mut self) -> Vec<Waiting> {
+    /// Takes note that tables have been loaded.
+    pub(crate) fn learn_tables(&mut self) {
+        self.has_news = true;
+    }
+
+    /// Those of which something is new, for whoever gives back what has to wait on.
+    pub(crate) fn take_promising(&mut self) -> Vec<Waiting> {
         self.snapshots.retain(|_, (_, since)| since.elapsed() < PATIENCE);
+        if std::mem::take(&mut self.has_news) {
+            return self.take_all();
+        }
+        self.waiting.extract_if(.., |waiting| waiting.has_lost_patience()).collect()
+    }
+
+    pub(crate) fn take_all(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting)
     }
 
@@ -97,12 +114,14 @@ impl Late {
 }
 
 impl Waiting {
-    /// What a process maps after an exec says nothing of what it mapped before.
-    fn learn(&mut self, process: Option<&Process>) {
+    /// Whether this was news. What a process maps after an exec says nothing of what it mapped before.
+    fn learn(&mut self, process: Option<&Process>) -> bool {
         let at_time = process.filter(|process| process.known_since_ns() <= self.sample.time_ns);
-        if self.process.is_none() {
+        let is_news = self.process.is_none() && at_time.is_some();
+        if is_news {
             self.process = at_time.map(|process| Box::new(process.clone()));
         }
+        is_news
     }
 
     pub(crate) fn has_lost_patience(&self) -> bool {
@@ -294,6 +313,8 @@ mod tests {
         assert!(late.hold(Sample { tid: 2, ..sample }).is_some(), "another thread's");
         assert!(late.hold(Sample { has_snapshot: false, ..sample }).is_some());
         assert!(late.hold(sample).is_none());
-        assert_eq!(late.take_waiting().len(), 1);
+        assert!(late.take_promising().is_empty(), "nothing is known of its process");
+        late.learn_tables();
+        assert_eq!(late.take_promising().len(), 1);
     }
 }

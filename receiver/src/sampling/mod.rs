@@ -230,7 +230,7 @@ impl<'obj> Sampler<'obj> {
         while !self.late.is_empty() && Instant::now() < deadline {
             self.poll(BREATH, messages);
         }
-        for waiting in self.late.take_waiting() {
+        for waiting in self.late.take_all() {
             let stack = self.stacks.get(waiting.sample.stack);
             self.hand_on(&waiting.sample, stack, messages);
         }
@@ -381,7 +381,12 @@ impl<'obj> Sampler<'obj> {
     }
 
     fn load_tables(&mut self, known_ns: u64, messages: &mut Vec<Message>) {
-        for ready in self.binaries.load_ready(&mut self.profiler.arena, &mut self.profiler.tables) {
+        let deliveries = self.binaries.deliveries();
+        let ready = self.binaries.load_ready(&mut self.profiler.arena, &mut self.profiler.tables);
+        if self.binaries.deliveries() != deliveries {
+            self.late.learn_tables();
+        }
+        for ready in ready {
             if let Some(error) = &ready.failure {
                 let path = self.files.get(ready.file).map_or(&[][..], |entry| entry.path());
                 debug!(path = %path.escape_ascii(), error = error as &dyn std::error::Error, "no unwind table");
@@ -473,7 +478,7 @@ impl<'obj> Sampler<'obj> {
 
     /// Walks what came too early, where everything is there by now.
     fn walk_late(&mut self, messages: &mut Vec<Message>) {
-        for waiting in self.late.take_waiting() {
+        for waiting in self.late.take_promising() {
             match self.walk_again(&waiting, messages) {
                 Some((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);
