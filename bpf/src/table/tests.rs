@@ -65,12 +65,11 @@ fn at_each_row_and_beside_it_a_packed_table_says_what_the_rows_say() {
 
 #[test]
 fn a_segment_packed_again_from_its_part_of_the_file_is_the_same() {
-    let libraries = ["libstdc++.so.6", "libcrypto.so.3", "libc.so.6"];
-    for packing in [Packing::Auto, Packing::Tables, Packing::FramePointers] {
-        let paths = libraries.map(|name| format!("/usr/lib/x86_64-linux-gnu/{name}"));
-        let compared: usize = paths.iter().map(|path| packed_again_the_same(path, packing)).sum();
-        assert!(compared > 0, "no segment could be compared");
-    }
+    let files = ["/usr/lib/x86_64-linux-gnu/libstdc++.so.6", "/usr/bin/python3", "/usr/bin/gdb"];
+    let packings = [Packing::Auto, Packing::Tables, Packing::FramePointers];
+    let compared = packings
+        .map(|packing| -> usize { files.iter().map(|path| packed_again_the_same(path, packing)).sum() });
+    assert!(compared.iter().sum::<usize>() > 0, "no segment could be compared");
 }
 
 /// Packs segments of a file again, of its parts alone. Returns how many.
@@ -95,6 +94,7 @@ fn packed_again_the_same(path: &str, packing: Packing) -> usize {
             assert!(again.bytes == segment.bytes, "{path} at {:#x}", segment.file_offset.0);
         }
     }
+    eprintln!("{path}, {packing:?}: {compared} segments");
     compared
 }
 
