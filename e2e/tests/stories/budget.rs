@@ -40,7 +40,7 @@ impl Recording {
 }
 
 /// As many programs with tables of their own.
-const PROGRAMS: u8 = 18;
+const PROGRAMS: u8 = 32;
 const PYTHON: &str = "/usr/bin/python3";
 
 /// Copies of Python, each another program to whoever goes by build IDs.
@@ -96,7 +96,7 @@ fn with_half_of_the_working_set_tables_are_evicted_and_come_back() -> Result<()>
 
     let half_mib = roomy.tables.loaded_bytes / 2 / (1 << 20);
     ensure!(half_mib >= 2, "the working set is too small to be halved: {roomy:?}");
-    let tight = record(&programs, 2.0, half_mib)?;
+    let tight = record(&programs, 1.0, half_mib)?;
     eprintln!("{half_mib} MiB: {:.1}% complete, {:?}", 100.0 * tight.complete_share(), tight.tables);
     assert!(tight.tables.loaded_bytes <= half_mib << 20, "{tight:?}");
     assert!(tight.tables.evictions > 0 && tight.tables.reloads > 0, "{tight:?}");
