@@ -36,19 +36,28 @@ pub enum Error {
     NoCode,
 }
 
-/// The file's `PT_LOAD` segments, in the order of its headers.
+/// The file's `PT_LOAD` segments, in the order of its headers, as far as the file reaches.
 pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<LoadSegment> {
+    let file_bytes = file_bytes(file);
     file.segments()
         .map(|segment| {
             let (file_offset, size) = segment.file_range();
             LoadSegment {
                 file_offset: FileOffset(file_offset),
                 svma: Svma(segment.address()),
-                size,
+                size: size.min(file_bytes.saturating_sub(file_offset)),
                 executable: segment.permissions().executable(),
             }
         })
         .collect()
+}
+
+/// The length of a file.
+fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
+    match file {
+        File::Elf64(elf) => elf.data().len().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// The unwind table of a file, an executable, a shared library or the vDSO.

@@ -366,3 +366,17 @@ fn whoever_clones_is_known_in_the_call_that_the_c_library_leaves_undescribed() {
     }
     assert!(calls > 0, "this C library makes no threads by clone3");
 }
+
+#[test]
+fn a_segment_ends_with_its_file_whatever_it_says() {
+    let mut file = elf(TEXT, &[0xc3], &[]);
+    const SIZES: usize = 64 + 32;
+    file[SIZES..SIZES + 8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    file[SIZES + 8..SIZES + 16].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    let length = file.len() as u64;
+    let file = File::parse(&*file).unwrap();
+    let ends: Vec<u64> =
+        sidewinder_unwind::load_segments(&file).iter().map(|load| load.file_offset.0 + load.size).collect();
+    assert_eq!(ends, [length]);
+    assert!(unwind_table(&file).is_ok());
+}
