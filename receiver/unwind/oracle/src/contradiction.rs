@@ -5,12 +5,15 @@ use std::fmt;
 use sidewinder_unwind::validate::{Mismatch, Statement};
 use sidewinder_unwind::{Cfa, Register, SavedRegister};
 
-/// Why a contradiction is the file's error.
+/// Why rows and code contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Explanation {
     /// The stack pointer moves between two rows, without one of its own: hand-written assembly
     /// (`mpn_mul`, `swapcontext`), and epilogues that LLVM splits.
     StackMoved,
+    /// Hand-written assembly goes on on another stack, where the code alone can't tell the frame: the sanitizers' `clone`,
+    /// whose rows are those of the caller, and `ffi_call`, whose rows are right.
+    OtherStack,
     /// Hand-written assembly uses `rbp` as any other register and doesn't say where the caller's value is.
     FramePointerOverwritten,
 }
@@ -20,7 +23,9 @@ impl Explanation {
     #[must_use]
     pub fn of(mismatch: &Mismatch) -> Option<Self> {
         let rule = mismatch.row.entry.rule()?;
-        let code = mismatch.code?;
+        let Some(code) = mismatch.code else {
+            return (mismatch.statement == Statement::Cfa).then_some(Self::OtherStack);
+        };
         let from_stack = |cfa| matches!(cfa, Cfa::Register { register: Register::Rsp | Register::Rbp, .. });
         match mismatch.statement {
             Statement::Cfa if from_stack(rule.cfa) => Some(Self::StackMoved),
@@ -38,6 +43,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::StackMoved => "the stack pointer moves without a row",
+            Self::OtherStack => "the code goes on on another stack",
             Self::FramePointerOverwritten => "the frame pointer is overwritten without a row",
         })
     }
