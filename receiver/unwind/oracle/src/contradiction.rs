@@ -14,7 +14,8 @@ pub enum Explanation {
     /// Hand-written assembly goes on on another stack, where the code alone can't tell the frame: the sanitizers' `clone`,
     /// whose rows are those of the caller, and `ffi_call`, whose rows are right.
     OtherStack,
-    /// Hand-written assembly uses `rbp` as any other register and doesn't say where the caller's value is.
+    /// Hand-written assembly uses `rbp` as any other register and doesn't say where the caller's value is; nor does Go's
+    /// `.debug_frame`, which never speaks of it.
     FramePointerOverwritten,
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use object::File;
+use object::{File, Object as _};
 use sidewinder_bpf::{PackedSegment, Packing, pack};
 use sidewinder_unwind::validate::{Validation, validate};
 use sidewinder_unwind::{Source, UnwindTable, load_segments, unwind_table};
@@ -23,7 +23,8 @@ pub(crate) struct Findings {
     pub(crate) malformed: u64,
     /// Its rows beside its code.
     pub(crate) contradictions: Contradictions,
-    /// What its code gives without its rows. Go's tables are not among those that can be blinded.
+    /// What its code gives without its rows. Not of Go's programs, which don't keep to the
+    /// calling convention that code is understood by.
     pub(crate) blind: Option<blind::Comparison>,
     pub(crate) size: Size,
     pub(crate) building: Duration,
@@ -63,7 +64,8 @@ pub(crate) fn file(path: &Path) -> Examined {
     let _ = unwind_table(&file);
     let building = began.elapsed();
     let validation = validate(&file, &table).unwrap_or_default();
-    let is_go = table.summary().functions.contains_key(&Source::GoPclntab);
+    let is_go = table.summary().functions.contains_key(&Source::GoPclntab)
+        || file.section_by_name(".go.buildinfo").is_some();
     let blind = if is_go { None } else { blind::compare(&data, &table, &validation.mismatches) };
     Ok(Box::new(Findings {
         rows,
