@@ -74,6 +74,20 @@ struct sw_frame {
 #define SW_FRAME_FLAGS_SHIFT 8
 #define SW_FRAME_ID_SHIFT 16
 
+/* ---- Walks --------------------------------------------------------------------------------------------- */
+
+#define SW_REGISTERS 17 /* DWARF's numbers on x86-64: 0 to 15, and 16 for the pc */
+#define SW_RED_ZONE_BYTES 128 /* below the stack pointer, System V ABI for AMD64, section 3.2.2 */
+
+/*
+ * A caller's frame lies above its callee's, unless code goes on on another stack: signal handlers, Go's system stack,
+ * coroutines. Few of those are on one stack, so that memory made to loop isn't walked to the bound each time.
+ */
+#define SW_STACK_SWITCHES_MAX 8
+
+/* The largest frame that a frame pointer with no table behind it may claim. */
+#define SW_UNPROVEN_FRAME_BYTES_MAX (1u << 20)
+
 /* ---- Records in the ring buffers ----------------------------------------------------------------------- */
 
 /* 128 bits over every frame of a stack and its outcome, keyed by a secret of this run. */
@@ -133,14 +147,13 @@ struct sw_body {
 #define SW_SNAPSHOT_READ_BYTES 512 /* read at once; what is left of a stack above is lost */
 #define SW_SNAPSHOT_WINDOW_SHIFT 27 /* 134 ms */
 #define SW_SNAPSHOTS_PER_WINDOW 256 /* of one CPU */
-#define SW_RED_ZONE_BYTES 128 /* below the stack pointer, System V ABI for AMD64, section 3.2.2 */
 
 struct sw_snapshot {
 	__u16 type;
 	__u16 reserved;
 	__u32 tid;
 	__u64 time_ns;
-	__u64 registers[17]; /* SW_REGISTERS */
+	__u64 registers[SW_REGISTERS];
 	__u64 start; /* address of the first byte of `stack` */
 	__u64 bytes; /* that could be read */
 	__u8 stack[SW_SNAPSHOT_BYTES];
@@ -295,7 +308,6 @@ enum sw_scope {
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* where a walk goes on by tail calls */
 #define SW_CALLS_MAX 33 /* tail calls in a row: MAX_TAIL_CALL_CNT, which was 32 for as many before Linux 5.16 */
-#define SW_REGISTERS 17 /* DWARF's numbers on x86-64: 0 to 15, and 16 for the pc */
 
 /*
  * What one CPU is told and what it counted, side by side: an interrupt touches as few pages as it can. The receiver
@@ -320,7 +332,6 @@ struct sw_cpu {
 	__u64 scope_full; /* forks that found no room in the map `scope` */
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */
-	__u64 snapshots; /* sent */
 	__u64 snapshots_refused; /* for want of room, or because there were too many in this window */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;

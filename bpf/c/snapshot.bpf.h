@@ -59,7 +59,6 @@ static __noinline int send_snapshot(struct sw_slot *slot, __u64 time_ns, __u32 t
 	}
 	snapshot->bytes = bytes;
 	bpf_ringbuf_submit(snapshot, BPF_RB_FORCE_WAKEUP);
-	sw_count(cpu->snapshots, 1);
 	return 1;
 }
 

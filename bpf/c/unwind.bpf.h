@@ -110,12 +110,6 @@ static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 s
 	return true;
 }
 
-/*
- * A caller's frame lies above its callee's, unless code goes on on another stack: signal handlers, Go's system stack,
- * coroutines. Few of those are on one stack, so that memory made to loop isn't walked to the bound each time.
- */
-#define SW_STACK_SWITCHES_MAX 8
-
 static __always_inline bool may_go_to(struct sw_slot *slot, __u64 cfa)
 {
 	if (cfa > slot->sp)
@@ -136,9 +130,6 @@ static __always_inline bool step_by_frame_pointer(struct sw_slot *slot)
 	return enter_caller(slot, pc, frame + 16, fp);
 }
 
-/* The largest frame that a frame pointer with no table behind it may claim. */
-#define SW_UNPROVEN_FRAME_MAX (1u << 20)
-
 /*
  * Where nothing is known of the code (generated at run time, or assembly without unwind information) frame pointers
  * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address in code.
@@ -147,7 +138,7 @@ static __always_inline bool step_unproven(struct sw_slot *slot, __u32 otherwise)
 {
 	__u64 frame = slot->fp;
 
-	if ((frame & 7) || frame < slot->sp || frame - slot->sp > SW_UNPROVEN_FRAME_MAX)
+	if ((frame & 7) || frame < slot->sp || frame - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
 		return stop(slot, otherwise);
 	if (!step_by_frame_pointer(slot))
 		return stop(slot, otherwise);

@@ -34,7 +34,7 @@ pub use sideband::{SideBand, SideBandEvent, SideBandKind};
 pub use table::{PackedSegment, Packing, pack, pack_again};
 pub use tables::{SegmentId, Tables};
 pub use verify::{Verified, verify};
-pub use walk::Walk;
+pub use walk::{STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
 pub use witness::Interrupts;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every record and event.

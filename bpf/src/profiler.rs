@@ -407,13 +407,7 @@ impl<'obj> Profiler<'obj> {
         self.sum(offset_of!(sw_cpu, nested))
     }
 
-    /// Walks that came too early and left what it takes to walk again.
-    #[must_use]
-    pub fn snapshots(&self) -> u64 {
-        self.sum(offset_of!(sw_cpu, snapshots))
-    }
-
-    /// Walks that came too early, with no room for a snapshot.
+    /// Walks that came too early, and could not leave what it takes to walk again.
     #[must_use]
     pub fn snapshots_refused(&self) -> u64 {
         self.sum(offset_of!(sw_cpu, snapshots_refused))

@@ -8,6 +8,11 @@ use crate::intf;
 pub(crate) const BPF_FIND_VMA: u32 = 180;
 pub(crate) const BPF_LOOP: u32 = 181;
 
+/// How often a stack may go on below where it was: on another stack, or in memory that was made to loop.
+pub const STACK_SWITCHES_MAX: u32 = intf::SW_STACK_SWITCHES_MAX;
+/// The largest frame that a frame pointer with no table behind it may claim.
+pub const UNPROVEN_FRAME_BYTES_MAX: u64 = intf::SW_UNPROVEN_FRAME_BYTES_MAX as u64;
+
 /// How programs repeat themselves along a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Walk {

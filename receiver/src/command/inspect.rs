@@ -17,7 +17,7 @@ use super::Ended;
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
 use crate::sampling::debug_file::DebugFile;
-use crate::sampling::packing_of;
+use crate::sampling::options::packing_of;
 use crate::sampling::table_builder::{BuildError, read_table, read_validation};
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {

@@ -248,6 +248,7 @@ fn summary_json(recorded: &Recorded) -> String {
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.bodies_missing,
         "walked_late": recorded.tally.walked_late,
+        "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
         "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },
         "stacks": { "known": known, "sent": sent },

@@ -332,6 +332,7 @@ fn state(sampler: &Sampler<'_>, dropped: u64) -> String {
         ("events_dropped", dropped),
         ("stack_bodies_missing", tally.bodies_missing),
         ("walked_late", tally.walked_late),
+        ("snapshots_refused", tally.snapshots_refused),
         ("steps_by_table", by_table),
         ("steps_by_frame_pointer", by_frame_pointer),
         ("steps_unproven", unproven),

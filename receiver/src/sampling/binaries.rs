@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, Outcome, PackedSegment, Packing, Range, SegmentId, Tables};
-use sidewinder_process::{ExecutableMapping, FileId, OpenedFile, Pid};
+use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
 
 use super::debug_file::DebugFile;
+use super::options::SamplingOptions;
 use super::table_builder::{BuildError, Built, Delivery, Order, Part, TableBuilder};
 
 /// How many times as long as a file's last reading took it rests before it is read again for evicted tables: a budget
@@ -73,31 +74,41 @@ impl Binaries {
         Some(Self { builder, binaries: HashMap::new(), blank, reloads: 0, deliveries: 0 })
     }
 
-    /// Notes that a process maps a file, and sees to it that its table is built.
-    pub(crate) fn use_by(
+    /// Sees to it that the table of a file is built. `user` is a process that maps it or did: its view of the file system
+    /// may hold a debug file. False: the content of the file can't be read.
+    pub(crate) fn prepare(
         &mut self,
         file: FileId,
-        content: &OpenedFile,
-        path: &[u8],
-        packing: Packing,
+        files: &FileTable,
         user: Pid,
-    ) {
-        let builder = &mut self.builder;
-        let binary = self.binaries.entry(file).or_insert_with(|| {
-            let binary = Binary {
-                content: content.clone(),
-                packing,
-                debug_file: DebugFile::of_process(user, path),
-                state: State::Building,
-                users: BTreeSet::new(),
-                is_ordered: true,
-                rests_until: Instant::now(),
-                missed: BTreeSet::new(),
-            };
-            builder.order(binary.order(file, None));
-            binary
-        });
-        binary.users.insert(user);
+        options: &SamplingOptions,
+    ) -> bool {
+        if self.binaries.contains_key(&file) {
+            return true;
+        }
+        let Some(entry) = files.get(file) else { return false };
+        let Some(content) = entry.opened() else { return false };
+        let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
+        let binary = Binary {
+            content: content.clone(),
+            packing: options.packing(entry.path(), build_id),
+            debug_file: DebugFile::of_process(user, entry.path()),
+            state: State::Building,
+            users: BTreeSet::new(),
+            is_ordered: true,
+            rests_until: Instant::now(),
+            missed: BTreeSet::new(),
+        };
+        self.builder.order(binary.order(file, None));
+        self.binaries.insert(file, binary);
+        true
+    }
+
+    /// Notes that a living process maps a file: its ranges depend on what becomes of the file's table.
+    pub(crate) fn note_user(&mut self, file: FileId, user: Pid) {
+        if let Some(binary) = self.binaries.get_mut(&file) {
+            binary.users.insert(user);
+        }
     }
 
     /// Notes that a process maps nothing any more.
@@ -130,11 +141,11 @@ impl Binaries {
     }
 
     /// A walk has missed the table at this place; it is loaded again.
-    pub(crate) fn missed(&mut self, file: FileId, offset: FileOffset) {
+    pub(crate) fn missed(&mut self, file: FileId, at: FileOffset) {
         let Some(binary) = self.binaries.get_mut(&file) else { return };
-        let State::Built(segments) = &binary.state else { return };
-        let segment = segments.iter().find(|s| s.part.file_offset <= offset && offset < s.part.end());
-        if let Some(segment) = segment {
+        if let State::Built(segments) = &binary.state
+            && let Some(segment) = segment_at(segments, at)
+        {
             binary.missed.insert(segment.id);
         }
     }
@@ -147,16 +158,16 @@ impl Binaries {
         arena: &Arena,
         tables: &Tables,
     ) -> Option<Result<Rule, Outcome>> {
-        let segments = match &self.binaries.get(&file)?.state {
+        let binary = self.binaries.get_mut(&file)?;
+        let segments = match &binary.state {
             State::Building => return None,
             State::Blank => return Some(Err(Outcome::NoRule)),
             State::Built(segments) => segments,
         };
-        let holds = |segment: &&Segment| segment.part.file_offset <= at && at < segment.part.end();
-        let Some(segment) = segments.iter().find(holds) else { return Some(Err(Outcome::NoTable)) };
+        let Some(segment) = segment_at(segments, at) else { return Some(Err(Outcome::NoTable)) };
         let found = tables.rule_at(arena, segment.id, at);
         if found.is_none() {
-            self.missed(file, at);
+            binary.missed.insert(segment.id);
         }
         found
     }
@@ -269,6 +280,10 @@ impl Binary {
             }
         }
     }
+}
+
+fn segment_at(segments: &[Segment], at: FileOffset) -> Option<&Segment> {
+    segments.iter().find(|segment| segment.part.contains(at))
 }
 
 /// Cuts a range where one segment ends and another begins. What no segment covers stays without a table.

@@ -4,13 +4,18 @@
 //! have read it. Such a sample comes with a snapshot of its registers and of the top of its stack. It waits here until
 //! the events of its process up to its time are known, and the tables of its files.
 
-use std::collections::HashMap;
+mod walk;
+
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use sidewinder_address::{Avma, FileOffset};
-use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot};
-use sidewinder_process::{FileId, Pid, Process};
-use sidewinder_unwind::{FrameRegisters, Memory, Rule, StepError};
+use sidewinder_address::Avma;
+use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, SampleKind, Snapshot};
+use sidewinder_process::{Pid, Process};
+
+use super::Sampler;
+use super::feed::Message;
+use walk::Place;
 
 /// How long a sample waits for tables.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,10 +25,6 @@ const PATIENCE_WITH_PROCESSES: Duration = Duration::from_millis(500);
 /// The most samples that wait, and snapshots without a sample, about 8 KiB each. Further samples stay as the kernel side
 /// left them.
 const WAITING_MAX: usize = 512;
-
-/// As in `c/unwind.bpf.h`.
-const STACK_SWITCHES_MAX: u32 = 8;
-const UNPROVEN_FRAME_MAX: u64 = 1 << 20;
 
 /// A sample that waits.
 #[derive(Debug)]
@@ -130,108 +131,67 @@ impl Waiting {
     }
 }
 
-/// What is at an address of a process.
-#[derive(Debug)]
-pub(crate) enum Place {
-    /// No code.
-    Unmapped,
-    /// Code that no file backs.
-    Anonymous,
-    /// A file, and what its table says there.
-    File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
-    /// Its table will be there later.
-    NotYet,
-}
-
-/// The frames of the user's stack, leaf first, and how the walk ended. `None`: it has to wait.
-pub(crate) fn walk(
-    snapshot: &Snapshot,
-    frame_limit: usize,
-    mut place_of: impl FnMut(Avma) -> Place,
-) -> Option<(Vec<Frame>, Outcome)> {
-    let mut frames = Vec::new();
-    let mut registers = FrameRegisters::interrupted(&snapshot.registers);
-    let (mut is_return_address, mut is_unproven, mut stack_switches) = (false, false, 0);
-    let end = loop {
-        let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
-        let mut push = |kind, address| frames.push(Frame::new(kind, address, is_return_address, is_unproven));
-        let rule = match place_of(address) {
-            Place::NotYet => return None,
-            Place::Unmapped => {
-                if !is_return_address {
-                    push(FrameKind::Anonymous, registers.pc.0);
+impl Sampler<'_> {
+    /// Walks what came too early, where everything is there by now.
+    pub(super) fn walk_late(&mut self, messages: &mut Vec<Message>) {
+        for waiting in self.late.take_promising() {
+            match self.walk_again(&waiting, messages) {
+                Some((frames, outcome)) => {
+                    let stack = self.stacks.intern(frames);
+                    self.ask_for_what_lacked(&Sample { outcome, ..waiting.sample }, Some(&stack));
+                    if waiting.sample.kind == SampleKind::Cpu {
+                        *self.walked_late.entry((waiting.sample.outcome, outcome)).or_default() += 1;
+                    }
+                    self.hand_on(&Sample { outcome, ..waiting.sample }, Some(stack), messages);
                 }
-                break Outcome::NoMapping;
-            }
-            Place::Anonymous => {
-                push(FrameKind::Anonymous, registers.pc.0);
-                None
-            }
-            Place::File { file, offset, rule } => {
-                push(FrameKind::Native { file: file.0 }, offset.0 + u64::from(is_return_address));
-                match rule {
-                    Ok(rule) => Some(rule),
-                    Err(Outcome::NoRule) => None,
-                    Err(outcome) => break outcome,
+                None if waiting.has_lost_patience() => {
+                    let stack = self.stacks.get(waiting.sample.stack);
+                    self.ask_for_what_lacked(&waiting.sample, stack.as_deref());
+                    self.hand_on(&waiting.sample, stack, messages);
                 }
-            }
-        };
-        if frames.len() >= frame_limit {
-            break Outcome::FrameLimit;
-        }
-        let caller = match &rule {
-            Some(rule) => rule.step(&registers, &Stack(snapshot)).map_err(outcome_of),
-            None => step_unproven(&registers, snapshot),
-        };
-        let caller = match caller {
-            Ok(caller) => caller,
-            Err(outcome) => break outcome,
-        };
-        if rule.is_none() {
-            match place_of(Avma(caller.pc.0.wrapping_sub(1))) {
-                Place::Unmapped => break Outcome::NoRule,
-                Place::NotYet => return None,
-                Place::Anonymous | Place::File { .. } => {}
+                None => self.late.wait_on(waiting),
             }
         }
-        // A leaf that moved its return address into a register has no frame.
-        if caller.sp <= registers.sp && !(caller.sp == registers.sp && rule.is_some()) {
-            stack_switches += 1;
-            if stack_switches > STACK_SWITCHES_MAX {
-                break Outcome::StackNotRising;
-            }
-        }
-        is_return_address = !rule.is_some_and(|rule| rule.signal_frame);
-        is_unproven = rule.is_none();
-        registers = caller;
-    };
-    Some((frames, end))
-}
-
-/// Frame pointers, where nothing is known of the code: as in `c/unwind.bpf.h`.
-fn step_unproven(registers: &FrameRegisters, snapshot: &Snapshot) -> Result<FrameRegisters, Outcome> {
-    let above = registers.fp.wrapping_sub(registers.sp);
-    if registers.fp & 7 != 0 || registers.fp < registers.sp || above > UNPROVEN_FRAME_MAX {
-        return Err(Outcome::NoRule);
     }
-    Rule::FRAME_POINTER.step(registers, &Stack(snapshot)).map_err(|_| Outcome::NoRule)
-}
 
-fn outcome_of(error: StepError) -> Outcome {
-    match error {
-        StepError::Outermost => Outcome::Complete,
-        StepError::RegisterLost(_) => Outcome::RegisterLost,
-        StepError::Unreadable(_) => Outcome::SnapshotEnd,
+    /// The frames of a walk that came too early, the kernel's first, and how it ends; `None`: it has to wait.
+    fn walk_again(
+        &mut self,
+        waiting: &Waiting,
+        messages: &mut Vec<Message>,
+    ) -> Option<(Vec<Frame>, Outcome)> {
+        let process = waiting.process.as_deref()?;
+        let mut met = HashSet::new();
+        let limit = self.options.frame_limit as usize;
+        let (frames, outcome) = walk::walk(&waiting.snapshot, limit, |address| {
+            let place = self.place_of(process, address);
+            if let Place::File { file, .. } = place {
+                met.insert(file);
+            }
+            place
+        })?;
+        for file in met {
+            self.tell_file(file, messages, None);
+        }
+        let first = self.stacks.get(waiting.sample.stack);
+        let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
+        let kernel = kernel.take_while(|frame| frame.kind() == Some(FrameKind::Kernel));
+        Some((kernel.chain(frames).collect(), outcome))
     }
-}
 
-/// The words of a snapshot.
-struct Stack<'a>(&'a Snapshot);
-
-impl Memory for Stack<'_> {
-    fn word(&self, address: u64) -> Option<u64> {
-        let at = usize::try_from(address.checked_sub(self.0.start)?).ok()?;
-        Some(u64::from_ne_bytes(self.0.stack.get(at..at.checked_add(8)?)?.try_into().ok()?))
+    /// What is at an address of a process. A file that is new is read.
+    fn place_of(&mut self, process: &Process, address: Avma) -> Place {
+        let Some(mapping) = process.mapping_set().at(address) else { return Place::Unmapped };
+        let Some(identified) = self.files.identify(process, mapping) else { return Place::Anonymous };
+        let file = identified.id;
+        let Some(offset) = mapping.file_offset_of(address) else { return Place::Unmapped };
+        if !self.binaries.prepare(file, &self.files, process.pid(), &self.options) {
+            return Place::File { file, offset, rule: Err(Outcome::NoRule) };
+        }
+        match self.binaries.rule_at(file, offset, &self.profiler.arena, &self.profiler.tables) {
+            Some(rule) => Place::File { file, offset, rule },
+            None => Place::NotYet,
+        }
     }
 }
 
@@ -239,64 +199,10 @@ impl Memory for Stack<'_> {
 mod tests {
     use super::*;
 
-    const SP: u64 = 0x7000;
-    const LEAF: u64 = 0x100;
-    const CALLER: u64 = 0x200;
-    const START: u64 = 0x300;
-
-    /// A thread that was interrupted in a leaf, with these words on its stack.
-    fn snapshot(words: &[u64]) -> Snapshot {
-        let mut registers = [0; 17];
-        (registers[7], registers[16]) = (SP, LEAF);
-        let stack = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Snapshot { tid: 1, time_ns: 2, registers, start: SP, stack }
-    }
-
-    /// Each function has its part of one file: a leaf, its caller, and where the stack starts.
-    fn place_of(address: Avma) -> Place {
-        let rule = match address.0 & !0xff {
-            LEAF | CALLER => Ok(Rule::LEAF),
-            START => Ok(Rule::ROOT),
-            0x400 => return Place::NotYet,
-            0x500 => return Place::Anonymous,
-            _ => return Place::Unmapped,
-        };
-        Place::File { file: FileId(1), offset: FileOffset(address.0), rule }
-    }
-
-    fn walked(words: &[u64]) -> Option<(Vec<u64>, Outcome)> {
-        let (frames, outcome) = walk(&snapshot(words), 9, place_of)?;
-        Some((frames.iter().map(|frame| frame.address()).collect(), outcome))
-    }
-
-    #[test]
-    fn a_stack_is_walked_to_its_proven_start() {
-        let (frames, outcome) = walk(&snapshot(&[CALLER + 5, START + 1]), 9, place_of).unwrap();
-        let addresses: Vec<_> =
-            frames.iter().map(|frame| (frame.address(), frame.is_return_address())).collect();
-        assert_eq!(addresses, [(LEAF, false), (CALLER + 5, true), (START + 1, true)]);
-        assert_eq!(outcome, Outcome::Complete);
-    }
-
-    #[test]
-    fn a_walk_waits_for_a_table() {
-        assert_eq!(walked(&[0x401]), None);
-    }
-
-    #[test]
-    fn what_is_not_there_cuts_a_stack_and_is_named() {
-        assert_eq!(walked(&[CALLER + 5]), Some((vec![LEAF, CALLER + 5], Outcome::SnapshotEnd)));
-        assert_eq!(walked(&[0x901]), Some((vec![LEAF], Outcome::NoMapping)));
-        let no_frame_pointer = Some((vec![LEAF, 0x501], Outcome::NoRule));
-        assert_eq!(walked(&[0x501]), no_frame_pointer);
-        let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, place_of).unwrap();
-        assert_eq!((recursion.0.len(), recursion.1), (9, Outcome::FrameLimit));
-    }
-
     #[test]
     fn a_sample_waits_for_its_own_snapshot_alone() {
         let sample = Sample {
-            kind: sidewinder_bpf::SampleKind::Cpu,
+            kind: SampleKind::Cpu,
             time_ns: 2,
             stack: sidewinder_bpf::StackHash(0, 0),
             epoch: 1,
@@ -308,8 +214,9 @@ mod tests {
             has_snapshot: true,
             comm: [0; 16],
         };
+        let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], start: 0, stack: Box::default() };
         let mut late = Late::default();
-        late.take_snapshot(Box::new(snapshot(&[])));
+        late.take_snapshot(Box::new(snapshot));
         assert!(late.hold(Sample { tid: 2, ..sample }).is_some(), "another thread's");
         assert!(late.hold(Sample { has_snapshot: false, ..sample }).is_some());
         assert!(late.hold(sample).is_none());

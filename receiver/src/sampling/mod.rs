@@ -3,9 +3,11 @@
 mod binaries;
 pub(crate) mod debug_file;
 pub(crate) mod feed;
+mod follow;
 mod late;
 #[cfg(test)]
 mod live_tests;
+pub(crate) mod options;
 pub(crate) mod scope;
 mod stacks;
 pub(crate) mod table_builder;
@@ -14,23 +16,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_address::{Avma, FileOffset};
+use sidewinder_address::FileOffset;
 use sidewinder_bpf::{
-    Body, Frame, FrameKind, Interrupts, LoadError, Options, Outcome, Packing, Profiler, Record, Sample,
-    SampleKind, ScopeMode, SideBandEvent, SideBandKind, Storage, Walk, monotonic_ns,
+    Body, Frame, FrameKind, Interrupts, LoadError, Options, Outcome, Profiler, Record, Sample, ScopeMode,
+    Storage, Walk, monotonic_ns,
 };
-use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_process::{
-    BuildId, Change, DeviceId, EventQueue, FileId, FileTable, FileTableLimits, MappedIdentity, Pid, ProcRoot,
-    Process, ProcessEvent, ProcessEventKind, ProcfsError, Registry, RegistryLimits, Tid,
+    EventQueue, FileId, FileTable, FileTableLimits, Pid, ProcRoot, ProcfsError, Registry, RegistryLimits,
 };
-use sidewinder_unwind::validate::Trust;
 use thiserror::Error;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use binaries::Binaries;
 use feed::{Event, FileFacts, Message, ProcessKey};
-use late::{Late, Place, Waiting};
+use late::Late;
+pub(crate) use options::SamplingOptions;
 use scope::Scope;
 use stacks::Stacks;
 use table_builder::TableBuilder;
@@ -41,8 +41,6 @@ const EVENT_DELAY_NS: u64 = 1_000_000;
 const EVENTS_WAITING_MAX: usize = 65_536;
 /// Processes in scope at once, where the scope is made of processes.
 const SCOPE_MAX: u32 = 8192;
-/// A process that isn't understood is read again at most this often.
-const HEAL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long an epoch lasts, in which each stack is sent once.
 const EPOCH: Duration = Duration::from_secs(30);
 /// What the age of tables is measured in: finer than the time in which a program turns to other code.
@@ -53,26 +51,8 @@ const STACKS_BYTES_MAX: usize = 6 << 20;
 const LATE_PATIENCE: Duration = Duration::from_secs(2);
 /// Samples may be this many polls ahead of their stacks.
 const SAMPLE_PATIENCE: u8 = 3;
-/// How long sampling waits, at its start, for the tables of what already runs.
-const START_PATIENCE: Duration = Duration::from_secs(20);
 /// After being woken we let this pass before we look again, so that a storm of execs costs little.
 const BREATH: Duration = Duration::from_millis(4);
-
-/// What to sample, and how.
-#[derive(Clone, Debug)]
-pub(crate) struct SamplingOptions {
-    pub(crate) scope: Scope,
-    pub(crate) samples_per_second: u32,
-    /// Where not given, the best way that the kernel has.
-    pub(crate) walk: Option<Walk>,
-    pub(crate) frame_limit: u32,
-    pub(crate) kernel_frames: bool,
-    pub(crate) unwind_mode: UnwindMode,
-    pub(crate) unwind_overrides: Vec<UnwindOverride>,
-    pub(crate) unwind_trust: Trust,
-    /// For unwind tables and mappings.
-    pub(crate) tables_bytes: u64,
-}
 
 /// Why there is no sampling.
 #[derive(Debug, Error)]
@@ -103,6 +83,8 @@ pub(crate) struct Tally {
     pub(crate) bodies_missing: u64,
     /// Of these, with a stack that was walked after the interrupt. Their outcomes are those of the late walks.
     pub(crate) walked_late: u64,
+    /// Walks that came too early, and of which too little was kept to walk again.
+    pub(crate) snapshots_refused: u64,
 }
 
 /// See the [module](self).
@@ -254,6 +236,7 @@ impl<'obj> Sampler<'obj> {
             events: self.events,
             bodies_missing: self.bodies_missing,
             walked_late: self.walked_late.values().sum(),
+            snapshots_refused: self.profiler.snapshots_refused(),
         }
     }
 
@@ -270,134 +253,6 @@ impl<'obj> Sampler<'obj> {
     /// Whether every process that was to be sampled has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.options.scope.is_empty()
-    }
-
-    fn learn_what_runs(&mut self) -> Result<(), SamplingError> {
-        let known_ns = monotonic_ns();
-        if let Scope::Processes(pids) = self.options.scope.clone() {
-            for pid in pids {
-                self.registry.scan(Pid(pid)).map_err(|error| match error {
-                    ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
-                    other => SamplingError::Scan(other),
-                })?;
-                let start_ticks = self.registry.process(Pid(pid)).and_then(Process::start_ticks).unwrap_or(0);
-                let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-                self.profiler.add_to_scope(pid, start_ticks * tick_ns)?;
-            }
-        } else {
-            self.registry.scan_all().map_err(SamplingError::Scan)?;
-        }
-        self.publish_changes(known_ns);
-        let deadline = Instant::now() + START_PATIENCE;
-        let mut messages = Vec::new();
-        while self.binaries.in_progress() > 0 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(1));
-            self.load_tables(known_ns, &mut messages);
-        }
-        self.unsaid = messages;
-        Ok(())
-    }
-
-    fn follow_processes(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
-        let mut news = Vec::new();
-        if let Some(side_band) = self.profiler.side_band() {
-            side_band.drain(&mut news);
-        }
-        for event in news {
-            self.queue.push(process_event(event));
-        }
-        // A fork puts its child into scope, so the scope is asked in order of time.
-        while let Some(event) = self.queue.pop(watermark_ns) {
-            self.late.learn_processes(event.time_ns, |pid| self.registry.process(pid));
-            if let ProcessEventKind::Exit { tid } = event.kind
-                && tid.leads(event.pid)
-                && let Some(process) = self.registry.process(event.pid)
-            {
-                self.late.learn_ending(process);
-            }
-            if self.options.scope.admits(&event) {
-                self.registry.apply(event);
-            }
-        }
-        self.late.learn_processes(watermark_ns, |pid| self.registry.process(pid));
-        self.registry.heal();
-        self.publish_changes(watermark_ns);
-        self.load_tables(watermark_ns, messages);
-        let processes = &self.profiler.processes;
-        self.outdated.retain(|pid| {
-            processes.confirm(pid.0, watermark_ns);
-            processes.is_outdated(pid.0)
-        });
-    }
-
-    fn publish_changes(&mut self, known_ns: u64) {
-        for change in self.registry.take_changes() {
-            match change {
-                Change::MappingsChanged(pid) => self.publish(pid, known_ns),
-                Change::Exited(process) => self.forget(&process),
-            }
-        }
-    }
-
-    fn publish(&mut self, pid: Pid, known_ns: u64) {
-        let Some(process) = self.registry.process(pid).cloned() else { return };
-        let mut ranges = Vec::new();
-        for mapping in process.mappings() {
-            let identified = self.files.identify(&process, mapping);
-            if let Some(identified) = &identified {
-                self.use_file(identified.id, pid);
-            }
-            self.binaries.push_ranges(&mut ranges, identified.map(|identified| identified.id), mapping);
-        }
-        let (arena, tables) = (&mut self.profiler.arena, &mut self.profiler.tables);
-        loop {
-            match self.profiler.processes.publish(arena, pid.0, &ranges, known_ns) {
-                Ok(()) => break,
-                Err(sidewinder_bpf::ProcessesError::Mappings { .. })
-                    if tables.evict_oldest(arena).is_some() => {}
-                Err(error) => {
-                    debug!(%error, "the stacks of this process will be incomplete");
-                    return;
-                }
-            }
-        }
-        if self.profiler.processes.is_outdated(pid.0) {
-            self.outdated.insert(pid);
-        }
-    }
-
-    fn forget(&mut self, process: &Process) {
-        let pid = process.pid();
-        let key = ProcessKey { pid: pid.0, instance: process.instance() };
-        self.departed.insert(pid.0, (key, Instant::now()));
-        self.outdated.remove(&pid);
-        self.healed_at.remove(&pid.0);
-        // The number may belong to a new process by now.
-        if self.registry.process(pid).is_none() {
-            self.profiler.processes.remove(&mut self.profiler.arena, pid.0);
-            self.binaries.unused_by(pid);
-            self.options.scope.exited(pid.0);
-        }
-    }
-
-    fn load_tables(&mut self, known_ns: u64, messages: &mut Vec<Message>) {
-        let deliveries = self.binaries.deliveries();
-        let ready = self.binaries.load_ready(&mut self.profiler.arena, &mut self.profiler.tables);
-        if self.binaries.deliveries() != deliveries {
-            self.late.learn_tables();
-        }
-        for ready in ready {
-            if let Some(error) = &ready.failure {
-                let path = self.files.get(ready.file).map_or(&[][..], |entry| entry.path());
-                debug!(path = %path.escape_ascii(), error = error as &dyn std::error::Error, "no unwind table");
-            }
-            self.tell_file(ready.file, messages, Some(&ready.loads));
-            for user in ready.users {
-                // What is known of it is as old as before.
-                let known_ns = self.profiler.processes.known_ns(user.0).unwrap_or(known_ns);
-                self.publish(user, known_ns);
-            }
-        }
     }
 
     /// Tells of a file once when it is met, and once more when its headers have been read.
@@ -476,78 +331,6 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
-    /// Walks what came too early, where everything is there by now.
-    fn walk_late(&mut self, messages: &mut Vec<Message>) {
-        for waiting in self.late.take_promising() {
-            match self.walk_again(&waiting, messages) {
-                Some((frames, outcome)) => {
-                    let stack = self.stacks.intern(frames);
-                    self.ask_for_what_lacked(&Sample { outcome, ..waiting.sample }, Some(&stack));
-                    if waiting.sample.kind == SampleKind::Cpu {
-                        *self.walked_late.entry((waiting.sample.outcome, outcome)).or_default() += 1;
-                    }
-                    self.hand_on(&Sample { outcome, ..waiting.sample }, Some(stack), messages);
-                }
-                None if waiting.has_lost_patience() => {
-                    let stack = self.stacks.get(waiting.sample.stack);
-                    self.ask_for_what_lacked(&waiting.sample, stack.as_deref());
-                    self.hand_on(&waiting.sample, stack, messages);
-                }
-                None => self.late.wait_on(waiting),
-            }
-        }
-    }
-
-    /// The frames of a walk that came too early, the kernel's first, and how it ends; `None`: it has to wait.
-    fn walk_again(
-        &mut self,
-        waiting: &Waiting,
-        messages: &mut Vec<Message>,
-    ) -> Option<(Vec<Frame>, Outcome)> {
-        let process = waiting.process.as_deref()?;
-        let mut met = HashSet::new();
-        let limit = self.options.frame_limit as usize;
-        let (frames, outcome) = late::walk(&waiting.snapshot, limit, |address| {
-            let place = self.place_of(process, address);
-            if let Place::File { file, .. } = place {
-                met.insert(file);
-            }
-            place
-        })?;
-        for file in met {
-            self.tell_file(file, messages, None);
-        }
-        let first = self.stacks.get(waiting.sample.stack);
-        let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
-        let kernel = kernel.take_while(|frame| frame.kind() == Some(FrameKind::Kernel));
-        Some((kernel.chain(frames).collect(), outcome))
-    }
-
-    /// What is at an address of a process. A file that is new is read.
-    fn place_of(&mut self, process: &Process, address: Avma) -> Place {
-        let Some(mapping) = process.mapping_set().at(address) else { return Place::Unmapped };
-        let Some(identified) = self.files.identify(process, mapping) else { return Place::Anonymous };
-        let file = identified.id;
-        let Some(offset) = mapping.file_offset_of(address) else { return Place::Unmapped };
-        if !self.use_file(file, process.pid()) {
-            return Place::File { file, offset, rule: Err(Outcome::NoRule) };
-        }
-        match self.binaries.rule_at(file, offset, &self.profiler.arena, &self.profiler.tables) {
-            Some(rule) => Place::File { file, offset, rule },
-            None => Place::NotYet,
-        }
-    }
-
-    /// Sees to it that the table of a file is built. False: its content can't be read.
-    fn use_file(&mut self, file: FileId, user: Pid) -> bool {
-        let Some(entry) = self.files.get(file) else { return false };
-        let Some(content) = entry.opened() else { return false };
-        let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
-        let packing = packing(&self.options, entry.path(), build_id);
-        self.binaries.use_by(file, content, entry.path(), packing, user);
-        true
-    }
-
     fn hand_on(&mut self, sample: &Sample, stack: Option<Arc<feed::Stack>>, messages: &mut Vec<Message>) {
         let process = self.introduce(sample.pid, messages);
         self.events += 1;
@@ -577,14 +360,6 @@ impl<'obj> Sampler<'obj> {
         key
     }
 
-    fn heal(&mut self, pid: u32) {
-        let is_due = self.healed_at.get(&pid).is_none_or(|at| at.elapsed() >= HEAL_INTERVAL);
-        if is_due {
-            self.healed_at.insert(pid, Instant::now());
-            self.registry.mark_stale(Pid(pid));
-        }
-    }
-
     fn keep_house(&mut self) {
         self.profiler.arena.reclaim();
         if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > STACKS_BYTES_MAX {
@@ -601,7 +376,7 @@ impl<'obj> Sampler<'obj> {
             let (registry, departed) = (&self.registry, &self.departed);
             self.introduced
                 .retain(|pid, _| registry.process(Pid(*pid)).is_some() || departed.contains_key(pid));
-            self.healed_at.retain(|_, at| at.elapsed() < 4 * HEAL_INTERVAL);
+            self.healed_at.retain(|_, at| at.elapsed() < 4 * follow::HEAL_INTERVAL);
         }
     }
 }
@@ -615,48 +390,6 @@ fn outermost_place(frames: &[Frame]) -> Option<(FileId, FileOffset)> {
         }
         FrameKind::Kernel | FrameKind::Anonymous => None,
     }
-}
-
-/// The form of tables for a way of walking.
-pub(crate) fn packing_of(mode: UnwindMode) -> Packing {
-    match mode {
-        UnwindMode::Auto => Packing::Auto,
-        UnwindMode::FramePointers => Packing::FramePointers,
-        UnwindMode::Tables => Packing::Tables,
-    }
-}
-
-/// How a binary is to be walked: as the first override says that names it, else as all.
-fn packing(options: &SamplingOptions, path: &[u8], build_id: Option<&[u8]>) -> Packing {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let named = options.unwind_overrides.iter().find(|rule| match &rule.binary {
-        BinaryMatch::Name(wanted) => wanted.as_bytes() == name,
-        BinaryMatch::Path(wanted) => wanted.as_os_str().as_encoded_bytes() == path,
-        BinaryMatch::BuildId(wanted) => Some(wanted.as_bytes()) == build_id,
-    });
-    packing_of(named.map_or(options.unwind_mode, |rule| rule.mode))
-}
-
-fn process_event(event: SideBandEvent) -> ProcessEvent {
-    let kind = match event.kind {
-        SideBandKind::Fork { parent_pid } => {
-            ProcessEventKind::Fork { parent: Pid(parent_pid), is_thread: parent_pid == event.pid }
-        }
-        SideBandKind::Exec { comm } => ProcessEventKind::Exec { comm: comm.into() },
-        SideBandKind::Exit => ProcessEventKind::Exit { tid: Tid(event.tid) },
-        SideBandKind::Map { start, bytes, file_offset, device: (major, minor), inode, path, .. } => {
-            ProcessEventKind::Map {
-                range: start..Avma(start.0.saturating_add(bytes)),
-                file_offset,
-                file: (inode != 0)
-                    .then_some(MappedIdentity::Inode { device: DeviceId { major, minor }, inode }),
-                path: path.into(),
-                executable: true,
-            }
-        }
-        SideBandKind::Lost { count } => ProcessEventKind::Lost { count },
-    };
-    ProcessEvent { time_ns: event.time_ns, pid: Pid(event.pid), kind }
 }
 
 /// What stacks lose where programs can't loop.

@@ -44,6 +44,10 @@ impl Part {
         FileOffset(self.file_offset.0.saturating_add(self.text_bytes))
     }
 
+    pub(crate) fn contains(self, at: FileOffset) -> bool {
+        self.file_offset <= at && at < self.end()
+    }
+
     pub(crate) fn overlaps(self, other: &Range<FileOffset>) -> bool {
         self.file_offset < other.end && other.start < self.end()
     }

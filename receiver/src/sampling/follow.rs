@@ -1,0 +1,183 @@
+//! Following processes: from the kernel's side band, through the registry, to the ranges that walks look up.
+
+use std::time::{Duration, Instant};
+
+use sidewinder_address::Avma;
+use sidewinder_bpf::{ProcessesError, SideBandEvent, SideBandKind, monotonic_ns};
+use sidewinder_process::{
+    Change, DeviceId, MappedIdentity, Pid, Process, ProcessEvent, ProcessEventKind, ProcfsError, Tid,
+};
+use tracing::debug;
+
+use super::feed::{Message, ProcessKey};
+use super::scope::Scope;
+use super::{Sampler, SamplingError};
+
+/// A process that isn't understood is read again at most this often.
+pub(super) const HEAL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long sampling waits, at its start, for the tables of what already runs.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+
+impl Sampler<'_> {
+    /// Learns what already runs, and waits a while for its tables.
+    pub(super) fn learn_what_runs(&mut self) -> Result<(), SamplingError> {
+        let known_ns = monotonic_ns();
+        if let Scope::Processes(pids) = self.options.scope.clone() {
+            for pid in pids {
+                self.registry.scan(Pid(pid)).map_err(|error| match error {
+                    ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
+                    other => SamplingError::Scan(other),
+                })?;
+                let start_ticks = self.registry.process(Pid(pid)).and_then(Process::start_ticks).unwrap_or(0);
+                let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+                self.profiler.add_to_scope(pid, start_ticks * tick_ns)?;
+            }
+        } else {
+            self.registry.scan_all().map_err(SamplingError::Scan)?;
+        }
+        self.publish_changes(known_ns);
+        let deadline = Instant::now() + START_PATIENCE;
+        let mut messages = Vec::new();
+        while self.binaries.in_progress() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+            self.load_tables(known_ns, &mut messages);
+        }
+        self.unsaid = messages;
+        Ok(())
+    }
+
+    /// Takes up what has happened to processes before a time.
+    pub(super) fn follow_processes(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
+        let mut news = Vec::new();
+        if let Some(side_band) = self.profiler.side_band() {
+            side_band.drain(&mut news);
+        }
+        for event in news {
+            self.queue.push(process_event(event));
+        }
+        // A fork puts its child into scope, so the scope is asked in order of time.
+        while let Some(event) = self.queue.pop(watermark_ns) {
+            self.late.learn_processes(event.time_ns, |pid| self.registry.process(pid));
+            if let ProcessEventKind::Exit { tid } = event.kind
+                && tid.leads(event.pid)
+                && let Some(process) = self.registry.process(event.pid)
+            {
+                self.late.learn_ending(process);
+            }
+            if self.options.scope.admits(&event) {
+                self.registry.apply(event);
+            }
+        }
+        self.late.learn_processes(watermark_ns, |pid| self.registry.process(pid));
+        self.registry.heal();
+        self.publish_changes(watermark_ns);
+        self.load_tables(watermark_ns, messages);
+        let processes = &self.profiler.processes;
+        self.outdated.retain(|pid| {
+            processes.confirm(pid.0, watermark_ns);
+            processes.is_outdated(pid.0)
+        });
+    }
+
+    fn publish_changes(&mut self, known_ns: u64) {
+        for change in self.registry.take_changes() {
+            match change {
+                Change::MappingsChanged(pid) => self.publish(pid, known_ns),
+                Change::Exited(process) => self.forget(&process),
+            }
+        }
+    }
+
+    fn publish(&mut self, pid: Pid, known_ns: u64) {
+        let Some(process) = self.registry.process(pid) else { return };
+        let mut ranges = Vec::new();
+        for mapping in process.mappings() {
+            let file = self.files.identify(process, mapping).map(|identified| identified.id);
+            if let Some(file) = file
+                && self.binaries.prepare(file, &self.files, pid, &self.options)
+            {
+                self.binaries.note_user(file, pid);
+            }
+            self.binaries.push_ranges(&mut ranges, file, mapping);
+        }
+        let (arena, tables) = (&mut self.profiler.arena, &mut self.profiler.tables);
+        loop {
+            match self.profiler.processes.publish(arena, pid.0, &ranges, known_ns) {
+                Ok(()) => break,
+                Err(ProcessesError::Mappings { .. }) if tables.evict_oldest(arena).is_some() => {}
+                Err(error) => {
+                    debug!(%error, "the stacks of this process will be incomplete");
+                    return;
+                }
+            }
+        }
+        if self.profiler.processes.is_outdated(pid.0) {
+            self.outdated.insert(pid);
+        }
+    }
+
+    fn forget(&mut self, process: &Process) {
+        let pid = process.pid();
+        let key = ProcessKey { pid: pid.0, instance: process.instance() };
+        self.departed.insert(pid.0, (key, Instant::now()));
+        self.outdated.remove(&pid);
+        self.healed_at.remove(&pid.0);
+        // The number may belong to a new process by now.
+        if self.registry.process(pid).is_none() {
+            self.profiler.processes.remove(&mut self.profiler.arena, pid.0);
+            self.binaries.unused_by(pid);
+            self.options.scope.exited(pid.0);
+        }
+    }
+
+    fn load_tables(&mut self, known_ns: u64, messages: &mut Vec<Message>) {
+        let deliveries = self.binaries.deliveries();
+        let ready = self.binaries.load_ready(&mut self.profiler.arena, &mut self.profiler.tables);
+        if self.binaries.deliveries() != deliveries {
+            self.late.learn_tables();
+        }
+        for ready in ready {
+            if let Some(error) = &ready.failure {
+                let path = self.files.get(ready.file).map_or(&[][..], |entry| entry.path());
+                debug!(path = %path.escape_ascii(), error = error as &dyn std::error::Error, "no unwind table");
+            }
+            self.tell_file(ready.file, messages, Some(&ready.loads));
+            for user in ready.users {
+                // What is known of it is as old as before.
+                let known_ns = self.profiler.processes.known_ns(user.0).unwrap_or(known_ns);
+                self.publish(user, known_ns);
+            }
+        }
+    }
+
+    /// Sees to it that a process that isn't understood is read again.
+    pub(super) fn heal(&mut self, pid: u32) {
+        let is_due = self.healed_at.get(&pid).is_none_or(|at| at.elapsed() >= HEAL_INTERVAL);
+        if is_due {
+            self.healed_at.insert(pid, Instant::now());
+            self.registry.mark_stale(Pid(pid));
+        }
+    }
+}
+
+fn process_event(event: SideBandEvent) -> ProcessEvent {
+    let kind = match event.kind {
+        SideBandKind::Fork { parent_pid } => {
+            ProcessEventKind::Fork { parent: Pid(parent_pid), is_thread: parent_pid == event.pid }
+        }
+        SideBandKind::Exec { comm } => ProcessEventKind::Exec { comm: comm.into() },
+        SideBandKind::Exit => ProcessEventKind::Exit { tid: Tid(event.tid) },
+        SideBandKind::Map { start, bytes, file_offset, device: (major, minor), inode, path, .. } => {
+            ProcessEventKind::Map {
+                range: start..Avma(start.0.saturating_add(bytes)),
+                file_offset,
+                file: (inode != 0)
+                    .then_some(MappedIdentity::Inode { device: DeviceId { major, minor }, inode }),
+                path: path.into(),
+                executable: true,
+            }
+        }
+        SideBandKind::Lost { count } => ProcessEventKind::Lost { count },
+    };
+    ProcessEvent { time_ns: event.time_ns, pid: Pid(event.pid), kind }
+}

@@ -1,0 +1,45 @@
+//! What to sample, and how.
+
+use sidewinder_bpf::{Packing, Walk};
+use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
+use sidewinder_unwind::validate::Trust;
+
+use super::scope::Scope;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(crate) struct SamplingOptions {
+    pub(crate) scope: Scope,
+    pub(crate) samples_per_second: u32,
+    /// Where not given, the best way that the kernel has.
+    pub(crate) walk: Option<Walk>,
+    pub(crate) frame_limit: u32,
+    pub(crate) kernel_frames: bool,
+    pub(crate) unwind_mode: UnwindMode,
+    pub(crate) unwind_overrides: Vec<UnwindOverride>,
+    pub(crate) unwind_trust: Trust,
+    /// For unwind tables and mappings.
+    pub(crate) tables_bytes: u64,
+}
+
+impl SamplingOptions {
+    /// How a binary is to be walked: as the first override says that names it, else as all.
+    pub(super) fn packing(&self, path: &[u8], build_id: Option<&[u8]>) -> Packing {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let named = self.unwind_overrides.iter().find(|rule| match &rule.binary {
+            BinaryMatch::Name(wanted) => wanted.as_bytes() == name,
+            BinaryMatch::Path(wanted) => wanted.as_os_str().as_encoded_bytes() == path,
+            BinaryMatch::BuildId(wanted) => Some(wanted.as_bytes()) == build_id,
+        });
+        packing_of(named.map_or(self.unwind_mode, |rule| rule.mode))
+    }
+}
+
+/// The form of tables for a way of walking.
+pub(crate) fn packing_of(mode: UnwindMode) -> Packing {
+    match mode {
+        UnwindMode::Auto => Packing::Auto,
+        UnwindMode::FramePointers => Packing::FramePointers,
+        UnwindMode::Tables => Packing::Tables,
+    }
+}
