@@ -123,7 +123,7 @@ pub fn unwind_table_with<'data, 'debug, R: ReadRef<'data>, D: ReadRef<'debug>>(
     let described =
         layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
     let synthesized = if parts.is_none() {
-        synthesize::rows(file, &code, &described, &mut entries, &mut summary)
+        synthesize::rows(file, &code, &known, &described, &mut entries, &mut summary)
     } else {
         RowBuffer::default()
     };

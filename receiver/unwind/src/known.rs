@@ -124,6 +124,11 @@ impl KnownFunctions {
         }
     }
 
+    /// Whether a function is among them that makes threads.
+    pub(crate) fn have_clone(&self) -> bool {
+        self.functions.iter().any(|function| function.kind == Kind::Clone)
+    }
+
     /// Learn from another source that some function has this range.
     pub(crate) fn bound(&mut self, (start, end): (u32, u32)) {
         for known in self.functions.iter_mut().filter(|known| known.end_assumed) {
@@ -270,11 +275,6 @@ fn coroutine_start<'data, R: ReadRef<'data>>(
 /// Whether a function with this name is one that nothing ever calls.
 pub(crate) fn is_never_called(name: &[u8]) -> bool {
     Kind::by_name(name).is_some_and(Kind::is_returned_to)
-}
-
-/// Whether a function with this name makes threads.
-pub(crate) fn is_clone(name: &[u8]) -> bool {
-    Kind::by_name(name) == Some(Kind::Clone)
 }
 
 impl Kind {

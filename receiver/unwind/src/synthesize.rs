@@ -20,7 +20,7 @@ use crate::code::state::{Lost, State};
 use crate::code::step::{Stepper, calls_function, is_padding, target};
 use crate::elf::CodeRanges;
 use crate::entries::{Entries, EntryId};
-use crate::known::{is_clone, is_never_called};
+use crate::known::{KnownFunctions, is_never_called};
 use crate::layers::RowBuffer;
 use crate::rule::Entry;
 use crate::summary::{GivenUp, Source, Summary};
@@ -40,11 +40,12 @@ const MAX_FRAMES_OF_JUMPS: usize = 4;
 pub(crate) fn rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
+    known: &KnownFunctions,
     rows: &RowBuffer,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let pieces = undescribed(file, code, rows, entries);
+    let pieces = undescribed(file, code, known.have_clone(), rows, entries);
     if pieces.is_empty() {
         return RowBuffer::default();
     }
@@ -103,15 +104,15 @@ struct Span {
 fn undescribed<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
+    has_clone: bool,
     rows: &RowBuffer,
     entries: &Entries,
 ) -> Vec<Piece<'data>> {
     let mut pieces = Vec::new();
-    let may_clone = code_symbols(file).any(|symbol| is_clone(symbol.name));
     for (start, end) in executable(file, code) {
         for (start, end) in rows.gaps(start, end, entries) {
             let is_short = end - start < MIN_GAP_BYTES;
-            if is_short && !(may_clone && clone::is_call(file, code, start)) {
+            if is_short && !(has_clone && clone::is_call(file, code, start)) {
                 continue;
             }
             let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
