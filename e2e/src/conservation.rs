@@ -86,6 +86,18 @@ impl Summary {
         self.outcomes.get(name).copied().unwrap_or_default()
     }
 
+    /// Interrupts that found a user stack, or should have.
+    #[must_use]
+    pub fn with_user_stack(&self) -> u64 {
+        self.outcomes.iter().filter(|(name, _)| has_user_stack(name)).map(|(_, count)| count).sum()
+    }
+
+    /// The share of complete stacks among those.
+    #[must_use]
+    pub fn complete_share(&self) -> f64 {
+        self.outcome("complete") as f64 / self.with_user_stack().max(1) as f64
+    }
+
     /// Checks the law from the interrupt to the receiver, which got `received` events.
     ///
     /// The witness reads each CPU's clock at another instant than the counters, so that the two may differ by
@@ -111,6 +123,12 @@ impl Summary {
         less.outcomes.remove(outcome);
         less
     }
+}
+
+/// Whether interrupts that end so found a user stack, or should have.
+#[must_use]
+pub fn has_user_stack(outcome: &str) -> bool {
+    !["idle", "out_of_scope", "kernel_thread", "exec", "exiting", "missed"].contains(&outcome)
 }
 
 #[cfg(test)]

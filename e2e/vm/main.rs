@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use guest::{Root, Told};
 use kernels::{Archive, Wanted};
 use serde::de::DeserializeOwned;
-use sidewinder_e2e::conservation::Summary;
+use sidewinder_e2e::conservation::{Summary, has_user_stack};
 use sidewinder_e2e::verifier::{Baseline, Verified, series};
 use sidewinder_e2e::{requirement, workload};
 
@@ -122,11 +122,11 @@ impl Recording {
 
     fn failures(&self, cpus: u32) -> Vec<String> {
         let summary = &self.summary;
-        let complete = complete_percent(summary);
+        let complete = 100.0 * summary.complete_share();
         let whole = percent(self.chains.whole, summary.outcome("complete"));
         let law = summary.check(self.chains.received, u64::from(cpus));
         [
-            (with_user_stack(summary) < 100).then(|| format!("too few samples: {summary:?}")),
+            (summary.with_user_stack() < 100).then(|| format!("too few samples: {summary:?}")),
             (complete < COMPLETE_PERCENT).then(|| format!("{complete:.2}% are complete: {summary:?}")),
             (whole < WHOLE_CHAIN_PERCENT).then(|| format!("{whole:.2}% show the whole chain")),
             (self.chains.wrong > 0).then(|| format!("{} stacks were never there", self.chains.wrong)),
@@ -179,8 +179,8 @@ impl Found {
             let _ = writeln!(
                 rows,
                 "  {name:<10} {:>5} samples, {:>6.2}% complete, {:>6.2}% of these with the whole chain, {} wrong, {:.2}% in the kernel",
-                with_user_stack(summary),
-                complete_percent(summary),
+                summary.with_user_stack(),
+                100.0 * summary.complete_share(),
                 percent(chains.whole, summary.outcome("complete")),
                 chains.wrong,
                 percent(chains.in_kernel, chains.received),
@@ -202,7 +202,7 @@ impl Found {
             failures.push(format!("{in_kernel:.2}% of a program that is in the kernel were found there"));
         }
         let end = if self.walk() == "loop" { "complete" } else { "frame_limit" };
-        let share = percent(self.deep.outcome(end), with_user_stack(&self.deep));
+        let share = percent(self.deep.outcome(end), self.deep.with_user_stack());
         if share < WHOLE_CHAIN_PERCENT {
             failures.push(format!("{share:.2}% of 3,000 deep are {end}: {:?}", self.deep));
         }
@@ -249,24 +249,11 @@ fn judge_memory(few_bytes: u64, found: &Found) -> Option<String> {
         found.map_bytes >> 10,
         few_bytes >> 10,
         per_cpu >> 10,
-        complete_percent(&found.known.summary),
-        with_user_stack(&found.known.summary),
+        100.0 * found.known.summary.complete_share(),
+        found.known.summary.with_user_stack(),
     );
     let is_whole = found.cpus == MANY_CPUS && per_cpu <= BYTES_PER_CPU_MAX;
     (!is_whole).then(|| format!("{} CPUs of {MANY_CPUS}, {per_cpu} bytes for each", found.cpus))
-}
-
-/// Whether interrupts that end so found a user stack, or should have.
-fn has_user_stack(outcome: &str) -> bool {
-    !["idle", "out_of_scope", "kernel_thread", "exec", "exiting", "missed"].contains(&outcome)
-}
-
-fn with_user_stack(summary: &Summary) -> u64 {
-    summary.outcomes.iter().filter(|(name, _)| has_user_stack(name)).map(|(_, count)| count).sum()
-}
-
-fn complete_percent(summary: &Summary) -> f64 {
-    percent(summary.outcome("complete"), with_user_stack(summary))
 }
 
 fn percent(part: u64, whole: u64) -> f64 {

@@ -28,17 +28,6 @@ struct Recording {
     tables: Tables,
 }
 
-/// Outcomes that say nothing of tables: the task has no stack to walk, or is not looked at.
-const NO_WALK: [&str; 6] = ["out_of_scope", "idle", "kernel_thread", "exec", "exiting", "missed"];
-
-impl Recording {
-    /// The share of complete stacks among those that were walked.
-    fn complete_share(&self) -> f64 {
-        let walked = self.summary.sum() - NO_WALK.iter().map(|name| self.summary.outcome(name)).sum::<u64>();
-        self.summary.outcome("complete") as f64 / walked as f64
-    }
-}
-
 /// As many programs with tables of their own.
 const PROGRAMS: u8 = 32;
 const PYTHON: &str = "/usr/bin/python3";
@@ -91,15 +80,15 @@ fn with_half_of_the_working_set_tables_are_evicted_and_come_back() -> Result<()>
     let folder = tempfile::tempdir()?;
     let programs = programs(folder.path())?;
     let roomy = record(&programs, 0.3, 256)?;
-    eprintln!("all of it: {:.1}% complete, {:?}", 100.0 * roomy.complete_share(), roomy.tables);
+    eprintln!("all of it: {:.1}% complete, {:?}", 100.0 * roomy.summary.complete_share(), roomy.tables);
     assert_eq!(roomy.tables.evictions, 0, "{roomy:?}");
 
     let half_mib = roomy.tables.loaded_bytes / 2 / (1 << 20);
     ensure!(half_mib >= 2, "the working set is too small to be halved: {roomy:?}");
     let tight = record(&programs, 1.0, half_mib)?;
-    eprintln!("{half_mib} MiB: {:.1}% complete, {:?}", 100.0 * tight.complete_share(), tight.tables);
+    eprintln!("{half_mib} MiB: {:.1}% complete, {:?}", 100.0 * tight.summary.complete_share(), tight.tables);
     assert!(tight.tables.loaded_bytes <= half_mib << 20, "{tight:?}");
     assert!(tight.tables.evictions > 0 && tight.tables.reloads > 0, "{tight:?}");
-    assert!(tight.complete_share() >= 0.9, "{tight:?}");
+    assert!(tight.summary.complete_share() >= 0.9, "{tight:?}");
     Ok(())
 }
