@@ -8,7 +8,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use sidewinder_e2e::paths;
 
-const ARCHIVE: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Where the stable kernels come from, and where the newest is looked for.
 const SUITES: [&str; 6] =
@@ -43,7 +42,8 @@ impl Archive {
         for folder in ["state/lists/partial", "cache/archives/partial", "kernels"] {
             fs::create_dir_all(archive.folder.join(folder))?;
         }
-        let suites = SUITES.map(|suite| format!("deb [signed-by={KEYRING}] {ARCHIVE} {suite} main\n"));
+        let site = site()?;
+        let suites = SUITES.map(|suite| format!("deb [signed-by={KEYRING}] {site} {suite} main\n"));
         fs::write(archive.folder.join("sources.list"), suites.concat())?;
         let stamp = archive.folder.join("updated");
         let age = fs::metadata(&stamp).and_then(|metadata| metadata.modified()).ok();
@@ -122,6 +122,14 @@ impl Archive {
         });
         run(command.args(arguments))
     }
+}
+
+/// Where this machine has Debian's packages from.
+fn site() -> Result<String> {
+    let wanted = ["indextargets", "--format", "$(REPO_URI) $(LABEL)", "Created-By: Packages"];
+    let targets = run(Command::new("apt-get").args(wanted))?;
+    let site = targets.lines().find_map(|line| line.strip_suffix(" Debian"));
+    site.map(str::to_owned).context("apt on this machine has no sources of Debian: run it on Debian")
 }
 
 fn image_in(folder: &Path) -> Option<PathBuf> {
