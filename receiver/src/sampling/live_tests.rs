@@ -123,6 +123,16 @@ fn poll_for(sampler: &mut Sampler<'_>, time: Duration) -> Vec<Message> {
     messages
 }
 
+/// Polls until there are this many events, or half a minute has passed.
+fn poll_until(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
+    let mut messages = Vec::new();
+    let patience = Instant::now() + Duration::from_secs(30);
+    while sampler.tally().events < events && Instant::now() < patience {
+        messages.append(&mut poll_for(sampler, Duration::from_millis(200)));
+    }
+    messages
+}
+
 fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
     let options = NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 };
     let mut collection = Collection::new(Namer::new(options));
@@ -244,11 +254,7 @@ fn every_interrupt_ends_in_one_outcome() {
     let mut storage = Storage::uninit();
     let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 997, 8 << 20)) else { return };
     sampler.start().unwrap();
-    let mut messages = Vec::new();
-    let patience = Instant::now() + Duration::from_secs(30);
-    while sampler.tally().events <= 500 && Instant::now() < patience {
-        messages.append(&mut poll_for(&mut sampler, Duration::from_millis(500)));
-    }
+    let mut messages = poll_until(&mut sampler, 501);
     sampler.stop(&mut messages);
 
     let tally = sampler.tally();
@@ -284,11 +290,7 @@ fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
         let options = SamplingOptions { walk: Some(walk), ..options(burner.child.id(), 199, 8 << 20) };
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
         sampler.start().unwrap();
-        let mut messages = Vec::new();
-        let patience = Instant::now() + Duration::from_secs(60);
-        while sampler.tally().events < 100 && Instant::now() < patience {
-            messages.append(&mut poll_for(&mut sampler, Duration::from_millis(200)));
-        }
+        let mut messages = poll_until(&mut sampler, 100);
         sampler.stop(&mut messages);
 
         let tally = sampler.tally();
