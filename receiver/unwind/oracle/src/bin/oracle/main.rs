@@ -27,6 +27,10 @@ fn main() -> ExitCode {
         chosen.push(PathBuf::from("/"));
     }
     let files = files::below(&chosen);
+    if files.is_empty() {
+        eprintln!("no ELF file below {chosen:?}: name files or directories that have some");
+        return ExitCode::FAILURE;
+    }
     let progress = ProgressBar::new(files.iter().map(|file| file.bytes).sum()).with_style(
         ProgressStyle::with_template("{bar:40} {percent:>3}% {eta:>4} {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
