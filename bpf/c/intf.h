@@ -41,7 +41,8 @@
 	X(NO_REGISTERS, 1, "this kernel does not say what the user registers were")                          \
 	X(BUSY, 1, "all scratch slots of this CPU were in use by the programs it interrupted")               \
 	X(RING_FULL, 1, "the receiver did not drain the ring buffer in time")                                \
-	X(SNAPSHOT_END, 1, "the stack is longer than the part of it that was kept for a later walk")
+	X(SNAPSHOT_END, 1, "the stack is longer than the part of it that was kept for a later walk")         \
+	X(STALE_MAPPING, 1, "the process had just mapped something else where the stack leads")
 
 enum sw_outcome {
 #define SW_OUTCOME_VALUE(name, is_loss, meaning) SW_OUTCOME_##name,

@@ -101,7 +101,7 @@ impl Default for Options {
             segments_max: 16 << 10,
             known_stacks: 8192,
             ring_bytes: 32 << 10,
-            snapshots_bytes: 512 << 10,
+            snapshots_bytes: 1 << 20,
         }
     }
 }

@@ -223,11 +223,10 @@ impl FileTable {
     ) -> Result<OpenedFile, OpenError> {
         let living =
             ProcessDir::open(&self.proc_root, process.pid()).map_err(OpenError::from).and_then(|directory| {
-                let is_same = match process.start_ticks() {
-                    Some(start_ticks) => directory.state()?.start_ticks == start_ticks,
-                    None => true,
-                };
-                if is_same { Ok(directory) } else { Err(OpenError::Gone) }
+                let state = directory.state()?;
+                let is_same =
+                    process.start_ticks().is_none_or(|start_ticks| state.start_ticks == start_ticks);
+                if is_same { Ok(directory.with_memory(&state)) } else { Err(OpenError::Gone) }
             });
         let opened =
             living.and_then(|directory| open_mapped(&directory, mapping, reported, self.limits.allow_remote));

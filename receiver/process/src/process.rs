@@ -88,7 +88,8 @@ impl Process {
         self.pid
     }
 
-    /// Tells it from any other process that has or had the same number in this run.
+    /// Tells it from any other process that has or had the same number in this run, and from what it was before it ran
+    /// another program.
     #[must_use]
     pub const fn instance(&self) -> u64 {
         self.instance

@@ -1,11 +1,12 @@
 //! `/proc`, read through descriptors that stay with one process.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat, readlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
 
@@ -121,6 +122,30 @@ impl ProcessDir {
         let directory =
             openat(CWD, "/proc/self", flags, Mode::empty()).map_err(|errno| failed(pid, "", errno))?;
         Ok(Self { pid, directory })
+    }
+
+    /// The directory that shows the memory and the root of the process. A leader that has ended has neither, though its
+    /// threads live on: then it is the directory of one of these.
+    #[must_use]
+    pub fn with_memory(self, state: &ProcessState) -> Self {
+        if !state.leader_ended {
+            return self;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let open = |name: &CStr| {
+            let path = [b"task/", name.to_bytes()].concat();
+            openat(&self.directory, path, flags | OFlags::NOFOLLOW, Mode::empty()).ok()
+        };
+        let threads = openat(&self.directory, "task", flags, Mode::empty()).and_then(Dir::new);
+        let leader = self.pid.0.to_string();
+        let thread = threads.ok().and_then(|threads| {
+            threads.flatten().find_map(|entry| {
+                let name = entry.file_name();
+                let is_thread = name.to_bytes().first().is_some_and(u8::is_ascii_digit);
+                (is_thread && name.to_bytes() != leader.as_bytes()).then(|| open(name)).flatten()
+            })
+        });
+        Self { directory: thread.unwrap_or(self.directory), ..self }
     }
 
     /// Which process this is.

@@ -171,21 +171,24 @@ impl Registry {
     }
 
     /// Takes one event up. Events come in order of time (see [`crate::EventQueue`]).
-    pub fn apply(&mut self, event: ProcessEvent) {
+    ///
+    /// True: it took away something that its process had mapped. What was known of its mappings is not only incomplete
+    /// then, but wrong.
+    pub fn apply(&mut self, event: ProcessEvent) -> bool {
         let ProcessEvent { time_ns, pid, kind } = event;
         self.counters.events += 1;
         if let ProcessEventKind::Lost { count } = kind {
             self.counters.lost_events += count;
             self.has_lost_events = true;
-            return;
+            return false;
         }
         if pid.is_outside() {
             self.counters.outside_events += 1;
-            return;
+            return false;
         }
         if self.processes.get(&pid).is_some_and(|process| time_ns < process.known_since_ns) {
             self.counters.outdated_events += 1;
-            return;
+            return false;
         }
         match kind {
             ProcessEventKind::Fork { is_thread: true, .. } => self.start_thread(pid),
@@ -193,11 +196,12 @@ impl Registry {
             ProcessEventKind::Exec { comm } => self.exec(pid, comm, time_ns),
             ProcessEventKind::Map { range, file_offset, file, path, executable } => {
                 let mapping = ProcessEventKind::mapping(range, file_offset, file, &path);
-                self.map(pid, mapping, executable);
+                return self.map(pid, mapping, executable);
             }
             ProcessEventKind::Exit { tid } => self.exit_thread(pid, tid),
             ProcessEventKind::Lost { .. } => {}
         }
+        false
     }
 
     /// What has changed since the last call (call it after each batch of events): what ended first, then each process that maps something else
@@ -212,6 +216,12 @@ impl Registry {
     #[must_use]
     pub fn process(&self, pid: Pid) -> Option<&Process> {
         self.processes.get(&pid)
+    }
+
+    /// A living process, or what was known last of one whose end [`Self::take_changes`] has still to tell.
+    #[must_use]
+    pub fn process_or_ended(&self, pid: Pid) -> Option<&Process> {
+        self.process(pid).or_else(|| self.exited.iter().rev().find(|process| process.pid == pid))
     }
 
     /// All living processes, in no order.
@@ -273,6 +283,8 @@ impl Registry {
         self.stale.remove(&pid);
         match self.processes.get_mut(&pid) {
             Some(process) => {
+                self.last_instance += 1;
+                process.instance = self.last_instance;
                 process.exec(comm, most_mappings);
                 process.known_since_ns = time_ns;
                 self.changed.insert(pid);
@@ -285,21 +297,23 @@ impl Registry {
         }
     }
 
-    fn map(&mut self, pid: Pid, mut mapping: ExecutableMapping, executable: bool) {
+    /// Whether something else was mapped there.
+    fn map(&mut self, pid: Pid, mut mapping: ExecutableMapping, executable: bool) -> bool {
         let Some(process) = self.processes.get_mut(&pid) else {
             self.mark_stale(pid);
-            return;
+            return false;
         };
+        let replaces = process.mappings.overlaps(&mapping.range);
         if executable {
             self.files.intern(&mut mapping.backing);
             if process.program.is_none() {
                 process.program = mapping.backing.file().cloned();
             }
             if process.mappings.holds(&mapping) {
-                return;
+                return false;
             }
-        } else if !process.mappings.overlaps(&mapping.range) {
-            return;
+        } else if !replaces {
+            return false;
         }
         let mappings = Arc::make_mut(&mut process.mappings);
         let left_out_before = mappings.left_out();
@@ -310,6 +324,7 @@ impl Registry {
         }
         self.counters.mappings_left_out += mappings.left_out() - left_out_before;
         self.changed.insert(pid);
+        replaces
     }
 
     fn exit_thread(&mut self, pid: Pid, tid: Tid) {
@@ -344,7 +359,7 @@ impl Registry {
         if state.has_ended() {
             return Err(ProcfsError::Gone { pid });
         }
-        let (mappings, program) = self.read_mappings(&directory)?;
+        let (mappings, program) = self.read_mappings(&directory.with_memory(&state))?;
         self.counters.reads += 1;
         Ok(Process {
             start_ticks: Some(state.start_ticks),

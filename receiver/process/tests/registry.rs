@@ -262,6 +262,43 @@ fn a_number_that_another_process_got_is_another_process() {
 }
 
 #[test]
+fn a_process_that_runs_another_program_is_told_from_what_it_was() {
+    let tree = Tree::new();
+    tree.add(10, 100, ONE_PAGE);
+    let mut registry = tree.registry();
+    registry.scan_all().unwrap();
+    let before = registry.process(Pid(10)).unwrap().instance();
+    registry.apply(event(now_ns(), 10, exec("other")));
+    assert!(registry.process(Pid(10)).unwrap().instance() > before);
+}
+
+#[test]
+fn what_takes_the_place_of_something_else_is_told_from_what_is_added() {
+    let tree = Tree::new();
+    tree.add(10, 100, ONE_PAGE);
+    let mut registry = tree.registry();
+    registry.scan_all().unwrap();
+    let start_ns = now_ns();
+    assert!(!registry.apply(event(start_ns, 10, map(0x1000, 1, "/a", true))), "it is there already");
+    assert!(!registry.apply(event(start_ns, 10, map(0x9000, 2, "/b", true))), "nothing was there");
+    assert!(registry.apply(event(start_ns, 10, map(0x1000, 2, "/b", true))));
+    assert!(registry.apply(event(start_ns, 10, map(0x9000, 0, "", false))));
+}
+
+#[test]
+fn an_ended_process_is_known_until_its_end_is_told() {
+    let tree = Tree::new();
+    tree.add(10, 100, ONE_PAGE);
+    let mut registry = tree.registry();
+    registry.scan_all().unwrap();
+    changes(&mut registry);
+    registry.apply(event(now_ns(), 10, exit(10)));
+    assert!(registry.process(Pid(10)).is_none() && registry.process_or_ended(Pid(10)).is_some());
+    assert_eq!(changes(&mut registry), ["-10"]);
+    assert!(registry.process_or_ended(Pid(10)).is_none());
+}
+
+#[test]
 fn lost_events_are_healed_by_reading_again() {
     let tree = Tree::new();
     tree.add(10, 100, ONE_PAGE);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{Frame, Outcome, SampleKind};
-use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription};
+use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
 
 /// A process, told from every other that has or had its number in this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -13,6 +13,12 @@ pub(crate) struct ProcessKey {
     pub(crate) pid: u32,
     /// As in [`sidewinder_process::Process::instance`]; 0: the registry never knew it.
     pub(crate) instance: u64,
+}
+
+impl ProcessKey {
+    pub(crate) fn of(process: &Process) -> Self {
+        Self { pid: process.pid().0, instance: process.instance() }
+    }
 }
 
 /// A stack as it was walked.

@@ -9,7 +9,7 @@ use sidewinder_process::{
 };
 use tracing::debug;
 
-use super::feed::{Message, ProcessKey};
+use super::feed::Message;
 use super::scope::Scope;
 use super::{Sampler, SamplingError};
 
@@ -46,8 +46,8 @@ impl Sampler<'_> {
         Ok(())
     }
 
-    /// Takes up what has happened to processes before a time.
-    pub(super) fn follow_processes(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
+    /// Takes up what has happened before a time, in its order: each sample meets its process as it was then.
+    pub(super) fn follow(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
         let mut news = Vec::new();
         if let Some(side_band) = self.profiler.side_band() {
             side_band.drain(&mut news);
@@ -57,18 +57,14 @@ impl Sampler<'_> {
         }
         // A fork puts its child into scope, so the scope is asked in order of time.
         while let Some(event) = self.queue.pop(watermark_ns) {
-            self.late.learn_processes(event.time_ns, |pid| self.registry.process(pid));
-            if let ProcessEventKind::Exit { tid } = event.kind
-                && tid.leads(event.pid)
-                && let Some(process) = self.registry.process(event.pid)
-            {
-                self.late.learn_ending(process);
-            }
-            if self.options.scope.admits(&event) {
-                self.registry.apply(event);
+            self.take_samples(event.time_ns, messages);
+            let pid = event.pid;
+            if self.options.scope.admits(&event) && self.registry.apply(event) {
+                self.doubts.arise(pid);
             }
         }
-        self.late.learn_processes(watermark_ns, |pid| self.registry.process(pid));
+        self.take_samples(watermark_ns, messages);
+        self.late.learn_processes(|pid| self.registry.process(pid));
         self.registry.heal();
         self.publish_changes(watermark_ns);
         self.load_tables(watermark_ns, messages);
@@ -83,7 +79,7 @@ impl Sampler<'_> {
         for change in self.registry.take_changes() {
             match change {
                 Change::MappingsChanged(pid) => self.publish(pid, known_ns),
-                Change::Exited(process) => self.forget(&process),
+                Change::Exited(process) => self.forget(process),
             }
         }
     }
@@ -111,15 +107,15 @@ impl Sampler<'_> {
                 }
             }
         }
+        self.doubts.settle(pid);
         if self.profiler.processes.is_outdated(pid.0) {
             self.outdated.insert(pid);
         }
     }
 
-    fn forget(&mut self, process: &Process) {
+    fn forget(&mut self, process: Box<Process>) {
         let pid = process.pid();
-        let key = ProcessKey { pid: pid.0, instance: process.instance() };
-        self.departed.insert(pid.0, (key, Instant::now()));
+        self.departed.insert(pid, (process, Instant::now()));
         self.outdated.remove(&pid);
         self.healed_at.remove(&pid.0);
         // The number may belong to a new process by now.

@@ -10,11 +10,11 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
-use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, SampleKind, Snapshot};
+use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot};
 use sidewinder_process::{Pid, Process};
 
 use super::Sampler;
-use super::feed::Message;
+use super::feed::{Message, ProcessKey};
 use walk::Place;
 
 /// How long a sample waits for tables.
@@ -53,12 +53,14 @@ impl Late {
         }
     }
 
-    /// Lets a sample wait that has a snapshot, or gives it back.
-    pub(crate) fn hold(&mut self, sample: Sample) -> Option<Sample> {
+    /// Lets a sample wait that has a snapshot, or gives it back. Its process is as it was at the sample's time.
+    pub(crate) fn hold(&mut self, sample: Sample, process: Option<&Process>) -> Option<Sample> {
         let found = sample.has_snapshot.then(|| self.snapshots.remove(&(sample.tid, sample.time_ns)));
         match found.flatten() {
             Some((snapshot, since)) if self.waiting.len() < WAITING_MAX => {
-                self.waiting.push(Waiting { sample, snapshot, process: None, since });
+                let mut waiting = Waiting { sample, snapshot, process: None, since };
+                self.has_news |= waiting.learn(process);
+                self.waiting.push(waiting);
                 None
             }
             _ => Some(sample),
@@ -69,25 +71,10 @@ impl Late {
         self.waiting.is_empty()
     }
 
-    /// Takes note of what the processes of samples from before a time are now.
-    pub(crate) fn learn_processes<'a>(
-        &mut self,
-        before_ns: u64,
-        process: impl Fn(Pid) -> Option<&'a Process>,
-    ) {
-        for waiting in &mut self.waiting {
-            if waiting.sample.time_ns < before_ns {
-                self.has_news |= waiting.learn(process(Pid(waiting.sample.pid)));
-            }
-        }
-    }
-
-    /// Takes note of what a process is that ends now: it may be interrupted on its way out.
-    pub(crate) fn learn_ending(&mut self, process: &Process) {
-        for waiting in &mut self.waiting {
-            if waiting.sample.pid == process.pid().0 {
-                self.has_news |= waiting.learn(Some(process));
-            }
+    /// Takes note of processes that were heard of later than of their samples.
+    pub(crate) fn learn_processes<'a>(&mut self, process: impl Fn(Pid) -> Option<&'a Process>) {
+        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.process.is_none()) {
+            self.has_news |= waiting.learn(process(Pid(waiting.sample.pid)));
         }
     }
 
@@ -138,20 +125,29 @@ impl Sampler<'_> {
             match self.walk_again(&waiting, messages) {
                 Some((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);
-                    self.ask_for_what_lacked(&Sample { outcome, ..waiting.sample }, Some(&stack));
-                    if waiting.sample.kind == SampleKind::Cpu {
-                        *self.walked_late.entry((waiting.sample.outcome, outcome)).or_default() += 1;
-                    }
-                    self.hand_on(&Sample { outcome, ..waiting.sample }, Some(stack), messages);
+                    let sample = Sample { outcome, ..waiting.sample };
+                    self.ask_for_what_lacked(&sample, Some(&stack));
+                    self.corrections.note(&waiting.sample, outcome);
+                    self.walked_late += 1;
+                    self.hand_on(
+                        waiting.process.as_deref().map(ProcessKey::of),
+                        &sample,
+                        Some(stack),
+                        messages,
+                    );
                 }
-                None if waiting.has_lost_patience() => {
-                    let stack = self.stacks.get(waiting.sample.stack);
-                    self.ask_for_what_lacked(&waiting.sample, stack.as_deref());
-                    self.hand_on(&waiting.sample, stack, messages);
-                }
+                None if waiting.has_lost_patience() => self.give_up(&waiting, messages),
                 None => self.late.wait_on(waiting),
             }
         }
+    }
+
+    /// Hands a sample on as the kernel side left it.
+    pub(super) fn give_up(&mut self, waiting: &Waiting, messages: &mut Vec<Message>) {
+        let stack = self.stacks.get(waiting.sample.stack);
+        self.ask_for_what_lacked(&waiting.sample, stack.as_deref());
+        let process = waiting.process.as_deref().map(ProcessKey::of);
+        self.hand_on(process, &waiting.sample, stack, messages);
     }
 
     /// The frames of a walk that came too early, the kernel's first, and how it ends; `None`: it has to wait.
@@ -202,7 +198,7 @@ mod tests {
     #[test]
     fn a_sample_waits_for_its_own_snapshot_alone() {
         let sample = Sample {
-            kind: SampleKind::Cpu,
+            kind: sidewinder_bpf::SampleKind::Cpu,
             time_ns: 2,
             stack: sidewinder_bpf::StackHash(0, 0),
             epoch: 1,
@@ -217,9 +213,9 @@ mod tests {
         let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], start: 0, stack: Box::default() };
         let mut late = Late::default();
         late.take_snapshot(Box::new(snapshot));
-        assert!(late.hold(Sample { tid: 2, ..sample }).is_some(), "another thread's");
-        assert!(late.hold(Sample { has_snapshot: false, ..sample }).is_some());
-        assert!(late.hold(sample).is_none());
+        assert!(late.hold(Sample { tid: 2, ..sample }, None).is_some(), "another thread's");
+        assert!(late.hold(Sample { has_snapshot: false, ..sample }, None).is_some());
+        assert!(late.hold(sample, None).is_none());
         assert!(late.take_promising().is_empty(), "nothing is known of its process");
         late.learn_tables();
         assert_eq!(late.take_promising().len(), 1);

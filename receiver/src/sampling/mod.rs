@@ -2,6 +2,7 @@
 
 mod binaries;
 pub(crate) mod debug_file;
+mod doubt;
 pub(crate) mod feed;
 mod follow;
 mod late;
@@ -11,29 +12,34 @@ pub(crate) mod options;
 pub(crate) mod scope;
 mod stacks;
 pub(crate) mod table_builder;
+mod tally;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{
-    Body, Frame, FrameKind, Interrupts, LoadError, Options, Outcome, Profiler, Record, Sample, ScopeMode,
-    Storage, Walk, monotonic_ns,
+    Body, Frame, FrameKind, LoadError, Options, Outcome, Profiler, Record, Sample, ScopeMode, Storage, Walk,
+    monotonic_ns,
 };
 use sidewinder_process::{
-    EventQueue, FileId, FileTable, FileTableLimits, Pid, ProcRoot, ProcfsError, Registry, RegistryLimits,
+    EventQueue, FileId, FileTable, FileTableLimits, Pid, ProcRoot, Process, ProcfsError, Registry,
+    RegistryLimits,
 };
 use thiserror::Error;
 use tracing::warn;
 
 use binaries::Binaries;
-use feed::{Event, FileFacts, Message, ProcessKey};
+use doubt::Doubts;
+use feed::{Event, FileFacts, Message, ProcessKey, Stack};
 use late::Late;
 pub(crate) use options::SamplingOptions;
 use scope::Scope;
 use stacks::Stacks;
 use table_builder::TableBuilder;
+use tally::Corrections;
+pub(crate) use tally::Tally;
 
 /// A CPU may be this late to write an event that it has stamped.
 const EVENT_DELAY_NS: u64 = 1_000_000;
@@ -49,10 +55,18 @@ const AGE: Duration = Duration::from_millis(100);
 const STACKS_BYTES_MAX: usize = 6 << 20;
 /// How long the end of sampling waits for tables that late walks need.
 const LATE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a process is remembered that has ended: samples of it may come in later than its end.
+const DEPARTED_REMEMBERED: Duration = Duration::from_secs(2);
 /// Samples may be this many polls ahead of their stacks.
 const SAMPLE_PATIENCE: u8 = 3;
-/// After being woken we let this pass before we look again, so that a storm of execs costs little.
-const BREATH: Duration = Duration::from_millis(4);
+
+/// A sample whose time has not come: what happened to processes up to then isn't all known.
+#[derive(Debug)]
+struct Ahead {
+    sample: Sample,
+    /// In which its stack was looked for in vain.
+    polls: u8,
+}
 
 /// Why there is no sampling.
 #[derive(Debug, Error)]
@@ -73,20 +87,6 @@ pub(crate) enum SamplingError {
     Budget(u64),
 }
 
-/// How all interrupts since the start ended.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) interrupts: Interrupts,
-    /// Events that were handed on.
-    pub(crate) events: u64,
-    /// Of these, without their stack.
-    pub(crate) bodies_missing: u64,
-    /// Of these, with a stack that was walked after the interrupt. Their outcomes are those of the late walks.
-    pub(crate) walked_late: u64,
-    /// Walks that came too early, and of which too little was kept to walk again.
-    pub(crate) snapshots_refused: u64,
-}
-
 /// See the [module](self).
 pub(crate) struct Sampler<'obj> {
     profiler: Profiler<'obj>,
@@ -96,16 +96,17 @@ pub(crate) struct Sampler<'obj> {
     files: FileTable,
     binaries: Binaries,
     stacks: Stacks,
-    /// Samples whose stacks have not arrived.
-    early: Vec<(Sample, u8)>,
+    /// Samples whose time has not come, by time.
+    ahead: VecDeque<Ahead>,
     /// Samples whose walks came too early.
     late: Late,
-    /// Interrupts by the outcome of the first walk and of the late one.
-    walked_late: BTreeMap<(Outcome, Outcome), u64>,
+    walked_late: u64,
+    doubts: Doubts,
+    corrections: Corrections,
     /// Processes whose mappings are published, but were learnt before their last exec.
     outdated: HashSet<Pid>,
     /// Processes that have ended, for the samples that are still to come.
-    departed: HashMap<u32, (ProcessKey, Instant)>,
+    departed: HashMap<Pid, (Box<Process>, Instant)>,
     introduced: HashMap<u32, ProcessKey>,
     /// Files that were told of, and whether with their headers.
     told_files: HashMap<FileId, bool>,
@@ -151,9 +152,11 @@ impl<'obj> Sampler<'obj> {
             files: FileTable::new(ProcRoot::default(), FileTableLimits::default()),
             binaries,
             stacks: Stacks::default(),
-            early: Vec::new(),
+            ahead: VecDeque::new(),
             late: Late::default(),
-            walked_late: BTreeMap::new(),
+            walked_late: 0,
+            doubts: Doubts::default(),
+            corrections: Corrections::default(),
             outdated: HashSet::new(),
             departed: HashMap::new(),
             introduced: HashMap::new(),
@@ -184,20 +187,19 @@ impl<'obj> Sampler<'obj> {
             || self.binaries.are_missed()
             || !self.queue.is_empty()
             || !self.outdated.is_empty()
+            || !self.ahead.is_empty()
             || !self.late.is_empty();
         let began = Instant::now();
-        self.profiler.wait(if is_busy { timeout.min(BREATH) } else { timeout });
-        if let Some(rest) = BREATH.min(timeout).checked_sub(began.elapsed()) {
+        let breath = self.options.breath();
+        self.profiler.wait(if is_busy { timeout.min(breath) } else { timeout });
+        if let Some(rest) = breath.min(timeout).checked_sub(began.elapsed()) {
             std::thread::sleep(rest);
         }
         let mut records = Vec::new();
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
         self.profiler.rings().drain(&mut records);
-        let samples = self.take_records(records, messages);
-        self.follow_processes(watermark_ns, messages);
-        for (sample, stack) in samples {
-            self.hand_on(&sample, stack, messages);
-        }
+        self.take_records(records, messages);
+        self.follow(watermark_ns, messages);
         self.walk_late(messages);
         self.keep_house();
     }
@@ -210,32 +212,23 @@ impl<'obj> Sampler<'obj> {
         }
         let deadline = Instant::now() + LATE_PATIENCE;
         while !self.late.is_empty() && Instant::now() < deadline {
-            self.poll(BREATH, messages);
+            self.poll(self.options.breath(), messages);
         }
+        self.take_samples(u64::MAX, messages);
         for waiting in self.late.take_all() {
-            let stack = self.stacks.get(waiting.sample.stack);
-            self.hand_on(&waiting.sample, stack, messages);
+            self.give_up(&waiting, messages);
         }
     }
 
     /// How all interrupts since the start ended.
     pub(crate) fn tally(&self) -> Tally {
         let mut interrupts = self.profiler.interrupts();
-        for ((first, late), count) in &self.walked_late {
-            for (outcome, total) in &mut interrupts.outcomes {
-                if outcome == first {
-                    *total = total.saturating_sub(*count);
-                }
-                if outcome == late {
-                    *total += count;
-                }
-            }
-        }
+        self.corrections.apply(&mut interrupts);
         Tally {
             interrupts,
             events: self.events,
             bodies_missing: self.bodies_missing,
-            walked_late: self.walked_late.values().sum(),
+            walked_late: self.walked_late,
             snapshots_refused: self.profiler.snapshots_refused(),
         }
     }
@@ -277,34 +270,39 @@ impl<'obj> Sampler<'obj> {
         messages.push(Message::File(id, Arc::new(facts)));
     }
 
-    /// Takes stacks up, and returns the samples whose stacks are there or won't come. Those of walks that came too early
-    /// stay behind.
-    fn take_records(
-        &mut self,
-        records: Vec<Record>,
-        messages: &mut Vec<Message>,
-    ) -> Vec<(Sample, Option<Arc<feed::Stack>>)> {
-        let mut samples = std::mem::take(&mut self.early);
+    /// Takes stacks up, and puts samples where they wait for their time to come.
+    fn take_records(&mut self, records: Vec<Record>, messages: &mut Vec<Message>) {
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, messages),
                 Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot),
-                Record::Sample(sample) => samples.push((sample, 0)),
+                Record::Sample(sample) => self.ahead.push_back(Ahead { sample, polls: 0 }),
             }
         }
-        let mut ready = Vec::new();
-        for (sample, polls) in samples {
+        self.ahead.make_contiguous().sort_by_key(|ahead| ahead.sample.time_ns);
+    }
+
+    /// Takes up the samples from before a time. What happened to processes up to then has been taken up.
+    fn take_samples(&mut self, before_ns: u64, messages: &mut Vec<Message>) {
+        let mut without_stack = Vec::new();
+        while self.ahead.front().is_some_and(|next| next.sample.time_ns < before_ns)
+            && let Some(Ahead { sample, polls }) = self.ahead.pop_front()
+        {
             match self.stacks.get(sample.stack) {
-                None if polls < SAMPLE_PATIENCE => self.early.push((sample, polls + 1)),
-                stack => {
-                    if let Some(sample) = self.late.hold(sample) {
-                        self.ask_for_what_lacked(&sample, stack.as_deref());
-                        ready.push((sample, stack));
-                    }
-                }
+                None if polls < SAMPLE_PATIENCE => without_stack.push(Ahead { sample, polls: polls + 1 }),
+                stack => self.take_sample(sample, stack, messages),
             }
         }
-        ready
+        without_stack.into_iter().rev().for_each(|ahead| self.ahead.push_front(ahead));
+    }
+
+    fn take_sample(&mut self, sample: Sample, stack: Option<Arc<Stack>>, messages: &mut Vec<Message>) {
+        let process = last_with(Pid(sample.pid), &self.registry, &self.departed);
+        let key = process.map(ProcessKey::of);
+        let Some(sample) = self.late.hold(sample, process) else { return };
+        let (sample, stack) = self.believed(sample, stack);
+        self.ask_for_what_lacked(&sample, stack.as_deref());
+        self.hand_on(key, &sample, stack, messages);
     }
 
     fn take_body(&mut self, body: Body, messages: &mut Vec<Message>) {
@@ -319,11 +317,11 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// Sees to it that the next walk finds what this one did not.
-    fn ask_for_what_lacked(&mut self, sample: &Sample, stack: Option<&feed::Stack>) {
+    fn ask_for_what_lacked(&mut self, sample: &Sample, stack: Option<&Stack>) {
         match sample.outcome {
             Outcome::UnknownProcess | Outcome::NoMapping => self.heal(sample.pid),
             Outcome::NoTable => {
-                if let Some((file, offset)) = stack.and_then(|stack| outermost_place(&stack.frames)) {
+                if let Some((file, offset)) = stack.and_then(|stack| instruction_of(stack.frames.last()?)) {
                     self.binaries.missed(file, offset);
                 }
             }
@@ -331,8 +329,15 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
-    fn hand_on(&mut self, sample: &Sample, stack: Option<Arc<feed::Stack>>, messages: &mut Vec<Message>) {
-        let process = self.introduce(sample.pid, messages);
+    fn hand_on(
+        &mut self,
+        process: Option<ProcessKey>,
+        sample: &Sample,
+        stack: Option<Arc<Stack>>,
+        messages: &mut Vec<Message>,
+    ) {
+        let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
+        self.introduce(process, messages);
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
         messages.push(Message::Event(Event {
@@ -347,17 +352,21 @@ impl<'obj> Sampler<'obj> {
         }));
     }
 
-    /// Which process a number means, and, at its first event, what is known of it.
-    fn introduce(&mut self, pid: u32, messages: &mut Vec<Message>) -> ProcessKey {
-        let key = match self.registry.process(Pid(pid)) {
-            Some(process) => ProcessKey { pid, instance: process.instance() },
-            None => self.departed.get(&pid).map_or(ProcessKey { pid, instance: 0 }, |(key, _)| *key),
-        };
-        if self.introduced.insert(pid, key) != Some(key) {
-            let description = self.registry.describe(Pid(pid)).unwrap_or_default();
-            messages.push(Message::Process(key, description));
+    /// Tells, before the first event of a process, what is known of it.
+    fn introduce(&mut self, key: ProcessKey, messages: &mut Vec<Message>) {
+        if self.introduced.insert(key.pid, key) == Some(key) {
+            return;
         }
-        key
+        let pid = Pid(key.pid);
+        let is_it = |process: &&Process| process.instance() == key.instance;
+        let description = match self.registry.process(pid).filter(is_it) {
+            Some(_) => self.registry.describe(pid),
+            None => {
+                let last = last_with(pid, &self.registry, &self.departed);
+                last.filter(is_it).and_then(Process::description)
+            }
+        };
+        messages.push(Message::Process(key, description.unwrap_or_default()));
     }
 
     fn keep_house(&mut self) {
@@ -372,18 +381,27 @@ impl<'obj> Sampler<'obj> {
         }
         if self.swept_at.elapsed() >= Duration::from_secs(1) {
             self.swept_at = Instant::now();
-            self.departed.retain(|_, (_, at)| at.elapsed() < Duration::from_secs(10));
+            self.departed.retain(|_, (_, at)| at.elapsed() < DEPARTED_REMEMBERED);
+            self.doubts.sweep();
             let (registry, departed) = (&self.registry, &self.departed);
             self.introduced
-                .retain(|pid, _| registry.process(Pid(*pid)).is_some() || departed.contains_key(pid));
+                .retain(|pid, _| registry.process(Pid(*pid)).is_some() || departed.contains_key(&Pid(*pid)));
             self.healed_at.retain(|_, at| at.elapsed() < 4 * follow::HEAL_INTERVAL);
         }
     }
 }
 
-/// The place that a walk which missed a table had come to.
-fn outermost_place(frames: &[Frame]) -> Option<(FileId, FileOffset)> {
-    let frame = frames.last()?;
+/// The process that has a number or had it last.
+fn last_with<'a>(
+    pid: Pid,
+    registry: &'a Registry,
+    departed: &'a HashMap<Pid, (Box<Process>, Instant)>,
+) -> Option<&'a Process> {
+    registry.process_or_ended(pid).or_else(|| departed.get(&pid).map(|(process, _)| &**process))
+}
+
+/// Which instruction of which file a frame is at.
+fn instruction_of(frame: &Frame) -> Option<(FileId, FileOffset)> {
     match frame.kind()? {
         FrameKind::Native { file } => {
             Some((FileId(file), FileOffset(frame.address() - u64::from(frame.is_return_address()))))

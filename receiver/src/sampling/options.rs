@@ -1,10 +1,19 @@
 //! What to sample, and how.
 
+use std::time::Duration;
+
 use sidewinder_bpf::{Packing, Walk};
 use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
 
 use super::scope::Scope;
+
+/// Between two looks at what has happened a CPU takes at most this many samples: what waits in the rings stays small,
+/// that of young processes in particular, of which each sample comes with a snapshot.
+const SAMPLES_PER_BREATH: u32 = 16;
+/// A storm of execs costs as little as the time between two looks is long. Its longest is well below that in which
+/// 1,450 execs a second fill a CPU's side band, about 70 ms.
+const BREATH_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -23,6 +32,13 @@ pub(crate) struct SamplingOptions {
 }
 
 impl SamplingOptions {
+    /// How long to wait between two looks at what has happened.
+    pub(super) fn breath(&self) -> Duration {
+        let (shortest, longest) = BREATH_BOUNDS;
+        let samples = Duration::from_secs(1) * SAMPLES_PER_BREATH / self.samples_per_second.max(1);
+        samples.clamp(shortest, longest)
+    }
+
     /// How a binary is to be walked: as the first override says that names it, else as all.
     pub(super) fn packing(&self, path: &[u8], build_id: Option<&[u8]>) -> Packing {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
