@@ -94,6 +94,27 @@ pub const PLUGIN: Program = Program {
     compiler: Compiler::C(&["-fomit-frame-pointer", "-shared", "-fPIC"]),
 };
 
+/// Changes what it runs while it computes.
+pub const CHANGES: Program = c("changes", "changes.c");
+/// The same with other names and frames.
+pub const CHANGES_OTHER: Program = Program {
+    name: "changes-other",
+    source: "changes.c",
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-DOTHER"]),
+};
+/// A library for [`CHANGES`].
+pub const CHANGE_PLUGIN_A: Program = Program {
+    name: "change-plugin-a.so",
+    source: "change_plugin.c",
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-shared", "-fPIC", "-DPLUGIN=a", "-DFRAME_BYTES=40"]),
+};
+/// The same with other names and frames.
+pub const CHANGE_PLUGIN_B: Program = Program {
+    name: "change-plugin-b.so",
+    source: "change_plugin.c",
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-shared", "-fPIC", "-DPLUGIN=b", "-DFRAME_BYTES=88"]),
+};
+
 impl Program {
     /// The compiled program; compiles it when it is not there or older than its source.
     ///

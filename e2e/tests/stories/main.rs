@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod budget;
+mod change;
 mod completeness;
 mod conservation;
 mod hybrid;
