@@ -308,6 +308,7 @@ enum sw_scope {
 #define SW_STACK_WINDOW_BYTES 2048
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* where a walk goes on by tail calls */
+#define SW_DEPTHS 15 /* 16,383 frames is what a chain has room for */
 #define SW_CALLS_MAX 33 /* tail calls in a row: MAX_TAIL_CALL_CNT, which was 32 for as many before Linux 5.16 */
 
 /*
@@ -330,6 +331,7 @@ struct sw_cpu {
 	__u64 frames_by_frame_pointer;
 	__u64 frames_unproven;
 	__u64 kernel_frames;
+	__u64 depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
 	__u64 scope_full; /* forks that found no room in the map `scope` */
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */

@@ -125,11 +125,27 @@ static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool i
 	return slot;
 }
 
+/* The binary logarithm, cut to a whole number; of numbers below 65,536. */
+static __always_inline __u32 depth_class(__u32 depth)
+{
+	__u32 class = (depth > 0xff) << 3;
+
+	depth >>= class;
+	class |= (depth > 0xf) << 2;
+	depth >>= class & 4;
+	class |= (depth > 3) << 1;
+	depth >>= class & 2;
+	return class | (depth > 1);
+}
+
 /* Ends the stack where it is and sends the sample. Returns the outcome that is to be counted. */
 static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	__u32 outcome = send_sample(slot, cpu);
+	__u32 depth = depth_class(slot->depth);
 
+	if (slot->depth && depth < SW_DEPTHS)
+		sw_count(cpu->depths[depth], 1);
 	sw_count(cpu->frames_by_table, slot->frames_by_table);
 	sw_count(cpu->frames_by_frame_pointer, slot->frames_by_frame_pointer);
 	sw_count(cpu->frames_unproven, slot->frames_unproven);

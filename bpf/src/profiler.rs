@@ -389,6 +389,14 @@ impl<'obj> Profiler<'obj> {
         ]
     }
 
+    /// Stacks by their number of frames, since the start: the first number is of those of one frame, each further one of
+    /// those of twice as many as before, up to just below the next. A walk takes one round of its loop a frame, or one
+    /// tail call for each 32.
+    #[must_use]
+    pub fn depths(&self) -> [u64; intf::SW_DEPTHS as usize] {
+        std::array::from_fn(|class| self.sum(offset_of!(sw_cpu, depths) + class * size_of::<u64>()))
+    }
+
     /// Samples whose stack was known, and stacks that were sent, since the start.
     #[must_use]
     pub fn stacks_known_and_sent(&self) -> (u64, u64) {

@@ -93,6 +93,7 @@ struct Recorded {
     start_ns: u64,
     end_ns: u64,
     frames_by_mode: [u64; 3],
+    depths: Vec<u64>,
     stacks_known_and_sent: (u64, u64),
     table_bytes: u64,
     table_evictions: u64,
@@ -155,6 +156,7 @@ fn sample(
         start_ns,
         end_ns,
         frames_by_mode: sampler.profiler().frames_by_mode(),
+        depths: sampler.profiler().depths().to_vec(),
         stacks_known_and_sent: sampler.profiler().stacks_known_and_sent(),
         table_bytes: sampler.profiler().tables.loaded_bytes(),
         table_evictions: sampler.profiler().tables.evictions(),
@@ -241,6 +243,9 @@ fn summary_json(recorded: &Recorded) -> String {
     counts.insert("missed".to_owned(), json!(recorded.tally.interrupts.missed()));
     let [by_table, by_frame_pointer, unproven] = recorded.frames_by_mode;
     let (known, sent) = recorded.stacks_known_and_sent;
+    let classes = recorded.depths.iter().enumerate().filter(|(_, count)| **count > 0);
+    let by_frames: serde_json::Map<_, _> =
+        classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
     let summary = json!({
         "interrupts_by_witness": recorded.tally.interrupts.due,
         "outcomes": counts,
@@ -251,7 +256,7 @@ fn summary_json(recorded: &Recorded) -> String {
         "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
         "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },
-        "stacks": { "known": known, "sent": sent },
+        "stacks": { "known": known, "sent": sent, "by_frames": by_frames },
         "tables": {
             "loaded_bytes": recorded.table_bytes,
             "evictions": recorded.table_evictions,
