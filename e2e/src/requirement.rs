@@ -42,6 +42,21 @@ pub fn program(test: &str, program: &str) -> Result<bool> {
     Ok(found)
 }
 
+/// Whether the kernel runs a program that needs something that kernels may be built without; if not, `test` is recorded as
+/// skipped, in CI too.
+///
+/// # Errors
+/// When the record cannot be written.
+pub fn kernel(test: &str, program: &mut Command) -> Result<bool> {
+    let refused = match program.stdin(Stdio::null()).status() {
+        Ok(status) if status.success() => return Ok(true),
+        Ok(status) => status.to_string(),
+        Err(error) => error.to_string(),
+    };
+    record(test, &format!("this kernel does not run {:?}: {refused}", program.get_program()))?;
+    Ok(false)
+}
+
 /// Records that `test` did not run, and why.
 ///
 /// # Errors
@@ -50,6 +65,10 @@ pub fn skip(test: &str, reason: &str) -> Result<()> {
     if std::env::var_os("CI").is_some_and(|value| value == "true") {
         bail!("{test} could not run: {reason}");
     }
+    record(test, reason)
+}
+
+fn record(test: &str, reason: &str) -> Result<()> {
     let line = format!("SKIPPED: {test}: {reason}\n");
     // The handle, not the macro: the test runner keeps what the macro prints to itself.
     std::io::stderr().write_all(line.as_bytes())?;

@@ -94,6 +94,14 @@ pub const PLUGIN: Program = Program {
     compiler: Compiler::C(&["-fomit-frame-pointer", "-shared", "-fPIC"]),
 };
 
+/// Computes in 32-bit mode, without any library.
+pub const FOREIGN: Program = Program {
+    name: "foreign",
+    source: "foreign.s",
+    compiler: Compiler::C(&["-m32", "-nostdlib", "-static"]),
+};
+/// Has a kernel's worker work on its memory.
+pub const URING: Program = c("uring", "uring.c");
 /// Changes what it runs while it computes.
 pub const CHANGES: Program = c("changes", "changes.c");
 /// The same with other names and frames.
@@ -152,13 +160,7 @@ impl Compiler {
     fn command(self, source: &Path, output: &Path) -> Command {
         let c_like = |compiler: &str, flags: &[&str]| {
             let mut command = Command::new(compiler);
-            command
-                .args(["-O2", "-g0", "-pthread"])
-                .args(flags)
-                .arg(source)
-                .arg("-o")
-                .arg(output)
-                .arg("-ldl");
+            command.args(["-O2", "-g0", "-pthread"]).args(flags).arg(source).arg("-o").arg(output);
             command
         };
         match self {

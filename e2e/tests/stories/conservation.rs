@@ -6,6 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use nix::sys::signal::{self, Signal};
+use nix::unistd::Pid;
 use sidewinder_e2e::conservation::Summary;
 use sidewinder_e2e::observe::{self, BpfStats};
 use sidewinder_e2e::rate::StolenTime;
@@ -70,6 +72,50 @@ fn the_witness_the_outcomes_and_the_file_agree_and_an_omission_shows() -> Result
     );
     assert_little_is_missed(&summary, stolen_ns);
 
+    for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
+        assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
+    }
+    Ok(())
+}
+
+/// All that goes wrong at once: every CPU busy with processes that are over at once, ten times the usual rate, and a
+/// receiver that stands still for ten seconds while its rings of a few pages fill up.
+#[test]
+fn in_a_storm_with_a_receiver_that_stands_still_every_interrupt_is_counted() -> Result<()> {
+    if !requirement::ebpf("conservation in a storm")? {
+        return Ok(());
+    }
+    let cpus = thread::available_parallelism()?.get() as u64;
+    let folder = tempfile::tempdir()?;
+    let (output, summary) = (folder.path().join("out.otlp"), folder.path().join("summary.json"));
+    let storm = || Gated::start(workload::SPAWNER.command(&["/bin/true", "1000000"])?);
+    let mut storms = (0..2 * cpus).map(|_| storm()).collect::<Result<Vec<_>>>()?;
+    let mut command = sidewinder::command()?;
+    command
+        .args(["record", "-F", "9999", "-d", "60s", "-o"])
+        .arg(&output)
+        .arg("--summary-json")
+        .arg(&summary);
+    storms.iter().for_each(|storm| {
+        command.args(["-p", &storm.pid().to_string()]);
+    });
+    let running = Running::start_sampling(command)?;
+    storms.iter_mut().try_for_each(Gated::open)?;
+    thread::sleep(Duration::from_secs(1));
+    let receiver = Pid::from_raw(i32::try_from(running.pid())?);
+    signal::kill(receiver, Signal::SIGSTOP)?;
+    thread::sleep(Duration::from_secs(10));
+    signal::kill(receiver, Signal::SIGCONT)?;
+    thread::sleep(Duration::from_secs(1));
+    let ended = running.stop()?;
+    drop(storms);
+    assert!(ended.status.success(), "{}", ended.log);
+
+    let summary: Summary = serde_json::from_str(&fs::read_to_string(&summary)?).context("the summary")?;
+    let events = Received::from_otlp_file(&output)?.events().count() as u64;
+    eprintln!("{summary:?}");
+    summary.check(events, cpus)?;
+    assert!(summary.outcome("ring_full") > 1_000, "nothing was lost, so nothing was tested: {summary:?}");
     for (outcome, count) in summary.outcomes.iter().filter(|(_, count)| **count > 2 * cpus) {
         assert!(summary.without(outcome).check(events, cpus).is_err(), "{outcome}: {count}");
     }

@@ -10,6 +10,7 @@ mod change;
 mod completeness;
 mod conservation;
 mod hybrid;
+mod interrupts;
 mod rates;
 mod verifier;
 mod young_processes;
