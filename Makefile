@@ -47,6 +47,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	cargo build --release -p sidewinder
 	cargo bench -p sidewinder-bpf --bench tables
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
 
 # Where `make oracle` looks for ELF files.
 SEARCHED ?= /

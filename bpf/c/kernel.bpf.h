@@ -29,9 +29,15 @@ struct pid {
 	struct upid numbers[1];
 };
 
-struct mm_struct;
 struct vm_area_struct;
 struct linux_binprm;
+struct file;
+
+struct mm_struct {
+	struct file *exe_file;
+	unsigned long start_code;
+	unsigned long start_stack;
+};
 
 struct task_struct {
 	unsigned int flags;
@@ -41,7 +47,9 @@ struct task_struct {
 	void *stack;
 	struct mm_struct *mm;
 	struct task_struct *group_leader;
+	struct task_struct *real_parent;
 	struct pid *thread_pid;
+	__u64 start_time; /* CLOCK_MONOTONIC */
 	__u64 start_boottime;
 };
 
@@ -57,6 +65,7 @@ struct pt_regs___kernel {
 /* include/linux/sched.h */
 #define PF_IDLE 0x00000002
 #define PF_IO_WORKER 0x00000010
+#define PF_FORKNOEXEC 0x00000040
 #define PF_KTHREAD 0x00200000
 
 #endif

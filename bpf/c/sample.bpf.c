@@ -47,6 +47,27 @@ static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct 
 }
 
 /*
+ * Prepares the slot for walks in a child that still runs what its parent runs, and that the receiver has not heard of:
+ * its memory is a copy of the parent's as that was at the fork. An orphan's parent is another program: it has its stack
+ * and its code elsewhere.
+ */
+static __noinline int enter_forked(struct sw_slot *slot)
+{
+	struct task_struct *task = current_task();
+	struct task_struct *parent = sw_task(task, real_parent);
+	struct mm_struct *mm = sw_task(task, mm), *parent_mm = BPF_CORE_READ(parent, mm);
+	__u32 pid = process_id(parent);
+
+	if (!(sw_task(task, flags) & PF_FORKNOEXEC) || !mm || !parent_mm || !pid)
+		return 0;
+	if (BPF_CORE_READ(mm, start_stack) != BPF_CORE_READ(parent_mm, start_stack) ||
+	    BPF_CORE_READ(mm, start_code) != BPF_CORE_READ(parent_mm, start_code) ||
+	    BPF_CORE_READ(mm, exe_file) != BPF_CORE_READ(parent_mm, exe_file))
+		return 0;
+	return enter_process(slot, pid, sw_task(task, group_leader, start_time));
+}
+
+/*
  * Prepares the walk of the user part of the stack, from the registers in the slot. False: there is none, or no way
  * into it; slot->outcome says why.
  */
@@ -56,7 +77,7 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 		return stop(slot, SW_OUTCOME_EXEC);
 	if (code_segment != SW_USER_CS_64)
 		return stop(slot, code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS);
-	if (!enter_process(slot, slot->pid)) {
+	if (!enter_process(slot, slot->pid, slot->time_ns) && !enter_forked(slot)) {
 		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
 		return stop(slot, SW_OUTCOME_UNKNOWN_PROCESS);
 	}

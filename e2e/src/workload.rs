@@ -94,6 +94,8 @@ pub const PLUGIN: Program = Program {
     compiler: Compiler::C(&["-fomit-frame-pointer", "-shared", "-fPIC"]),
 };
 
+/// Much of one thing: processes, execs or mappings.
+pub const CROWD: Program = c("crowd", "crowd.c");
 /// Computes in 32-bit mode, without any library.
 pub const FOREIGN: Program = Program {
     name: "foreign",

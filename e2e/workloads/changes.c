@@ -7,6 +7,7 @@
 //        changes twice    SECONDS PLUGIN-A           the same file at two places
 //        changes exec     SECONDS OTHER-PROGRAM      runs the other program, which runs this one, in one process
 //        changes fork     SECONDS                    children that never exec
+//        changes deep     SECONDS                    the same from 2,000 calls deep
 //        changes vfork    SECONDS                    children on their parent's memory
 //        changes leader   SECONDS                    a thread that outlives the first one
 //        changes mounted  SECONDS OTHER-PROGRAM      the other program, mounted over this one for itself alone
@@ -189,6 +190,12 @@ static void forks(uint64_t deadline_ns) {
     }
 }
 
+static NOINLINE void descend(int calls, uint64_t deadline_ns) {
+    if (calls) descend(calls - 1, deadline_ns);
+    else forks(deadline_ns);
+    AFTER_CALL(value);
+}
+
 static void vforks(uint64_t deadline_ns) {
     while (!workload_over(deadline_ns)) {
         pid_t child = vfork();
@@ -258,6 +265,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "upgrade")) upgrade(seconds, a, b);
     else if (!strcmp(mode, "twice")) twice(deadline_ns, a);
     else if (!strcmp(mode, "fork")) forks(deadline_ns);
+    else if (!strcmp(mode, "deep")) usleep(300000), descend(2000, deadline_ns);
     else if (!strcmp(mode, "vfork")) vforks(deadline_ns);
     else if (!strcmp(mode, "leader")) leader(seconds);
     else if (!strcmp(mode, "mounted")) mounted(argv[0], a, argv[2]);

@@ -146,6 +146,11 @@ fn fork_without_exec() -> Result<()> {
 }
 
 #[test]
+fn fork_without_exec_on_a_deep_stack() -> Result<()> {
+    assert_right("deep", &[], &[CHILD])
+}
+
+#[test]
 fn a_child_on_the_memory_of_its_parent() -> Result<()> {
     assert_right("vfork", &[], &[CHILD])
 }

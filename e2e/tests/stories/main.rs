@@ -12,5 +12,6 @@ mod conservation;
 mod hybrid;
 mod interrupts;
 mod rates;
+mod scale;
 mod verifier;
 mod young_processes;

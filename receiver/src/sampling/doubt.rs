@@ -34,6 +34,13 @@ impl Doubts {
         self.until_ns.insert(pid, u64::MAX);
     }
 
+    /// Takes note that a child was forked: until walks know of it, they go by what they know of its parent.
+    pub(super) fn inherit(&mut self, parent: Pid, child: Pid, time_ns: u64) {
+        if self.until_ns.get(&parent).is_some_and(|until_ns| time_ns <= *until_ns) {
+            self.arise(child);
+        }
+    }
+
     /// Takes note that walks have learnt of it.
     pub(super) fn settle(&mut self, pid: Pid) {
         if let Some(until_ns) = self.until_ns.get_mut(&pid) {

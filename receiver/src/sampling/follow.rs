@@ -59,6 +59,9 @@ impl Sampler<'_> {
         while let Some(event) = self.queue.pop(watermark_ns) {
             self.take_samples(event.time_ns, messages);
             let pid = event.pid;
+            if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
+                self.doubts.inherit(parent, pid, event.time_ns);
+            }
             if self.options.scope.admits(&event) && self.registry.apply(event) {
                 self.doubts.arise(pid);
             }
