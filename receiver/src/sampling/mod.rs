@@ -58,14 +58,14 @@ const LATE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a process is remembered that has ended: samples of it may come in later than its end.
 const DEPARTED_REMEMBERED: Duration = Duration::from_secs(2);
 /// Samples may be this many polls ahead of their stacks.
-const SAMPLE_PATIENCE: u8 = 3;
+const SAMPLE_PATIENCE: u32 = 3;
 
 /// A sample whose time has not come: what happened to processes up to then isn't all known.
 #[derive(Debug)]
 struct Ahead {
     sample: Sample,
-    /// In which its stack was looked for in vain.
-    polls: u8,
+    /// Since it was read.
+    polls: u32,
 }
 
 /// Why there is no sampling.
@@ -210,11 +210,11 @@ impl<'obj> Sampler<'obj> {
         for _ in 0..=SAMPLE_PATIENCE {
             self.poll(Duration::ZERO, messages);
         }
+        self.take_samples(u64::MAX, messages);
         let deadline = Instant::now() + LATE_PATIENCE;
         while !self.late.is_empty() && Instant::now() < deadline {
             self.poll(self.options.breath(), messages);
         }
-        self.take_samples(u64::MAX, messages);
         for waiting in self.late.take_all() {
             self.give_up(&waiting, messages);
         }
@@ -272,6 +272,7 @@ impl<'obj> Sampler<'obj> {
 
     /// Takes stacks up, and puts samples where they wait for their time to come.
     fn take_records(&mut self, records: Vec<Record>, messages: &mut Vec<Message>) {
+        self.ahead.iter_mut().for_each(|ahead| ahead.polls += 1);
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, messages),
@@ -286,11 +287,11 @@ impl<'obj> Sampler<'obj> {
     fn take_samples(&mut self, before_ns: u64, messages: &mut Vec<Message>) {
         let mut without_stack = Vec::new();
         while self.ahead.front().is_some_and(|next| next.sample.time_ns < before_ns)
-            && let Some(Ahead { sample, polls }) = self.ahead.pop_front()
+            && let Some(ahead) = self.ahead.pop_front()
         {
-            match self.stacks.get(sample.stack) {
-                None if polls < SAMPLE_PATIENCE => without_stack.push(Ahead { sample, polls: polls + 1 }),
-                stack => self.take_sample(sample, stack, messages),
+            match self.stacks.get(ahead.sample.stack) {
+                None if ahead.polls < SAMPLE_PATIENCE => without_stack.push(ahead),
+                stack => self.take_sample(ahead.sample, stack, messages),
             }
         }
         without_stack.into_iter().rev().for_each(|ahead| self.ahead.push_front(ahead));
