@@ -38,7 +38,7 @@ struct Load {
     has_frame_pointers: bool,
 }
 
-const LOADS: [Load; 4] = [
+const LOADS: [Load; 6] = [
     Load { name: "rec 36", program: workload::REC, argument: "36", frames: 41, has_frame_pointers: false },
     Load {
         name: "rec-fp 36",
@@ -48,6 +48,15 @@ const LOADS: [Load; 4] = [
         has_frame_pointers: true,
     },
     Load { name: "div 512", program: workload::DIV, argument: "30", frames: 35, has_frame_pointers: false },
+    Load { name: "rec 500", program: workload::REC, argument: "500", frames: 505, has_frame_pointers: false },
+    // Cut after as many frames as are walked by default.
+    Load {
+        name: "rec 9,000",
+        program: workload::REC,
+        argument: "9000",
+        frames: 8192,
+        has_frame_pointers: false,
+    },
     Load {
         name: "20,000 stacks",
         program: workload::DISTINCT,
