@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -13,16 +14,26 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
     LittleEndian, RegisterRule, UnwindContext, UnwindSection as _, UnwindTableRow, X86_64,
 };
-use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use object::elf::PF_X;
+use object::{
+    Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SegmentFlags, SymbolKind,
+};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The shortest call is of a register, the longest of memory at an index, with a prefix.
+const CALL_BYTES_MIN: usize = 2;
+const CALL_BYTES_MAX: usize = 8;
 
 /// How far the entry code reaches that states no range of its own (ld.so's `_start` has no unwind data).
 const ENTRY_BYTES: u64 = 64;
 
-/// Functions below which a goroutine or a thread of Go's runtime has no caller. `mcall` leaves the goroutine for ever
-/// and starts anew at the top of the thread's own stack: Go's own tracebacks end there, too.
-const GO_STARTS: [&str; 8] = [
+/// Functions below which a goroutine or a thread of Go's runtime has no caller. `mcall` and `morestack` leave the goroutine
+/// and start anew at the top of the thread's own stack: Go's own tracebacks end there, too.
+const GO_STARTS: [&str; 10] = [
+    "runtime.morestack",
+    "runtime.morestack.abi0",
     "runtime.mcall",
     "runtime.mcall.abi0",
     "runtime.goexit",
@@ -51,6 +62,8 @@ struct Segment {
     file_offset: u64,
     file_size: u64,
     svma: u64,
+    /// Empty unless it is executable.
+    code: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +91,10 @@ impl Elf {
         }
         let segments = file.segments().map(|segment| {
             let (file_offset, file_size) = segment.file_range();
-            Segment { file_offset, file_size, svma: segment.address() }
+            let is_code =
+                matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+            let code = if is_code { segment.data().unwrap_or_default().to_vec() } else { Vec::new() };
+            Segment { file_offset, file_size, svma: segment.address(), code }
         });
         let section = |name| file.section_by_name(name);
         let mut bases = BaseAddresses::default();
@@ -162,6 +178,39 @@ impl Elf {
         let (section, mut context) = (section(&self.eh_frame), UnwindContext::new());
         let row = description.unwind_info_for_address(&section, &self.bases, &mut context, svma).ok()?;
         Some(Rule::from_row(row))
+    }
+
+    /// Whether the unwind data at `svma` describe the kernel's frame between a signal handler and what it interrupted.
+    #[must_use]
+    pub fn is_signal_frame(&self, svma: u64) -> bool {
+        self.description_at(svma).is_some_and(|description| description.is_signal_trampoline())
+    }
+
+    /// Whether a call ends at `svma`, so that it can be a return address.
+    #[must_use]
+    pub fn follows_call(&self, svma: u64) -> bool {
+        let Some((code, start)) = self.code_at(svma.wrapping_sub(1)) else { return false };
+        let end = start + 1;
+        (CALL_BYTES_MIN..=CALL_BYTES_MAX.min(end)).any(|bytes| {
+            let call = code.get(end - bytes..end).unwrap_or_default();
+            let instruction = Decoder::new(64, call, DecoderOptions::NONE).decode();
+            instruction.mnemonic() == Mnemonic::Call && instruction.len() == bytes
+        })
+    }
+
+    /// The segment of code that holds `svma`, and where in it that is.
+    fn code_at(&self, svma: u64) -> Option<(&[u8], usize)> {
+        self.segments.iter().find_map(|segment| {
+            let within = usize::try_from(svma.checked_sub(segment.svma)?).ok()?;
+            (within < segment.code.len()).then_some((&*segment.code, within))
+        })
+    }
+
+    /// Which bytes of `.eh_frame` describe the function at `svma`.
+    #[must_use]
+    pub fn description_bytes(&self, svma: u64) -> Option<Range<usize>> {
+        let description = self.description_at(svma)?;
+        Some(description.offset()..description.offset() + description.entry_len())
     }
 
     fn description_at(&self, svma: u64) -> Option<FrameDescriptionEntry<Reader<'_>>> {
@@ -274,6 +323,17 @@ mod tests {
         assert!(elf.is_start(elf.entry));
         assert!(!elf.is_start(burn));
         assert_eq!(elf.rule_at(burn).map(|rule| rule.cfa), Some(Some((Base::StackPointer, 8))));
+        Ok(())
+    }
+
+    #[test]
+    fn only_places_behind_calls_can_be_returned_to() -> Result<()> {
+        let elf = Elf::read(&LADDER.compiled()?)?;
+        let (main, size, _) = elf.functions().find(|(.., name)| *name == "main").context("no main")?;
+        let places = (main..main + size).filter(|svma| elf.follows_call(*svma)).count();
+        assert!((3..30).contains(&places), "{places} of {size}");
+        assert!(!elf.follows_call(main), "a function's start");
+        assert!(!elf.follows_call(1), "no code at all");
         Ok(())
     }
 }

@@ -10,12 +10,17 @@
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
 //! - [`ranges`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
 //! - [`judge`] puts them together: does this stack reach the start, by the known chain?
+//! - [`contradiction`] tells stacks that cannot be, of programs whose chains nobody knows.
+//! - [`corpus`] is a table of programs of every sort, and profiles them one after the other.
+//! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
 
 pub mod collector;
 pub mod conservation;
+pub mod contradiction;
+pub mod corpus;
 pub mod elf;
 pub mod judge;
 pub mod observe;
@@ -27,5 +32,6 @@ pub mod requirement;
 pub mod session;
 pub mod sidewinder;
 pub mod step;
+pub mod stops;
 pub mod verifier;
 pub mod workload;

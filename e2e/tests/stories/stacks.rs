@@ -1,0 +1,56 @@
+//! At instructions that nobody chose, whole stacks are those that gdb finds over the same registers and memory.
+
+use anyhow::Result;
+use sidewinder_e2e::corpus::{PROGRAMS, Subject};
+use sidewinder_e2e::stops::{Comparison, Doctored, stop_and_compare};
+use sidewinder_e2e::{paths, requirement, workload};
+
+/// At each program of the part.
+const STOPS: u32 = 40;
+const SEED: u64 = 7;
+
+/// Of the stops at which our stack has to be gdb's. gdb guesses where code states no rule, as Go's.
+const EQUAL_SHARE: f64 = 0.95;
+
+fn can_be_stopped(test: &str) -> Result<bool> {
+    Ok(requirement::ebpf(test)? && requirement::program(test, "gdb")?)
+}
+
+#[test]
+fn stacks_at_random_instructions_are_those_that_gdb_finds() -> Result<()> {
+    if !can_be_stopped("stacks beside gdb's")? {
+        return Ok(());
+    }
+    let mut all = Comparison::default();
+    let part = PROGRAMS.iter().filter(|subject| subject.is_in_part && subject.missing_tool().is_none());
+    for subject in part.filter(|subject| subject.group != "Go") {
+        let comparison = stop_and_compare(subject, None, STOPS, SEED, || ())?;
+        eprintln!("{}: {comparison}", subject.name);
+        all.merge(comparison);
+    }
+    assert_eq!(all.wrong(), 0, "{all}");
+    assert!(all.compared >= 5 * u64::from(STOPS), "{all}");
+    assert!(all.unsampled * 50 <= all.compared, "{all}");
+    assert!(all.equal_to_gdb() as f64 >= EQUAL_SHARE * all.compared as f64, "{all}");
+    Ok(())
+}
+
+/// The control: the comparison finds what there is to be found.
+#[test]
+fn one_wrong_row_is_found() -> Result<()> {
+    if !can_be_stopped("a wrong row")? {
+        return Ok(());
+    }
+    const DOCTORED: Subject =
+        Subject { command: "$COMPILED/ladder-doctored $SECONDS 30", needs: &[], ..*ladder() };
+    let path = paths::compiled()?.join("ladder-doctored");
+    let doctored = Doctored::copy(&workload::LADDER.compiled()?, "rung_0", path)?;
+    let comparison = stop_and_compare(&DOCTORED, Some(&doctored), STOPS, SEED, || ())?;
+    eprintln!("{comparison}");
+    assert!(comparison.wrong() * 10 >= comparison.compared * 9, "{comparison}");
+    Ok(())
+}
+
+const fn ladder() -> &'static Subject {
+    &PROGRAMS[0]
+}
