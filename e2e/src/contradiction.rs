@@ -35,17 +35,12 @@ impl fmt::Display for Contradiction {
     }
 }
 
-/// Functions that return where nobody called them from: those that Go's signal handlers put on top of whatever ran, and
-/// those that end in a landing pad of an exception.
-const UNCALLED: [&str; 7] = [
-    "runtime.asyncPreempt",
-    "runtime.asyncPreempt.abi0",
-    "runtime.sigpanic",
-    "_Unwind_RaiseException",
-    "_Unwind_Resume",
-    "_Unwind_Resume_or_Rethrow",
-    "_Unwind_ForcedUnwind",
-];
+/// Functions that Go's signal handlers put on top of whatever ran: what they return to was interrupted.
+pub(crate) const INJECTED: [&str; 3] =
+    ["runtime.asyncPreempt", "runtime.asyncPreempt.abi0", "runtime.sigpanic"];
+/// Functions that end in a landing pad of an exception.
+const LANDING: [&str; 4] =
+    ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
 
 impl Judge {
     /// The first thing about a stack (leaf first) that cannot be. Frames of which there is no file to ask are passed
@@ -67,9 +62,9 @@ impl Judge {
 fn may_have_called(caller: &Place<'_>, callee: &Place<'_>) -> bool {
     let Some(binary) = caller.binary else { return true };
     let follows_call = || binary.follows_call(caller.svma + 1);
+    let callee_is = |names: &[&str]| callee.names().iter().any(|name| names.contains(&name.as_str()));
     // What was interrupted may have been anywhere; nobody calls the code that a signal handler returns to.
-    let was_interrupted =
-        is_signal_frame(callee) || callee.names().iter().any(|name| UNCALLED.contains(&name.as_str()));
+    let was_interrupted = is_signal_frame(callee) || callee_is(&INJECTED) || callee_is(&LANDING);
     was_interrupted || is_signal_frame(caller) || follows_call() || is_start(caller)
 }
 

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
-use object::{Object as _, ObjectSection as _, ObjectSegment as _};
+use object::elf::PF_X;
+use object::{Object as _, ObjectSection as _, ObjectSegment as _, SegmentFlags};
 
 use super::gdb::Look;
 use super::space::{Mapping, Space};
@@ -21,8 +22,8 @@ type Bytes = Arc<[u8]>;
 /// The sections that framehop asks for, by their stated addresses.
 #[derive(Clone, Debug, Default)]
 struct Sections {
-    /// File offsets and stated addresses of what is loaded.
-    loads: Vec<(Range<u64>, u64)>,
+    /// File offsets and stated addresses of the code that is loaded.
+    code: Vec<(Range<u64>, u64)>,
     text: Option<(Range<u64>, Bytes)>,
     eh_frame: Option<(Range<u64>, Bytes)>,
     eh_frame_hdr: Option<(Range<u64>, Bytes)>,
@@ -76,8 +77,12 @@ impl Framehop {
             sections(&fs::read(path).ok()?)
         });
         let sections = sections.clone()?;
-        let (load, svma) = sections.loads.iter().find(|(load, _)| load.contains(&mapping.file_offset))?;
-        let base_avma = mapping.start.wrapping_sub(mapping.file_offset - load.start).wrapping_sub(*svma);
+        // Mappings begin with the page that their segment begins in.
+        let mapped = mapping.file_offset..mapping.file_offset + (mapping.end - mapping.start);
+        let (code, svma) =
+            sections.code.iter().find(|(code, _)| code.start < mapped.end && mapped.start < code.end)?;
+        let base_avma =
+            mapping.start.wrapping_add(code.start.wrapping_sub(mapping.file_offset)).wrapping_sub(*svma);
         let (text_svma, text) = sections.text.unzip();
         let (eh_frame_svma, eh_frame) = sections.eh_frame.unzip();
         let (eh_frame_hdr_svma, eh_frame_hdr) = sections.eh_frame_hdr.unzip();
@@ -102,12 +107,13 @@ fn sections(bytes: &[u8]) -> Option<Sections> {
     let range = |name| file.section_by_name(name).map(|s| s.address()..s.address() + s.size());
     let data = |name| file.section_by_name(name).and_then(|s| Some(Bytes::from(s.data().ok()?)));
     let both = |name| range(name).zip(data(name));
-    let loads = file.segments().map(|segment| {
+    let is_code = |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+    let code = file.segments().filter(|segment| is_code(segment.flags())).map(|segment| {
         let (offset, size) = segment.file_range();
         (offset..offset + size, segment.address())
     });
     Some(Sections {
-        loads: loads.collect(),
+        code: code.collect(),
         text: both(".text"),
         eh_frame: both(".eh_frame"),
         eh_frame_hdr: both(".eh_frame_hdr"),

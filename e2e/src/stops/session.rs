@@ -1,5 +1,6 @@
 //! Stops one program many times.
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use super::gdb::{Gdb, Look};
 use super::space::{Place, Space};
 use super::trigger::Program;
 use super::{Comparison, Doctored};
+use crate::contradiction::INJECTED;
 use crate::corpus::{Gated, Subject};
 use crate::elf::Elf;
 use crate::observe;
@@ -176,8 +178,7 @@ impl<T: Fn()> Stopper<'_, T> {
         self.gdb.step(1, None)?;
         let end_ns = unix_ns();
         if armed.has_fired()? {
-            let (gdb, framehop) =
-                (theirs_of_gdb(&look, &space), theirs_of_framehop(&framehop, &look, &space));
+            let (gdb, framehop) = (theirs_of_gdb(&look, &space), theirs(&framehop, &look, &space));
             self.stops.push(Stop { tid: look.tid, start_ns, end_ns, gdb, framehop });
             (self.told)();
         }
@@ -190,20 +191,21 @@ fn unix_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// gdb ends some stacks, of Go's, with a frame at address 0.
 fn theirs_of_gdb(look: &Look, space: &Space) -> Theirs {
-    Theirs {
-        places: places(look.frames.iter().map(|(pc, _)| *pc), space),
-        are_signal_frames: look.frames.iter().map(|(_, is_signal_frame)| *is_signal_frame).collect(),
-    }
+    let mut frames: Vec<u64> = look.frames.iter().map(|(pc, _)| *pc).collect();
+    frames.pop_if(|outermost| *outermost == 0);
+    theirs(&frames, look, space)
 }
 
-/// framehop does not tell signal frames from others; gdb does.
-fn theirs_of_framehop(frames: &[u64], look: &Look, space: &Space) -> Theirs {
-    let signal_frames: BTreeSet<u64> =
+/// Frames of which gdb says which are of signals. Those of programs that don't return from handlers through the C library
+/// are told by their code.
+fn theirs(frames: &[u64], look: &Look, space: &Space) -> Theirs {
+    let by_gdb: BTreeSet<u64> =
         look.frames.iter().filter(|(_, is_signal_frame)| *is_signal_frame).map(|(pc, _)| *pc).collect();
     Theirs {
         places: places(frames.iter().copied(), space),
-        are_signal_frames: frames.iter().map(|pc| signal_frames.contains(pc)).collect(),
+        are_signal_frames: frames.iter().map(|pc| by_gdb.contains(pc) || space.is_sigreturn(*pc)).collect(),
     }
 }
 
@@ -222,12 +224,13 @@ fn compare_all(stops: &[Stop], received: &Received, doctored: Option<&Doctored>)
         by_thread.entry(event.sample.thread_id().unwrap_or_default()).or_default().push(event);
     }
     let mut comparison = Comparison::default();
-    let grounds = Grounds::new(instead(doctored));
+    let files = Files::new(instead(doctored));
     for stop in stops {
         let events = by_thread.get(&stop.tid.into()).map_or(&[][..], Vec::as_slice);
         match sample_of(stop, events) {
             Some(ours) => {
-                let difference = compare(&ours, &stop.gdb, &stop.framehop, |place| grounds.of(place));
+                let (gdb, framehop) = (files.with_injected(&stop.gdb), files.with_injected(&stop.framehop));
+                let difference = compare(&ours, &gdb, &framehop, |place| files.ground(place));
                 comparison.add(&ours, difference);
             }
             None => comparison.unsampled += 1,
@@ -261,23 +264,41 @@ fn ours(event: &Event<'_>) -> Ours {
 }
 
 /// What files say of places.
-struct Grounds {
+struct Files {
     instead: HashMap<Arc<str>, PathBuf>,
-    files: std::cell::RefCell<HashMap<Arc<str>, Option<Elf>>>,
+    read: RefCell<HashMap<Arc<str>, Option<Elf>>>,
 }
 
-impl Grounds {
+impl Files {
     fn new(instead: HashMap<Arc<str>, PathBuf>) -> Self {
-        Self { instead, files: std::cell::RefCell::default() }
+        Self { instead, read: RefCell::default() }
     }
 
-    fn of(&self, place: &Place) -> Ground {
-        let Place::File(path, offset) = place else { return Ground::NoFile };
-        let mut files = self.files.borrow_mut();
-        let elf = files.entry(Arc::clone(path)).or_insert_with(|| {
+    /// Asks the file of a place about its address there.
+    fn ask<T>(&self, place: &Place, question: impl Fn(&Elf, u64) -> T) -> Option<T> {
+        let Place::File(path, offset) = place else { return None };
+        let mut read = self.read.borrow_mut();
+        let elf = read.entry(Arc::clone(path)).or_insert_with(|| {
             Elf::read(self.instead.get(path).map_or(Path::new(&**path), PathBuf::as_path)).ok()
         });
-        let rule = elf.as_ref().and_then(|elf| elf.rule_at(elf.svma_of_file_offset(*offset)?));
-        if rule.is_some() { Ground::Rule } else { Ground::NoRule }
+        let elf = elf.as_ref()?;
+        Some(question(elf, elf.svma_of_file_offset(*offset)?))
+    }
+
+    fn ground(&self, place: &Place) -> Ground {
+        match (place, self.ask(place, |elf, svma| elf.rule_at(svma).is_some())) {
+            (Place::Memory(_), _) => Ground::NoFile,
+            (Place::File(..), Some(true)) => Ground::Rule,
+            (Place::File(..), _) => Ground::NoRule,
+        }
+    }
+
+    /// With the functions that signal handlers inject marked as what they are like: frames of signals.
+    fn with_injected(&self, theirs: &Theirs) -> Theirs {
+        let is_injected =
+            |elf: &Elf, svma| elf.names_at(svma).iter().any(|name| INJECTED.contains(&name.as_str()));
+        let marked = theirs.places.iter().zip(&theirs.are_signal_frames);
+        let marked = marked.map(|(place, marked)| *marked || self.ask(place, is_injected) == Some(true));
+        Theirs { places: theirs.places.clone(), are_signal_frames: marked.collect() }
     }
 }
