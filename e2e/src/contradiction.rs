@@ -68,10 +68,8 @@ fn may_have_called(caller: &Place<'_>, callee: &Place<'_>) -> bool {
     was_interrupted || is_signal_frame(caller) || follows_call() || is_start(caller)
 }
 
-/// Inside the system call by which it ends, a signal frame's next instruction lies behind it.
 fn is_signal_frame(place: &Place<'_>) -> bool {
-    let is_signal_frame = |svma| place.binary.is_some_and(|binary| binary.is_signal_frame(svma));
-    is_signal_frame(place.svma) || is_signal_frame(place.svma.wrapping_sub(1))
+    place.binary.is_some_and(|binary| binary.is_signal_frame(place.svma))
 }
 
 /// Where a thread starts without a call, its outermost frame is the very first instruction of what it starts in.

@@ -26,6 +26,11 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 const CALL_BYTES_MIN: usize = 2;
 const CALL_BYTES_MAX: usize = 8;
 
+/// `mov $15, %rax; syscall`, in both of its forms: rt_sigreturn(2).
+pub(crate) const SIGRETURN: [&[u8]; 2] =
+    [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+const SIGRETURN_BYTES_MAX: u64 = 9;
+
 /// How far the entry code reaches that states no range of its own (ld.so's `_start` has no unwind data).
 const ENTRY_BYTES: u64 = 64;
 
@@ -180,10 +185,16 @@ impl Elf {
         Some(Rule::from_row(row))
     }
 
-    /// Whether the unwind data at `svma` describe the kernel's frame between a signal handler and what it interrupted.
+    /// Whether `svma` is in, or just before or behind, the code that signal handlers return to, whose frame is the
+    /// kernel's: by its unwind data, or, as Go has none, by what it does.
     #[must_use]
     pub fn is_signal_frame(&self, svma: u64) -> bool {
+        let is_call = |start: u64| {
+            let code = self.code_at(start).and_then(|(code, within)| code.get(within..)).unwrap_or_default();
+            SIGRETURN.iter().any(|call| code.starts_with(call))
+        };
         self.description_at(svma).is_some_and(|description| description.is_signal_trampoline())
+            || (svma.saturating_sub(SIGRETURN_BYTES_MAX)..=svma + 1).any(is_call)
     }
 
     /// Whether a call ends at `svma`, so that it can be a return address.

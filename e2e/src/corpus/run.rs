@@ -135,7 +135,7 @@ pub fn profile(subject: &Subject, seconds: u32, samples_per_second: u32) -> Resu
     summary.check(received.events().count() as u64, cpus)?;
     let expected = Expected::of(samples_per_second, cpu_ns, stolen_ns);
     let chain = report.zip(subject.chain).map(|(report, chain)| chain(report.chain));
-    Ok(Samples::judged(expected, &received, chain))
+    Ok(Samples::judged(expected, &received, &summary, chain))
 }
 
 /// CPU time of all children that have ended, and of theirs.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{Event, Frame};
 
+use crate::conservation::Summary;
 use crate::judge::{Chain, Judge};
 use crate::rate::Expected;
 use crate::received::Received;
@@ -14,6 +15,8 @@ use crate::received::Received;
 /// Walks that ended at their first frame in a file that was still unknown, or in a process that was: whatever is said of
 /// that frame, it is not that its code was generated.
 const FILE_UNKNOWN: [&str; 2] = ["no_table", "unknown_process"];
+/// Interrupts that become no sample, though somebody in scope was interrupted, or may have been.
+const LOST: [&str; 3] = ["busy", "ring_full", "missed"];
 /// Interrupts that find no user stack, whose samples have none.
 const NO_USER_STACK: [&str; 2] = ["exec", "exiting"];
 pub(super) const EXAMPLES: usize = 5;
@@ -66,6 +69,8 @@ pub struct Samples {
     pub expected: Expected,
     /// How many there are.
     pub received: u64,
+    /// Interrupts that became no sample, of whatever was interrupted, by outcome.
+    pub lost: BTreeMap<String, u64>,
     /// Of these, without a user stack that could be walked.
     pub no_user_stack: u64,
     /// User stacks whose code is all in files.
@@ -87,11 +92,17 @@ pub struct Samples {
 }
 
 impl Samples {
-    pub(crate) fn judged(expected: Expected, received: &Received, chain: Option<Chain>) -> Self {
+    pub(crate) fn judged(
+        expected: Expected,
+        received: &Received,
+        summary: &Summary,
+        chain: Option<Chain>,
+    ) -> Self {
         let mut judge = Judge::default();
         let mut samples = Self {
             expected,
             received: 0,
+            lost: LOST.iter().map(|outcome| ((*outcome).to_owned(), summary.outcome(outcome))).collect(),
             no_user_stack: 0,
             native: Ends::default(),
             settled: Ends::default(),
@@ -151,6 +162,12 @@ impl Samples {
                 self.examples.push(wrong);
             }
         }
+    }
+
+    /// How many interrupts are accounted for, if all those that were lost were the program's.
+    #[must_use]
+    pub fn received_or_lost(&self) -> u64 {
+        self.received + self.lost.values().sum::<u64>()
     }
 
     /// Frames of a user stack on average.

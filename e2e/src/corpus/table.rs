@@ -1,5 +1,6 @@
 //! The corpus as a table, with its sums.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::samples::{EXAMPLES, Ends, Samples};
@@ -84,7 +85,10 @@ impl fmt::Display for Table {
 
 fn write_row(f: &mut fmt::Formatter<'_>, name: &str, group: &str, samples: &Samples) -> fmt::Result {
     let native = &samples.native;
-    let cut: Vec<String> = native.cut.iter().map(|(outcome, events)| format!("{outcome} {events}")).collect();
+    let counted = |counts: &BTreeMap<String, u64>| {
+        let counts = counts.iter().filter(|(_, events)| **events > 0);
+        counts.map(|(outcome, events)| format!("{outcome} {events}")).collect::<Vec<_>>().join(", ")
+    };
     write!(
         f,
         "{name:<12} {group:<20} {:>8.0} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>6.1} {:>6} {:>6}  {}",
@@ -98,8 +102,11 @@ fn write_row(f: &mut fmt::Formatter<'_>, name: &str, group: &str, samples: &Samp
         samples.depth_mean(),
         samples.depth_max,
         samples.wrong,
-        cut.join(", "),
+        counted(&native.cut),
     )?;
+    if samples.lost.values().any(|events| *events > 0) {
+        write!(f, " (lost: {})", counted(&samples.lost))?;
+    }
     let generated = &samples.generated;
     if generated.all() > 0 {
         write!(f, " (through generated code: {} of {} complete)", generated.complete, generated.all())?;

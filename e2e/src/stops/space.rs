@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 
+use crate::elf::SIGRETURN;
+
 /// An executable mapping.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mapping {
@@ -80,12 +82,9 @@ impl Space {
         Some(bytes)
     }
 
-    /// Whether the code at an address is the system call by which signal handlers return: `mov $15, %rax; syscall`, in
-    /// either form.
+    /// Whether the code at an address is that which signal handlers return to.
     pub(crate) fn is_sigreturn(&self, address: u64) -> bool {
-        const CALLS: [&[u8]; 2] =
-            [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
-        CALLS.iter().any(|call| self.bytes(address, call.len()).is_some_and(|code| code == *call))
+        SIGRETURN.iter().any(|call| self.bytes(address, call.len()).is_some_and(|code| code == *call))
     }
 
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
