@@ -3,7 +3,7 @@
 #
 #   e2e/setup.sh          what building and `make run` need
 #   e2e/setup.sh --vm     also what booting kernels in qemu needs
-#   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb and the programs that they profile
+#   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf and the programs that they profile
 #   e2e/setup.sh --corpus also the programs of the corpus that the tests do without
 set -euo pipefail
 
@@ -12,7 +12,7 @@ go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it b
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
 case "${1:-}" in --tests|--corpus)
-    packages+=(python3 xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb) ;;
+    packages+=(python3 xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf) ;;
 esac
 if [ "${1:-}" = --corpus ]; then
     packages+=(perl lua5.4 redis-server ocaml-nox zstd bzip2)

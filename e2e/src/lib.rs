@@ -12,6 +12,7 @@
 //! - [`judge`] puts them together: does this stack reach the start, by the known chain?
 //! - [`contradiction`] tells stacks that cannot be, of programs whose chains nobody knows.
 //! - [`corpus`] is a table of programs of every sort, and profiles them one after the other.
+//! - [`perf`] asks `perf record --call-graph dwarf` about the same program.
 //! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
@@ -25,6 +26,7 @@ pub mod elf;
 pub mod judge;
 pub mod observe;
 pub mod paths;
+pub mod perf;
 pub mod ranges;
 pub mod rate;
 pub mod received;

@@ -186,12 +186,12 @@ fn excerpt(places: &[Place], first: usize) -> String {
 
 impl Reason {
     /// Whether the difference is an error of ours: no stack that we call complete may stand alone where the file states
-    /// a rule, nor anywhere against the other two, and no walk may go astray where those two go on together.
+    /// a rule, nor anywhere against two that go on elsewhere together, and no walk may go astray where those two go on.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         let is_honest = self.cut.as_ref().is_some_and(|outcome| !ASTRAY.contains(&outcome.as_str()));
         let stands_alone = match self.vote {
-            Vote::WeDiffer => true,
+            Vote::WeDiffer => self.ground == Ground::Rule || self.shape != Shape::TheirsEnds,
             Vote::AllDiffer => self.ground == Ground::Rule,
             Vote::All | Vote::FramehopDiffers | Vote::GdbDiffers => false,
         };

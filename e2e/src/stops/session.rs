@@ -30,7 +30,6 @@ use crate::sidewinder::{self, Running};
 const SECONDS: u32 = 1_000_000;
 /// The profiler's own interrupts are in the way: as few of them as can be.
 const SAMPLES_PER_SECOND: &str = "1";
-const END_TIMEOUT: Duration = Duration::from_secs(120);
 /// What the clocks of two programs may differ by.
 const CLOCK_ERROR_NS: u64 = 2_000_000;
 /// How many stops one process is held for, before the next one of the program is looked for.
@@ -87,7 +86,7 @@ fn run(
     let mut program = Gated::start(subject, SECONDS)?;
     let mut command = sidewinder::command()?;
     command.args(["record", "-F", SAMPLES_PER_SECOND, "-p", &program.pid().to_string(), "-o"]).arg(&output);
-    let mut profiler = Running::start_sampling(command)?;
+    let profiler = Running::start_sampling(command)?;
     let mut stopper = Stopper {
         trigger: Program::of(profiler.pid())?,
         gdb: Gdb::start()?,
@@ -100,7 +99,7 @@ fn run(
     program.open()?;
     let collected = stopper.collect(&mut program, stops);
     drop(program);
-    let ended = profiler.wait(END_TIMEOUT)?;
+    let ended = profiler.stop()?;
     ensure!(ended.status.success(), "the profiler ended with {}:\n{}", ended.status, ended.log);
     if stopper.stops.is_empty() {
         collected?;
