@@ -137,8 +137,8 @@ pub const PROGRAMS: &[Subject] = &[
         "while :; do GOCACHE=$SCRATCH/go go build -a -o $SCRATCH/out $SOURCES/ladder.go; done",
         &["go"],
     ),
-    Subject::system("xz", "compressor", "xz -6 -T2 -c $TEXT", &["xz"]),
-    Subject::system("zstd", "compressor", "zstd -19 -T2 -c $TEXT", &["zstd"]),
+    Subject::system("xz", "compressor", "while :; do xz -6 -T2 -c $TEXT; done", &["xz"]),
+    Subject::system("zstd", "compressor", "while :; do zstd -19 -T2 -c $TEXT; done", &["zstd"]),
     Subject::system("bzip2", "compressor", "while :; do bzip2 -c $TEXT; done", &["bzip2"]),
     Subject::system("gzip", "compressor", "while :; do gzip -9 -c $TEXT; done", &["gzip"]).in_part(),
 ];
