@@ -26,6 +26,10 @@ type Reader<'a> = EndianSlice<'a, LittleEndian>;
 const CALL_BYTES_MIN: usize = 2;
 const CALL_BYTES_MAX: usize = 8;
 
+/// How `__start_context` begins, which functions of glibc's makecontext(3) return to, and which no symbol names:
+/// `mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi`.
+const START_CONTEXT: [u8; 10] = [0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff];
+
 /// `mov $15, %rax; syscall`, in both of its forms: rt_sigreturn(2).
 pub(crate) const SIGRETURN: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
@@ -172,6 +176,7 @@ impl Elf {
     fn find_start(&self, svma: u64) -> bool {
         let at_entry = svma.checked_sub(self.entry).is_some_and(|within| within < ENTRY_BYTES);
         at_entry
+            || self.code_from(svma).starts_with(&START_CONTEXT)
             || self.names_at(svma).iter().any(|name| GO_STARTS.contains(&name.as_str()))
             || self.rule_at(svma).is_some_and(|rule| rule.return_address == ReturnAddress::None)
     }
@@ -190,7 +195,7 @@ impl Elf {
     #[must_use]
     pub fn is_signal_frame(&self, svma: u64) -> bool {
         let is_call = |start: u64| {
-            let code = self.code_at(start).and_then(|(code, within)| code.get(within..)).unwrap_or_default();
+            let code = self.code_from(start);
             SIGRETURN.iter().any(|call| code.starts_with(call))
         };
         self.description_at(svma).is_some_and(|description| description.is_signal_trampoline())
@@ -207,6 +212,11 @@ impl Elf {
             let instruction = Decoder::new(64, call, DecoderOptions::NONE).decode();
             instruction.mnemonic() == Mnemonic::Call && instruction.len() == bytes
         })
+    }
+
+    /// The code from `svma` to the end of its segment; empty where there is none.
+    fn code_from(&self, svma: u64) -> &[u8] {
+        self.code_at(svma).and_then(|(code, within)| code.get(within..)).unwrap_or_default()
     }
 
     /// The segment of code that holds `svma`, and where in it that is.
