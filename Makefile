@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vm-test bench oracle fuzz lint clean
+.PHONY: help setup run test vm-test bench corpus stacks oracle fuzz lint clean
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -48,6 +48,23 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	cargo bench -p sidewinder-bpf --bench tables
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
+
+# Of the programs in e2e/src/corpus/programs.rs, those to take; all, where none is named.
+PROGRAMS ?=
+
+corpus: ## Profile about 40 programs of every sort: how many of their stacks are complete, and whether any is wrong
+	@e2e/setup.sh --corpus
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) cargo run -p sidewinder-e2e --bin corpus -- $(PROGRAMS)
+
+# How often `make stacks` stops them all together, and what chooses where.
+STOPS ?= 10000
+SEED ?= 1
+
+stacks: ## Stop the same programs at instructions chosen by SEED, and compare each stack with gdb's and framehop's
+	@e2e/setup.sh --corpus
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) STOPS=$(STOPS) SEED=$(SEED) cargo run -p sidewinder-e2e --bin stacks -- $(PROGRAMS)
 
 # Where `make oracle` looks for ELF files.
 SEARCHED ?= /

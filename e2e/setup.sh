@@ -3,14 +3,22 @@
 #
 #   e2e/setup.sh          what building and `make run` need
 #   e2e/setup.sh --vm     also what booting kernels in qemu needs
-#   e2e/setup.sh --tests  also what the end-to-end tests need: Go and the programs that they profile
+#   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf and the programs that they profile
+#   e2e/setup.sh --corpus also the programs of the corpus that the tests do without
 set -euo pipefail
 
 rust_minimum=1.88
 go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it by itself from 1.21 on
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
-[ "${1:-}" = --tests ] && packages+=(python3 xz-utils sqlite3 openssl libcap2-bin util-linux)
+case "${1:-}" in --tests|--corpus)
+    packages+=(python3 xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf) ;;
+esac
+if [ "${1:-}" = --corpus ]; then
+    packages+=(perl lua5.4 redis-server ocaml-nox zstd bzip2)
+    command -v node >/dev/null || packages+=(nodejs)
+    command -v javac >/dev/null || packages+=(default-jdk-headless)
+fi
 
 [ "${1:-}" = --vm ] && packages+=(qemu-system-x86 busybox-static cpio)
 
@@ -64,7 +72,7 @@ if ! command -v cargo >/dev/null || ! at_least "$rust_minimum" "$(rust_version)"
 fi
 at_least "$rust_minimum" "$(rust_version)" || { say "Rust $rust_minimum or later is needed, $(rust_version) is found"; exit 2; }
 
-if [ "${1:-}" = --tests ]; then
+case "${1:-}" in --tests|--corpus)
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         for package in golang-1.26-go golang-1.25-go golang-1.24-go golang-1.23-go golang-go; do
             # Backports carry the newer ones; the first that can be had is taken.
@@ -77,5 +85,5 @@ if [ "${1:-}" = --tests ]; then
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         say "the end-to-end tests build a Collector with Go $go_minimum: install it from https://go.dev/dl"
         exit 2
-    fi
-fi
+    fi ;;
+esac

@@ -222,6 +222,7 @@ enum sw_cfa_base {
 	SW_CFA_REGISTER, /* register + offset */
 	SW_CFA_PLT, /* rsp + 8, and 8 more where (pc & 15) >= offset */
 	SW_CFA_DEREF, /* the word at register + offset, and 8 * addend_by_8 */
+	SW_CFA_DEREF_INDEXED, /* the same, but 8 * ra_register further up; the return address is at the CFA */
 };
 
 enum sw_place {

@@ -166,6 +166,8 @@ static __always_inline bool saved_value(struct sw_slot *slot, __u8 place, __u8 n
 
 static __always_inline bool canonical_frame_address(struct sw_slot *slot, const struct sw_rule *rule, __u64 *cfa)
 {
+	__u64 index;
+
 	if (rule->cfa_base == SW_CFA_PLT) {
 		*cfa = slot->sp + ((slot->pc & 15) >= (__u64)rule->cfa_offset ? 16 : 8);
 		return true;
@@ -173,8 +175,13 @@ static __always_inline bool canonical_frame_address(struct sw_slot *slot, const 
 	if (!register_value(slot, rule->cfa_register, cfa))
 		return false;
 	*cfa += rule->cfa_offset;
-	if (rule->cfa_base != SW_CFA_DEREF)
+	if (rule->cfa_base == SW_CFA_REGISTER)
 		return true;
+	if (rule->cfa_base == SW_CFA_DEREF_INDEXED) {
+		if (!register_value(slot, rule->ra_register, &index))
+			return false;
+		*cfa += index * 8;
+	}
 	if (!read_word(slot, *cfa, cfa))
 		return false;
 	*cfa += rule->addend_by_8 * 8;

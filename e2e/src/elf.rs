@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -13,16 +14,35 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, FrameDescriptionEntry,
     LittleEndian, RegisterRule, UnwindContext, UnwindSection as _, UnwindTableRow, X86_64,
 };
-use object::{Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use object::elf::PF_X;
+use object::{
+    Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SegmentFlags, SymbolKind,
+};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
+
+/// The shortest call is of a register, the longest of memory at an index, with a prefix.
+const CALL_BYTES_MIN: usize = 2;
+const CALL_BYTES_MAX: usize = 8;
+
+/// How `__start_context` begins, which functions of glibc's makecontext(3) return to, and which no symbol names:
+/// `mov %rbx, %rsp; mov (%rsp), %rdi; test %rdi, %rdi`.
+const START_CONTEXT: [u8; 10] = [0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff];
+
+/// `mov $15, %rax; syscall`, in both of its forms: rt_sigreturn(2).
+pub(crate) const SIGRETURN: [&[u8]; 2] =
+    [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+const SIGRETURN_BYTES_MAX: u64 = 9;
 
 /// How far the entry code reaches that states no range of its own (ld.so's `_start` has no unwind data).
 const ENTRY_BYTES: u64 = 64;
 
-/// Functions below which a goroutine or a thread of Go's runtime has no caller. `mcall` leaves the goroutine for ever
-/// and starts anew at the top of the thread's own stack: Go's own tracebacks end there, too.
-const GO_STARTS: [&str; 8] = [
+/// Functions below which a goroutine or a thread of Go's runtime has no caller. `mcall` and `morestack` leave the goroutine
+/// and start anew at the top of the thread's own stack: Go's own tracebacks end there, too.
+const GO_STARTS: [&str; 10] = [
+    "runtime.morestack",
+    "runtime.morestack.abi0",
     "runtime.mcall",
     "runtime.mcall.abi0",
     "runtime.goexit",
@@ -51,6 +71,8 @@ struct Segment {
     file_offset: u64,
     file_size: u64,
     svma: u64,
+    /// Empty unless it is executable.
+    code: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +100,10 @@ impl Elf {
         }
         let segments = file.segments().map(|segment| {
             let (file_offset, file_size) = segment.file_range();
-            Segment { file_offset, file_size, svma: segment.address() }
+            let is_code =
+                matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. } if p_flags.0 & PF_X.0 != 0);
+            let code = if is_code { segment.data().unwrap_or_default().to_vec() } else { Vec::new() };
+            Segment { file_offset, file_size, svma: segment.address(), code }
         });
         let section = |name| file.section_by_name(name);
         let mut bases = BaseAddresses::default();
@@ -151,6 +176,7 @@ impl Elf {
     fn find_start(&self, svma: u64) -> bool {
         let at_entry = svma.checked_sub(self.entry).is_some_and(|within| within < ENTRY_BYTES);
         at_entry
+            || self.code_from(svma).starts_with(&START_CONTEXT)
             || self.names_at(svma).iter().any(|name| GO_STARTS.contains(&name.as_str()))
             || self.rule_at(svma).is_some_and(|rule| rule.return_address == ReturnAddress::None)
     }
@@ -162,6 +188,50 @@ impl Elf {
         let (section, mut context) = (section(&self.eh_frame), UnwindContext::new());
         let row = description.unwind_info_for_address(&section, &self.bases, &mut context, svma).ok()?;
         Some(Rule::from_row(row))
+    }
+
+    /// Whether `svma` is in, or just before or behind, the code that signal handlers return to, whose frame is the
+    /// kernel's: by its unwind data, or, as Go has none, by what it does.
+    #[must_use]
+    pub fn is_signal_frame(&self, svma: u64) -> bool {
+        let is_call = |start: u64| {
+            let code = self.code_from(start);
+            SIGRETURN.iter().any(|call| code.starts_with(call))
+        };
+        self.description_at(svma).is_some_and(|description| description.is_signal_trampoline())
+            || (svma.saturating_sub(SIGRETURN_BYTES_MAX)..=svma + 1).any(is_call)
+    }
+
+    /// Whether a call ends at `svma`, so that it can be a return address.
+    #[must_use]
+    pub fn follows_call(&self, svma: u64) -> bool {
+        let Some((code, start)) = self.code_at(svma.wrapping_sub(1)) else { return false };
+        let end = start + 1;
+        (CALL_BYTES_MIN..=CALL_BYTES_MAX.min(end)).any(|bytes| {
+            let call = code.get(end - bytes..end).unwrap_or_default();
+            let instruction = Decoder::new(64, call, DecoderOptions::NONE).decode();
+            instruction.mnemonic() == Mnemonic::Call && instruction.len() == bytes
+        })
+    }
+
+    /// The code from `svma` to the end of its segment; empty where there is none.
+    fn code_from(&self, svma: u64) -> &[u8] {
+        self.code_at(svma).and_then(|(code, within)| code.get(within..)).unwrap_or_default()
+    }
+
+    /// The segment of code that holds `svma`, and where in it that is.
+    fn code_at(&self, svma: u64) -> Option<(&[u8], usize)> {
+        self.segments.iter().find_map(|segment| {
+            let within = usize::try_from(svma.checked_sub(segment.svma)?).ok()?;
+            (within < segment.code.len()).then_some((&*segment.code, within))
+        })
+    }
+
+    /// Which bytes of `.eh_frame` describe the function at `svma`.
+    #[must_use]
+    pub fn description_bytes(&self, svma: u64) -> Option<Range<usize>> {
+        let description = self.description_at(svma)?;
+        Some(description.offset()..description.offset() + description.entry_len())
     }
 
     fn description_at(&self, svma: u64) -> Option<FrameDescriptionEntry<Reader<'_>>> {
@@ -274,6 +344,17 @@ mod tests {
         assert!(elf.is_start(elf.entry));
         assert!(!elf.is_start(burn));
         assert_eq!(elf.rule_at(burn).map(|rule| rule.cfa), Some(Some((Base::StackPointer, 8))));
+        Ok(())
+    }
+
+    #[test]
+    fn only_places_behind_calls_can_be_returned_to() -> Result<()> {
+        let elf = Elf::read(&LADDER.compiled()?)?;
+        let (main, size, _) = elf.functions().find(|(.., name)| *name == "main").context("no main")?;
+        let places = (main..main + size).filter(|svma| elf.follows_call(*svma)).count();
+        assert!((3..30).contains(&places), "{places} of {size}");
+        assert!(!elf.follows_call(main), "a function's start");
+        assert!(!elf.follows_call(1), "no code at all");
         Ok(())
     }
 }

@@ -94,15 +94,15 @@ pub struct Judge {
 }
 
 /// A frame in the terms of its binary.
-struct Place<'a> {
-    binary: Option<&'a Elf>,
+pub(crate) struct Place<'a> {
+    pub(crate) binary: Option<&'a Elf>,
     /// The stated address; that of a caller lies within its call, not behind it, as OTLP has it.
-    svma: u64,
-    frame: &'a Frame,
+    pub(crate) svma: u64,
+    pub(crate) frame: &'a Frame,
 }
 
 impl Place<'_> {
-    fn names(&self) -> &[String] {
+    pub(crate) fn names(&self) -> &[String] {
         self.binary.map_or(&[], |binary| binary.names_at(self.svma))
     }
 
@@ -110,7 +110,7 @@ impl Place<'_> {
         self.names().iter().any(|candidate| candidate == name)
     }
 
-    fn is_start(&self) -> bool {
+    pub(crate) fn is_start(&self) -> bool {
         self.binary.is_some_and(|binary| binary.is_start(self.svma))
     }
 
@@ -155,8 +155,14 @@ impl Judge {
         verdict
     }
 
-    /// The frames of a stack, outermost first.
-    fn places<'a>(&'a mut self, stack: &'a [Arc<Frame>]) -> Vec<Place<'a>> {
+    /// The stack in words, if it contradicts the chain.
+    pub(crate) fn strays(&mut self, stack: &[Arc<Frame>], chain: &Chain) -> Option<String> {
+        let places = self.places(stack);
+        progress(&places, chain).is_none().then(|| format!("against the chain: {}", describe(&places)))
+    }
+
+    /// The frames of a stack but for the kernel's, outermost first.
+    pub(crate) fn places<'a>(&'a mut self, stack: &'a [Arc<Frame>]) -> Vec<Place<'a>> {
         for frame in stack {
             if let Some(mapping) = &frame.mapping
                 && !self.binaries.contains_key(&*mapping.filename)
@@ -206,7 +212,8 @@ fn progress(places: &[Place<'_>], chain: &Chain) -> Option<bool> {
     }
 }
 
-fn describe(places: &[Place<'_>]) -> String {
+/// The functions of a stack, as far as their binaries name them.
+pub(crate) fn describe(places: &[Place<'_>]) -> String {
     let describe_one = |place: &Place<'_>| match place.names().first() {
         Some(name) => name.clone(),
         None => {

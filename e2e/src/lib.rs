@@ -10,16 +10,23 @@
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
 //! - [`ranges`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
 //! - [`judge`] puts them together: does this stack reach the start, by the known chain?
+//! - [`contradiction`] tells stacks that cannot be, of programs whose chains nobody knows.
+//! - [`corpus`] is a table of programs of every sort, and profiles them one after the other.
+//! - [`perf`] asks `perf record --call-graph dwarf` about the same program.
+//! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
 
 pub mod collector;
 pub mod conservation;
+pub mod contradiction;
+pub mod corpus;
 pub mod elf;
 pub mod judge;
 pub mod observe;
 pub mod paths;
+pub mod perf;
 pub mod ranges;
 pub mod rate;
 pub mod received;
@@ -27,5 +34,6 @@ pub mod requirement;
 pub mod session;
 pub mod sidewinder;
 pub mod step;
+pub mod stops;
 pub mod verifier;
 pub mod workload;

@@ -57,6 +57,33 @@ pub fn program_runs(pid: u32) -> ProgramRuns {
     runs
 }
 
+/// A descriptor of a program for perf events among those that a process holds.
+#[must_use]
+pub fn interrupt_program(pid: u32) -> Option<i32> {
+    let entries = fs::read_dir(of(pid).join("fdinfo")).ok()?;
+    entries.filter_map(Result::ok).find_map(|entry| {
+        let fdinfo = fs::read_to_string(entry.path()).ok()?;
+        let is_wanted = field(&fdinfo, "prog_type") == Some(PERF_EVENT_PROGRAM);
+        is_wanted.then(|| entry.file_name().to_str()?.parse().ok())?
+    })
+}
+
+/// The process of a group that runs, or, where none does, the youngest.
+#[must_use]
+pub fn busiest_of_group(group: u32) -> Option<u32> {
+    let entries = fs::read_dir("/proc").ok()?;
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let members = pids.filter_map(|pid| {
+        let stat = fs::read_to_string(of(pid).join("stat")).ok()?;
+        // The name, in parentheses, may hold anything: state, parent and group follow the last one.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let state = fields.next()?;
+        let is_member = fields.nth(1)?.parse::<u32>().ok()? == group;
+        (is_member && state != "Z").then_some((state == "R", pid))
+    });
+    members.max().map(|(_, pid)| pid)
+}
+
 /// Bytes of kernel memory that the eBPF maps of a process take.
 #[must_use]
 pub fn map_bytes(pid: u32) -> u64 {

@@ -34,8 +34,7 @@ pub fn ebpf(test: &str) -> Result<bool> {
 /// # Errors
 /// When it is missing and `CI=true`.
 pub fn program(test: &str, program: &str) -> Result<bool> {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
+    let found = is_installed(program);
     if !found {
         skip(test, &format!("{program} is not installed"))?;
     }
@@ -55,6 +54,13 @@ pub fn kernel(test: &str, program: &mut Command) -> Result<bool> {
     };
     record(test, &format!("this kernel does not run {:?}: {refused}", program.get_program()))?;
     Ok(false)
+}
+
+/// Whether `program`, a name or a path, can be run.
+#[must_use]
+pub fn is_installed(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
 }
 
 /// Records that `test` did not run, and why.

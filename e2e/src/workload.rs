@@ -21,6 +21,8 @@ pub enum Compiler {
     Rust,
     /// `go build`.
     Go,
+    /// `ocamlopt`.
+    Ocaml,
 }
 
 /// A program of `workloads/`.
@@ -85,6 +87,15 @@ pub const SPAWNER: Program = c("spawner", "spawner.c");
 pub const SIGNALS: Program = c("signals", "signals.c");
 /// Computes in a function whose unwind information contradicts its code.
 pub const MISSTATED: Program = c("misstated", "misstated.c");
+/// Calls itself with frames of 40 kB.
+pub const FRAMES: Program = c("frames", "frames.c");
+/// Computes on stacks that belong to no thread.
+pub const COROUTINES: Program = c("coroutines", "coroutines.c");
+/// Throws and catches exceptions.
+pub const THROWS: Program =
+    Program { name: "throws", source: "throws.cc", compiler: Compiler::Cxx(OMIT_FRAME_POINTER) };
+/// A search by recursion in OCaml.
+pub const QUEENS: Program = Program { name: "queens", source: "queens.ml", compiler: Compiler::Ocaml };
 /// Loads a library, uses it, unloads it.
 pub const LOADER: Program = c("loader", "loader.c");
 /// The library for [`LOADER`].
@@ -176,6 +187,14 @@ impl Compiler {
             Self::Go => {
                 let mut command = Command::new("go");
                 command.arg("build").arg("-o").arg(output).arg(source);
+                command
+            }
+            Self::Ocaml => {
+                // It leaves what it compiles beside the source.
+                let mut command = Command::new("sh");
+                let copy_and_compile = r#"mkdir -p "$2.d" && cp "$1" "$2.d/main.ml" && ocamlopt "$2.d/main.ml" -o "$2"; \
+                    status=$?; rm -rf "$2.d"; exit $status"#;
+                command.args(["-c", copy_and_compile, "sh"]).arg(source).arg(output);
                 command
             }
         }
@@ -332,7 +351,7 @@ impl Tool {
                 command.args(["speed", "-seconds", &seconds, "-bytes", "16384", "-evp", "sha256"]);
             }
             Self::Xz => {
-                command.args(["-9", "-T1", "-c"]).arg(corpus()?);
+                command.args(["-9", "-T1", "-c"]).arg(text()?);
             }
             Self::Sqlite => {
                 let query = fs::File::open(paths::e2e().join("workloads/primes.sql"))?;
@@ -354,7 +373,7 @@ pub fn python(seconds: f64) -> Result<Command> {
 }
 
 /// A text of 64 MiB that compresses about as well as prose.
-fn corpus() -> Result<PathBuf> {
+pub(crate) fn text() -> Result<PathBuf> {
     const WORDS: [&str; 16] = [
         "stack ", "frame ", "row ", "rule ", "table ", "sample ", "outcome ", "mapping ", "of ", "the ",
         "a ", "in ", "is ", "and ", "to ", "\n",

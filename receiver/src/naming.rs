@@ -83,10 +83,10 @@ impl Namer {
 
     /// All that is known of a frame.
     pub(crate) fn name(&mut self, frame: Frame) -> NamedFrame {
-        let address = frame.address();
+        let address = code_address(frame).address_for_lookup().0;
         match frame.kind() {
             Some(FrameKind::Native { file }) => self.native(FileId(file), code_address(frame)),
-            Some(FrameKind::Kernel) => self.kernel(code_address(frame).address_for_lookup().0),
+            Some(FrameKind::Kernel) => self.kernel(address),
             Some(FrameKind::Anonymous) | None => self.unknown(format!("[anonymous]+{address:#x}"), address),
         }
     }

@@ -106,6 +106,12 @@ impl sw_rule {
                 offset: self.cfa_offset,
                 addend: i32::from(self.addend_by_8()) * 8,
             },
+            intf::SW_CFA_DEREF_INDEXED => Cfa::DerefIndexed {
+                register: register(self.cfa_register())?,
+                index: register(self.ra_register())?,
+                offset: self.cfa_offset,
+                addend: i32::from(self.addend_by_8()) * 8,
+            },
             _ => return Err(unsupported),
         };
         let frame_pointer = match u32::from(self.fp()) {
@@ -134,6 +140,7 @@ impl From<&Rule> for sw_rule {
     /// A rule that the programs have no form for becomes one that ends the walk and says so.
     fn from(rule: &Rule) -> Self {
         let mut to = Self::default();
+        let mut index = None;
         match rule.cfa {
             Cfa::Register { register, offset } => {
                 to.set_cfa_base(intf::SW_CFA_REGISTER as u8);
@@ -145,16 +152,22 @@ impl From<&Rule> for sw_rule {
                 to.cfa_offset = i32::from(threshold);
             }
             Cfa::Deref { register, offset, addend } => {
-                let Ok(addend_by_8 @ 0..=15) = u8::try_from(addend / 8) else {
-                    return Self::none(Outcome::UnsupportedRule);
-                };
-                if addend % 8 != 0 {
-                    return Self::none(Outcome::UnsupportedRule);
-                }
+                let Some(addend_by_8) = by_8(addend) else { return Self::none(Outcome::UnsupportedRule) };
                 to.set_cfa_base(intf::SW_CFA_DEREF as u8);
                 to.set_cfa_register(register.dwarf_x86_64() as u8);
                 to.cfa_offset = offset;
                 to.set_addend_by_8(addend_by_8);
+            }
+            Cfa::DerefIndexed { register, index: by, offset, addend } => {
+                let is_plain = matches!(rule.return_address, ReturnAddress::AtCfa(_));
+                let Some(addend_by_8) = by_8(addend).filter(|_| is_plain) else {
+                    return Self::none(Outcome::UnsupportedRule);
+                };
+                to.set_cfa_base(intf::SW_CFA_DEREF_INDEXED as u8);
+                to.set_cfa_register(register.dwarf_x86_64() as u8);
+                to.cfa_offset = offset;
+                to.set_addend_by_8(addend_by_8);
+                index = Some(by);
             }
         }
         let (place, register, offset) = match rule.frame_pointer {
@@ -178,11 +191,17 @@ impl From<&Rule> for sw_rule {
             ReturnAddress::Undefined => (intf::SW_PLACE_UNDEFINED, 0, 0),
         };
         to.set_ra(place as u8);
-        to.set_ra_register(register as u8);
+        to.set_ra_register(index.map_or(register, Register::dwarf_x86_64) as u8);
         to.ra_offset = offset;
         if rule.signal_frame {
             to.set_flags(intf::SW_RULE_SIGNAL_FRAME as u8);
         }
         to
     }
+}
+
+/// An addend in words, if it has the form that the programs know.
+fn by_8(addend: i32) -> Option<u8> {
+    let words = u8::try_from(addend / 8).ok()?;
+    (addend % 8 == 0 && words <= 15).then_some(words)
 }

@@ -205,7 +205,7 @@ where
             Cfa::Register { register, offset } => {
                 Ok((register, offset_bytes(i64::from(offset).saturating_add(by))?))
             }
-            Cfa::Deref { .. } | Cfa::Plt { .. } => Err(refused),
+            Cfa::Deref { .. } | Cfa::DerefIndexed { .. } | Cfa::Plt { .. } => Err(refused),
         };
         let deref = |(register, offset)| Cfa::Deref { register, offset, addend: 0 };
         let cfa = match stack_pointer {

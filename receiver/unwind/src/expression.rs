@@ -14,6 +14,7 @@ type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 ///
 /// - `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3; shl; plus`: [`Cfa::Plt`];
 /// - `bregR+offset; deref`, and the same plus a constant: [`Cfa::Deref`];
+/// - `bregR+offset; bregI+0; lit8; mul; plus; deref`, and the same plus a constant: [`Cfa::DerefIndexed`];
 /// - `bregR+offset`, and the same plus a constant: [`Cfa::Register`].
 pub(crate) fn cfa(expression: Bytes<'_>) -> Option<Cfa> {
     if let Some(threshold) = plt_threshold(expression) {
@@ -28,11 +29,15 @@ pub(crate) fn cfa(expression: Bytes<'_>) -> Option<Cfa> {
         let offset = offset.checked_add(constant_addend(&mut rest)?)?;
         return rest.is_empty().then_some(Cfa::Register { register, offset });
     }
+    let index = index_of_words(&mut rest);
     if rest.read_u8().ok()? != dw::DW_OP_deref.0 {
         return None;
     }
     let addend = if rest.is_empty() { 0 } else { constant_addend(&mut rest)? };
-    rest.is_empty().then_some(Cfa::Deref { register, offset, addend })
+    rest.is_empty().then_some(match index {
+        Some(index) => Cfa::DerefIndexed { register, index, offset, addend },
+        None => Cfa::Deref { register, offset, addend },
+    })
 }
 
 /// The place in memory `register + offset` that an expression computes, if it is that simple.
@@ -50,6 +55,16 @@ fn plt_threshold(expression: Bytes<'_>) -> Option<u8> {
         return None;
     };
     (dw::DW_OP_lit0.0..=dw::DW_OP_lit15.0).contains(threshold).then(|| threshold - dw::DW_OP_lit0.0)
+}
+
+/// `bregI+0; lit8; mul; plus`. What is something else is left where it is.
+fn index_of_words(rest: &mut Bytes<'_>) -> Option<Register> {
+    const TIMES_8: [u8; 3] = [dw::DW_OP_lit8.0, dw::DW_OP_mul.0, dw::DW_OP_plus.0];
+    let mut after = *rest;
+    let (index, 0) = register_plus_offset(&mut after)? else { return None };
+    let behind = after.slice().strip_prefix(&TIMES_8)?;
+    *rest = EndianSlice::new(behind, LittleEndian);
+    Some(index)
 }
 
 fn register_plus_offset(rest: &mut Bytes<'_>) -> Option<(Register, i32)> {
@@ -100,6 +115,19 @@ mod tests {
         let openssl = Cfa::Deref { register: Register::Rsp, offset: 152, addend: 8 };
         assert_eq!(cfa(bytes(&[0x77, 0x98, 0x01, 0x06, 0x23, 0x08])), Some(openssl));
         assert_eq!(cfa(bytes(&[0x77, 0x98, 0x01, 0x06, 0x38, 0x22])), Some(openssl));
+    }
+
+    #[test]
+    fn a_saved_cfa_may_lie_above_an_array() {
+        let openssl = [0x77, 8, 0x79, 0, 0x38, 0x1e, 0x22, 0x06, 0x23, 8];
+        let indexed =
+            Cfa::DerefIndexed { register: Register::Rsp, index: Register::R9, offset: 8, addend: 8 };
+        assert_eq!(cfa(bytes(&openssl)), Some(indexed));
+        for (at, other) in [(3, 1), (4, 0x37), (5, 0x1c), (6, 0x1c)] {
+            let mut expression = openssl;
+            expression[at] = other;
+            assert_eq!(cfa(bytes(&expression)), None, "byte {at}");
+        }
     }
 
     #[test]

@@ -113,6 +113,18 @@ pub enum Cfa {
         /// Bytes to add to the word.
         addend: i32,
     },
+    /// `*(register + 8 * index + offset) + addend`: above an array on the stack, of as many words as `index` says.
+    /// OpenSSL's Montgomery multiplication has such frames.
+    DerefIndexed {
+        /// Where to start.
+        register: Register,
+        /// How many words to go on.
+        index: Register,
+        /// Bytes to add before the word is read.
+        offset: i32,
+        /// Bytes to add to the word.
+        addend: i32,
+    },
     /// `rsp + 8 + ((pc & 15) >= threshold) * 8`: an entry of a lazy procedure linkage table, which pushes its
     /// index on the way. 16 bytes each; the push ends at byte 11, or at byte 10 where `endbr64` comes first.
     Plt {
@@ -308,6 +320,9 @@ impl fmt::Display for Cfa {
             Self::Deref { register, offset, addend } => {
                 write!(f, "*({}){addend:+}", Sum(register, offset))
             }
+            Self::DerefIndexed { register, index, offset, addend } => {
+                write!(f, "*({register}+8*{}){addend:+}", Sum(index, offset))
+            }
             Self::Plt { .. } => f.write_str("plt"),
         }
     }
@@ -393,6 +408,9 @@ mod tests {
         assert_eq!(text(vfork), "rsp+8\tsame\trdi");
         let assembly = Cfa::Deref { register: Register::Rsp, offset: 56, addend: 8 };
         assert_eq!(assembly.to_string(), "*(rsp+56)+8");
+        let indexed =
+            Cfa::DerefIndexed { register: Register::Rsp, index: Register::R9, offset: 8, addend: 8 };
+        assert_eq!(indexed.to_string(), "*(rsp+8*r9+8)+8");
         assert_eq!(Cfa::Register { register: Register::R10, offset: 0 }.to_string(), "r10+0");
         assert_eq!(Entry::NO_INFORMATION.to_string(), "end\t-\t-");
     }

@@ -80,6 +80,11 @@ impl Rule {
                 frame.sp.wrapping_add(if has_pushed { 16 } else { 8 })
             }
             Cfa::Deref { register, offset, addend } => plus(word_at(register, offset)?, addend),
+            Cfa::DerefIndexed { register, index, offset, addend } => {
+                let array_end =
+                    frame.register(register)?.wrapping_add(frame.register(index)?.wrapping_mul(8));
+                plus(word(plus(array_end, offset))?, addend)
+            }
         };
         let pc = match self.return_address {
             ReturnAddress::AtCfa(offset) => word(plus(cfa, offset))?,
@@ -150,6 +155,20 @@ mod tests {
             rule.step(&frame, &Words(vec![1, 2, 3])).unwrap().sp
         };
         assert_eq!([sp_at(0x40a), sp_at(0x40b)], [0x1008, 0x1010]);
+    }
+
+    #[test]
+    fn a_frame_above_an_array_is_found_by_its_length() {
+        let cfa = Cfa::DerefIndexed { register: Register::Rsp, index: Register::R9, offset: 8, addend: 8 };
+        let rule = Rule { cfa, ..Rule::LEAF };
+        let mut frame = interrupted(0x1000, 7);
+        if let Some(general) = &mut frame.general {
+            general[9] = 2;
+        }
+        let caller = rule.step(&frame, &Words(vec![0, 0, 0, 0x1020, 0x55])).unwrap();
+        assert_eq!((caller.pc, caller.sp), (Avma(0x55), 0x1028));
+        let caller = FrameRegisters { general: None, ..frame };
+        assert_eq!(rule.step(&caller, &Words(vec![])), Err(StepError::RegisterLost(Register::R9)));
     }
 
     #[test]

@@ -51,13 +51,16 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     }
     let sections = sections(file, code, &pieces);
     let mut linkage = Ranges::default();
+    let mut understood = Ranges::default();
     let mut spans: Vec<Span> = pieces.iter().filter_map(|piece| clone::span(piece, entries)).collect();
     let mut starts = named_functions(file, code);
     for section in &sections {
         match section.kind {
             SectionKind::Linkage => {
                 linkage.ranges.push((section.piece.start, section.piece.end()));
-                spans.extend(linkage::spans(&section.piece, entries));
+                let of_entries = linkage::spans(&section.piece, entries);
+                understood.ranges.extend(of_entries.last().map(|last| (section.piece.start, last.end)));
+                spans.extend(of_entries);
             }
             SectionKind::OneFunction => {
                 starts.insert(section.piece.start);
@@ -86,7 +89,8 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     let found = functions.follow_all(entries);
     for function in found.values().filter(|function| !function.spans.is_empty()) {
         Summary::count(&mut summary.functions, Source::MachineCode);
-        spans.extend(&function.spans);
+        // An entry that is followed as a function is one up to its jump, by a rule that differs in form alone.
+        spans.extend(function.spans.iter().filter(|span| !understood.contains(span.start)));
     }
     lay_out(&pieces, spans, summary)
 }

@@ -114,6 +114,34 @@ fn cases_of_a_jump_through_a_table_are_believed_where_a_return_proves_them() {
     assert_eq!([cfa(1), cfa(3), cfa(4), cfa(7)], ["rsp+16", "rsp+16", "rsp+8", "no information"]);
 }
 
+/// Linkers of LLVM describe no linkage table. What calls an entry makes a function of it, up to its first jump.
+#[test]
+fn an_entry_of_a_linkage_table_that_is_called_has_one_rule_throughout() {
+    const TABLE: usize = 0x40;
+    // push 0x2002(%rip); jmp *0x2004(%rip); nopl 0(%rax), and an entry: jmp *0x2006(%rip); push $0; jmp to the table
+    let table = [
+        0xff, 0x35, 0x02, 0x20, 0, 0, 0xff, 0x25, 0x04, 0x20, 0, 0, 0x0f, 0x1f, 0x40, 0, //
+        0xff, 0x25, 0x06, 0x20, 0, 0, 0x68, 0, 0, 0, 0, 0xe9, 0xe0, 0xff, 0xff, 0xff,
+    ];
+    // sub $8,%rsp; call the entry; add $8,%rsp; ret
+    let mut code =
+        vec![0x48, 0x83, 0xec, 8, 0xe8, (TABLE + 16 - 9) as u8, 0, 0, 0, 0x48, 0x83, 0xc4, 8, 0xc3];
+    code.resize(TABLE, 0xcc);
+    code.extend(table);
+    let mut file = elf_with_symbols(0, &code, &[(".plt", &table)], &[("f", 0, 14)]);
+    // The section's header says that it lies in the text.
+    let headers = u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize;
+    let (address, offset) = (headers + 2 * 64 + 16, headers + 2 * 64 + 24);
+    file[address..address + 8].copy_from_slice(&(TEXT + TABLE as u64).to_le_bytes());
+    file[offset..offset + 8].copy_from_slice(&(0x1000 + TABLE as u64).to_le_bytes());
+
+    let table = unwind_table(&object::File::parse(&*file).unwrap()).unwrap();
+    let rule_at = |at: usize| table.lookup(Svma(TEXT + (TABLE + at) as u64)).to_string().replace('\t', " ");
+    let entry: Vec<String> = [16, 22, 27].map(rule_at).into();
+    assert_eq!(entry, ["plt same cfa-8"; 3]);
+    assert_eq!([0, 6].map(rule_at), ["rsp+16 same cfa-8", "rsp+24 same cfa-8"]);
+}
+
 #[test]
 fn padding_between_functions_gets_no_row_of_its_own() {
     // ret, padding, ret

@@ -182,7 +182,7 @@ impl<'data, Section: UnwindSection<Bytes<'data>>> Describe<'_, Section> {
     }
 
     fn value(&self, expression: &UnwindExpression<usize>) -> Option<String> {
-        use Operation::{And, Deref, Ge, Plus, PlusConstant, RegisterOffset, Shl, UnsignedConstant};
+        use Operation::{And, Deref, Ge, Mul, Plus, PlusConstant, RegisterOffset, Shl, UnsignedConstant};
         let operations = self.operations(expression)?;
         match *operations {
             [RegisterOffset { register, offset, .. }] => Some(format!("{}{offset:+}", name(register)?)),
@@ -192,6 +192,15 @@ impl<'data, Section: UnwindSection<Bytes<'data>>> Describe<'_, Section> {
             [RegisterOffset { register, offset, .. }, Deref { .. }, PlusConstant { value }] => {
                 Some(format!("*({}{offset:+})+{value}", name(register)?))
             }
+            [
+                RegisterOffset { register, offset, .. },
+                RegisterOffset { register: index, offset: 0, .. },
+                UnsignedConstant { value: 8 },
+                Mul,
+                Plus,
+                Deref { .. },
+                PlusConstant { value },
+            ] => Some(format!("*({}+8*{}{offset:+})+{value}", name(register)?, name(index)?)),
             [
                 RegisterOffset { register: X86_64::RSP, offset: 8, .. },
                 RegisterOffset { register: X86_64::RA, offset: 0, .. },

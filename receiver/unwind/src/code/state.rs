@@ -272,6 +272,8 @@ impl State {
                 }
                 value => value,
             },
+            // Of lengths of arrays nothing is known.
+            Cfa::DerefIndexed { .. } => Value::Unknown,
             Cfa::Plt { threshold } => {
                 let pushed = if pc & 15 >= u64::from(threshold) { WORD } else { 0 };
                 self.sum_value(Register::Rsp, WORD + pushed)
@@ -319,7 +321,7 @@ impl State {
                     Value::Address(Address::cfa(addend.saturating_neg())),
                 );
             }
-            Cfa::Plt { .. } => {}
+            Cfa::DerefIndexed { .. } | Cfa::Plt { .. } => {}
         }
         match rule.frame_pointer {
             SavedRegister::Undefined => {}

@@ -1,0 +1,12 @@
+//! Programs of every sort under the profiler, one after the other, and what became of their samples.
+
+mod programs;
+mod run;
+mod samples;
+mod table;
+
+pub use programs::{PROGRAMS, Subject};
+pub(crate) use run::Gated;
+pub use run::profile;
+pub use samples::{Ends, Samples};
+pub use table::Table;

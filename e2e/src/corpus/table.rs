@@ -1,0 +1,119 @@
+//! The corpus as a table, with its sums.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::samples::{EXAMPLES, Ends, Samples};
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<(&'static str, &'static str, Samples)>,
+}
+
+impl Table {
+    /// Adds a program.
+    pub fn push(&mut self, name: &'static str, group: &'static str, samples: Samples) {
+        self.rows.push((name, group, samples));
+    }
+
+    /// How all native stacks ended.
+    #[must_use]
+    pub fn native(&self) -> Ends {
+        self.sum(|samples| &samples.native)
+    }
+
+    /// How those ended that are not from the start of a program.
+    #[must_use]
+    pub fn settled(&self) -> Ends {
+        self.sum(|samples| &samples.settled)
+    }
+
+    fn sum(&self, of: impl Fn(&Samples) -> &Ends) -> Ends {
+        let mut sum = Ends::default();
+        self.rows.iter().for_each(|(.., samples)| sum.add_all(of(samples)));
+        sum
+    }
+
+    /// Stacks that were never there.
+    #[must_use]
+    pub fn wrong(&self) -> u64 {
+        self.rows.iter().map(|(.., samples)| samples.wrong).sum()
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:<12} {:<20} {:>8} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>6}  cut",
+            "program",
+            "",
+            "expected",
+            "received",
+            "no user",
+            "native",
+            "complete",
+            "share",
+            "after 1s",
+            "mean",
+            "max",
+            "wrong"
+        )?;
+        self.rows.iter().try_for_each(|(name, group, samples)| write_row(f, name, group, samples))?;
+        let (native, settled) = (self.native(), self.settled());
+        writeln!(
+            f,
+            "{} native user stacks, {} complete ({}); of {} after a program's first second, {} ({}); {} wrong",
+            native.all(),
+            native.complete,
+            percent(&native),
+            settled.all(),
+            settled.complete,
+            percent(&settled),
+            self.wrong()
+        )?;
+        for (name, _, samples) in &self.rows {
+            for (end, events) in samples.ends_of_cut.iter().take(EXAMPLES) {
+                writeln!(f, "{name}: {events} x {end}")?;
+            }
+            samples.examples.iter().try_for_each(|example| writeln!(f, "{name}: wrong: {example}"))?;
+        }
+        Ok(())
+    }
+}
+
+fn write_row(f: &mut fmt::Formatter<'_>, name: &str, group: &str, samples: &Samples) -> fmt::Result {
+    let native = &samples.native;
+    let counted = |counts: &BTreeMap<String, u64>| {
+        let counts = counts.iter().filter(|(_, events)| **events > 0);
+        counts.map(|(outcome, events)| format!("{outcome} {events}")).collect::<Vec<_>>().join(", ")
+    };
+    write!(
+        f,
+        "{name:<12} {group:<20} {:>8.0} {:>8} {:>7} {:>8} {:>8} {:>8} {:>8} {:>6.1} {:>6} {:>6}  {}",
+        samples.expected.events,
+        samples.received,
+        samples.no_user_stack,
+        native.all(),
+        native.complete,
+        percent(native),
+        percent(&samples.settled),
+        samples.depth_mean(),
+        samples.depth_max,
+        samples.wrong,
+        counted(&native.cut),
+    )?;
+    if samples.lost.values().any(|events| *events > 0) {
+        write!(f, " (lost: {})", counted(&samples.lost))?;
+    }
+    let generated = &samples.generated;
+    if generated.all() > 0 {
+        write!(f, " (through generated code: {} of {} complete)", generated.complete, generated.all())?;
+    }
+    writeln!(f)
+}
+
+fn percent(ends: &Ends) -> String {
+    format!("{:.3}%", 100.0 * ends.complete_share())
+}

@@ -1,0 +1,39 @@
+//! A part of the corpus, of every sort of program: nearly all native stacks are complete, and none was never there.
+
+use anyhow::Result;
+use sidewinder_e2e::corpus::{self, PROGRAMS, Table};
+use sidewinder_e2e::requirement;
+
+const SECONDS: u32 = 3;
+const SAMPLES_PER_SECOND: u32 = 997;
+
+/// Once a program runs. `make corpus` asks for as much from its first sample on.
+const SETTLED_SHARE: f64 = 0.9995;
+/// From the first sample on. Stacks that are met before their file's table is there may be too long to be kept for it, and
+/// on a busy machine tables are late.
+const COMPLETE_SHARE: f64 = 0.9;
+
+#[test]
+fn stacks_of_every_sort_of_program_are_complete_and_none_was_never_there() -> Result<()> {
+    if !requirement::ebpf("the corpus")? {
+        return Ok(());
+    }
+    let mut table = Table::default();
+    for subject in PROGRAMS.iter().filter(|subject| subject.is_in_part) {
+        if let Some(tool) = subject.missing_tool() {
+            requirement::skip(subject.name, &format!("{tool} is not installed"))?;
+            continue;
+        }
+        let samples = corpus::profile(subject, SECONDS, SAMPLES_PER_SECOND)?;
+        let expected = samples.expected;
+        let is_enough = samples.received_or_lost() as f64 >= 0.95 * expected.events;
+        let is_too_much = samples.received as f64 > 1.05 * expected.events + expected.stolen;
+        assert!(is_enough && !is_too_much, "{}: {expected}: {samples:?}", subject.name);
+        table.push(subject.name, subject.group, samples);
+    }
+    eprintln!("{table}");
+    assert_eq!(table.wrong(), 0, "{table}");
+    assert!(table.settled().complete_share() >= SETTLED_SHARE, "{table}");
+    assert!(table.native().complete_share() >= COMPLETE_SHARE, "{table}");
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! At instructions that nobody chose, whole stacks are those that gdb finds over the same registers and memory.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::corpus::{PROGRAMS, Subject};
+use sidewinder_e2e::perf::{Perf, Stacks};
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::stops::{Comparison, Doctored, stop_and_compare};
+use sidewinder_e2e::workload::Gated;
+use sidewinder_e2e::{paths, received, requirement, workload};
+
+/// At each program of the part.
+const STOPS: u32 = 40;
+const SEED: u64 = 7;
+
+/// Of the stops at which our stack has to be gdb's. gdb guesses where code states no rule: in ld.so's entry, in Go.
+const EQUAL_SHARE: f64 = 0.95;
+
+fn can_be_stopped(test: &str) -> Result<bool> {
+    Ok(requirement::ebpf(test)? && requirement::program(test, "gdb")?)
+}
+
+#[test]
+fn stacks_at_random_instructions_are_those_that_gdb_finds() -> Result<()> {
+    if !can_be_stopped("stacks beside gdb's")? {
+        return Ok(());
+    }
+    let mut all = Comparison::default();
+    let part = PROGRAMS.iter().filter(|subject| subject.is_in_part && subject.missing_tool().is_none());
+    for subject in part {
+        let comparison = stop_and_compare(subject, None, STOPS, SEED, || ())?;
+        eprintln!("{}: {comparison}", subject.name);
+        all.merge(comparison);
+    }
+    assert_eq!(all.wrong(), 0, "{all}");
+    assert!(all.compared >= 6 * u64::from(STOPS), "{all}");
+    assert!(all.unsampled * 50 <= all.compared, "{all}");
+    assert!(all.equal_to_gdb() as f64 >= EQUAL_SHARE * all.compared as f64, "{all}");
+    Ok(())
+}
+
+/// Of the stacks that both see, each in the share in which both see it.
+const OVERLAP: f64 = 0.95;
+const SAMPLES_PER_SECOND: u32 = 499;
+
+#[test]
+fn perf_sees_the_same_stacks_of_the_same_run() -> Result<()> {
+    const TEST: &str = "stacks beside perf's";
+    if !requirement::ebpf(TEST)? || !requirement::program(TEST, "perf")? {
+        return Ok(());
+    }
+    for (program, arguments) in [(workload::LADDER, ["4", "30"]), (workload::REC, ["4", "100"])] {
+        let collector = Collector::start()?;
+        let mut running = Gated::start(program.command(&arguments)?)?;
+        let settings =
+            Settings { samples_per_second: SAMPLES_PER_SECOND, ..Settings::of_process(running.pid()) };
+        let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+        let perf = Perf::start(running.pid(), SAMPLES_PER_SECOND)?;
+        // Until perf has opened its events.
+        thread::sleep(Duration::from_secs(1));
+        running.open()?;
+        let pid = running.finish()?.pid;
+        let theirs = perf.stop()?.below("main");
+        daemon.stop()?;
+        let received = collector.stop()?;
+        let mut ours = Stacks::default();
+        for event in received.events_of(pid).filter(received::in_user_mode) {
+            let names =
+                event.sample.stack.iter().rev().map(|frame| frame.function().unwrap_or_default().to_owned());
+            ours.add(names.collect());
+        }
+        let overlap = ours.below("main").overlap(&theirs);
+        let name = program.name;
+        eprintln!("{name}: {:.2}% of {} and {} stacks", 100.0 * overlap, ours.count(), theirs.count());
+        assert!(overlap >= OVERLAP, "{name}: {overlap}: {theirs:?} and {ours:?}");
+    }
+    Ok(())
+}
+
+/// The control: the comparison finds what there is to be found.
+#[test]
+fn one_wrong_row_is_found() -> Result<()> {
+    if !can_be_stopped("a wrong row")? {
+        return Ok(());
+    }
+    const DOCTORED: Subject =
+        Subject { command: "$COMPILED/ladder-doctored $SECONDS 30", needs: &[], ..*ladder() };
+    let path = paths::compiled()?.join("ladder-doctored");
+    let doctored = Doctored::copy(&workload::LADDER.compiled()?, "rung_0", path)?;
+    let comparison = stop_and_compare(&DOCTORED, Some(&doctored), STOPS, SEED, || ())?;
+    eprintln!("{comparison}");
+    assert!(comparison.wrong() * 10 >= comparison.compared * 9, "{comparison}");
+    Ok(())
+}
+
+const fn ladder() -> &'static Subject {
+    &PROGRAMS[0]
+}
