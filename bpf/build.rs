@@ -39,6 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .prepend_enum_name(false)
         .derive_default(true)
         .layout_tests(true)
+        .wrap_unsafe_ops(true)
         .generate()?
         .write_to_file(out.join("intf.rs"))?;
 

@@ -144,7 +144,8 @@ struct sw_body {
  * The user's registers and the top of its stack, where a walk lacked mappings or tables that the receiver will have
  * soon: it walks the rest then. A process is over before a receiver hears of it, and a file is first seen when it runs.
  */
-#define SW_SNAPSHOT_BYTES 8192
+#define SW_SNAPSHOT_BYTES 8192 /* of the stack, at the most */
+#define SW_SNAPSHOT_LARGE_BYTES 32768 /* while the ring of snapshots is not half full */
 #define SW_SNAPSHOT_READ_BYTES 512 /* read at once; what is left of a stack above is lost */
 #define SW_SNAPSHOT_WINDOW_SHIFT 27 /* 134 ms */
 #define SW_SNAPSHOTS_PER_WINDOW 256 /* of one CPU */
@@ -157,7 +158,7 @@ struct sw_snapshot {
 	__u64 registers[SW_REGISTERS];
 	__u64 start; /* address of the first byte of `stack` */
 	__u64 bytes; /* that could be read */
-	__u8 stack[SW_SNAPSHOT_BYTES];
+	__u8 stack[];
 };
 
 /* ---- Unwind tables ------------------------------------------------------------------------------------- */

@@ -32,27 +32,24 @@ static __always_inline __u64 snapshot_start(__u64 sp)
 	return bpf_probe_read_user(&word, sizeof(word), (void *)start) ? sp & ~7ull : start;
 }
 
-/* Sends the registers in the slot and the stack that they point to. */
-static __noinline int send_snapshot(struct sw_slot *slot, __u64 time_ns, __u32 tid)
+/* A snapshot with room for so much of the stack, or none. */
+static __always_inline struct sw_snapshot *reserve_snapshot(__u64 room)
 {
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_snapshot *snapshot;
+	return bpf_ringbuf_reserve(&snapshots, sizeof(struct sw_snapshot) + room, 0);
+}
+
+/* Sends the registers in the slot, and as much of the stack that they point to as there is, and room for it. */
+static __always_inline int fill_snapshot(struct sw_snapshot *snapshot, __u32 room, struct sw_slot *slot, __u32 tid)
+{
 	__u32 bytes = 0;
 
-	if (!cpu)
-		return 0;
-	snapshot = may_send_snapshot(cpu, time_ns) ? bpf_ringbuf_reserve(&snapshots, sizeof(*snapshot), 0) : 0;
-	if (!snapshot) {
-		sw_count(cpu->snapshots_refused, 1);
-		return 0;
-	}
 	snapshot->type = SW_RECORD_SNAPSHOT;
 	snapshot->reserved = 0;
 	snapshot->tid = tid;
-	snapshot->time_ns = time_ns;
+	snapshot->time_ns = slot->time_ns;
 	__builtin_memcpy(snapshot->registers, slot->registers, sizeof(snapshot->registers));
 	snapshot->start = snapshot_start(slot->registers[SW_REG_SP]);
-	for (__u32 at = 0; at < SW_SNAPSHOT_BYTES; at += SW_SNAPSHOT_READ_BYTES) {
+	for (__u32 at = 0; at < room; at += SW_SNAPSHOT_READ_BYTES) {
 		if (bpf_probe_read_user(snapshot->stack + at, SW_SNAPSHOT_READ_BYTES, (void *)(snapshot->start + at)))
 			break;
 		bytes = at + SW_SNAPSHOT_READ_BYTES;
@@ -60,6 +57,28 @@ static __noinline int send_snapshot(struct sw_slot *slot, __u64 time_ns, __u32 t
 	snapshot->bytes = bytes;
 	bpf_ringbuf_submit(snapshot, BPF_RB_FORCE_WAKEUP);
 	return 1;
+}
+
+/* Whether a snapshot of the sample in the slot was sent. */
+static __noinline int send_snapshot(struct sw_slot *slot, __u32 tid)
+{
+	__u64 used = bpf_ringbuf_query(&snapshots, BPF_RB_AVAIL_DATA);
+	__u64 half = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE) / 2;
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_snapshot *snapshot;
+
+	if (!cpu)
+		return 0;
+	if (may_send_snapshot(cpu, slot->time_ns)) {
+		snapshot = used < half ? reserve_snapshot(SW_SNAPSHOT_LARGE_BYTES) : 0;
+		if (snapshot)
+			return fill_snapshot(snapshot, SW_SNAPSHOT_LARGE_BYTES, slot, tid);
+		snapshot = reserve_snapshot(SW_SNAPSHOT_BYTES);
+		if (snapshot)
+			return fill_snapshot(snapshot, SW_SNAPSHOT_BYTES, slot, tid);
+	}
+	sw_count(cpu->snapshots_refused, 1);
+	return 0;
 }
 
 #endif

@@ -22,9 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a sample waits for its process to be known.
 const PATIENCE_WITH_PROCESSES: Duration = Duration::from_millis(500);
 
-/// The most samples that wait, and snapshots without a sample, about 8 KiB each. Further samples stay as the kernel side
-/// left them.
-const WAITING_MAX: usize = 512;
+/// The most that snapshots take, with a sample that waits or without. Further samples stay as the kernel side left them.
+const SNAPSHOTS_BYTES_MAX: usize = 6 << 20;
 
 /// A sample that waits.
 #[derive(Debug)]
@@ -48,7 +47,10 @@ pub(crate) struct Late {
 
 impl Late {
     pub(crate) fn take_snapshot(&mut self, snapshot: Box<Snapshot>) {
-        if self.snapshots.len() < WAITING_MAX {
+        let without_sample = self.snapshots.values().map(|(held, _)| bytes(held));
+        let held: usize =
+            without_sample.chain(self.waiting.iter().map(|waiting| bytes(&waiting.snapshot))).sum();
+        if held + bytes(&snapshot) <= SNAPSHOTS_BYTES_MAX {
             self.snapshots.insert((snapshot.tid, snapshot.time_ns), (snapshot, Instant::now()));
         }
     }
@@ -57,13 +59,13 @@ impl Late {
     pub(crate) fn hold(&mut self, sample: Sample, process: Option<&Process>) -> Option<Sample> {
         let found = sample.has_snapshot.then(|| self.snapshots.remove(&(sample.tid, sample.time_ns)));
         match found.flatten() {
-            Some((snapshot, since)) if self.waiting.len() < WAITING_MAX => {
+            Some((snapshot, since)) => {
                 let mut waiting = Waiting { sample, snapshot, process: None, since };
                 self.has_news |= waiting.learn(process);
                 self.waiting.push(waiting);
                 None
             }
-            _ => Some(sample),
+            None => Some(sample),
         }
     }
 
@@ -99,6 +101,10 @@ impl Late {
     pub(crate) fn wait_on(&mut self, waiting: Waiting) {
         self.waiting.push(waiting);
     }
+}
+
+fn bytes(snapshot: &Snapshot) -> usize {
+    size_of::<Snapshot>() + snapshot.stack.len()
 }
 
 impl Waiting {
