@@ -35,7 +35,7 @@ pub use duration::parse as parse_duration;
 pub use load::{Loaded, load};
 pub use model::*;
 pub use print::{PrintFormat, PrintMode, print_config};
-pub use reference::{KeyReference, reference};
+pub use reference::{KeyReference, Reload, reference};
 pub use report::{ConfigError, ConfigErrors, Problem, Warning};
 pub use source::{Environment, ProcessEnvironment, Source, SourceError};
 pub use tree::Place;

@@ -41,6 +41,9 @@ impl Destination {
                 let exporter = Exporter::grpc(exporter_options(name, config), &grpc_options(config), runtime);
                 Way::Grpc(exporter.map_err(|error| failed(error.into()))?)
             }
+            ExporterConfig::OtlpHttp(_) => {
+                return Err(failed("OTLP over HTTP is not in this version: use otlp_grpc".into()));
+            }
             ExporterConfig::File(config) => {
                 match fs::remove_file(&config.path) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -55,7 +55,7 @@ pub(super) fn read_group(
 }
 
 /// Writes `group` as a map.
-pub(super) fn write_fields(group: &mut impl Group, schema: &str, written: &mut Written) -> Node {
+pub(super) fn write_fields(group: &mut (impl Group + ?Sized), schema: &str, written: &mut Written) -> Node {
     let mut map = Map::new();
     let direction = Direction::Write { map: &mut map, written };
     group.fields(&mut Fields { path: schema.to_owned(), schema: schema.to_owned(), direction });
@@ -103,6 +103,14 @@ impl Fields<'_> {
                 Some(value) => self.write(key, T::allowed(), value, T::SECRET),
                 None => self.describe(key, T::allowed(), Value::Null),
             },
+        }
+    }
+
+    /// A single value that may be absent, which an empty text says too, as in the Collector.
+    pub(super) fn optional_or_empty<T: Scalar>(&mut self, key: &str, slot: &mut Option<T>) {
+        match self.given(key).and_then(text_of) {
+            Some("") => *slot = None,
+            _ => self.optional(key, slot),
         }
     }
 
@@ -192,6 +200,22 @@ impl Fields<'_> {
                 map.insert(key.to_owned(), node);
             }
         }
+    }
+
+    /// A map of keys of its own that may be absent.
+    pub(super) fn optional_group<G: Group + Default>(&mut self, key: &str, slot: &mut Option<G>) {
+        if self.is_given(key) || slot.is_some() {
+            self.group(key, slot.get_or_insert_default());
+        }
+    }
+
+    /// A whole number of which zero is one.
+    pub(super) fn value_or_zero(&mut self, key: &str, slot: &mut u64) {
+        let allowed = "a whole number, 0 for no limit".to_owned();
+        self.checked(key, slot, allowed, |node| match node.value {
+            Value::Integer(0) => Ok(0),
+            _ => u64::read(node),
+        });
     }
 
     /// A list of maps; giving it replaces the default.

@@ -12,7 +12,7 @@ use crate::tree::{Node, Value};
 pub(super) struct Refused(pub(super) Option<String>);
 
 impl Refused {
-    fn because(reason: impl std::fmt::Display) -> Self {
+    pub(super) fn because(reason: impl std::fmt::Display) -> Self {
         Self(Some(reason.to_string()))
     }
 }
@@ -211,6 +211,21 @@ impl Scalar for PathBuf {
     }
 }
 
+impl Scalar for FileMode {
+    fn allowed() -> String {
+        "permission bits in octal, in quotes, as in '0750'".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Refused> {
+        let bits = text_of(node).and_then(|text| u32::from_str_radix(text, 8).ok());
+        bits.and_then(Self::new).ok_or_else(Refused::default)
+    }
+
+    fn write(&self) -> Value {
+        Value::Text(format!("{:04o}", self.bits()))
+    }
+}
+
 impl Scalar for LogOutput {
     fn allowed() -> String {
         "stdout, stderr or a path".to_owned()
@@ -254,6 +269,8 @@ macro_rules! parsed {
 
 parsed! {
     Endpoint, "host:port, https://host:port, dns:///host:port or unix:///path";
+    HttpEndpoint, "http://host:port or https://host:port, with or without a path";
+    ListenAddress, "host:port, as in localhost:13133";
     BuildId, "a build ID in hexadecimal";
     ComponentId, "an id, type or type/name";
 }
@@ -291,6 +308,7 @@ words! {
     UnwindMode: "auto" => Auto, "frame_pointers" => FramePointers, "tables" => Tables;
     SymbolMode: "local" => Local, "none" => None;
     Compression: "none" => None, "gzip" => Gzip, "zstd" => Zstd;
+    TlsVersion: "1.2" => Tls12, "1.3" => Tls13;
     Sizer: "bytes" => Bytes, "items" => Items, "requests" => Requests;
     FileFormat: "proto" => Proto;
     Verbosity: "basic" => Basic, "normal" => Normal, "detailed" => Detailed;

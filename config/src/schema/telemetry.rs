@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::exporter::check_header;
+use super::client::check_header;
 use super::fields::{Fields, Group};
 use super::scalar::text_of;
 use crate::model::*;
