@@ -276,27 +276,56 @@ fn a_range_is_named_where_it_is_left() {
 fn what_this_version_does_not_have_is_refused_with_a_way_out() {
     for (text, part) in [
         (
-            "exporters: {otlp_http: {endpoint: 'http://x'}}",
-            "exporters::otlp_http: is not in this version: use otlp_grpc",
+            "exporters: {otlp_http: {endpoint: 'http://x', encoding: json}}",
+            "exporters::otlp_http::encoding: is not in this version",
         ),
-        ("exporters: {otlphttp/a: }", "exporters::otlphttp/a: is not in this version: use otlp_grpc"),
+        (
+            "exporters: {otlphttp/a: {endpoint: 'http://x', proxy_url: 'http://p:1'}}",
+            "exporters::otlphttp/a::proxy_url: is not in this version",
+        ),
         ("receivers: {profiling: {scope: {mode: pod}}}", "scope::mode: is not in this version"),
         (
             "receivers: {profiling: {trace_context: {enabled: true}}}",
             "trace_context::enabled: is not in this version",
         ),
         ("processors: {batch: }", "processors::batch: is not in this version"),
-        ("extensions: {file_storage: {directory: /x}}", "extensions::file_storage: is not in this version"),
-        ("extensions: {bearertokenauth: }", "extensions::bearertokenauth: is not in this version"),
+        (
+            "extensions: {file_storage: {directory: /x, recreate: true}}",
+            "extensions::file_storage::recreate: is not in this version",
+        ),
         ("service: {pipelines: {traces: }}", "service::pipelines::traces: is not in this version"),
         ("processors: {filter: }", "processors::filter: is not in this version"),
-        (&grpc("keepalive: {time: 10s}"), "exporters::otlp_grpc::keepalive: is not in this version"),
-        (&grpc("sending_queue: {storage: file_storage}"), "sending_queue::storage: is not in this version"),
-        (&grpc("tls: {insecure_skip_verify: true}"), "tls::insecure_skip_verify: is not in this version"),
+        (&grpc("balancer_name: pick_first"), "exporters::otlp_grpc::balancer_name: is not in this version"),
+        (&grpc("sending_queue: {wait_for_result: true}"), "sending_queue::wait_for_result: is not in this"),
+        (&grpc("tls: {cipher_suites: [TLS_X]}"), "tls::cipher_suites: is not in this version"),
     ] {
         let errors = errors(text).join("\n");
         assert!(errors.contains(part), "{text}: {errors}");
     }
+}
+
+/// An exporter of each kind, with all that extensions do for them.
+#[test]
+fn exporters_refer_to_extensions_for_credentials_and_storage() {
+    let loaded = load_over(&["
+extensions:
+  file_storage/a: {directory: /x, fsync: true, max_size: 4096}
+  bearertokenauth: {filename: /run/token}
+  basicauth/b: {client_auth: {username: me, password_file: /run/password}}
+exporters:
+  otlp_grpc: {endpoint: 'c:4317', auth: {authenticator: bearertokenauth}, sending_queue: {storage: file_storage/a}}
+  otlphttp: {endpoint: 'https://c:4318', auth: {authenticator: basicauth/b}}
+service:
+  extensions: [file_storage/a, bearertokenauth, basicauth/b]
+  pipelines: {profiles: {exporters: [otlp_grpc, otlphttp]}}"])
+    .unwrap();
+    let exporters = &loaded.config.exporters;
+    let Exporter::OtlpGrpc(grpc) = &exporters[&"otlp_grpc".parse().unwrap()] else { panic!("{exporters:?}") };
+    assert_eq!(grpc.sending_queue.storage, Some("file_storage/a".parse().unwrap()));
+    assert_eq!(grpc.auth, Some("bearertokenauth".parse().unwrap()));
+    let Exporter::OtlpHttp(http) = &exporters[&"otlphttp".parse().unwrap()] else { panic!("{exporters:?}") };
+    assert_eq!(http.url(), "https://c:4318/v1development/profiles");
+    assert_eq!(loaded.config.extensions.len(), 3);
 }
 
 #[test]

@@ -264,6 +264,6 @@ mod tests {
         assert_eq!(rate.allowed.as_deref(), Some("a whole number from 1 to 10000"));
         assert_eq!((rate.default.as_deref(), rate.unit), (Some("20"), "Hz"));
         assert_eq!(key("exporters::otlp_grpc::timeout").default.as_deref(), Some("5s"));
-        assert!(key("exporters::otlp_http").limitation.unwrap().contains("not in this version"));
+        assert!(key("exporters::otlp_http::encoding").limitation.unwrap().contains("not in this version"));
     }
 }

@@ -19,7 +19,8 @@ macro_rules! states {
             }
         }
 
-        /// How many events and samples are in each [`State`]. Their sum is what was handed over.
+        /// How many events and samples are in each [`State`]. Their sum is what was handed over, and what
+        /// a queue on disk had from before.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct Counts { $($(#[$meta])* pub $field: Tally,)* }
 
@@ -38,7 +39,7 @@ macro_rules! states {
 }
 
 states! {
-    /// Waiting to be sent, or being sent.
+    /// Waiting to be sent, or being sent; also what a queue on disk keeps for the next start.
     Queued queued = "queued",
     /// Accepted by the receiver.
     Delivered delivered = "delivered",
@@ -59,8 +60,10 @@ states! {
     DroppedRetriesExhausted dropped_retries_exhausted = "dropped_retries_exhausted",
     /// Still queued when the exporter had to end, or handed over after that.
     DroppedShutdown dropped_shutdown = "dropped_shutdown",
-    /// Could not be written to the file.
+    /// Could not be written to the file, or to the disk of the queue.
     DroppedWriteFailed dropped_write_failed = "dropped_write_failed",
+    /// Was in a queue on disk that has been damaged since.
+    DroppedStorageDamaged dropped_storage_damaged = "dropped_storage_damaged",
 }
 
 impl Counts {
@@ -78,5 +81,6 @@ impl Counts {
             + self.dropped_retries_exhausted
             + self.dropped_shutdown
             + self.dropped_write_failed
+            + self.dropped_storage_damaged
     }
 }

@@ -6,18 +6,17 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{Storage, monotonic_ns};
 use sidewinder_config::{
-    ComponentId, Config, ErrorMode, Exporter as ExporterConfig, LogEncoding, LogLevel, LogOutput,
-    ProfilingReceiver, SymbolMode, Telemetry, UnwindTrust,
+    ComponentId, Config, ErrorMode, LogEncoding, LogLevel, LogOutput, ProfilingReceiver, SymbolMode,
+    Telemetry, UnwindTrust,
 };
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::Trust;
-use tokio::runtime::Runtime;
 use tracing::{debug, error, info, warn};
 use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
 
@@ -46,13 +45,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Ended {
     let config = configuration::read(args)?.config;
     log_as_configured(&config.telemetry)?;
     let stop = stop_flag()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("export")
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::runtime("can't start the threads that send", error))?;
-    let destinations = destinations(&config, &runtime)?;
+    let destinations = destinations(&config)?;
     let ended = thread::scope(|threads| {
         let receivers: Vec<_> = used_receivers(&config)
             .into_iter()
@@ -70,10 +63,9 @@ pub(crate) fn run(args: &ConfigArgs) -> Ended {
             .collect();
         receivers.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
-    for destination in destinations.values() {
-        destination.shutdown(&runtime, SHUTDOWN_TIMEOUT);
-    }
-    runtime.shutdown_background();
+    // All at once: one that takes its time must not take the others'.
+    destinations.values().for_each(|destination| destination.close(SHUTDOWN_TIMEOUT));
+    destinations.values().for_each(|destination| destination.finish());
     for result in ended {
         result.unwrap_or_else(|_| Err(Failure::new(Cause::Runtime, "a receiver's thread has panicked")))?;
     }
@@ -116,16 +108,14 @@ fn log_output(output: &LogOutput) -> Result<BoxMakeWriter, Failure> {
 
 type Destinations = BTreeMap<ComponentId, Arc<Destination>>;
 
-fn destinations(config: &Config, runtime: &Runtime) -> Result<Destinations, Failure> {
+fn destinations(config: &Config) -> Result<Destinations, Failure> {
     let is_used =
-        |id: &ComponentId| config.pipelines.values().any(|pipeline| pipeline.exporters.contains(id));
-    config
-        .exporters
-        .iter()
-        .filter(|(id, _)| is_used(id))
-        .map(|(id, exporter): (_, &ExporterConfig)| {
-            Ok((id.clone(), Arc::new(Destination::open(&id.to_string(), exporter, runtime.handle())?)))
-        })
+        |id: &&ComponentId| config.pipelines.values().any(|pipeline| pipeline.exporters.contains(id));
+    let used: Vec<_> = config.exporters.keys().filter(is_used).collect();
+    // A share for each: one whose receiver is gone must not fill up what others need.
+    let memory_bytes = Budget::of_queues(config) / used.len().max(1);
+    used.into_iter()
+        .map(|id| Ok((id.clone(), Arc::new(Destination::open(id, config, memory_bytes)?))))
         .collect()
 }
 
@@ -223,7 +213,14 @@ struct Budget {
 }
 
 impl Budget {
-    /// A third each for tables and for names; the rest is for stacks, reports and the programs themselves.
+    /// A sixth of what all receivers may take, for encoded reports.
+    fn of_queues(config: &Config) -> usize {
+        let mib: u64 =
+            config.receivers.values().map(|receiver| u64::from(receiver.memory_limit_mib.get())).sum();
+        usize::try_from((mib << 20) / 6).unwrap_or(usize::MAX)
+    }
+
+    /// A third each for tables and for names; the rest is for queues, stacks and the programs themselves.
     fn of(receiver: &ProfilingReceiver) -> Self {
         let whole = u64::from(receiver.memory_limit_mib.get()) << 20;
         Self { tables_bytes: whole / 3, names_bytes: usize::try_from(whole / 3).unwrap_or(usize::MAX) }
@@ -341,9 +338,4 @@ fn state(sampler: &Sampler<'_>, dropped: u64) -> String {
     ];
     let words = outcomes.filter(|(_, count)| *count > 0).chain(rest);
     words.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
-}
-
-/// A lock that a panicking thread has left is as good as any: what it guards is written whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,21 +1,19 @@
 //! Keys of the exporters.
 
-use super::{ABSENT, Key, key};
+use super::{Key, key};
 
 #[rustfmt::skip]
 pub(super) static KEYS: &[Key] = &[
     key("exporters", "Where profiles go, by id."),
     key("exporters::otlp_grpc", "OTLP over gRPC."),
     key("exporters::otlp", "Deprecated name of `otlp_grpc`."),
-    key("exporters::otlp_http", "OTLP over HTTP.")
-        .refused(ABSENT, "use otlp_grpc, which a Collector takes on port 4317"),
-    key("exporters::otlphttp", "Deprecated name of `otlp_http`.")
-        .refused(ABSENT, "use otlp_grpc, which a Collector takes on port 4317"),
+    key("exporters::otlp_http", "OTLP over HTTP."),
+    key("exporters::otlphttp", "Deprecated name of `otlp_http`."),
     key("exporters::otlp_grpc::endpoint", "The receiver's address."),
-    key("exporters::otlp_grpc::authority", "The `:authority` header.").refused("''", "leave it out"),
+    key("exporters::otlp_grpc::authority", "The `:authority` header."),
     key("exporters::otlp_grpc::balancer_name", "How requests are spread over addresses.").refused("round_robin", "leave it out"),
-    key("exporters::otlp_grpc::wait_for_ready", "Whether a request waits for a connection.").refused("false", "leave it out: retry_on_failure waits"),
-    key("exporters::otlp_grpc::keepalive", "Pings on an idle connection.").refused("null", "leave it out"),
+    key("exporters::otlp_grpc::wait_for_ready", "Whether a request waits for a connection."),
+    key("exporters::otlp_grpc::keepalive", "Pings on an idle connection."),
     key("exporters::otlp_grpc::keepalive::time", "Time without traffic before a ping."),
     key("exporters::otlp_grpc::keepalive::timeout", "How long the answer to a ping may take."),
     key("exporters::otlp_grpc::keepalive::permit_without_stream", "Whether to ping also while no request is under way."),
@@ -51,8 +49,7 @@ macro_rules! client_keys {
             key(concat!($at, "::compression"), "How requests are compressed.")
                 .deviates("snappy is refused: it is not in this version"),
             key(concat!($at, "::timeout"), "How long one attempt may take, 0 for as long as it likes."),
-            key(concat!($at, "::auth"), "Who adds credentials to each request.")
-                .refused("null", "put the token into headers, as in authorization: Bearer ${env:TOKEN}"),
+            key(concat!($at, "::auth"), "Who adds credentials to each request. Over gRPC they need TLS, as in the Collector."),
             key(concat!($at, "::auth::authenticator"), "The extension that does: `bearertokenauth` or `basicauth`."),
             key(concat!($at, "::middlewares"), "Extensions that see each request.").refused("[]", "leave it out"),
             key(concat!($at, "::read_buffer_size"), "Size of a buffer.").unit("bytes").refused("0", "leave it out"),
@@ -67,14 +64,14 @@ macro_rules! client_keys {
             key(concat!($at, "::tls::key_file"), "The certificate's private key."),
             key(concat!($at, "::tls::key_pem"), "The same as text. Secret."),
             key(concat!($at, "::tls::server_name_override"), "The name expected in the server's certificate instead of the endpoint's host."),
-            key(concat!($at, "::tls::insecure_skip_verify"), "Whether any certificate will do.")
-                .refused("false", "name the certificate's authority by ca_file"),
-            key(concat!($at, "::tls::min_version"), "The oldest TLS version.").refused("'1.2'", "leave it out for 1.2"),
-            key(concat!($at, "::tls::max_version"), "The newest TLS version.").refused("''", "leave it out"),
+            key(concat!($at, "::tls::insecure_skip_verify"), "Whether any certificate will do."),
+            key(concat!($at, "::tls::min_version"), "The oldest TLS version."),
+            key(concat!($at, "::tls::max_version"), "The newest TLS version."),
             key(concat!($at, "::tls::cipher_suites"), "Cipher suites by name.").refused("[]", "leave it out: those that are known to be weak are not spoken"),
             key(concat!($at, "::tls::include_insecure_cipher_suites"), "Whether weak cipher suites may be named.").refused("false", "leave it out"),
             key(concat!($at, "::tls::curve_preferences"), "Curves by name.").refused("[]", "leave it out"),
-            key(concat!($at, "::tls::reload_interval"), "After how long files of certificates are read again.").refused("0s", "leave it out and restart when they change"),
+            key(concat!($at, "::tls::reload_interval"), "For how long a connection may use certificates that were read for an earlier one.")
+                .deviates("where it is absent, files are read for each connection; the Collector's are read once"),
             key(concat!($at, "::tls::tpm"), "A key inside a TPM.").refused("{}", "use key_file"),
             key(concat!($at, "::retry_on_failure"), "What happens to a request that failed for now."),
             key(concat!($at, "::retry_on_failure::enabled"), "Whether it is tried again."),
@@ -93,7 +90,7 @@ macro_rules! client_keys {
                 .deviates("2, where the Collector has 10: each holds a request in memory"),
             key(concat!($at, "::sending_queue::block_on_overflow"), "Whether a full queue makes the profiler wait.").refused("false", "leave it out: what does not fit is dropped and counted"),
             key(concat!($at, "::sending_queue::wait_for_result"), "Whether the profiler waits for each answer.").refused("false", "leave it out"),
-            key(concat!($at, "::sending_queue::storage"), "The extension that keeps the queue on disk.").refused("null", "leave it out: the queue is in memory"),
+            key(concat!($at, "::sending_queue::storage"), "The extension that keeps the queue on disk."),
             key(concat!($at, "::sending_queue::batch"), "How requests are put together.").refused("null", "leave it out: a report is one request, split below what a Collector takes"),
         ]
     };

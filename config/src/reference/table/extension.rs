@@ -27,7 +27,7 @@ pub(super) static PROCESSORS: &[Key] = &[
 #[rustfmt::skip]
 pub(super) static KEYS: &[Key] = &[
     key("extensions", "What helps exporters and what shows the inside, by id. Those in service::extensions run."),
-    key("extensions::file_storage", "Keeps queues on disk.").refused(ABSENT, "leave it out: queues are in memory"),
+    key("extensions::file_storage", "Keeps queues on disk."),
     key("extensions::file_storage::directory", "The folder."),
     key("extensions::file_storage::max_size", "Size that each queue's file keeps to; 0 for what the queue may hold.").unit("bytes"),
     key("extensions::file_storage::fsync", "Whether each write is forced to the disk."),
@@ -36,7 +36,7 @@ pub(super) static KEYS: &[Key] = &[
     key("extensions::file_storage::timeout", "How long to wait for a lock on the file.").refused("1s", "leave it out"),
     key("extensions::file_storage::compaction", "How files are made smaller.").meaningless("files shrink as they are read"),
     key("extensions::file_storage::recreate", "Whether a broken file is replaced.").refused("false", "leave it out: what is whole in a broken file is kept"),
-    key("extensions::bearertokenauth", "Adds a token to each request.").refused(ABSENT, "put the token into the exporter's headers"),
+    key("extensions::bearertokenauth", "Adds a token to each request."),
     key("extensions::bearertokenauth::header", "The header that carries it."),
     key("extensions::bearertokenauth::scheme", "The word before it."),
     key("extensions::bearertokenauth::token", "The token. Secret."),
@@ -44,7 +44,7 @@ pub(super) static KEYS: &[Key] = &[
     key("extensions::bearertokenauth::tokens", "Tokens of which a server takes any.").refused("[]", "use token: a client sends one"),
     key("extensions::bearertokenauth::retry_on_failure", "Whether an absent file is waited for.").refused("null", "leave it out: the file is read when it is there"),
     key("extensions::bearertokenauth::wait_for_token_file", "Whether the start waits for the file.").refused("false", "leave it out"),
-    key("extensions::basicauth", "Adds a user's name and password to each request.").refused(ABSENT, "put them into the exporter's headers"),
+    key("extensions::basicauth", "Adds a user's name and password to each request."),
     key("extensions::basicauth::client_auth", "Who we are."),
     key("extensions::basicauth::client_auth::username", "The user's name."),
     key("extensions::basicauth::client_auth::username_file", "A file that holds it, read again when it changes."),
