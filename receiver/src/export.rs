@@ -9,8 +9,8 @@ use sidewinder_config::{
 };
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::{
-    self, Compression, Counts, Credentials, Exporter, ExporterError, ExporterOptions, GrpcOptions,
-    HttpOptions, Keepalive, RetryOptions, SecretText, StorageOptions, TlsOptions,
+    self, Compression, Counts, Credentials, Exporter, ExporterError, ExporterOptions, ExporterStats,
+    GrpcOptions, HttpOptions, Keepalive, RetryOptions, SecretText, StorageOptions, TlsOptions,
 };
 use tracing::{info, warn};
 
@@ -37,6 +37,16 @@ impl Destination {
                 Err(Failure::new(Cause::Usage, format!("can't set up exporter {name}")).because(error))
             }
         }
+    }
+
+    /// The exporter's id.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What became of all events so far, and what waits.
+    pub(crate) fn stats(&self) -> ExporterStats {
+        self.exporter.stats()
     }
 
     /// Hands a report over; never waits for a receiver.

@@ -41,8 +41,8 @@ pub use receiver::{
 };
 pub use secret::Secret;
 pub use telemetry::{
-    LogEncoding, LogLevel, LogOutput, LogTelemetry, MetricLevel, MetricReader, MetricTelemetry, OtlpMetrics,
-    OtlpProtocol, PeriodicReader, PrometheusReader, Telemetry, Temporality,
+    LogEncoding, LogLevel, LogOutput, LogSampling, LogTelemetry, MetricLevel, MetricReader, MetricTelemetry,
+    OtlpProtocol, OtlpTelemetry, PeriodicReader, PrometheusReader, Telemetry, Temporality,
 };
 pub use tls::{ClientIdentity, Pem, TlsClient, TlsVersion};
 

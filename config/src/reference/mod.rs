@@ -7,8 +7,8 @@
 
 use crate::model::{
     AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, Exporter, Extension, Keepalive,
-    MetricReader, PeriodicReader, PrometheusReader, ResourceProcessor, ResponseBody, UnwindMode,
-    UnwindOverride,
+    MetricReader, OtlpTelemetry, PeriodicReader, PrometheusReader, ResourceProcessor, ResponseBody,
+    UnwindMode, UnwindOverride,
 };
 use crate::schema::{Written, default_exporter, default_extension, write_config};
 use crate::tree::Value;
@@ -171,6 +171,7 @@ fn written_keys() -> Vec<(String, String, Value)> {
     let action = AttributeAction { key: String::new(), change: AttributeChange::Delete };
     let processor = ResourceProcessor { attributes: vec![action] };
     everything.processors.insert(ComponentId::of("resource"), processor);
+    everything.telemetry.logs.processors = vec![OtlpTelemetry::default()];
     everything.telemetry.metrics.readers = vec![
         MetricReader::Periodic(PeriodicReader::default()),
         MetricReader::Prometheus(PrometheusReader::default()),

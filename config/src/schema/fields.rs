@@ -12,13 +12,13 @@ use crate::report::{Problem, Report};
 use crate::tree::{Map, Node, Place, Value};
 
 /// A map of configuration with a fixed set of keys.
-pub(super) trait Group {
+pub(crate) trait Group {
     /// Lists the keys, each with the variable that holds its value: one list for both directions.
     fn fields(&mut self, fields: &mut Fields<'_>);
 }
 
 /// One group being read or written.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     /// The group as the user knows it, `exporters::otlp_grpc/west::tls`.
     path: String,
     /// The group as the reference table knows it, `exporters::otlp_grpc::tls`.
@@ -55,7 +55,7 @@ pub(super) fn read_group(
 }
 
 /// Writes `group` as a map.
-pub(super) fn write_fields(group: &mut (impl Group + ?Sized), schema: &str, written: &mut Written) -> Node {
+pub(crate) fn write_fields(group: &mut (impl Group + ?Sized), schema: &str, written: &mut Written) -> Node {
     let mut map = Map::new();
     let direction = Direction::Write { map: &mut map, written };
     group.fields(&mut Fields { path: schema.to_owned(), schema: schema.to_owned(), direction });

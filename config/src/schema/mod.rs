@@ -14,5 +14,5 @@ mod scalar;
 mod telemetry;
 
 pub(crate) use components::{default_exporter, default_extension};
-pub(crate) use fields::Written;
+pub(crate) use fields::{Written, write_fields};
 pub(crate) use pipelines::{read_config, write_config};

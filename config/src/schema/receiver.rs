@@ -37,7 +37,7 @@ impl Group for ProfilingReceiver {
         fields.group("unwind", &mut self.unwind);
         fields.group("symbolize", &mut self.symbolize);
         fields.group("trace_context", &mut self.trace_context);
-        fields.value("memory_limit_mib", &mut self.memory_limit_mib);
+        fields.optional("memory_limit_mib", &mut self.memory_limit_mib);
     }
 }
 

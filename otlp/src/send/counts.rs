@@ -1,5 +1,7 @@
 //! What became of events: each one ends in exactly one state.
 
+use std::ops::AddAssign;
+
 use crate::report::Tally;
 
 macro_rules! states {
@@ -82,5 +84,13 @@ impl Counts {
             + self.dropped_shutdown
             + self.dropped_write_failed
             + self.dropped_storage_damaged
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        for &state in State::ALL {
+            *self.of(state) += more.get(state);
+        }
     }
 }

@@ -18,6 +18,9 @@ pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {
         exporter::WRITERS,
         extension::KEYS,
         service::KEYS,
+        service::METRIC_EXPORTER,
+        service::LOG_EXPORTER,
+        service::REST,
     ]
     .into_iter()
     .flatten()

@@ -10,7 +10,7 @@ pub(super) static KEYS: &[Key] = &[
         .deviates("at most 10000, where OpenTelemetry's profiler takes any number: the kernel refuses more").restarts(),
     key("receivers::profiling::reporter_interval", "Time between two reports.")
         .deviates("100ms to 1h, where OpenTelemetry's profiler takes any duration: closer reports cost more than they tell, rarer ones outgrow the memory budget"),
-    key("receivers::profiling::reporter_jitter", "Share by which each report's time is shifted at random, either way.").not_yet("0.2"),
+    key("receivers::profiling::reporter_jitter", "Share by which each report's time is shifted at random, either way."),
     key("receivers::profiling::monitor_interval", "Time between two readings of the profiler's own counters.")
         .deviates("100ms to 1h, for the reason of reporter_interval"),
     key("receivers::profiling::send_idle_frames", "Whether interrupts of the idle task are sent.").not_yet("false"),
@@ -51,7 +51,7 @@ pub(super) static KEYS: &[Key] = &[
         .meaningless("requests stay below what a Collector takes"),
     key("receivers::profiling::probe_links", "Older form of `probes`.").not_yet("[]"),
     key("receivers::profiling::load_probe", "Older form of `probes`.").not_yet("false"),
-    key("receivers::profiling::memory_limit_mib", "One budget for maps, tables, names, aggregation and queues.").unit("MiB").restarts(),
+    key("receivers::profiling::memory_limit_mib", "One budget for maps, tables, names, aggregation and queues; where absent, three quarters of what the cgroup allows, or 48 where it allows anything.").unit("MiB").restarts(),
     key("receivers::profiling::scope", "Whose interrupts are looked at; the memory of anything else is never read.").restarts(),
     key("receivers::profiling::scope::mode", "`node`: every process. `processes`: those in `pids`. `pod` and `container` are not in this version.").restarts(),
     key("receivers::profiling::scope::pids", "Process ids, as seen from Sidewinder.").restarts(),
