@@ -2,7 +2,7 @@
 
 use crate::model::ProfilingReceiver;
 use crate::reference::{self, Reload};
-use crate::schema::{Written, write_fields};
+use crate::schema::{Written, WrittenKey, write_fields};
 
 /// What a receiver that runs as `old` says takes to run as `new` says: the most that any changed key takes, by the
 /// reference table.
@@ -15,12 +15,12 @@ pub fn change_takes(old: &ProfilingReceiver, new: &ProfilingReceiver) -> Reload 
     }
     let changed = old.iter().zip(&new).filter(|(old, new)| old != new);
     changed
-        .map(|((path, ..), _)| reference::find(path).map_or(Reload::Restarts, |row| row.reload))
+        .map(|(key, _)| reference::find(&key.path).map_or(Reload::Restarts, |row| row.reload))
         .max()
         .unwrap_or(Reload::Live)
 }
 
-fn written(receiver: &ProfilingReceiver) -> Vec<(String, String, crate::tree::Value)> {
+fn written(receiver: &ProfilingReceiver) -> Vec<WrittenKey> {
     let mut written = Written::default();
     write_fields(&mut receiver.clone(), "receivers::profiling", &mut written);
     written.keys

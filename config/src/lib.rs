@@ -38,7 +38,7 @@ pub use duration::{format as format_duration, parse as parse_duration};
 pub use load::{Loaded, load};
 pub use model::*;
 pub use print::{PrintFormat, PrintMode, print_config};
-pub use reference::{KeyReference, Reload, reference};
+pub use reference::{KeyReference, Reload, json_schema, reference, reference_markdown};
 pub use report::{ConfigError, ConfigErrors, Problem, Warning};
 pub use source::{Environment, ProcessEnvironment, Source, SourceError};
 pub use tree::Place;

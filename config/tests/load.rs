@@ -97,16 +97,20 @@ fn the_commented_parts_of_the_annotated_example_are_valid() {
         load(&[yaml(&text)], &[], &variables(&[("TOKEN", "t")])).unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(warnings(&loaded), [""; 0]);
     assert_eq!(receiver(&loaded).scope, Scope::Processes(vec![Pid::new(4711).unwrap()]));
-    let mut exporters = loaded.config.exporters.into_values();
     let mut otlp = OtlpGrpcExporter::new(Endpoint::local());
     otlp.headers.insert("authorization".to_owned(), Secret::new("Bearer t".to_owned()));
     otlp.tls.insecure = true;
+    otlp.sending_queue.storage = Some("file_storage".parse().unwrap());
     let expected = [
         Exporter::Debug(DebugExporter::default()),
         Exporter::File(FileExporter::new("profile.otlp".into())),
         Exporter::OtlpGrpc(Box::new(otlp)),
+        Exporter::OtlpHttp(Box::new(OtlpHttpExporter::new("https://collector:4318".parse().ok()))),
     ];
-    assert!(exporters.by_ref().eq(expected), "the example shows the exporters' defaults");
+    assert!(loaded.config.exporters.into_values().eq(expected), "the example shows the exporters' defaults");
+    assert_eq!(loaded.config.processors.len(), 1);
+    assert_eq!(loaded.config.extensions.len(), 5);
+    assert_eq!(loaded.config.telemetry.logs.processors.len(), 1);
     assert_eq!(loaded.config.telemetry.metrics.readers.len(), 2);
 }
 

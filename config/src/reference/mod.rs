@@ -10,10 +10,15 @@ use crate::model::{
     MetricReader, OtlpTelemetry, PeriodicReader, PrometheusReader, ResourceProcessor, ResponseBody,
     UnwindMode, UnwindOverride,
 };
-use crate::schema::{Written, default_exporter, default_extension, write_config};
+use crate::schema::{Written, WrittenKey, default_exporter, default_extension, write_config};
 use crate::tree::Value;
 
+mod json_schema;
+mod markdown;
 mod table;
+
+pub use json_schema::json_schema;
+pub use markdown::reference_markdown;
 
 pub(crate) use table::keys;
 
@@ -114,9 +119,9 @@ pub fn reference() -> Vec<KeyReference> {
     keys()
         .map(|row| {
             let found =
-                written.iter().find(|(path, ..)| row.path.strip_suffix("[]").unwrap_or(row.path) == path);
+                written.iter().find(|key| row.path.strip_suffix("[]").unwrap_or(row.path) == key.path);
             let (default, limitation) = match row.support {
-                Support::Acts => (found.and_then(|(_, _, value)| default_of(value)), None),
+                Support::Acts => (found.and_then(|key| default_of(&key.value)), None),
                 Support::NotYet { default } => {
                     (Some(default.to_owned()), Some("accepted, not acted on in this version".to_owned()))
                 }
@@ -128,7 +133,7 @@ pub fn reference() -> Vec<KeyReference> {
             KeyReference {
                 path: row.path,
                 description: row.description,
-                allowed: found.map(|(_, allowed, _)| allowed.clone()),
+                allowed: found.map(|key| key.allowed.clone()),
                 unit: row.unit,
                 default,
                 deviation: row.deviation,
@@ -145,7 +150,7 @@ fn default_of(value: &Value) -> Option<String> {
 }
 
 /// Every key that reading and writing know, with what it allows and its default.
-fn written_keys() -> Vec<(String, String, Value)> {
+fn written_keys() -> Vec<WrittenKey> {
     let mut everything = Config::default();
     for kind in ["otlp_grpc", "otlp_http", "debug"] {
         let mut exporter = default_exporter(kind);
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_key_that_is_read_is_in_the_table() {
-        for (path, ..) in written_keys() {
+        for WrittenKey { path, .. } in written_keys() {
             assert!(find(&path).is_some(), "{path}");
         }
     }
@@ -206,12 +211,14 @@ mod tests {
     /// Sections, components and keys of the user's own are not values; everything else is.
     #[test]
     fn every_key_in_the_table_that_acts_is_read() {
-        let read: BTreeSet<String> = written_keys().into_iter().map(|(path, ..)| path).collect();
+        let read: BTreeSet<String> = written_keys().into_iter().map(|key| key.path).collect();
         let by_hand = [
             "service::extensions",
             "service::pipelines::profiles::receivers",
             "service::pipelines::profiles::exporters",
             "service::pipelines::profiles::processors",
+            "service::telemetry::resource::attributes[]::name",
+            "service::telemetry::resource::attributes[]::value",
             "exporters::otlp",
             "processors",
             "connectors",
@@ -229,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_default_in_the_table_is_the_default_of_the_type() {
-        for (path, _, value) in written_keys() {
+        for WrittenKey { path, value, .. } in written_keys() {
             let Some(Key { support: Support::NotYet { default } | Support::Refused { default, .. }, .. }) =
                 find(&path)
             else {

@@ -69,7 +69,7 @@ pub(super) fn known_type(
 }
 
 /// Deprecated names of exporters, there and here.
-const ALIASES: [(&str, &str); 2] = [("otlp", "otlp_grpc"), ("otlphttp", "otlp_http")];
+pub(crate) const ALIASES: [(&str, &str); 2] = [("otlp", "otlp_grpc"), ("otlphttp", "otlp_http")];
 
 pub(super) fn read_exporter(
     id: &ComponentId,

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::known::{check_keys, join, map_of};
-use super::scalar::{Refused, Scalar, text_of};
+use super::scalar::{Refused, Scalar, Shape, text_of};
 use crate::duration;
 use crate::model::Secret;
 use crate::report::{Problem, Report};
@@ -36,8 +36,21 @@ enum Direction<'a> {
 pub(crate) struct Written {
     /// Whether secrets are written as they are.
     pub(crate) reveal: bool,
-    /// Each key written: where the reference table has it, what it allows, its value.
-    pub(crate) keys: Vec<(String, String, Value)>,
+    /// Each key written.
+    pub(crate) keys: Vec<WrittenKey>,
+}
+
+/// A key and what its type says of it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct WrittenKey {
+    /// Where the reference table has it.
+    pub(crate) path: String,
+    /// What it allows, in words.
+    pub(crate) allowed: String,
+    /// What it allows, for programs.
+    pub(crate) shape: Shape,
+    /// Its value.
+    pub(crate) value: Value,
 }
 
 /// Reads `group` from `node`; keys not given keep their values.
@@ -100,8 +113,8 @@ impl Fields<'_> {
             Some(Ok(value)) => *slot = Some(value),
             Some(Err(problem)) => self.error(key, problem),
             None => match slot.as_ref().map(T::write) {
-                Some(value) => self.write(key, T::allowed(), value, T::SECRET),
-                None => self.describe(key, T::allowed(), Value::Null),
+                Some(value) => self.write(key, T::allowed(), T::shape(), value, T::SECRET),
+                None => self.describe(key, T::allowed(), T::shape(), Value::Null),
             },
         }
     }
@@ -144,7 +157,7 @@ impl Fields<'_> {
             Some(Err(problem)) => self.error(key, problem),
             None => {
                 let value = slot.write();
-                self.write(key, allowed, value, T::SECRET);
+                self.write(key, allowed, T::shape(), value, T::SECRET);
             }
         }
     }
@@ -165,7 +178,7 @@ impl Fields<'_> {
         let allowed = format!("a list, each item {}", T::allowed());
         let Some(node) = self.given(key) else {
             let items = slot.iter().map(|item| Node::new(item.write())).collect();
-            self.write(key, allowed, Value::List(items), false);
+            self.write(key, allowed, Shape::List(Box::new(T::shape())), Value::List(items), false);
             return true;
         };
         let Value::List(items) = &node.value else {
@@ -216,6 +229,11 @@ impl Fields<'_> {
             Value::Integer(0) => Ok(0),
             _ => u64::read(node),
         });
+        if let Direction::Write { written, .. } = &mut self.direction
+            && let Some(key) = written.keys.last_mut()
+        {
+            key.shape = Shape::Number { is_whole: true, min: 0.0, max: None };
+        }
     }
 
     /// A list of maps; giving it replaces the default.
@@ -242,7 +260,12 @@ impl Fields<'_> {
             }
             Direction::Write { map, written } => {
                 let list = join(&self.schema, key);
-                written.keys.push((list, "a list of maps".to_owned(), Value::List(Vec::new())));
+                written.keys.push(WrittenKey {
+                    path: list,
+                    allowed: "a list of maps".to_owned(),
+                    shape: Shape::Maps,
+                    value: Value::List(Vec::new()),
+                });
                 let items = slot.iter_mut().map(|group| write_fields(group, &schema, written)).collect();
                 map.insert(key.to_owned(), Node::new(Value::List(items)));
             }
@@ -263,7 +286,7 @@ impl Fields<'_> {
                 slot.iter().map(|(name, value)| (name.clone(), Node::text(value.reveal()))).collect();
             let redacted = slot.keys().map(|name| (name.clone(), Node::text(Secret::REDACTED))).collect();
             let map = if self.reveals() { revealed } else { redacted };
-            return self.write(key, allowed.to_owned(), Value::Map(map), false);
+            return self.write(key, allowed.to_owned(), Shape::Headers, Value::Map(map), false);
         };
         let mut headers = BTreeMap::new();
         let mut problems = Vec::new();
@@ -358,15 +381,15 @@ impl Fields<'_> {
         matches!(&self.direction, Direction::Write { written, .. } if written.reveal)
     }
 
-    fn write(&mut self, key: &str, allowed: String, value: Value, secret: bool) {
+    fn write(&mut self, key: &str, allowed: String, shape: Shape, value: Value, secret: bool) {
         let value = if secret && !self.reveals() { Value::Text(Secret::REDACTED.to_owned()) } else { value };
-        self.describe(key, allowed, value.clone());
+        self.describe(key, allowed, shape, value.clone());
         self.write_entry(key, value);
     }
 
-    fn describe(&mut self, key: &str, allowed: String, value: Value) {
+    fn describe(&mut self, key: &str, allowed: String, shape: Shape, value: Value) {
         if let Direction::Write { written, .. } = &mut self.direction {
-            written.keys.push((join(&self.schema, key), allowed, value));
+            written.keys.push(WrittenKey { path: join(&self.schema, key), allowed, shape, value });
         }
     }
 }

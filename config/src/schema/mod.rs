@@ -13,6 +13,7 @@ mod receiver;
 mod scalar;
 mod telemetry;
 
-pub(crate) use components::{default_exporter, default_extension};
-pub(crate) use fields::{Written, write_fields};
+pub(crate) use components::{ALIASES, default_exporter, default_extension};
+pub(crate) use fields::{Written, WrittenKey, write_fields};
 pub(crate) use pipelines::{read_config, write_config};
+pub(crate) use scalar::Shape;

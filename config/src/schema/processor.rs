@@ -1,7 +1,7 @@
 //! Keys of the processor `resource`.
 
 use super::fields::{Fields, Group};
-use super::scalar::{Refused, Scalar, text_of, words};
+use super::scalar::{Refused, Scalar, Shape, text_of, words};
 use crate::model::*;
 use crate::report::Problem;
 use crate::tree::{Node, Value};
@@ -41,6 +41,10 @@ words! {
 impl Scalar for AttributeValue {
     fn allowed() -> String {
         "text, a whole number, true or false".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Any
     }
 
     fn read(node: &Node) -> Result<Self, Refused> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fields::{Fields, Group};
-use super::scalar::{Refused, Scalar, text_of, words};
+use super::scalar::{Refused, Scalar, Shape, text_of, words};
 use crate::model::*;
 use crate::report::Problem;
 use crate::tree::{Node, Value};

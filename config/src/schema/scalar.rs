@@ -17,6 +17,30 @@ impl Refused {
     }
 }
 
+/// What a key takes, for programs: the kinds of values that JSON Schema can tell apart.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Shape {
+    Text,
+    /// One of these, in any case.
+    Word(&'static [&'static str]),
+    /// A text as Go writes durations, or 0.
+    Duration,
+    Bool,
+    /// A number within these bounds; whole ones only where so said.
+    Number {
+        is_whole: bool,
+        min: f64,
+        max: Option<f64>,
+    },
+    /// Text, a number or a truth value.
+    Any,
+    List(Box<Shape>),
+    /// Names and texts: a map, or a list of maps.
+    Headers,
+    /// Maps whose keys are listed on their own.
+    Maps,
+}
+
 /// A type with a form in configuration.
 pub(super) trait Scalar: Sized {
     /// Whether errors must not show what was given.
@@ -24,6 +48,11 @@ pub(super) trait Scalar: Sized {
 
     /// What is allowed, to follow "expected".
     fn allowed() -> String;
+
+    /// What is allowed, for programs.
+    fn shape() -> Shape {
+        Shape::Text
+    }
 
     /// The value that `node` writes.
     fn read(node: &Node) -> Result<Self, Refused>;
@@ -55,10 +84,15 @@ fn integer_of(node: &Node) -> Result<i128, Refused> {
 
 /// Types that are a whole number within bounds.
 macro_rules! whole_numbers {
-    ($($name:ty, $inner:ty, $allowed:expr, $new:expr, $get:expr;)*) => {$(
+    ($($name:ty, $inner:ty, $allowed:expr, $bounds:expr, $new:expr, $get:expr;)*) => {$(
         impl Scalar for $name {
             fn allowed() -> String {
                 $allowed
+            }
+
+            fn shape() -> Shape {
+                let (min, max) = $bounds;
+                Shape::Number { is_whole: true, min, max }
             }
 
             fn read(node: &Node) -> Result<Self, Refused> {
@@ -79,6 +113,7 @@ macro_rules! ranged_whole_numbers {
     ($($name:ty),*) => {
         whole_numbers! {$(
             $name, u32, format!("a whole number from {} to {}", <$name>::MIN, <$name>::MAX),
+            (<$name>::MIN.into(), Some(<$name>::MAX.into())),
             |number| <$name>::new(number).map_err(|_| Refused::default()), |number| number.get();
         )*}
     };
@@ -87,11 +122,11 @@ macro_rules! ranged_whole_numbers {
 ranged_whole_numbers!(SamplesPerSecond, MemoryLimitMib, MaxFrames, NumConsumers, Percent, VerifierLogLevel);
 
 whole_numbers! {
-    Pid, u32, format!("a process id, 1 to {}", Pid::MAX),
+    Pid, u32, format!("a process id, 1 to {}", Pid::MAX), (1.0, Some(Pid::MAX.into())),
         |number| Pid::new(number).map_err(|_| Refused::default()), |pid| pid.get();
-    u16, u16, "a port, 1 to 65535".to_owned(),
+    u16, u16, "a port, 1 to 65535".to_owned(), (1.0, Some(u16::MAX.into())),
         |number| if number == 0 { Err(Refused::default()) } else { Ok(number) }, |number| *number;
-    u64, u64, "a whole number of at least 1".to_owned(),
+    u64, u64, "a whole number of at least 1".to_owned(), (1.0, None),
         |number| if number == 0 { Err(Refused::default()) } else { Ok(number) }, |number| *number;
 }
 
@@ -100,6 +135,10 @@ macro_rules! ranged_numbers {
         impl Scalar for $name {
             fn allowed() -> String {
                 format!("a number from {} to {}", <$name>::MIN, <$name>::MAX)
+            }
+
+            fn shape() -> Shape {
+                Shape::Number { is_whole: false, min: Self::MIN, max: Some(Self::MAX) }
             }
 
             fn read(node: &Node) -> Result<Self, Refused> {
@@ -124,6 +163,10 @@ ranged_numbers!(Fraction, Multiplier);
 impl Scalar for bool {
     fn allowed() -> String {
         "true or false".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Bool
     }
 
     fn read(node: &Node) -> Result<Self, Refused> {
@@ -177,6 +220,10 @@ impl Scalar for Secret {
 impl Scalar for Duration {
     fn allowed() -> String {
         "a duration such as 1m30s".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Duration
     }
 
     fn read(node: &Node) -> Result<Self, Refused> {
@@ -281,6 +328,10 @@ macro_rules! words {
         impl Scalar for $name {
             fn allowed() -> String {
                 [$first $(, $word)*].join(" | ")
+            }
+
+            fn shape() -> Shape {
+                Shape::Word(&[$first $(, $word)*])
             }
 
             fn read(node: &Node) -> Result<Self, Refused> {

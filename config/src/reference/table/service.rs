@@ -99,5 +99,10 @@ pub(super) static REST: &[Key] = &[
     key("service::telemetry::metrics::readers[]::pull::exporter::prometheus::with_resource_constant_labels", "Resource attributes as labels.").refused("null", "leave it out"),
     key("service::telemetry::traces", "Its traces.").refused("{}", "remove it: Sidewinder makes none of itself"),
     key("service::telemetry::resource", "Attributes of its own resource; null takes one away."),
+    key("service::telemetry::resource::attributes[]", "Newer form: a list of names and values."),
+    key("service::telemetry::resource::attributes[]::name", "The attribute."),
+    key("service::telemetry::resource::attributes[]::value", "Its value."),
+    key("service::telemetry::resource::schema_url", "Version of the attributes' meaning.").meaningless("it is that of the release"),
+    key("service::telemetry::resource::detection/development", "What finds attributes.").refused("null", "leave it out: name attributes"),
     key("service::telemetry::resource::*", "One attribute."),
 ];
