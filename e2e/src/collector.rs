@@ -100,9 +100,42 @@ impl Collector {
     /// # Errors
     /// As [`Collector::start`].
     pub fn start_on(grpc_port: u16, http_port: u16) -> Result<Self> {
+        Self::start_telling(grpc_port, http_port, "{ level: none }", &[])
+    }
+
+    /// Starts a Collector whose own metrics are at `metrics_port`, as a Collector has them by default. It has two more
+    /// exporters: one whose requests fail and one whose queue is soon full, so that there is something to tell of each; a third one sends to `next`.
+    ///
+    /// # Errors
+    /// As [`Collector::start`].
+    pub fn start_with_metrics(metrics_port: u16, next: &str) -> Result<Self> {
+        let [grpc_port, http_port] = free_ports()?;
+        let names = "without_scope_info: true, without_type_suffix: true, without_units: true";
+        let prometheus = format!("prometheus: {{ host: 127.0.0.1, port: {metrics_port}, {names} }}");
+        Self::start_telling(
+            grpc_port,
+            http_port,
+            &format!("{{ readers: [{{ pull: {{ exporter: {{ {prometheus} }} }} }}] }}"),
+            &[
+                ("otlp_grpc/next", next, ""),
+                ("otlp_grpc/fails", "127.0.0.1:1", "retry_on_failure: { enabled: false }"),
+                ("otlp_grpc/full", "127.0.0.1:1", "sending_queue: { queue_size: 1, num_consumers: 1 }"),
+            ],
+        )
+    }
+
+    fn start_telling(
+        grpc_port: u16,
+        http_port: u16,
+        metrics: &str,
+        more: &[(&str, &str, &str)],
+    ) -> Result<Self> {
         let binary = build()?;
         let folder = tempfile::tempdir()?;
-        fs::write(folder.path().join("collector.yaml"), configuration(folder.path(), grpc_port, http_port))?;
+        fs::write(
+            folder.path().join("collector.yaml"),
+            configuration(folder.path(), grpc_port, http_port, metrics, more),
+        )?;
         let log = File::create(folder.path().join("collector.log"))?;
         let process = Command::new(&binary)
             .arg("--config")
@@ -202,7 +235,18 @@ pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-fn configuration(folder: &Path, grpc_port: u16, http_port: u16) -> String {
+fn configuration(
+    folder: &Path,
+    grpc_port: u16,
+    http_port: u16,
+    metrics: &str,
+    more: &[(&str, &str, &str)],
+) -> String {
+    let exporters: String = more
+        .iter()
+        .map(|(id, to, keys)| format!("  {id}: {{ endpoint: '{to}', tls: {{ insecure: true }}, {keys} }}\n"))
+        .collect();
+    let ids: String = more.iter().map(|(id, ..)| format!(", {id}")).collect();
     format!(
         "receivers:
   otlp:
@@ -212,11 +256,11 @@ fn configuration(folder: &Path, grpc_port: u16, http_port: u16) -> String {
 exporters:
   file: {{ path: {}/profiles.binpb, format: proto }}
   debug: {{ verbosity: basic }}
-service:
+{exporters}service:
   telemetry:
-    metrics: {{ level: none }}
+    metrics: {metrics}
   pipelines:
-    profiles: {{ receivers: [otlp], exporters: [file, debug] }}
+    profiles: {{ receivers: [otlp], exporters: [file, debug{ids}] }}
 ",
         folder.display()
     )

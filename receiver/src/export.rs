@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_config::{
-    ComponentId, Config, Credential, Exporter as ExporterConfig, Extension, OtlpGrpcExporter,
-    OtlpHttpExporter, Pem, Retry, SendingQueue, Sizer, TlsClient, TlsVersion, Verbosity,
+    ComponentId, Config, Credential, EndpointTarget, Exporter as ExporterConfig, Extension, HttpEndpoint,
+    OtlpGrpcExporter, OtlpHttpExporter, Pem, Retry, SendingQueue, Sizer, TlsClient, TlsVersion, Verbosity,
 };
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::{
@@ -20,6 +20,7 @@ use crate::exit::{Cause, Failure};
 #[derive(Debug)]
 pub(crate) struct Destination {
     name: String,
+    labels: Vec<(&'static str, String)>,
     exporter: Exporter,
 }
 
@@ -32,7 +33,7 @@ impl Destination {
         };
         let settings = Settings { name: &name, extensions: &config.extensions, memory_bytes };
         match settings.open(exporter) {
-            Ok(exporter) => Ok(Self { name, exporter }),
+            Ok(opened) => Ok(Self { name, labels: labels(exporter), exporter: opened }),
             Err(error) => {
                 Err(Failure::new(Cause::Usage, format!("can't set up exporter {name}")).because(error))
             }
@@ -42,6 +43,11 @@ impl Destination {
     /// The exporter's id.
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where it sends to, as labels of metrics.
+    pub(crate) fn labels(&self) -> &[(&'static str, String)] {
+        &self.labels
     }
 
     /// What became of all events so far, and what waits.
@@ -75,6 +81,34 @@ impl Destination {
             counts = ?counts,
             "exporter ended"
         );
+    }
+}
+
+/// The labels by which a Collector tells where an exporter of this type sends to.
+fn labels(config: &ExporterConfig) -> Vec<(&'static str, String)> {
+    let host_and_port = |target: &EndpointTarget| match target {
+        EndpointTarget::Tcp { host, port } => {
+            vec![("server_address", host.clone()), ("server_port", port.to_string())]
+        }
+        EndpointTarget::Unix(_) => Vec::new(),
+    };
+    match config {
+        // Anything but host and port is taken whole.
+        ExporterConfig::OtlpGrpc(config) if config.endpoint.as_str().contains("://") => {
+            vec![("server_address", config.endpoint.to_string())]
+        }
+        ExporterConfig::OtlpGrpc(config) => host_and_port(config.endpoint.target()),
+        ExporterConfig::OtlpHttp(config) => {
+            let url = config.url();
+            let Ok(url) = url.parse::<HttpEndpoint>() else { return Vec::new() };
+            let mut labels = host_and_port(url.target());
+            if !url.has_port() {
+                labels.retain(|(key, _)| *key != "server_port");
+            }
+            labels.push(("url_path", url.path().to_owned()));
+            labels
+        }
+        ExporterConfig::File(_) | ExporterConfig::Debug(_) => Vec::new(),
     }
 }
 

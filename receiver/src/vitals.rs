@@ -184,6 +184,8 @@ struct ExporterVitals {
 #[derive(Clone, Debug)]
 pub(crate) struct ExporterNow {
     pub(crate) name: String,
+    /// Where the newest of that name sends to.
+    pub(crate) labels: Vec<(&'static str, String)>,
     pub(crate) stats: ExporterStats,
 }
 
@@ -326,7 +328,9 @@ impl Vitals {
                     stats.in_flight_requests += now.in_flight_requests;
                     stats.last_partial_success = now.last_partial_success.or(stats.last_partial_success);
                 }
-                ExporterNow { name: name.clone(), stats }
+                let newest = exporter.present.last();
+                let labels = newest.map(|newest| newest.labels().to_vec()).unwrap_or_default();
+                ExporterNow { name: name.clone(), labels, stats }
             })
             .collect()
     }

@@ -172,6 +172,24 @@ impl HttpEndpoint {
     pub fn uses_tls(&self) -> bool {
         self.text.starts_with("https://")
     }
+
+    /// Whether the text names a port, or leaves it to the scheme.
+    #[must_use]
+    pub fn has_port(&self) -> bool {
+        names_port(self.rest().split('/').next().unwrap_or_default())
+    }
+
+    /// The path, with its slash; empty where there is none.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        let rest = self.rest();
+        rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
+    }
+
+    /// What follows the scheme.
+    fn rest(&self) -> &str {
+        self.text.split_once("://").map_or("", |(_, rest)| rest)
+    }
 }
 
 /// Why a text is no URL of an OTLP receiver.
@@ -201,13 +219,16 @@ impl FromStr for HttpEndpoint {
             return Err(HttpEndpointError::Part);
         }
         let authority = rest.split('/').next().unwrap_or_default();
-        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-        let target = match has_port {
+        let target = match names_port(authority) {
             true => host_and_port(authority)?,
             false => host_and_port(&format!("{authority}:{default_port}"))?,
         };
         Ok(Self { text: text.to_owned(), target })
     }
+}
+
+fn names_port(authority: &str) -> bool {
+    authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'))
 }
 
 impl fmt::Display for HttpEndpoint {

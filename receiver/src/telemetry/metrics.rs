@@ -51,6 +51,16 @@ fn point(value: u64, labels: &[(&'static str, &str)]) -> Point {
     Point { value: value as f64, labels }
 }
 
+/// What a Collector labels with the place that an exporter sends to.
+fn of_sending(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+    let labels = |exporter: &ExporterNow| {
+        let mut labels = vec![("exporter", exporter.name.as_str())];
+        labels.extend(exporter.labels.iter().map(|(key, value)| (*key, value.as_str())));
+        point(read(exporter), &labels)
+    };
+    vitals.exporters().iter().map(labels).collect()
+}
+
 fn of_exporters(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
     vitals.exporters().iter().map(|exporter| point(read(exporter), &[("exporter", &exporter.name)])).collect()
 }
@@ -84,7 +94,7 @@ fn by_receiver(vitals: &Vitals, read: impl Fn(&ReceiverVitals) -> u64) -> Vec<Po
 }
 
 /// States in which an exporter gave up samples that it had taken.
-const SEND_FAILED: [State; 8] = [
+const SEND_FAILED: [State; 9] = [
     State::Rejected,
     State::PartiallyRejected,
     State::Incompatible,
@@ -93,6 +103,7 @@ const SEND_FAILED: [State; 8] = [
     State::DroppedRetriesExhausted,
     State::DroppedShutdown,
     State::DroppedWriteFailed,
+    State::DroppedStorageDamaged,
 ];
 
 static METRICS: &[Metric] = &[
@@ -102,7 +113,7 @@ static METRICS: &[Metric] = &[
         unit: "{samples}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| of_exporters(vitals, |exporter| exporter.stats.counts.delivered.samples),
+        read: |vitals| of_sending(vitals, |exporter| exporter.stats.counts.delivered.samples),
     },
     Metric {
         name: "otelcol_exporter_send_failed_profile_samples",
@@ -111,7 +122,7 @@ static METRICS: &[Metric] = &[
         kind: Kind::Counter,
         level: MetricLevel::Basic,
         read: |vitals| {
-            of_exporters(vitals, |exporter| {
+            of_sending(vitals, |exporter| {
                 SEND_FAILED.iter().map(|state| exporter.stats.counts.get(*state).samples).sum()
             })
         },
