@@ -298,6 +298,15 @@ mod tests {
         }
     }
 
+    /// So that whoever has seen a piece knows it when it comes again, after a restart for instance.
+    #[test]
+    fn the_same_report_is_cut_into_the_same_pieces() {
+        let whole = report(3, 4, 30);
+        let pieces = whole.clone().split(700).reports;
+        assert!(pieces.len() > 3);
+        assert_eq!(pieces, whole.split(700).reports);
+    }
+
     #[test]
     fn a_report_that_fits_stays_as_it_is() {
         let whole = report(2, 2, 2);

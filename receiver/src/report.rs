@@ -23,6 +23,9 @@ use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What is interned is thrown away when it has grown to this.
 const INTERNED_BYTES_MAX: usize = 8 << 20;
+/// Events of one report: with these it is far below what a Collector takes, and takes little memory while
+/// it is made. Where there are more, reports are made more often.
+const EVENTS_MAX: usize = 100_000;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -99,6 +102,11 @@ impl Reporter {
             }
             Message::Event(event) => self.add(&event),
         }
+    }
+
+    /// Whether the next reports are better made now than when they are due.
+    pub(crate) fn is_full(&self) -> bool {
+        self.drafts.iter().any(|draft| draft.builder.pending_events() >= EVENTS_MAX)
     }
 
     /// The reports of all events since the last ones, one for each list of processors, which cover this time of

@@ -319,6 +319,7 @@ impl Vitals {
                     queue_capacity_bytes: 0,
                     in_flight_requests: 0,
                     last_partial_success: None,
+                    last_failure: None,
                 };
                 for present in &exporter.present {
                     let now = present.stats();
@@ -327,6 +328,7 @@ impl Vitals {
                     stats.queue_capacity_bytes = now.queue_capacity_bytes;
                     stats.in_flight_requests += now.in_flight_requests;
                     stats.last_partial_success = now.last_partial_success.or(stats.last_partial_success);
+                    stats.last_failure = now.last_failure.or(stats.last_failure);
                 }
                 let newest = exporter.present.last();
                 let labels = newest.map(|newest| newest.labels().to_vec()).unwrap_or_default();

@@ -11,6 +11,7 @@ mod completeness;
 mod configurations;
 mod conservation;
 mod corpus;
+mod delivery;
 mod hybrid;
 mod interrupts;
 mod memory;

@@ -33,6 +33,11 @@ macro_rules! states {
                 match state { $(State::$variant => self.$field,)* }
             }
 
+            /// Counts none in `state` any more: for tests of who adds up.
+            pub fn forget(&mut self, state: State) {
+                *self.of(state) = Tally::default();
+            }
+
             pub(crate) fn of(&mut self, state: State) -> &mut Tally {
                 match state { $(State::$variant => &mut self.$field,)* }
             }

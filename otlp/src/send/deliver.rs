@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::exporter::Notes;
 use super::queue::{Queue, Ticket};
 use super::retry::{Backoff, RetryOptions};
 use super::verdict::Verdict;
@@ -33,7 +34,7 @@ pub(super) struct Worker<T> {
     retry: RetryOptions,
     max_request_bytes: usize,
     transport: T,
-    refusal: Arc<Mutex<Option<PartialSuccess>>>,
+    notes: Arc<Mutex<Notes>>,
     /// Requests that the receiver has taken.
     delivered: AtomicU64,
     suspects: Suspects,
@@ -72,17 +73,13 @@ enum Next {
 }
 
 impl<T: Transport> Worker<T> {
-    pub(super) fn new(
-        options: &ExporterOptions,
-        transport: T,
-        refusal: Arc<Mutex<Option<PartialSuccess>>>,
-    ) -> Self {
+    pub(super) fn new(options: &ExporterOptions, transport: T, notes: Arc<Mutex<Notes>>) -> Self {
         Self {
             name: options.name.clone(),
             retry: options.retry,
             max_request_bytes: options.max_request_bytes,
             transport,
-            refusal,
+            notes,
             delivered: AtomicU64::new(0),
             suspects: Suspects::default(),
         }
@@ -146,6 +143,9 @@ impl<T: Transport> Worker<T> {
 
     fn judge(&self, verdict: Verdict, attempts: &mut Attempts, ticket: &mut Ticket) -> Next {
         let exporter = self.name.as_str();
+        if let Some(reason) = verdict.reason() {
+            lock(&self.notes).last_failure = Some(reason.to_owned());
+        }
         match verdict {
             Verdict::Accepted => {
                 self.delivered.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ impl<T: Transport> Worker<T> {
                 let end = end_of_partial(refusal.rejected_profiles, attempts.piece.profiles());
                 let PartialSuccess { rejected_profiles, message } = &refusal;
                 warn!(exporter, rejected_profiles, message, end = end.as_str(), "partial success");
-                *lock(&self.refusal) = Some(refusal);
+                lock(&self.notes).last_partial_success = Some(refusal);
                 Next::Settled(end)
             }
             Verdict::Rejected { reason } => {
@@ -305,6 +305,42 @@ fn end_of_partial(rejected: i64, sent: u64) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builder::{SampleAttributes, SampleIdentity};
+    use crate::{Kind, ReportBuilder, ReportOptions, Tally};
+
+    /// One sample.
+    fn report(events: u64) -> Report {
+        let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
+        let identity = SampleIdentity {
+            resource: builder.resource(&[]),
+            kind: Kind::Cpu { samples_per_second: 19 },
+            stack: builder.stack(&[]),
+            attributes: builder.attributes(&SampleAttributes::default()),
+            link: None,
+        };
+        (0..events).for_each(|event| builder.event(&identity, 1_000 + event, 1));
+        builder.finish(0..1).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_pieces_of_a_sample_are_not_counted_at_the_cost_of_other_reports() {
+        let queue = Arc::new(Queue::new(1 << 20));
+        let (large, other) = (report(1_000), report(1));
+        queue.push(large.clone());
+        queue.push(other.clone());
+        let mut job = Job { ticket: queue.next().await, pieces: Vec::new(), begun: None };
+        cut(large, 1_500, &mut job);
+        assert!(job.pieces.len() > 3);
+        let pieces = job.pieces.iter().fold(Tally::default(), |sum, piece| sum + piece.tally());
+        assert_eq!(queue.snapshot().counts.queued, pieces + other.tally());
+        for piece in std::mem::take(&mut job.pieces) {
+            job.ticket.settle(piece.tally(), State::Delivered);
+        }
+        drop(job);
+        let counts = queue.snapshot().counts;
+        assert_eq!((counts.delivered, counts.queued), (pieces, other.tally()));
+        assert_eq!((pieces.events, pieces.samples > 3), (1_000, true));
+    }
 
     #[test]
     fn a_partial_success_counts_profiles() {

@@ -20,6 +20,9 @@ use crate::report::Report;
 /// Threads of an exporter that may wait for the system's resolver.
 const RESOLVING_THREADS_MAX: usize = 2;
 
+/// Longer than any shutdown takes.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// What exporters have in common, whatever they speak.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExporterOptions {
@@ -81,7 +84,7 @@ pub enum ExporterError {
 #[derive(Debug)]
 pub struct Exporter {
     queue: Arc<Queue>,
-    refusal: Arc<Mutex<Option<PartialSuccess>>>,
+    notes: Arc<Mutex<Notes>>,
     queue_capacity_bytes: u64,
     stop: Mutex<Option<oneshot::Sender<Instant>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -109,6 +112,15 @@ pub struct ExporterStats {
     pub in_flight_requests: usize,
     /// The last partial success, if there was one.
     pub last_partial_success: Option<PartialSuccess>,
+    /// Why the last attempt failed, of those that did.
+    pub last_failure: Option<String>,
+}
+
+/// What is remembered for people.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Notes {
+    pub(super) last_partial_success: Option<PartialSuccess>,
+    pub(super) last_failure: Option<String>,
 }
 
 impl Exporter {
@@ -137,8 +149,8 @@ impl Exporter {
                 return Err(error.into());
             }
         };
-        let refusal = Arc::default();
-        let worker = Arc::new(Worker::new(&options, transport, Arc::clone(&refusal)));
+        let notes = Arc::default();
+        let worker = Arc::new(Worker::new(&options, transport, Arc::clone(&notes)));
         let (stop, stopped) = oneshot::channel();
         let thread = {
             let queue = Arc::clone(&queue);
@@ -148,7 +160,7 @@ impl Exporter {
                 .map_err(ExporterError::Thread)?
         };
         let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
-        Ok(Self { queue, refusal, queue_capacity_bytes, stop, thread })
+        Ok(Self { queue, notes, queue_capacity_bytes, stop, thread })
     }
 
     /// Queues a report, which is sent in pieces where it is too large for one request.
@@ -162,12 +174,14 @@ impl Exporter {
     #[must_use]
     pub fn stats(&self) -> ExporterStats {
         let snapshot = self.queue.snapshot();
+        let Notes { last_partial_success, last_failure } = lock(&self.notes).clone();
         ExporterStats {
             counts: snapshot.counts,
             queue_bytes: snapshot.bytes,
             queue_capacity_bytes: self.queue_capacity_bytes,
             in_flight_requests: snapshot.in_flight,
-            last_partial_success: lock(&self.refusal).clone(),
+            last_partial_success,
+            last_failure,
         }
     }
 
@@ -175,8 +189,9 @@ impl Exporter {
     pub fn close(&self, timeout: Duration) {
         self.queue.close();
         let stop = lock(&self.stop).take();
+        let now = Instant::now();
         // Where nobody listens any more, the thread has ended.
-        let _ = stop.map(|stop| stop.send(Instant::now() + timeout));
+        let _ = stop.map(|stop| stop.send(now.checked_add(timeout).unwrap_or(now + A_YEAR)));
     }
 
     /// Closes and waits for the end. What could not be sent is on the disk then, if the queue is, and

@@ -16,7 +16,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
@@ -25,8 +25,11 @@ use rustix::fs::{FlockOperation, flock};
 use tracing::warn;
 
 use crate::report::{Report, Tally};
-use record::{Head, MARK_BYTES, Mark};
+use record::{Head, Mark};
 use scan::{Found, scan};
+
+/// A segment is never this long: what is behind is not ours.
+const MAX_SEGMENT_BYTES: u64 = 128 << 20;
 
 /// What fills a stretch without records once its loss has been counted.
 const COUNTED: u8 = 0xdb;
@@ -236,6 +239,9 @@ impl Log {
         if !self.segments.contains_key(&self.newest) {
             let path = self.folder.join(format!("{:016x}.log", self.newest));
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+            if self.fsync {
+                File::open(&self.folder)?.sync_all()?;
+            }
             self.segments.insert(self.newest, Segment { path, file, bytes: 0, waiting: 0 });
         }
         Ok(self.newest)
@@ -260,7 +266,7 @@ impl Segment {
     /// Finds the records of an earlier process. What is damaged is counted once: it is gone afterwards.
     fn recover(&mut self, number: u64, total: &mut Tally, recovered: &mut Recovered) {
         let mut bytes = Vec::new();
-        if let Err(error) = io::Read::read_to_end(&mut &self.file, &mut bytes) {
+        if let Err(error) = (&self.file).take(MAX_SEGMENT_BYTES).read_to_end(&mut bytes) {
             warn!(%error, path = ?self.path, "a part of the queue cannot be read");
             recovered.unreadable_bytes += self.bytes;
             return;
@@ -298,13 +304,11 @@ impl Segment {
                 }
             }
         }
-        recovered.unreadable_bytes += gap_bytes;
+        recovered.unreadable_bytes += gap_bytes + self.bytes.saturating_sub(MAX_SEGMENT_BYTES);
     }
 
     fn mark_done(&self, offset: u64) {
-        let marked = self.file.write_all_at(&Mark::Done.encoded(), offset);
-        debug_assert_eq!(Mark::Done.encoded().len(), MARK_BYTES);
-        if let Err(error) = marked {
+        if let Err(error) = self.file.write_all_at(&Mark::Done.encoded(), offset) {
             warn!(%error, path = ?self.path, "a request that is done will be sent again after a restart");
         }
     }

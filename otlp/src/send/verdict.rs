@@ -39,6 +39,19 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
+    /// Why the receiver has not, or may not have, all of it.
+    pub(super) fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Accepted | Self::PartlyRejected(_) => None,
+            Self::Rejected { reason }
+            | Self::TooLarge { reason }
+            | Self::WriteFailed { reason }
+            | Self::Incompatible { reason }
+            | Self::Garbled { reason }
+            | Self::Retry { reason, .. } => Some(reason),
+        }
+    }
+
     /// No answer came.
     pub(super) fn silence(may_have_arrived: bool, reason: impl Into<String>) -> Self {
         Self::Retry { may_have_arrived, answered: false, delay: None, reason: reason.into() }

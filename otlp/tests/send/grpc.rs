@@ -7,7 +7,7 @@ use sidewinder_otlp::send::{
     Compression, Credentials, Exporter, ExporterOptions, GrpcOptions, Pem, Resolve, Resolver, Resolving,
     RetryOptions, SecretText, State, TlsOptions,
 };
-use sidewinder_otlp::{conformance, decode};
+use sidewinder_otlp::{Tally, conformance, decode};
 use tokio::net::TcpListener;
 use tonic::Code;
 
@@ -382,7 +382,8 @@ async fn a_receiver_whose_limit_is_lower_gets_pieces() {
     let refusal = Answer::Refuse(Code::ResourceExhausted, message);
     let receiver = Receiver::start([refusal.clone(), Answer::Accept, refusal]).await;
     let exporter = start(options(), &plaintext(&receiver.endpoint));
-    let report = report(8, 60);
+    // Two samples: the second cut is within one of them.
+    let report = report(1, 400);
     exporter.enqueue(report.clone());
     let counts = settled(&exporter).await.counts;
     assert_eq!(
@@ -391,12 +392,16 @@ async fn a_receiver_whose_limit_is_lower_gets_pieces() {
     );
     let received = receiver.received();
     assert!(received.len() >= 5, "{} requests", received.len());
-    let accepted = [1].into_iter().chain(3..received.len()).map(|at| &received[at].message);
-    let events: usize = accepted
-        .flat_map(|message| decode::profiles_data(message).unwrap())
-        .map(|profile| profile.events().count())
-        .sum();
-    assert_eq!(events as u64, report.tally().events);
+    let mut arrived = Tally::default();
+    for message in [1].into_iter().chain(3..received.len()).map(|at| &received[at].message) {
+        for profile in decode::profiles_data(message).unwrap() {
+            arrived.events += profile.events().count() as u64;
+            // Where a sample was cut there are two of it.
+            arrived.samples += profile.samples.len() as u64;
+        }
+    }
+    assert_eq!(arrived.events, report.tally().events);
+    assert_eq!((counts.delivered, counts.queued), (arrived, Tally::default()));
 }
 
 #[tokio::test]

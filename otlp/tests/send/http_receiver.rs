@@ -44,6 +44,8 @@ pub(crate) struct HttpReceived {
     pub(crate) head: String,
     /// Uncompressed.
     pub(crate) message: Vec<u8>,
+    /// Whether the receiver has it: it has not said that it does not.
+    pub(crate) is_taken: bool,
 }
 
 impl HttpReceived {
@@ -126,11 +128,13 @@ impl HttpReceiver {
 }
 
 async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, progress: &Mutex<Progress>) {
-    while let Some(received) = read_request(&mut stream).await {
+    while let Some(mut received) = read_request(&mut stream).await {
         let reply = {
             let mut progress = progress.lock().unwrap();
+            let reply = progress.replies.pop_front().unwrap_or(Reply::Accept);
+            received.is_taken = !matches!(reply, Reply::Status(300.., ..));
             progress.received.push(received);
-            progress.replies.pop_front().unwrap_or(Reply::Accept)
+            reply
         };
         let (status, lines, body) = match reply {
             Reply::Accept => (200, Vec::new(), Vec::new()),
@@ -160,7 +164,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> Option<HttpRecei
         head.push(stream.read_u8().await.ok()?);
     }
     let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-    let mut received = HttpReceived { head, message: Vec::new() };
+    let mut received = HttpReceived { head, message: Vec::new(), is_taken: true };
     let length: usize = received.all("content-length")[0].parse().unwrap();
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.ok()?;

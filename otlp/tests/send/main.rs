@@ -4,8 +4,10 @@
 mod disk;
 mod grpc;
 mod http;
+#[allow(dead_code, reason = "shared with the end-to-end tests, which use other parts")]
 mod http_receiver;
 mod poison;
+#[allow(dead_code, reason = "shared with the end-to-end tests, which use other parts")]
 mod receiver;
 mod tls;
 

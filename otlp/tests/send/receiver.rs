@@ -61,6 +61,8 @@ pub(crate) enum Answer {
 pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
     pub(crate) authority: Option<String>,
+    /// Whether the receiver has it: it has not said that it does not.
+    pub(crate) is_taken: bool,
     /// Uncompressed.
     pub(crate) message: Bytes,
 }
@@ -152,12 +154,18 @@ impl Script {
         let message = unframed(body, encoding.as_ref());
         let answer = {
             let mut progress = self.0.lock().unwrap();
+            let answer = progress.answers.pop_front().unwrap_or(Answer::Accept);
+            let is_taken = !matches!(
+                answer,
+                Answer::Refuse(..) | Answer::RefuseFor(..) | Answer::RefuseLate(_) | Answer::Http(_)
+            );
             progress.received.push(Received {
                 headers: head.headers,
                 authority: head.uri.authority().map(ToString::to_string),
+                is_taken,
                 message,
             });
-            progress.answers.pop_front().unwrap_or(Answer::Accept)
+            answer
         };
         match answer {
             Answer::Accept => grpc(framed(0, &[]), Some(Code::Ok)),

@@ -215,7 +215,7 @@ impl Run {
             }
             self.vitals.met_stacks(&reporter.take_depths());
             let is_outdated = !self.plan.holds(&plan);
-            if is_over || is_outdated || Instant::now() >= due {
+            if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
                 let end_ns = monotonic_ns();
                 self.send(reporter.drain(start_ns..end_ns), &plan);
                 start_ns = end_ns;

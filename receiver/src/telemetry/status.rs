@@ -94,6 +94,7 @@ fn of_exporter(exporter: &ExporterNow) -> Value {
         "queue_bytes": stats.queue_bytes,
         "queue_capacity_bytes": stats.queue_capacity_bytes,
         "in_flight_requests": stats.in_flight_requests,
+        "last_failure": stats.last_failure,
         "last_partial_success": refusal.map(|refusal| {
             json!({ "rejected_profiles": refusal.rejected_profiles, "message": refusal.message })
         }),

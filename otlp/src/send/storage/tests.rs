@@ -6,6 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::record::MARK_BYTES;
 use super::*;
 
 fn options(directory: &Path) -> StorageOptions {
