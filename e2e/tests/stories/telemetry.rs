@@ -130,9 +130,10 @@ fn the_command_the_pages_and_the_metrics_tell_the_same() -> Result<()> {
     assert_eq!(status.pointer("/receivers/profiling/activity"), Some(&Value::from("profiling")));
     let complete = status.pointer("/receivers/profiling/interrupts/complete").and_then(Value::as_u64);
     ensure!(complete > Some(0), "{status}");
-    ensure!(page(health, "/")?.contains("Server available"));
-    ensure!(page(zpages, "/debug/pipelinez")?.contains("otlp_grpc"));
-    let text = page(metrics, "/metrics")?;
+    let shown = |port: u16, path: &str| until(path, || page(port, path).map(Some));
+    ensure!(shown(health, "/")?.contains("Server available"));
+    ensure!(shown(zpages, "/debug/pipelinez")?.contains("otlp_grpc"));
+    let text = shown(metrics, "/metrics")?;
     for name in [
         "sidewinder_interrupts{outcome=\"complete\"",
         "sidewinder_events{exporter=\"otlp_grpc\",state=\"delivered\"}",
