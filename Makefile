@@ -3,8 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vm-test bench corpus stacks oracle fuzz lint clean
-.PHONY: help setup run test faults vm-test bench oracle fuzz lint clean
+.PHONY: help setup run test vm-test bench corpus stacks oracle fuzz lint clean faults
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
