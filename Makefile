@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vm-test bench corpus stacks oracle fuzz lint clean
+.PHONY: help setup run test vm-test bench corpus stacks oracle fuzz lint clean faults
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -37,6 +37,12 @@ test: ## Run every test; those that need eBPF want root
 	SIDEWINDER=$(sidewinder) cargo test -p sidewinder-e2e -- --test-threads=1
 	@if [ -s $(compiled)/skipped.txt ]; then echo; echo "Not run here:"; cat $(compiled)/skipped.txt; fi
 
+faults: ## What happens to events when receivers fail, at full length: a Collector that is stopped for a minute
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test -p sidewinder-e2e --test stories delivery:: -- \
+		--test-threads=1 --nocapture
+
 vm-test: ## Boot Debian's kernels in qemu and profile there; VERIFIER=accept takes new instruction counts as the baseline
 	@e2e/setup.sh --vm
 	cargo build --release -p sidewinder
@@ -46,6 +52,8 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
 	cargo bench -p sidewinder-bpf --bench tables
+	cargo bench -p sidewinder-otlp --bench encode
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench payload
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
 

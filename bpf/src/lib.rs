@@ -13,6 +13,7 @@ mod probe;
 mod processes;
 mod profiler;
 mod ring;
+mod run_time;
 mod settings;
 mod sideband;
 mod table;
@@ -30,6 +31,7 @@ pub use profiler::{LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage
 pub use ring::{
     Body, Entries, Frame, FrameKind, Record, RegisterFile, Rings, Sample, SampleKind, Snapshot, StackHash,
 };
+pub use run_time::measure_run_time;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
 pub use table::{PackedSegment, Packing, pack, pack_again};
 pub use tables::{SegmentId, Tables};

@@ -22,6 +22,7 @@ use crate::memory::MappedArray;
 use crate::outcome::Outcome;
 use crate::processes::Processes;
 use crate::ring::{Rings, borrow, create_ring};
+use crate::run_time::run_time;
 use crate::settings::Settings;
 use crate::sideband::SideBand;
 use crate::tables::Tables;
@@ -377,6 +378,27 @@ impl<'obj> Profiler<'obj> {
             Some(events) => Witness::of(events, &self.slept_before).ok(),
             None => self.witness.clone(),
         }
+    }
+
+    /// Time in all of our programs since they were loaded; `None` where the kernel measures none
+    /// ([`measure_run_time`](crate::measure_run_time)).
+    #[must_use]
+    pub fn run_time(&self) -> Option<Duration> {
+        let programs = &self.skeleton.progs;
+        let all = [
+            &programs.sample_cpu,
+            &programs.sample_cpu_by_calls,
+            &programs.walk_cpu_by_calls,
+            &programs.sample_probe,
+            &programs.sample_probe_by_calls,
+            &programs.walk_probe_by_calls,
+            &programs.process_fork,
+            &programs.process_exec,
+            &programs.process_free,
+        ];
+        // A program of the other way to walk isn't loaded and has no descriptor.
+        let loaded = all.iter().filter(|program| program.as_fd().as_raw_fd() >= 0);
+        loaded.filter_map(|program| run_time(program.as_fd())).reduce(|sum, time| sum + time)
     }
 
     /// Frames found by rows, by proven frame pointers and by unproven ones, since the start.

@@ -64,7 +64,8 @@ fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
 }
 
 /// Writes a duration as Go's `Duration.String` does: `1m30s`, `1.5s`, `200ms`.
-pub(crate) fn format(duration: Duration) -> String {
+#[must_use]
+pub fn format(duration: Duration) -> String {
     let total_ns = duration.as_nanos();
     let decimal = |value_ns: u128, unit_ns: u128, unit: &str| {
         let digits = unit_ns.ilog10() as usize;

@@ -134,6 +134,7 @@ impl Expander<'_> {
             "env" => (self.variable(rest, place, path)?, format!("environment variable {rest}")),
             "yaml" => (rest.to_owned(), "yaml".to_owned()),
             "file" => {
+                self.report.reads(Path::new(rest));
                 let text = source::read_file(Path::new(rest))?;
                 (text.strip_suffix('\n').map_or(text.clone(), str::to_owned), rest.to_owned())
             }
@@ -323,6 +324,6 @@ mod tests {
     fn an_unset_variable_is_empty_and_a_warning() {
         let (node, report) = expanded("${env:NOPE}", &[]);
         assert_eq!(node.value, Value::Null);
-        assert!(report.finish().unwrap()[0].message.contains("NOPE is not set"));
+        assert!(report.finish().unwrap().0[0].message.contains("NOPE is not set"));
     }
 }

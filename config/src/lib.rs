@@ -13,10 +13,12 @@
 //! yaml, marks            text to tree      values by serde_yaml, positions by saphyr-parser
 //! tree, expand           tree to tree      merging, `${...}`
 //! schema, reference      tree to values    each key listed once, read and written from that list
+//! change                 two of them       what it takes to go from one to the other
 //! model                  the values        no YAML from here on
 //! ```
 #![forbid(unsafe_code)]
 
+mod change;
 mod duration;
 mod expand;
 mod load;
@@ -31,11 +33,12 @@ mod tree;
 mod unconfigured;
 mod yaml;
 
-pub use duration::parse as parse_duration;
+pub use change::change_takes;
+pub use duration::{format as format_duration, parse as parse_duration};
 pub use load::{Loaded, load};
 pub use model::*;
 pub use print::{PrintFormat, PrintMode, print_config};
-pub use reference::{KeyReference, reference};
+pub use reference::{KeyReference, Reload, json_schema, reference, reference_markdown};
 pub use report::{ConfigError, ConfigErrors, Problem, Warning};
 pub use source::{Environment, ProcessEnvironment, Source, SourceError};
 pub use tree::Place;

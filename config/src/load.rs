@@ -1,5 +1,7 @@
 //! From sources to a checked configuration.
 
+use std::path::PathBuf;
+
 use crate::expand;
 use crate::model::Config;
 use crate::report::{ConfigErrors, Report, Warning};
@@ -15,6 +17,8 @@ pub struct Loaded {
     pub config: Config,
     /// What to know about it, in the order of the text.
     pub warnings: Vec<Warning>,
+    /// The files that it was read from: sources, and those that a `${file:...}` names.
+    pub files: Vec<PathBuf>,
 }
 
 /// Reads and checks a configuration: `sources` laid over one another in order, then `sets`
@@ -56,5 +60,5 @@ pub fn load(
     }
     expand::expand(&mut tree, environment, &mut report);
     let config = read_config(&tree, &mut report);
-    report.finish().map(|warnings| Loaded { config, warnings })
+    report.finish().map(|(warnings, files)| Loaded { config, warnings, files })
 }

@@ -1,6 +1,7 @@
 //! What is wrong with a configuration, all of it at once.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use crate::tree::Place;
 
@@ -177,9 +178,15 @@ pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
 pub(crate) struct Report {
     errors: Vec<ConfigError>,
     warnings: Vec<Warning>,
+    files: Vec<PathBuf>,
 }
 
 impl Report {
+    /// Records that what a file holds is part of the configuration.
+    pub(crate) fn reads(&mut self, file: &Path) {
+        self.files.push(file.to_owned());
+    }
+
     pub(crate) fn error(&mut self, path: &str, place: Option<&Place>, problem: Problem) {
         self.errors.push(ConfigError { path: path.to_owned(), place: place.cloned(), problem });
     }
@@ -198,10 +205,10 @@ impl Report {
         ConfigErrors(self.errors)
     }
 
-    /// `Ok` with the warnings if no error was found; both in the order of the text.
-    pub(crate) fn finish(mut self) -> Result<Vec<Warning>, ConfigErrors> {
+    /// `Ok` with the warnings and the files if no error was found; warnings and errors in the order of the text.
+    pub(crate) fn finish(mut self) -> Result<(Vec<Warning>, Vec<PathBuf>), ConfigErrors> {
         self.warnings.sort_by(|a, b| (&a.place, &a.path).cmp(&(&b.place, &b.path)));
-        if self.has_errors() { Err(self.into_errors()) } else { Ok(self.warnings) }
+        if self.has_errors() { Err(self.into_errors()) } else { Ok((self.warnings, self.files)) }
     }
 }
 

@@ -103,7 +103,10 @@ pub(crate) fn read(
     let name: Arc<str> = name.into();
     let nowhere = Place { source: name.clone(), position: None };
     let text = match source {
-        Source::File(path) => read_file(path),
+        Source::File(path) => {
+            report.reads(path);
+            read_file(path)
+        }
         Source::Yaml(text) => Ok(text.clone()),
         Source::Variable(name) => environment.variable(name).ok_or_else(|| "it is not set".to_owned()),
     };

@@ -134,6 +134,14 @@ impl Node {
         })
     }
 
+    /// The node below the keys of `path`, which `::` separates.
+    pub(crate) fn at(&self, path: &str) -> Option<&Self> {
+        path.split("::").try_fold(self, |node, key| match &node.value {
+            Value::Map(map) => map.get(key),
+            _ => None,
+        })
+    }
+
     /// What kind of value the node is, for an error that must not show it.
     pub(crate) const fn kind(&self) -> &'static str {
         match self.value {

@@ -95,19 +95,22 @@ fn the_commented_parts_of_the_annotated_example_are_valid() {
     let text = lines.join("\n");
     let loaded =
         load(&[yaml(&text)], &[], &variables(&[("TOKEN", "t")])).unwrap_or_else(|e| panic!("{e}\n{text}"));
-    let not_yet = ["service::telemetry::metrics::readers", "service::telemetry::resource"];
-    assert!(loaded.warnings.iter().map(|warning| warning.path.as_str()).eq(not_yet), "{:?}", loaded.warnings);
+    assert_eq!(warnings(&loaded), [""; 0]);
     assert_eq!(receiver(&loaded).scope, Scope::Processes(vec![Pid::new(4711).unwrap()]));
-    let mut exporters = loaded.config.exporters.into_values();
     let mut otlp = OtlpGrpcExporter::new(Endpoint::local());
     otlp.headers.insert("authorization".to_owned(), Secret::new("Bearer t".to_owned()));
     otlp.tls.insecure = true;
+    otlp.sending_queue.storage = Some("file_storage".parse().unwrap());
     let expected = [
         Exporter::Debug(DebugExporter::default()),
         Exporter::File(FileExporter::new("profile.otlp".into())),
         Exporter::OtlpGrpc(Box::new(otlp)),
+        Exporter::OtlpHttp(Box::new(OtlpHttpExporter::new("https://collector:4318".parse().ok()))),
     ];
-    assert!(exporters.by_ref().eq(expected), "the example shows the exporters' defaults");
+    assert!(loaded.config.exporters.into_values().eq(expected), "the example shows the exporters' defaults");
+    assert_eq!(loaded.config.processors.len(), 1);
+    assert_eq!(loaded.config.extensions.len(), 5);
+    assert_eq!(loaded.config.telemetry.logs.processors.len(), 1);
     assert_eq!(loaded.config.telemetry.metrics.readers.len(), 2);
 }
 
@@ -276,27 +279,56 @@ fn a_range_is_named_where_it_is_left() {
 fn what_this_version_does_not_have_is_refused_with_a_way_out() {
     for (text, part) in [
         (
-            "exporters: {otlp_http: {endpoint: 'http://x'}}",
-            "exporters::otlp_http: is not in this version: use otlp_grpc",
+            "exporters: {otlp_http: {endpoint: 'http://x', encoding: json}}",
+            "exporters::otlp_http::encoding: is not in this version",
         ),
-        ("exporters: {otlphttp/a: }", "exporters::otlphttp/a: is not in this version: use otlp_grpc"),
+        (
+            "exporters: {otlphttp/a: {endpoint: 'http://x', proxy_url: 'http://p:1'}}",
+            "exporters::otlphttp/a::proxy_url: is not in this version",
+        ),
         ("receivers: {profiling: {scope: {mode: pod}}}", "scope::mode: is not in this version"),
         (
             "receivers: {profiling: {trace_context: {enabled: true}}}",
             "trace_context::enabled: is not in this version",
         ),
-        ("processors: {resource: }", "processors::resource: is not in this version"),
-        ("extensions: {file_storage: {directory: /x}}", "extensions::file_storage: is not in this version"),
-        ("service: {extensions: [health_check]}", "service::extensions[0]: is not in this version"),
+        ("processors: {batch: }", "processors::batch: is not in this version"),
+        (
+            "extensions: {file_storage: {directory: /x, recreate: true}}",
+            "extensions::file_storage::recreate: is not in this version",
+        ),
         ("service: {pipelines: {traces: }}", "service::pipelines::traces: is not in this version"),
-        ("service: {pipelines: {profiles: {processors: [batch]}}}", "processors: is not in this version"),
-        (&grpc("keepalive: {time: 10s}"), "exporters::otlp_grpc::keepalive: is not in this version"),
-        (&grpc("sending_queue: {storage: file_storage}"), "sending_queue::storage: is not in this version"),
-        (&grpc("tls: {insecure_skip_verify: true}"), "tls::insecure_skip_verify: is not in this version"),
+        ("processors: {filter: }", "processors::filter: is not in this version"),
+        (&grpc("balancer_name: pick_first"), "exporters::otlp_grpc::balancer_name: is not in this version"),
+        (&grpc("sending_queue: {wait_for_result: true}"), "sending_queue::wait_for_result: is not in this"),
+        (&grpc("tls: {cipher_suites: [TLS_X]}"), "tls::cipher_suites: is not in this version"),
     ] {
         let errors = errors(text).join("\n");
         assert!(errors.contains(part), "{text}: {errors}");
     }
+}
+
+/// An exporter of each kind, with all that extensions do for them.
+#[test]
+fn exporters_refer_to_extensions_for_credentials_and_storage() {
+    let loaded = load_over(&["
+extensions:
+  file_storage/a: {directory: /x, fsync: true, max_size: 4096}
+  bearertokenauth: {filename: /run/token}
+  basicauth/b: {client_auth: {username: me, password_file: /run/password}}
+exporters:
+  otlp_grpc: {endpoint: 'c:4317', auth: {authenticator: bearertokenauth}, sending_queue: {storage: file_storage/a}}
+  otlphttp: {endpoint: 'https://c:4318', auth: {authenticator: basicauth/b}}
+service:
+  extensions: [file_storage/a, bearertokenauth, basicauth/b]
+  pipelines: {profiles: {exporters: [otlp_grpc, otlphttp]}}"])
+    .unwrap();
+    let exporters = &loaded.config.exporters;
+    let Exporter::OtlpGrpc(grpc) = &exporters[&"otlp_grpc".parse().unwrap()] else { panic!("{exporters:?}") };
+    assert_eq!(grpc.sending_queue.storage, Some("file_storage/a".parse().unwrap()));
+    assert_eq!(grpc.auth, Some("bearertokenauth".parse().unwrap()));
+    let Exporter::OtlpHttp(http) = &exporters[&"otlphttp".parse().unwrap()] else { panic!("{exporters:?}") };
+    assert_eq!(http.url(), "https://c:4318/v1development/profiles");
+    assert_eq!(loaded.config.extensions.len(), 3);
 }
 
 #[test]
@@ -580,7 +612,7 @@ service:
     metrics:
       level: detailed
       readers:
-      - periodic: {interval: 1000, exporter: {otlp: {protocol: http/protobuf, endpoint: 'http://c:4318'}}}
+      - periodic: {interval: 1000, exporter: {otlp: {protocol: grpc, endpoint: 'c:4317'}}}
       - pull: {exporter: {prometheus: {host: 127.0.0.1, port: 9999, without_units: true}}}
     resource:
       attributes: [{name: service.name, value: mine}]
@@ -594,7 +626,7 @@ service:
         panic!("two readers were given: {telemetry:?}")
     };
     assert_eq!(periodic.interval, Duration::from_secs(1));
-    assert_eq!(periodic.exporter.protocol, OtlpProtocol::HttpProtobuf);
+    assert_eq!(periodic.exporter.protocol, OtlpProtocol::Grpc);
     assert_eq!((prometheus.host.as_str(), prometheus.port), ("127.0.0.1", 9999));
     let reader = |keys: &str| error(&format!("service: {{telemetry: {{metrics: {{readers: [{keys}]}}}}}}"));
     assert!(reader("{}").contains("readers[0]: takes exactly one of periodic, pull"));

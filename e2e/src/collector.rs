@@ -1,8 +1,11 @@
 //! An OpenTelemetry Collector of our own: built once, started on free ports, stopped, and read.
 
+mod setup;
+
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -16,9 +19,9 @@ use tempfile::TempDir;
 
 use crate::paths;
 use crate::received::Received;
+pub use setup::{MetricsSetup, ServerTls, Setup, Version};
+use setup::{configuration, socket};
 
-/// The version of the Collector and of its builder; the modules' versions stand in the manifest.
-const VERSION: &str = "v0.159.0";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -28,10 +31,12 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 /// When there is no Go, no module proxy, or the build fails.
-pub fn build() -> Result<PathBuf> {
+pub fn build(version: Version) -> Result<PathBuf> {
     let manifest_path = paths::e2e().join("collector/builder.yaml");
     let manifest = fs::read_to_string(&manifest_path)
         .with_context(|| format!("cannot read {}", manifest_path.display()))?;
+    let manifest = version.manifest(&manifest);
+    let version = version.as_str();
     let mut hasher = DefaultHasher::new();
     manifest.hash(&mut hasher);
     let folder = paths::cache().join(format!("collector-{:016x}", hasher.finish()));
@@ -48,7 +53,7 @@ pub fn build() -> Result<PathBuf> {
         return Ok(binary);
     }
 
-    eprintln!("building the OpenTelemetry Collector {VERSION} (once; takes a few minutes) ...");
+    eprintln!("building the OpenTelemetry Collector {version} (once; takes a few minutes) ...");
     let started = Instant::now();
     let sources = tempfile::tempdir_in(&folder)?;
     let placed_manifest = sources.path().join("builder.yaml");
@@ -59,7 +64,7 @@ pub fn build() -> Result<PathBuf> {
     )?;
     let status = Command::new("go")
         .arg("run")
-        .arg(format!("go.opentelemetry.io/collector/cmd/builder@{VERSION}"))
+        .arg(format!("go.opentelemetry.io/collector/cmd/builder@v{version}"))
         .arg("--config")
         .arg(&placed_manifest)
         .current_dir(sources.path())
@@ -81,6 +86,7 @@ pub fn build() -> Result<PathBuf> {
 pub struct Collector {
     process: Child,
     folder: TempDir,
+    setup: Setup,
     grpc_port: u16,
     http_port: u16,
 }
@@ -91,8 +97,7 @@ impl Collector {
     /// # Errors
     /// When it cannot be built or does not come up; its log is part of the message.
     pub fn start() -> Result<Self> {
-        let [grpc_port, http_port] = free_ports()?;
-        Self::start_on(grpc_port, http_port)
+        Self::set_up(Setup::default())
     }
 
     /// Starts a Collector on the given ports.
@@ -100,28 +105,71 @@ impl Collector {
     /// # Errors
     /// As [`Collector::start`].
     pub fn start_on(grpc_port: u16, http_port: u16) -> Result<Self> {
-        let binary = build()?;
+        Self::set_up(Setup { ports: Some([grpc_port, http_port]), ..Setup::default() })
+    }
+
+    /// Starts a Collector whose own metrics are at `metrics_port`, as a Collector has them by default. It has two more
+    /// exporters: one whose requests fail and one whose queue is soon full, so that there is something to tell of
+    /// each; a third one sends to `next`.
+    ///
+    /// # Errors
+    /// As [`Collector::start`].
+    pub fn start_with_metrics(metrics_port: u16, next: &str) -> Result<Self> {
+        let metrics = Some(MetricsSetup { port: metrics_port, next: next.to_owned() });
+        Self::set_up(Setup { metrics, ..Setup::default() })
+    }
+
+    /// Starts a Collector that is set up like that.
+    ///
+    /// # Errors
+    /// As [`Collector::start`].
+    pub fn set_up(setup: Setup) -> Result<Self> {
+        let [grpc_port, http_port] = setup.ports.map_or_else(free_ports, Ok)?;
         let folder = tempfile::tempdir()?;
-        fs::write(folder.path().join("collector.yaml"), configuration(folder.path(), grpc_port, http_port))?;
-        let log = File::create(folder.path().join("collector.log"))?;
-        let process = Command::new(&binary)
-            .arg("--config")
-            .arg(folder.path().join("collector.yaml"))
-            .arg("--feature-gates=+service.profilesSupport")
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot run {}", binary.display()))?;
-        let mut collector = Self { process, folder, grpc_port, http_port };
+        let text = configuration(folder.path(), &setup, grpc_port, http_port);
+        fs::write(folder.path().join("collector.yaml"), text)?;
+        let process = spawn(folder.path(), setup.version)?;
+        let mut collector = Self { process, folder, setup, grpc_port, http_port };
         collector.wait_until_ready()?;
         Ok(collector)
+    }
+
+    /// Starts it again where it was, after [`Self::kill`]; it goes on with the same file.
+    ///
+    /// # Errors
+    /// As [`Collector::start`].
+    pub fn restart(&mut self) -> Result<()> {
+        self.process = spawn(self.folder.path(), self.setup.version)?;
+        self.wait_until_ready()
+    }
+
+    /// Ends it on the spot, in the middle of whatever it does.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// Sends it a signal, such as SIGSTOP.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        signal::kill(Pid::from_raw(i32::try_from(self.process.id())?), signal)?;
+        Ok(())
     }
 
     fn wait_until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         let open = |port: u16| TcpStream::connect(("127.0.0.1", port)).is_ok();
-        while !(open(self.grpc_port) && open(self.http_port)) {
+        let grpc_is_open = |collector: &Self| match collector.setup.unix_socket {
+            true => UnixStream::connect(socket(collector.folder.path())).is_ok(),
+            false => open(collector.grpc_port),
+        };
+        while !(grpc_is_open(self) && open(self.http_port)) {
             if let Some(status) = self.process.try_wait()? {
                 bail!("the Collector ended with {status}:\n{}", self.log());
             }
@@ -130,19 +178,31 @@ impl Collector {
             }
             thread::sleep(Duration::from_millis(20));
         }
+        // It listens a moment before it takes signals, and nothing tells when it does.
+        thread::sleep(Duration::from_millis(100));
         Ok(())
     }
 
-    /// Where it receives OTLP over gRPC, as host and port.
+    /// Where it receives OTLP over gRPC: a host and port, or a Unix socket.
     #[must_use]
     pub fn grpc_endpoint(&self) -> String {
-        format!("127.0.0.1:{}", self.grpc_port)
+        match self.setup.unix_socket {
+            true => format!("unix://{}", socket(self.folder.path()).display()),
+            false => format!("127.0.0.1:{}", self.grpc_port),
+        }
     }
 
     /// Where it receives OTLP over HTTP, as a URL.
     #[must_use]
     pub fn http_endpoint(&self) -> String {
-        format!("http://127.0.0.1:{}", self.http_port)
+        let scheme = if self.setup.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://127.0.0.1:{}", self.http_port)
+    }
+
+    /// Its ports for gRPC and HTTP.
+    #[must_use]
+    pub fn ports(&self) -> [u16; 2] {
+        [self.grpc_port, self.http_port]
     }
 
     /// What the Collector has said so far.
@@ -172,7 +232,12 @@ impl Collector {
             bail!("the Collector ended with {status}:\n{}", self.log());
         }
         let path = self.folder.path().join("profiles.binpb");
-        let written = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        // With rotation there is no file before there is something to write.
+        let written = if path.exists() {
+            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?
+        } else {
+            Vec::new()
+        };
         Received::from_collector_file(&written)
     }
 }
@@ -202,24 +267,18 @@ pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-fn configuration(folder: &Path, grpc_port: u16, http_port: u16) -> String {
-    format!(
-        "receivers:
-  otlp:
-    protocols:
-      grpc: {{ endpoint: 127.0.0.1:{grpc_port} }}
-      http: {{ endpoint: 127.0.0.1:{http_port} }}
-exporters:
-  file: {{ path: {}/profiles.binpb, format: proto }}
-  debug: {{ verbosity: basic }}
-service:
-  telemetry:
-    metrics: {{ level: none }}
-  pipelines:
-    profiles: {{ receivers: [otlp], exporters: [file, debug] }}
-",
-        folder.display()
-    )
+fn spawn(folder: &Path, version: Version) -> Result<Child> {
+    let binary = build(version)?;
+    let log = File::options().create(true).append(true).open(folder.join("collector.log"))?;
+    Command::new(&binary)
+        .arg("--config")
+        .arg(folder.join("collector.yaml"))
+        .arg("--feature-gates=+service.profilesSupport")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot run {}", binary.display()))
 }
 
 #[cfg(test)]

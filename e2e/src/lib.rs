@@ -15,6 +15,7 @@
 //! - [`perf`] asks `perf record --call-graph dwarf` about the same program.
 //! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
+//! - [`ledger`] makes events by the thousand and tells what became of each on its way to a receiver.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod contradiction;
 pub mod corpus;
 pub mod elf;
 pub mod judge;
+pub mod ledger;
 pub mod observe;
 pub mod paths;
 pub mod perf;

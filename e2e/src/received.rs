@@ -16,6 +16,8 @@ pub struct Received {
     pub profiles: Vec<Profile>,
     /// How many came twice: a retry of a request whose answer was lost.
     pub duplicates: usize,
+    /// The events in those that came twice.
+    pub duplicate_events: u64,
 }
 
 impl Received {
@@ -29,6 +31,19 @@ impl Received {
         for message in decode::messages(bytes) {
             let message = message?;
             received.add(message, &mut seen, |violation| !is_the_collectors(violation))?;
+        }
+        Ok(received)
+    }
+
+    /// Reads requests as a server of our own got them.
+    ///
+    /// # Errors
+    /// When one is no profiles, or breaks a rule of conformance.
+    pub fn from_requests<M: AsRef<[u8]>>(requests: impl IntoIterator<Item = M>) -> Result<Self> {
+        let mut received = Self::default();
+        let mut seen = HashSet::new();
+        for message in requests {
+            received.add(message.as_ref(), &mut seen, |_| true)?;
         }
         Ok(received)
     }
@@ -63,6 +78,7 @@ impl Received {
                 self.profiles.push(profile);
             } else {
                 self.duplicates += 1;
+                self.duplicate_events += profile.events().count() as u64;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! One session: a Collector, the profiler beside a workload, and what arrived.
 
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::sidewinder::{self, Ended, Running};
 use crate::workload::{Gated, Report};
 
 /// Whose interrupts a session looks at, and what it changes in the receiver's configuration.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Settings {
     /// Interrupts per second and CPU.
     pub samples_per_second: u32,
@@ -22,13 +23,17 @@ pub struct Settings {
     pub pid: Option<u32>,
     /// More lines of the receiver's YAML, each a key of `profiling`.
     pub more: Vec<String>,
+    /// More lines of `service`.
+    pub service: Vec<String>,
+    /// More lines at the top.
+    pub top: Vec<String>,
 }
 
 impl Settings {
     /// 997 Hz of one process.
     #[must_use]
     pub fn of_process(pid: u32) -> Self {
-        Self { samples_per_second: 997, pid: Some(pid), more: Vec::new() }
+        Self { samples_per_second: 997, pid: Some(pid), ..Self::default() }
     }
 
     /// The configuration as a user would write it, with one gRPC exporter.
@@ -39,6 +44,8 @@ impl Settings {
             None => "{ mode: node }".to_owned(),
         };
         let more: String = self.more.iter().map(|line| format!("    {line}\n")).collect();
+        let service: String = self.service.iter().map(|line| format!("  {line}\n")).collect();
+        let top: String = self.top.iter().map(|line| format!("{line}\n")).collect();
         format!(
             "receivers:
   profiling:
@@ -53,7 +60,7 @@ impl Settings {
 service:
   pipelines:
     profiles: {{ receivers: [profiling], exporters: [otlp_grpc] }}
-",
+{service}{top}",
             self.samples_per_second
         )
     }
@@ -63,7 +70,7 @@ service:
 #[derive(Debug)]
 pub struct Daemon {
     running: Running,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl Daemon {
@@ -72,12 +79,30 @@ impl Daemon {
     /// # Errors
     /// When it does not.
     pub fn start(settings: &Settings, endpoint: &str) -> Result<Self> {
+        Self::start_in(settings, endpoint, &[])
+    }
+
+    /// As [`Daemon::start`], with variables in its environment.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn start_in(settings: &Settings, endpoint: &str, variables: &[(&str, String)]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("sidewinder.yaml");
         std::fs::write(&path, settings.yaml(endpoint))?;
         let mut command = sidewinder::command()?;
+        command.arg("--config").arg(path).envs(variables.iter().map(|(name, value)| (*name, value)));
+        Ok(Self { running: Running::start_sampling(command)?, _folder: Some(folder) })
+    }
+
+    /// Starts `sidewinder --config` with a file of the caller's.
+    ///
+    /// # Errors
+    /// As [`Daemon::start`].
+    pub fn start_from(path: &Path) -> Result<Self> {
+        let mut command = sidewinder::command()?;
         command.arg("--config").arg(path);
-        Ok(Self { running: Running::start_sampling(command)?, _folder: folder })
+        Ok(Self { running: Running::start_sampling(command)?, _folder: None })
     }
 
     /// The process.

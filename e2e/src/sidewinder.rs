@@ -98,6 +98,15 @@ impl Running {
         fs::read_to_string(self.log.path()).unwrap_or_default()
     }
 
+    /// Asks it to read its configuration again.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn hang_up(&self) -> Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.process.id())?);
+        signal::kill(pid, Signal::SIGHUP).context("cannot signal the profiler")
+    }
+
     /// Asks it to end as Ctrl-C does, and waits for it.
     ///
     /// # Errors

@@ -20,7 +20,10 @@ pub struct Tally {
 impl Add for Tally {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self { events: self.events + other.events, samples: self.samples + other.samples }
+        Self {
+            events: self.events.saturating_add(other.events),
+            samples: self.samples.saturating_add(other.samples),
+        }
     }
 }
 
@@ -61,6 +64,11 @@ impl Report {
             tally.events += profile.samples.iter().map(|s| observations(s) as u64).sum::<u64>();
         }
         Self { bytes: encode(tables, resource_profiles).into(), tally, profiles }
+    }
+
+    /// A report that was encoded before.
+    pub(crate) fn from_parts(bytes: Bytes, tally: Tally, profiles: u64) -> Self {
+        Self { bytes, tally, profiles }
     }
 
     /// The encoded message.
@@ -166,7 +174,7 @@ fn keep_samples(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
             kept
         });
         if profile.samples.len() < before {
-            profile.profile_id = new_profile_id();
+            profile.profile_id = piece_id(&profile.profile_id, start, end);
         }
     }
     drop_empty(list);
@@ -178,7 +186,7 @@ fn keep_events(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
         *list = list.get(start..end.min(list.len())).unwrap_or_default().to_vec();
     }
     for profile in list.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles) {
-        profile.profile_id = new_profile_id();
+        profile.profile_id = piece_id(&profile.profile_id, start, end);
         for sample in &mut profile.samples {
             keep(&mut sample.timestamps_unix_nano, start, end);
             keep(&mut sample.values, start, end);
@@ -196,6 +204,22 @@ fn drop_empty(list: &mut Vec<ResourceProfiles>) {
         resource.scope_profiles.retain(|scope| !scope.profiles.is_empty());
     }
     list.retain(|resource| !resource.scope_profiles.is_empty());
+}
+
+/// The identity of a piece of a profile: always the same for the same piece, so that a report that is
+/// sent and cut again after a restart is known to who has seen it.
+fn piece_id(whole: &[u8], start: usize, end: usize) -> Vec<u8> {
+    // The finalizer of splitmix64, once for each half.
+    let mix = |seed: u64| {
+        let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let seed = (seed ^ (seed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        seed ^ (seed >> 31)
+    };
+    let (high, low) = whole.split_at(whole.len() / 2);
+    let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let high = mix(number(high) ^ mix(start as u64 + 1));
+    let low = mix(number(low) ^ mix(high ^ mix(end as u64 + 1)));
+    (u128::from(high) << 64 | u128::from(low)).max(1).to_be_bytes().to_vec()
 }
 
 /// 16 random bytes, not all zero.
@@ -272,6 +296,15 @@ mod tests {
             assert_eq!(sum.events, whole.tally().events);
             assert_eq!(events(&split.reports, max_bytes), events(&[whole], usize::MAX));
         }
+    }
+
+    /// So that whoever has seen a piece knows it when it comes again, after a restart for instance.
+    #[test]
+    fn the_same_report_is_cut_into_the_same_pieces() {
+        let whole = report(3, 4, 30);
+        let pieces = whole.clone().split(700).reports;
+        assert!(pieces.len() > 3);
+        assert_eq!(pieces, whole.split(700).reports);
     }
 
     #[test]

@@ -2,11 +2,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::fs;
+use std::time::Duration;
 
 use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
-use sidewinder_otlp::send::file::{FileExporter, write_profiles_data};
+use sidewinder_otlp::send::file::write_profiles_data;
+use sidewinder_otlp::send::{Exporter, ExporterOptions, Verbosity};
 use sidewinder_otlp::{Kind, Report, ReportBuilder, ReportOptions, decode};
 
+/// Longer than any test needs.
+const PATIENCE: Duration = Duration::from_secs(20);
 const START: u64 = 1_700_000_000_000_000_000;
 
 fn report(events: u64) -> Report {
@@ -45,25 +49,40 @@ fn a_file_that_cannot_be_written_is_named_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn appended_reports_are_read_back_one_by_one() {
+fn reports_are_read_back_one_by_one_from_a_file_that_replaces_what_was_there() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("out.proto");
     for _ in 0..2 {
-        let mut exporter = FileExporter::open(&path).unwrap();
-        exporter.append(&report(1)).unwrap();
-        exporter.append(&report(3)).unwrap();
-        assert_eq!(exporter.counts().delivered.events, 4);
-        assert_eq!(exporter.counts().total().events, 4);
+        let exporter = Exporter::file(ExporterOptions::named("file"), &path).unwrap();
+        exporter.enqueue(report(1));
+        exporter.enqueue(report(3));
+        let counts = exporter.shutdown(PATIENCE);
+        assert_eq!((counts.delivered.events, counts.total().events), (4, 4));
+        let written = fs::read(&path).unwrap();
+        let messages: Vec<_> = decode::messages(&written).collect::<Result<_, _>>().unwrap();
+        let events = messages.iter().flat_map(|message| decode::profiles_data(message).unwrap());
+        assert_eq!(events.map(|profile| profile.events().count()).collect::<Vec<_>>(), [1, 3]);
     }
-    assert_eq!(decode::messages(&fs::read(&path).unwrap()).filter(Result::is_ok).count(), 4);
 }
 
 #[test]
 fn what_a_full_disk_refuses_is_counted_as_lost() {
     // Every write to it fails for lack of space.
-    let mut exporter = FileExporter::open("/dev/full".as_ref()).unwrap();
-    let error = exporter.append(&report(3)).unwrap_err();
-    assert_eq!(error.to_string(), "cannot append to \"/dev/full\"");
-    assert_eq!(exporter.counts().dropped_write_failed.events, 3);
-    assert_eq!(exporter.counts().total().events, 3);
+    let exporter = Exporter::file(ExporterOptions::named("file"), "/dev/full".as_ref()).unwrap();
+    exporter.enqueue(report(3));
+    let counts = exporter.shutdown(PATIENCE);
+    assert_eq!((counts.dropped_write_failed.events, counts.total().events), (3, 3));
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_named_at_once() {
+    let error = Exporter::file(ExporterOptions::named("file"), "/nowhere/out".as_ref()).unwrap_err();
+    assert_eq!(error.to_string(), "cannot open \"/nowhere/out\"");
+}
+
+#[test]
+fn a_report_in_the_log_counts_as_delivered() {
+    let exporter = Exporter::debug(ExporterOptions::named("debug"), Verbosity::Detailed).unwrap();
+    exporter.enqueue(report(3));
+    assert_eq!(exporter.shutdown(PATIENCE).delivered.events, 3);
 }

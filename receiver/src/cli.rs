@@ -53,6 +53,9 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Say what this kernel and these privileges allow, and what it costs where they don't
     Check(CheckArgs),
+    /// Say how the profilers are that run here: what they sample, and what became of it
+    #[command(after_help = "Exit codes: 0 all is well, 1 something is not, or nobody answers.")]
+    Status(StatusArgs),
     /// Check the configuration, and report everything that is wrong with it at once
     Validate(ConfigArgs),
     /// Print the configuration that holds, with defaults filled in
@@ -171,6 +174,16 @@ pub(crate) struct CheckArgs {
     /// the program, the instructions that the verifier followed; at last, as `load_ms`, how long that took
     #[arg(long, hide = true, conflicts_with = "json")]
     pub(crate) verify: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// For programs: a JSON document a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only the one with this process id
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
 }
 
 #[derive(Debug, Args)]

@@ -1,95 +1,73 @@
 //! Where reports go: the exporters as configured.
 
-use std::fs;
-use std::sync::Mutex;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sidewinder_config::{Exporter as ExporterConfig, OtlpGrpcExporter, Pem, Sizer, Verbosity};
-use sidewinder_otlp::Report;
-use sidewinder_otlp::send::file::FileExporter;
-use sidewinder_otlp::send::{
-    Compression, Counts, Exporter, ExporterOptions, GrpcOptions, RetryOptions, TlsOptions,
+use sidewinder_config::{
+    ComponentId, Config, Credential, EndpointTarget, Exporter as ExporterConfig, Extension, HttpEndpoint,
+    OtlpGrpcExporter, OtlpHttpExporter, Pem, Retry, SendingQueue, Sizer, TlsClient, TlsVersion, Verbosity,
 };
-use tokio::runtime::{Handle, Runtime};
-use tracing::{error, info};
+use sidewinder_otlp::Report;
+use sidewinder_otlp::send::{
+    self, Compression, Counts, Credentials, Exporter, ExporterError, ExporterOptions, ExporterStats,
+    GrpcOptions, HttpOptions, Keepalive, RetryOptions, SecretText, StorageOptions, TlsOptions,
+};
+use tracing::{info, warn};
 
-use crate::command::run::lock;
 use crate::exit::{Cause, Failure};
 
 /// One exporter.
 #[derive(Debug)]
 pub(crate) struct Destination {
     name: String,
-    way: Way,
-}
-
-#[derive(Debug)]
-enum Way {
-    Grpc(Exporter),
-    File(Mutex<FileExporter>),
-    Log(Verbosity),
+    labels: Vec<(&'static str, String)>,
+    exporter: Exporter,
 }
 
 impl Destination {
-    /// Opens an exporter. Nothing is sent yet.
-    pub(crate) fn open(name: &str, config: &ExporterConfig, runtime: &Handle) -> Result<Self, Failure> {
-        let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-            Failure::new(Cause::Usage, format!("can't set up exporter {name}")).because(error)
+    /// Opens an exporter, whose reports may take so many bytes of memory. Nothing is sent yet.
+    pub(crate) fn open(id: &ComponentId, config: &Config, memory_bytes: usize) -> Result<Self, Failure> {
+        let name = id.to_string();
+        let Some(exporter) = config.exporters.get(id) else {
+            return Err(Failure::new(Cause::Usage, format!("there is no exporter {name}")));
         };
-        let way = match config {
-            ExporterConfig::OtlpGrpc(config) => {
-                let exporter = Exporter::grpc(exporter_options(name, config), &grpc_options(config), runtime);
-                Way::Grpc(exporter.map_err(|error| failed(error.into()))?)
-            }
-            ExporterConfig::File(config) => {
-                match fs::remove_file(&config.path) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(failed(error.into()));
-                    }
-                    _ => {}
-                }
-                Way::File(Mutex::new(FileExporter::open(&config.path).map_err(|error| failed(error.into()))?))
-            }
-            ExporterConfig::Debug(config) => Way::Log(config.verbosity),
-        };
-        Ok(Self { name: name.to_owned(), way })
-    }
-
-    /// Hands a report over; never waits for a receiver.
-    pub(crate) fn send(&self, report: &Report) {
-        match &self.way {
-            Way::Grpc(exporter) => exporter.enqueue(report.clone()),
-            Way::File(file) => {
-                if let Err(error) = lock(file).append(report) {
-                    error!(
-                        exporter = self.name,
-                        error = &error as &dyn std::error::Error,
-                        "a report is lost"
-                    );
-                }
-            }
-            Way::Log(verbosity) => {
-                let tally = report.tally();
-                info!(
-                    exporter = self.name,
-                    profiles = report.profiles(),
-                    samples = tally.samples,
-                    events = tally.events,
-                    bytes = report.as_bytes().len(),
-                    ?verbosity,
-                    "profiles"
-                );
+        let settings = Settings { name: &name, extensions: &config.extensions, memory_bytes };
+        match settings.open(exporter) {
+            Ok(opened) => Ok(Self { name, labels: labels(exporter), exporter: opened }),
+            Err(error) => {
+                Err(Failure::new(Cause::Usage, format!("can't set up exporter {name}")).because(error))
             }
         }
     }
 
-    /// Sends what is left, no longer than `timeout`, and says what became of all events.
-    pub(crate) fn shutdown(&self, runtime: &Runtime, timeout: Duration) {
-        let counts = match &self.way {
-            Way::Grpc(exporter) => runtime.block_on(exporter.shutdown(timeout)),
-            Way::File(file) => lock(file).counts(),
-            Way::Log(_) => return,
-        };
+    /// The exporter's id.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it sends to, as labels of metrics.
+    pub(crate) fn labels(&self) -> &[(&'static str, String)] {
+        &self.labels
+    }
+
+    /// What became of all events so far, and what waits.
+    pub(crate) fn stats(&self) -> ExporterStats {
+        self.exporter.stats()
+    }
+
+    /// Hands a report over; never waits for a receiver.
+    pub(crate) fn send(&self, report: &Report) {
+        self.exporter.enqueue(report.clone());
+    }
+
+    /// Lets it send what is left, no longer than `timeout`. Does not wait for it.
+    pub(crate) fn close(&self, timeout: Duration) {
+        self.exporter.close(timeout);
+    }
+
+    /// Waits for the end of what was closed, and says what became of all events.
+    pub(crate) fn finish(&self) {
+        let counts = self.exporter.shutdown(Duration::ZERO);
         self.say(&counts);
     }
 
@@ -98,6 +76,7 @@ impl Destination {
             exporter = self.name,
             events = counts.total().events,
             delivered = counts.delivered.events,
+            queued = counts.queued.events,
             dropped = counts.dropped().events,
             counts = ?counts,
             "exporter ended"
@@ -105,56 +84,190 @@ impl Destination {
     }
 }
 
-fn exporter_options(name: &str, config: &OtlpGrpcExporter) -> ExporterOptions {
-    let retry = &config.retry_on_failure;
-    let queue = &config.sending_queue;
-    // Its log lines say where it sends to.
-    let defaults = ExporterOptions::named(format!("{name} to {}", config.endpoint));
-    ExporterOptions {
-        queue_bytes: match queue.sizer {
-            Sizer::Bytes => usize::try_from(queue.queue_size).unwrap_or(usize::MAX),
-            // Counted in bytes all the same: memory is what must be bounded.
-            Sizer::Items | Sizer::Requests => defaults.queue_bytes,
-        },
-        consumers: queue.num_consumers.get().try_into().unwrap_or(usize::MAX),
-        retry: RetryOptions {
-            enabled: retry.enabled,
-            initial_interval: retry.initial_interval,
-            multiplier: retry.multiplier.get(),
-            randomization_factor: retry.randomization_factor.get(),
-            max_interval: retry.max_interval,
-            max_elapsed_time: retry.max_elapsed_time.unwrap_or(Duration::ZERO),
-        },
-        ..defaults
-    }
-}
-
-fn grpc_options(config: &OtlpGrpcExporter) -> GrpcOptions {
-    GrpcOptions {
-        endpoint: config.endpoint.to_string(),
-        tls: tls_options(config),
-        compression: match config.compression {
-            sidewinder_config::Compression::None => Compression::None,
-            sidewinder_config::Compression::Gzip => Compression::Gzip,
-            sidewinder_config::Compression::Zstd => Compression::Zstd,
-        },
-        headers: config.headers.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect(),
-        timeout: config.timeout.unwrap_or(Duration::ZERO),
-    }
-}
-
-fn tls_options(config: &OtlpGrpcExporter) -> TlsOptions {
-    let pem = |pem: &Pem| match pem {
-        Pem::File(path) => sidewinder_otlp::send::Pem::File(path.clone()),
-        Pem::Text(text) => sidewinder_otlp::send::Pem::Text(text.reveal().to_owned()),
+/// The labels by which a Collector tells where an exporter of this type sends to.
+fn labels(config: &ExporterConfig) -> Vec<(&'static str, String)> {
+    let host_and_port = |target: &EndpointTarget| match target {
+        EndpointTarget::Tcp { host, port } => {
+            vec![("server_address", host.clone()), ("server_port", port.to_string())]
+        }
+        EndpointTarget::Unix(_) => Vec::new(),
     };
-    let tls = &config.tls;
+    match config {
+        // Anything but host and port is taken whole.
+        ExporterConfig::OtlpGrpc(config) if config.endpoint.as_str().contains("://") => {
+            vec![("server_address", config.endpoint.to_string())]
+        }
+        ExporterConfig::OtlpGrpc(config) => host_and_port(config.endpoint.target()),
+        ExporterConfig::OtlpHttp(config) => {
+            let url = config.url();
+            let Ok(url) = url.parse::<HttpEndpoint>() else { return Vec::new() };
+            let mut labels = host_and_port(url.target());
+            if !url.has_port() {
+                labels.retain(|(key, _)| *key != "server_port");
+            }
+            labels.push(("url_path", url.path().to_owned()));
+            labels
+        }
+        ExporterConfig::File(_) | ExporterConfig::Debug(_) => Vec::new(),
+    }
+}
+
+/// What an exporter is made of beside its own configuration.
+struct Settings<'a> {
+    name: &'a str,
+    extensions: &'a BTreeMap<ComponentId, Extension>,
+    memory_bytes: usize,
+}
+
+impl Settings<'_> {
+    fn open(&self, config: &ExporterConfig) -> Result<Exporter, ExporterError> {
+        match config {
+            ExporterConfig::OtlpGrpc(config) => {
+                let options = self.options(&config.retry_on_failure, &config.sending_queue);
+                Exporter::grpc(options, &self.grpc(config))
+            }
+            ExporterConfig::OtlpHttp(config) => {
+                let options = self.options(&config.retry_on_failure, &config.sending_queue);
+                Exporter::http(options, &self.http(config))
+            }
+            ExporterConfig::File(config) => Exporter::file(self.plain_options(), &config.path),
+            ExporterConfig::Debug(config) => {
+                let verbosity = match config.verbosity {
+                    Verbosity::Basic => send::Verbosity::Basic,
+                    Verbosity::Normal => send::Verbosity::Normal,
+                    Verbosity::Detailed => send::Verbosity::Detailed,
+                };
+                Exporter::debug(self.plain_options(), verbosity)
+            }
+        }
+    }
+
+    fn plain_options(&self) -> ExporterOptions {
+        ExporterOptions { queue_bytes: self.memory_bytes, ..ExporterOptions::named(self.name) }
+    }
+
+    fn options(&self, retry: &Retry, queue: &SendingQueue) -> ExporterOptions {
+        let plain = self.plain_options();
+        let queue_bytes = match queue.sizer {
+            Sizer::Bytes => queue.queue_size,
+            // Counted in bytes all the same: memory is what must be bounded.
+            Sizer::Items | Sizer::Requests => SendingQueue::DEFAULT_SIZE_BYTES,
+        };
+        let storage = queue.storage.as_ref().and_then(|id| self.extensions.get(id));
+        let storage = storage.and_then(|extension| match extension {
+            Extension::FileStorage(storage) => Some(StorageOptions {
+                directory: storage.directory.clone(),
+                create_with_mode: storage.create_directory.then(|| storage.directory_permissions.bits()),
+                max_bytes: storage.max_size.map_or(queue_bytes, |max_size| max_size.min(queue_bytes)),
+                fsync: storage.fsync,
+            }),
+            _ => None,
+        });
+        let asked = usize::try_from(queue_bytes).unwrap_or(usize::MAX);
+        if storage.is_none() && asked > self.memory_bytes {
+            warn!(
+                exporter = self.name,
+                queue_size = asked,
+                memory_bytes = self.memory_bytes,
+                "the queue is smaller than configured: raise memory_limit_mib, or keep it on disk"
+            );
+        }
+        ExporterOptions {
+            queue_bytes: asked.min(self.memory_bytes),
+            storage,
+            consumers: queue.num_consumers.get().try_into().unwrap_or(usize::MAX),
+            retry: RetryOptions {
+                enabled: retry.enabled,
+                initial_interval: retry.initial_interval,
+                multiplier: retry.multiplier.get(),
+                randomization_factor: retry.randomization_factor.get(),
+                max_interval: retry.max_interval,
+                max_elapsed_time: retry.max_elapsed_time.unwrap_or(Duration::ZERO),
+            },
+            ..plain
+        }
+    }
+
+    fn grpc(&self, config: &OtlpGrpcExporter) -> GrpcOptions {
+        GrpcOptions {
+            tls: tls(&config.tls, config.uses_tls()),
+            compression: compression(config.compression),
+            headers: headers(&config.headers),
+            credentials: self.credentials(config.auth.as_ref()),
+            timeout: config.timeout.unwrap_or(Duration::ZERO),
+            authority: config.authority.clone(),
+            wait_for_ready: config.wait_for_ready,
+            keepalive: config.keepalive.map(|keepalive| Keepalive {
+                time: keepalive.time,
+                timeout: keepalive.timeout,
+                permit_without_stream: keepalive.permit_without_stream,
+            }),
+            ..GrpcOptions::to(config.endpoint.to_string())
+        }
+    }
+
+    fn http(&self, config: &OtlpHttpExporter) -> HttpOptions {
+        HttpOptions {
+            tls: tls(&config.tls, true),
+            compression: compression(config.compression),
+            headers: headers(&config.headers),
+            credentials: self.credentials(config.auth.as_ref()),
+            timeout: config.timeout.unwrap_or(Duration::ZERO),
+            ..HttpOptions::to(config.url())
+        }
+    }
+
+    fn credentials(&self, authenticator: Option<&ComponentId>) -> Option<Credentials> {
+        let secret = |credential: &Credential| match credential {
+            Credential::File(path) => SecretText::File(path.clone()),
+            Credential::Text(text) => SecretText::Text(text.reveal().to_owned()),
+        };
+        match self.extensions.get(authenticator?)? {
+            Extension::BearerTokenAuth(bearer) => Some(Credentials::Bearer {
+                header: bearer.header.clone(),
+                scheme: bearer.scheme.clone(),
+                token: secret(&bearer.token),
+            }),
+            Extension::BasicAuth(basic) => Some(Credentials::Basic {
+                username: secret(&basic.username),
+                password: secret(&basic.password),
+            }),
+            _ => None,
+        }
+    }
+}
+
+fn headers(config: &BTreeMap<String, sidewinder_config::Secret>) -> Vec<(String, String)> {
+    config.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect()
+}
+
+fn compression(config: sidewinder_config::Compression) -> Compression {
+    match config {
+        sidewinder_config::Compression::None => Compression::None,
+        sidewinder_config::Compression::Gzip => Compression::Gzip,
+        sidewinder_config::Compression::Zstd => Compression::Zstd,
+    }
+}
+
+fn tls(config: &TlsClient, is_used: bool) -> TlsOptions {
+    let pem = |pem: &Pem| match pem {
+        Pem::File(path) => send::Pem::File(path.clone()),
+        Pem::Text(text) => send::Pem::Text(text.reveal().to_owned()),
+    };
+    let version = |version| match version {
+        TlsVersion::Tls12 => send::TlsVersion::Tls12,
+        TlsVersion::Tls13 => send::TlsVersion::Tls13,
+    };
     TlsOptions {
-        insecure: !config.uses_tls(),
-        ca: tls.ca.as_ref().map(pem),
-        include_system_ca_certs_pool: tls.include_system_ca_certs_pool,
-        cert: tls.identity.as_ref().map(|identity| pem(&identity.certificate)),
-        key: tls.identity.as_ref().map(|identity| pem(&identity.key)),
-        server_name_override: tls.server_name_override.clone(),
+        insecure: !is_used,
+        insecure_skip_verify: config.insecure_skip_verify,
+        ca: config.ca.as_ref().map(pem),
+        include_system_ca_certs_pool: config.include_system_ca_certs_pool,
+        cert: config.identity.as_ref().map(|identity| pem(&identity.certificate)),
+        key: config.identity.as_ref().map(|identity| pem(&identity.key)),
+        server_name_override: config.server_name_override.clone(),
+        min_version: version(config.min_version),
+        max_version: config.max_version.map(version),
+        reload_interval: config.reload_interval,
     }
 }

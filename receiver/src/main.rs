@@ -5,7 +5,12 @@
 //! | `sampling`   | from the rings of the kernel to events with stacks; from processes back to its maps      |
 //! | `naming`     | what frames are called                                                                   |
 //! | `resource`   | whose events they are                                                                    |
+//! | `processor`  | what pipelines change of that                                                            |
 //! | `report`     | events become OTLP reports                                                               |
+//! | `export`     | where reports go                                                                         |
+//! | `memory`     | how much memory there is, and for what                                                   |
+//! | `service`    | a configuration kept up, and changed while it runs                                       |
+//! | `vitals`     | what is going on; `telemetry` tells it                                                   |
 //! | `collect`    | events become a profile for people                                                       |
 //! | `command`    | one module for each command                                                              |
 //! | `cli`, `exit`| the command line, and how it ends                                                        |
@@ -16,10 +21,15 @@ mod collect;
 mod command;
 mod exit;
 mod export;
+mod memory;
 mod naming;
+mod processor;
 mod report;
 mod resource;
 mod sampling;
+mod service;
+mod telemetry;
+mod vitals;
 
 use std::process::ExitCode;
 
@@ -35,6 +45,7 @@ fn main() -> ExitCode {
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::Inspect(args)) => command::inspect::inspect(&args),
         Some(Command::Check(args)) => command::check::check(&args),
+        Some(Command::Status(args)) => command::status::status(&args),
         Some(Command::Validate(args)) => command::configuration::validate(&args),
         Some(Command::PrintConfig(args)) => command::configuration::print(&args),
         Some(Command::Components) => command::configuration::components(),

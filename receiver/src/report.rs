@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sidewinder_bpf::{SampleKind, monotonic_ns};
+use sidewinder_config::ResourceProcessor;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
     SampleAttributes, SampleIdentity, StackIndex,
@@ -14,6 +15,7 @@ use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions};
 use sidewinder_process::ProcessDescription;
 
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
+use crate::processor;
 use crate::resource::attributes_of;
 use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
 
@@ -21,16 +23,27 @@ use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What is interned is thrown away when it has grown to this.
 const INTERNED_BYTES_MAX: usize = 8 << 20;
+/// Events of one report: with these it is far below what a Collector takes, and takes little memory while
+/// it is made. Where there are more, reports are made more often.
+const EVENTS_MAX: usize = 100_000;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Reporter {
     namer: Namer,
     kind: Kind,
-    builder: ReportBuilder,
-    interned: Interned,
+    drafts: Vec<Draft>,
+    depths: Vec<usize>,
     descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
     clock: Clock,
+}
+
+/// A report in the making, of what some processors make of the events.
+#[derive(Debug)]
+struct Draft {
+    processors: Vec<ResourceProcessor>,
+    builder: ReportBuilder,
+    interned: Interned,
 }
 
 /// What the builder has numbers for.
@@ -52,14 +65,22 @@ struct Circumstances {
 }
 
 impl Reporter {
-    pub(crate) fn new(namer: Namer, samples_per_second: u32) -> Self {
+    /// Makes a report for each list of processors, of which there is at least one.
+    pub(crate) fn new(namer: Namer, samples_per_second: u32, processors: &[&[ResourceProcessor]]) -> Self {
         Self {
             namer,
             kind: Kind::Cpu { samples_per_second },
-            builder: ReportBuilder::new(ReportOptions::new(VERSION)),
-            interned: Interned::default(),
+            drafts: processors.iter().map(|processors| Draft::new(processors.to_vec())).collect(),
+            depths: Vec::new(),
             descriptions: HashMap::new(),
             clock: Clock::now(),
+        }
+    }
+
+    /// Makes reports for other lists of processors from now on. What was not drained before is lost.
+    pub(crate) fn change_processors(&mut self, processors: &[&[ResourceProcessor]]) {
+        if !self.drafts.iter().map(|draft| draft.processors.as_slice()).eq(processors.iter().copied()) {
+            self.drafts = processors.iter().map(|processors| Draft::new(processors.to_vec())).collect();
         }
     }
 
@@ -68,27 +89,38 @@ impl Reporter {
             Message::File(id, facts) => {
                 self.namer.learn(id, facts);
                 // Frames of this file may have a better name now.
-                self.interned.locations.clear();
-                self.interned.stacks.clear();
+                for draft in &mut self.drafts {
+                    draft.interned.locations.clear();
+                    draft.interned.stacks.clear();
+                }
             }
             Message::Process(key, description) => {
-                self.interned.resources.remove(&key);
+                for draft in &mut self.drafts {
+                    draft.interned.resources.remove(&key);
+                }
                 self.descriptions.insert(key, description);
             }
             Message::Event(event) => self.add(&event),
         }
     }
 
-    /// The report of all events since the last one, which covers this time of `CLOCK_MONOTONIC`.
-    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Option<Report> {
+    /// Whether the next reports are better made now than when they are due.
+    pub(crate) fn is_full(&self) -> bool {
+        self.drafts.iter().any(|draft| draft.builder.pending_events() >= EVENTS_MAX)
+    }
+
+    /// The reports of all events since the last ones, one for each list of processors, which cover this time of
+    /// `CLOCK_MONOTONIC`. `None` where there was no event.
+    pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
-        let report = self.builder.drain(interval);
+        let reports = self.drafts.iter_mut().map(|draft| draft.drain(interval.clone())).collect();
         self.clock = Clock::now();
-        if self.builder.interned_bytes() > INTERNED_BYTES_MAX {
-            self.builder = ReportBuilder::new(ReportOptions::new(VERSION));
-            self.interned = Interned::default();
-        }
-        report
+        reports
+    }
+
+    /// Frames of each stack that was met for the first time since this was last asked.
+    pub(crate) fn take_depths(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.depths)
     }
 
     fn add(&mut self, event: &Event) {
@@ -97,30 +129,66 @@ impl Reporter {
             // A pass through a probed place is no measure of anything: it has no kind of profile.
             SampleKind::Probe => return,
         };
+        let nothing = ProcessDescription::default();
+        let description = self.descriptions.get(&event.process).map_or(&nothing, |description| description);
+        let time_ns = self.clock.unix_ns(event.time_ns);
+        let mut is_new = false;
+        for draft in &mut self.drafts {
+            is_new |= draft.add(event, kind, time_ns, description, &mut self.namer);
+        }
+        if is_new {
+            self.depths.push(event.stack.as_ref().map_or(0, |stack| stack.frames.len()));
+        }
+    }
+}
+
+impl Draft {
+    fn new(processors: Vec<ResourceProcessor>) -> Self {
+        let builder = ReportBuilder::new(ReportOptions::new(VERSION));
+        Self { processors, builder, interned: Interned::default() }
+    }
+
+    fn drain(&mut self, unix_ns: Range<u64>) -> Option<Report> {
+        let report = self.builder.drain(unix_ns);
+        if self.builder.interned_bytes() > INTERNED_BYTES_MAX {
+            *self = Self::new(std::mem::take(&mut self.processors));
+        }
+        report
+    }
+
+    /// Adds an event; returns whether its stack is new here.
+    fn add(
+        &mut self,
+        event: &Event,
+        kind: Kind,
+        unix_ns: u64,
+        description: &ProcessDescription,
+        namer: &mut Namer,
+    ) -> bool {
         let outcome = match (&event.stack, event.outcome) {
             (None, _) => Some(BODY_MISSING),
             (_, sidewinder_bpf::Outcome::Complete) => None,
             (_, other) => Some(other.label()),
         };
+        let known_stacks = self.interned.stacks.len();
         let identity = SampleIdentity {
-            resource: self.resource(event.process),
+            resource: self.resource(event.process, description),
             kind,
-            stack: self.stack(event.stack.as_ref(), event.outcome),
+            stack: self.stack(event.stack.as_ref(), event.outcome, namer),
             attributes: self.attributes(event, outcome),
             link: None,
         };
-        self.builder.event(&identity, self.clock.unix_ns(event.time_ns), 1);
+        self.builder.event(&identity, unix_ns, 1);
+        self.interned.stacks.len() > known_stacks
     }
 
-    fn resource(&mut self, process: ProcessKey) -> ResourceIndex {
-        if let Some(index) = self.interned.resources.get(&process) {
-            return *index;
-        }
-        let nothing = ProcessDescription::default();
-        let description = self.descriptions.get(&process).map_or(&nothing, |description| description);
-        let index = self.builder.resource(&attributes_of(process, description).borrowed());
-        self.interned.resources.insert(process, index);
-        index
+    fn resource(&mut self, process: ProcessKey, description: &ProcessDescription) -> ResourceIndex {
+        let (builder, processors) = (&mut self.builder, &self.processors);
+        *self.interned.resources.entry(process).or_insert_with(|| {
+            let mut attributes = attributes_of(process, description);
+            processor::apply(processors, &mut attributes);
+            builder.resource(&attributes.borrowed())
+        })
     }
 
     fn attributes(&mut self, event: &Event, outcome: Option<&'static str>) -> AttributeSetIndex {
@@ -138,13 +206,18 @@ impl Reporter {
         })
     }
 
-    fn stack(&mut self, stack: Option<&Arc<Stack>>, outcome: sidewinder_bpf::Outcome) -> StackIndex {
+    fn stack(
+        &mut self,
+        stack: Option<&Arc<Stack>>,
+        outcome: sidewinder_bpf::Outcome,
+        namer: &mut Namer,
+    ) -> StackIndex {
         let key = (stack.map(|stack| stack.number), outcome);
         if let Some(index) = self.interned.stacks.get(&key) {
             return *index;
         }
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
-        let (namer, builder) = (&mut self.namer, &mut self.builder);
+        let builder = &mut self.builder;
         let known = &mut self.interned.locations;
         let mut locations: Vec<LocationIndex> = frames
             .iter()

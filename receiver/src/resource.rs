@@ -18,18 +18,46 @@ mod key {
     pub(super) const PROCESS_PID: &str = "process.pid";
 }
 
-/// Attributes that own their text. Of a key that occurs more than once, the first counts.
+/// Attributes that own their text; no key twice.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ResourceAttributes(Vec<(String, OwnedValue)>);
 
-enum OwnedValue {
+/// The value of an attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum OwnedValue {
     Text(String),
     Number(i64),
+    Truth(bool),
 }
 
 impl ResourceAttributes {
+    pub(crate) fn get(&self, key: &str) -> Option<&OwnedValue> {
+        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    /// Gives `key` this value, whether or not it had one.
+    pub(crate) fn set(&mut self, key: &str, value: OwnedValue) {
+        match self.0.iter_mut().find(|(known, _)| known == key) {
+            Some((_, held)) => *held = value,
+            None => self.0.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Gives `key` this value where it has none.
+    fn offer(&mut self, key: &str, value: OwnedValue) {
+        if self.get(key).is_none() {
+            self.0.push((key.to_owned(), value));
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.0.retain(|(known, _)| known != key);
+    }
+
     pub(crate) fn borrowed(&self) -> Vec<(&str, Value<'_>)> {
         let value = |value| match value {
             &OwnedValue::Number(number) => Value::Int(number),
+            &OwnedValue::Truth(truth) => Value::Bool(truth),
             OwnedValue::Text(text) => Value::Str(text),
         };
         self.0.iter().map(|(key, held)| (key.as_str(), value(held))).collect()
@@ -38,8 +66,8 @@ impl ResourceAttributes {
 
 /// What a process says of itself, then what we can see of it.
 pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescription) -> ResourceAttributes {
-    let mut attributes = Vec::new();
-    let mut text = |key: &str, value: String| attributes.push((key.to_owned(), OwnedValue::Text(value)));
+    let mut attributes = ResourceAttributes::default();
+    let mut text = |key: &str, value: String| attributes.offer(key, OwnedValue::Text(value));
     let name = description.executable_name().or(description.comm.as_deref());
     let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
     if let Some(service) = &description.resource.service_name {
@@ -70,8 +98,8 @@ pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescriptio
     if let Some(started_at) = description.started_at.and_then(|time| Timestamp::try_from(time).ok()) {
         text(key::PROCESS_CREATION_TIME, format!("{started_at:.3}"));
     }
-    attributes.push((key::PROCESS_PID.to_owned(), OwnedValue::Number(process.pid.into())));
-    ResourceAttributes(attributes)
+    attributes.offer(key::PROCESS_PID, OwnedValue::Number(process.pid.into()));
+    attributes
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where an OTLP exporter sends.
+//! Where an OTLP exporter sends, and where extensions listen.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -147,6 +147,142 @@ impl fmt::Display for Endpoint {
     }
 }
 
+/// The URL of an OTLP receiver over HTTP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpEndpoint {
+    text: String,
+    target: EndpointTarget,
+}
+
+impl HttpEndpoint {
+    /// The text as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host and port that are dialled.
+    #[must_use]
+    pub const fn target(&self) -> &EndpointTarget {
+        &self.target
+    }
+
+    /// Whether the connection is encrypted.
+    #[must_use]
+    pub fn uses_tls(&self) -> bool {
+        self.text.starts_with("https://")
+    }
+
+    /// Whether the text names a port, or leaves it to the scheme.
+    #[must_use]
+    pub fn has_port(&self) -> bool {
+        names_port(self.rest().split('/').next().unwrap_or_default())
+    }
+
+    /// The path, with its slash; empty where there is none.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        let rest = self.rest();
+        rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default()
+    }
+
+    /// What follows the scheme.
+    fn rest(&self) -> &str {
+        self.text.split_once("://").map_or("", |(_, rest)| rest)
+    }
+}
+
+/// Why a text is no URL of an OTLP receiver.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HttpEndpointError {
+    /// It does not begin with `http://` or `https://`.
+    #[error("it does not begin with http:// or https://")]
+    Scheme,
+    /// It has a part that no request carries, or that may be secret.
+    #[error("a user, a query or a fragment has no place in it")]
+    Part,
+    /// Its host and port name no place.
+    #[error(transparent)]
+    Authority(#[from] EndpointError),
+}
+
+impl FromStr for HttpEndpoint {
+    type Err = HttpEndpointError;
+
+    fn from_str(text: &str) -> Result<Self, HttpEndpointError> {
+        let (rest, default_port) = match text.split_once("://") {
+            Some(("http", rest)) => (rest, 80),
+            Some(("https", rest)) => (rest, 443),
+            _ => return Err(HttpEndpointError::Scheme),
+        };
+        if rest.contains(['@', '?', '#']) || rest.contains(char::is_whitespace) {
+            return Err(HttpEndpointError::Part);
+        }
+        let authority = rest.split('/').next().unwrap_or_default();
+        let target = match names_port(authority) {
+            true => host_and_port(authority)?,
+            false => host_and_port(&format!("{authority}:{default_port}"))?,
+        };
+        Ok(Self { text: text.to_owned(), target })
+    }
+}
+
+fn names_port(authority: &str) -> bool {
+    authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'))
+}
+
+impl fmt::Display for HttpEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// An address that is listened on: `localhost:13133`, `[::1]:0`, `:8888` for every interface.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ListenAddress {
+    /// A name or an address without brackets; empty for every interface.
+    pub host: String,
+    /// The port; 0 for any that is free.
+    pub port: u16,
+}
+
+impl ListenAddress {
+    /// A port that only this machine reaches.
+    #[must_use]
+    pub fn local(port: u16) -> Self {
+        Self { host: "localhost".to_owned(), port }
+    }
+}
+
+/// Why a text is no address to listen on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("it is not host:port, as in localhost:13133 or [::1]:13133")]
+pub struct ListenAddressError;
+
+impl FromStr for ListenAddress {
+    type Err = ListenAddressError;
+
+    fn from_str(text: &str) -> Result<Self, ListenAddressError> {
+        let (host, port) = text.rsplit_once(':').ok_or(ListenAddressError)?;
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let host = inner.unwrap_or(host);
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        if (inner.is_none() && host.contains(':')) || !host.chars().all(is_plain) {
+            return Err(ListenAddressError);
+        }
+        Ok(Self { host: host.to_owned(), port: port.parse().map_err(|_| ListenAddressError)? })
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,6 +336,38 @@ mod tests {
             ("unix://relative", EndpointError::SocketPath),
         ] {
             assert_eq!(text.parse::<Endpoint>(), Err(reason), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_url_has_a_scheme_and_no_secrets() {
+        for (text, target) in [
+            ("http://collector:4318", tcp("collector", 4318)),
+            ("https://collector", tcp("collector", 443)),
+            ("https://[::1]/otlp/", tcp("::1", 443)),
+            ("http://[::1]:4318/otlp", tcp("::1", 4318)),
+        ] {
+            assert_eq!(text.parse::<HttpEndpoint>().unwrap().target(), &target, "{text}");
+        }
+        for (text, reason) in [
+            ("collector:4318", HttpEndpointError::Scheme),
+            ("ftp://collector", HttpEndpointError::Scheme),
+            ("http://me:secret@collector", HttpEndpointError::Part),
+            ("http://collector/?token=a", HttpEndpointError::Part),
+            ("http://", HttpEndpointError::Authority(EndpointError::Host)),
+            ("http://collector:0", HttpEndpointError::Authority(EndpointError::Port)),
+        ] {
+            assert_eq!(text.parse::<HttpEndpoint>(), Err(reason), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_to_listen_on_has_a_port() {
+        for text in ["localhost:13133", "[::1]:13133", ":8888", "0.0.0.0:0"] {
+            assert_eq!(text.parse::<ListenAddress>().unwrap().to_string(), text);
+        }
+        for text in ["localhost", "::1:80", "a b:80", "localhost:65536", "localhost:", "http://x:1"] {
+            assert_eq!(text.parse::<ListenAddress>(), Err(ListenAddressError), "{text}");
         }
     }
 }

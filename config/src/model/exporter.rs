@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{Endpoint, Fraction, Multiplier, NumConsumers, Secret, TlsClient};
+use super::{ComponentId, Endpoint, Fraction, HttpEndpoint, Multiplier, NumConsumers, Secret, TlsClient};
 
 /// One exporter, by its type.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Exporter {
     /// `otlp_grpc`: OTLP over gRPC.
     OtlpGrpc(Box<OtlpGrpcExporter>),
+    /// `otlp_http`: OTLP over HTTP.
+    OtlpHttp(Box<OtlpHttpExporter>),
     /// `file`: one file of OTLP messages.
     File(FileExporter),
     /// `debug`: a summary of each request in the log.
@@ -30,6 +32,14 @@ pub struct OtlpGrpcExporter {
     pub timeout: Option<Duration>,
     /// How the server is checked.
     pub tls: TlsClient,
+    /// The extension that adds credentials: a key of [`super::Config::extensions`] that runs.
+    pub auth: Option<ComponentId>,
+    /// When an idle connection is tried; `None`: never.
+    pub keepalive: Option<Keepalive>,
+    /// The `:authority` of each request instead of the endpoint's host and port.
+    pub authority: Option<String>,
+    /// Whether an attempt waits for a connection instead of failing at once where there is none.
+    pub wait_for_ready: bool,
     /// What happens to a request that failed for now.
     pub retry_on_failure: Retry,
     /// Where requests wait.
@@ -46,6 +56,10 @@ impl OtlpGrpcExporter {
             compression: Compression::Gzip,
             timeout: Some(Duration::from_secs(5)),
             tls: TlsClient::default(),
+            auth: None,
+            keepalive: None,
+            authority: None,
+            wait_for_ready: false,
             retry_on_failure: Retry::default(),
             sending_queue: SendingQueue::default(),
         }
@@ -58,6 +72,78 @@ impl OtlpGrpcExporter {
     #[must_use]
     pub fn uses_tls(&self) -> bool {
         !self.tls.insecure || self.tls.ca.is_some() || self.endpoint.demands_tls()
+    }
+}
+
+/// `keepalive` of a gRPC connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// After how long without traffic the server is pinged; at least 10 s.
+    pub time: Duration,
+    /// How long the answer may take.
+    pub timeout: Duration,
+    /// Whether to ping also while no request is under way.
+    pub permit_without_stream: bool,
+}
+
+impl Default for Keepalive {
+    fn default() -> Self {
+        let ten_seconds = Duration::from_secs(10);
+        Self { time: ten_seconds, timeout: ten_seconds, permit_without_stream: false }
+    }
+}
+
+/// OTLP over HTTP.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OtlpHttpExporter {
+    /// Where to, as a URL to which the signal's path is added; given, or else `profiles_endpoint` is.
+    pub endpoint: Option<HttpEndpoint>,
+    /// Where to, as the whole URL; goes before `endpoint`.
+    pub profiles_endpoint: Option<HttpEndpoint>,
+    /// Headers of each request: names in lower case.
+    pub headers: BTreeMap<String, Secret>,
+    /// How requests are compressed.
+    pub compression: Compression,
+    /// How long one attempt may take; `None`: as long as it likes.
+    pub timeout: Option<Duration>,
+    /// How the server of an `https://` endpoint is checked.
+    pub tls: TlsClient,
+    /// The extension that adds credentials: a key of [`super::Config::extensions`] that runs.
+    pub auth: Option<ComponentId>,
+    /// What happens to a request that failed for now.
+    pub retry_on_failure: Retry,
+    /// Where requests wait.
+    pub sending_queue: SendingQueue,
+}
+
+impl OtlpHttpExporter {
+    /// What is added to [`Self::endpoint`].
+    pub const PROFILES_PATH: &'static str = "/v1development/profiles";
+
+    /// An exporter to `endpoint` with every other key at its default.
+    #[must_use]
+    pub fn new(endpoint: Option<HttpEndpoint>) -> Self {
+        Self {
+            endpoint,
+            profiles_endpoint: None,
+            headers: BTreeMap::new(),
+            compression: Compression::Gzip,
+            timeout: Some(Duration::from_secs(30)),
+            tls: TlsClient::default(),
+            auth: None,
+            retry_on_failure: Retry::default(),
+            sending_queue: SendingQueue::default(),
+        }
+    }
+
+    /// The URL of each request.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match (&self.profiles_endpoint, &self.endpoint) {
+            (Some(whole), _) => whole.as_str().to_owned(),
+            (None, Some(base)) => base.as_str().trim_end_matches('/').to_owned() + Self::PROFILES_PATH,
+            (None, None) => String::new(),
+        }
     }
 }
 
@@ -106,7 +192,7 @@ impl Default for Retry {
 }
 
 /// `sending_queue`: requests that wait for their turn.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct SendingQueue {
     /// Whether there is a queue. Always true in this version.
     pub enabled: bool,
@@ -116,6 +202,8 @@ pub struct SendingQueue {
     pub queue_size: u64,
     /// Requests under way at once.
     pub num_consumers: NumConsumers,
+    /// The extension that keeps the queue on disk: a key of [`super::Config::extensions`] that runs.
+    pub storage: Option<ComponentId>,
 }
 
 impl SendingQueue {
@@ -130,6 +218,7 @@ impl Default for SendingQueue {
             sizer: Sizer::Bytes,
             queue_size: Self::DEFAULT_SIZE_BYTES,
             num_consumers: NumConsumers::default(),
+            storage: None,
         }
     }
 }

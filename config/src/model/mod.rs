@@ -7,7 +7,9 @@ mod binary;
 mod component;
 mod endpoint;
 mod exporter;
+mod extension;
 mod number;
+mod processor;
 mod receiver;
 mod secret;
 mod telemetry;
@@ -17,14 +19,21 @@ use std::collections::BTreeMap;
 
 pub use binary::{BinaryMatch, BuildId};
 pub use component::ComponentId;
-pub use endpoint::{Endpoint, EndpointTarget};
+pub use endpoint::{Endpoint, EndpointTarget, HttpEndpoint, ListenAddress};
 pub use exporter::{
-    Compression, DebugExporter, Exporter, FileExporter, FileFormat, OtlpGrpcExporter, Retry, SendingQueue,
-    Sizer, Verbosity,
+    Compression, DebugExporter, Exporter, FileExporter, FileFormat, Keepalive, OtlpGrpcExporter,
+    OtlpHttpExporter, Retry, SendingQueue, Sizer, Verbosity,
+};
+pub use extension::{
+    BasicAuth, BearerTokenAuth, Credential, Extension, FileMode, FileStorage, HealthCheck, ResponseBody,
+    Service, Zpages,
 };
 pub use number::{
     Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, Pid,
     SamplesPerSecond, VerifierLogLevel,
+};
+pub use processor::{
+    AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };
 pub use receiver::{
     ErrorMode, ProfilingReceiver, Scope, SymbolMode, Symbolize, TraceContext, Unwind, UnwindMode,
@@ -32,18 +41,22 @@ pub use receiver::{
 };
 pub use secret::Secret;
 pub use telemetry::{
-    LogEncoding, LogLevel, LogOutput, LogTelemetry, MetricLevel, MetricReader, MetricTelemetry, OtlpMetrics,
-    OtlpProtocol, PeriodicReader, PrometheusReader, Telemetry, Temporality,
+    LogEncoding, LogLevel, LogOutput, LogSampling, LogTelemetry, MetricLevel, MetricReader, MetricTelemetry,
+    OtlpProtocol, OtlpTelemetry, PeriodicReader, PrometheusReader, Telemetry, Temporality,
 };
-pub use tls::{ClientIdentity, Pem, TlsClient};
+pub use tls::{ClientIdentity, Pem, TlsClient, TlsVersion};
 
 /// Everything the user decided, checked, with defaults filled in.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// `receivers`: the profilers, by id (`profiling`, `profiling/name`).
     pub receivers: BTreeMap<ComponentId, ProfilingReceiver>,
+    /// `processors`: what changes profiles on their way, by id.
+    pub processors: BTreeMap<ComponentId, ResourceProcessor>,
     /// `exporters`: where profiles go, by id.
     pub exporters: BTreeMap<ComponentId, Exporter>,
+    /// `extensions` that `service::extensions` names, by id. Exporters refer to these alone.
+    pub extensions: BTreeMap<ComponentId, Extension>,
     /// `service::pipelines`: which receivers feed which exporters; at least one.
     pub pipelines: BTreeMap<ComponentId, Pipeline>,
     /// `service::telemetry`: what Sidewinder says about itself.
@@ -55,24 +68,39 @@ impl Default for Config {
     fn default() -> Self {
         let (receiver, exporter) = (ComponentId::of("profiling"), ComponentId::of("file"));
         let file = Exporter::File(FileExporter::new("profile.otlp".into()));
-        let pipeline = Pipeline { receivers: vec![receiver.clone()], exporters: vec![exporter.clone()] };
+        let pipeline = Pipeline {
+            receivers: vec![receiver.clone()],
+            processors: Vec::new(),
+            exporters: vec![exporter.clone()],
+        };
         Self {
             receivers: BTreeMap::from([(receiver, ProfilingReceiver::default())]),
+            processors: BTreeMap::new(),
             exporters: BTreeMap::from([(exporter, file)]),
+            extensions: BTreeMap::new(),
             pipelines: BTreeMap::from([(ComponentId::of("profiles"), pipeline)]),
             telemetry: Telemetry::default(),
         }
     }
 }
 
-/// One flow of profiles: every receiver's profiles go to every exporter.
+/// One flow of profiles: every receiver's profiles go through the processors to every exporter.
 ///
-/// Each list has at least one id, none twice, and each id is a key of [`Config::receivers`] or
-/// [`Config::exporters`].
+/// There is at least one receiver and one exporter, no id is given twice, and each id is a key of
+/// [`Config::receivers`], [`Config::processors`] or [`Config::exporters`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pipeline {
     /// Ids of the receivers, in the order given.
     pub receivers: Vec<ComponentId>,
+    /// Ids of the processors, in the order in which they act.
+    pub processors: Vec<ComponentId>,
     /// Ids of the exporters, in the order given.
     pub exporters: Vec<ComponentId>,
+}
+
+impl Pipeline {
+    /// Every component of the pipeline.
+    pub fn ids(&self) -> impl Iterator<Item = &ComponentId> {
+        self.receivers.iter().chain(&self.processors).chain(&self.exporters)
+    }
 }

@@ -49,8 +49,8 @@ pub struct ProfilingReceiver {
     pub symbolize: Symbolize,
     /// Which trace a sample belongs to.
     pub trace_context: TraceContext,
-    /// One budget for maps, tables, names, aggregation and queues.
-    pub memory_limit_mib: MemoryLimitMib,
+    /// One budget for maps, tables, names, aggregation and queues; `None`: three quarters of what the cgroup allows.
+    pub memory_limit_mib: Option<MemoryLimitMib>,
 }
 
 impl ProfilingReceiver {
@@ -79,7 +79,7 @@ impl Default for ProfilingReceiver {
             unwind: Unwind::default(),
             symbolize: Symbolize::default(),
             trace_context: TraceContext::default(),
-            memory_limit_mib: MemoryLimitMib::default(),
+            memory_limit_mib: None,
         }
     }
 }

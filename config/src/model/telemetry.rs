@@ -26,11 +26,38 @@ pub struct LogTelemetry {
     pub encoding: LogEncoding,
     /// Where lines go, at least one place.
     pub output_paths: Vec<LogOutput>,
+    /// How lines that repeat are left out; `None`: none is.
+    pub sampling: Option<LogSampling>,
+    /// Where records are sent besides.
+    pub processors: Vec<OtlpTelemetry>,
+}
+
+/// Of lines from one place in the source: in each tick the first few pass, then one in so many.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogSampling {
+    /// How long a tick is; more than zero.
+    pub tick: Duration,
+    /// How many lines pass in each tick.
+    pub initial: u64,
+    /// After that, each line of which the number is a multiple of this passes; 0: none.
+    pub thereafter: u64,
+}
+
+impl Default for LogSampling {
+    fn default() -> Self {
+        Self { tick: Duration::from_secs(10), initial: 10, thereafter: 100 }
+    }
 }
 
 impl Default for LogTelemetry {
     fn default() -> Self {
-        Self { level: LogLevel::Info, encoding: LogEncoding::Console, output_paths: vec![LogOutput::Stderr] }
+        Self {
+            level: LogLevel::Info,
+            encoding: LogEncoding::Console,
+            output_paths: vec![LogOutput::Stderr],
+            sampling: Some(LogSampling::default()),
+            processors: Vec::new(),
+        }
     }
 }
 
@@ -112,12 +139,12 @@ pub struct PeriodicReader {
     /// How long reading them may take; more than zero.
     pub timeout: Duration,
     /// Where they go.
-    pub exporter: OtlpMetrics,
+    pub exporter: OtlpTelemetry,
 }
 
-/// Metrics by OTLP.
-#[derive(Clone, PartialEq, Debug)]
-pub struct OtlpMetrics {
+/// Metrics or log records by OTLP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OtlpTelemetry {
     /// How they travel.
     pub protocol: OtlpProtocol,
     /// Where to, a URL or `host:port`.
@@ -132,12 +159,12 @@ pub struct OtlpMetrics {
     pub temporality_preference: Temporality,
 }
 
-/// How OTLP metrics travel.
+/// How telemetry by OTLP travels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OtlpProtocol {
     /// Over gRPC.
     Grpc,
-    /// Over HTTP as protobuf.
+    /// Over HTTP as protobuf: not in this version.
     HttpProtobuf,
 }
 
@@ -160,11 +187,23 @@ pub struct PrometheusReader {
     pub host: String,
     /// The port that is listened on.
     pub port: u16,
+    /// Whether points have no labels that name the scope.
+    pub without_scope_info: bool,
+    /// Whether names have no unit at their end.
+    pub without_units: bool,
+    /// Whether names of counters have no `_total` at their end.
+    pub without_type_suffix: bool,
 }
 
 impl Default for PrometheusReader {
     fn default() -> Self {
-        Self { host: "localhost".to_owned(), port: 8888 }
+        Self {
+            host: "localhost".to_owned(),
+            port: 8888,
+            without_scope_info: true,
+            without_units: true,
+            without_type_suffix: true,
+        }
     }
 }
 
@@ -173,12 +212,12 @@ impl Default for PeriodicReader {
         Self {
             interval: Duration::from_secs(60),
             timeout: Duration::from_secs(30),
-            exporter: OtlpMetrics::default(),
+            exporter: OtlpTelemetry::default(),
         }
     }
 }
 
-impl Default for OtlpMetrics {
+impl Default for OtlpTelemetry {
     /// OTLP over gRPC to this machine.
     fn default() -> Self {
         Self {

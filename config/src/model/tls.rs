@@ -1,6 +1,7 @@
 //! How an exporter proves who it talks to and who it is.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Secret;
 
@@ -17,6 +18,24 @@ pub struct TlsClient {
     pub identity: Option<ClientIdentity>,
     /// The name expected in the server's certificate instead of the endpoint's host.
     pub server_name_override: Option<String>,
+    /// Whether any certificate will do.
+    pub insecure_skip_verify: bool,
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// The newest version that is spoken; absent: the newest there is.
+    pub max_version: Option<TlsVersion>,
+    /// After how long files are read again where nothing tells that they have changed; absent: as soon as that is told.
+    pub reload_interval: Option<Duration>,
+}
+
+/// A version of TLS. Older ones are not spoken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum TlsVersion {
+    /// 1.2, RFC 5246.
+    #[default]
+    Tls12,
+    /// 1.3, RFC 8446.
+    Tls13,
 }
 
 /// A client's certificate and its private key.

@@ -6,15 +6,21 @@
 //! themselves; [`reference()`] joins the two.
 
 use crate::model::{
-    BinaryMatch, ComponentId, Endpoint, PeriodicReader, PrometheusReader, UnwindMode, UnwindOverride,
+    AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, Exporter, Extension, Keepalive,
+    MetricReader, OtlpTelemetry, PeriodicReader, PrometheusReader, ResourceProcessor, ResponseBody,
+    UnwindMode, UnwindOverride,
 };
-use crate::model::{Config, DebugExporter, Exporter, MetricReader, OtlpGrpcExporter};
-use crate::schema::{Written, write_config};
+use crate::schema::{Written, WrittenKey, default_exporter, default_extension, write_config};
 use crate::tree::Value;
 
+mod json_schema;
+mod markdown;
 mod table;
 
-pub(crate) use table::KEYS;
+pub use json_schema::json_schema;
+pub use markdown::reference_markdown;
+
+pub(crate) use table::keys;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +36,18 @@ pub(crate) struct Key {
     pub(crate) deviation: Option<&'static str>,
     /// Whether this version acts on it.
     pub(crate) support: Support,
+    /// What a change of it takes.
+    pub(crate) reload: Reload,
+}
+
+/// What a change of a key takes, in a configuration that is read again while profiles are made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Reload {
+    /// Nothing: it holds from the next report on. A changed exporter is replaced, after the old one has
+    /// sent what it holds.
+    Live,
+    /// The receiver starts again. Interrupts of that moment are not sampled; no event is lost.
+    Restarts,
 }
 
 /// Whether this version acts on a key.
@@ -55,14 +73,14 @@ impl Support {
 /// The row of `path`, or of the `*` in its place.
 pub(crate) fn find(path: &str) -> Option<&'static Key> {
     let any = path.rsplit_once("::").map(|(parent, _)| format!("{parent}::*"));
-    KEYS.iter()
+    keys()
         .find(|row| row.path == path || row.path.strip_suffix("[]") == Some(path))
-        .or_else(|| KEYS.iter().find(|row| Some(row.path) == any.as_deref()))
+        .or_else(|| keys().find(|row| Some(row.path) == any.as_deref()))
 }
 
 /// The keys directly below `parent`, each with its row.
 pub(crate) fn children(parent: &str) -> impl Iterator<Item = (&'static str, &'static Key)> {
-    KEYS.iter().filter_map(move |row| {
+    keys().filter_map(move |row| {
         let below = match parent {
             "" => row.path,
             _ => row.path.strip_prefix(parent)?.strip_prefix("::")?,
@@ -90,18 +108,20 @@ pub struct KeyReference {
     pub deviation: Option<&'static str>,
     /// What this version does with it where it does not act on it.
     pub limitation: Option<String>,
+    /// What a change of it takes while profiles are made.
+    pub reload: Reload,
 }
 
 /// The reference documentation of every key, section by section.
 #[must_use]
 pub fn reference() -> Vec<KeyReference> {
     let written = written_keys();
-    KEYS.iter()
+    keys()
         .map(|row| {
             let found =
-                written.iter().find(|(path, ..)| row.path.strip_suffix("[]").unwrap_or(row.path) == path);
+                written.iter().find(|key| row.path.strip_suffix("[]").unwrap_or(row.path) == key.path);
             let (default, limitation) = match row.support {
-                Support::Acts => (found.and_then(|(_, _, value)| default_of(value)), None),
+                Support::Acts => (found.and_then(|key| default_of(&key.value)), None),
                 Support::NotYet { default } => {
                     (Some(default.to_owned()), Some("accepted, not acted on in this version".to_owned()))
                 }
@@ -113,11 +133,12 @@ pub fn reference() -> Vec<KeyReference> {
             KeyReference {
                 path: row.path,
                 description: row.description,
-                allowed: found.map(|(_, allowed, _)| allowed.clone()),
+                allowed: found.map(|key| key.allowed.clone()),
                 unit: row.unit,
                 default,
                 deviation: row.deviation,
                 limitation,
+                reload: row.reload,
             }
         })
         .collect()
@@ -129,14 +150,33 @@ fn default_of(value: &Value) -> Option<String> {
 }
 
 /// Every key that reading and writing know, with what it allows and its default.
-fn written_keys() -> Vec<(String, String, Value)> {
+fn written_keys() -> Vec<WrittenKey> {
     let mut everything = Config::default();
-    let otlp = OtlpGrpcExporter::new(Endpoint::local());
-    let exporters = [
-        ("otlp_grpc", Exporter::OtlpGrpc(Box::new(otlp))),
-        ("debug", Exporter::Debug(DebugExporter::default())),
-    ];
-    everything.exporters.extend(exporters.map(|(kind, exporter)| (ComponentId::of(kind), exporter)));
+    for kind in ["otlp_grpc", "otlp_http", "debug"] {
+        let mut exporter = default_exporter(kind);
+        match &mut exporter {
+            Some(Exporter::OtlpGrpc(exporter)) => {
+                exporter.keepalive = Some(Keepalive::default());
+                exporter.auth = Some(ComponentId::of("bearertokenauth"));
+            }
+            Some(Exporter::OtlpHttp(exporter)) => {
+                exporter.auth = Some(ComponentId::of("bearertokenauth"));
+            }
+            _ => {}
+        }
+        everything.exporters.extend(exporter.map(|exporter| (ComponentId::of(kind), exporter)));
+    }
+    for kind in ["file_storage", "bearertokenauth", "basicauth", "health_check", "zpages"] {
+        let mut extension = default_extension(kind);
+        if let Some(Extension::HealthCheck(extension)) = &mut extension {
+            extension.response_body = Some(ResponseBody::default());
+        }
+        everything.extensions.extend(extension.map(|extension| (ComponentId::of(kind), extension)));
+    }
+    let action = AttributeAction { key: String::new(), change: AttributeChange::Delete };
+    let processor = ResourceProcessor { attributes: vec![action] };
+    everything.processors.insert(ComponentId::of("resource"), processor);
+    everything.telemetry.logs.processors = vec![OtlpTelemetry::default()];
     everything.telemetry.metrics.readers = vec![
         MetricReader::Periodic(PeriodicReader::default()),
         MetricReader::Prometheus(PrometheusReader::default()),
@@ -163,7 +203,7 @@ mod tests {
 
     #[test]
     fn every_key_that_is_read_is_in_the_table() {
-        for (path, ..) in written_keys() {
+        for WrittenKey { path, .. } in written_keys() {
             assert!(find(&path).is_some(), "{path}");
         }
     }
@@ -171,20 +211,23 @@ mod tests {
     /// Sections, components and keys of the user's own are not values; everything else is.
     #[test]
     fn every_key_in_the_table_that_acts_is_read() {
-        let read: BTreeSet<String> = written_keys().into_iter().map(|(path, ..)| path).collect();
+        let read: BTreeSet<String> = written_keys().into_iter().map(|key| key.path).collect();
         let by_hand = [
             "service::extensions",
             "service::pipelines::profiles::receivers",
             "service::pipelines::profiles::exporters",
+            "service::pipelines::profiles::processors",
+            "service::telemetry::resource::attributes[]::name",
+            "service::telemetry::resource::attributes[]::value",
             "exporters::otlp",
             "processors",
             "connectors",
             "extensions",
         ];
-        for row in KEYS {
+        for row in keys() {
             let path = plain(row.path);
-            let is_section = KEYS.iter().any(|other| other.path.starts_with(&format!("{}::", row.path)));
-            let is_component = path.matches("::").count() == 1 && path.starts_with("exporters");
+            let is_section = keys().any(|other| other.path.starts_with(&format!("{}::", row.path)));
+            let is_component = path.matches("::").count() == 1 && !path.starts_with("service");
             if row.support == Support::Acts && !is_section && !is_component && !path.ends_with('*') {
                 assert!(read.contains(path) || by_hand.contains(&path), "{path} is read by nothing");
             }
@@ -193,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_default_in_the_table_is_the_default_of_the_type() {
-        for (path, _, value) in written_keys() {
+        for WrittenKey { path, value, .. } in written_keys() {
             let Some(Key { support: Support::NotYet { default } | Support::Refused { default, .. }, .. }) =
                 find(&path)
             else {
@@ -201,6 +244,8 @@ mod tests {
             };
             let same = match (&yaml::parse(default).unwrap().value, &value) {
                 (Value::Integer(table), Value::Float(held)) => table.to_string() == held.to_string(),
+                // The Collector's word for a text that is absent.
+                (Value::Text(table), Value::Null) => table.is_empty(),
                 (table, held) => table == held,
             };
             assert!(same, "{path}: {default} in the table, {value:?} in the type");
@@ -210,7 +255,7 @@ mod tests {
     #[test]
     fn every_default_in_the_table_is_yaml_and_every_row_is_one_sentence_of_prose() {
         let mut paths = BTreeSet::new();
-        for row in KEYS {
+        for row in keys() {
             assert!(paths.insert(row.path), "{} is there twice", row.path);
             assert!(row.description.ends_with('.'), "{}", row.path);
             if let Support::NotYet { default } | Support::Refused { default, .. } = row.support {
@@ -227,6 +272,6 @@ mod tests {
         assert_eq!(rate.allowed.as_deref(), Some("a whole number from 1 to 10000"));
         assert_eq!((rate.default.as_deref(), rate.unit), (Some("20"), "Hz"));
         assert_eq!(key("exporters::otlp_grpc::timeout").default.as_deref(), Some("5s"));
-        assert!(key("exporters::otlp_http").limitation.unwrap().contains("not in this version"));
+        assert!(key("exporters::otlp_http::encoding").limitation.unwrap().contains("not in this version"));
     }
 }

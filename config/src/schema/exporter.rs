@@ -1,140 +1,68 @@
 //! Keys of the exporters.
 
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use super::client::{Client, TIMES};
 use super::fields::{Fields, Group};
 use crate::model::*;
 use crate::report::Problem;
 
-/// Times that the Collector bounds only from below.
-const TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(365 * 24 * 3_600);
-
 impl Group for OtlpGrpcExporter {
     fn fields(&mut self, fields: &mut Fields<'_>) {
         fields.required("endpoint", &mut self.endpoint);
-        fields.headers("headers", &mut self.headers, check_header);
-        fields.value("compression", &mut self.compression);
-        zero_is_none(fields, "timeout", &mut self.timeout);
-        fields.group("tls", &mut self.tls);
-        fields.group("retry_on_failure", &mut self.retry_on_failure);
-        fields.group("sending_queue", &mut self.sending_queue);
+        let mut client = Client {
+            headers: &mut self.headers,
+            compression: &mut self.compression,
+            timeout: &mut self.timeout,
+            tls: &mut self.tls,
+            auth: &mut self.auth,
+            retry_on_failure: &mut self.retry_on_failure,
+            sending_queue: &mut self.sending_queue,
+        };
+        client.fields(fields);
+        fields.optional_group("keepalive", &mut self.keepalive);
+        fields.optional_or_empty("authority", &mut self.authority);
+        fields.value("wait_for_ready", &mut self.wait_for_ready);
         if self.endpoint.looks_plaintext() && self.uses_tls() {
             fields.warn("endpoint", "http:// does not switch TLS off, tls::insecure: true does");
         }
     }
 }
 
-/// A name in lower case and a value that gRPC carries (grpc/PROTOCOL-HTTP2, "Custom-Metadata").
-pub(super) fn check_header(name: &str, value: &str) -> Result<String, String> {
-    const LONGEST: usize = 256;
-    let name = name.to_ascii_lowercase();
-    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-.".contains(c);
-    if name.is_empty() || name.len() > LONGEST || !name.chars().all(letter) {
-        return Err(format!("a header's name is 1 to {LONGEST} letters, digits, '_', '-' or '.'"));
-    }
-    if name.starts_with("grpc-")
-        || ["te", "content-type", "otlp-profiles-development-version"].contains(&name.as_str())
-    {
-        return Err(format!("the header {name:?} is the protocol's own"));
-    }
-    if name.ends_with("-bin") {
-        return Err(format!("the header {name:?} would be binary, which is not in this version"));
-    }
-    if !value.chars().all(|c| c == ' ' || c.is_ascii_graphic()) {
-        return Err(format!("the value of the header {name:?} has a character that is not printable ASCII"));
-    }
-    Ok(name)
-}
+/// gRPC's own client raises what is shorter to this.
+const PINGS: RangeInclusive<Duration> = Duration::from_secs(10)..=*TIMES.end();
 
-/// A duration of which zero means "no limit".
-fn zero_is_none(fields: &mut Fields<'_>, key: &str, slot: &mut Option<Duration>) {
-    let mut time = slot.unwrap_or_default();
-    fields.duration(key, &mut time, &TIMES);
-    *slot = (!time.is_zero()).then_some(time);
-}
-
-impl Group for TlsClient {
+impl Group for Keepalive {
     fn fields(&mut self, fields: &mut Fields<'_>) {
-        fields.value("insecure", &mut self.insecure);
-        pem(fields, ["ca_file", "ca_pem"], &mut self.ca);
-        fields.value("include_system_ca_certs_pool", &mut self.include_system_ca_certs_pool);
-        let (mut certificate, mut key) = match self.identity.take() {
-            Some(identity) => (Some(identity.certificate), Some(identity.key)),
-            None => (None, None),
+        fields.duration("time", &mut self.time, &PINGS);
+        fields.duration("timeout", &mut self.timeout, &TIMES);
+        fields.value("permit_without_stream", &mut self.permit_without_stream);
+    }
+}
+
+impl Group for OtlpHttpExporter {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.optional_or_empty("endpoint", &mut self.endpoint);
+        fields.optional_or_empty("profiles_endpoint", &mut self.profiles_endpoint);
+        if self.endpoint.is_none()
+            && self.profiles_endpoint.is_none()
+            && !fields.is_given("endpoint")
+            && !fields.is_given("profiles_endpoint")
+        {
+            let allowed = "http://host:port or https://host:port, here or whole as profiles_endpoint";
+            fields.error("endpoint", Problem::Missing { allowed: allowed.to_owned() });
+        }
+        let mut client = Client {
+            headers: &mut self.headers,
+            compression: &mut self.compression,
+            timeout: &mut self.timeout,
+            tls: &mut self.tls,
+            auth: &mut self.auth,
+            retry_on_failure: &mut self.retry_on_failure,
+            sending_queue: &mut self.sending_queue,
         };
-        pem(fields, ["cert_file", "cert_pem"], &mut certificate);
-        pem(fields, ["key_file", "key_pem"], &mut key);
-        self.identity = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some(ClientIdentity { certificate, key }),
-            (None, None) => None,
-            _ => {
-                fields.contradiction("a certificate needs its key, and a key its certificate");
-                None
-            }
-        };
-        fields.optional("server_name_override", &mut self.server_name_override);
-        self.server_name_override.take_if(|name| name.is_empty());
-        if self.include_system_ca_certs_pool && self.ca.is_none() {
-            let known = "the system's authorities are trusted anyway where ca_file and ca_pem are absent";
-            fields.warn("include_system_ca_certs_pool", known);
-        }
-    }
-}
-
-/// A PEM text that is given as a file or as text, not both. An empty value counts as absent.
-fn pem(fields: &mut Fields<'_>, [file_key, text_key]: [&'static str; 2], slot: &mut Option<Pem>) {
-    let (mut file, mut text) = match slot.take() {
-        Some(Pem::File(path)) => (Some(path), None),
-        Some(Pem::Text(text)) => (None, Some(text)),
-        None => (None, None),
-    };
-    let current = if file.is_some() { file_key } else { text_key };
-    fields.choice(&[file_key, text_key], false, Some(current));
-    fields.optional::<PathBuf>(file_key, &mut file);
-    fields.optional::<Secret>(text_key, &mut text);
-    text.take_if(|text| text.reveal().is_empty());
-    *slot = file.map(Pem::File).or(text.map(Pem::Text));
-}
-
-impl Group for Retry {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
-        fields.value("enabled", &mut self.enabled);
-        fields.duration("initial_interval", &mut self.initial_interval, &TIMES);
-        fields.value("multiplier", &mut self.multiplier);
-        fields.value("randomization_factor", &mut self.randomization_factor);
-        fields.duration("max_interval", &mut self.max_interval, &TIMES);
-        zero_is_none(fields, "max_elapsed_time", &mut self.max_elapsed_time);
-        if let Some(most) = self.max_elapsed_time {
-            for (name, interval) in
-                [("initial_interval", self.initial_interval), ("max_interval", self.max_interval)]
-            {
-                if most < interval {
-                    let reason = format!("must not be less than {name}");
-                    fields.error("max_elapsed_time", Problem::Contradiction(reason));
-                }
-            }
-        }
-    }
-}
-
-impl Group for SendingQueue {
-    /// A size without a sizer counts requests in the Collector. Who copies `queue_size: 5000` from there
-    /// must not get a queue of 5000 bytes, so such a size is refused.
-    fn fields(&mut self, fields: &mut Fields<'_>) {
-        fields.value("enabled", &mut self.enabled);
-        fields.value("sizer", &mut self.sizer);
-        let instead = "give sizer: bytes and a queue_size in bytes".to_owned();
-        if self.sizer != Sizer::Bytes {
-            fields.error("sizer", Problem::NotInThisVersion { instead });
-        } else if fields.is_given("queue_size") && !fields.is_given("sizer") {
-            let reason =
-                format!("counts requests where sizer is absent, which is not in this version: {instead}");
-            fields.error("queue_size", Problem::Contradiction(reason));
-        }
-        fields.value("queue_size", &mut self.queue_size);
-        fields.value("num_consumers", &mut self.num_consumers);
+        client.fields(fields);
     }
 }
 

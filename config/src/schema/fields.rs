@@ -5,20 +5,20 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::known::{check_keys, join, map_of};
-use super::scalar::{Refused, Scalar, text_of};
+use super::scalar::{Refused, Scalar, Shape, text_of};
 use crate::duration;
 use crate::model::Secret;
 use crate::report::{Problem, Report};
 use crate::tree::{Map, Node, Place, Value};
 
 /// A map of configuration with a fixed set of keys.
-pub(super) trait Group {
+pub(crate) trait Group {
     /// Lists the keys, each with the variable that holds its value: one list for both directions.
     fn fields(&mut self, fields: &mut Fields<'_>);
 }
 
 /// One group being read or written.
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     /// The group as the user knows it, `exporters::otlp_grpc/west::tls`.
     path: String,
     /// The group as the reference table knows it, `exporters::otlp_grpc::tls`.
@@ -36,8 +36,21 @@ enum Direction<'a> {
 pub(crate) struct Written {
     /// Whether secrets are written as they are.
     pub(crate) reveal: bool,
-    /// Each key written: where the reference table has it, what it allows, its value.
-    pub(crate) keys: Vec<(String, String, Value)>,
+    /// Each key written.
+    pub(crate) keys: Vec<WrittenKey>,
+}
+
+/// A key and what its type says of it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct WrittenKey {
+    /// Where the reference table has it.
+    pub(crate) path: String,
+    /// What it allows, in words.
+    pub(crate) allowed: String,
+    /// What it allows, for programs.
+    pub(crate) shape: Shape,
+    /// Its value.
+    pub(crate) value: Value,
 }
 
 /// Reads `group` from `node`; keys not given keep their values.
@@ -55,7 +68,7 @@ pub(super) fn read_group(
 }
 
 /// Writes `group` as a map.
-pub(super) fn write_fields(group: &mut impl Group, schema: &str, written: &mut Written) -> Node {
+pub(crate) fn write_fields(group: &mut (impl Group + ?Sized), schema: &str, written: &mut Written) -> Node {
     let mut map = Map::new();
     let direction = Direction::Write { map: &mut map, written };
     group.fields(&mut Fields { path: schema.to_owned(), schema: schema.to_owned(), direction });
@@ -100,9 +113,17 @@ impl Fields<'_> {
             Some(Ok(value)) => *slot = Some(value),
             Some(Err(problem)) => self.error(key, problem),
             None => match slot.as_ref().map(T::write) {
-                Some(value) => self.write(key, T::allowed(), value, T::SECRET),
-                None => self.describe(key, T::allowed(), Value::Null),
+                Some(value) => self.write(key, T::allowed(), T::shape(), value, T::SECRET),
+                None => self.describe(key, T::allowed(), T::shape(), Value::Null),
             },
+        }
+    }
+
+    /// A single value that may be absent, which an empty text says too, as in the Collector.
+    pub(super) fn optional_or_empty<T: Scalar>(&mut self, key: &str, slot: &mut Option<T>) {
+        match self.given(key).and_then(text_of) {
+            Some("") => *slot = None,
+            _ => self.optional(key, slot),
         }
     }
 
@@ -136,7 +157,7 @@ impl Fields<'_> {
             Some(Err(problem)) => self.error(key, problem),
             None => {
                 let value = slot.write();
-                self.write(key, allowed, value, T::SECRET);
+                self.write(key, allowed, T::shape(), value, T::SECRET);
             }
         }
     }
@@ -157,7 +178,7 @@ impl Fields<'_> {
         let allowed = format!("a list, each item {}", T::allowed());
         let Some(node) = self.given(key) else {
             let items = slot.iter().map(|item| Node::new(item.write())).collect();
-            self.write(key, allowed, Value::List(items), false);
+            self.write(key, allowed, Shape::List(Box::new(T::shape())), Value::List(items), false);
             return true;
         };
         let Value::List(items) = &node.value else {
@@ -194,6 +215,27 @@ impl Fields<'_> {
         }
     }
 
+    /// A map of keys of its own that may be absent.
+    pub(super) fn optional_group<G: Group + Default>(&mut self, key: &str, slot: &mut Option<G>) {
+        if self.is_given(key) || slot.is_some() {
+            self.group(key, slot.get_or_insert_default());
+        }
+    }
+
+    /// A whole number of which zero is one.
+    pub(super) fn value_or_zero(&mut self, key: &str, slot: &mut u64) {
+        let allowed = "a whole number, 0 for no limit".to_owned();
+        self.checked(key, slot, allowed, |node| match node.value {
+            Value::Integer(0) => Ok(0),
+            _ => u64::read(node),
+        });
+        if let Direction::Write { written, .. } = &mut self.direction
+            && let Some(key) = written.keys.last_mut()
+        {
+            key.shape = Shape::Number { is_whole: true, min: 0.0, max: None };
+        }
+    }
+
     /// A list of maps; giving it replaces the default.
     pub(super) fn groups<G: Group + Default>(&mut self, key: &str, slot: &mut Vec<G>) {
         let (path, schema) = (join(&self.path, key), join(&self.schema, key) + "[]");
@@ -218,7 +260,12 @@ impl Fields<'_> {
             }
             Direction::Write { map, written } => {
                 let list = join(&self.schema, key);
-                written.keys.push((list, "a list of maps".to_owned(), Value::List(Vec::new())));
+                written.keys.push(WrittenKey {
+                    path: list,
+                    allowed: "a list of maps".to_owned(),
+                    shape: Shape::Maps,
+                    value: Value::List(Vec::new()),
+                });
                 let items = slot.iter_mut().map(|group| write_fields(group, &schema, written)).collect();
                 map.insert(key.to_owned(), Node::new(Value::List(items)));
             }
@@ -239,7 +286,7 @@ impl Fields<'_> {
                 slot.iter().map(|(name, value)| (name.clone(), Node::text(value.reveal()))).collect();
             let redacted = slot.keys().map(|name| (name.clone(), Node::text(Secret::REDACTED))).collect();
             let map = if self.reveals() { revealed } else { redacted };
-            return self.write(key, allowed.to_owned(), Value::Map(map), false);
+            return self.write(key, allowed.to_owned(), Shape::Headers, Value::Map(map), false);
         };
         let mut headers = BTreeMap::new();
         let mut problems = Vec::new();
@@ -334,15 +381,15 @@ impl Fields<'_> {
         matches!(&self.direction, Direction::Write { written, .. } if written.reveal)
     }
 
-    fn write(&mut self, key: &str, allowed: String, value: Value, secret: bool) {
+    fn write(&mut self, key: &str, allowed: String, shape: Shape, value: Value, secret: bool) {
         let value = if secret && !self.reveals() { Value::Text(Secret::REDACTED.to_owned()) } else { value };
-        self.describe(key, allowed, value.clone());
+        self.describe(key, allowed, shape, value.clone());
         self.write_entry(key, value);
     }
 
-    fn describe(&mut self, key: &str, allowed: String, value: Value) {
+    fn describe(&mut self, key: &str, allowed: String, shape: Shape, value: Value) {
         if let Direction::Write { written, .. } = &mut self.direction {
-            written.keys.push((join(&self.schema, key), allowed, value));
+            written.keys.push(WrittenKey { path: join(&self.schema, key), allowed, shape, value });
         }
     }
 }

@@ -57,11 +57,13 @@ pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Rep
 
 /// Whether a value is the default that the reference table writes as YAML.
 fn is_default(node: &Node, default: &str) -> bool {
-    if node.value == Value::Null {
-        return true;
-    }
-    let Ok(default) = crate::yaml::parse(default) else { return false };
+    node.value == Value::Null
+        || crate::yaml::parse(default).is_ok_and(|default| says_the_same(node, &default))
+}
+
+fn says_the_same(node: &Node, default: &Node) -> bool {
     match (&node.value, &default.value) {
+        (Value::Null, _) => true,
         (Value::Integer(a), Value::Float(b)) | (Value::Float(b), Value::Integer(a)) => {
             #[expect(clippy::cast_precision_loss, reason = "defaults are small numbers")]
             let equal = *a as f64 == *b;
@@ -72,7 +74,10 @@ fn is_default(node: &Node, default: &str) -> bool {
         }
         (Value::Integer(0), Value::Text(text)) => duration::parse(text) == Some(Duration::ZERO),
         (Value::List(a), Value::List(b)) => a.is_empty() && b.is_empty(),
-        (Value::Map(a), Value::Map(b)) => a.is_empty() && b.is_empty(),
+        // A key that is not given has its default.
+        (Value::Map(a), Value::Map(b)) => {
+            a.iter().all(|(key, node)| b.get(key).is_some_and(|default| says_the_same(node, default)))
+        }
         (a, b) => a == b,
     }
 }

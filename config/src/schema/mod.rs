@@ -1,13 +1,19 @@
 //! Which keys configuration has: each group of keys is listed once, by its [`Group`], and read, written
 //! and documented from that list.
 
+mod client;
+mod components;
 mod exporter;
+mod extension;
 mod fields;
 mod known;
 mod pipelines;
+mod processor;
 mod receiver;
 mod scalar;
 mod telemetry;
 
-pub(crate) use fields::Written;
+pub(crate) use components::{ALIASES, default_exporter, default_extension};
+pub(crate) use fields::{Written, WrittenKey, write_fields};
 pub(crate) use pipelines::{read_config, write_config};
+pub(crate) use scalar::Shape;

@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fields::{Group, Written, read_group, write_fields};
+use super::components::{
+    Component, components, exporter_group, exporter_kind, extension_group, extension_kind, known_type,
+    read_exporter, read_extension,
+};
+use super::fields::{Written, read_group, write_fields};
 use super::known::{check_keys, join, map_of};
 use super::scalar::{Scalar, text_of};
 use crate::model::*;
-use crate::reference;
 use crate::report::{Problem, Report, nearest};
 use crate::tree::{Map, Node, Value};
 
@@ -14,7 +17,9 @@ use crate::tree::{Map, Node, Value};
 pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
     let mut config = Config {
         receivers: BTreeMap::new(),
+        processors: BTreeMap::new(),
         exporters: BTreeMap::new(),
+        extensions: BTreeMap::new(),
         pipelines: BTreeMap::new(),
         telemetry: Telemetry::default(),
     };
@@ -29,16 +34,28 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
             config.receivers.insert(id.clone(), receiver);
         }
     }
+    let processors = components("processors", sections.get("processors"), report);
+    for (id, path, node) in &processors {
+        if known_type("processors", id, path, node, report) {
+            let mut processor = ResourceProcessor::default();
+            read_group(&mut processor, path, "processors::resource", node, report);
+            config.processors.insert(id.clone(), processor);
+        }
+    }
     let exporters = components("exporters", sections.get("exporters"), report);
     for (id, path, node) in &exporters {
         if let Some(exporter) = read_exporter(id, path, node, report) {
             config.exporters.insert(id.clone(), exporter);
         }
     }
-    for section in ["processors", "connectors", "extensions"] {
-        for (id, path, node) in &components(section, sections.get(section), report) {
-            known_type(section, id, path, node, report);
+    let extensions = components("extensions", sections.get("extensions"), report);
+    for (id, path, node) in &extensions {
+        if let Some(extension) = read_extension(id, path, node, report) {
+            config.extensions.insert(id.clone(), extension);
         }
+    }
+    for (id, path, node) in &components("connectors", sections.get("connectors"), report) {
+        known_type("connectors", id, path, node, report);
     }
 
     let service = sections.get("service");
@@ -53,115 +70,78 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
     if let Some(node) = service.get("telemetry") {
         read_group(&mut config.telemetry, "service::telemetry", "service::telemetry", node, report);
     }
-    for (index, node) in items("service::extensions", service.get("extensions"), report).iter().enumerate() {
-        let instead = "remove it".to_owned();
-        let path = format!("service::extensions[{index}]");
-        report.error(&path, node.place.as_ref(), Problem::NotInThisVersion { instead });
-    }
-    let configured = Configured { receivers: &receivers, exporters: &exporters };
+    let running =
+        read_ids("service::extensions", "extensions", service.get("extensions"), &extensions, report);
+    config.extensions.retain(|id, _| running.contains(id));
+    check_references(&config, &exporters, &extensions, report);
+    let configured = Configured { receivers: &receivers, processors: &processors, exporters: &exporters };
     config.pipelines = read_pipelines(service, tree, &configured, report);
-    configured.warn_of_unused(&config.pipelines, report);
+    let used: BTreeSet<&ComponentId> = config.pipelines.values().flat_map(Pipeline::ids).collect();
+    warn_of_unused(
+        &[&receivers, &processors, &exporters],
+        &used,
+        "is in no pipeline and does nothing",
+        report,
+    );
+    let message = "is not in service::extensions and does nothing";
+    warn_of_unused(&[&extensions], &running.iter().collect(), message, report);
     config
 }
 
-type Component<'a> = (ComponentId, String, &'a Node);
-
-/// The components of a section, or the pipelines, whose ids have the form of one.
-fn components<'a>(section: &str, node: Option<&'a Node>, report: &mut Report) -> Vec<Component<'a>> {
-    let Some(map) = node.and_then(|node| map_of(section, node, report)) else {
-        return Vec::new();
-    };
-    map.iter()
-        .filter_map(|(key, node)| {
-            let path = join(section, key);
-            match key.parse() {
-                Ok(id) => Some((id, path, node)),
-                Err(error) => {
-                    let problem = Problem::Value {
-                        found: format!("{key:?}: {error}"),
-                        allowed: ComponentId::allowed(),
-                    };
-                    report.error(&path, node.key_place.as_ref(), problem);
-                    None
-                }
-            }
-        })
-        .collect()
+fn warn_of_unused(
+    sections: &[&[Component<'_>]],
+    used: &BTreeSet<&ComponentId>,
+    message: &str,
+    report: &mut Report,
+) {
+    for (id, path, node) in sections.iter().copied().flatten() {
+        if !used.contains(id) {
+            report.warn(path, node.key_place.as_ref(), message);
+        }
+    }
 }
 
-/// Whether a component's type is one that this version has; what is not is reported.
-fn known_type(section: &str, id: &ComponentId, path: &str, node: &Node, report: &mut Report) -> bool {
-    let place = node.key_place.as_ref();
-    let Some(row) = reference::find(&join(section, id.kind())) else {
-        let types = || reference::children(section);
-        let problem = Problem::UnknownType {
-            kind: id.kind().to_owned(),
-            nearest: nearest(id.kind(), types().map(|(kind, _)| kind)),
-            known: types()
-                .filter(|(_, row)| row.support.takes_values())
-                .map(|(kind, _)| kind.to_owned())
-                .collect(),
+/// Finds exporters that ask for an extension which does not run, or does something else.
+fn check_references(
+    config: &Config,
+    exporters: &[Component<'_>],
+    extensions: &[Component<'_>],
+    report: &mut Report,
+) {
+    for (id, path, node) in exporters {
+        let (auth, queue) = match config.exporters.get(id) {
+            Some(Exporter::OtlpGrpc(exporter)) => (&exporter.auth, &exporter.sending_queue),
+            Some(Exporter::OtlpHttp(exporter)) => (&exporter.auth, &exporter.sending_queue),
+            Some(Exporter::File(_) | Exporter::Debug(_)) | None => continue,
         };
-        report.error(path, place, problem);
-        return false;
-    };
-    match row.support {
-        reference::Support::Refused { instead, .. } => {
-            report.error(path, place, Problem::NotInThisVersion { instead: instead.to_owned() });
-            false
+        for (named, key, service) in [
+            (auth, "auth::authenticator", Service::Authenticator),
+            (&queue.storage, "sending_queue::storage", Service::Storage),
+        ] {
+            let Some(named) = named else { continue };
+            let problem = match config.extensions.get(named) {
+                Some(extension) if extension.offers(service) => continue,
+                Some(_) => Problem::Contradiction(match service {
+                    Service::Authenticator => {
+                        format!("{named} is no authenticator: bearertokenauth and basicauth are")
+                    }
+                    Service::Storage => format!("{named} is no storage: file_storage is"),
+                }),
+                None if extensions.iter().any(|(present, ..)| present == named) => {
+                    Problem::Contradiction(format!("{named} does not run: add it to service::extensions"))
+                }
+                None => dangling(named, "extensions", extensions),
+            };
+            report.error(&join(path, key), node.at(key).and_then(|node| node.place.as_ref()), problem);
         }
-        _ => true,
     }
-}
-
-/// The deprecated name of `otlp_grpc`, there and here.
-const OTLP_ALIAS: &str = "otlp";
-
-fn read_exporter(id: &ComponentId, path: &str, node: &Node, report: &mut Report) -> Option<Exporter> {
-    if !known_type("exporters", id, path, node, report) {
-        return None;
-    }
-    if id.kind() == OTLP_ALIAS {
-        report.warn(path, node.key_place.as_ref(), "the type otlp is deprecated, its name is otlp_grpc");
-    }
-    let mut read = |group: &mut dyn Group, schema: &str| read_group(group, path, schema, node, report);
-    Some(match id.kind() {
-        "file" => {
-            let mut exporter = FileExporter::new("profile.otlp".into());
-            read(&mut exporter, "exporters::file");
-            Exporter::File(exporter)
-        }
-        "debug" => {
-            let mut exporter = DebugExporter::default();
-            read(&mut exporter, "exporters::debug");
-            Exporter::Debug(exporter)
-        }
-        _ => {
-            let mut exporter = OtlpGrpcExporter::new(Endpoint::local());
-            read(&mut exporter, "exporters::otlp_grpc");
-            Exporter::OtlpGrpc(Box::new(exporter))
-        }
-    })
 }
 
 /// The ids that pipelines may name: all that were given, so that a wrong component is one error.
 struct Configured<'a> {
     receivers: &'a [Component<'a>],
+    processors: &'a [Component<'a>],
     exporters: &'a [Component<'a>],
-}
-
-impl Configured<'_> {
-    fn warn_of_unused(&self, pipelines: &BTreeMap<ComponentId, Pipeline>, report: &mut Report) {
-        let used: BTreeSet<&ComponentId> = pipelines
-            .values()
-            .flat_map(|pipeline| pipeline.receivers.iter().chain(&pipeline.exporters))
-            .collect();
-        for (id, path, node) in self.receivers.iter().chain(self.exporters) {
-            if !used.contains(id) {
-                report.warn(path, node.key_place.as_ref(), "is in no pipeline and does nothing");
-            }
-        }
-    }
 }
 
 fn read_pipelines(
@@ -201,30 +181,37 @@ fn read_pipeline(
     let map = map_of(path, node, report)?;
     check_keys(path, "service::pipelines::profiles", map, report);
     let mut ids = |section: &'static str, components: &[Component<'_>]| {
-        read_ids(&join(path, section), section, map.get(section), node, components, report)
+        read_ids(&join(path, section), section, map.get(section), components, report)
     };
-    Some(Pipeline {
+    let pipeline = Pipeline {
         receivers: ids("receivers", configured.receivers),
+        processors: ids("processors", configured.processors),
         exporters: ids("exporters", configured.exporters),
-    })
+    };
+    for section in ["receivers", "exporters"] {
+        let list = map.get(section);
+        if list.is_none_or(|list| match &list.value {
+            Value::List(items) => items.is_empty(),
+            value => *value == Value::Null,
+        }) {
+            let allowed = format!("the ids of at least one of the {section}");
+            let place = list.unwrap_or(node).key_place.as_ref();
+            report.error(&join(path, section), place, Problem::Missing { allowed });
+        }
+    }
+    Some(pipeline)
 }
 
-/// The ids that a pipeline names, each of which a section must have.
+/// The ids that a list names, each of which a section must have.
 fn read_ids(
     path: &str,
     section: &'static str,
     list: Option<&Node>,
-    pipeline: &Node,
     components: &[Component<'_>],
     report: &mut Report,
 ) -> Vec<ComponentId> {
-    let given = items(path, list, report);
-    if list.is_none_or(|list| matches!(&list.value, Value::Null | Value::List(_)) && given.is_empty()) {
-        let allowed = format!("the ids of at least one of the {section}");
-        report.error(path, list.unwrap_or(pipeline).key_place.as_ref(), Problem::Missing { allowed });
-    }
     let mut ids = Vec::new();
-    for (index, node) in given.iter().enumerate() {
+    for (index, node) in items(path, list, report).iter().enumerate() {
         let path = format!("{path}[{index}]");
         let problem = match text_of(node).map(str::parse::<ComponentId>) {
             Some(Ok(id)) if ids.contains(&id) => Problem::Contradiction(format!("{id} is given twice")),
@@ -232,21 +219,18 @@ fn read_ids(
                 ids.push(id);
                 continue;
             }
-            Some(Ok(id)) => {
-                let known: Vec<String> = components.iter().map(|(present, ..)| present.to_string()).collect();
-                let id = id.to_string();
-                Problem::Dangling {
-                    nearest: nearest(&id, known.iter().map(String::as_str)),
-                    id,
-                    section,
-                    known,
-                }
-            }
+            Some(Ok(id)) => dangling(&id, section, components),
             Some(Err(_)) | None => Problem::Value { found: node.describe(), allowed: ComponentId::allowed() },
         };
         report.error(&path, node.place.as_ref(), problem);
     }
     ids
+}
+
+fn dangling(id: &ComponentId, section: &'static str, components: &[Component<'_>]) -> Problem {
+    let known: Vec<String> = components.iter().map(|(present, ..)| present.to_string()).collect();
+    let id = id.to_string();
+    Problem::Dangling { nearest: nearest(&id, known.iter().map(String::as_str)), id, section, known }
 }
 
 /// The items of a node that must be a list or absent.
@@ -266,45 +250,47 @@ fn items<'a>(path: &str, node: Option<&'a Node>, report: &mut Report) -> &'a [No
 /// Writes the whole configuration, every key of it.
 pub(crate) fn write_config(config: &Config, written: &mut Written) -> Node {
     let mut config = config.clone();
-    let entry = |id: &ComponentId, node: Node| (id.to_string(), node);
-    let receivers = config
-        .receivers
-        .iter_mut()
-        .map(|(id, receiver)| entry(id, write_fields(receiver, "receivers::profiling", written)))
-        .collect();
-    let exporters = config
-        .exporters
-        .iter_mut()
-        .map(|(id, exporter)| entry(id, write_exporter(exporter, written)))
-        .collect();
-    let ids = |ids: &[ComponentId]| {
-        Node::new(Value::List(ids.iter().map(|id| Node::text(id.to_string())).collect()))
-    };
-    let pipelines = config
-        .pipelines
-        .iter()
-        .map(|(id, pipeline)| {
-            let lists = [("receivers", ids(&pipeline.receivers)), ("exporters", ids(&pipeline.exporters))];
-            entry(id, Node::map(lists))
-        })
-        .collect();
+    let receivers =
+        section(&mut config.receivers, |receiver| write_fields(receiver, "receivers::profiling", written));
+    let processors =
+        section(&mut config.processors, |processor| write_fields(processor, "processors::resource", written));
+    let exporters = section(&mut config.exporters, |exporter| {
+        let schema = join("exporters", exporter_kind(exporter));
+        write_fields(exporter_group(exporter), &schema, written)
+    });
+    let running = ids(config.extensions.keys());
+    let extensions = section(&mut config.extensions, |extension| {
+        let schema = join("extensions", extension_kind(extension));
+        write_fields(extension_group(extension), &schema, written)
+    });
+    let pipelines = section(&mut config.pipelines, |pipeline| {
+        Node::map([
+            ("receivers", ids(&pipeline.receivers)),
+            ("processors", ids(&pipeline.processors)),
+            ("exporters", ids(&pipeline.exporters)),
+        ])
+    });
     Node::map([
-        ("receivers", Node::new(Value::Map(receivers))),
-        ("exporters", Node::new(Value::Map(exporters))),
+        ("receivers", receivers),
+        ("processors", processors),
+        ("exporters", exporters),
+        ("extensions", extensions),
         (
             "service",
             Node::map([
-                ("pipelines", Node::new(Value::Map(pipelines))),
+                ("extensions", running),
+                ("pipelines", pipelines),
                 ("telemetry", write_fields(&mut config.telemetry, "service::telemetry", written)),
             ]),
         ),
     ])
 }
 
-fn write_exporter(exporter: &mut Exporter, written: &mut Written) -> Node {
-    match exporter {
-        Exporter::OtlpGrpc(exporter) => write_fields(exporter.as_mut(), "exporters::otlp_grpc", written),
-        Exporter::File(exporter) => write_fields(exporter, "exporters::file", written),
-        Exporter::Debug(exporter) => write_fields(exporter, "exporters::debug", written),
-    }
+fn section<T>(components: &mut BTreeMap<ComponentId, T>, mut write: impl FnMut(&mut T) -> Node) -> Node {
+    let entries = components.iter_mut().map(|(id, component)| (id.to_string(), write(component)));
+    Node::new(Value::Map(entries.collect()))
+}
+
+fn ids<'a>(ids: impl IntoIterator<Item = &'a ComponentId>) -> Node {
+    Node::new(Value::List(ids.into_iter().map(|id| Node::text(id.to_string())).collect()))
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::fields::{Fields, Group};
-use super::scalar::{Refused, Scalar, text_of, words};
+use super::scalar::{Refused, Scalar, Shape, text_of, words};
 use crate::model::*;
 use crate::report::Problem;
 use crate::tree::{Node, Value};
@@ -37,7 +37,7 @@ impl Group for ProfilingReceiver {
         fields.group("unwind", &mut self.unwind);
         fields.group("symbolize", &mut self.symbolize);
         fields.group("trace_context", &mut self.trace_context);
-        fields.value("memory_limit_mib", &mut self.memory_limit_mib);
+        fields.optional("memory_limit_mib", &mut self.memory_limit_mib);
     }
 }
 

@@ -12,9 +12,33 @@ use crate::tree::{Node, Value};
 pub(super) struct Refused(pub(super) Option<String>);
 
 impl Refused {
-    fn because(reason: impl std::fmt::Display) -> Self {
+    pub(super) fn because(reason: impl std::fmt::Display) -> Self {
         Self(Some(reason.to_string()))
     }
+}
+
+/// What a key takes, for programs: the kinds of values that JSON Schema can tell apart.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Shape {
+    Text,
+    /// One of these, in any case.
+    Word(&'static [&'static str]),
+    /// A text as Go writes durations, or 0.
+    Duration,
+    Bool,
+    /// A number within these bounds; whole ones only where so said.
+    Number {
+        is_whole: bool,
+        min: f64,
+        max: Option<f64>,
+    },
+    /// Text, a number or a truth value.
+    Any,
+    List(Box<Shape>),
+    /// Names and texts: a map, or a list of maps.
+    Headers,
+    /// Maps whose keys are listed on their own.
+    Maps,
 }
 
 /// A type with a form in configuration.
@@ -24,6 +48,11 @@ pub(super) trait Scalar: Sized {
 
     /// What is allowed, to follow "expected".
     fn allowed() -> String;
+
+    /// What is allowed, for programs.
+    fn shape() -> Shape {
+        Shape::Text
+    }
 
     /// The value that `node` writes.
     fn read(node: &Node) -> Result<Self, Refused>;
@@ -55,10 +84,15 @@ fn integer_of(node: &Node) -> Result<i128, Refused> {
 
 /// Types that are a whole number within bounds.
 macro_rules! whole_numbers {
-    ($($name:ty, $inner:ty, $allowed:expr, $new:expr, $get:expr;)*) => {$(
+    ($($name:ty, $inner:ty, $allowed:expr, $bounds:expr, $new:expr, $get:expr;)*) => {$(
         impl Scalar for $name {
             fn allowed() -> String {
                 $allowed
+            }
+
+            fn shape() -> Shape {
+                let (min, max) = $bounds;
+                Shape::Number { is_whole: true, min, max }
             }
 
             fn read(node: &Node) -> Result<Self, Refused> {
@@ -79,6 +113,7 @@ macro_rules! ranged_whole_numbers {
     ($($name:ty),*) => {
         whole_numbers! {$(
             $name, u32, format!("a whole number from {} to {}", <$name>::MIN, <$name>::MAX),
+            (<$name>::MIN.into(), Some(<$name>::MAX.into())),
             |number| <$name>::new(number).map_err(|_| Refused::default()), |number| number.get();
         )*}
     };
@@ -87,11 +122,11 @@ macro_rules! ranged_whole_numbers {
 ranged_whole_numbers!(SamplesPerSecond, MemoryLimitMib, MaxFrames, NumConsumers, Percent, VerifierLogLevel);
 
 whole_numbers! {
-    Pid, u32, format!("a process id, 1 to {}", Pid::MAX),
+    Pid, u32, format!("a process id, 1 to {}", Pid::MAX), (1.0, Some(Pid::MAX.into())),
         |number| Pid::new(number).map_err(|_| Refused::default()), |pid| pid.get();
-    u16, u16, "a port, 1 to 65535".to_owned(),
+    u16, u16, "a port, 1 to 65535".to_owned(), (1.0, Some(u16::MAX.into())),
         |number| if number == 0 { Err(Refused::default()) } else { Ok(number) }, |number| *number;
-    u64, u64, "a whole number of at least 1".to_owned(),
+    u64, u64, "a whole number of at least 1".to_owned(), (1.0, None),
         |number| if number == 0 { Err(Refused::default()) } else { Ok(number) }, |number| *number;
 }
 
@@ -100,6 +135,10 @@ macro_rules! ranged_numbers {
         impl Scalar for $name {
             fn allowed() -> String {
                 format!("a number from {} to {}", <$name>::MIN, <$name>::MAX)
+            }
+
+            fn shape() -> Shape {
+                Shape::Number { is_whole: false, min: Self::MIN, max: Some(Self::MAX) }
             }
 
             fn read(node: &Node) -> Result<Self, Refused> {
@@ -124,6 +163,10 @@ ranged_numbers!(Fraction, Multiplier);
 impl Scalar for bool {
     fn allowed() -> String {
         "true or false".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Bool
     }
 
     fn read(node: &Node) -> Result<Self, Refused> {
@@ -179,6 +222,10 @@ impl Scalar for Duration {
         "a duration such as 1m30s".to_owned()
     }
 
+    fn shape() -> Shape {
+        Shape::Duration
+    }
+
     fn read(node: &Node) -> Result<Self, Refused> {
         match &node.value {
             Value::Integer(0) => Ok(Self::ZERO),
@@ -208,6 +255,21 @@ impl Scalar for PathBuf {
 
     fn write(&self) -> Value {
         Value::Text(self.display().to_string())
+    }
+}
+
+impl Scalar for FileMode {
+    fn allowed() -> String {
+        "permission bits in octal, in quotes, as in '0750'".to_owned()
+    }
+
+    fn read(node: &Node) -> Result<Self, Refused> {
+        let bits = text_of(node).and_then(|text| u32::from_str_radix(text, 8).ok());
+        bits.and_then(Self::new).ok_or_else(Refused::default)
+    }
+
+    fn write(&self) -> Value {
+        Value::Text(format!("{:04o}", self.bits()))
     }
 }
 
@@ -254,6 +316,8 @@ macro_rules! parsed {
 
 parsed! {
     Endpoint, "host:port, https://host:port, dns:///host:port or unix:///path";
+    HttpEndpoint, "http://host:port or https://host:port, with or without a path";
+    ListenAddress, "host:port, as in localhost:13133";
     BuildId, "a build ID in hexadecimal";
     ComponentId, "an id, type or type/name";
 }
@@ -264,6 +328,10 @@ macro_rules! words {
         impl Scalar for $name {
             fn allowed() -> String {
                 [$first $(, $word)*].join(" | ")
+            }
+
+            fn shape() -> Shape {
+                Shape::Word(&[$first $(, $word)*])
             }
 
             fn read(node: &Node) -> Result<Self, Refused> {
@@ -291,6 +359,7 @@ words! {
     UnwindMode: "auto" => Auto, "frame_pointers" => FramePointers, "tables" => Tables;
     SymbolMode: "local" => Local, "none" => None;
     Compression: "none" => None, "gzip" => Gzip, "zstd" => Zstd;
+    TlsVersion: "1.2" => Tls12, "1.3" => Tls13;
     Sizer: "bytes" => Bytes, "items" => Items, "requests" => Requests;
     FileFormat: "proto" => Proto;
     Verbosity: "basic" => Basic, "normal" => Normal, "detailed" => Detailed;

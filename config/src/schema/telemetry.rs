@@ -1,8 +1,10 @@
 //! Keys of `service::telemetry`.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use super::exporter::check_header;
+use super::client::{TIMES, check_header};
 use super::fields::{Fields, Group};
 use super::scalar::text_of;
 use crate::model::*;
@@ -25,6 +27,42 @@ impl Group for LogTelemetry {
             let reason = "names no place: leave it out for stderr".to_owned();
             fields.error("output_paths", Problem::Contradiction(reason));
         }
+        let mut sampling =
+            Sampling { enabled: self.sampling.is_some(), keys: self.sampling.take().unwrap_or_default() };
+        fields.group("sampling", &mut sampling);
+        self.sampling = sampling.enabled.then_some(sampling.keys);
+        let mut processors: Vec<ProcessorForm> =
+            std::mem::take(&mut self.processors).into_iter().map(ProcessorForm).collect();
+        fields.groups("processors", &mut processors);
+        self.processors = processors.into_iter().map(|form| form.0).collect();
+    }
+}
+
+/// The form `{enabled: ..., tick: ...}`.
+struct Sampling {
+    enabled: bool,
+    keys: LogSampling,
+}
+
+/// What is shorter would count nothing.
+const TICKS: RangeInclusive<Duration> = Duration::from_millis(1)..=*TIMES.end();
+
+impl Group for Sampling {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.value("enabled", &mut self.enabled);
+        fields.duration("tick", &mut self.keys.tick, &TICKS);
+        fields.value_or_zero("initial", &mut self.keys.initial);
+        fields.value_or_zero("thereafter", &mut self.keys.thereafter);
+    }
+}
+
+/// The form `batch: {exporter: {otlp: ...}}`.
+#[derive(Default)]
+struct ProcessorForm(OtlpTelemetry);
+
+impl Group for ProcessorForm {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        Below("batch", &mut Below("exporter", &mut Below("otlp", &mut self.0))).fields(fields);
     }
 }
 
@@ -99,9 +137,13 @@ impl<G: Group> Group for Below<'_, G> {
     }
 }
 
-impl Group for OtlpMetrics {
+impl Group for OtlpTelemetry {
     fn fields(&mut self, fields: &mut Fields<'_>) {
         fields.required("protocol", &mut self.protocol);
+        if self.protocol != OtlpProtocol::Grpc {
+            let instead = "use grpc, which a Collector takes on port 4317".to_owned();
+            fields.error("protocol", Problem::NotInThisVersion { instead });
+        }
         fields.required("endpoint", &mut self.endpoint);
         fields.value("insecure", &mut self.insecure);
         fields.headers("headers", &mut self.headers, check_header);
@@ -114,6 +156,9 @@ impl Group for PrometheusReader {
     fn fields(&mut self, fields: &mut Fields<'_>) {
         fields.value("host", &mut self.host);
         fields.value("port", &mut self.port);
+        fields.value("without_scope_info", &mut self.without_scope_info);
+        fields.value("without_units", &mut self.without_units);
+        fields.value("without_type_suffix", &mut self.without_type_suffix);
     }
 }
 

@@ -203,7 +203,7 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
 }
 
 /// A text without the colours of a terminal.
-fn without_escapes(text: &str) -> String {
+pub(crate) fn without_escapes(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))

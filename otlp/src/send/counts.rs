@@ -1,5 +1,7 @@
 //! What became of events: each one ends in exactly one state.
 
+use std::ops::AddAssign;
+
 use crate::report::Tally;
 
 macro_rules! states {
@@ -19,7 +21,8 @@ macro_rules! states {
             }
         }
 
-        /// How many events and samples are in each [`State`]. Their sum is what was handed over.
+        /// How many events and samples are in each [`State`]. Their sum is what was handed over, and what
+        /// a queue on disk had from before.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         pub struct Counts { $($(#[$meta])* pub $field: Tally,)* }
 
@@ -30,6 +33,11 @@ macro_rules! states {
                 match state { $(State::$variant => self.$field,)* }
             }
 
+            /// Counts none in `state` any more: for tests of who adds up.
+            pub fn forget(&mut self, state: State) {
+                *self.of(state) = Tally::default();
+            }
+
             pub(crate) fn of(&mut self, state: State) -> &mut Tally {
                 match state { $(State::$variant => &mut self.$field,)* }
             }
@@ -38,7 +46,7 @@ macro_rules! states {
 }
 
 states! {
-    /// Waiting to be sent, or being sent.
+    /// Waiting to be sent, or being sent; also what a queue on disk keeps for the next start.
     Queued queued = "queued",
     /// Accepted by the receiver.
     Delivered delivered = "delivered",
@@ -59,8 +67,10 @@ states! {
     DroppedRetriesExhausted dropped_retries_exhausted = "dropped_retries_exhausted",
     /// Still queued when the exporter had to end, or handed over after that.
     DroppedShutdown dropped_shutdown = "dropped_shutdown",
-    /// Could not be written to the file.
+    /// Could not be written to the file, or to the disk of the queue.
     DroppedWriteFailed dropped_write_failed = "dropped_write_failed",
+    /// Was in a queue on disk that has been damaged since.
+    DroppedStorageDamaged dropped_storage_damaged = "dropped_storage_damaged",
 }
 
 impl Counts {
@@ -78,5 +88,14 @@ impl Counts {
             + self.dropped_retries_exhausted
             + self.dropped_shutdown
             + self.dropped_write_failed
+            + self.dropped_storage_damaged
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        for &state in State::ALL {
+            *self.of(state) += more.get(state);
+        }
     }
 }

@@ -1,25 +1,38 @@
-//! A queue and the tasks that empty it.
+//! A queue, and the thread that empties it.
 
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
+use tracing::warn;
 
-use super::queue::{Queue, Ticket};
-use super::retry::RetryOptions;
-use super::{Counts, State};
+use super::deliver::{Transport, Worker};
+use super::queue::Queue;
+use super::retry::{RetryError, RetryOptions};
+use super::storage::{Log, StorageError, StorageOptions};
+use super::{ConnectionError, Counts};
 use crate::report::Report;
+
+/// Threads of an exporter that may wait for the system's resolver.
+const RESOLVING_THREADS_MAX: usize = 2;
+
+/// Longer than any shutdown takes.
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What exporters have in common, whatever they speak.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ExporterOptions {
-    /// The name in logs, as configured: `otlp_grpc/backup`.
+    /// The name, as configured: `otlp_grpc/backup`. A queue on disk is found again by it.
     pub name: String,
-    /// Room for encoded reports that wait or are being sent (`sending_queue::queue_size`).
+    /// Bytes of memory for encoded reports that wait or are being sent; with `storage`, for those
+    /// that wait to be written.
     pub queue_bytes: usize,
+    /// Where reports wait instead of in memory.
+    pub storage: Option<StorageOptions>,
     /// How many requests are under way at a time (`sending_queue::num_consumers`).
     pub consumers: usize,
     /// Larger requests are split, or not sent at all where that is not possible.
@@ -35,6 +48,7 @@ impl ExporterOptions {
         Self {
             name: name.into(),
             queue_bytes: 8 << 20,
+            storage: None,
             consumers: 2,
             // What a Collector's gRPC server takes.
             max_request_bytes: 4 << 20,
@@ -43,45 +57,37 @@ impl ExporterOptions {
     }
 }
 
-/// How one attempt to send a request went.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Verdict {
-    /// The receiver has it.
-    Accepted,
-    /// The receiver has it without so many of its profiles.
-    PartlyRejected { profiles: i64, message: String },
-    /// The receiver does not want it, now or later.
-    Rejected { reason: String },
-    /// The receiver speaks another version of the signal.
-    Incompatible { reason: String },
-    /// The receiver answered, but not in a way that could be understood.
-    Garbled { reason: String },
-    /// Another attempt may have more success.
-    Retry {
-        /// Whether the receiver may have it nevertheless.
-        may_have_arrived: bool,
-        /// What the receiver asked for.
-        delay: Option<Duration>,
-        reason: String,
-    },
-}
-
-/// The way to a receiver.
-pub(super) trait Transport: Send + Sync + 'static {
-    /// Sends one request, in bounded time.
-    fn attempt(&self, message: Bytes) -> impl Future<Output = Verdict> + Send;
+/// Settings with which nothing could ever be sent. What may get better with time is no error here:
+/// it is retried.
+#[derive(Debug, thiserror::Error)]
+pub enum ExporterError {
+    /// The way to the receiver.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    /// A retry setting that makes no sense.
+    #[error(transparent)]
+    Retry(#[from] RetryError),
+    /// The queue on disk.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The exporter's own thread.
+    #[error("cannot start the thread of an exporter")]
+    Thread(#[source] io::Error),
 }
 
 /// Sends reports to one receiver in the background.
 ///
-/// [`Self::enqueue`] never waits. Each event that was handed over is in exactly one state of
-/// [`Counts`] at any time. Dropping an exporter ends it at once, without sending what is queued.
+/// [`Self::enqueue`] never waits, and whatever an exporter waits for, be it the receiver, the disk or
+/// a name server, it does on a thread of its own: no exporter holds another one back. Each event that
+/// was handed over is in exactly one state of [`Counts`] at any time. Dropping an exporter ends it
+/// without sending what is queued.
 #[derive(Debug)]
 pub struct Exporter {
     queue: Arc<Queue>,
-    refusal: Arc<Mutex<Option<PartialSuccess>>>,
-    max_request_bytes: usize,
-    workers: Mutex<JoinSet<()>>,
+    notes: Arc<Mutex<Notes>>,
+    queue_capacity_bytes: u64,
+    stop: Mutex<Option<oneshot::Sender<Instant>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The last answer of a receiver that it has not taken everything, or has a warning.
@@ -98,159 +104,154 @@ pub struct PartialSuccess {
 pub struct ExporterStats {
     /// What became of the events so far.
     pub counts: Counts,
-    /// Bytes that wait or are being sent.
-    pub queue_bytes: usize,
+    /// Bytes that wait or are being sent, in memory and on disk.
+    pub queue_bytes: u64,
     /// Room for such bytes.
-    pub queue_capacity_bytes: usize,
+    pub queue_capacity_bytes: u64,
     /// Requests that are being sent or wait for their next attempt.
     pub in_flight_requests: usize,
     /// The last partial success, if there was one.
     pub last_partial_success: Option<PartialSuccess>,
+    /// Why the last attempt failed, of those that did.
+    pub last_failure: Option<String>,
+}
+
+/// What is remembered for people.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Notes {
+    pub(super) last_partial_success: Option<PartialSuccess>,
+    pub(super) last_failure: Option<String>,
 }
 
 impl Exporter {
-    pub(super) fn start(options: ExporterOptions, transport: impl Transport, runtime: &Handle) -> Self {
-        let queue = Arc::new(Queue::new(options.queue_bytes));
-        let refusal = Arc::default();
-        let worker = Arc::new(Worker {
-            name: options.name,
-            retry: options.retry,
-            transport,
-            refusal: Arc::clone(&refusal),
-        });
-        let mut workers = JoinSet::new();
-        for _ in 0..options.consumers.max(1) {
-            workers.spawn_on(Arc::clone(&worker).run(Arc::clone(&queue)), runtime);
-        }
-        Self { queue, refusal, max_request_bytes: options.max_request_bytes, workers: Mutex::new(workers) }
+    /// Starts the thread. `transport` is called where connections can be prepared.
+    pub(super) fn start<T: Transport>(
+        options: ExporterOptions,
+        transport: impl FnOnce() -> Result<T, ConnectionError>,
+    ) -> Result<Self, ExporterError> {
+        options.retry.check()?;
+        let queue_capacity_bytes =
+            options.storage.as_ref().map_or(options.queue_bytes as u64, |storage| storage.max_bytes);
+        let queue = Arc::new(queue(&options)?);
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(RESOLVING_THREADS_MAX)
+            .build()
+            .map_err(ExporterError::Thread)?;
+        let entered = runtime.enter();
+        let transport = transport();
+        drop(entered);
+        let transport = match transport {
+            Ok(transport) => transport,
+            Err(error) => {
+                // The caller may be in a runtime of its own, where none can be waited for.
+                runtime.shutdown_background();
+                return Err(error.into());
+            }
+        };
+        let notes = Arc::default();
+        let worker = Arc::new(Worker::new(&options, transport, Arc::clone(&notes)));
+        let (stop, stopped) = oneshot::channel();
+        let thread = {
+            let queue = Arc::clone(&queue);
+            thread::Builder::new()
+                .name("export".to_owned())
+                .spawn(move || run(runtime, worker, &queue, options.consumers, stopped))
+                .map_err(ExporterError::Thread)?
+        };
+        let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
+        Ok(Self { queue, notes, queue_capacity_bytes, stop, thread })
     }
 
-    /// Queues a report, in pieces where it is too large for one request.
+    /// Queues a report, which is sent in pieces where it is too large for one request.
     ///
     /// What the queue has no room for is dropped and counted.
     pub fn enqueue(&self, report: Report) {
-        let split = report.split(self.max_request_bytes);
-        self.queue.lost(State::DroppedTooLarge, split.too_large);
-        for report in split.reports {
-            // A refusal is in the counts.
-            let _ = self.queue.push(report);
-        }
+        self.queue.push(report);
     }
 
     /// What became of the events so far, and how full the queue is.
     #[must_use]
     pub fn stats(&self) -> ExporterStats {
         let snapshot = self.queue.snapshot();
+        let Notes { last_partial_success, last_failure } = lock(&self.notes).clone();
         ExporterStats {
             counts: snapshot.counts,
             queue_bytes: snapshot.bytes,
-            queue_capacity_bytes: self.queue.capacity_bytes(),
+            queue_capacity_bytes: self.queue_capacity_bytes,
             in_flight_requests: snapshot.in_flight,
-            last_partial_success: lock(&self.refusal).clone(),
+            last_partial_success,
+            last_failure,
         }
     }
 
-    /// Takes nothing more in, sends what is queued, but no longer than `timeout`, and counts the
-    /// rest as lost.
-    pub async fn shutdown(&self, timeout: Duration) -> Counts {
+    /// Takes nothing more in, sends what is queued, but no longer than `timeout`. Does not wait for it.
+    pub fn close(&self, timeout: Duration) {
         self.queue.close();
-        // What is not drained by then is abandoned.
-        let _ = tokio::time::timeout(timeout, self.queue.drained()).await;
-        let mut workers = std::mem::take(&mut *lock(&self.workers));
-        workers.shutdown().await;
-        self.queue.abandon();
+        let stop = lock(&self.stop).take();
+        let now = Instant::now();
+        // Where nobody listens any more, the thread has ended.
+        let _ = stop.map(|stop| stop.send(now.checked_add(timeout).unwrap_or(now + A_YEAR)));
+    }
+
+    /// Closes and waits for the end. What could not be sent is on the disk then, if the queue is, and
+    /// counted as queued; otherwise it is counted as lost.
+    pub fn shutdown(&self, timeout: Duration) -> Counts {
+        self.close(timeout);
+        let thread = lock(&self.thread).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            warn!("the thread of an exporter has panicked");
+        }
         self.queue.snapshot().counts
     }
 }
 
-/// What the tasks of an exporter share.
-struct Worker<T> {
-    name: String,
-    retry: RetryOptions,
-    transport: T,
-    refusal: Arc<Mutex<Option<PartialSuccess>>>,
+impl Drop for Exporter {
+    fn drop(&mut self) {
+        self.close(Duration::ZERO);
+    }
 }
 
-impl<T: Transport> Worker<T> {
-    async fn run(self: Arc<Self>, queue: Arc<Queue>) {
-        loop {
-            self.deliver(queue.next().await).await;
-        }
+fn queue(options: &ExporterOptions) -> Result<Queue, StorageError> {
+    let Some(storage) = &options.storage else { return Ok(Queue::new(options.queue_bytes)) };
+    let (log, recovered) = Log::open(storage, &options.name)?;
+    if recovered.lost.events > 0 || recovered.unreadable_bytes > 0 {
+        warn!(
+            exporter = options.name,
+            lost_events = recovered.lost.events,
+            unreadable_bytes = recovered.unreadable_bytes,
+            "the queue on disk is damaged: what is lost is counted as far as it is known"
+        );
     }
+    Ok(Queue::on_disk(options.queue_bytes, log, recovered))
+}
 
-    /// Attempts until there is nothing more to attempt.
-    async fn deliver(&self, mut ticket: Ticket) {
-        let exporter = self.name.as_str();
-        let mut backoff = self.retry.begin();
-        let mut is_told = false;
-        loop {
-            ticket.begin_attempt();
-            match self.transport.attempt(ticket.message()).await {
-                Verdict::Accepted => return ticket.settle(State::Delivered),
-                Verdict::PartlyRejected { profiles, message } => {
-                    let end = end_of_partial(profiles, ticket.profiles());
-                    warn!(exporter, profiles, message, end = end.as_str(), "partial success");
-                    let refusal = PartialSuccess { rejected_profiles: profiles, message };
-                    *lock(&self.refusal) = Some(refusal);
-                    return ticket.settle(end);
-                }
-                Verdict::Rejected { reason } => {
-                    warn!(exporter, reason, "the receiver rejected a request");
-                    return ticket.settle(State::Rejected);
-                }
-                Verdict::Incompatible { reason } => {
-                    warn!(exporter, reason, "the receiver speaks another version of OTLP profiles");
-                    return ticket.settle(State::Incompatible);
-                }
-                Verdict::Garbled { reason } => {
-                    warn!(exporter, reason, "the receiver's answer makes no sense");
-                    return ticket.settle(State::Unknown);
-                }
-                Verdict::Retry { may_have_arrived, delay, reason } => {
-                    ticket.end_attempt(may_have_arrived);
-                    let Some(delay) = backoff.next_delay(delay) else {
-                        warn!(exporter, reason, "a request could not be sent, giving up");
-                        return ticket.give_up();
-                    };
-                    // Once for each request where people look, each time for those who look closer.
-                    if std::mem::replace(&mut is_told, true) {
-                        debug!(exporter, reason, ?delay, "a request could not be sent, trying again");
-                    } else {
-                        warn!(exporter, reason, ?delay, "a request could not be sent, trying again");
-                    }
-                    tokio::time::sleep(delay).await;
-                }
-            }
+/// The thread of an exporter.
+fn run<T: Transport>(
+    runtime: Runtime,
+    worker: Arc<Worker<T>>,
+    queue: &Arc<Queue>,
+    consumers: usize,
+    stopped: oneshot::Receiver<Instant>,
+) {
+    runtime.block_on(async {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(queue).keep_saving());
+        for _ in 0..consumers.max(1) {
+            tasks.spawn(Arc::clone(&worker).run(Arc::clone(queue)));
         }
-    }
+        drop(worker);
+        let deadline = stopped.await.unwrap_or_else(|_| Instant::now());
+        // What is not drained by then is abandoned.
+        let _ = tokio::time::timeout_at(deadline.into(), queue.drained()).await;
+        tasks.shutdown().await;
+        queue.abandon();
+    });
+    // A resolver that hangs must not hold the end up.
+    runtime.shutdown_background();
 }
 
 /// What these locks guard is replaced as a whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How the events of a request ended of whose `sent` profiles so many were `rejected`.
-fn end_of_partial(rejected: i64, sent: u64) -> State {
-    match u64::try_from(rejected) {
-        // A warning only.
-        Ok(0) => State::Delivered,
-        Ok(rejected) if rejected < sent => State::PartiallyRejected,
-        Ok(_) => State::Rejected,
-        Err(_) => State::Unknown,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_partial_success_counts_profiles() {
-        assert_eq!(end_of_partial(0, 3), State::Delivered);
-        assert_eq!(end_of_partial(2, 3), State::PartiallyRejected);
-        assert_eq!(end_of_partial(3, 3), State::Rejected);
-        assert_eq!(end_of_partial(i64::MAX, 3), State::Rejected);
-        assert_eq!(end_of_partial(-1, 3), State::Unknown);
-    }
 }

@@ -3,8 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use super::{Counts, State};
+use bytes::Bytes;
+
+use super::deliver::Transport;
+use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::verdict::{Verdict, with_causes};
 use crate::report::Report;
 
 /// A file that could not be written.
@@ -42,56 +47,74 @@ pub fn write_profiles_data(path: &Path, report: &Report) -> Result<(), FileError
     written
 }
 
-/// Appends reports to a file in the form of the Collector's file exporter with `format: proto`: the
-/// length of each message in four bytes, big-endian, and the message.
+impl Exporter {
+    /// Starts an exporter that writes to a file, in the form of the Collector's file exporter with
+    /// `format: proto`: the length of each message in four bytes, big-endian, and the message.
+    ///
+    /// What `path` names before that is replaced, unless it is no regular file, such as a pipe.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be replaced or opened.
+    pub fn file(options: ExporterOptions, path: &Path) -> Result<Self, ExporterError> {
+        // A file has no limit, and what it refuses now it would refuse again.
+        let options = ExporterOptions { max_request_bytes: usize::MAX, consumers: 1, ..options };
+        Self::start(options, || Ok(FileTransport(Mutex::new(MessageFile::replace(path)?))))
+    }
+}
+
+struct FileTransport(Mutex<MessageFile>);
+
+impl Transport for FileTransport {
+    async fn attempt(&self, message: Bytes) -> Verdict {
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match file.append(&message) {
+            Ok(()) => Verdict::Accepted,
+            Err(error) => Verdict::WriteFailed { reason: with_causes("", Some(&error)) },
+        }
+    }
+}
+
+/// Messages, each behind its length.
 #[derive(Debug)]
-pub struct FileExporter {
+struct MessageFile {
     path: PathBuf,
     file: File,
     /// Where the last complete message ends.
     end_bytes: u64,
-    counts: Counts,
 }
 
-impl FileExporter {
-    /// Opens `path` to append to it, or creates it.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be opened for writing.
-    pub fn open(path: &Path) -> Result<Self, FileError> {
-        let failed = |source| FileError { action: "open", path: path.to_owned(), source };
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        let end_bytes = file.seek(SeekFrom::End(0)).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), file, end_bytes, counts: Counts::default() })
+impl MessageFile {
+    fn replace(path: &Path) -> Result<Self, FileError> {
+        let failed = |action| move |source| FileError { action, path: path.to_owned(), source };
+        if fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
+            fs::remove_file(path).map_err(failed("replace"))?;
+        }
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let mut file = file.map_err(failed("open"))?;
+        // A pipe has no end.
+        let end_bytes = file.seek(SeekFrom::End(0)).unwrap_or_default();
+        Ok(Self { path: path.to_owned(), file, end_bytes })
     }
 
-    /// Appends one report.
-    ///
     /// # Errors
     ///
-    /// When it cannot be written: the file ends after the last complete message then, and the
-    /// report's events are counted as lost.
-    pub fn append(&mut self, report: &Report) -> Result<(), FileError> {
-        let written = self.write(report.as_bytes());
-        let state = if written.is_ok() { State::Delivered } else { State::DroppedWriteFailed };
-        *self.counts.of(state) += report.tally();
-        written.map_err(|source| FileError { action: "append to", path: self.path.clone(), source })
-    }
-
-    /// What became of the events so far.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        self.counts
+    /// When the message cannot be written: the file ends after the last complete one then.
+    fn append(&mut self, message: &[u8]) -> Result<(), FileError> {
+        self.write(message).map_err(|source| FileError {
+            action: "append to",
+            path: self.path.clone(),
+            source,
+        })
     }
 
     fn write(&mut self, message: &[u8]) -> io::Result<()> {
         let length = u32::try_from(message.len()).map_err(io::Error::other)?;
         let written = self.file.write_all(&length.to_be_bytes()).and_then(|()| self.file.write_all(message));
         if let Err(error) = written {
-            self.file.set_len(self.end_bytes)?;
-            self.file.seek(SeekFrom::Start(self.end_bytes))?;
+            // The first error is the one to tell.
+            let _ = self.file.set_len(self.end_bytes);
+            let _ = self.file.seek(SeekFrom::Start(self.end_bytes));
             return Err(error);
         }
         self.end_bytes += u64::from(length) + size_of::<u32>() as u64;

@@ -6,82 +6,44 @@ mod exchange;
 mod verdict;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use tokio::runtime::Handle;
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
-use tonic::metadata::{Ascii, MetadataKey, MetadataMap, MetadataValue};
-use tonic::transport::Channel;
+use tonic::metadata::MetadataMap;
+use tonic::transport::{Channel, Endpoint};
 
-use super::exporter::{Exporter, ExporterOptions, Transport, Verdict};
-use super::retry::RetryError;
+use super::connect::{Connector, Resolver, TlsOptions};
+use super::credentials::{Credentials, RequestHeaders};
+use super::deliver::Transport;
+use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::verdict::{Verdict, with_causes};
+use super::{Compression, ConnectionError, MAX_RESPONSE_BYTES};
 use codec::ExportCodec;
 use exchange::{Exchange, StatusRecorder};
 
 /// The method that takes profiles.
 const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
-/// The version of the signal, which receivers refuse when it is not theirs.
-const DEVELOPMENT_VERSION_KEY: &str = "otlp-profiles-development-version";
-const DEVELOPMENT_VERSION: &str = "1";
+/// Between two attempts to connect where an attempt waits for a connection.
+const RECONNECT: Duration = Duration::from_millis(200);
 
-/// A longer answer is not read.
-const MAX_RESPONSE_BYTES: usize = 4 << 20;
-
-/// How requests are compressed.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// gzip.
-    #[default]
-    Gzip,
-    /// Zstandard.
-    Zstd,
-}
-
-/// A text in PEM form.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Pem {
-    /// In a file, read when the exporter starts.
-    File(PathBuf),
-    /// As it is.
-    Text(String),
-}
-
-impl fmt::Debug for Pem {
-    /// Never shows a text: it may be a key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-            Self::Text(_) => f.write_str("Text(...)"),
-        }
-    }
-}
-
-/// How the connection is protected, with the Collector's settings and meanings.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct TlsOptions {
-    /// No TLS. An endpoint that starts with `https://` has TLS nevertheless.
-    pub insecure: bool,
-    /// Certificates (PEM) that a receiver's must be signed by; the system's where there is none.
-    pub ca: Option<Pem>,
-    /// The system's certificates beside those of `ca`.
-    pub include_system_ca_certs_pool: bool,
-    /// Our own certificate (PEM); goes with `key`.
-    pub cert: Option<Pem>,
-    /// Its key (PEM).
-    pub key: Option<Pem>,
-    /// The name that the receiver's certificate must have, where it is not the endpoint's host.
-    pub server_name_override: Option<String>,
+/// When a connection is tried while nothing comes over it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Keepalive {
+    /// After how long the receiver is pinged.
+    pub time: Duration,
+    /// How long its answer may take.
+    pub timeout: Duration,
+    /// Whether to ping also while no request is under way.
+    pub permit_without_stream: bool,
 }
 
 /// Where and how to send.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct GrpcOptions {
     /// `host:port`, `https://host:port`, `dns:///host:port` or `unix:///path`.
     pub endpoint: String,
@@ -91,8 +53,18 @@ pub struct GrpcOptions {
     pub compression: Compression,
     /// Sent with each request. The values may be secrets.
     pub headers: Vec<(String, String)>,
+    /// Sent with each request, over TLS only.
+    pub credentials: Option<Credentials>,
     /// How long one attempt may take; zero for as long as the receiver likes.
     pub timeout: Duration,
+    /// The `:authority` of each request, where it is not the endpoint's host and port.
+    pub authority: Option<String>,
+    /// Whether an attempt waits for a connection instead of failing at once where there is none.
+    pub wait_for_ready: bool,
+    /// When a connection is tried; never where absent.
+    pub keepalive: Option<Keepalive>,
+    /// What finds the addresses of the endpoint's host.
+    pub resolver: Resolver,
 }
 
 impl GrpcOptions {
@@ -104,7 +76,12 @@ impl GrpcOptions {
             tls: TlsOptions::default(),
             compression: Compression::default(),
             headers: Vec::new(),
+            credentials: None,
             timeout: Duration::from_secs(5),
+            authority: None,
+            wait_for_ready: false,
+            keepalive: None,
+            resolver: Resolver::default(),
         }
     }
 }
@@ -118,50 +95,10 @@ impl fmt::Debug for GrpcOptions {
             .field("tls", &self.tls)
             .field("compression", &self.compression)
             .field("headers", &names)
+            .field("credentials", &self.credentials)
             .field("timeout", &self.timeout)
-            .finish()
+            .finish_non_exhaustive()
     }
-}
-
-/// Settings with which nothing could ever be sent. What may get better with time is no error here:
-/// it is retried.
-#[derive(Debug, thiserror::Error)]
-pub enum GrpcError {
-    /// The endpoint has none of the known forms.
-    #[error("endpoint {endpoint:?} {problem}")]
-    Endpoint {
-        /// As given.
-        endpoint: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// A certificate or key could not be read.
-    #[error("cannot read tls::{setting} {path:?}")]
-    ReadTls {
-        /// Which.
-        setting: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Certificates or keys that do not make sense.
-    #[error("cannot set up TLS for {endpoint:?}")]
-    Tls {
-        /// As given.
-        endpoint: String,
-        /// Why.
-        source: tonic::transport::Error,
-    },
-    /// A certificate without its key or the reverse.
-    #[error("tls::cert_file and tls::key_file are only of use together")]
-    HalfIdentity,
-    /// A header whose name or value cannot be sent. The value is not told.
-    #[error("header {0:?} has a name or a value that cannot be sent")]
-    Header(String),
-    /// A retry setting that makes no sense.
-    #[error(transparent)]
-    Retry(#[from] RetryError),
 }
 
 impl Exporter {
@@ -169,55 +106,95 @@ impl Exporter {
     ///
     /// # Errors
     ///
-    /// When the settings make no sense or a certificate cannot be read.
-    pub fn grpc(options: ExporterOptions, grpc: &GrpcOptions, runtime: &Handle) -> Result<Self, GrpcError> {
-        options.retry.check()?;
-        let transport = GrpcTransport::new(grpc, runtime)?;
-        Ok(Self::start(options, transport, runtime))
+    /// When the settings make no sense, or a certificate, the credentials or the queue on disk cannot
+    /// be read.
+    pub fn grpc(options: ExporterOptions, grpc: &GrpcOptions) -> Result<Self, ExporterError> {
+        Self::start(options, || GrpcTransport::new(grpc))
     }
 }
 
 struct GrpcTransport {
-    client: tonic::client::Grpc<StatusRecorder<Channel>>,
-    metadata: MetadataMap,
+    endpoint: Endpoint,
+    connector: Connector,
+    /// Replaced when a request was not answered: the connection may be dead without saying so.
+    channel: Mutex<Channel>,
+    headers: RequestHeaders,
+    compression: Compression,
+    wait_for_ready: bool,
     /// Zero for none.
     timeout: Duration,
 }
 
 impl GrpcTransport {
-    fn new(options: &GrpcOptions, runtime: &Handle) -> Result<Self, GrpcError> {
-        let endpoint = endpoint::endpoint(options)?;
-        // The channel starts a task of its own.
-        let channel = {
-            let _entered = runtime.enter();
-            endpoint.connect_lazy()
-        };
-        let mut client = tonic::client::Grpc::new(StatusRecorder(channel))
-            .max_decoding_message_size(MAX_RESPONSE_BYTES)
-            // Servers answer in the encoding that they were asked in.
-            .accept_compressed(CompressionEncoding::Gzip)
-            .accept_compressed(CompressionEncoding::Zstd);
-        client = match options.compression {
-            Compression::None => client,
-            Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
-            Compression::Zstd => client.send_compressed(CompressionEncoding::Zstd),
-        };
-        Ok(Self { client, metadata: metadata(&options.headers)?, timeout: options.timeout })
+    fn new(options: &GrpcOptions) -> Result<Self, ConnectionError> {
+        let (endpoint, connector) = endpoint::endpoint(options)?;
+        if options.credentials.is_some() && connector.tls.is_none() {
+            return Err(ConnectionError::CredentialsInPlaintext);
+        }
+        let headers = RequestHeaders::new(&options.headers, options.credentials.clone())?;
+        headers.next()?;
+        Ok(Self {
+            channel: Mutex::new(endpoint.connect_with_connector_lazy(connector.clone())),
+            endpoint,
+            connector,
+            headers,
+            compression: options.compression,
+            wait_for_ready: options.wait_for_ready,
+            timeout: options.timeout,
+        })
     }
 
     async fn export(&self, message: Bytes, exchange: &Exchange) -> Verdict {
-        let mut client = self.client.clone();
+        let headers = match self.headers.next() {
+            Ok(headers) => headers,
+            Err(error) => {
+                return Verdict::silence(false, with_causes("no credentials", Some(&error)));
+            }
+        };
+        let mut client = self.client();
         let mut request = tonic::Request::new(message);
-        *request.metadata_mut() = self.metadata.clone();
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
         request.extensions_mut().insert(exchange.clone());
         if let Err(error) = client.ready().await {
             return verdict::of_error(&Status::from_error(error.into()), exchange);
         }
         let path = PathAndQuery::from_static(EXPORT);
         match client.unary(request, path, ExportCodec(exchange.clone())).await {
-            Ok(response) => verdict::of_response(response.into_inner()),
+            Ok(response) => Verdict::of_response(response.into_inner()),
             Err(status) => verdict::of_error(&status, exchange),
         }
+    }
+
+    /// As [`Self::export`], but a connection that cannot be made is tried again and again.
+    async fn export_when_ready(&self, message: Bytes, exchange: &Exchange) -> Verdict {
+        loop {
+            let verdict = self.export(message.clone(), exchange).await;
+            let is_unconnected = matches!(verdict, Verdict::Retry { answered: false, .. });
+            if !self.wait_for_ready || !is_unconnected || exchange.has_begun() {
+                return verdict;
+            }
+            tokio::time::sleep(RECONNECT).await;
+        }
+    }
+
+    fn client(&self) -> tonic::client::Grpc<StatusRecorder<Channel>> {
+        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = tonic::client::Grpc::new(StatusRecorder(channel))
+            .max_decoding_message_size(MAX_RESPONSE_BYTES)
+            // Servers answer in the encoding that they were asked in.
+            .accept_compressed(CompressionEncoding::Gzip)
+            .accept_compressed(CompressionEncoding::Zstd);
+        match self.compression {
+            Compression::None => client,
+            Compression::Gzip => client.send_compressed(CompressionEncoding::Gzip),
+            Compression::Zstd => client.send_compressed(CompressionEncoding::Zstd),
+        }
+    }
+
+    /// The next request has a connection of its own.
+    fn reconnect(&self) {
+        let fresh = self.endpoint.connect_with_connector_lazy(self.connector.clone());
+        *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
     }
 }
 
@@ -225,27 +202,12 @@ impl Transport for GrpcTransport {
     async fn attempt(&self, message: Bytes) -> Verdict {
         let exchange = Exchange::default();
         if self.timeout.is_zero() {
-            return self.export(message, &exchange).await;
+            return self.export_when_ready(message, &exchange).await;
         }
-        let answer = tokio::time::timeout(self.timeout, self.export(message, &exchange)).await;
-        answer.unwrap_or_else(|_| Verdict::Retry {
-            may_have_arrived: exchange.has_begun(),
-            delay: None,
-            reason: format!("no answer within {:?}", self.timeout),
+        let answer = tokio::time::timeout(self.timeout, self.export_when_ready(message, &exchange)).await;
+        answer.unwrap_or_else(|_| {
+            self.reconnect();
+            Verdict::silence(exchange.has_begun(), format!("no answer within {:?}", self.timeout))
         })
     }
-}
-
-/// The user's headers below the version of the signal, which is sent exactly once.
-fn metadata(headers: &[(String, String)]) -> Result<MetadataMap, GrpcError> {
-    let mut metadata = MetadataMap::new();
-    for (name, value) in headers {
-        let unfit = || GrpcError::Header(name.clone());
-        let key: MetadataKey<Ascii> = name.to_ascii_lowercase().parse().map_err(|_| unfit())?;
-        let mut value: MetadataValue<Ascii> = value.parse().map_err(|_| unfit())?;
-        value.set_sensitive(true);
-        metadata.append(key, value);
-    }
-    metadata.insert(DEVELOPMENT_VERSION_KEY, MetadataValue::from_static(DEVELOPMENT_VERSION));
-    Ok(metadata)
 }

@@ -1,102 +1,186 @@
 //! Encoded reports that wait to be sent, bounded in bytes, and the account of all events.
 //!
-//! One lock guards both, so that a snapshot of the counts is always of one moment: their sum is what
-//! was handed over.
+//! One lock guards the counts, so that a snapshot of them is always of one moment: their sum is what
+//! was handed over. No lock that [`Queue::push`] takes is held during anything slow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use tokio::sync::Notify;
+use tracing::warn;
 
+use super::storage::{AppendError, Log, Recovered, Stored};
 use super::{Counts, State};
 use crate::report::{Report, Tally};
 
-/// A first-in-first-out queue of reports.
+/// A first-in-first-out queue of reports, in memory or on disk.
 ///
-/// A report takes its place until it is settled: those being sent count as well.
+/// A report takes its place until it is settled: those being sent count as well. On disk, a report
+/// is sent only once it is written.
 #[derive(Debug)]
 pub(super) struct Queue {
-    capacity_bytes: usize,
+    memory_bytes: usize,
     held: Mutex<Held>,
-    /// Something was pushed, or the queue was closed.
-    changed: Notify,
+    /// Of a queue on disk. Locked by the exporter's own thread alone.
+    log: Option<Mutex<Log>>,
+    /// Something is to be sent.
+    ready: Notify,
+    /// Something is to be written to the disk.
+    unsaved: Notify,
     /// Nothing is waiting or being sent any more.
     idle: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Held {
-    waiting: VecDeque<Report>,
-    /// Of the reports that wait or are being sent.
-    bytes: usize,
+    /// To be written to the disk.
+    unsaved: VecDeque<Report>,
+    /// To be sent.
+    waiting: VecDeque<Place>,
+    /// Of the reports in memory that wait or are being sent.
+    bytes_in_memory: usize,
+    bytes_on_disk: u64,
     in_flight: usize,
     closed: bool,
     counts: Counts,
+}
+
+/// Where a report is.
+#[derive(Debug)]
+enum Place {
+    Memory(Report),
+    Disk {
+        stored: Stored,
+        /// An earlier process had it, which may have sent it.
+        is_recovered: bool,
+    },
+}
+
+impl Place {
+    fn tally(&self) -> Tally {
+        match self {
+            Self::Memory(report) => report.tally(),
+            Self::Disk { stored, .. } => stored.tally(),
+        }
+    }
 }
 
 /// What a queue holds at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Snapshot {
     pub(super) counts: Counts,
-    pub(super) bytes: usize,
+    pub(super) bytes: u64,
     pub(super) in_flight: usize,
 }
 
 impl Queue {
-    pub(super) fn new(capacity_bytes: usize) -> Self {
-        Self { capacity_bytes, held: Mutex::default(), changed: Notify::new(), idle: Notify::new() }
+    /// A queue in memory.
+    pub(super) fn new(memory_bytes: usize) -> Self {
+        Self {
+            memory_bytes,
+            held: Mutex::default(),
+            log: None,
+            ready: Notify::new(),
+            unsaved: Notify::new(),
+            idle: Notify::new(),
+        }
     }
 
-    pub(super) fn capacity_bytes(&self) -> usize {
-        self.capacity_bytes
+    /// A queue on disk, with what is there already. Reports are in memory until they are written.
+    pub(super) fn on_disk(memory_bytes: usize, log: Log, recovered: Recovered) -> Self {
+        let queue = Self { log: Some(Mutex::new(log)), ..Self::new(memory_bytes) };
+        let mut held = queue.held();
+        *held.counts.of(State::DroppedStorageDamaged) += recovered.lost;
+        for stored in recovered.waiting {
+            held.counts.queued += stored.tally();
+            held.waiting.push_back(Place::Disk { stored, is_recovered: true });
+        }
+        queue.note_bytes_on_disk(&mut held);
+        drop(held);
+        queue.ready.notify_one();
+        queue
     }
 
     /// Takes a report in, or counts it as lost where there is no room. Never waits.
-    pub(super) fn push(&self, report: Report) -> Result<(), State> {
+    pub(super) fn push(&self, report: Report) {
         let mut held = self.held();
-        let room = self.capacity_bytes - held.bytes.min(self.capacity_bytes);
+        let room = self.memory_bytes - held.bytes_in_memory.min(self.memory_bytes);
         let refused = match held.closed {
             true => Some(State::DroppedShutdown),
             false => (report.as_bytes().len() > room).then_some(State::DroppedQueueFull),
         };
         if let Some(state) = refused {
             *held.counts.of(state) += report.tally();
-            return Err(state);
+            return;
         }
-        held.bytes += report.as_bytes().len();
+        held.bytes_in_memory += report.as_bytes().len();
         held.counts.queued += report.tally();
-        held.waiting.push_back(report);
-        drop(held);
-        self.changed.notify_one();
-        Ok(())
+        if self.log.is_some() {
+            held.unsaved.push_back(report);
+            drop(held);
+            self.unsaved.notify_one();
+        } else {
+            held.waiting.push_back(Place::Memory(report));
+            drop(held);
+            self.ready.notify_one();
+        }
     }
 
-    /// Counts events that never came as far as the queue.
-    pub(super) fn lost(&self, state: State, tally: Tally) {
-        *self.held().counts.of(state) += tally;
+    /// Writes what comes to the disk, for ever.
+    pub(super) async fn keep_saving(self: Arc<Self>) {
+        loop {
+            let unsaved = self.unsaved.notified();
+            self.save_all();
+            unsaved.await;
+        }
+    }
+
+    /// Writes all that is to be written to the disk.
+    fn save_all(&self) {
+        let Some(log) = &self.log else { return };
+        loop {
+            let Some(report) = self.held().unsaved.pop_front() else { return };
+            let appended = lock(log).append(&report);
+            let mut held = self.held();
+            held.bytes_in_memory -= report.as_bytes().len();
+            match appended {
+                Ok(stored) => {
+                    held.waiting.push_back(Place::Disk { stored, is_recovered: false });
+                    self.ready.notify_one();
+                }
+                Err(AppendError::Full) => held.end(report.tally(), State::DroppedQueueFull),
+                Err(AppendError::Write(error)) => {
+                    warn!(%error, "a report cannot be written to the queue's disk and is lost");
+                    held.end(report.tally(), State::DroppedWriteFailed);
+                }
+            }
+            self.note_bytes_on_disk(&mut held);
+            self.tell_if_idle(&held);
+        }
     }
 
     /// The next report to be sent, once there is one.
     pub(super) async fn next(self: &Arc<Self>) -> Ticket {
         loop {
-            let changed = self.changed.notified();
+            let ready = self.ready.notified();
             if let Some(ticket) = self.take() {
                 return ticket;
             }
-            changed.await;
+            ready.await;
         }
     }
 
     fn take(self: &Arc<Self>) -> Option<Ticket> {
         let mut held = self.held();
-        let report = held.waiting.pop_front()?;
+        let place = held.waiting.pop_front()?;
         held.in_flight += 1;
         if !held.waiting.is_empty() {
             // A notification that nobody was waiting for is kept only once.
-            self.changed.notify_one();
+            self.ready.notify_one();
         }
-        Some(Ticket { queue: Arc::clone(self), report, may_have_arrived: false, sending: false, end: None })
+        let may_have_arrived = matches!(place, Place::Disk { is_recovered: true, .. });
+        let open = place.tally();
+        Some(Ticket { queue: Arc::clone(self), place, open, may_have_arrived, sending: false })
     }
 
     /// Takes nothing in any more.
@@ -115,56 +199,87 @@ impl Queue {
         }
     }
 
-    /// Counts what is still waiting as lost to the shutdown.
+    /// Leaves what still waits: on the disk if there is one, lost to the shutdown otherwise.
     pub(super) fn abandon(&self) {
+        self.save_all();
         let mut held = self.held();
-        for report in std::mem::take(&mut held.waiting) {
-            held.release(&report, State::DroppedShutdown);
+        for place in std::mem::take(&mut held.waiting) {
+            if let Place::Memory(report) = place {
+                held.bytes_in_memory -= report.as_bytes().len();
+                held.end(report.tally(), State::DroppedShutdown);
+            }
         }
     }
 
     pub(super) fn snapshot(&self) -> Snapshot {
         let held = self.held();
-        Snapshot { counts: held.counts, bytes: held.bytes, in_flight: held.in_flight }
+        Snapshot {
+            counts: held.counts,
+            bytes: held.bytes_on_disk + held.bytes_in_memory as u64,
+            in_flight: held.in_flight,
+        }
+    }
+
+    fn note_bytes_on_disk(&self, held: &mut Held) {
+        held.bytes_on_disk = self.log.as_ref().map_or(0, |log| lock(log).bytes());
+    }
+
+    fn tell_if_idle(&self, held: &Held) {
+        if held.is_idle() {
+            self.idle.notify_waiters();
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, Held> {
-        // Nothing under the lock can panic halfway through a change.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
+}
+
+/// Nothing under these locks can panic halfway through a change.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Held {
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.in_flight == 0
+        self.unsaved.is_empty() && self.waiting.is_empty() && self.in_flight == 0
     }
 
-    /// Moves the events of `report` from the queue to their end.
-    fn release(&mut self, report: &Report, end: State) {
-        self.bytes -= report.as_bytes().len();
-        self.counts.queued = self.counts.queued - report.tally();
-        *self.counts.of(end) += report.tally();
+    /// Moves events from the queue to their end.
+    fn end(&mut self, tally: Tally, end: State) {
+        self.counts.queued = self.counts.queued - tally;
+        *self.counts.of(end) += tally;
     }
 }
 
-/// A report that is being sent. Whatever happens to it, its events are counted once: a ticket that
-/// is dropped before it is settled ends as unknown if the receiver may have the report.
+/// A report that is being sent. Whatever happens to it, its events are counted once: what is not
+/// settled when a ticket is dropped stays on the disk, or ends as unknown if the receiver may have
+/// it.
 #[derive(Debug)]
 pub(super) struct Ticket {
     queue: Arc<Queue>,
-    report: Report,
+    place: Place,
+    /// What is not settled yet.
+    open: Tally,
     may_have_arrived: bool,
     sending: bool,
-    end: Option<State>,
 }
 
 impl Ticket {
-    pub(super) fn message(&self) -> Bytes {
-        self.report.shared_bytes()
-    }
-
-    pub(super) fn profiles(&self) -> u64 {
-        self.report.profiles()
+    /// The report; `None` where the disk no longer has it, of which its events are the loss.
+    pub(super) fn report(&mut self) -> Option<Report> {
+        let stored = match &self.place {
+            Place::Memory(report) => return Some(report.clone()),
+            Place::Disk { stored, .. } => *stored,
+        };
+        let read = self.queue.log.as_ref().map(|log| lock(log).read(&stored));
+        match read {
+            Some(Ok(Some(report))) => return Some(report),
+            Some(Err(error)) => warn!(%error, "a report cannot be read from the queue's disk and is lost"),
+            _ => warn!("a report on the queue's disk is damaged and lost"),
+        }
+        self.settle(self.open, State::DroppedStorageDamaged);
+        None
     }
 
     /// An attempt begins.
@@ -178,30 +293,40 @@ impl Ticket {
         self.may_have_arrived |= may_have_arrived;
     }
 
-    /// How its events ended.
-    pub(super) fn settle(mut self, end: State) {
-        self.end = Some(end);
+    /// How events of the report ended, those of one piece of it or all.
+    pub(super) fn settle(&mut self, tally: Tally, end: State) {
+        self.sending = false;
+        self.open = self.open - tally;
+        self.queue.held().end(tally, end);
     }
 
-    /// No further attempt is made.
-    pub(super) fn give_up(self) {
+    /// No further attempt is made at these events.
+    pub(super) fn give_up(&mut self, tally: Tally) {
         let end = if self.may_have_arrived { State::Unknown } else { State::DroppedRetriesExhausted };
-        self.settle(end);
+        self.settle(tally, end);
+    }
+
+    /// A piece was cut: where that cut samples, there are more of them now.
+    pub(super) fn recount(&mut self, before: Tally, after: Tally) {
+        self.open = self.open - before + after;
+        let mut held = self.queue.held();
+        held.counts.queued = held.counts.queued - before + after;
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let end = self.end.unwrap_or(if self.sending || self.may_have_arrived {
-            State::Unknown
-        } else {
-            State::DroppedShutdown
-        });
-        let mut held = self.queue.held();
-        held.release(&self.report, end);
-        held.in_flight -= 1;
-        if held.is_idle() {
-            self.queue.idle.notify_waiters();
+        if let (Place::Disk { stored, .. }, Some(log), 0) = (&self.place, &self.queue.log, self.open.events) {
+            lock(log).finish(stored);
         }
+        let mut held = self.queue.held();
+        if let Place::Memory(report) = &self.place {
+            held.bytes_in_memory -= report.as_bytes().len();
+            let may_have_arrived = self.sending || self.may_have_arrived;
+            held.end(self.open, if may_have_arrived { State::Unknown } else { State::DroppedShutdown });
+        }
+        self.queue.note_bytes_on_disk(&mut held);
+        held.in_flight -= 1;
+        self.queue.tell_if_idle(&held);
     }
 }

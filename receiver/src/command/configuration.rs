@@ -11,7 +11,16 @@ use crate::exit::{Cause, Failure};
 /// Gates that are known, and what they do. None in this version.
 const FEATURE_GATES: &[(&str, &str)] = &[];
 
-/// Reads the configuration that a command line asks for. What should be known about it goes to standard error.
+/// Reads the configuration that a command line asks for, and says on standard error what should be known about it.
+fn read_aloud(args: &ConfigArgs) -> Result<Loaded, Failure> {
+    let loaded = read(args)?;
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    Ok(loaded)
+}
+
+/// Reads the configuration that a command line asks for.
 pub(crate) fn read(args: &ConfigArgs) -> Result<Loaded, Failure> {
     for gate in &args.feature_gates {
         let id = gate.trim_start_matches(['+', '-']);
@@ -25,22 +34,18 @@ pub(crate) fn read(args: &ConfigArgs) -> Result<Loaded, Failure> {
         .map(|text| text.parse())
         .collect::<Result<_, _>>()
         .map_err(|error| Failure::new(Cause::Usage, "can't read --config").because(error))?;
-    let loaded = load(&sources, &args.set, &ProcessEnvironment)
-        .map_err(|errors| Failure::new(Cause::Usage, format!("the configuration does not hold\n{errors}")))?;
-    for warning in &loaded.warnings {
-        eprintln!("warning: {warning}");
-    }
-    Ok(loaded)
+    load(&sources, &args.set, &ProcessEnvironment)
+        .map_err(|errors| Failure::new(Cause::Usage, format!("the configuration does not hold\n{errors}")))
 }
 
 pub(crate) fn validate(args: &ConfigArgs) -> Ended {
-    read(args)?;
+    read_aloud(args)?;
     println!("the configuration holds");
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn print(args: &PrintConfigArgs) -> Ended {
-    let loaded = read(&args.config)?;
+    let loaded = read_aloud(&args.config)?;
     let mode = match args.mode {
         PrintMode::Redacted => sidewinder_config::PrintMode::Redacted,
         PrintMode::Unredacted => sidewinder_config::PrintMode::Unredacted,

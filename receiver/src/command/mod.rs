@@ -6,6 +6,7 @@ pub(crate) mod inspect;
 pub(crate) mod launch;
 pub(crate) mod record;
 pub(crate) mod run;
+pub(crate) mod status;
 
 use std::process::ExitCode;
 use std::sync::Arc;

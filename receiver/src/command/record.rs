@@ -63,7 +63,7 @@ fn record_target(args: &RecordArgs) -> Ended {
     let namer =
         Namer::new(NamingOptions { native: true, kernel: !args.no_kernel, budget_bytes: NAMES_BYTES });
     let mut sink = if args.output.extension().is_some_and(|extension| extension == "otlp") {
-        Sink::Report(Box::new(Reporter::new(namer, args.frequency)))
+        Sink::Report(Box::new(Reporter::new(namer, args.frequency, &[&[]])))
     } else {
         let form = Form::of_path(&args.output, &[".otlp"])
             .map_err(|error| Failure::new(Cause::Usage, "can't write the profile").because(error))?;
@@ -172,7 +172,7 @@ fn write(args: &RecordArgs, sink: Sink, recorded: &Recorded) -> Result<(), Failu
     let progress = Progress::new(args);
     let profile = match sink {
         Sink::Report(mut reporter) => {
-            match reporter.drain(recorded.start_ns..recorded.end_ns) {
+            match reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten() {
                 Some(report) => {
                     write_profiles_data(&args.output, &report).map_err(|error| failed(error.into()))?;
                 }

@@ -1,13 +1,15 @@
-//! The endpoint, as the Collector's configuration writes it, and its protection.
+//! The endpoint, as the Collector's configuration writes it.
 
-use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use http::Uri;
+use tonic::transport::Endpoint;
 
-use super::{GrpcError, GrpcOptions, Pem, TlsOptions};
-
-/// The name that we go by at the receiver.
-const USER_AGENT: &str = concat!("sidewinder/", env!("CARGO_PKG_VERSION"));
+use super::GrpcOptions;
+use crate::send::ConnectionError;
+use crate::send::connect::{Connector, Target, Tls};
+use crate::send::credentials::USER_AGENT;
 
 /// Where an endpoint leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,30 +20,41 @@ enum Address {
     Unix(String),
 }
 
-pub(super) fn endpoint(options: &GrpcOptions) -> Result<Endpoint, GrpcError> {
-    let wrong = |problem| GrpcError::Endpoint { endpoint: options.endpoint.clone(), problem };
-    let (uri, protected) = match address(&options.endpoint).map_err(wrong)? {
+pub(super) fn endpoint(options: &GrpcOptions) -> Result<(Endpoint, Connector), ConnectionError> {
+    let wrong = |problem| ConnectionError::Endpoint { endpoint: options.endpoint.clone(), problem };
+    let (target, authority, is_protected) = match address(&options.endpoint).map_err(wrong)? {
         Address::Unix(_) if !options.tls.insecure => {
             return Err(wrong("is a Unix socket, which takes no TLS: set tls::insecure"));
         }
-        Address::Unix(path) => (format!("unix://{path}"), false),
+        Address::Unix(path) => (Target::Unix(PathBuf::from(path)), "localhost".to_owned(), false),
         Address::Tcp { authority, asks_for_tls } => {
-            let protected = asks_for_tls || !options.tls.insecure;
-            (format!("{}://{authority}", if protected { "https" } else { "http" }), protected)
+            let target = Target::of_authority(&authority).map_err(wrong)?;
+            (target, authority, asks_for_tls || !options.tls.insecure)
         }
     };
-    let unparsed = |_| wrong("is no host and port");
-    let mut endpoint =
-        Endpoint::from_shared(uri).and_then(|endpoint| endpoint.user_agent(USER_AGENT)).map_err(unparsed)?;
-    if !options.timeout.is_zero() {
-        endpoint = endpoint.connect_timeout(options.timeout);
-    }
-    if protected {
+    let tls = is_protected
+        .then(|| Tls::load(options.tls.clone(), &[b"h2"]))
+        .transpose()
+        .map_err(|source| ConnectionError::Tls { endpoint: options.endpoint.clone(), source })?;
+    let connector = Connector {
+        target: Arc::new(target),
+        resolver: options.resolver.clone(),
+        tls: tls.map(Arc::new),
+        timeout: options.timeout,
+    };
+    let scheme = if is_protected { "https" } else { "http" };
+    let authority = options.authority.as_ref().unwrap_or(&authority);
+    let origin: Uri = format!("{scheme}://{authority}").parse().map_err(|_| wrong("is no host and port"))?;
+    // The connector protects the connection: to the library it is a plain one.
+    let mut endpoint = Endpoint::from_static("http://receiver").origin(origin);
+    endpoint = endpoint.user_agent(USER_AGENT).map_err(|_| wrong("cannot be asked"))?;
+    if let Some(keepalive) = options.keepalive {
         endpoint = endpoint
-            .tls_config(tls(&options.tls)?)
-            .map_err(|source| GrpcError::Tls { endpoint: options.endpoint.clone(), source })?;
+            .http2_keep_alive_interval(keepalive.time)
+            .keep_alive_timeout(keepalive.timeout)
+            .keep_alive_while_idle(keepalive.permit_without_stream);
     }
-    Ok(endpoint)
+    Ok((endpoint, connector))
 }
 
 /// Reads the forms that the Collector's client knows. As there, `http://` says nothing about TLS.
@@ -61,46 +74,14 @@ fn address(endpoint: &str) -> Result<Address, &'static str> {
     if authority.contains('/') {
         return Err("has a scheme or a path that is not known");
     }
-    let port = authority.rsplit_once(':').map(|(_, port)| port);
-    match port.and_then(|port| port.parse::<u16>().ok()) {
-        Some(_) => Ok(Address::Tcp { authority: authority.to_owned(), asks_for_tls }),
-        None => Err("has no port"),
-    }
-}
-
-fn tls(options: &TlsOptions) -> Result<ClientTlsConfig, GrpcError> {
-    let mut tls = ClientTlsConfig::new();
-    if let Some(ca) = &options.ca {
-        tls = tls.ca_certificate(Certificate::from_pem(read("ca_file", ca)?));
-    }
-    if options.ca.is_none() || options.include_system_ca_certs_pool {
-        tls = tls.with_native_roots();
-    }
-    match (&options.cert, &options.key) {
-        (Some(cert), Some(key)) => {
-            tls = tls.identity(Identity::from_pem(read("cert_file", cert)?, read("key_file", key)?));
-        }
-        (None, None) => {}
-        _ => return Err(GrpcError::HalfIdentity),
-    }
-    if let Some(name) = &options.server_name_override {
-        tls = tls.domain_name(name);
-    }
-    Ok(tls)
-}
-
-fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, GrpcError> {
-    match pem {
-        Pem::File(path) => {
-            fs::read(path).map_err(|source| GrpcError::ReadTls { setting, path: path.clone(), source })
-        }
-        Pem::Text(text) => Ok(text.clone().into_bytes()),
-    }
+    Target::of_authority(authority)?;
+    Ok(Address::Tcp { authority: authority.to_owned(), asks_for_tls })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::send::TlsOptions;
 
     #[test]
     fn the_forms_of_an_endpoint_are_told_apart() {
@@ -120,19 +101,12 @@ mod tests {
 
     #[test]
     fn plaintext_is_only_used_where_tls_is_switched_off() {
-        let uri = |endpoint_text: &str, insecure| {
+        let is_protected = |endpoint_text: &str, insecure| {
             let tls = TlsOptions { insecure, ..TlsOptions::default() };
-            endpoint(&GrpcOptions { tls, ..GrpcOptions::to(endpoint_text) }).unwrap().uri().to_string()
+            endpoint(&GrpcOptions { tls, ..GrpcOptions::to(endpoint_text) }).unwrap().1.tls.is_some()
         };
-        assert_eq!(uri("localhost:4317", true), "http://localhost:4317/");
-        assert_eq!(uri("https://localhost:4317", true), "https://localhost:4317/");
-        assert_eq!(uri("http://localhost:4317", false), "https://localhost:4317/");
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_read_is_named() {
-        let tls = TlsOptions { ca: Some(Pem::File("/nowhere/ca.pem".into())), ..TlsOptions::default() };
-        let error = endpoint(&GrpcOptions { tls, ..GrpcOptions::to("localhost:4317") }).unwrap_err();
-        assert_eq!(error.to_string(), "cannot read tls::ca_file \"/nowhere/ca.pem\"");
+        assert!(!is_protected("localhost:4317", true));
+        assert!(is_protected("https://localhost:4317", true));
+        assert!(is_protected("http://localhost:4317", false));
     }
 }

@@ -5,25 +5,13 @@ use std::error::Error;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use super::super::exporter::Verdict;
 use super::exchange::Exchange;
-use super::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
-use crate::wire::ExportProfilesServiceResponse;
+use crate::send::credentials::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
+use crate::send::verdict::{Verdict, with_causes};
 
-/// Longer texts of a receiver are cut before they are shown.
-const MAX_REASON_CHARS: usize = 512;
-
-pub(super) fn of_response(response: ExportProfilesServiceResponse) -> Verdict {
-    match response.partial_success {
-        Some(partial) if partial.rejected_profiles != 0 || !partial.error_message.is_empty() => {
-            Verdict::PartlyRejected {
-                profiles: partial.rejected_profiles,
-                message: readable(&partial.error_message),
-            }
-        }
-        _ => Verdict::Accepted,
-    }
-}
+/// How servers say that a message is beyond their limit: those of Go, Java and Rust. No status is
+/// reserved for it.
+const TOO_LARGE: [&str; 3] = ["larger than max", "exceeds maximum", "message length too large"];
 
 /// The library's `status` in the light of what is known about the exchange.
 pub(super) fn of_error(status: &Status, exchange: &Exchange) -> Verdict {
@@ -39,10 +27,14 @@ pub(super) fn of_error(status: &Status, exchange: &Exchange) -> Verdict {
 fn of_refusal(status: &Status) -> Verdict {
     let retry = |may_have_arrived| Verdict::Retry {
         may_have_arrived,
+        answered: true,
         delay: asked_delay(status),
         reason: reason(status),
     };
     match status.code() {
+        Code::ResourceExhausted | Code::OutOfRange if is_too_large(status.message()) => {
+            Verdict::TooLarge { reason: reason(status) }
+        }
         Code::Unavailable | Code::Aborted | Code::OutOfRange => retry(false),
         // By their definitions, the request may have been carried out.
         Code::DeadlineExceeded | Code::Cancelled | Code::DataLoss => retry(true),
@@ -61,7 +53,7 @@ fn of_silence(status: &Status, has_begun: bool) -> Verdict {
     match status.code() {
         // `Unavailable` is an HTTP status instead of one of gRPC, as of a proxy in between.
         code if connection_failed || !has_begun || code == Code::Unavailable => {
-            Verdict::Retry { may_have_arrived: has_begun, delay: None, reason: reason(status) }
+            Verdict::silence(has_begun, reason(status))
         }
         // So are these.
         Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented => {
@@ -75,29 +67,11 @@ fn asked_delay(status: &Status) -> Option<std::time::Duration> {
     status.get_details_retry_info()?.retry_delay
 }
 
+fn is_too_large(message: &str) -> bool {
+    TOO_LARGE.iter().any(|text| message.contains(text))
+}
+
 /// The status and what caused it, outermost first.
 fn reason(status: &Status) -> String {
-    let mut text = format!("{:?}: {}", status.code(), status.message());
-    for error in sources(status) {
-        let cause = error.to_string();
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    readable(&text)
-}
-
-fn sources(status: &Status) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    let mut next = status.source();
-    std::iter::from_fn(move || {
-        let error = next?;
-        next = error.source();
-        Some(error)
-    })
-}
-
-/// Without control characters and not too long: it comes from somebody else.
-fn readable(text: &str) -> String {
-    text.chars().take(MAX_REASON_CHARS).flat_map(char::escape_debug).collect()
+    with_causes(&format!("{:?}: {}", status.code(), status.message()), status.source())
 }

@@ -15,6 +15,7 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Empty, Full};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::{TcpListenerStream, UnixListenerStream};
 use tonic::body::Body;
@@ -59,6 +60,9 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) headers: HeaderMap,
+    pub(crate) authority: Option<String>,
+    /// Whether the receiver has it: it has not said that it does not.
+    pub(crate) is_taken: bool,
     /// Uncompressed.
     pub(crate) message: Bytes,
 }
@@ -67,6 +71,7 @@ pub(crate) struct Received {
 pub(crate) struct Receiver {
     pub(crate) endpoint: String,
     script: Script,
+    stop: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
 }
 
@@ -86,7 +91,11 @@ impl Receiver {
     }
 
     pub(crate) async fn with_tls(tls: ServerTlsConfig) -> Self {
-        Self::on_tcp([], Server::builder().tls_config(tls).unwrap(), "127.0.0.1:0").await
+        Self::with_tls_at(tls, "127.0.0.1:0").await
+    }
+
+    pub(crate) async fn with_tls_at(tls: ServerTlsConfig, address: &str) -> Self {
+        Self::on_tcp([], Server::builder().tls_config(tls).unwrap(), address).await
     }
 
     async fn on_tcp(answers: impl IntoIterator<Item = Answer>, mut server: Server, address: &str) -> Self {
@@ -94,10 +103,13 @@ impl Receiver {
         let address: SocketAddr = listener.local_addr().unwrap();
         let script = Script::new(answers);
         let router = server.add_service(script.clone());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let stopped = async { drop(stopped.await) };
         let server = tokio::spawn(async move {
-            router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap();
+            let incoming = TcpListenerStream::new(listener);
+            router.serve_with_incoming_shutdown(incoming, stopped).await.unwrap();
         });
-        Self { endpoint: address.to_string(), script, server }
+        Self { endpoint: address.to_string(), script, stop: Some(stop), server }
     }
 
     pub(crate) fn on_unix_socket(path: &Path) -> Self {
@@ -107,7 +119,13 @@ impl Receiver {
         let server = tokio::spawn(async move {
             router.serve_with_incoming(UnixListenerStream::new(listener)).await.unwrap();
         });
-        Self { endpoint: format!("unix://{}", path.display()), script, server }
+        Self { endpoint: format!("unix://{}", path.display()), script, stop: None, server }
+    }
+
+    /// Takes leave of all that are connected, and ends.
+    pub(crate) async fn disconnect(mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+        (&mut self.server).await.unwrap();
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
@@ -136,8 +154,18 @@ impl Script {
         let message = unframed(body, encoding.as_ref());
         let answer = {
             let mut progress = self.0.lock().unwrap();
-            progress.received.push(Received { headers: head.headers, message });
-            progress.answers.pop_front().unwrap_or(Answer::Accept)
+            let answer = progress.answers.pop_front().unwrap_or(Answer::Accept);
+            let is_taken = !matches!(
+                answer,
+                Answer::Refuse(..) | Answer::RefuseFor(..) | Answer::RefuseLate(_) | Answer::Http(_)
+            );
+            progress.received.push(Received {
+                headers: head.headers,
+                authority: head.uri.authority().map(ToString::to_string),
+                is_taken,
+                message,
+            });
+            answer
         };
         match answer {
             Answer::Accept => grpc(framed(0, &[]), Some(Code::Ok)),
@@ -223,7 +251,7 @@ fn compressed(message: &[u8], encoding: Option<&HeaderValue>) -> Vec<u8> {
 }
 
 /// An encoded `ExportProfilesServiceResponse`.
-fn partial_success(rejected_profiles: i64, message: &str) -> Vec<u8> {
+pub(crate) fn partial_success(rejected_profiles: i64, message: &str) -> Vec<u8> {
     #[derive(prost::Message)]
     struct PartialSuccess {
         #[prost(int64, tag = "1")]

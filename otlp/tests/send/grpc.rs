@@ -1,108 +1,21 @@
-//! Each event that is handed to a gRPC exporter is counted once, whatever the receiver does.
-#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
-
-mod receiver;
-mod tls;
+//! Over gRPC, by a receiver that answers as it is told to.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
-use receiver::{Answer, Receiver};
-use sidewinder_otlp::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
 use sidewinder_otlp::send::{
-    Compression, Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, Pem, RetryOptions, State,
-    TlsOptions,
+    Compression, Credentials, Exporter, ExporterOptions, GrpcOptions, Pem, Resolve, Resolver, Resolving,
+    RetryOptions, SecretText, State, TlsOptions,
 };
-use sidewinder_otlp::{
-    FrameType, Kind, Report, ReportBuilder, ReportOptions, Value, conformance, decode, key,
-};
+use sidewinder_otlp::{Tally, conformance, decode};
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tonic::Code;
 
-const START: u64 = 1_700_000_000_000_000_000;
-
-/// Longer than any test needs.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// One profile for each resource, of two samples with `events` events in all.
-fn report(resources: u64, events: u64) -> Report {
-    let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
-    for resource in 0..resources {
-        let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str(&format!("s{resource}")))]);
-        for event in 0..events {
-            let name = ["even", "odd"][event as usize % 2];
-            let function = builder.function(&Function { name, ..Function::default() });
-            let leaf = builder.location(&Frame {
-                mapping: None,
-                address: 16 + event % 2,
-                frame_type: FrameType::Native,
-                lines: &[Line::of(function)],
-            });
-            let identity = SampleIdentity {
-                resource,
-                kind: Kind::Cpu { samples_per_second: 19 },
-                stack: builder.stack(&[leaf]),
-                attributes: builder.attributes(&SampleAttributes::default()),
-                link: None,
-            };
-            builder.event(&identity, START + event, 1);
-        }
-    }
-    builder.finish(START..START + 1).unwrap()
-}
-
-/// Attempts in quick succession, for a third of a second.
-fn impatient() -> RetryOptions {
-    RetryOptions {
-        initial_interval: Duration::from_millis(10),
-        max_interval: Duration::from_millis(20),
-        max_elapsed_time: Duration::from_millis(300),
-        ..RetryOptions::default()
-    }
-}
-
-fn options() -> ExporterOptions {
-    ExporterOptions { retry: impatient(), ..ExporterOptions::named("otlp_grpc/test") }
-}
-
-fn plaintext(endpoint: &str) -> GrpcOptions {
-    let tls = TlsOptions { insecure: true, ..TlsOptions::default() };
-    GrpcOptions { tls, timeout: Duration::from_millis(300), ..GrpcOptions::to(endpoint) }
-}
-
-fn start(options: ExporterOptions, grpc: &GrpcOptions) -> Exporter {
-    Exporter::grpc(options, grpc, &Handle::current()).unwrap()
-}
-
-/// Waits until nothing is queued any more.
-async fn settled(exporter: &Exporter) -> ExporterStats {
-    let waiting = async {
-        while exporter.stats().counts.queued.events > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("still queued");
-    exporter.stats()
-}
-
-/// All of the report's events are in `state`.
-#[track_caller]
-fn assert_all(counts: &Counts, state: State, report: &Report) {
-    assert_eq!(counts.get(state), report.tally(), "{counts:?}");
-    assert_eq!(counts.total(), report.tally(), "{counts:?}");
-}
-
-/// What becomes of one report when a receiver answers like that.
-async fn outcome(answers: Vec<Answer>) -> (Counts, Report, Receiver, ExporterStats) {
-    let receiver = Receiver::start(answers).await;
-    let exporter = start(options(), &plaintext(&receiver.endpoint));
-    let report = report(3, 5);
-    exporter.enqueue(report.clone());
-    assert_eq!(exporter.stats().counts.total(), report.tally());
-    let stats = settled(&exporter).await;
-    (stats.counts, report, receiver, stats)
-}
+use super::receiver::{Answer, Receiver};
+use super::{
+    PATIENCE, assert_all, dead_port, impatient, options, outcome, plaintext, report, settled, shut_down,
+    start,
+};
 
 #[tokio::test]
 async fn what_is_sent_arrives_byte_for_byte_and_conforms() {
@@ -291,11 +204,6 @@ async fn a_proxys_status_is_understood() {
     assert_all(&counts, State::Rejected, &report);
 }
 
-/// A port where nobody listens.
-async fn dead_port() -> String {
-    TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().to_string()
-}
-
 #[tokio::test]
 async fn a_dead_port_loses_nothing_that_could_have_arrived() {
     let exporter = start(options(), &plaintext(&dead_port().await));
@@ -364,8 +272,8 @@ async fn a_full_queue_refuses_what_is_new_and_keeps_what_it_has() {
         exporter.enqueue(report.clone());
     }
     let stats = exporter.stats();
-    assert_eq!(stats.queue_bytes, queue_bytes);
-    assert_eq!(stats.queue_capacity_bytes, queue_bytes);
+    assert_eq!(stats.queue_bytes, queue_bytes as u64);
+    assert_eq!(stats.queue_capacity_bytes, queue_bytes as u64);
     assert_eq!(stats.counts.queued.events, 9);
     assert_eq!(stats.counts.dropped_queue_full.events, 21);
     let _receiver = Receiver::at(&address, []).await;
@@ -399,8 +307,8 @@ async fn a_large_report_is_sent_in_pieces_and_what_cannot_be_cut_is_counted() {
     let exporter =
         start(ExporterOptions { max_request_bytes: 50, ..options() }, &plaintext(&receiver.endpoint));
     exporter.enqueue(report(1, 2));
-    assert_eq!(exporter.stats().counts.dropped_too_large.events, 2);
-    assert_eq!(exporter.stats().counts.total().events, 2);
+    let counts = settled(&exporter).await.counts;
+    assert_eq!((counts.dropped_too_large.events, counts.total().events), (2, 2));
 }
 
 #[tokio::test]
@@ -410,7 +318,7 @@ async fn shutdown_sends_what_is_queued() {
     for _ in 0..20 {
         exporter.enqueue(report(1, 3));
     }
-    let counts = exporter.shutdown(PATIENCE).await;
+    let (counts, exporter) = shut_down(exporter, PATIENCE).await;
     assert_eq!((counts.delivered.events, counts.total().events), (60, 60));
     exporter.enqueue(report(1, 3));
     assert_eq!(exporter.stats().counts.dropped_shutdown.events, 3);
@@ -425,7 +333,7 @@ async fn shutdown_ends_in_time_and_counts_what_is_left() {
         exporter.enqueue(report(1, 3));
     }
     let begun = std::time::Instant::now();
-    let counts = exporter.shutdown(Duration::from_millis(300)).await;
+    let (counts, _) = shut_down(exporter, Duration::from_millis(300)).await;
     assert!(begun.elapsed() < Duration::from_secs(5));
     // Both consumers were waiting for an answer.
     assert_eq!((counts.unknown.events, counts.dropped_shutdown.events), (6, 9));
@@ -437,19 +345,119 @@ async fn shutdown_while_nobody_listens_loses_nothing_that_could_have_arrived() {
     let retry = RetryOptions { initial_interval: PATIENCE, ..RetryOptions::default() };
     let exporter = start(ExporterOptions { retry, ..options() }, &plaintext(&dead_port().await));
     exporter.enqueue(report(1, 3));
-    let counts = exporter.shutdown(Duration::from_millis(200)).await;
+    let (counts, _) = shut_down(exporter, Duration::from_millis(200)).await;
     assert_eq!((counts.dropped_shutdown.events, counts.total().events), (3, 3));
 }
 
 #[tokio::test]
 async fn settings_that_cannot_work_are_refused_at_once() {
-    let refused =
-        |grpc: &GrpcOptions| Exporter::grpc(options(), grpc, &Handle::current()).unwrap_err().to_string();
+    let refused = |grpc: &GrpcOptions| {
+        let error = Exporter::grpc(options(), grpc).unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+        format!("{error}: {cause}").trim_end_matches(": ").to_owned()
+    };
     assert_eq!(refused(&plaintext("collector")), "endpoint \"collector\" has no port");
     let headers = vec![("x".to_owned(), "se\ncret".to_owned())];
     let message = refused(&GrpcOptions { headers, ..plaintext("collector:4317") });
     assert_eq!(message, "header \"x\" has a name or a value that cannot be sent");
     let tls = TlsOptions { cert: Some(Pem::File("/dev/null".into())), ..TlsOptions::default() };
     let message = refused(&GrpcOptions { tls, ..GrpcOptions::to("collector:4317") });
-    assert_eq!(message, "tls::cert_file and tls::key_file are only of use together");
+    assert_eq!(
+        message,
+        "cannot set up TLS for \"collector:4317\": tls::cert_file and tls::key_file are only of use together"
+    );
+    let tls = TlsOptions { ca: Some(Pem::File("/nowhere/ca.pem".into())), ..TlsOptions::default() };
+    let message = refused(&GrpcOptions { tls, ..GrpcOptions::to("collector:4317") });
+    assert!(message.ends_with("cannot read tls::ca_file \"/nowhere/ca.pem\""), "{message}");
+    let token = SecretText::Text("secret".to_owned());
+    let (header, scheme) = ("Authorization".to_owned(), "Bearer".to_owned());
+    let credentials = Some(Credentials::Bearer { header, scheme, token });
+    let message = refused(&GrpcOptions { credentials, ..plaintext("collector:4317") });
+    assert_eq!(message, "credentials are only sent over TLS: remove tls::insecure, or auth");
+}
+
+#[tokio::test]
+async fn a_receiver_whose_limit_is_lower_gets_pieces() {
+    let message = "grpc: received message larger than max (700 vs. 400)";
+    let refusal = Answer::Refuse(Code::ResourceExhausted, message);
+    let receiver = Receiver::start([refusal.clone(), Answer::Accept, refusal]).await;
+    let exporter = start(options(), &plaintext(&receiver.endpoint));
+    // Two samples: the second cut is within one of them.
+    let report = report(1, 400);
+    exporter.enqueue(report.clone());
+    let counts = settled(&exporter).await.counts;
+    assert_eq!(
+        (counts.delivered.events, counts.total().events),
+        (report.tally().events, report.tally().events)
+    );
+    let received = receiver.received();
+    assert!(received.len() >= 5, "{} requests", received.len());
+    let mut arrived = Tally::default();
+    for message in [1].into_iter().chain(3..received.len()).map(|at| &received[at].message) {
+        for profile in decode::profiles_data(message).unwrap() {
+            arrived.events += profile.events().count() as u64;
+            // Where a sample was cut there are two of it.
+            arrived.samples += profile.samples.len() as u64;
+        }
+    }
+    assert_eq!(arrived.events, report.tally().events);
+    assert_eq!((counts.delivered, counts.queued), (arrived, Tally::default()));
+}
+
+#[tokio::test]
+async fn what_no_receiver_takes_in_any_size_is_counted() {
+    let message = "grpc: received message larger than max";
+    let (counts, report, ..) = outcome(vec![Answer::Refuse(Code::ResourceExhausted, message); 1000]).await;
+    assert_eq!(counts.dropped_too_large.events, report.tally().events);
+    assert_eq!(counts.total().events, report.tally().events);
+}
+
+/// Knows one name only, whose address changes.
+struct Names(std::sync::Arc<std::sync::Mutex<std::net::SocketAddr>>);
+
+impl Resolve for Names {
+    fn resolve(&self, host: &str, _: u16) -> Resolving {
+        assert_eq!(host, "collector.test");
+        let address = *self.0.lock().unwrap();
+        Box::pin(async move { Ok(vec![address]) })
+    }
+}
+
+#[tokio::test]
+async fn a_name_is_looked_up_again_for_the_next_connection() {
+    let first = Receiver::start([]).await;
+    let address = std::sync::Arc::new(std::sync::Mutex::new(first.endpoint.parse().unwrap()));
+    let resolver = Resolver::new(Names(std::sync::Arc::clone(&address)));
+    let exporter = start(options(), &GrpcOptions { resolver, ..plaintext("dns:///collector.test:4317") });
+    exporter.enqueue(report(1, 3));
+    assert_eq!(settled(&exporter).await.counts.delivered.events, 3);
+    let second = Receiver::start([]).await;
+    *address.lock().unwrap() = second.endpoint.parse().unwrap();
+    first.disconnect().await;
+    exporter.enqueue(report(1, 3));
+    assert_eq!(settled(&exporter).await.counts.delivered.events, 6);
+    assert_eq!(second.received().len(), 1);
+}
+
+#[tokio::test]
+async fn an_attempt_can_wait_for_a_connection() {
+    let address = dead_port().await;
+    let retry = RetryOptions { enabled: false, ..impatient() };
+    let grpc = GrpcOptions { wait_for_ready: true, timeout: PATIENCE, ..plaintext(&address) };
+    let exporter = start(ExporterOptions { retry, ..options() }, &grpc);
+    let report = report(1, 3);
+    exporter.enqueue(report.clone());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let _receiver = Receiver::at(&address, []).await;
+    assert_all(&settled(&exporter).await.counts, State::Delivered, &report);
+}
+
+#[tokio::test]
+async fn the_authority_can_be_another_than_the_endpoint() {
+    let receiver = Receiver::start([]).await;
+    let authority = Some("profiles.example:443".to_owned());
+    let exporter = start(options(), &GrpcOptions { authority, ..plaintext(&receiver.endpoint) });
+    exporter.enqueue(report(1, 1));
+    settled(&exporter).await;
+    assert_eq!(receiver.received()[0].authority.as_deref(), Some("profiles.example:443"));
 }

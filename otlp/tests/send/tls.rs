@@ -1,13 +1,14 @@
 //! Connections with real certificates.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use sidewinder_otlp::send::{GrpcOptions, Pem, State, TlsOptions};
+use sidewinder_otlp::send::{Exporter, GrpcOptions, HttpOptions, Pem, State, TlsOptions, TlsVersion};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 use tokio::net::TcpListener;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
-use super::{PATIENCE, Receiver, assert_all, options, report, settled, start};
+use super::receiver::Receiver;
+use super::{PATIENCE, assert_all, options, report, settled, start};
 
 /// An authority and a directory for its files.
 struct Authority {
@@ -143,4 +144,83 @@ async fn a_receiver_that_asks_for_a_certificate_gets_ours() {
     exporter.enqueue(report(1, 3));
     assert_eq!(settled(&exporter).await.counts.delivered.events, 0);
     assert_eq!(receiver.received().len(), 1);
+}
+
+#[tokio::test]
+async fn any_certificate_will_do_where_that_is_asked_for() {
+    let receiver = receiver(Authority::new().certificate("collector.example", Duration::days(-1))).await;
+    let tls = TlsOptions { insecure_skip_verify: true, ..TlsOptions::default() };
+    assert_ends(&receiver, tls, State::Delivered).await;
+}
+
+#[tokio::test]
+async fn versions_that_do_not_overlap_are_refused() {
+    let authority = Authority::new();
+    let receiver = receiver(authority.certificate("localhost", VALID)).await;
+    let tls = TlsOptions { ca: authority.ca(), min_version: TlsVersion::Tls13, ..TlsOptions::default() };
+    assert_ends(&receiver, tls.clone(), State::Delivered).await;
+    let tls = TlsOptions { max_version: Some(TlsVersion::Tls12), ..tls };
+    let error = Exporter::grpc(options(), &to(&receiver, tls)).unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, "tls::max_version is older than tls::min_version");
+}
+
+/// The receiver now shows another authority's certificate and asks for another of ours; the files are
+/// replaced before that, in the middle of which they make no sense.
+#[tokio::test]
+async fn the_next_connection_uses_the_files_as_they_are_then() {
+    let (before, after) = (Authority::new(), Authority::new());
+    let mutual = |authority: &Authority| {
+        let (cert, key) = authority.certificate("localhost", VALID);
+        let identity = Identity::from_pem(cert, key);
+        ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(&authority.pem))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let place = |authority: &Authority| {
+        let (cert, key) = authority.certificate("sidewinder", VALID);
+        for (name, pem) in [("ca.pem", &authority.pem), ("cert.pem", &cert), ("key.pem", &key)] {
+            std::fs::write(folder.path().join(name), pem).unwrap();
+        }
+    };
+    let file = |name: &str| Some(Pem::File(folder.path().join(name)));
+    place(&before);
+    let first = Receiver::with_tls(mutual(&before)).await;
+    let tls = TlsOptions {
+        ca: file("ca.pem"),
+        cert: file("cert.pem"),
+        key: file("key.pem"),
+        ..TlsOptions::default()
+    };
+    let exporter = start(options(), &to(&first, tls));
+    exporter.enqueue(report(1, 3));
+    assert_eq!(settled(&exporter).await.counts.delivered.events, 3);
+
+    let address = first.endpoint.clone();
+    std::fs::write(folder.path().join("ca.pem"), "half of it").unwrap();
+    first.disconnect().await;
+    let again = Receiver::with_tls_at(mutual(&before), &address).await;
+    exporter.enqueue(report(1, 3));
+    assert_eq!(settled(&exporter).await.counts.delivered.events, 6);
+
+    place(&after);
+    again.disconnect().await;
+    let _second = Receiver::with_tls_at(mutual(&after), &address).await;
+    exporter.enqueue(report(1, 3));
+    assert_eq!(settled(&exporter).await.counts.delivered.events, 9);
+}
+
+#[tokio::test]
+async fn http_trusts_the_same_certificates_as_grpc() {
+    let authority = Authority::new();
+    let server =
+        super::http_receiver::HttpReceiver::with_tls(authority.certificate("localhost", VALID)).await;
+    for (ca, state) in
+        [(authority.ca(), State::Delivered), (Authority::new().ca(), State::DroppedRetriesExhausted)]
+    {
+        let tls = TlsOptions { ca, ..TlsOptions::default() };
+        let exporter = Exporter::http(options(), &HttpOptions { tls, ..HttpOptions::to(server.url.clone()) });
+        let (exporter, report) = (exporter.unwrap(), report(1, 3));
+        exporter.enqueue(report.clone());
+        assert_all(&settled(&exporter).await.counts, state, &report);
+    }
 }

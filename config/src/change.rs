@@ -1,0 +1,59 @@
+//! What it takes to go from one configuration to another while profiles are made.
+
+use crate::model::ProfilingReceiver;
+use crate::reference::{self, Reload};
+use crate::schema::{Written, WrittenKey, write_fields};
+
+/// What a receiver that runs as `old` says takes to run as `new` says: the most that any changed key takes, by the
+/// reference table.
+#[must_use]
+pub fn change_takes(old: &ProfilingReceiver, new: &ProfilingReceiver) -> Reload {
+    let (old, new) = (written(old), written(new));
+    // Items of lists have no keys of their own to compare.
+    if old.len() != new.len() {
+        return Reload::Restarts;
+    }
+    let changed = old.iter().zip(&new).filter(|(old, new)| old != new);
+    changed
+        .map(|(key, _)| reference::find(&key.path).map_or(Reload::Restarts, |row| row.reload))
+        .max()
+        .unwrap_or(Reload::Live)
+}
+
+fn written(receiver: &ProfilingReceiver) -> Vec<WrittenKey> {
+    let mut written = Written::default();
+    write_fields(&mut receiver.clone(), "receivers::profiling", &mut written);
+    written.keys
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::{ErrorMode, Fraction, SamplesPerSecond, Scope, UnwindMode, UnwindOverride};
+
+    #[test]
+    fn only_what_reports_look_like_changes_without_a_restart() {
+        let old = ProfilingReceiver::default();
+        let takes = |change: &dyn Fn(&mut ProfilingReceiver)| {
+            let mut new = old.clone();
+            change(&mut new);
+            change_takes(&old, &new)
+        };
+        assert_eq!(takes(&|_| {}), Reload::Live);
+        assert_eq!(takes(&|new| new.reporter_interval = Duration::from_secs(1)), Reload::Live);
+        assert_eq!(takes(&|new| new.reporter_jitter = Fraction::default()), Reload::Live);
+        assert_eq!(takes(&|new| new.monitor_interval = Duration::from_secs(1)), Reload::Live);
+        assert_eq!(takes(&|new| new.error_mode = ErrorMode::Propagate), Reload::Live);
+        assert_eq!(
+            takes(&|new| new.samples_per_second = SamplesPerSecond::new(97).unwrap()),
+            Reload::Restarts
+        );
+        assert_eq!(takes(&|new| new.scope = Scope::Processes(Vec::new())), Reload::Restarts);
+        assert_eq!(takes(&|new| new.symbolize.kernel = false), Reload::Restarts);
+        let binary = crate::model::BinaryMatch::Name("a".to_owned());
+        let rule = UnwindOverride { binary, mode: UnwindMode::Tables };
+        assert_eq!(takes(&|new| new.unwind.overrides.push(rule.clone())), Reload::Restarts);
+    }
+}

@@ -1,0 +1,192 @@
+//! The reference as a JSON Schema (2020-12), for editors.
+//!
+//! It is as strict as a schema can be: what it refuses, [`crate::load`] refuses; relations between keys are beyond it.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{Key, Support, keys, written_keys};
+use crate::schema::{ALIASES, Shape, WrittenKey};
+use crate::tree::Node;
+use crate::yaml;
+
+/// Sections whose keys are ids, `type` or `type/name`.
+const SECTIONS_OF_IDS: [&str; 5] =
+    ["receivers", "processors", "exporters", "extensions", "service::pipelines"];
+
+/// Keys that hold ids of components.
+const LISTS_OF_IDS: [&str; 4] = [
+    "service::extensions",
+    "service::pipelines::profiles::receivers",
+    "service::pipelines::profiles::processors",
+    "service::pipelines::profiles::exporters",
+];
+
+/// The schema of a whole configuration, as text.
+#[must_use]
+pub fn json_schema() -> String {
+    let written = written_keys();
+    let mut schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Sidewinder's configuration",
+        "$defs": {
+            "reference": {
+                "description": "Replaced before it is read: ${env:NAME}, ${env:NAME:-default}, ${file:PATH}.",
+                "type": "string",
+                "pattern": "\\$\\{.+\\}",
+            },
+        },
+    });
+    merge(&mut schema, object("", &written));
+    format!("{schema:#}\n")
+}
+
+fn merge(into: &mut Json, more: Json) {
+    if let (Json::Object(into), Json::Object(more)) = (into, more) {
+        into.extend(more);
+    }
+}
+
+/// The keys directly below `parent`, as an object with no others.
+fn object(parent: &str, written: &[WrittenKey]) -> Json {
+    let mut properties = Map::new();
+    let mut patterns = Map::new();
+    let mut rest = Json::Bool(false);
+    for (name, row) in children(parent) {
+        let schema = property(row, written);
+        if name == "*" {
+            rest = schema;
+        } else if SECTIONS_OF_IDS.contains(&parent) {
+            let names: String = ALIASES
+                .iter()
+                .filter(|(_, kind)| parent == "exporters" && *kind == name)
+                .fold(name.to_owned(), |names, (alias, _)| format!("{names}|{alias}"));
+            let is_alias = parent == "exporters" && ALIASES.iter().any(|(alias, _)| *alias == name);
+            // A component that this version does not have is none of its keys.
+            if !is_alias && !matches!(row.support, Support::Refused { .. }) {
+                patterns.insert(format!("^(?:{names})(?:/.+)?$"), schema);
+            }
+        } else {
+            properties.insert(name.to_owned(), schema);
+        }
+    }
+    json!({
+        "type": ["object", "null"],
+        "properties": properties,
+        "patternProperties": patterns,
+        "additionalProperties": rest,
+    })
+}
+
+/// As [`super::children`], with the `*` that stands for any key.
+fn children(parent: &str) -> impl Iterator<Item = (&'static str, &'static Key)> {
+    keys().filter_map(move |row| {
+        let below = match parent {
+            "" => row.path,
+            _ => row.path.strip_prefix(parent)?.strip_prefix("::")?,
+        };
+        (!below.contains("::")).then_some((below.strip_suffix("[]").unwrap_or(below), row))
+    })
+}
+
+/// What may stand behind a key.
+fn property(row: &Key, written: &[WrittenKey]) -> Json {
+    let mut schema = json!({ "description": description(row) });
+    let plain = row.path.strip_suffix("[]").unwrap_or(row.path);
+    let found = written.iter().find(|key| key.path == plain);
+    let allowed = match row.support {
+        Support::NotYet { .. } | Support::Meaningless { .. } => {
+            merge(&mut schema, json!({ "deprecated": matches!(row.support, Support::Meaningless { .. }) }));
+            return schema;
+        }
+        // Whatever says the default is taken, in any of YAML's ways to say it.
+        Support::Refused { .. } => return schema,
+        Support::Acts => match found {
+            Some(key) if key.shape != Shape::Maps => shape(&key.shape),
+            _ if children(row.path).next().is_some() => {
+                let object = object(row.path, written);
+                if row.path.ends_with("[]") { json!({ "type": "array", "items": object }) } else { object }
+            }
+            _ if LISTS_OF_IDS.contains(&row.path) => {
+                json!({ "type": "array", "items": { "type": "string" } })
+            }
+            // A value behind a key of the user's own.
+            _ => json!({ "type": "string" }),
+        },
+    };
+    let default = found.map(|key| json_of(&key.value)).filter(|default| !default.is_null());
+    if let Some(default) = default {
+        merge(&mut schema, json!({ "default": default }));
+    }
+    let ways = json!([allowed, { "$ref": "#/$defs/reference" }, { "type": "null" }]);
+    merge(&mut schema, json!({ "anyOf": ways }));
+    schema
+}
+
+fn description(row: &Key) -> String {
+    let mut text = row.description.to_owned();
+    if !row.unit.is_empty() {
+        text += &format!(" In {}.", row.unit);
+    }
+    match row.support {
+        Support::Acts => {}
+        Support::NotYet { .. } => text += " Accepted, not acted on in this version.",
+        Support::Refused { instead, .. } => text += &format!(" Not in this version: {instead}."),
+        Support::Meaningless { why } => text += &format!(" No effect: {why}."),
+    }
+    text
+}
+
+fn shape(shape: &Shape) -> Json {
+    match shape {
+        Shape::Text => json!({ "type": "string" }),
+        // Words are read in any case; editors offer these.
+        Shape::Word(words) => {
+            let any_case =
+                format!("^(?:{})$", words.iter().map(|word| in_any_case(word)).collect::<Vec<_>>().join("|"));
+            json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": any_case }] })
+        }
+        Shape::Duration => json!({ "anyOf": [
+            { "type": "string", "pattern": "^\\+?(?:0|(?:[0-9.]+(?:ns|us|µs|μs|ms|s|m|h))+)$" },
+            { "const": 0 },
+        ] }),
+        Shape::Bool => json!({ "type": "boolean" }),
+        Shape::Number { is_whole, min, max } => {
+            let mut schema =
+                json!({ "type": if *is_whole { "integer" } else { "number" }, "minimum": number(*min) });
+            if let Some(max) = max {
+                merge(&mut schema, json!({ "maximum": number(*max) }));
+            }
+            schema
+        }
+        Shape::Any => json!({ "type": ["string", "integer", "boolean"] }),
+        Shape::List(items) => json!({ "type": "array", "items": self::shape(items) }),
+        Shape::Headers => json!({ "anyOf": [
+            { "type": "object", "additionalProperties": { "type": "string" } },
+            { "type": "array", "items": { "type": "object", "properties": {
+                "name": { "type": "string" }, "value": { "type": "string" },
+            } } },
+        ] }),
+        Shape::Maps => json!({ "type": "array", "items": { "type": "object" } }),
+    }
+}
+
+/// Bounds are small whole numbers.
+fn number(bound: f64) -> Json {
+    #[expect(clippy::cast_possible_truncation, reason = "only whole numbers are turned into such")]
+    if bound.fract() == 0.0 { json!(bound as i64) } else { json!(bound) }
+}
+
+/// A regular expression for a word in any case.
+fn in_any_case(word: &str) -> String {
+    let letter = |c: char| match c {
+        c if c.is_ascii_alphabetic() => format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase()),
+        c if c.is_ascii_alphanumeric() || "_/".contains(c) => c.to_string(),
+        c => format!("\\{c}"),
+    };
+    word.chars().map(letter).collect()
+}
+
+fn json_of(value: &crate::tree::Value) -> Json {
+    let text = yaml::write_json(&Node::new(value.clone()));
+    serde_json::from_str(&text).unwrap_or_default()
+}

@@ -1,0 +1,78 @@
+//! Keys of the receiver.
+
+use super::{Key, key};
+
+#[rustfmt::skip]
+pub(super) static KEYS: &[Key] = &[
+    key("receivers", "Profilers, by id: `profiling` or `profiling/name`."),
+    key("receivers::profiling", "One profiler."),
+    key("receivers::profiling::samples_per_second", "How often each CPU is interrupted.").unit("Hz")
+        .deviates("at most 10000, where OpenTelemetry's profiler takes any number: the kernel refuses more").restarts(),
+    key("receivers::profiling::reporter_interval", "Time between two reports.")
+        .deviates("100ms to 1h, where OpenTelemetry's profiler takes any duration: closer reports cost more than they tell, rarer ones outgrow the memory budget"),
+    key("receivers::profiling::reporter_jitter", "Share by which each report's time is shifted at random, either way."),
+    key("receivers::profiling::monitor_interval", "Time between two readings of the profiler's own counters.")
+        .deviates("100ms to 1h, for the reason of reporter_interval"),
+    key("receivers::profiling::send_idle_frames", "Whether interrupts of the idle task are sent.").not_yet("false"),
+    key("receivers::profiling::send_error_frames", "Whether a failed walk is sent as a frame of its own.").not_yet("false"),
+    key("receivers::profiling::filter_min_process_age", "Processes younger than this are left out.").not_yet("0s"),
+    key("receivers::profiling::off_cpu_threshold", "Share of context switches recorded as off-CPU events, 0 for none.").not_yet("0"),
+    key("receivers::profiling::probabilistic_interval", "For how long one probabilistic decision holds.").not_yet("1m0s"),
+    key("receivers::profiling::probabilistic_threshold", "Share of intervals in which this machine profiles.").unit("%").not_yet("100"),
+    key("receivers::profiling::include_env_vars", "Environment variables of targets that are sent.").not_yet("''"),
+    key("receivers::profiling::bpf_verifier_log_level", "What the kernel's verifier writes while programs load: 0 nothing, 1 on failure, 2 always.").not_yet("0"),
+    key("receivers::profiling::error_mode", "What happens when profiling can't start: `ignore` stays up, says so and tries again, `propagate` exits.")
+        .deviates("`ignore`, where OpenTelemetry's profiler has `propagate`: a sidecar that exits makes its pod unready"),
+    key("receivers::profiling::pid_namespace_translation", "Whether process ids are translated to Sidewinder's PID namespace.").not_yet("false"),
+    key("receivers::profiling::probes", "Probes besides the clock.").not_yet("[]"),
+    key("receivers::profiling::pin_cpu_ids", "CPUs that are profiled, all where empty.").not_yet("''"),
+    key("receivers::profiling::obi_process_ctx", "Whether process context is shared with OpenTelemetry's eBPF instrumentation.").not_yet("false"),
+    key("receivers::profiling::interpreters", "Which interpreters' frames are read.")
+        .meaningless("this version reads no interpreter's frames"),
+    key("receivers::profiling::tracers", "Older name of `interpreters`.")
+        .meaningless("this version reads no interpreter's frames"),
+    key("receivers::profiling::frame_cache_size", "Size of a cache of frames.")
+        .meaningless("memory is divided by memory_limit_mib"),
+    key("receivers::profiling::map_scale_factor", "Size of eBPF maps.")
+        .meaningless("memory is divided by memory_limit_mib"),
+    key("receivers::profiling::go_labels_map_scale_factor", "Size of an eBPF map.")
+        .meaningless("memory is divided by memory_limit_mib"),
+    key("receivers::profiling::bpf_fs_root", "Where eBPF objects are pinned.")
+        .meaningless("nothing is pinned, so that nothing is left behind"),
+    key("receivers::profiling::clock_sync_interval", "Time between two comparisons of clocks.")
+        .meaningless("clocks are compared at each report"),
+    key("receivers::profiling::verbose_mode", "Whether the log says more.")
+        .meaningless("service::telemetry::logs::level says how much the log says"),
+    key("receivers::profiling::no_kernel_version_check", "Whether old kernels are tried.")
+        .meaningless("features are probed, versions are not looked at"),
+    key("receivers::profiling::max_grpc_retries", "How often a request is tried again.")
+        .meaningless("the exporter's retry_on_failure says so"),
+    key("receivers::profiling::max_rpc_msg_size", "Size of a request.")
+        .meaningless("requests stay below what a Collector takes"),
+    key("receivers::profiling::probe_links", "Older form of `probes`.").not_yet("[]"),
+    key("receivers::profiling::load_probe", "Older form of `probes`.").not_yet("false"),
+    key("receivers::profiling::memory_limit_mib", "One budget for maps, tables, names, aggregation and queues; where absent, three quarters of what the cgroup allows, or 48 where it allows anything.").unit("MiB").restarts(),
+    key("receivers::profiling::scope", "Whose interrupts are looked at; the memory of anything else is never read.").restarts(),
+    key("receivers::profiling::scope::mode", "`node`: every process. `processes`: those in `pids`. `pod` and `container` are not in this version.").restarts(),
+    key("receivers::profiling::scope::pids", "Process ids, as seen from Sidewinder.").restarts(),
+    key("receivers::profiling::scope::include", "Processes by name, executable, command line or cgroup.")
+        .refused("[]", "use pids"),
+    key("receivers::profiling::scope::exclude", "Processes that are left out.")
+        .refused("[]", "use pids"),
+    key("receivers::profiling::unwind", "How stacks are walked.").restarts(),
+    key("receivers::profiling::unwind::mode", "`auto`: by frame pointers where they are proven, by tables elsewhere.").restarts(),
+    key("receivers::profiling::unwind::overrides[]", "Other ways for single binaries; the first that matches holds.").restarts(),
+    key("receivers::profiling::unwind::overrides[]::name", "The last component of the binary's path.").restarts(),
+    key("receivers::profiling::unwind::overrides[]::path", "The binary's path as its process sees it.").restarts(),
+    key("receivers::profiling::unwind::overrides[]::build_id", "The binary's GNU build ID.").restarts(),
+    key("receivers::profiling::unwind::overrides[]::mode", "How stacks are walked through it.").restarts(),
+    key("receivers::profiling::unwind::trust", "Where a binary's unwind information contradicts its code: `rows` holds, or `code`, which takes long to check.").restarts(),
+    key("receivers::profiling::unwind::max_frames", "Frames after which a stack is cut, visibly.").unit("frames").restarts(),
+    key("receivers::profiling::unwind::kernel", "Whether the kernel's frames are part of stacks.").restarts(),
+    key("receivers::profiling::symbolize", "How addresses get names.").restarts(),
+    key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols.").restarts(),
+    key("receivers::profiling::symbolize::kernel", "Whether kernel frames get names.").restarts(),
+    key("receivers::profiling::trace_context", "Which trace a sample belongs to.").restarts(),
+    key("receivers::profiling::trace_context::enabled", "Whether trace and span ids are read from targets.")
+        .refused("false", "leave it out: samples carry no trace ids yet"),
+];

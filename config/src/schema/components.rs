@@ -1,0 +1,169 @@
+//! Components by id: receivers, processors, exporters and extensions.
+
+use super::fields::{Group, read_group};
+use super::known::{join, map_of};
+use super::scalar::Scalar;
+use crate::model::*;
+use crate::reference;
+use crate::report::{Problem, Report, nearest};
+use crate::tree::Node;
+
+pub(super) type Component<'a> = (ComponentId, String, &'a Node);
+
+/// The components of a section, or the pipelines, whose ids have the form of one.
+pub(super) fn components<'a>(
+    section: &str,
+    node: Option<&'a Node>,
+    report: &mut Report,
+) -> Vec<Component<'a>> {
+    let Some(map) = node.and_then(|node| map_of(section, node, report)) else {
+        return Vec::new();
+    };
+    map.iter()
+        .filter_map(|(key, node)| {
+            let path = join(section, key);
+            match key.parse() {
+                Ok(id) => Some((id, path, node)),
+                Err(error) => {
+                    let problem = Problem::Value {
+                        found: format!("{key:?}: {error}"),
+                        allowed: ComponentId::allowed(),
+                    };
+                    report.error(&path, node.key_place.as_ref(), problem);
+                    None
+                }
+            }
+        })
+        .collect()
+}
+
+/// Whether a component's type is one that this version has; what is not is reported.
+pub(super) fn known_type(
+    section: &str,
+    id: &ComponentId,
+    path: &str,
+    node: &Node,
+    report: &mut Report,
+) -> bool {
+    let place = node.key_place.as_ref();
+    let Some(row) = reference::find(&join(section, id.kind())) else {
+        let types = || reference::children(section);
+        let problem = Problem::UnknownType {
+            kind: id.kind().to_owned(),
+            nearest: nearest(id.kind(), types().map(|(kind, _)| kind)),
+            known: types()
+                .filter(|(_, row)| row.support.takes_values())
+                .map(|(kind, _)| kind.to_owned())
+                .collect(),
+        };
+        report.error(path, place, problem);
+        return false;
+    };
+    match row.support {
+        reference::Support::Refused { instead, .. } => {
+            report.error(path, place, Problem::NotInThisVersion { instead: instead.to_owned() });
+            false
+        }
+        _ => true,
+    }
+}
+
+/// Deprecated names of exporters, there and here.
+pub(crate) const ALIASES: [(&str, &str); 2] = [("otlp", "otlp_grpc"), ("otlphttp", "otlp_http")];
+
+pub(super) fn read_exporter(
+    id: &ComponentId,
+    path: &str,
+    node: &Node,
+    report: &mut Report,
+) -> Option<Exporter> {
+    if !known_type("exporters", id, path, node, report) {
+        return None;
+    }
+    let kind = match ALIASES.iter().find(|(alias, _)| *alias == id.kind()) {
+        Some((alias, kind)) => {
+            let message = format!("the type {alias} is deprecated, its name is {kind}");
+            report.warn(path, node.key_place.as_ref(), message);
+            kind
+        }
+        None => id.kind(),
+    };
+    let mut exporter = default_exporter(kind)?;
+    read_group(exporter_group(&mut exporter), path, &join("exporters", kind), node, report);
+    Some(exporter)
+}
+
+/// An exporter of a type before anything is said of it.
+pub(crate) fn default_exporter(kind: &str) -> Option<Exporter> {
+    Some(match kind {
+        "otlp_grpc" => Exporter::OtlpGrpc(Box::new(OtlpGrpcExporter::new(Endpoint::local()))),
+        "otlp_http" => Exporter::OtlpHttp(Box::new(OtlpHttpExporter::new(None))),
+        "file" => Exporter::File(FileExporter::new("profile.otlp".into())),
+        "debug" => Exporter::Debug(DebugExporter::default()),
+        _ => return None,
+    })
+}
+
+pub(super) fn exporter_group(exporter: &mut Exporter) -> &mut dyn Group {
+    match exporter {
+        Exporter::OtlpGrpc(exporter) => exporter.as_mut(),
+        Exporter::OtlpHttp(exporter) => exporter.as_mut(),
+        Exporter::File(exporter) => exporter,
+        Exporter::Debug(exporter) => exporter,
+    }
+}
+
+pub(super) fn exporter_kind(exporter: &Exporter) -> &'static str {
+    match exporter {
+        Exporter::OtlpGrpc(_) => "otlp_grpc",
+        Exporter::OtlpHttp(_) => "otlp_http",
+        Exporter::File(_) => "file",
+        Exporter::Debug(_) => "debug",
+    }
+}
+
+pub(super) fn read_extension(
+    id: &ComponentId,
+    path: &str,
+    node: &Node,
+    report: &mut Report,
+) -> Option<Extension> {
+    if !known_type("extensions", id, path, node, report) {
+        return None;
+    }
+    let mut extension = default_extension(id.kind())?;
+    read_group(extension_group(&mut extension), path, &join("extensions", id.kind()), node, report);
+    Some(extension)
+}
+
+/// An extension of a type before anything is said of it.
+pub(crate) fn default_extension(kind: &str) -> Option<Extension> {
+    Some(match kind {
+        "file_storage" => Extension::FileStorage(FileStorage::default()),
+        "bearertokenauth" => Extension::BearerTokenAuth(BearerTokenAuth::default()),
+        "basicauth" => Extension::BasicAuth(BasicAuth::default()),
+        "health_check" => Extension::HealthCheck(HealthCheck::default()),
+        "zpages" => Extension::Zpages(Zpages::default()),
+        _ => return None,
+    })
+}
+
+pub(super) fn extension_kind(extension: &Extension) -> &'static str {
+    match extension {
+        Extension::FileStorage(_) => "file_storage",
+        Extension::BearerTokenAuth(_) => "bearertokenauth",
+        Extension::BasicAuth(_) => "basicauth",
+        Extension::HealthCheck(_) => "health_check",
+        Extension::Zpages(_) => "zpages",
+    }
+}
+
+pub(super) fn extension_group(extension: &mut Extension) -> &mut dyn Group {
+    match extension {
+        Extension::FileStorage(extension) => extension,
+        Extension::BearerTokenAuth(extension) => extension,
+        Extension::BasicAuth(extension) => extension,
+        Extension::HealthCheck(extension) => extension,
+        Extension::Zpages(extension) => extension,
+    }
+}

@@ -1,0 +1,142 @@
+//! Keys of the processor `resource`.
+
+use super::fields::{Fields, Group};
+use super::scalar::{Refused, Scalar, Shape, text_of, words};
+use crate::model::*;
+use crate::report::Problem;
+use crate::tree::{Node, Value};
+
+impl Group for ResourceProcessor {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        let mut forms: Vec<ActionForm> =
+            std::mem::take(&mut self.attributes).into_iter().map(ActionForm::from).collect();
+        fields.groups("attributes", &mut forms);
+        let given = forms.len();
+        self.attributes = forms.into_iter().filter_map(ActionForm::finish).collect();
+        if given == 0 {
+            let allowed = "at least one action on an attribute".to_owned();
+            fields.error("attributes", Problem::Missing { allowed });
+        }
+    }
+}
+
+/// What `action` may say; the last two are the Collector's alone.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Action {
+    Insert,
+    Update,
+    #[default]
+    Upsert,
+    Delete,
+    Hash,
+    Extract,
+    Convert,
+}
+
+words! {
+    Action: "insert" => Insert, "update" => Update, "upsert" => Upsert, "delete" => Delete, "hash" => Hash,
+        "extract" => Extract, "convert" => Convert;
+}
+
+impl Scalar for AttributeValue {
+    fn allowed() -> String {
+        "text, a whole number, true or false".to_owned()
+    }
+
+    fn shape() -> Shape {
+        Shape::Any
+    }
+
+    fn read(node: &Node) -> Result<Self, Refused> {
+        match &node.value {
+            Value::Bool(value) => Ok(Self::Bool(*value)),
+            Value::Integer(value) => i64::try_from(*value).map(Self::Integer).map_err(|_| Refused::default()),
+            _ => text_of(node).map(|text| Self::Text(text.to_owned())).ok_or_else(Refused::default),
+        }
+    }
+
+    fn write(&self) -> Value {
+        match self {
+            Self::Text(text) => Value::Text(text.clone()),
+            Self::Integer(value) => Value::Integer((*value).into()),
+            Self::Bool(value) => Value::Bool(*value),
+        }
+    }
+}
+
+/// An action before it is known that its keys go together.
+#[derive(Default)]
+struct ActionForm {
+    key: String,
+    action: Action,
+    value: Option<AttributeValue>,
+    from_attribute: Option<String>,
+    default_value: Option<AttributeValue>,
+}
+
+impl From<AttributeAction> for ActionForm {
+    fn from(from: AttributeAction) -> Self {
+        let (action, source) = match from.change {
+            AttributeChange::Insert(source) => (Action::Insert, source),
+            AttributeChange::Update(source) => (Action::Update, source),
+            AttributeChange::Upsert(source) => (Action::Upsert, source),
+            AttributeChange::Delete => (Action::Delete, AttributeSource::default()),
+            AttributeChange::Hash => (Action::Hash, AttributeSource::default()),
+        };
+        let (value, from_attribute) = match source.from {
+            Some(AttributeOrigin::Value(value)) => (Some(value), None),
+            Some(AttributeOrigin::Attribute(key)) => (None, Some(key)),
+            None => (None, None),
+        };
+        Self { key: from.key, action, value, from_attribute, default_value: source.default_value }
+    }
+}
+
+impl ActionForm {
+    fn finish(self) -> Option<AttributeAction> {
+        let value = self.value.map(AttributeOrigin::Value);
+        let from = value.or(self.from_attribute.map(AttributeOrigin::Attribute));
+        let source = AttributeSource { from, default_value: self.default_value };
+        let change = match self.action {
+            Action::Insert => AttributeChange::Insert(source),
+            Action::Update => AttributeChange::Update(source),
+            Action::Upsert => AttributeChange::Upsert(source),
+            Action::Delete => AttributeChange::Delete,
+            Action::Hash => AttributeChange::Hash,
+            Action::Extract | Action::Convert => return None,
+        };
+        Some(AttributeAction { key: self.key, change })
+    }
+}
+
+impl Group for ActionForm {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        fields.required("key", &mut self.key);
+        if self.key.is_empty() && fields.is_given("key") {
+            fields.error("key", Problem::Contradiction("must not be empty".to_owned()));
+        }
+        fields.required("action", &mut self.action);
+        fields.optional("value", &mut self.value);
+        fields.optional_or_empty("from_attribute", &mut self.from_attribute);
+        fields.optional("default_value", &mut self.default_value);
+        let has_source = self.value.is_some() || self.from_attribute.is_some();
+        match self.action {
+            Action::Insert | Action::Update | Action::Upsert => {
+                if self.value.is_some() && self.from_attribute.is_some() {
+                    fields.contradiction("takes at most one of value, from_attribute");
+                } else if !has_source && self.default_value.is_none() && fields.is_given("action") {
+                    fields.contradiction("needs one of value, from_attribute, default_value");
+                }
+            }
+            Action::Delete | Action::Hash => {
+                if has_source || self.default_value.is_some() {
+                    fields.contradiction("delete and hash take no value");
+                }
+            }
+            Action::Extract | Action::Convert => {
+                let instead = "use the Collector's processor".to_owned();
+                fields.error("action", Problem::NotInThisVersion { instead });
+            }
+        }
+    }
+}

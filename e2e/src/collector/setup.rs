@@ -1,0 +1,157 @@
+//! How a Collector is set up, as a test says and as its configuration does.
+
+use std::path::{Path, PathBuf};
+
+/// A version of the Collector that is built here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Version {
+    /// The oldest that takes profiles as they are sent.
+    Oldest,
+    /// The newest that was looked at.
+    Newest,
+}
+
+impl Version {
+    /// That of the Collector and of its builder.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Oldest => "0.159.0",
+            Self::Newest => "0.161.0",
+        }
+    }
+
+    /// That of the modules that are stable, by the Collector's own table of releases.
+    const fn of_stable_modules(self) -> &'static str {
+        match self {
+            Self::Oldest => "1.65.0",
+            Self::Newest => "1.67.0",
+        }
+    }
+
+    /// The manifest, which is written for the oldest.
+    pub(super) fn manifest(self, oldest: &str) -> String {
+        oldest
+            .replace(Self::Oldest.as_str(), self.as_str())
+            .replace(Self::Oldest.of_stable_modules(), self.of_stable_modules())
+    }
+}
+
+/// What a Collector shows who connects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerTls {
+    /// Its certificate.
+    pub cert_file: PathBuf,
+    /// The key to that.
+    pub key_file: PathBuf,
+    /// The authority of whoever may connect; `None`: anybody may.
+    pub client_ca_file: Option<PathBuf>,
+}
+
+/// How a Collector is set up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// Which one.
+    pub version: Version,
+    /// Its ports for gRPC and HTTP on the loopback interface; any that are free where absent.
+    pub ports: Option<[u16; 2]>,
+    /// Whether gRPC is a Unix socket instead.
+    pub unix_socket: bool,
+    /// TLS of both.
+    pub tls: Option<ServerTls>,
+    /// The largest request that it takes, gRPC's in whole MiB.
+    pub max_request_mib: Option<u32>,
+    /// Its own metrics; none where absent.
+    pub metrics: Option<MetricsSetup>,
+}
+
+/// Metrics as a Collector has them by default, and more exporters to tell of: one whose requests fail, one whose
+/// queue is soon full, and one that sends on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MetricsSetup {
+    /// Where Prometheus reads them, on the loopback interface.
+    pub port: u16,
+    /// Where the last of the exporters sends to.
+    pub next: String,
+}
+
+impl MetricsSetup {
+    fn reader(&self) -> String {
+        let names = "without_scope_info: true, without_type_suffix: true, without_units: true";
+        let prometheus = format!("prometheus: {{ host: 127.0.0.1, port: {}, {names} }}", self.port);
+        format!("{{ readers: [{{ pull: {{ exporter: {{ {prometheus} }} }} }}] }}")
+    }
+
+    /// Each with its id, where it sends to, and more keys.
+    fn exporters(&self) -> [(&'static str, &str, &'static str); 3] {
+        [
+            ("otlp_grpc/next", &self.next, ""),
+            ("otlp_grpc/fails", "127.0.0.1:1", "retry_on_failure: { enabled: false }"),
+            ("otlp_grpc/full", "127.0.0.1:1", "sending_queue: { queue_size: 1, num_consumers: 1 }"),
+        ]
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            version: Version::Oldest,
+            ports: None,
+            unix_socket: false,
+            tls: None,
+            max_request_mib: None,
+            metrics: None,
+        }
+    }
+}
+
+/// Where gRPC is received if not on a port.
+pub(super) fn socket(folder: &Path) -> PathBuf {
+    folder.join("otlp.sock")
+}
+
+/// The Collector's own configuration.
+pub(super) fn configuration(folder: &Path, setup: &Setup, grpc_port: u16, http_port: u16) -> String {
+    let tls = setup.tls.as_ref().map_or_else(String::new, |tls| {
+        let client = tls.client_ca_file.as_ref().map_or_else(String::new, |path| {
+            format!(", client_ca_file: {}, client_ca_file_reload: true", path.display())
+        });
+        let (cert, key) = (tls.cert_file.display(), tls.key_file.display());
+        format!(", tls: {{ cert_file: {cert}, key_file: {key}, reload_interval: 100ms{client} }}")
+    });
+    let grpc_limit =
+        setup.max_request_mib.map_or_else(String::new, |mib| format!(", max_recv_msg_size_mib: {mib}"));
+    let http_limit = setup
+        .max_request_mib
+        .map_or_else(String::new, |mib| format!(", max_request_body_size: {}", mib << 20));
+    let grpc = match setup.unix_socket {
+        true => format!("{}, transport: unix", socket(folder).display()),
+        false => format!("127.0.0.1:{grpc_port}{tls}"),
+    };
+    let more = setup.metrics.as_ref().map(MetricsSetup::exporters);
+    let more = more.iter().flatten();
+    let exporters: String = more
+        .clone()
+        .map(|(id, to, keys)| format!("  {id}: {{ endpoint: '{to}', tls: {{ insecure: true }}, {keys} }}\n"))
+        .collect();
+    let ids: String = more.map(|(id, ..)| format!(", {id}")).collect();
+    let metrics = setup.metrics.as_ref().map_or_else(|| "{ level: none }".to_owned(), MetricsSetup::reader);
+    // With rotation the file is written without a buffer: what was answered is there, whatever comes.
+    format!(
+        "receivers:
+  otlp:
+    protocols:
+      grpc: {{ endpoint: {grpc}{grpc_limit} }}
+      http: {{ endpoint: 127.0.0.1:{http_port}{tls}{http_limit} }}
+exporters:
+  file: {{ path: {}/profiles.binpb, format: proto, rotation: {{ max_megabytes: 1000 }} }}
+  debug: {{ verbosity: basic }}
+{exporters}service:
+  telemetry:
+    metrics: {metrics}
+  pipelines:
+    profiles: {{ receivers: [otlp], exporters: [file, debug{ids}] }}
+",
+        folder.display()
+    )
+}

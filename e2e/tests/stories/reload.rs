@@ -1,0 +1,144 @@
+//! A configuration that changes while profiles are made.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::rate::{Expected, StolenTime};
+use sidewinder_e2e::requirement;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::workload::{self, Gated};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn until_log_has(daemon: &Daemon, words: &str, times: usize) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while daemon.running().log().matches(words).count() < times {
+        if Instant::now() > deadline {
+            bail!("{words:?} was not said {times} times within {PATIENCE:?}:\n{}", daemon.running().log());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// The way in which Kubernetes changes a mounted `ConfigMap`: the file stays a link, a folder's link is swapped.
+#[test]
+fn no_event_is_lost_when_exporters_change_and_a_wrong_configuration_changes_nothing() -> Result<()> {
+    if !requirement::ebpf("a configuration that changes")? {
+        return Ok(());
+    }
+    let (first, second) = (Collector::start()?, Collector::start()?);
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name);
+    let mut workload = Gated::start(workload::THREADS.command(&["14", "1"])?)?;
+    let pid = workload.pid();
+    let settings = Settings::of_process(pid);
+    for (version, text) in [
+        ("..1", settings.yaml(&first.grpc_endpoint())),
+        (
+            "..2",
+            settings
+                .yaml(&second.grpc_endpoint())
+                .replace("reporter_interval: 1s", "reporter_interval: 500ms"),
+        ),
+        (
+            "..3",
+            settings
+                .yaml(&second.grpc_endpoint())
+                .replace("samples_per_second: 997", "samples_per_second: 0"),
+        ),
+    ] {
+        fs::create_dir(at(version))?;
+        fs::write(at(version).join("relay.yaml"), text)?;
+    }
+    let turn_to = |version: &str| -> Result<()> {
+        symlink(version, at("..data_tmp"))?;
+        Ok(fs::rename(at("..data_tmp"), at("..data"))?)
+    };
+    turn_to("..1")?;
+    symlink("..data/relay.yaml", at("relay.yaml"))?;
+    let daemon = Daemon::start_from(&at("relay.yaml"))?;
+    let stolen = StolenTime::start();
+    workload.open()?;
+    thread::sleep(Duration::from_secs(3));
+    turn_to("..2")?;
+    until_log_has(&daemon, "the configuration was read again and holds", 1)?;
+    thread::sleep(Duration::from_secs(1));
+    turn_to("..3")?;
+    until_log_has(&daemon, "is refused, the old one goes on", 1)?;
+    let report = workload.finish()?;
+    let expected = Expected::of(997, report.cpu_ns, stolen.elapsed_ns());
+    let ended = daemon.stop()?;
+    let events = |collector: Collector| -> Result<usize> { Ok(collector.stop()?.events_of(pid).count()) };
+    let (before, after) = (events(first)?, events(second)?);
+    eprintln!("{before} events went to the first Collector, {after} to the second; {expected}");
+    ensure!(before > 0 && after > 0, "{before}, {after}:\n{}", ended.log);
+    ensure!(expected.admits(before + after, 0.03), "{before} and {after}, {expected}:\n{}", ended.log);
+    // The conservation law, across the change: every event that was sampled was delivered by one of the exporters.
+    let number = |line: &str, key: &str| -> Option<u64> {
+        line.split_once(&format!("{key}="))?.1.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let log = ended.log;
+    let sampled: u64 = log
+        .lines()
+        .filter(|line| line.contains("profiling ended"))
+        .filter_map(|line| number(line, "events_exported"))
+        .sum();
+    let delivered: u64 = log
+        .lines()
+        .filter(|line| line.contains("exporter ended"))
+        .filter_map(|line| number(line, "delivered"))
+        .sum();
+    assert_eq!(sampled, delivered, "{log}");
+    Ok(())
+}
+
+#[test]
+fn a_signal_reads_the_configuration_again_and_a_changed_rate_restarts_the_receiver() -> Result<()> {
+    if !requirement::ebpf("a signal that reads the configuration again")? {
+        return Ok(());
+    }
+    let collector = Collector::start()?;
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("sidewinder.yaml");
+    let mut workload = Gated::start(workload::THREADS.command(&["8", "1"])?)?;
+    let yaml = Settings::of_process(workload.pid()).yaml(&collector.grpc_endpoint());
+    fs::write(&path, &yaml)?;
+    let daemon = Daemon::start_from(&path)?;
+    workload.open()?;
+    thread::sleep(Duration::from_secs(1));
+    fs::write(&path, yaml.replace("997", "199"))?;
+    daemon.running().hang_up()?;
+    until_log_has(&daemon, "samples_per_second=199", 1)?;
+    thread::sleep(Duration::from_secs(1));
+    let ended = daemon.stop()?;
+    let periods: Vec<i64> = collector.stop()?.profiles.iter().map(|profile| profile.period).collect();
+    for hertz in [997, 199] {
+        ensure!(periods.contains(&(1_000_000_000 / hertz)), "{periods:?}:\n{}", ended.log);
+    }
+    workload.finish()?;
+    Ok(())
+}
+
+#[test]
+fn a_receiver_whose_process_has_ended_stays_up_and_has_sent_everything() -> Result<()> {
+    if !requirement::ebpf("a process that has ended")? {
+        return Ok(());
+    }
+    let collector = Collector::start()?;
+    let mut workload = Gated::start(workload::THREADS.command(&["1", "1"])?)?;
+    let pid = workload.pid();
+    let daemon = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint())?;
+    workload.open()?;
+    workload.finish()?;
+    until_log_has(&daemon, "profiling ended", 1)?;
+    thread::sleep(Duration::from_secs(2));
+    let received = collector.stop()?;
+    ensure!(received.events_of(pid).count() > 0, "nothing was sent before the end");
+    ensure!(daemon.stop()?.status.success());
+    Ok(())
+}

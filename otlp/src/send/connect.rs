@@ -1,0 +1,224 @@
+//! Connections to receivers: names to addresses, TCP or a Unix socket, TLS on top.
+//!
+//! Names are resolved and certificates are read for each connection anew, so that the next
+//! connection follows what has changed.
+
+mod resolve;
+mod tls;
+
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::Uri;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tower::Service;
+
+pub use resolve::{Resolve, Resolver, Resolving};
+pub use tls::{Pem, TlsError, TlsOptions, TlsVersion};
+pub(super) use tls::{Tls, read_bounded};
+
+/// Where a receiver listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    /// A name or an address without brackets, and a port.
+    Tcp { host: String, port: u16 },
+    /// The path of a socket.
+    Unix(PathBuf),
+}
+
+impl Target {
+    /// Reads `host:port`, brackets around an IPv6 address.
+    pub(super) fn of_authority(authority: &str) -> Result<Self, &'static str> {
+        let (host, port) = authority.rsplit_once(':').ok_or("has no port")?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        match port.parse() {
+            Ok(_) if host.is_empty() => Err("has no host"),
+            Ok(port) => Ok(Self::Tcp { host: host.to_owned(), port }),
+            Err(_) => Err("has no port"),
+        }
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    #[error("cannot resolve {host:?}")]
+    Resolve { host: String, source: io::Error },
+    #[error("{host:?} has no address")]
+    NoAddress { host: String },
+    #[error("cannot connect to {target}")]
+    Connect { target: String, source: io::Error },
+    #[error("no connection to {target} within {timeout:?}")]
+    Timeout { target: String, timeout: Duration },
+    #[error("TLS with {host:?} failed")]
+    Handshake { host: String, source: io::Error },
+    #[error("{0:?} is no name that a certificate can have")]
+    ServerName(String),
+}
+
+/// Makes connections to one receiver, whatever URI it is called with.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    pub(super) target: Arc<Target>,
+    pub(super) resolver: Resolver,
+    /// Plaintext where there is none.
+    pub(super) tls: Option<Arc<Tls>>,
+    /// For a connection, from the look-up of its name to the end of the handshake; zero for as long as it takes.
+    pub(super) timeout: Duration,
+}
+
+impl Connector {
+    async fn connect(self) -> Result<Stream, ConnectError> {
+        if self.timeout.is_zero() {
+            return self.connect_at_leisure().await;
+        }
+        let (target, timeout) = (self.target_name(), self.timeout);
+        tokio::time::timeout(timeout, self.connect_at_leisure())
+            .await
+            .unwrap_or(Err(ConnectError::Timeout { target, timeout }))
+    }
+
+    async fn connect_at_leisure(self) -> Result<Stream, ConnectError> {
+        let failed = |source| ConnectError::Connect { target: self.target_name(), source };
+        match &*self.target {
+            Target::Unix(path) => Ok(Stream(Box::new(UnixStream::connect(path).await.map_err(failed)?))),
+            Target::Tcp { host, port } => {
+                let stream = self.tcp(host, *port).await?;
+                match &self.tls {
+                    None => Ok(Stream(Box::new(stream))),
+                    Some(tls) => handshake(tls, host, stream).await,
+                }
+            }
+        }
+    }
+
+    /// To the first address of `host` that takes the connection; each gets its share of the time.
+    async fn tcp(&self, host: &str, port: u16) -> Result<TcpStream, ConnectError> {
+        let resolved = self.resolver.resolve(host, port).await;
+        let addresses = resolved.map_err(|source| ConnectError::Resolve { host: host.to_owned(), source })?;
+        let share = self.timeout.checked_div(addresses.len() as u32).unwrap_or_default();
+        let mut failure = ConnectError::NoAddress { host: host.to_owned() };
+        for address in addresses {
+            let connecting = TcpStream::connect(address);
+            let connected = match share.is_zero() {
+                true => connecting.await,
+                false => tokio::time::timeout(share, connecting)
+                    .await
+                    .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            };
+            match connected {
+                Ok(stream) => {
+                    // Requests are written whole: waiting for more gains nothing.
+                    let _ = stream.set_nodelay(true);
+                    return Ok(stream);
+                }
+                Err(source) => failure = ConnectError::Connect { target: address.to_string(), source },
+            }
+        }
+        Err(failure)
+    }
+
+    fn target_name(&self) -> String {
+        match &*self.target {
+            Target::Tcp { host, port } => format!("{host}:{port}"),
+            Target::Unix(path) => path.display().to_string(),
+        }
+    }
+}
+
+async fn handshake(tls: &Tls, host: &str, stream: TcpStream) -> Result<Stream, ConnectError> {
+    let name = tls.server_name().unwrap_or(host);
+    let server =
+        ServerName::try_from(name.to_owned()).map_err(|_| ConnectError::ServerName(name.to_owned()))?;
+    let stream = TlsConnector::from(tls.client_config()).connect(server, stream).await;
+    let stream = stream.map_err(|source| ConnectError::Handshake { host: host.to_owned(), source })?;
+    Ok(Stream(Box::new(stream)))
+}
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Stream>;
+    type Error = ConnectError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, ConnectError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let connecting = self.clone().connect();
+        Box::pin(async { connecting.await.map(TokioIo::new) })
+    }
+}
+
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A connection, of whatever kind.
+pub(super) struct Stream(Box<dyn Duplex>);
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_a_host_and_a_port() {
+        let tcp = |host: &str, port| Ok(Target::Tcp { host: host.to_owned(), port });
+        assert_eq!(Target::of_authority("collector:4317"), tcp("collector", 4317));
+        assert_eq!(Target::of_authority("[::1]:4317"), tcp("::1", 4317));
+        for text in ["collector", "collector:http", "", ":4317", "a:65536"] {
+            assert!(Target::of_authority(text).is_err(), "{text}");
+        }
+    }
+}

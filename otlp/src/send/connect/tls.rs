@@ -1,0 +1,320 @@
+//! TLS as configured, read again when files change.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    ClientConfig, DigitallySignedStruct, Error as RustlsError, RootCertStore, SignatureScheme,
+    SupportedProtocolVersion, version,
+};
+use tracing::{info, warn};
+
+/// A longer file is no certificate.
+const MAX_PEM_BYTES: u64 = 1 << 20;
+
+/// A text in PEM form.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Pem {
+    /// In a file, which is read again when it changes.
+    File(PathBuf),
+    /// As it is.
+    Text(String),
+}
+
+impl fmt::Debug for Pem {
+    /// Never shows a text: it may be a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Text(_) => f.write_str("Text(...)"),
+        }
+    }
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub enum TlsVersion {
+    /// 1.2, RFC 5246.
+    #[default]
+    Tls12,
+    /// 1.3, RFC 8446.
+    Tls13,
+}
+
+/// How the connection is protected, with the Collector's settings and meanings.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct TlsOptions {
+    /// No TLS. An endpoint that starts with `https://` has TLS nevertheless.
+    pub insecure: bool,
+    /// Any certificate of the receiver will do.
+    pub insecure_skip_verify: bool,
+    /// Certificates (PEM) that a receiver's must be signed by; the system's where there is none.
+    pub ca: Option<Pem>,
+    /// The system's certificates beside those of `ca`.
+    pub include_system_ca_certs_pool: bool,
+    /// Our own certificate (PEM); goes with `key`.
+    pub cert: Option<Pem>,
+    /// Its key (PEM).
+    pub key: Option<Pem>,
+    /// The name that the receiver's certificate must have, where it is not the endpoint's host.
+    pub server_name_override: Option<String>,
+    /// The oldest version that is spoken.
+    pub min_version: TlsVersion,
+    /// The newest version that is spoken; the newest there is where absent.
+    pub max_version: Option<TlsVersion>,
+    /// For how long a connection may use what was read for an earlier one; files are read for each
+    /// connection where absent.
+    pub reload_interval: Option<Duration>,
+}
+
+/// Certificates, keys or settings with which no connection could be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file could not be read.
+    #[error("cannot read tls::{setting} {path:?}")]
+    Read {
+        /// Which.
+        setting: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A text is not what it should be.
+    #[error("tls::{setting} holds nothing of use in PEM form")]
+    Pem {
+        /// Which.
+        setting: &'static str,
+        /// Why.
+        source: pem::Error,
+    },
+    /// A certificate without its key or the reverse.
+    #[error("tls::cert_file and tls::key_file are only of use together")]
+    HalfIdentity,
+    /// The newest version is older than the oldest.
+    #[error("tls::max_version is older than tls::min_version")]
+    Versions,
+    /// What was given does not fit together.
+    #[error("the settings of tls do not fit together")]
+    Settings(#[from] RustlsError),
+}
+
+/// TLS to one receiver.
+pub(in crate::send) struct Tls {
+    options: TlsOptions,
+    /// Protocols that are offered to the receiver (ALPN).
+    protocols: Vec<Vec<u8>>,
+    loaded: Mutex<Loaded>,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+struct Loaded {
+    texts: Texts,
+    config: Arc<ClientConfig>,
+    at: Instant,
+}
+
+/// What the files hold.
+#[derive(Clone, PartialEq, Eq)]
+struct Texts {
+    ca: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Tls {
+    /// # Errors
+    ///
+    /// When a file cannot be read, or what it holds makes no sense.
+    pub(in crate::send) fn load(options: TlsOptions, protocols: &[&[u8]]) -> Result<Self, TlsError> {
+        let protocols: Vec<_> = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+        let texts = Texts::read(&options)?;
+        let config = Arc::new(client_config(&options, &texts, &protocols)?);
+        Ok(Self { options, protocols, loaded: Mutex::new(Loaded { texts, config, at: Instant::now() }) })
+    }
+
+    pub(super) fn server_name(&self) -> Option<&str> {
+        self.options.server_name_override.as_deref()
+    }
+
+    /// What the next connection uses: the files as they are now, unless they make no sense, as while
+    /// they are being replaced.
+    pub(super) fn client_config(&self) -> Arc<ClientConfig> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.options.reload_interval.is_some_and(|interval| loaded.at.elapsed() < interval) {
+            return Arc::clone(&loaded.config);
+        }
+        match self.reload(&loaded.texts) {
+            Ok(None) => loaded.at = Instant::now(),
+            Ok(Some((texts, config))) => {
+                info!("certificates have changed");
+                *loaded = Loaded { texts, config: Arc::new(config), at: Instant::now() };
+            }
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                warn!(error, "certificates cannot be read again, those from before stay in use");
+            }
+        }
+        Arc::clone(&loaded.config)
+    }
+
+    fn reload(&self, before: &Texts) -> Result<Option<(Texts, ClientConfig)>, TlsError> {
+        let texts = Texts::read(&self.options)?;
+        if texts == *before {
+            return Ok(None);
+        }
+        let config = client_config(&self.options, &texts, &self.protocols)?;
+        Ok(Some((texts, config)))
+    }
+}
+
+impl Texts {
+    fn read(options: &TlsOptions) -> Result<Self, TlsError> {
+        let read_optional =
+            |setting, pem: &Option<Pem>| pem.as_ref().map(|pem| read(setting, pem)).transpose();
+        let ca = read_optional("ca_file", &options.ca)?;
+        let cert = read_optional("cert_file", &options.cert)?;
+        let identity = match (cert, read_optional("key_file", &options.key)?) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => return Err(TlsError::HalfIdentity),
+        };
+        Ok(Self { ca, identity })
+    }
+}
+
+fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, TlsError> {
+    match pem {
+        Pem::File(path) => read_bounded(path, MAX_PEM_BYTES).map_err(|source| TlsError::Read {
+            setting,
+            path: path.clone(),
+            source,
+        }),
+        Pem::Text(text) => Ok(text.clone().into_bytes()),
+    }
+}
+
+/// A file that is not longer than `max_bytes`.
+pub(in crate::send) fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max_bytes {
+        true => Err(io::Error::other(format!("it is longer than {max_bytes} bytes"))),
+        false => Ok(bytes),
+    }
+}
+
+fn client_config(
+    options: &TlsOptions,
+    texts: &Texts,
+    protocols: &[Vec<u8>],
+) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions(options)?)?;
+    let builder = match options.insecure_skip_verify {
+        true => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+        false => builder.with_root_certificates(authorities(options, texts)?),
+    };
+    let mut config = match &texts.identity {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => {
+            let key = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|source| TlsError::Pem { setting: "key_file", source })?;
+            builder.with_client_auth_cert(certificates("cert_file", cert)?, key)?
+        }
+    };
+    config.alpn_protocols = protocols.to_vec();
+    Ok(config)
+}
+
+fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    let allowed = options.min_version..=options.max_version.unwrap_or(TlsVersion::Tls13);
+    if allowed.is_empty() {
+        return Err(TlsError::Versions);
+    }
+    let all = [(TlsVersion::Tls12, &version::TLS12), (TlsVersion::Tls13, &version::TLS13)];
+    Ok(all.into_iter().filter(|(version, _)| allowed.contains(version)).map(|(_, known)| known).collect())
+}
+
+fn authorities(options: &TlsOptions, texts: &Texts) -> Result<RootCertStore, TlsError> {
+    let mut authorities = RootCertStore::empty();
+    if let Some(ca) = &texts.ca {
+        for certificate in certificates("ca_file", ca)? {
+            authorities.add(certificate)?;
+        }
+    }
+    if texts.ca.is_none() || options.include_system_ca_certs_pool {
+        let system = rustls_native_certs::load_native_certs();
+        for error in system.errors {
+            warn!(
+                error = &error as &dyn std::error::Error,
+                "some of the system's certificates cannot be read"
+            );
+        }
+        // Some systems have certificates of forms that nobody uses.
+        authorities.add_parsable_certificates(system.certs);
+    }
+    Ok(authorities)
+}
+
+fn certificates(setting: &'static str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |source| TlsError::Pem { setting, source };
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(failed)?;
+    if certificates.is_empty() {
+        return Err(failed(pem::Error::NoItemsFound));
+    }
+    Ok(certificates)
+}
+
+/// `insecure_skip_verify`: who the receiver is does not matter, only that it has the key that it shows.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, RustlsError> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, RustlsError> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

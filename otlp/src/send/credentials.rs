@@ -1,0 +1,207 @@
+//! Headers of requests: the user's, credentials, and the version of the signal.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tracing::warn;
+
+use super::connect::read_bounded;
+
+/// The version of the signal, which receivers refuse when it is not theirs.
+pub(super) const DEVELOPMENT_VERSION_KEY: &str = "otlp-profiles-development-version";
+pub(super) const DEVELOPMENT_VERSION: &str = "1";
+
+/// The name that we go by at the receiver.
+pub(super) const USER_AGENT: &str = concat!("sidewinder/", env!("CARGO_PKG_VERSION"));
+
+/// A longer file is no credential.
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+
+/// Something secret.
+#[derive(Clone, PartialEq, Eq)]
+pub enum SecretText {
+    /// In a file, read for each request; white space at its end does not count.
+    File(PathBuf),
+    /// As it is.
+    Text(String),
+}
+
+impl fmt::Debug for SecretText {
+    /// Never shows a text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Text(_) => f.write_str("Text(...)"),
+        }
+    }
+}
+
+impl SecretText {
+    fn read(&self) -> Result<String, CredentialsError> {
+        let path = match self {
+            Self::Text(text) => return Ok(text.clone()),
+            Self::File(path) => path,
+        };
+        let failed = |source| CredentialsError::Read { path: path.clone(), source };
+        let bytes = read_bounded(path, MAX_SECRET_BYTES).map_err(failed)?;
+        let text = String::from_utf8(bytes).map_err(|_| CredentialsError::Unfit)?;
+        Ok(text.trim_end().to_owned())
+    }
+}
+
+/// Who we are, as the receiver wants to know it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Credentials {
+    /// A token.
+    Bearer {
+        /// The header that carries it.
+        header: String,
+        /// The word before it; may be empty.
+        scheme: String,
+        /// The token.
+        token: SecretText,
+    },
+    /// A user's name and password (RFC 7617).
+    Basic {
+        /// The name.
+        username: SecretText,
+        /// The password.
+        password: SecretText,
+    },
+}
+
+/// Credentials that cannot be sent. What is secret is not told.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// A file could not be read.
+    #[error("cannot read the credentials in {path:?}")]
+    Read {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// They have characters that a header cannot carry.
+    #[error("the credentials have characters that a header cannot carry")]
+    Unfit,
+}
+
+impl Credentials {
+    fn header(&self) -> Result<(HeaderName, HeaderValue), CredentialsError> {
+        let (name, text) = match self {
+            Self::Bearer { header, scheme, token } => {
+                let token = token.read()?;
+                let text = if scheme.is_empty() { token } else { format!("{scheme} {token}") };
+                (header.parse().map_err(|_| CredentialsError::Unfit)?, text)
+            }
+            Self::Basic { username, password } => {
+                let pair = format!("{}:{}", username.read()?, password.read()?);
+                (header::AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(pair)))
+            }
+        };
+        let mut value = HeaderValue::try_from(text).map_err(|_| CredentialsError::Unfit)?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    }
+}
+
+/// A header whose name or value cannot be sent. The value is not told.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("header {0:?} has a name or a value that cannot be sent")]
+pub struct HeaderError(pub String);
+
+/// The headers of each request.
+#[derive(Debug)]
+pub(super) struct RequestHeaders {
+    fixed: HeaderMap,
+    credentials: Option<Credentials>,
+    /// The credentials that were last read.
+    last: Mutex<Option<(HeaderName, HeaderValue)>>,
+}
+
+impl RequestHeaders {
+    pub(super) fn new(
+        headers: &[(String, String)],
+        credentials: Option<Credentials>,
+    ) -> Result<Self, HeaderError> {
+        let mut fixed = HeaderMap::new();
+        for (name, value) in headers {
+            let unfit = || HeaderError(name.clone());
+            let key = HeaderName::try_from(name.as_str()).map_err(|_| unfit())?;
+            let mut value = HeaderValue::try_from(value.as_str()).map_err(|_| unfit())?;
+            value.set_sensitive(true);
+            fixed.append(key, value);
+        }
+        // Above whatever the user has said.
+        let version = HeaderValue::from_static(DEVELOPMENT_VERSION);
+        fixed.insert(HeaderName::from_static(DEVELOPMENT_VERSION_KEY), version);
+        Ok(Self { fixed, credentials, last: Mutex::default() })
+    }
+
+    /// Those of the next request. Credentials that cannot be read just now are those from before.
+    ///
+    /// # Errors
+    ///
+    /// When there are none from before.
+    pub(super) fn next(&self) -> Result<HeaderMap, CredentialsError> {
+        let mut headers = self.fixed.clone();
+        if let Some(credentials) = &self.credentials {
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            match (credentials.header(), &mut *last) {
+                (Ok(read), last) => *last = Some(read),
+                (Err(error), None) => return Err(error),
+                (Err(error), Some(_)) => {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(error, "credentials cannot be read again, those from before stay in use");
+                }
+            }
+            if let Some((name, value)) = last.clone() {
+                headers.insert(name, value);
+            }
+        }
+        Ok(headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(credentials: Credentials) -> RequestHeaders {
+        let user = [("authorization".to_owned(), "other".to_owned())];
+        RequestHeaders::new(&user, Some(credentials)).unwrap()
+    }
+
+    #[test]
+    fn a_name_and_a_password_are_one_text_in_base64() {
+        let text = |text: &str| SecretText::Text(text.to_owned());
+        // The example of RFC 7617, section 2.
+        let basic = Credentials::Basic { username: text("Aladdin"), password: text("open sesame") };
+        assert!(!format!("{basic:?}").contains("sesame"));
+        assert_eq!(headers(basic).next().unwrap()["authorization"], "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+    }
+
+    #[test]
+    fn a_token_is_read_again_and_the_last_one_outlives_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "one\n").unwrap();
+        let bearer = |header: &str, scheme: &str| Credentials::Bearer {
+            header: header.to_owned(),
+            scheme: scheme.to_owned(),
+            token: SecretText::File(path.clone()),
+        };
+        let headers_of_token = headers(bearer("Authorization", "Bearer"));
+        assert_eq!(headers_of_token.next().unwrap()["authorization"], "Bearer one");
+        std::fs::write(&path, "two").unwrap();
+        assert_eq!(headers_of_token.next().unwrap()["authorization"], "Bearer two");
+        assert_eq!(headers(bearer("x-key", "")).next().unwrap()["x-key"], "two");
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(headers_of_token.next().unwrap()["authorization"], "Bearer two");
+        assert!(matches!(headers(bearer("x-key", "")).next(), Err(CredentialsError::Read { .. })));
+    }
+}

@@ -1,0 +1,75 @@
+//! Reports in the log.
+
+use bytes::Bytes;
+use tracing::info;
+
+use super::deliver::Transport;
+use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::verdict::{Verdict, with_causes};
+use crate::decode::{Profile, profiles_data};
+
+/// How much is said of a report.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Verbosity {
+    /// One line for the report.
+    #[default]
+    Basic,
+    /// One line for each profile.
+    Normal,
+    /// One line for each sample.
+    Detailed,
+}
+
+impl Exporter {
+    /// Starts an exporter that tells of each report in the log.
+    ///
+    /// # Errors
+    ///
+    /// When its thread cannot be started.
+    pub fn debug(options: ExporterOptions, verbosity: Verbosity) -> Result<Self, ExporterError> {
+        let options = ExporterOptions { max_request_bytes: usize::MAX, consumers: 1, ..options };
+        let exporter = options.name.clone();
+        Self::start(options, || Ok(LogTransport { exporter, verbosity }))
+    }
+}
+
+struct LogTransport {
+    exporter: String,
+    verbosity: Verbosity,
+}
+
+impl Transport for LogTransport {
+    async fn attempt(&self, message: Bytes) -> Verdict {
+        match profiles_data(&message) {
+            Ok(profiles) => {
+                self.tell(&profiles, message.len());
+                Verdict::Accepted
+            }
+            Err(error) => Verdict::WriteFailed { reason: with_causes("no report", Some(&error)) },
+        }
+    }
+}
+
+impl LogTransport {
+    fn tell(&self, profiles: &[Profile], bytes: usize) {
+        let exporter = self.exporter.as_str();
+        let samples: usize = profiles.iter().map(|profile| profile.samples.len()).sum();
+        let events: usize = profiles.iter().map(|profile| profile.events().count()).sum();
+        info!(exporter, profiles = profiles.len(), samples, events, bytes, "profiles");
+        if self.verbosity == Verbosity::Basic {
+            return;
+        }
+        for profile in profiles {
+            let (kind, events) = (&*profile.sample_type, profile.events().count());
+            info!(exporter, kind, events, resource = ?profile.resource, "profile");
+            if self.verbosity == Verbosity::Detailed {
+                for sample in &profile.samples {
+                    let frames = sample.stack.iter().map(|frame| frame.function().unwrap_or("?"));
+                    let stack = frames.collect::<Vec<_>>().join(" < ");
+                    let times_unix_ns = &sample.timestamps_unix_ns;
+                    info!(exporter, stack, ?times_unix_ns, attributes = ?sample.attributes, "sample");
+                }
+            }
+        }
+    }
+}

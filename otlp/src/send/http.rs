@@ -1,0 +1,189 @@
+//! OTLP over HTTP.
+//!
+//! Proxies that the environment names are not used and redirects are not followed: requests go to
+//! the configured place alone.
+
+mod compress;
+mod verdict;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Uri, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+
+use super::connect::{Connector, Resolver, Target, Tls, TlsOptions};
+use super::credentials::{Credentials, RequestHeaders, USER_AGENT};
+use super::deliver::Transport;
+use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::verdict::{Verdict, with_causes};
+use super::{Compression, ConnectionError, MAX_RESPONSE_BYTES};
+
+const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
+
+/// Where and how to send.
+#[derive(Clone)]
+pub struct HttpOptions {
+    /// The whole URL, `http://` or `https://`.
+    pub url: String,
+    /// How an `https://` connection is protected.
+    pub tls: TlsOptions,
+    /// How requests are compressed.
+    pub compression: Compression,
+    /// Sent with each request. The values may be secrets.
+    pub headers: Vec<(String, String)>,
+    /// Sent with each request.
+    pub credentials: Option<Credentials>,
+    /// How long one attempt may take; zero for as long as the receiver likes.
+    pub timeout: Duration,
+    /// What finds the addresses of the URL's host.
+    pub resolver: Resolver,
+}
+
+impl HttpOptions {
+    /// The defaults, for that URL.
+    #[must_use]
+    pub fn to(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            tls: TlsOptions::default(),
+            compression: Compression::default(),
+            headers: Vec::new(),
+            credentials: None,
+            timeout: Duration::from_secs(30),
+            resolver: Resolver::default(),
+        }
+    }
+}
+
+impl fmt::Debug for HttpOptions {
+    /// Shows the names of headers, never their values.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("HttpOptions")
+            .field("url", &self.url)
+            .field("tls", &self.tls)
+            .field("compression", &self.compression)
+            .field("headers", &names)
+            .field("credentials", &self.credentials)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Exporter {
+    /// Starts an exporter over HTTP. It connects when there is something to send, not before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::grpc`].
+    pub fn http(options: ExporterOptions, http: &HttpOptions) -> Result<Self, ExporterError> {
+        Self::start(options, || HttpTransport::new(http))
+    }
+}
+
+type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
+
+struct HttpTransport {
+    uri: Uri,
+    client: Client<Connector, Body>,
+    headers: RequestHeaders,
+    compression: Compression,
+    /// Zero for none.
+    timeout: Duration,
+}
+
+impl HttpTransport {
+    fn new(options: &HttpOptions) -> Result<Self, ConnectionError> {
+        let wrong = |problem| ConnectionError::Endpoint { endpoint: options.url.clone(), problem };
+        let uri: Uri = options.url.parse().map_err(|_| wrong("is no URL"))?;
+        let (is_protected, default_port) = match uri.scheme_str() {
+            Some("https") => (true, 443),
+            Some("http") => (false, 80),
+            _ => return Err(wrong("does not begin with http:// or https://")),
+        };
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
+        let port = uri.port_u16().unwrap_or(default_port);
+        let target = Target::of_authority(&format!("{host}:{port}")).map_err(wrong)?;
+        let tls = is_protected.then(|| Tls::load(options.tls.clone(), &[b"http/1.1"])).transpose();
+        let tls = tls.map_err(|source| ConnectionError::Tls { endpoint: options.url.clone(), source })?;
+        let connector = Connector {
+            target: Arc::new(target),
+            resolver: options.resolver.clone(),
+            tls: tls.map(Arc::new),
+            timeout: options.timeout,
+        };
+        let mut headers = options.headers.clone();
+        headers.retain(|(name, _)| !name.eq_ignore_ascii_case("user-agent"));
+        headers.push(("user-agent".to_owned(), USER_AGENT.to_owned()));
+        let headers = RequestHeaders::new(&headers, options.credentials.clone())?;
+        headers.next()?;
+        Ok(Self {
+            uri,
+            client: Client::builder(TokioExecutor::new()).build(connector),
+            headers,
+            compression: options.compression,
+            timeout: options.timeout,
+        })
+    }
+
+    /// `begun` tells whether a connection has taken the request, or part of it.
+    async fn export(&self, message: Bytes, begun: &Arc<AtomicBool>) -> Verdict {
+        let headers = match self.headers.next() {
+            Ok(headers) => headers,
+            Err(error) => return Verdict::silence(false, with_causes("no credentials", Some(&error))),
+        };
+        let body = match compress::compress(message, self.compression) {
+            Ok(body) => body,
+            Err(error) => return Verdict::Rejected { reason: with_causes("cannot compress", Some(&error)) },
+        };
+        let mut request = Request::post(self.uri.clone());
+        if let Some(own) = request.headers_mut() {
+            *own = headers;
+            own.insert(header::CONTENT_TYPE, PROTOBUF);
+            own.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+            if let Some(encoding) = compress::content_encoding(self.compression) {
+                own.insert(header::CONTENT_ENCODING, encoding);
+            }
+        }
+        let taken = Arc::clone(begun);
+        let body = Full::new(body).map_frame(move |frame| {
+            taken.store(true, Ordering::Relaxed);
+            frame
+        });
+        let request = match request.body(body.boxed()) {
+            Ok(request) => request,
+            Err(error) => return Verdict::Rejected { reason: with_causes("no request", Some(&error)) },
+        };
+        match self.client.request(request).await {
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
+                verdict::of_answer(&head, body.map(http_body_util::Collected::to_bytes))
+            }
+            Err(error) => {
+                Verdict::silence(begun.load(Ordering::Relaxed), with_causes("no answer", Some(&error)))
+            }
+        }
+    }
+}
+
+impl Transport for HttpTransport {
+    async fn attempt(&self, message: Bytes) -> Verdict {
+        let begun = Arc::default();
+        if self.timeout.is_zero() {
+            return self.export(message, &begun).await;
+        }
+        // A connection over which no answer came in time is closed: it is not used again.
+        let answer = tokio::time::timeout(self.timeout, self.export(message, &begun)).await;
+        answer.unwrap_or_else(|_| {
+            let reason = format!("no answer within {:?}", self.timeout);
+            Verdict::silence(begun.load(Ordering::Relaxed), reason)
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! What an answer means for a request (OTLP 1.11, "OTLP/HTTP Response").
+
+use std::error::Error;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+use http::response::Parts;
+use prost::Message;
+
+use crate::send::credentials::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
+use crate::send::verdict::{Verdict, readable, with_causes};
+use crate::wire::ExportProfilesServiceResponse;
+
+/// How a Collector says, with status 400, that a body is beyond its limit (`http.MaxBytesReader` of Go).
+const TOO_LARGE: &str = "request body too large";
+
+/// `body` is what came of it, or why it did not.
+pub(super) fn of_answer(head: &Parts, body: Result<Bytes, Box<dyn Error + Send + Sync>>) -> Verdict {
+    let status = head.status;
+    let body = match (body, status.is_success()) {
+        (Ok(body), _) => body,
+        (Err(error), true) => {
+            let reason = with_causes("the answer cannot be read", Some(error.as_ref()));
+            return Verdict::Garbled { reason };
+        }
+        // The status says enough.
+        (Err(_), false) => Bytes::new(),
+    };
+    if status.is_success() {
+        return match ExportProfilesServiceResponse::decode(body) {
+            Ok(response) => Verdict::of_response(response),
+            Err(error) => Verdict::Garbled { reason: with_causes("the answer is none", Some(&error)) },
+        };
+    }
+    of_refusal(status, head, &body)
+}
+
+fn of_refusal(status: StatusCode, head: &Parts, body: &[u8]) -> Verdict {
+    let message = message(body);
+    let reason = format!("HTTP {}: {message}", status.as_u16());
+    let retry = |may_have_arrived| Verdict::Retry {
+        may_have_arrived,
+        answered: true,
+        delay: retry_after(head),
+        reason: reason.clone(),
+    };
+    match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry(false),
+        // Of a proxy that had no good answer: the receiver may have the request.
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => retry(true),
+        StatusCode::PAYLOAD_TOO_LARGE => Verdict::TooLarge { reason },
+        StatusCode::BAD_REQUEST if message.contains(TOO_LARGE) => Verdict::TooLarge { reason },
+        StatusCode::BAD_REQUEST if message.to_ascii_lowercase().contains(DEVELOPMENT_VERSION_KEY) => {
+            Verdict::Incompatible { reason: format!("we send {DEVELOPMENT_VERSION}; it says: {reason}") }
+        }
+        _ => Verdict::Rejected { reason },
+    }
+}
+
+/// What the receiver says about its refusal: a `google.rpc.Status`, or text of somebody in between.
+fn message(body: &[u8]) -> String {
+    let status = tonic_types::Status::decode(body).ok().filter(|status| !status.message.is_empty());
+    readable(&status.map_or_else(|| String::from_utf8_lossy(body).into_owned(), |status| status.message))
+}
+
+/// `Retry-After`: a number of seconds, or a date (RFC 9110, section 10.2.3).
+fn retry_after(head: &Parts) -> Option<Duration> {
+    let text = head.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    match text.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => {
+            let date = httpdate::parse_http_date(text).ok()?;
+            // A date that has passed asks for no wait.
+            Some(date.duration_since(SystemTime::now()).unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delay(text: &str) -> Option<Duration> {
+        retry_after(&http::Response::builder().header(RETRY_AFTER, text).body(()).unwrap().into_parts().0)
+    }
+
+    #[test]
+    fn a_wait_is_asked_for_in_seconds_or_by_a_date() {
+        assert_eq!(delay("120"), Some(Duration::from_secs(120)));
+        assert_eq!(delay("Fri, 31 Dec 1999 23:59:59 GMT"), Some(Duration::ZERO));
+        let soon = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(60));
+        let wait = delay(&soon).unwrap().as_secs();
+        assert!((50..=60).contains(&wait), "{wait}");
+        for nonsense in ["", "-1", "1.5", "soon", "99999999999999999999999"] {
+            assert_eq!(delay(nonsense), None, "{nonsense}");
+        }
+    }
+}

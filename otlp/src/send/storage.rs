@@ -1,0 +1,332 @@
+//! A queue on disk: a log of checked records that outlives the process.
+//!
+//! A folder holds segments, each a file of records one after the other. A record is written once,
+//! at the end of the newest segment, and later marked as done in place; a segment without waiting
+//! records is removed. So nothing is ever moved, a write that was torn by the end of the process or
+//! of the disk costs the records that it touched alone, and what they held is known from their heads
+//! or from the running totals in the next one.
+//!
+//! An embedded database would bring a file format, a compaction and a recovery for one list that only
+//! grows at one end and shrinks at the other.
+
+mod record;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use rustix::fs::{FlockOperation, flock};
+use tracing::warn;
+
+use crate::report::{Report, Tally};
+use record::{Head, Mark};
+use scan::{Found, scan};
+
+/// A segment is never this long: what is behind is not ours.
+const MAX_SEGMENT_BYTES: u64 = 128 << 20;
+
+/// What fills a stretch without records once its loss has been counted.
+const COUNTED: u8 = 0xdb;
+
+/// Where and how queues are kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StorageOptions {
+    /// The folder, in which each exporter has one of its own.
+    pub directory: PathBuf,
+    /// The permissions with which `directory` is created where it is absent; it must exist otherwise.
+    pub create_with_mode: Option<u32>,
+    /// Bytes that an exporter's files may take. No write goes beyond.
+    pub max_bytes: u64,
+    /// Whether each write is forced to the disk, so that it outlives the machine as well.
+    pub fsync: bool,
+}
+
+/// A folder that cannot hold a queue.
+#[derive(Debug, thiserror::Error)]
+pub enum StorageError {
+    /// A file or folder that cannot be used.
+    #[error("cannot {action} {path:?}, where the queue is kept")]
+    Io {
+        /// What failed.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another process, or another exporter, keeps its queue there.
+    #[error(
+        "{0:?} is another exporter's queue, perhaps of another process: give each a directory of its own"
+    )]
+    InUse(PathBuf),
+}
+
+/// Why a report was not taken.
+#[derive(Debug)]
+pub(super) enum AppendError {
+    /// It would go beyond what the files may take.
+    Full,
+    /// The write failed, and left nothing behind.
+    Write(io::Error),
+}
+
+/// A record that waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Stored {
+    segment: u64,
+    offset: u64,
+    head: Head,
+}
+
+impl Stored {
+    pub(super) fn tally(&self) -> Tally {
+        self.head.tally
+    }
+}
+
+/// What an earlier process has left.
+#[derive(Default, Debug)]
+pub(super) struct Recovered {
+    /// In the order in which they were written.
+    pub(super) waiting: Vec<Stored>,
+    /// Events of which it is known that they were here: an upper bound, for some may have been sent.
+    pub(super) lost: Tally,
+    /// Bytes of which nothing is known.
+    pub(super) unreadable_bytes: u64,
+}
+
+/// The files of one exporter.
+#[derive(Debug)]
+pub(super) struct Log {
+    folder: PathBuf,
+    fsync: bool,
+    max_bytes: u64,
+    segments: BTreeMap<u64, Segment>,
+    /// The segment that is written to; those before are of earlier processes or full.
+    newest: u64,
+    /// All that was ever written.
+    total: Tally,
+    /// Held for its lock.
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Segment {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+    waiting: usize,
+}
+
+impl Log {
+    /// Opens the queue of the exporter of that name, and finds what is in it.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be used. What is in it is no reason to fail, whatever it is.
+    pub(super) fn open(options: &StorageOptions, exporter: &str) -> Result<(Self, Recovered), StorageError> {
+        let failed = |action, path: &Path| {
+            let path = path.to_owned();
+            move |source| StorageError::Io { action, path, source }
+        };
+        let directory = &options.directory;
+        if let Some(mode) = options.create_with_mode {
+            let made = DirBuilder::new().recursive(true).mode(mode).create(directory);
+            made.map_err(failed("create", directory))?;
+        }
+        let folder = directory.join(folder_name(exporter));
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed("create", &folder)(error));
+            }
+            _ => {}
+        }
+        let lock_path = folder.join("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(&lock_path);
+        let lock = lock.map_err(failed("open", &lock_path))?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(StorageError::InUse(folder));
+        }
+        let mut log = Self {
+            folder,
+            fsync: options.fsync,
+            max_bytes: options.max_bytes,
+            segments: BTreeMap::new(),
+            newest: 0,
+            total: Tally::default(),
+            _lock: lock,
+        };
+        let mut recovered = Recovered::default();
+        for entry in fs::read_dir(&log.folder).map_err(failed("read", &log.folder))? {
+            let path = entry.map_err(failed("read", &log.folder))?.path();
+            let Some(number) = segment_number(&path) else { continue };
+            let file = OpenOptions::new().read(true).write(true).open(&path);
+            let file = file.map_err(failed("open", &path))?;
+            let bytes = file.metadata().map_err(failed("open", &path))?.len();
+            log.segments.insert(number, Segment { path, file, bytes, waiting: 0 });
+        }
+        for (number, segment) in &mut log.segments {
+            segment.recover(*number, &mut log.total, &mut recovered);
+        }
+        log.newest = log.segments.keys().next_back().map_or(0, |last| last + 1);
+        log.remove_done();
+        Ok((log, recovered))
+    }
+
+    /// What the files take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.segments.values().map(|segment| segment.bytes).sum()
+    }
+
+    /// Writes a report at the end.
+    pub(super) fn append(&mut self, report: &Report) -> Result<Stored, AppendError> {
+        let head = Head::of(report, self.total).ok_or(AppendError::Full)?;
+        if self.bytes() + head.record_bytes() > self.max_bytes {
+            return Err(AppendError::Full);
+        }
+        let number = self.segment_to_write().map_err(AppendError::Write)?;
+        let fsync = self.fsync;
+        let Some(segment) = self.segments.get_mut(&number) else { return Err(AppendError::Full) };
+        let offset = segment.bytes;
+        // The head first: should the rest not follow, it tells what was lost.
+        let written = segment
+            .file
+            .write_all_at(&head.encoded(), offset)
+            .and_then(|()| segment.file.write_all_at(report.as_bytes(), offset + Head::BYTES as u64))
+            .and_then(|()| if fsync { segment.file.sync_data() } else { Ok(()) });
+        if let Err(error) = written {
+            // Should this fail too, the next start finds the rest and counts it.
+            let _ = segment.file.set_len(offset);
+            return Err(AppendError::Write(error));
+        }
+        segment.bytes += head.record_bytes();
+        segment.waiting += 1;
+        self.total += head.tally;
+        Ok(Stored { segment: number, offset, head })
+    }
+
+    /// Reads a report back; `None` where it is no longer what was written.
+    pub(super) fn read(&self, stored: &Stored) -> io::Result<Option<Report>> {
+        let segment = self.segments.get(&stored.segment).ok_or(io::ErrorKind::NotFound)?;
+        let mut bytes = vec![0; stored.head.length as usize];
+        segment.file.read_exact_at(&mut bytes, stored.offset + Head::BYTES as u64)?;
+        let intact = stored.head.describes(&bytes);
+        Ok(intact.then(|| Report::from_parts(Bytes::from(bytes), stored.head.tally, stored.head.profiles)))
+    }
+
+    /// Marks a record as done: the next start does not find it.
+    pub(super) fn finish(&mut self, stored: &Stored) {
+        if let Some(segment) = self.segments.get_mut(&stored.segment) {
+            segment.mark_done(stored.offset);
+            segment.waiting = segment.waiting.saturating_sub(1);
+        }
+        self.remove_done();
+    }
+
+    /// The segment that the next record goes to.
+    fn segment_to_write(&mut self) -> io::Result<u64> {
+        let is_full =
+            self.segments.get(&self.newest).is_some_and(|newest| newest.bytes >= self.segment_bytes());
+        if is_full {
+            self.newest += 1;
+        }
+        if !self.segments.contains_key(&self.newest) {
+            let path = self.folder.join(format!("{:016x}.log", self.newest));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+            if self.fsync {
+                File::open(&self.folder)?.sync_all()?;
+            }
+            self.segments.insert(self.newest, Segment { path, file, bytes: 0, waiting: 0 });
+        }
+        Ok(self.newest)
+    }
+
+    /// After how many bytes a segment is full: an eighth of all, so that little of what is done stays.
+    fn segment_bytes(&self) -> u64 {
+        (self.max_bytes / 8).clamp(4 << 10, 4 << 20)
+    }
+
+    fn remove_done(&mut self) {
+        self.segments.retain(|_, segment| {
+            segment.waiting > 0
+                || fs::remove_file(&segment.path)
+                    .inspect_err(|error| warn!(%error, path = ?segment.path, "a file cannot be removed"))
+                    .is_err()
+        });
+    }
+}
+
+impl Segment {
+    /// Finds the records of an earlier process. What is damaged is counted once: it is gone afterwards.
+    fn recover(&mut self, number: u64, total: &mut Tally, recovered: &mut Recovered) {
+        let mut bytes = Vec::new();
+        if let Err(error) = (&self.file).take(MAX_SEGMENT_BYTES).read_to_end(&mut bytes) {
+            warn!(%error, path = ?self.path, "a part of the queue cannot be read");
+            recovered.unreadable_bytes += self.bytes;
+            return;
+        }
+        let mut is_first = true;
+        let mut gap_bytes = 0;
+        for (offset, found) in scan(&bytes) {
+            match found {
+                Found::Record { head, mark, is_intact } => {
+                    if gap_bytes > 0 && !is_first {
+                        recovered.lost += head.before - *total;
+                    } else {
+                        recovered.unreadable_bytes += gap_bytes;
+                    }
+                    (gap_bytes, is_first) = (0, false);
+                    *total = head.before + head.tally;
+                    if mark == Mark::Done {
+                        continue;
+                    }
+                    if is_intact {
+                        self.waiting += 1;
+                        recovered.waiting.push(Stored { segment: number, offset, head });
+                    } else {
+                        recovered.lost += head.tally;
+                        self.mark_done(offset);
+                    }
+                }
+                Found::Gap { length } => {
+                    let start = offset as usize;
+                    let gap = bytes.get(start..start + length).unwrap_or_default();
+                    if gap.iter().any(|byte| *byte != COUNTED) {
+                        gap_bytes += length as u64;
+                        let _ = self.file.write_all_at(&vec![COUNTED; length], offset);
+                    }
+                }
+            }
+        }
+        recovered.unreadable_bytes += gap_bytes + self.bytes.saturating_sub(MAX_SEGMENT_BYTES);
+    }
+
+    fn mark_done(&self, offset: u64) {
+        if let Err(error) = self.file.write_all_at(&Mark::Done.encoded(), offset) {
+            warn!(%error, path = ?self.path, "a request that is done will be sent again after a restart");
+        }
+    }
+}
+
+/// A folder's name for an exporter, `otlp_grpc/backup` for instance; different ones for different names.
+fn folder_name(exporter: &str) -> String {
+    let mut name = String::from("queue_");
+    for byte in exporter.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name.push(char::from(byte)),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    name
+}
+
+fn segment_number(path: &Path) -> Option<u64> {
+    let digits = path.file_name()?.to_str()?.strip_suffix(".log")?;
+    if digits.len() == 16 { u64::from_str_radix(digits, 16).ok() } else { None }
+}

@@ -1,0 +1,38 @@
+//! Records in bytes that may be damaged anywhere.
+
+use super::record::{Head, Mark};
+
+/// What is at one place of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    /// A record; its report may be damaged or cut off.
+    Record { head: Head, mark: Mark, is_intact: bool },
+    /// No record.
+    Gap { length: usize },
+}
+
+/// Everything in a segment, each with its offset.
+pub(super) fn scan(segment: &[u8]) -> Vec<(u64, Found)> {
+    let mut found = Vec::new();
+    let mut offset = 0;
+    while let Some(rest) = segment.get(offset..).filter(|rest| !rest.is_empty()) {
+        let (length, what) = match Head::decode(rest) {
+            Some((mark, head)) => record(rest, mark, head),
+            None => {
+                let length = (1..rest.len())
+                    .find(|at| rest.get(*at..).and_then(Head::decode).is_some())
+                    .unwrap_or(rest.len());
+                (length, Found::Gap { length })
+            }
+        };
+        found.push((offset as u64, what));
+        offset += length;
+    }
+    found
+}
+
+fn record(rest: &[u8], mark: Mark, head: Head) -> (usize, Found) {
+    let length = usize::try_from(head.record_bytes()).unwrap_or(usize::MAX).min(rest.len());
+    let report = rest.get(Head::BYTES..length).unwrap_or_default();
+    (length, Found::Record { head, mark, is_intact: head.describes(report) })
+}

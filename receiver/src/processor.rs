@@ -1,0 +1,120 @@
+//! The processor `resource`: changes attributes of resources as the Collector's does.
+
+use sha2::{Digest as _, Sha256};
+use sidewinder_config::{
+    AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
+};
+
+use crate::resource::{OwnedValue, ResourceAttributes};
+
+/// Lets each processor, in order, act on the attributes.
+pub(crate) fn apply(processors: &[ResourceProcessor], attributes: &mut ResourceAttributes) {
+    for action in processors.iter().flat_map(|processor| &processor.attributes) {
+        let key = action.key.as_str();
+        let is_there = attributes.get(key).is_some();
+        let value = match &action.change {
+            AttributeChange::Insert(source) if !is_there => value_of(source, attributes),
+            AttributeChange::Update(source) if is_there => value_of(source, attributes),
+            AttributeChange::Upsert(source) => value_of(source, attributes),
+            AttributeChange::Insert(_) | AttributeChange::Update(_) => None,
+            AttributeChange::Hash => attributes.get(key).map(hash),
+            AttributeChange::Delete => {
+                attributes.remove(key);
+                None
+            }
+        };
+        if let Some(value) = value {
+            attributes.set(key, value);
+        }
+    }
+}
+
+fn value_of(source: &AttributeSource, attributes: &ResourceAttributes) -> Option<OwnedValue> {
+    let found = match &source.from {
+        Some(AttributeOrigin::Value(value)) => Some(owned(value)),
+        Some(AttributeOrigin::Attribute(key)) => attributes.get(key).cloned(),
+        None => None,
+    };
+    found.or_else(|| source.default_value.as_ref().map(owned))
+}
+
+fn owned(value: &AttributeValue) -> OwnedValue {
+    match value {
+        AttributeValue::Text(text) => OwnedValue::Text(text.clone()),
+        AttributeValue::Integer(number) => OwnedValue::Number(*number),
+        AttributeValue::Bool(truth) => OwnedValue::Truth(*truth),
+    }
+}
+
+/// SHA-256 of the text, of the number's eight bytes in little-endian order, or of one byte for a truth value, in
+/// hexadecimal digits.
+fn hash(value: &OwnedValue) -> OwnedValue {
+    let digest = match value {
+        OwnedValue::Text(text) => Sha256::digest(text),
+        OwnedValue::Number(number) => Sha256::digest(number.to_le_bytes()),
+        OwnedValue::Truth(truth) => Sha256::digest([u8::from(*truth)]),
+    };
+    OwnedValue::Text(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_config::AttributeAction;
+
+    use super::*;
+
+    fn text(text: &str) -> OwnedValue {
+        OwnedValue::Text(text.to_owned())
+    }
+
+    fn source(text: &str) -> AttributeSource {
+        let value = AttributeOrigin::Value(AttributeValue::Text(text.to_owned()));
+        AttributeSource { from: Some(value), default_value: None }
+    }
+
+    fn from(key: &str, default: Option<&str>) -> AttributeSource {
+        AttributeSource {
+            from: Some(AttributeOrigin::Attribute(key.to_owned())),
+            default_value: default.map(|text| AttributeValue::Text(text.to_owned())),
+        }
+    }
+
+    /// The value of `a`, which is "old" before, after `change`; `b` is absent.
+    fn after(key: &str, change: AttributeChange) -> Option<OwnedValue> {
+        let mut attributes = ResourceAttributes::default();
+        attributes.set("a", text("old"));
+        let action = AttributeAction { key: key.to_owned(), change };
+        apply(&[ResourceProcessor { attributes: vec![action] }], &mut attributes);
+        attributes.get(key).cloned()
+    }
+
+    #[test]
+    fn actions_mean_what_they_mean_to_the_collector() {
+        use AttributeChange::{Delete, Hash, Insert, Update, Upsert};
+        for (key, change, value) in [
+            ("a", Insert(source("new")), Some("old")),
+            ("b", Insert(source("new")), Some("new")),
+            ("a", Update(source("new")), Some("new")),
+            ("b", Update(source("new")), None),
+            ("a", Upsert(source("new")), Some("new")),
+            ("b", Upsert(source("new")), Some("new")),
+            ("b", Upsert(from("a", None)), Some("old")),
+            ("a", Upsert(from("b", None)), Some("old")),
+            ("a", Upsert(from("b", Some("default"))), Some("default")),
+            ("a", Delete, None),
+            ("b", Delete, None),
+            ("b", Hash, None),
+        ] {
+            assert_eq!(after(key, change.clone()), value.map(text), "{key} {change:?}");
+        }
+    }
+
+    /// Digests by `sha256sum`.
+    #[test]
+    fn a_hash_is_sha_256_in_hexadecimal() {
+        let old = "cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4";
+        assert_eq!(after("a", AttributeChange::Hash), Some(text(old)));
+        let one = "7c9fa136d4413fa6173637e883b6998d32e1d675f88cddff9dcbcf331820f4b8";
+        assert_eq!(hash(&OwnedValue::Number(1)), text(one));
+    }
+}

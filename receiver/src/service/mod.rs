@@ -1,0 +1,235 @@
+//! The profiler as a service: what a configuration says, kept up until told to stop, and changed while it runs.
+//!
+//! | Module         | Holds                                                        |
+//! |----------------|--------------------------------------------------------------|
+//! | `receiver`     | one receiver's threads                                       |
+//! | `plan`         | what of a receiver changes while it samples                  |
+//! | `destinations` | the exporters                                                |
+//! | `watch`        | whether the files of the configuration have changed          |
+
+mod destinations;
+mod plan;
+mod receiver;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use sidewinder_bpf::{Support, measure_run_time, probe};
+use sidewinder_config::{ComponentId, Config, Loaded, MetricLevel, ProfilingReceiver, Reload, change_takes};
+use tokio::runtime::{Handle, Runtime};
+use tracing::{error, info, warn};
+
+use crate::cli::ConfigArgs;
+use crate::command::configuration;
+use crate::exit::{Cause, Failure};
+use crate::memory::Budget;
+use crate::telemetry::Telemetry;
+use crate::vitals::{Degraded, Vitals};
+use destinations::Destinations;
+use plan::Plan;
+use receiver::Receiver;
+use watch::Watch;
+
+/// How often signals, files and receivers are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What the outside tells us.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    /// To end.
+    pub(crate) stop: Arc<AtomicBool>,
+    /// To read the configuration again.
+    pub(crate) reload: Arc<AtomicBool>,
+}
+
+/// Runs what the command line's configuration says until told to stop.
+pub(crate) fn run(args: &ConfigArgs, signals: &Signals) -> Result<ExitCode, Failure> {
+    let loaded = configuration::read(args)?;
+    for warning in &loaded.warnings {
+        eprintln!("warning: {warning}");
+    }
+    let runtime = runtime()?;
+    let mut service = Service::start(loaded, runtime.handle())?;
+    while !signals.stop.load(Ordering::Relaxed) && !service.has_ended() {
+        if signals.reload.swap(false, Ordering::Relaxed) || service.watch.has_changed() {
+            service.reload(args);
+        }
+        service.destinations.end_retired();
+        thread::sleep(LOOK);
+    }
+    let ended = service.shutdown();
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("telemetry")
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::runtime("can't start the thread of telemetry", error))
+}
+
+/// Everything that a configuration made.
+struct Service {
+    config: Arc<Config>,
+    vitals: Arc<Vitals>,
+    telemetry: Telemetry,
+    destinations: Destinations,
+    receivers: BTreeMap<ComponentId, Receiver>,
+    watch: Watch,
+    /// While it is there the kernel measures the time of our programs.
+    measuring: Option<OwnedFd>,
+}
+
+impl Service {
+    fn start(loaded: Loaded, runtime: &Handle) -> Result<Self, Failure> {
+        let config = Arc::new(loaded.config);
+        let vitals = Arc::new(Vitals::new(Arc::clone(&config)));
+        let telemetry = Telemetry::start(&config, Arc::clone(&vitals), runtime)
+            .map_err(|error| Failure::new(Cause::Usage, "can't set up telemetry").because(error))?;
+        vitals.set_degraded(degraded());
+        let destinations = Destinations::open(&config, &vitals)?;
+        let mut service = Self {
+            config: Arc::clone(&config),
+            vitals,
+            telemetry,
+            destinations,
+            receivers: BTreeMap::new(),
+            watch: Watch::new(loaded.files),
+            measuring: None,
+        };
+        service.measure_run_time();
+        for (id, receiver) in &config.receivers {
+            service.start_receiver(id, receiver)?;
+        }
+        service.vitals.set_up(true);
+        Ok(service)
+    }
+
+    /// Starts a receiver that a pipeline uses.
+    fn start_receiver(&mut self, id: &ComponentId, receiver: &ProfilingReceiver) -> Result<(), Failure> {
+        let Some(plan) = Plan::of(id, receiver, &self.config, &self.destinations) else { return Ok(()) };
+        let budget = Budget::of(receiver);
+        let vitals = Arc::clone(&self.vitals);
+        let started = Receiver::start(id.to_string(), receiver.clone(), budget, plan, vitals)?;
+        self.receivers.insert(id.clone(), started);
+        Ok(())
+    }
+
+    fn measure_run_time(&mut self) {
+        let is_wanted = self.config.telemetry.metrics.level == MetricLevel::Detailed;
+        if is_wanted && self.measuring.is_none() {
+            self.measuring = measure_run_time()
+                .inspect_err(|error| {
+                    warn!(
+                        error = error as &dyn std::error::Error,
+                        "the time in eBPF programs is not measured"
+                    );
+                })
+                .ok();
+        } else if !is_wanted {
+            self.measuring = None;
+        }
+    }
+
+    /// Whether a receiver has ended by itself.
+    fn has_ended(&self) -> bool {
+        self.receivers.values().any(Receiver::has_ended)
+    }
+
+    /// Reads the configuration again and takes it over, or goes on with the old one and says why.
+    fn reload(&mut self, args: &ConfigArgs) {
+        let taken_over = configuration::read(args).and_then(|loaded| {
+            for warning in &loaded.warnings {
+                warn!("{warning}");
+            }
+            self.watch = Watch::new(loaded.files);
+            self.take_over(loaded.config)
+        });
+        match taken_over {
+            Ok(()) => info!("the configuration was read again and holds"),
+            Err(failure) => {
+                error!("the configuration was read again and is refused, the old one goes on: {failure}");
+                self.vitals.reload_refused(failure.to_string());
+            }
+        }
+    }
+
+    /// What can fail comes first, and leaves everything as it was.
+    fn take_over(&mut self, next: Config) -> Result<(), Failure> {
+        let opened = self.destinations.prepare(&self.config, &next)?;
+        self.telemetry
+            .change(&next)
+            .map_err(|error| Failure::new(Cause::Usage, "can't set up telemetry").because(error))?;
+        let before = std::mem::replace(&mut self.config, Arc::new(next));
+        let next = Arc::clone(&self.config);
+
+        // Those that go on wait with their next report until it is known where it goes.
+        let restarted: Vec<ComponentId> =
+            self.receivers.keys().filter(|id| must_restart(id, &before, &next)).cloned().collect();
+        let leaving: Vec<Receiver> = restarted.iter().filter_map(|id| self.receivers.remove(id)).collect();
+        leaving.iter().for_each(Receiver::stop);
+        for receiver in leaving {
+            // Its failure is in the log, and another one follows if any.
+            let _ = receiver.join();
+        }
+        let paused: Vec<_> = self.receivers.values().map(|receiver| receiver.plan.take_away()).collect();
+        self.destinations.change(&before, &next, opened);
+        drop(paused);
+        for (id, receiver) in &self.receivers {
+            let config = next.receivers.get(id);
+            let plan = config.and_then(|config| Plan::of(id, config, &next, &self.destinations));
+            if let Some(plan) = plan {
+                receiver.plan.put(plan);
+            }
+        }
+        for (id, receiver) in &next.receivers {
+            if !self.receivers.contains_key(id) {
+                self.start_receiver(id, receiver)?;
+            }
+        }
+        self.measure_run_time();
+        self.vitals.reloaded(next);
+        Ok(())
+    }
+
+    /// Samples no more, sends what is left, and ends.
+    fn shutdown(self) -> Result<(), Failure> {
+        self.vitals.set_up(false);
+        self.receivers.values().for_each(Receiver::stop);
+        let ended: Vec<_> = self.receivers.into_values().map(Receiver::join).collect();
+        self.destinations.shutdown();
+        self.telemetry.shutdown();
+        ended.into_iter().collect()
+    }
+}
+
+/// Whether a receiver can't go on under the next configuration as it is.
+fn must_restart(id: &ComponentId, before: &Config, next: &Config) -> bool {
+    let is_used = next.pipelines.values().any(|pipeline| pipeline.receivers.contains(id));
+    match (before.receivers.get(id), next.receivers.get(id)) {
+        (Some(old), Some(new)) if is_used => {
+            change_takes(old, new) == Reload::Restarts || Budget::of(old) != Budget::of(new)
+        }
+        _ => true,
+    }
+}
+
+/// What works less well here than it could.
+fn degraded() -> Vec<Degraded> {
+    let found = probe().into_iter().filter_map(|probe| {
+        let Support::No { why } = &probe.support else { return None };
+        let refused = ["not permitted", "ermission denied"].iter().any(|words| why.contains(words));
+        let reason = if refused { "privilege" } else { "kernel" };
+        Some(Degraded { feature: probe.name, cost: probe.cost, reason })
+    });
+    found.collect()
+}

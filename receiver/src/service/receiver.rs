@@ -1,0 +1,279 @@
+//! One receiver: a thread that samples and one that names and reports.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use sidewinder_bpf::{Storage, monotonic_ns};
+use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust};
+use sidewinder_otlp::Report;
+use sidewinder_unwind::validate::Trust;
+use tracing::{debug, error, info, warn};
+
+use super::plan::{CurrentPlan, Plan};
+use crate::exit::{Cause, Failure};
+use crate::memory::Budget;
+use crate::naming::{Namer, NamingOptions};
+use crate::report::Reporter;
+use crate::sampling::Sampler;
+use crate::sampling::feed::Message;
+use crate::sampling::options::SamplingOptions;
+use crate::sampling::scope::Scope;
+use crate::vitals::{Activity, Counted, Vitals};
+
+/// How often the rings are drained while little happens. They wake us when they fill up.
+const POLL: Duration = Duration::from_millis(200);
+/// How long to wait before trying again what a privilege or the kernel refused.
+const RETRY: Duration = Duration::from_secs(30);
+/// Batches of events that may wait to be named and sent.
+const BATCHES_WAITING_MAX: usize = 64;
+/// Messages that may wait beyond that; what comes after is dropped, and said.
+const MESSAGES_WAITING_MAX: usize = 100_000;
+
+/// A receiver that runs.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub(super) plan: Arc<CurrentPlan>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<(), Failure>>,
+}
+
+impl Receiver {
+    pub(super) fn start(
+        name: String,
+        config: ProfilingReceiver,
+        budget: Budget,
+        plan: Plan,
+        vitals: Arc<Vitals>,
+    ) -> Result<Self, Failure> {
+        let plan = Arc::new(CurrentPlan::new(plan));
+        let stop = Arc::new(AtomicBool::new(false));
+        let run = Run { name, config, budget, plan: Arc::clone(&plan), stop: Arc::clone(&stop), vitals };
+        let thread = thread::Builder::new()
+            .name("sample".to_owned())
+            .spawn(move || run.until_stopped())
+            .map_err(|error| Failure::runtime("can't start the thread that samples", error))?;
+        Ok(Self { plan, stop, thread })
+    }
+
+    /// Whether it has ended by itself, which it does where its errors are to be propagated.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Tells it to end; everything that it sampled is sent before [`Self::join`] returns.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn join(self) -> Result<(), Failure> {
+        let panicked = |_| Err(Failure::new(Cause::Runtime, "a receiver's thread has panicked"));
+        self.thread.join().unwrap_or_else(panicked)
+    }
+}
+
+/// What the threads of a receiver share.
+struct Run {
+    name: String,
+    config: ProfilingReceiver,
+    budget: Budget,
+    plan: Arc<CurrentPlan>,
+    stop: Arc<AtomicBool>,
+    vitals: Arc<Vitals>,
+}
+
+impl Run {
+    /// Samples until told to stop, as the error mode says also through failures.
+    fn until_stopped(&self) -> Result<(), Failure> {
+        let ended = loop {
+            self.vitals.receiver_does(&self.name, Activity::Starting);
+            let failure = match self.sample() {
+                Ok(()) => break Ok(()),
+                Err(failure) => failure,
+            };
+            self.vitals.receiver_ended(&self.name);
+            self.vitals.receiver_does(&self.name, Activity::Failed(failure.to_string()));
+            if self.plan.get().error_mode == ErrorMode::Propagate {
+                break Err(failure);
+            }
+            error!(receiver = self.name, "{failure}; trying again in {} s", RETRY.as_secs());
+            if self.wait_for_stop(RETRY) {
+                break Ok(());
+            }
+        };
+        if ended.is_ok() {
+            self.vitals.receiver_does(&self.name, Activity::Stopped);
+        }
+        ended
+    }
+
+    /// Waits until told to stop, at the longest for `timeout`, and returns whether it was.
+    fn wait_for_stop(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        while !self.is_stopped() && Instant::now() < deadline {
+            thread::sleep(POLL);
+        }
+        self.is_stopped()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Samples once, until told to stop. Where everything that was to be sampled has ended, what it left is sent, and
+    /// there is nothing more to do until then.
+    fn sample(&self) -> Result<(), Failure> {
+        let mut storage = Storage::uninit();
+        let mut sampler = Sampler::new(&mut storage, self.options())?;
+        let namer = Namer::new(NamingOptions {
+            native: self.config.symbolize.mode == SymbolMode::Local,
+            kernel: self.config.symbolize.kernel,
+            budget_bytes: self.budget.names_bytes,
+        });
+        let (outgoing, incoming) = sync_channel(BATCHES_WAITING_MAX);
+
+        thread::scope(|threads| {
+            let start_ns = monotonic_ns();
+            sampler.start()?;
+            info!(
+                receiver = self.name,
+                samples_per_second = self.config.samples_per_second.get(),
+                memory_limit_mib = self.budget.whole.get(),
+                map_bytes = sampler.profiler().map_bytes(),
+                "profiling"
+            );
+            self.vitals.receiver_does(&self.name, Activity::Profiling);
+            threads.spawn(move || self.report(namer, &incoming, start_ns));
+            let mut handover = Handover { outgoing, waiting: Vec::new(), dropped: 0 };
+            let mut counted_at = Instant::now();
+            while !self.is_stopped() && !sampler.is_over() {
+                sampler.poll(POLL, &mut handover.waiting);
+                handover.pass_on(&self.name);
+                if self.plan.peek().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
+                    counted_at = Instant::now();
+                    debug!(receiver = self.name, "so far: {}", self.count(&sampler, handover.dropped));
+                }
+            }
+            let is_over = sampler.is_over();
+            sampler.stop(&mut handover.waiting);
+            handover.pass_all_on();
+            let counted = self.count(&sampler, handover.dropped);
+            info!(receiver = self.name, "profiling ended: {counted}");
+            if is_over {
+                self.vitals.receiver_does(&self.name, Activity::OutOfScope);
+            }
+            Ok::<_, Failure>(())
+        })?;
+        // The maps are of no more use.
+        drop(sampler);
+        self.vitals.receiver_ended(&self.name);
+        while !self.wait_for_stop(RETRY) {}
+        Ok(())
+    }
+
+    fn count(&self, sampler: &Sampler<'_>, dropped: u64) -> Counted {
+        let counted = Counted::of(sampler, dropped);
+        self.vitals.receiver_counted(&self.name, counted.clone());
+        counted
+    }
+
+    fn options(&self) -> SamplingOptions {
+        let receiver = &self.config;
+        SamplingOptions {
+            scope: match &receiver.scope {
+                sidewinder_config::Scope::Node => Scope::Node,
+                sidewinder_config::Scope::Processes(pids) => {
+                    Scope::Processes(pids.iter().map(|pid| pid.get()).collect())
+                }
+            },
+            samples_per_second: receiver.samples_per_second.get(),
+            walk: None,
+            frame_limit: receiver.unwind.max_frames.get(),
+            kernel_frames: receiver.unwind.kernel,
+            unwind_mode: receiver.unwind.mode,
+            unwind_overrides: receiver.unwind.overrides.clone(),
+            unwind_trust: match receiver.unwind.trust {
+                UnwindTrust::Rows => Trust::Rows,
+                UnwindTrust::Code => Trust::Code,
+            },
+            tables_bytes: self.budget.tables_bytes,
+        }
+    }
+
+    /// Names events and sends a report of them every so often, until no more come.
+    fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
+        let mut plan = self.plan.get();
+        let mut reporter = Reporter::new(namer, self.config.samples_per_second.get(), &plan.processors());
+        let mut due = Instant::now() + plan.next_interval();
+        loop {
+            let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
+            let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
+            for message in received.into_iter().flatten() {
+                reporter.take(message);
+            }
+            self.vitals.met_stacks(&reporter.take_depths());
+            let is_outdated = !self.plan.holds(&plan);
+            if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
+                let end_ns = monotonic_ns();
+                self.send(reporter.drain(start_ns..end_ns), &plan);
+                start_ns = end_ns;
+                if is_over {
+                    return;
+                }
+                if is_outdated {
+                    drop(plan);
+                    plan = self.plan.get();
+                    reporter.change_processors(&plan.processors());
+                }
+                due = Instant::now() + plan.next_interval();
+            }
+        }
+    }
+
+    /// Sends the report of each route to its exporters. All reports are of the same events.
+    fn send(&self, reports: Vec<Option<Report>>, plan: &Plan) {
+        for (index, (report, route)) in reports.into_iter().zip(&plan.routes).enumerate() {
+            let Some(report) = report else { continue };
+            if index == 0 {
+                self.vitals.receiver_handed_on(&self.name, report.tally());
+            }
+            for destination in &route.exporters {
+                destination.send(&report);
+            }
+        }
+    }
+}
+
+/// From the thread that samples to the one that names and sends. Sampling never waits for it.
+struct Handover {
+    outgoing: SyncSender<Vec<Message>>,
+    waiting: Vec<Message>,
+    dropped: u64,
+}
+
+impl Handover {
+    fn pass_on(&mut self, receiver: &str) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        match self.outgoing.try_send(std::mem::take(&mut self.waiting)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(waiting) | TrySendError::Disconnected(waiting)) => self.waiting = waiting,
+        }
+        if self.waiting.len() > MESSAGES_WAITING_MAX {
+            // What events refer to is kept: later ones refer to it too.
+            let before = self.waiting.len();
+            self.waiting.retain(|message| !matches!(message, Message::Event(_)));
+            let dropped = (before - self.waiting.len()) as u64;
+            self.dropped += dropped;
+            warn!(receiver, dropped, "naming can't keep up: events are dropped");
+        }
+    }
+
+    fn pass_all_on(&mut self) {
+        // The other side only ends after this one.
+        let _ = self.outgoing.send(std::mem::take(&mut self.waiting));
+    }
+}

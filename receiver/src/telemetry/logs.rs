@@ -1,0 +1,197 @@
+//! The log: where lines go, in which form, which are left out.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use opentelemetry_appender_tracing::layer::OpenTelemetryTracingBridge;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::logs::SdkLoggerProvider;
+use sidewinder_config::{LogEncoding, LogLevel, LogOutput, LogSampling, LogTelemetry};
+use thiserror::Error;
+use tracing::callsite::Identifier;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::writer::{BoxMakeWriter, MakeWriterExt as _};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer, Registry, reload};
+
+use super::otlp::{self, OtlpError};
+use crate::vitals::lock;
+
+/// Why there is no log as configured.
+#[derive(Debug, Error)]
+pub(crate) enum LogError {
+    #[error("can't open the log {path}")]
+    Open { path: String, source: std::io::Error },
+    #[error(transparent)]
+    Otlp(#[from] OtlpError),
+    #[error("there is a log already")]
+    Twice,
+}
+
+type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
+
+/// The log of this process; it can be set up anew.
+pub(super) struct Log {
+    handle: reload::Handle<Layers, Registry>,
+    provider: Option<SdkLoggerProvider>,
+}
+
+impl Log {
+    /// Sets up the log. Needs the context of a runtime where log records are sent.
+    pub(super) fn start(config: &LogTelemetry, resource: &Resource) -> Result<Self, LogError> {
+        let (layers, provider) = layers(config, resource)?;
+        let (layer, handle) = reload::Layer::new(layers);
+        tracing_subscriber::registry().with(layer).try_init().map_err(|_| LogError::Twice)?;
+        Ok(Self { handle, provider })
+    }
+
+    /// Changes the log to what is configured now; it stays as it is where that fails.
+    pub(super) fn change(&mut self, config: &LogTelemetry, resource: &Resource) -> Result<(), LogError> {
+        let (layers, provider) = layers(config, resource)?;
+        // The log is there as long as this process is.
+        let _ = self.handle.reload(layers);
+        self.end_sending();
+        self.provider = provider;
+        Ok(())
+    }
+
+    /// Sends what waits to be sent, and nothing after that.
+    pub(super) fn end_sending(&mut self) {
+        if let Some(provider) = self.provider.take() {
+            // A log of what could not be sent would have nowhere to go.
+            let _ = provider.shutdown();
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("sends", &self.provider.is_some()).finish_non_exhaustive()
+    }
+}
+
+fn layers(
+    config: &LogTelemetry,
+    resource: &Resource,
+) -> Result<(Layers, Option<SdkLoggerProvider>), LogError> {
+    let outputs = config.output_paths.iter().map(writer).collect::<Result<Vec<_>, _>>()?;
+    let writer = outputs
+        .into_iter()
+        .reduce(|first, second| BoxMakeWriter::new(first.and(second)))
+        .unwrap_or_else(|| BoxMakeWriter::new(std::io::stderr));
+    let lines = tracing_subscriber::fmt::layer().with_target(false).with_writer(writer);
+    let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.encoding {
+        LogEncoding::Json => Box::new(lines.json()),
+        // Colours only where a terminal may be read.
+        LogEncoding::Console => Box::new(lines.with_ansi(std::io::stderr().is_terminal())),
+    };
+    let sampled = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
+        let layer = layer.with_filter(targets(config.level));
+        match &config.sampling {
+            Some(sampling) => Box::new(layer.with_filter(Sampled::new(sampling.clone()))),
+            None => Box::new(layer),
+        }
+    };
+    let mut layers = vec![sampled(lines)];
+    let mut provider = SdkLoggerProvider::builder().with_resource(resource.clone());
+    for processor in &config.processors {
+        provider = provider.with_batch_exporter(otlp::logs(processor)?);
+    }
+    let provider = (!config.processors.is_empty()).then(|| provider.build());
+    if let Some(provider) = &provider {
+        layers.push(sampled(Box::new(OpenTelemetryTracingBridge::new(provider))));
+    }
+    Ok((layers, provider))
+}
+
+/// What is said at `level`: our own lines, and of libraries only what a user should look into. What sends the log's
+/// records says nothing into it: that would go on for ever.
+fn targets(level: LogLevel) -> Targets {
+    let ours = match level {
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Error => LevelFilter::ERROR,
+    };
+    Targets::new().with_default(ours.min(LevelFilter::WARN)).with_target("sidewinder", ours).with_targets(
+        ["h2", "hyper", "hyper_util", "tonic", "tower", "opentelemetry"].map(|of| (of, LevelFilter::OFF)),
+    )
+}
+
+fn writer(output: &LogOutput) -> Result<BoxMakeWriter, LogError> {
+    Ok(match output {
+        LogOutput::Stderr => BoxMakeWriter::new(std::io::stderr),
+        LogOutput::Stdout => BoxMakeWriter::new(std::io::stdout),
+        LogOutput::File(path) => {
+            let opened = File::options().append(true).create(true).open(path);
+            let file =
+                opened.map_err(|source| LogError::Open { path: path.display().to_string(), source })?;
+            BoxMakeWriter::new(Mutex::new(file))
+        }
+    })
+}
+
+/// Leaves out lines that repeat: of each place in the source, the first few in a tick of the clock pass, then one in so
+/// many.
+struct Sampled {
+    config: LogSampling,
+    counted: Mutex<HashMap<Identifier, (Instant, u64)>>,
+}
+
+impl Sampled {
+    fn new(config: LogSampling) -> Self {
+        Self { config, counted: Mutex::default() }
+    }
+
+    fn passes(&self, place: Identifier, now: Instant) -> bool {
+        let mut counted = lock(&self.counted);
+        let (since, count) = counted.entry(place).or_insert((now, 0));
+        if now.duration_since(*since) >= self.config.tick {
+            (*since, *count) = (now, 0);
+        }
+        *count += 1;
+        let beyond = count.saturating_sub(self.config.initial);
+        beyond == 0 || (self.config.thereafter > 0 && beyond % self.config.thereafter == 0)
+    }
+}
+
+impl<S> Filter<S> for Sampled {
+    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        true
+    }
+
+    fn callsite_enabled(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::always()
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        self.passes(event.metadata().callsite(), Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn lines_that_repeat_are_left_out_until_the_clock_has_ticked() {
+        let tick = Duration::from_secs(10);
+        let sampled = Sampled::new(LogSampling { tick, initial: 2, thereafter: 3 });
+        let place = tracing::callsite!(name: "line", kind: tracing::metadata::Kind::EVENT, fields: );
+        let place = tracing::Callsite::metadata(place).callsite();
+        let now = Instant::now();
+        let passed: Vec<bool> = (0..8).map(|_| sampled.passes(place.clone(), now)).collect();
+        assert_eq!(passed, [true, true, false, false, true, false, false, true]);
+        assert!(sampled.passes(place, now + tick));
+    }
+}

@@ -1,0 +1,400 @@
+//! The metrics that Sidewinder gives of itself, each listed once.
+//!
+//! Those named `otelcol_*` are a Collector's: names, types and label keys are what a scrape of one shows, so that
+//! dashboards made for Collectors show Sidewinder too. Both units of contracts are told: `otelcol_*` count samples
+//! (`Sample` messages), `sidewinder_events` counts events (interrupts).
+
+use std::sync::Arc;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::{Histogram, Meter};
+use sidewinder_config::MetricLevel;
+use sidewinder_otlp::send::State;
+
+use super::process;
+use crate::vitals::{ExporterNow, ReceiverVitals, Vitals};
+
+/// One metric: what it is called and how it is read.
+struct Metric {
+    name: &'static str,
+    description: &'static str,
+    unit: &'static str,
+    kind: Kind,
+    /// From which `service::telemetry::metrics::level` on it is measured.
+    level: MetricLevel,
+    read: fn(&Vitals) -> Vec<Point>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Only grows.
+    Counter,
+    /// Only grows, with fractions.
+    FractionalCounter,
+    Gauge,
+}
+
+/// A value with its labels.
+struct Point {
+    value: f64,
+    labels: Vec<KeyValue>,
+}
+
+/// A value without labels.
+fn single(value: f64) -> Vec<Point> {
+    vec![Point { value, labels: Vec::new() }]
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
+fn point(value: u64, labels: &[(&'static str, &str)]) -> Point {
+    let labels = labels.iter().map(|(key, value)| KeyValue::new(*key, (*value).to_owned())).collect();
+    Point { value: value as f64, labels }
+}
+
+/// What a Collector labels with the place that an exporter sends to.
+fn of_sending(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+    let labels = |exporter: &ExporterNow| {
+        let mut labels = vec![("exporter", exporter.name.as_str())];
+        labels.extend(exporter.labels.iter().map(|(key, value)| (*key, value.as_str())));
+        point(read(exporter), &labels)
+    };
+    vitals.exporters().iter().map(labels).collect()
+}
+
+fn of_exporters(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+    vitals.exporters().iter().map(|exporter| point(read(exporter), &[("exporter", &exporter.name)])).collect()
+}
+
+/// What a Collector labels with the kind of data.
+fn of_requests(exporters: &[ExporterNow], read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+    let labels = |exporter: &ExporterNow| {
+        point(read(exporter), &[("exporter", &exporter.name), ("data_type", "profiles")])
+    };
+    exporters.iter().map(labels).collect()
+}
+
+/// Of the exporters that have a queue.
+fn of_queues(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+    let mut exporters = vitals.exporters();
+    exporters.retain(|exporter| exporter.stats.queue_capacity_bytes > 0);
+    of_requests(&exporters, read)
+}
+
+fn of_receivers(vitals: &Vitals, read: impl Fn(&ReceiverVitals) -> u64) -> Vec<Point> {
+    let labels = |(name, receiver): (&String, &ReceiverVitals)| {
+        point(read(receiver), &[("receiver", name), ("transport", "ebpf")])
+    };
+    vitals.receivers().iter().map(labels).collect()
+}
+
+/// As [`of_receivers`], without a Collector's label.
+fn by_receiver(vitals: &Vitals, read: impl Fn(&ReceiverVitals) -> u64) -> Vec<Point> {
+    let receivers = vitals.receivers();
+    receivers.iter().map(|(name, receiver)| point(read(receiver), &[("receiver", name)])).collect()
+}
+
+/// States in which an exporter gave up samples that it had taken.
+const SEND_FAILED: [State; 9] = [
+    State::Rejected,
+    State::PartiallyRejected,
+    State::Incompatible,
+    State::Unknown,
+    State::DroppedTooLarge,
+    State::DroppedRetriesExhausted,
+    State::DroppedShutdown,
+    State::DroppedWriteFailed,
+    State::DroppedStorageDamaged,
+];
+
+static METRICS: &[Metric] = &[
+    Metric {
+        name: "otelcol_exporter_sent_profile_samples",
+        description: "Number of profile samples successfully sent to destination.",
+        unit: "{samples}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| of_sending(vitals, |exporter| exporter.stats.counts.delivered.samples),
+    },
+    Metric {
+        name: "otelcol_exporter_send_failed_profile_samples",
+        description: "Number of profile samples in failed attempts to send to destination.",
+        unit: "{samples}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            of_sending(vitals, |exporter| {
+                SEND_FAILED.iter().map(|state| exporter.stats.counts.get(*state).samples).sum()
+            })
+        },
+    },
+    Metric {
+        name: "otelcol_exporter_enqueue_failed_profile_samples",
+        description: "Number of profile samples failed to be added to the sending queue.",
+        unit: "{samples}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| of_exporters(vitals, |exporter| exporter.stats.counts.dropped_queue_full.samples),
+    },
+    Metric {
+        name: "otelcol_exporter_queue_size",
+        description: "Current size of the sending queue.",
+        unit: "{bytes}",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| of_queues(vitals, |exporter| exporter.stats.queue_bytes),
+    },
+    Metric {
+        name: "otelcol_exporter_queue_capacity",
+        description: "Fixed capacity of the sending queue.",
+        unit: "{bytes}",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| of_queues(vitals, |exporter| exporter.stats.queue_capacity_bytes),
+    },
+    Metric {
+        name: "otelcol_exporter_in_flight_requests",
+        description: "Number of requests that are being sent or wait for their next attempt.",
+        unit: "{requests}",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| of_requests(&vitals.exporters(), |exporter| exporter.stats.in_flight_requests as u64),
+    },
+    Metric {
+        name: "otelcol_receiver_accepted_profile_samples",
+        description: "Number of profile samples successfully pushed into the pipeline.",
+        unit: "{samples}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| of_receivers(vitals, |receiver| receiver.accepted.samples),
+    },
+    Metric {
+        name: "otelcol_receiver_refused_profile_samples",
+        description: "Number of profile samples that could not be pushed into the pipeline: naming could not keep up.",
+        unit: "{samples}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| of_receivers(vitals, |receiver| receiver.counted.events_dropped),
+    },
+    Metric {
+        name: "otelcol_receiver_failed_profile_samples",
+        description: "Number of profile samples that failed inside of the receiver: the body of their stack never arrived.",
+        unit: "{samples}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| of_receivers(vitals, |receiver| receiver.counted.stack_bodies_missing),
+    },
+    Metric {
+        name: "otelcol_process_cpu_seconds",
+        description: "Total CPU user and system time of this process, time in eBPF programs not included.",
+        unit: "s",
+        kind: Kind::FractionalCounter,
+        level: MetricLevel::Basic,
+        read: |_| single(process::cpu_time().as_secs_f64()),
+    },
+    Metric {
+        name: "otelcol_process_memory_rss",
+        description: "Total physical memory of this process (resident set size), maps of eBPF that are not mapped not included.",
+        unit: "By",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |_| process::resident_bytes().map_or_else(Vec::new, |bytes| vec![point(bytes, &[])]),
+    },
+    Metric {
+        name: "otelcol_process_uptime",
+        description: "Uptime of the process.",
+        unit: "s",
+        kind: Kind::FractionalCounter,
+        level: MetricLevel::Basic,
+        read: |vitals| single(vitals.uptime().as_secs_f64()),
+    },
+    Metric {
+        name: "sidewinder_interrupts",
+        description: "Interrupts by how they ended; the outcomes of a receiver add up to the interrupts that were due.",
+        unit: "{interrupts}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            let mut points = Vec::new();
+            for (name, receiver) in vitals.receivers() {
+                let counted = &receiver.counted;
+                let missed = ("missed", counted.missed);
+                for (outcome, count) in
+                    counted.outcomes.iter().map(|(outcome, count)| (*outcome, *count)).chain([missed])
+                {
+                    points.push(point(count, &[("receiver", &name), ("outcome", outcome)]));
+                }
+            }
+            points
+        },
+    },
+    Metric {
+        name: "sidewinder_events",
+        description: "Events by exporter and what became of them; the states of an exporter add up to what it was given.",
+        unit: "{events}",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            let mut points = Vec::new();
+            for exporter in vitals.exporters() {
+                for state in State::ALL {
+                    let count = exporter.stats.counts.get(*state).events;
+                    points.push(point(count, &[("exporter", &exporter.name), ("state", state.as_str())]));
+                }
+            }
+            points
+        },
+    },
+    Metric {
+        name: "sidewinder_receiver_events",
+        description: "Events that a receiver handed to its pipelines.",
+        unit: "{events}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.accepted.events),
+    },
+    Metric {
+        name: "sidewinder_bpf_run_seconds",
+        description: "Time in eBPF programs; only where the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed with CAP_SYS_ADMIN).",
+        unit: "s",
+        kind: Kind::FractionalCounter,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            let receivers = vitals.receivers();
+            let timed = receivers.iter().filter_map(|(name, receiver)| {
+                let run_time = receiver.counted.run_time?;
+                let labels = vec![KeyValue::new("receiver", name.clone())];
+                Some(Point { value: run_time.as_secs_f64(), labels })
+            });
+            timed.collect()
+        },
+    },
+    Metric {
+        name: "sidewinder_maps_bytes",
+        description: "Kernel memory of all eBPF maps.",
+        unit: "By",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.map_bytes),
+    },
+    Metric {
+        name: "sidewinder_tables_bytes",
+        description: "Unwind tables in eBPF maps.",
+        unit: "By",
+        kind: Kind::Gauge,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.table_bytes),
+    },
+    Metric {
+        name: "sidewinder_tables_evictions",
+        description: "Unwind tables that made room for others.",
+        unit: "{tables}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.table_evictions),
+    },
+    Metric {
+        name: "sidewinder_walked_late",
+        description: "Events whose stack was walked after the interrupt, because its table was not there in time.",
+        unit: "{events}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.walked_late),
+    },
+    Metric {
+        name: "sidewinder_receiver_activity",
+        description: "1 for what a receiver does now: starting, profiling, out_of_scope, failed or stopped.",
+        unit: "1",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            let receivers = vitals.receivers();
+            let labels = |(name, receiver): (&String, &ReceiverVitals)| {
+                point(1, &[("receiver", name), ("activity", receiver.activity.label())])
+            };
+            receivers.iter().map(labels).collect()
+        },
+    },
+    Metric {
+        name: "sidewinder_degraded",
+        description: "1 for each feature that works less well than it could.",
+        unit: "1",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            let degraded = vitals.degraded();
+            let labels = |what: &crate::vitals::Degraded| {
+                point(1, &[("feature", what.feature), ("reason", what.reason)])
+            };
+            degraded.iter().map(labels).collect()
+        },
+    },
+    Metric {
+        name: "sidewinder_config_reloads",
+        description: "Configurations that were read again, by whether they were taken over.",
+        unit: "{reloads}",
+        kind: Kind::Counter,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            let configuration = vitals.configuration();
+            [("applied", configuration.reloads), ("refused", configuration.refused)]
+                .into_iter()
+                .map(|(result, count)| point(count, &[("result", result)]))
+                .collect()
+        },
+    },
+];
+
+/// The one metric that is not read but recorded.
+const STACK_DEPTH: &str = "sidewinder_stack_depth";
+
+/// Upper bounds of the buckets of [`STACK_DEPTH`].
+const DEPTHS: [f64; 11] = [4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0, 4_096.0];
+
+/// Makes `meter` read every metric of `level` from `vitals`, and returns where depths of stacks are to be recorded.
+pub(super) fn register(meter: &Meter, level: MetricLevel, vitals: &Arc<Vitals>) -> Option<Histogram<u64>> {
+    for metric in METRICS.iter().filter(|metric| metric.level <= level) {
+        let (vitals, read) = (Arc::clone(vitals), metric.read);
+        match metric.kind {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were u64")]
+            Kind::Counter => drop(
+                meter
+                    .u64_observable_counter(metric.name)
+                    .with_description(metric.description)
+                    .with_unit(metric.unit)
+                    .with_callback(move |observer| {
+                        read(&vitals).iter().for_each(|p| observer.observe(p.value as u64, &p.labels));
+                    })
+                    .build(),
+            ),
+            Kind::FractionalCounter => drop(
+                meter
+                    .f64_observable_counter(metric.name)
+                    .with_description(metric.description)
+                    .with_unit(metric.unit)
+                    .with_callback(move |observer| {
+                        read(&vitals).iter().for_each(|p| observer.observe(p.value, &p.labels));
+                    })
+                    .build(),
+            ),
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were u64")]
+            Kind::Gauge => drop(
+                meter
+                    .u64_observable_gauge(metric.name)
+                    .with_description(metric.description)
+                    .with_unit(metric.unit)
+                    .with_callback(move |observer| {
+                        read(&vitals).iter().for_each(|p| observer.observe(p.value as u64, &p.labels));
+                    })
+                    .build(),
+            ),
+        }
+    }
+    (level >= MetricLevel::Normal).then(|| {
+        meter
+            .u64_histogram(STACK_DEPTH)
+            .with_description("Frames of the stacks that were met, each once a report.")
+            .with_unit("{frames}")
+            .with_boundaries(DEPTHS.to_vec())
+            .build()
+    })
+}

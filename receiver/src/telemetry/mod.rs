@@ -1,0 +1,260 @@
+//! What Sidewinder says about itself, in the shape of `service::telemetry`: a log, metrics, pages.
+//!
+//! Nothing listens and nothing is sent unless configured; what listens does so on this machine alone unless told
+//! otherwise. Only the socket of `sidewinder status` is always there.
+
+mod logs;
+mod metrics;
+mod otlp;
+mod pages;
+mod process;
+mod server;
+pub(crate) mod status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_prometheus::ResourceSelector;
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::metrics::{PeriodicReader, SdkMeterProvider};
+use prometheus::Registry;
+use sidewinder_config::{
+    Config, Extension, ListenAddress, MetricLevel, MetricReader, MetricTelemetry,
+    Telemetry as TelemetryConfig,
+};
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tracing::warn;
+
+use crate::vitals::Vitals;
+use logs::{Log, LogError};
+use otlp::OtlpError;
+use server::Server;
+use status::StatusSocket;
+
+/// Why there is no telemetry as configured.
+#[derive(Debug, Error)]
+pub(crate) enum TelemetryError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Otlp(#[from] OtlpError),
+    #[error("can't set up metrics for Prometheus")]
+    Prometheus(#[source] opentelemetry_sdk::error::OTelSdkError),
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    runtime: Handle,
+    vitals: Arc<Vitals>,
+    instance: String,
+    configured: Configured,
+    log: Log,
+    metrics: Option<Metrics>,
+    pages: BTreeMap<String, Server>,
+    _status: Option<StatusSocket>,
+}
+
+/// What is set up anew when it changes.
+#[derive(Clone, PartialEq, Debug)]
+struct Configured {
+    telemetry: TelemetryConfig,
+    extensions: BTreeMap<String, Extension>,
+}
+
+impl Configured {
+    fn of(config: &Config) -> Self {
+        let extensions = config.extensions.iter().map(|(id, extension)| (id.to_string(), extension.clone()));
+        Self { telemetry: config.telemetry.clone(), extensions: extensions.collect() }
+    }
+}
+
+/// Metrics and who reads them.
+#[derive(Debug)]
+struct Metrics {
+    provider: SdkMeterProvider,
+    _servers: Vec<Server>,
+}
+
+impl Telemetry {
+    /// Starts the log, the metrics and the pages.
+    ///
+    /// # Errors
+    /// Where the configuration names what can't be: a log that can't be opened, an address that is none. A port that
+    /// is taken and a receiver of telemetry that does not answer are warnings.
+    pub(crate) fn start(
+        config: &Config,
+        vitals: Arc<Vitals>,
+        runtime: &Handle,
+    ) -> Result<Self, TelemetryError> {
+        let _context = runtime.enter();
+        let configured = Configured::of(config);
+        let instance = instance_id();
+        let resource = resource(&configured.telemetry, &instance);
+        let log = Log::start(&configured.telemetry.logs, &resource)?;
+        let metrics = Metrics::start(&configured.telemetry.metrics, resource, &vitals, runtime)?;
+        let status = StatusSocket::open(Arc::clone(&vitals), runtime)
+            .inspect_err(|error| {
+                warn!(error = error as &dyn std::error::Error, "`sidewinder status` will get no answer");
+            })
+            .ok();
+        let pages = configured
+            .extensions
+            .iter()
+            .filter_map(|(id, extension)| Some((id.clone(), page(id, extension, &vitals, runtime)?)))
+            .collect();
+        Ok(Self {
+            runtime: runtime.clone(),
+            vitals,
+            instance,
+            configured,
+            log,
+            metrics,
+            pages,
+            _status: status,
+        })
+    }
+
+    /// Takes over another configuration. What it does not change stays as it is.
+    ///
+    /// # Errors
+    /// As [`Self::start`]; what was there before stays.
+    pub(crate) fn change(&mut self, config: &Config) -> Result<(), TelemetryError> {
+        let runtime = self.runtime.clone();
+        let _context = runtime.enter();
+        let configured = Configured::of(config);
+        let (now, before) = (&configured.telemetry, &self.configured.telemetry);
+        let resource = resource(now, &self.instance);
+        let is_other_resource = now.resource != before.resource;
+        if now.logs != before.logs || is_other_resource {
+            self.log.change(&now.logs, &resource)?;
+        }
+        if now.metrics != before.metrics || is_other_resource {
+            // The ports must be free before they are listened on again.
+            let before = before.clone();
+            end(self.metrics.take());
+            match Metrics::start(&now.metrics, resource, &self.vitals, &runtime) {
+                Ok(metrics) => self.metrics = metrics,
+                Err(error) => {
+                    self.log.change(&before.logs, &self::resource(&before, &self.instance))?;
+                    let resource = self::resource(&before, &self.instance);
+                    self.metrics = Metrics::start(&before.metrics, resource, &self.vitals, &runtime)?;
+                    return Err(error);
+                }
+            }
+        }
+        self.pages.retain(|id, _| configured.extensions.get(id) == self.configured.extensions.get(id));
+        for (id, extension) in &configured.extensions {
+            if !self.pages.contains_key(id) {
+                self.pages.extend(page(id, extension, &self.vitals, &runtime).map(|page| (id.clone(), page)));
+            }
+        }
+        self.configured = configured;
+        Ok(())
+    }
+
+    /// Sends what waits to be sent, in bounded time, and ends.
+    pub(crate) fn shutdown(mut self) {
+        end(self.metrics.take());
+        self.log.end_sending();
+    }
+}
+
+impl Metrics {
+    fn start(
+        config: &MetricTelemetry,
+        resource: Resource,
+        vitals: &Arc<Vitals>,
+        runtime: &Handle,
+    ) -> Result<Option<Self>, TelemetryError> {
+        vitals.measure_stack_depths(None);
+        if config.level == MetricLevel::None || config.readers.is_empty() {
+            return Ok(None);
+        }
+        let mut builder = SdkMeterProvider::builder().with_resource(resource);
+        let mut registries = Vec::new();
+        for reader in &config.readers {
+            builder = match reader {
+                MetricReader::Periodic(reader) => {
+                    let exporter = otlp::metrics(&reader.exporter)?;
+                    builder
+                        .with_reader(PeriodicReader::builder(exporter).with_interval(reader.interval).build())
+                }
+                MetricReader::Prometheus(reader) => {
+                    let registry = Registry::new();
+                    let mut exporter = opentelemetry_prometheus::exporter()
+                        .with_registry(registry.clone())
+                        .with_resource_selector(ResourceSelector::None)
+                        .scope_info_enabled(!reader.without_scope_info);
+                    if reader.without_units {
+                        exporter = exporter.without_units();
+                    }
+                    if reader.without_type_suffix {
+                        exporter = exporter.without_counter_suffixes();
+                    }
+                    registries
+                        .push((ListenAddress { host: reader.host.clone(), port: reader.port }, registry));
+                    builder.with_reader(exporter.build().map_err(TelemetryError::Prometheus)?)
+                }
+            };
+        }
+        let provider = builder.build();
+        let depths = metrics::register(&provider.meter("sidewinder"), config.level, vitals);
+        vitals.measure_stack_depths(depths);
+        let servers = registries
+            .into_iter()
+            .map(|(address, registry)| {
+                Server::start("metrics".to_owned(), address, pages::metrics(registry), runtime)
+            })
+            .collect();
+        Ok(Some(Self { provider, _servers: servers }))
+    }
+}
+
+/// Sends the last metrics.
+fn end(metrics: Option<Metrics>) {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    if let Some(metrics) = metrics {
+        // Whoever was to receive them is told nothing more, and the log may have ended.
+        let _ = metrics.provider.shutdown_with_timeout(TIMEOUT);
+    }
+}
+
+/// The page of an extension that has one.
+fn page(id: &str, extension: &Extension, vitals: &Arc<Vitals>, runtime: &Handle) -> Option<Server> {
+    let (address, answer) = match extension {
+        Extension::HealthCheck(config) => (&config.endpoint, pages::health(config, Arc::clone(vitals))),
+        Extension::Zpages(config) => (&config.endpoint, pages::zpages(Arc::clone(vitals))),
+        Extension::FileStorage(_) | Extension::BearerTokenAuth(_) | Extension::BasicAuth(_) => return None,
+    };
+    Some(Server::start(id.to_owned(), address.clone(), answer, runtime))
+}
+
+/// What a Collector says of itself, and what the user adds, changes or takes away.
+fn resource(config: &TelemetryConfig, instance: &str) -> Resource {
+    let mut attributes: BTreeMap<&str, &str> = BTreeMap::from([
+        ("service.name", "sidewinder"),
+        ("service.version", env!("CARGO_PKG_VERSION")),
+        ("service.instance.id", instance),
+    ]);
+    for (key, value) in &config.resource {
+        match value {
+            Some(value) => drop(attributes.insert(key, value)),
+            None => drop(attributes.remove(key.as_str())),
+        }
+    }
+    let attributes =
+        attributes.into_iter().map(|(key, value)| KeyValue::new(key.to_owned(), value.to_owned()));
+    // Empty: the environment has no say.
+    Resource::builder_empty().with_attributes(attributes).build()
+}
+
+/// Random, as a Collector's; empty where the kernel gives none.
+fn instance_id() -> String {
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    uuid.trim().to_owned()
+}

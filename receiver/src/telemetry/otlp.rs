@@ -1,0 +1,109 @@
+//! The way by which metrics and logs of our own are sent: OTLP over gRPC, as `service::telemetry` says and nothing else.
+//!
+//! The SDK's exporters also listen to `OTEL_EXPORTER_OTLP_*`, which here are about profiles. What the configuration
+//! says is therefore said again where the environment can't: the connection is ours, and each request's metadata is
+//! set after the exporter has set its own.
+
+use std::time::Duration;
+
+use opentelemetry_otlp::{Compression, LogExporter, MetricExporter, WithExportConfig, WithTonicConfig};
+use opentelemetry_sdk::metrics::Temporality;
+use sidewinder_config::{OtlpTelemetry, Temporality as TemporalityConfig};
+use thiserror::Error;
+use tonic::Request;
+use tonic::metadata::{MetadataKey, MetadataMap};
+use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
+
+/// Why telemetry of our own can't be sent.
+#[derive(Debug, Error)]
+pub(crate) enum OtlpError {
+    #[error(
+        "{endpoint} is no address for OTLP over gRPC: give host:port, http://host:port or https://host:port"
+    )]
+    Endpoint { endpoint: String, source: tonic::transport::Error },
+    #[error("the header {0:?} can't be sent over gRPC")]
+    Header(String),
+    #[error("can't set up the exporter of telemetry to {endpoint}")]
+    Exporter { endpoint: String, source: opentelemetry_otlp::ExporterBuildError },
+}
+
+/// Sends metrics.
+pub(super) fn metrics(config: &OtlpTelemetry) -> Result<MetricExporter, OtlpError> {
+    let metadata = metadata(config)?;
+    MetricExporter::builder()
+        .with_tonic()
+        .with_channel(channel(config)?)
+        .with_timeout(config.timeout)
+        .with_compression(Compression::Gzip)
+        .with_interceptor(move |request| only(&metadata, request))
+        .with_temporality(match config.temporality_preference {
+            TemporalityConfig::Cumulative => Temporality::Cumulative,
+            TemporalityConfig::Delta => Temporality::Delta,
+            TemporalityConfig::LowMemory => Temporality::LowMemory,
+        })
+        .build()
+        .map_err(|source| OtlpError::Exporter { endpoint: config.endpoint.clone(), source })
+}
+
+/// Sends log records.
+pub(super) fn logs(config: &OtlpTelemetry) -> Result<LogExporter, OtlpError> {
+    let metadata = metadata(config)?;
+    LogExporter::builder()
+        .with_tonic()
+        .with_channel(channel(config)?)
+        .with_timeout(config.timeout)
+        .with_compression(Compression::Gzip)
+        .with_interceptor(move |request| only(&metadata, request))
+        .build()
+        .map_err(|source| OtlpError::Exporter { endpoint: config.endpoint.clone(), source })
+}
+
+/// A connection that is made when something is to be sent, and made again when it breaks.
+fn channel(config: &OtlpTelemetry) -> Result<Channel, OtlpError> {
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+    let given = config.endpoint.as_str();
+    let url = match given.contains("://") {
+        true => given.to_owned(),
+        false if config.insecure => format!("http://{given}"),
+        false => format!("https://{given}"),
+    };
+    let failed = |source| OtlpError::Endpoint { endpoint: given.to_owned(), source };
+    let is_encrypted = url.starts_with("https://");
+    let mut endpoint = Endpoint::from_shared(url).map_err(failed)?.connect_timeout(CONNECT_TIMEOUT);
+    if is_encrypted {
+        endpoint = endpoint.tls_config(ClientTlsConfig::new().with_native_roots()).map_err(failed)?;
+    }
+    Ok(endpoint.connect_lazy())
+}
+
+fn metadata(config: &OtlpTelemetry) -> Result<MetadataMap, OtlpError> {
+    let mut metadata = MetadataMap::new();
+    for (name, value) in &config.headers {
+        let refused = || OtlpError::Header(name.clone());
+        let key = MetadataKey::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+        metadata.insert(key, value.reveal().parse().map_err(|_| refused())?);
+    }
+    Ok(metadata)
+}
+
+/// The request with `metadata` and none besides.
+fn only(metadata: &MetadataMap, mut request: Request<()>) -> Result<Request<()>, tonic::Status> {
+    *request.metadata_mut() = metadata.clone();
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_carries_what_is_configured_and_nothing_else() {
+        let mut foreign = Request::new(());
+        foreign.metadata_mut().insert("authorization", "from the environment".parse().unwrap());
+        let headers = [("x-org".to_owned(), sidewinder_config::Secret::new("mine".to_owned()))];
+        let config = OtlpTelemetry { headers: headers.into(), ..OtlpTelemetry::default() };
+        let request = only(&metadata(&config).unwrap(), foreign).unwrap();
+        assert_eq!(request.metadata().len(), 1);
+        assert_eq!(request.metadata().get("x-org").unwrap(), "mine");
+    }
+}

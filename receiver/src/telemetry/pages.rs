@@ -1,0 +1,200 @@
+//! What the pages say: metrics for Prometheus, health, and the inside for people.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use prometheus::{Registry, TextEncoder};
+use serde_json::{Value, json};
+use sidewinder_config::HealthCheck;
+
+use super::server::{Answer, Page};
+use super::status;
+use crate::vitals::Vitals;
+
+/// `/metrics`, in Prometheus' text format.
+pub(super) fn metrics(registry: Registry) -> Arc<Answer> {
+    Arc::new(move |path| {
+        let encoder = TextEncoder::new();
+        (path == "/metrics").then(|| match encoder.encode_to_string(&registry.gather()) {
+            Ok(text) => Page::ok(prometheus::TEXT_FORMAT, text),
+            Err(error) => Page {
+                status: StatusCode::INTERNAL_SERVER_ERROR,
+                content_type: "text/plain; charset=utf-8",
+                body: format!("the metrics can't be written: {error}\n"),
+            },
+        })
+    })
+}
+
+/// The answer of the Collector's extension `health_check`: whether the service is up. What it can't do here is for
+/// `sidewinder status`: a probe that fails for want of a privilege would take the pod out of its service.
+pub(super) fn health(config: &HealthCheck, vitals: Arc<Vitals>) -> Arc<Answer> {
+    let config = config.clone();
+    Arc::new(move |path| {
+        (path == config.path).then(|| {
+            let is_up = vitals.is_up();
+            let status = if is_up { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+            match &config.response_body {
+                Some(texts) => Page {
+                    status,
+                    content_type: "text/plain; charset=utf-8",
+                    body: if is_up { &texts.healthy } else { &texts.unhealthy }.clone(),
+                },
+                None => {
+                    Page { status, content_type: "application/json", body: health_document(&vitals, is_up) }
+                }
+            }
+        })
+    })
+}
+
+fn health_document(vitals: &Vitals, is_up: bool) -> String {
+    let document = match is_up {
+        true => json!({
+            "status": "Server available",
+            "upSince": status::time(vitals.started_at()),
+            "uptime": sidewinder_config::format_duration(vitals.uptime()),
+        }),
+        false => {
+            json!({ "status": "Server not available", "upSince": Timestamp::UNIX_EPOCH.to_string(), "uptime": "" })
+        }
+    };
+    document.to_string()
+}
+
+/// The pages of the Collector's extension `zpages` that have a meaning here.
+pub(super) fn zpages(vitals: Arc<Vitals>) -> Arc<Answer> {
+    Arc::new(move |path| {
+        let (title, part) = match path.trim_end_matches('/') {
+            "" | "/debug" => return Some(html("Sidewinder", &index())),
+            "/debug/servicez" => ("Service", None),
+            "/debug/pipelinez" => ("Pipelines", Some("pipelines")),
+            "/debug/receiverz" => ("Receivers", Some("receivers")),
+            "/debug/exporterz" => ("Exporters", Some("exporters")),
+            "/debug/extensionz" => ("Extensions", Some("extensions")),
+            _ => return None,
+        };
+        let document = status::document(&vitals);
+        let shown = match part {
+            Some(part) => document.get(part).cloned().unwrap_or_default(),
+            // What has a page of its own is left out.
+            None => match document {
+                Value::Object(all) => {
+                    all.into_iter().filter(|(_, value)| !value.is_object() && !value.is_array()).collect()
+                }
+                other => other,
+            },
+        };
+        let mut body = String::new();
+        write_value(&mut body, &shown);
+        Some(html(title, &body))
+    })
+}
+
+fn index() -> String {
+    let link = |page: &str| format!("<li><a href=\"/debug/{page}\">{page}</a></li>");
+    let links: String = ["servicez", "pipelinez", "receiverz", "exporterz", "extensionz"]
+        .iter()
+        .map(|page| link(page))
+        .collect();
+    format!("<ul>{links}</ul>")
+}
+
+fn write_value(to: &mut String, value: &Value) {
+    match value {
+        Value::Object(map) => {
+            to.push_str("<table>");
+            for (key, value) in map {
+                // Writing into a string does not fail.
+                let _ = write!(to, "<tr><th>{}</th><td>", escape(key));
+                write_value(to, value);
+                to.push_str("</td></tr>");
+            }
+            to.push_str("</table>");
+        }
+        Value::Array(items) => {
+            for item in items {
+                write_value(to, item);
+                to.push_str("<br>");
+            }
+        }
+        Value::String(text) => to.push_str(&escape(text)),
+        Value::Null => {}
+        other => to.push_str(&other.to_string()),
+    }
+}
+
+fn html(title: &str, body: &str) -> Page {
+    let style = "body{font-family:sans-serif}th{text-align:left;vertical-align:top;padding-right:1em}";
+    Page::ok(
+        "text/html; charset=utf-8",
+        format!(
+            "<!doctype html><html lang=\"en\"><head><title>{title}</title><style>{style}</style></head>\
+             <body><h1>{title}</h1>{body}</body></html>\n"
+        ),
+    )
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c if c.is_control() => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_config::{Config, ResponseBody};
+
+    use super::*;
+    use crate::vitals::Activity;
+
+    fn vitals() -> Arc<Vitals> {
+        Arc::new(Vitals::new(Arc::new(Config::default())))
+    }
+
+    #[test]
+    fn health_is_bad_before_the_start_and_good_after_it() {
+        let vitals = vitals();
+        let answer = health(&HealthCheck::default(), Arc::clone(&vitals));
+        assert_eq!(answer("/").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(answer("/other").is_none());
+        vitals.set_up(true);
+        let page = answer("/").unwrap();
+        assert_eq!(page.status, StatusCode::OK);
+        let document: Value = serde_json::from_str(&page.body).unwrap();
+        assert_eq!(document["status"], "Server available");
+    }
+
+    #[test]
+    fn health_answers_in_the_words_that_are_configured() {
+        let response_body = Some(ResponseBody { healthy: "well".to_owned(), unhealthy: "ill".to_owned() });
+        let config = HealthCheck { response_body, path: "/healthz".to_owned(), ..HealthCheck::default() };
+        let vitals = vitals();
+        let answer = health(&config, Arc::clone(&vitals));
+        assert_eq!(answer("/healthz").unwrap().body, "ill");
+        vitals.set_up(true);
+        assert_eq!(answer("/healthz").unwrap().body, "well");
+    }
+
+    #[test]
+    fn what_comes_from_elsewhere_is_text_on_a_page() {
+        let vitals = vitals();
+        vitals.receiver_does("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
+        let page = zpages(Arc::clone(&vitals))("/debug/receiverz").unwrap();
+        assert!(page.body.contains("&lt;script&gt;\u{fffd}[2J"), "{}", page.body);
+        assert!(!page.body.contains("<script>"), "{}", page.body);
+        assert!(zpages(vitals)("/etc/passwd").is_none());
+    }
+}

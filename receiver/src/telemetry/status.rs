@@ -1,0 +1,202 @@
+//! How things are, as one JSON document, for `sidewinder status` and the pages.
+//!
+//! The command finds running profilers by their abstract unix sockets (unix(7)), which have no file, vanish with their
+//! process, and reach no further than the network namespace: a pod. Each connection is answered with the document, if
+//! the caller is root or the same user, and closed.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
+use serde_json::{Value, json};
+use sidewinder_config::{ComponentId, Config};
+use sidewinder_otlp::send::State;
+use tokio::io::AsyncWriteExt as _;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tracing::debug;
+
+use super::process;
+use crate::vitals::{Activity, ExporterNow, ReceiverVitals, Vitals};
+
+/// Each socket's name begins with this; random digits follow, because process ids repeat across PID namespaces.
+const PREFIX: &str = "sidewinder/status/";
+/// How long one side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// No document is longer.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// The document.
+pub(super) fn document(vitals: &Vitals) -> Value {
+    let configuration = vitals.configuration();
+    let receivers = vitals.receivers();
+    let exporters = vitals.exporters();
+    let by_id = |(id, receiver): (&String, &ReceiverVitals)| (id.clone(), of_receiver(receiver));
+    let degraded: Vec<Value> = vitals
+        .degraded()
+        .iter()
+        .map(|what| json!({ "feature": what.feature, "reason": what.reason, "cost": what.cost }))
+        .collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "up": vitals.is_up(),
+        "started_at": time(vitals.started_at()),
+        "uptime_seconds": vitals.uptime().as_secs(),
+        "cpu_seconds": process::cpu_time().as_secs_f64(),
+        "memory_rss_bytes": process::resident_bytes(),
+        "configuration": {
+            "since": time(configuration.since),
+            "reloads": configuration.reloads,
+            "refused": configuration.refused,
+            "refusal": configuration.refusal,
+        },
+        "receivers": receivers.iter().map(by_id).collect::<BTreeMap<_, _>>(),
+        "exporters": exporters.iter().map(|of| (of.name.clone(), of_exporter(of))).collect::<BTreeMap<_, _>>(),
+        "pipelines": pipelines(&configuration.config),
+        "extensions": ids(configuration.config.extensions.keys()),
+        "degraded": degraded,
+    })
+}
+
+fn of_receiver(receiver: &ReceiverVitals) -> Value {
+    let counted = &receiver.counted;
+    let reason = match &receiver.activity {
+        Activity::Failed(reason) => Some(reason),
+        _ => None,
+    };
+    json!({
+        "activity": receiver.activity.label(),
+        "reason": reason,
+        "interrupts": counted.outcomes,
+        "interrupts_missed": counted.missed,
+        "events": receiver.accepted.events,
+        "samples": receiver.accepted.samples,
+        "events_dropped": counted.events_dropped,
+        "map_bytes": counted.map_bytes,
+        "table_bytes": counted.table_bytes,
+        "table_evictions": counted.table_evictions,
+    })
+}
+
+fn of_exporter(exporter: &ExporterNow) -> Value {
+    let stats = &exporter.stats;
+    let events = State::ALL.iter().map(|state| (state.as_str(), stats.counts.get(*state).events));
+    let refusal = stats.last_partial_success.as_ref();
+    json!({
+        "events": events.collect::<BTreeMap<_, _>>(),
+        "queue_bytes": stats.queue_bytes,
+        "queue_capacity_bytes": stats.queue_capacity_bytes,
+        "in_flight_requests": stats.in_flight_requests,
+        "last_failure": stats.last_failure,
+        "last_partial_success": refusal.map(|refusal| {
+            json!({ "rejected_profiles": refusal.rejected_profiles, "message": refusal.message })
+        }),
+    })
+}
+
+fn pipelines(config: &Config) -> BTreeMap<String, Value> {
+    let pipelines = config.pipelines.iter().map(|(id, pipeline)| {
+        let parts = json!({
+            "receivers": ids(&pipeline.receivers),
+            "processors": ids(&pipeline.processors),
+            "exporters": ids(&pipeline.exporters),
+        });
+        (id.to_string(), parts)
+    });
+    pipelines.collect()
+}
+
+fn ids<'a>(ids: impl IntoIterator<Item = &'a ComponentId>) -> Vec<String> {
+    ids.into_iter().map(ToString::to_string).collect()
+}
+
+/// RFC 3339.
+pub(super) fn time(time: SystemTime) -> Option<String> {
+    Timestamp::try_from(time).ok().map(|time| time.to_string())
+}
+
+/// Answers `sidewinder status` until it is dropped.
+#[derive(Debug)]
+pub(super) struct StatusSocket {
+    answering: JoinHandle<()>,
+}
+
+impl StatusSocket {
+    /// Opens the socket.
+    ///
+    /// # Errors
+    /// Where the kernel refuses it.
+    pub(super) fn open(vitals: Arc<Vitals>, runtime: &Handle) -> io::Result<Self> {
+        let name = format!("{PREFIX}{}", std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
+        listener.set_nonblocking(true)?;
+        let _context = runtime.enter();
+        let listener = tokio::net::UnixListener::from_std(listener)?;
+        let answering = runtime.spawn(async move {
+            loop {
+                let Ok((mut stream, _)) = listener.accept().await else {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                if !stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid())) {
+                    debug!("somebody who is neither root nor this user asked for the status");
+                    continue;
+                }
+                let text = document(&vitals).to_string();
+                let answer = async {
+                    stream.write_all(text.as_bytes()).await?;
+                    stream.shutdown().await
+                };
+                // Who does not read gets no answer; one at a time is enough.
+                let _ = tokio::time::timeout(PATIENCE, answer).await;
+            }
+        });
+        Ok(Self { answering })
+    }
+}
+
+impl Drop for StatusSocket {
+    fn drop(&mut self) {
+        self.answering.abort();
+    }
+}
+
+fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == geteuid().as_raw()
+}
+
+/// The document of each profiler of this network namespace that answers: run by root or by this user.
+///
+/// # Errors
+/// When the kernel's list of sockets can't be read.
+pub(crate) fn ask_all() -> io::Result<Vec<Value>> {
+    let sockets = std::fs::read_to_string("/proc/net/unix")?;
+    let mut names: Vec<&str> = sockets
+        .lines()
+        .filter_map(|line| line.split_whitespace().last()?.strip_prefix('@'))
+        .filter(|name| name.starts_with(PREFIX))
+        .collect();
+    names.sort_unstable();
+    // A connection to a socket is listed under the socket's name.
+    names.dedup();
+    Ok(names.into_iter().filter_map(|name| ask(name).ok().flatten()).collect())
+}
+
+fn ask(name: &str) -> io::Result<Option<Value>> {
+    let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
+    // Anybody can take a name.
+    if !is_trusted(socket_peercred(&stream)?.uid.as_raw()) {
+        return Ok(None);
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text).ok())
+}

@@ -1,0 +1,382 @@
+//! What is going on: what each receiver has counted, and what became of what each exporter was given.
+//!
+//! Metrics, status pages and `sidewinder status` all read this and nothing else.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use opentelemetry::metrics::Histogram;
+use sidewinder_config::Config;
+use sidewinder_otlp::Tally;
+use sidewinder_otlp::send::{Counts, ExporterStats};
+
+use crate::export::Destination;
+use crate::sampling::Sampler;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Vitals {
+    started_at: SystemTime,
+    started: Instant,
+    is_up: AtomicBool,
+    receivers: Mutex<BTreeMap<String, ReceiverVitals>>,
+    exporters: Mutex<BTreeMap<String, ExporterVitals>>,
+    configuration: Mutex<ConfigurationVitals>,
+    degraded: Mutex<Vec<Degraded>>,
+    /// Where depths of stacks go while metrics are measured.
+    stack_depths: Mutex<Option<Histogram<u64>>>,
+}
+
+/// What a receiver does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Activity {
+    /// Loading programs, reading what runs.
+    Starting,
+    /// Taking samples.
+    Profiling,
+    /// Every process that was to be sampled has ended.
+    OutOfScope,
+    /// Trying again soon what went wrong for this reason.
+    Failed(String),
+    /// Told to end.
+    Stopped,
+}
+
+impl Activity {
+    pub(crate) const fn label(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Profiling => "profiling",
+            Self::OutOfScope => "out_of_scope",
+            Self::Failed(_) => "failed",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// A receiver at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct ReceiverVitals {
+    pub(crate) activity: Activity,
+    /// Of all runs since the start.
+    pub(crate) counted: Counted,
+    /// Handed to pipelines.
+    pub(crate) accepted: Tally,
+    /// Of the runs that have ended.
+    before: Counted,
+}
+
+/// What a receiver has counted: `key=value` words when displayed, outcomes first.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Counted {
+    /// Interrupts by how they ended, each once; their sum with [`Self::missed`] is what was due.
+    pub(crate) outcomes: BTreeMap<&'static str, u64>,
+    /// Interrupts of which no program heard.
+    pub(crate) missed: u64,
+    /// Interrupts that were due by the events' own clocks.
+    pub(crate) due: u64,
+    /// Of the idle ones, those of which no program heard.
+    pub(crate) idle_inferred: u64,
+    /// Events that were handed on to be named.
+    pub(crate) events_exported: u64,
+    /// Events that were not: naming could not keep up.
+    pub(crate) events_dropped: u64,
+    pub(crate) stack_bodies_missing: u64,
+    pub(crate) walked_late: u64,
+    /// Walks that came too early, with no room for what a later one takes.
+    pub(crate) snapshots_refused: u64,
+    /// Frames found by rows, by proven frame pointers and by unproven ones.
+    pub(crate) steps: [u64; 3],
+    pub(crate) table_evictions: u64,
+    /// Time in our programs, where the kernel measures it.
+    pub(crate) run_time: Option<Duration>,
+    /// Bytes of unwind tables in the arena, now.
+    pub(crate) table_bytes: u64,
+    /// Bytes of kernel memory of all maps, now.
+    pub(crate) map_bytes: u64,
+}
+
+impl Counted {
+    pub(crate) fn of(sampler: &Sampler<'_>, dropped: u64) -> Self {
+        let (tally, profiler) = (sampler.tally(), sampler.profiler());
+        let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
+        Self {
+            outcomes: outcomes.collect(),
+            missed: tally.interrupts.missed(),
+            due: tally.interrupts.due,
+            idle_inferred: tally.interrupts.idle_inferred,
+            events_exported: tally.events - dropped.min(tally.events),
+            events_dropped: dropped,
+            stack_bodies_missing: tally.bodies_missing,
+            walked_late: tally.walked_late,
+            snapshots_refused: tally.snapshots_refused,
+            steps: profiler.frames_by_mode(),
+            table_evictions: profiler.tables.evictions(),
+            run_time: profiler.run_time(),
+            table_bytes: profiler.tables.loaded_bytes(),
+            map_bytes: profiler.map_bytes(),
+        }
+    }
+
+    /// What both counted; what they hold now is `self`'s.
+    fn after(mut self, before: &Self) -> Self {
+        for (outcome, count) in &before.outcomes {
+            *self.outcomes.entry(outcome).or_default() += count;
+        }
+        self.missed += before.missed;
+        self.due += before.due;
+        self.idle_inferred += before.idle_inferred;
+        self.events_exported += before.events_exported;
+        self.events_dropped += before.events_dropped;
+        self.stack_bodies_missing += before.stack_bodies_missing;
+        self.walked_late += before.walked_late;
+        self.snapshots_refused += before.snapshots_refused;
+        self.steps.iter_mut().zip(before.steps).for_each(|(now, before)| *now += before);
+        self.table_evictions += before.table_evictions;
+        self.run_time = match (self.run_time, before.run_time) {
+            (Some(now), Some(before)) => Some(now + before),
+            (now, before) => now.or(before),
+        };
+        self
+    }
+}
+
+impl fmt::Display for Counted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (outcome, count) in self.outcomes.iter().filter(|(_, count)| **count > 0) {
+            write!(f, "{outcome}={count} ")?;
+        }
+        let [by_table, by_frame_pointer, unproven] = self.steps;
+        write!(
+            f,
+            "missed={} interrupts_by_witness={} idle_inferred={} events_exported={} events_dropped={} \
+             stack_bodies_missing={} walked_late={} snapshots_refused={} \
+             steps_by_table={by_table} \
+             steps_by_frame_pointer={by_frame_pointer} steps_unproven={unproven} table_bytes={} \
+             table_evictions={}",
+            self.missed,
+            self.due,
+            self.idle_inferred,
+            self.events_exported,
+            self.events_dropped,
+            self.stack_bodies_missing,
+            self.walked_late,
+            self.snapshots_refused,
+            self.table_bytes,
+            self.table_evictions,
+        )
+    }
+}
+
+/// All exporters that have had this name since the start.
+#[derive(Debug, Default)]
+struct ExporterVitals {
+    /// Of those that are gone.
+    ended: Counts,
+    /// Those that take or still send, the newest last.
+    present: Vec<Arc<Destination>>,
+}
+
+/// An exporter at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct ExporterNow {
+    pub(crate) name: String,
+    /// Where the newest of that name sends to.
+    pub(crate) labels: Vec<(&'static str, String)>,
+    pub(crate) stats: ExporterStats,
+}
+
+/// Which configuration holds.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfigurationVitals {
+    pub(crate) config: Arc<Config>,
+    /// Since when.
+    pub(crate) since: SystemTime,
+    /// How often another one was taken over.
+    pub(crate) reloads: u64,
+    /// How often one was refused.
+    pub(crate) refused: u64,
+    /// Why the last one was refused; `None`: it was not.
+    pub(crate) refusal: Option<String>,
+}
+
+/// Something that works less well than it could here.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Degraded {
+    /// What.
+    pub(crate) feature: &'static str,
+    /// What it costs.
+    pub(crate) cost: &'static str,
+    /// Why, in a word.
+    pub(crate) reason: &'static str,
+}
+
+impl Vitals {
+    /// Of a service that is about to start with this configuration.
+    pub(crate) fn new(config: Arc<Config>) -> Self {
+        let now = SystemTime::now();
+        Self {
+            started_at: now,
+            started: Instant::now(),
+            is_up: AtomicBool::new(false),
+            receivers: Mutex::default(),
+            exporters: Mutex::default(),
+            configuration: Mutex::new(ConfigurationVitals {
+                config,
+                since: now,
+                reloads: 0,
+                refused: 0,
+                refusal: None,
+            }),
+            degraded: Mutex::default(),
+            stack_depths: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn started_at(&self) -> SystemTime {
+        self.started_at
+    }
+
+    pub(crate) fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether the service is up: between its start and its end.
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_up(&self, is_up: bool) {
+        self.is_up.store(is_up, Ordering::Relaxed);
+    }
+
+    /// A run of a receiver does this now.
+    pub(crate) fn receiver_does(&self, name: &str, activity: Activity) {
+        self.with_receiver(name, |receiver| receiver.activity = activity);
+    }
+
+    /// A run of a receiver has counted this so far.
+    pub(crate) fn receiver_counted(&self, name: &str, counted: Counted) {
+        self.with_receiver(name, |receiver| receiver.counted = counted.after(&receiver.before));
+    }
+
+    /// A run of a receiver has ended: what it counted stays, what it held is free.
+    pub(crate) fn receiver_ended(&self, name: &str) {
+        self.with_receiver(name, |receiver| {
+            receiver.counted.table_bytes = 0;
+            receiver.counted.map_bytes = 0;
+            receiver.before = receiver.counted.clone();
+        });
+    }
+
+    /// A receiver has handed this to its pipelines.
+    pub(crate) fn receiver_handed_on(&self, name: &str, tally: Tally) {
+        self.with_receiver(name, |receiver| receiver.accepted += tally);
+    }
+
+    fn with_receiver(&self, name: &str, change: impl FnOnce(&mut ReceiverVitals)) {
+        let mut receivers = lock(&self.receivers);
+        let receiver = receivers.entry(name.to_owned()).or_insert_with(|| ReceiverVitals {
+            activity: Activity::Starting,
+            counted: Counted::default(),
+            accepted: Tally::default(),
+            before: Counted::default(),
+        });
+        change(receiver);
+    }
+
+    pub(crate) fn receivers(&self) -> BTreeMap<String, ReceiverVitals> {
+        lock(&self.receivers).clone()
+    }
+
+    /// An exporter takes from now on.
+    pub(crate) fn exporter_opened(&self, destination: &Arc<Destination>) {
+        let mut exporters = lock(&self.exporters);
+        exporters.entry(destination.name().to_owned()).or_default().present.push(Arc::clone(destination));
+    }
+
+    /// An exporter has ended: what it counted stays.
+    pub(crate) fn exporter_ended(&self, destination: &Arc<Destination>) {
+        let mut exporters = lock(&self.exporters);
+        let Some(exporter) = exporters.get_mut(destination.name()) else { return };
+        let before = exporter.present.len();
+        exporter.present.retain(|present| !Arc::ptr_eq(present, destination));
+        if exporter.present.len() < before {
+            exporter.ended += destination.stats().counts;
+        }
+    }
+
+    pub(crate) fn exporters(&self) -> Vec<ExporterNow> {
+        lock(&self.exporters)
+            .iter()
+            .map(|(name, exporter)| {
+                let mut stats = ExporterStats {
+                    counts: exporter.ended,
+                    queue_bytes: 0,
+                    queue_capacity_bytes: 0,
+                    in_flight_requests: 0,
+                    last_partial_success: None,
+                    last_failure: None,
+                };
+                for present in &exporter.present {
+                    let now = present.stats();
+                    stats.counts += now.counts;
+                    stats.queue_bytes += now.queue_bytes;
+                    stats.queue_capacity_bytes = now.queue_capacity_bytes;
+                    stats.in_flight_requests += now.in_flight_requests;
+                    stats.last_partial_success = now.last_partial_success.or(stats.last_partial_success);
+                    stats.last_failure = now.last_failure.or(stats.last_failure);
+                }
+                let newest = exporter.present.last();
+                let labels = newest.map(|newest| newest.labels().to_vec()).unwrap_or_default();
+                ExporterNow { name: name.clone(), labels, stats }
+            })
+            .collect()
+    }
+
+    pub(crate) fn configuration(&self) -> ConfigurationVitals {
+        lock(&self.configuration).clone()
+    }
+
+    pub(crate) fn reloaded(&self, config: Arc<Config>) {
+        let mut configuration = lock(&self.configuration);
+        configuration.config = config;
+        configuration.since = SystemTime::now();
+        configuration.reloads += 1;
+        configuration.refusal = None;
+    }
+
+    pub(crate) fn reload_refused(&self, reason: String) {
+        let mut configuration = lock(&self.configuration);
+        configuration.refused += 1;
+        configuration.refusal = Some(reason);
+    }
+
+    pub(crate) fn degraded(&self) -> Vec<Degraded> {
+        lock(&self.degraded).clone()
+    }
+
+    pub(crate) fn set_degraded(&self, degraded: Vec<Degraded>) {
+        *lock(&self.degraded) = degraded;
+    }
+
+    /// Where depths of stacks go from now on.
+    pub(crate) fn measure_stack_depths(&self, histogram: Option<Histogram<u64>>) {
+        *lock(&self.stack_depths) = histogram;
+    }
+
+    /// Stacks of so many frames each were met.
+    pub(crate) fn met_stacks(&self, frames: &[usize]) {
+        if let Some(depths) = &*lock(&self.stack_depths) {
+            frames.iter().for_each(|frames| depths.record(*frames as u64, &[]));
+        }
+    }
+}
+
+/// What these locks guard is changed whole, also where a thread panics.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
