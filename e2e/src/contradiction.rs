@@ -47,7 +47,7 @@ impl Judge {
     /// over, and so is a mark that the stack was cut.
     pub fn contradiction(&mut self, stack: &[Arc<Frame>], is_complete: bool) -> Option<Contradiction> {
         let mut places = self.places(stack);
-        if !is_complete {
+        if !is_complete && !places.is_empty() {
             places.remove(0);
         }
         let callers = places.iter().zip(places.iter().skip(1));
