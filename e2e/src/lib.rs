@@ -6,6 +6,7 @@
 //! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
 //! - [`received`] decodes profiles and holds them to every rule of conformance.
 //! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes.
+//! - [`recording`] has the profiler start a program and write files.
 //! - [`session`] joins the three: a workload, the profiler and a Collector.
 //! - [`elf`] tells functions and the ends of stacks from a binary's own headers, symbols and unwind data.
 //! - [`ranges`] reads what `sidewinder inspect` says of a binary; [`step`] runs a program one instruction at a time.
@@ -32,6 +33,7 @@ pub mod perf;
 pub mod ranges;
 pub mod rate;
 pub mod received;
+pub mod recording;
 pub mod requirement;
 pub mod session;
 pub mod sidewinder;

@@ -4,29 +4,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use object::{Object as _, ObjectSection as _};
-use serde::Deserialize;
-use sidewinder_e2e::conservation::Summary;
-use sidewinder_e2e::sidewinder::Running;
-use sidewinder_e2e::{paths, requirement, sidewinder};
-
-/// What `record --summary-json` says of the unwind tables.
-#[derive(Debug, Deserialize)]
-struct Tables {
-    loaded_bytes: u64,
-    evictions: u64,
-    reloads: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Recording {
-    #[serde(flatten)]
-    summary: Summary,
-    tables: Tables,
-}
+use sidewinder_e2e::recording::{Said, record};
+use sidewinder_e2e::{paths, requirement};
 
 /// As many programs with tables of their own.
 const PROGRAMS: u8 = 32;
@@ -53,9 +35,7 @@ fn programs(folder: &Path) -> Result<Vec<String>> {
 
 /// Runs all programs at once. They take turns of `turn_seconds`, so that at any time one of them computes, and
 /// each has had its turn in the end. All have started before: most tables have gone when their turn comes.
-fn record(programs: &[String], turn_seconds: f64, budget_mib: u64) -> Result<Recording> {
-    let folder = tempfile::tempdir()?;
-    let summary = folder.path().join("summary.json");
+fn record_all(programs: &[String], turn_seconds: f64, budget_mib: u64) -> Result<Said> {
     let script = paths::e2e().join("workloads/recursive.py");
     let turns = programs.len();
     let seconds = f64::from(PROGRAMS) * turn_seconds;
@@ -63,13 +43,10 @@ fn record(programs: &[String], turn_seconds: f64, budget_mib: u64) -> Result<Rec
         format!("{program} {} {seconds} {turn} {turns} {turn_seconds} & ", script.display())
     };
     let all: String = programs.iter().enumerate().map(run).collect();
-    let mut command: Command = sidewinder::command()?;
-    command.args(["record", "-F", "499", "--table-budget-mib", &budget_mib.to_string(), "--summary-json"]);
-    command.arg(&summary).arg("-o").arg(folder.path().join("out.otlp"));
-    command.args(["--", "sh", "-c", &(all + "wait")]);
-    let ended = Running::start(command)?.wait(Duration::from_secs(120))?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    serde_json::from_str(&fs::read_to_string(&summary)?).context("the summary")
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &(all + "wait")]);
+    let recording = record(&["-F", "499", "--table-budget-mib", &budget_mib.to_string()], &shell)?;
+    Ok(recording.said)
 }
 
 #[test]
@@ -79,13 +56,13 @@ fn with_half_of_the_working_set_tables_are_evicted_and_come_back() -> Result<()>
     }
     let folder = tempfile::tempdir()?;
     let programs = programs(folder.path())?;
-    let roomy = record(&programs, 0.3, 256)?;
+    let roomy = record_all(&programs, 0.3, 256)?;
     eprintln!("all of it: {:.1}% complete, {:?}", 100.0 * roomy.summary.complete_share(), roomy.tables);
     assert_eq!(roomy.tables.evictions, 0, "{roomy:?}");
 
     let half_mib = roomy.tables.loaded_bytes / 2 / (1 << 20);
     ensure!(half_mib >= 2, "the working set is too small to be halved: {roomy:?}");
-    let tight = record(&programs, 1.0, half_mib)?;
+    let tight = record_all(&programs, 1.0, half_mib)?;
     eprintln!("{half_mib} MiB: {:.1}% complete, {:?}", 100.0 * tight.summary.complete_share(), tight.tables);
     assert!(tight.tables.loaded_bytes <= half_mib << 20, "{tight:?}");
     assert!(tight.tables.evictions > 0 && tight.tables.reloads > 0, "{tight:?}");

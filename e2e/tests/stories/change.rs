@@ -5,16 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use sidewinder_e2e::received::{Received, in_user_mode};
+use anyhow::Result;
+use sidewinder_e2e::received::in_user_mode;
+use sidewinder_e2e::recording::record;
 use sidewinder_e2e::requirement;
-use sidewinder_e2e::sidewinder::{self, Running};
 use sidewinder_e2e::workload::{self, Program};
 use sidewinder_otlp::decode::Event;
 
-const SAMPLES_PER_SECOND: u32 = 499;
+const SAMPLES_PER_SECOND: &str = "499";
 const SECONDS: &str = "1.5";
 /// Of the interrupts that find a user stack; there are about 750 of each change, fewer on a busy machine.
 const COMPLETE_SHARE: f64 = 0.98;
@@ -76,17 +75,10 @@ fn assert_right_and(complete_share: f64, mode: &str, arguments: &[&Path], ways: 
     if !requirement::ebpf(mode)? {
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-F", &SAMPLES_PER_SECOND.to_string(), "-o"]).arg(&output).arg("--");
-    command.arg(workload::CHANGES.compiled()?).args([mode, SECONDS]).args(arguments);
-    let ended = Running::start(command)?.wait(Duration::from_secs(60))?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-
-    let received = Received::from_otlp_file(&output)?;
+    let mut program = workload::CHANGES.command(&[mode, SECONDS])?;
+    let recording = record(&["-F", SAMPLES_PER_SECOND], program.args(arguments))?;
     let mut found = Found::default();
-    received.events().for_each(|event| found.add(&event, ways));
+    recording.received.events().for_each(|event| found.add(&event, ways));
     eprintln!("{mode}: {} of {} complete, {:?}", found.complete, found.all, found.ways);
     assert!(
         found.wrong.is_empty(),
@@ -95,7 +87,7 @@ fn assert_right_and(complete_share: f64, mode: &str, arguments: &[&Path], ways: 
         found.wrong
     );
     assert!(found.all >= EVENTS_MIN, "{mode}: {} events", found.all);
-    assert!(found.complete as f64 >= complete_share * found.all as f64, "{mode}: {}", ended.log);
+    assert!(found.complete as f64 >= complete_share * found.all as f64, "{mode}: {}", recording.log);
     for way in ways {
         let seen = way.last().and_then(|end| found.ways.get(*end)).copied().unwrap_or_default();
         assert!(seen * 10 >= found.all, "{mode}: {seen} of {} stacks show {way:?}", found.all);

@@ -4,12 +4,10 @@
 //! Not shown here: the page of vsyscalls, which no interrupt finds, since the kernel serves them on their fault; shadow
 //! stacks, which this kernel does not offer to programs; the page of probed instructions, in `receiver`'s own tests.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use sidewinder_e2e::received::Received;
+use sidewinder_e2e::recording::record;
 use sidewinder_e2e::requirement;
-use sidewinder_e2e::sidewinder::{self, Running};
 use sidewinder_e2e::workload::{self, Program};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{Event, Frame};
@@ -18,14 +16,7 @@ use sidewinder_otlp::decode::{Event, Frame};
 const EVENTS_MIN: usize = 50;
 
 fn recorded<A: ToString>(program: Program, arguments: &[A]) -> Result<Received> {
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("out.otlp");
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-F", "499", "-o"]).arg(&output).arg("--").arg(program.compiled()?);
-    command.args(arguments.iter().map(ToString::to_string));
-    let ended = Running::start(command)?.wait(Duration::from_secs(60))?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    Received::from_otlp_file(&output)
+    Ok(record(&["-F", "499"], &program.command(arguments)?)?.received)
 }
 
 fn has_user_frames(event: &Event<'_>) -> bool {

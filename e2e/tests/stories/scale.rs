@@ -1,12 +1,7 @@
 //! Much of one thing changes nothing about the stacks, and stays inside the budget.
 
-use std::fs;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
-use sidewinder_e2e::conservation::Summary;
-use sidewinder_e2e::sidewinder::{self, Running};
+use anyhow::Result;
+use sidewinder_e2e::recording::{Said, record};
 use sidewinder_e2e::{requirement, workload};
 
 const BUDGET_MIB: u64 = 16;
@@ -14,35 +9,18 @@ const BUDGET_MIB: u64 = 16;
 const COMPLETE_SHARE: f64 = 0.95;
 const WITH_USER_STACK_MIN: u64 = 100;
 
-#[derive(Debug, Deserialize)]
-struct Recording {
-    #[serde(flatten)]
-    summary: Summary,
-    map_bytes: u64,
-}
-
 fn assert_complete(mode: &str, count: u32) -> Result<()> {
     if !requirement::ebpf(&format!("{count} {mode}"))? {
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
-    let summary = folder.path().join("summary.json");
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-F", "499", "--table-budget-mib", &BUDGET_MIB.to_string(), "--summary-json"]);
-    command.arg(&summary).arg("-o").arg(folder.path().join("out.otlp")).arg("--");
-    command.arg(workload::CROWD.compiled()?).args([mode, &count.to_string(), "2"]);
-    let ended = Running::start(command)?.wait(Duration::from_secs(180))?;
-    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
-    let recording: Recording = serde_json::from_str(&fs::read_to_string(&summary)?).context("the summary")?;
-    let (all, share) = (recording.summary.with_user_stack(), recording.summary.complete_share());
-    eprintln!(
-        "{count} {mode}: {:.2}% of {all} complete, maps take {} KiB",
-        100.0 * share,
-        recording.map_bytes >> 10
-    );
-    assert!(all >= WITH_USER_STACK_MIN && share >= COMPLETE_SHARE, "{}", ended.log);
+    let program = workload::CROWD.command(&[mode, &count.to_string(), "2"])?;
+    let recording = record(&["-F", "499", "--table-budget-mib", &BUDGET_MIB.to_string()], &program)?;
+    let Said { summary, map_bytes, .. } = &recording.said;
+    let (all, share) = (summary.with_user_stack(), summary.complete_share());
+    eprintln!("{count} {mode}: {:.2}% of {all} complete, maps take {} KiB", 100.0 * share, map_bytes >> 10);
+    assert!(all >= WITH_USER_STACK_MIN && share >= COMPLETE_SHARE, "{}", recording.log);
     // Rings, scratch and what is known of stacks and processes take some more than tables and mappings.
-    assert!(recording.map_bytes <= (BUDGET_MIB + 8) << 20, "{recording:?}");
+    assert!(*map_bytes <= (BUDGET_MIB + 8) << 20, "{:?}", recording.said);
     Ok(())
 }
 
