@@ -126,7 +126,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
 	if (came_too_early(outcome) && send_snapshot(slot, sample.tid))
 		sample.flags |= SW_SAMPLE_HAS_SNAPSHOT;
-	return send(ring, &sample, sizeof(sample), came_too_early(outcome)) ? outcome : SW_OUTCOME_RING_FULL;
+	return send(ring, &sample, sizeof(sample)) ? outcome : SW_OUTCOME_RING_FULL;
 }
 
 /* A slot that is ready for a sample, or none. */

@@ -4,6 +4,7 @@
 #define SIDEWINDER_SNAPSHOT_BPF_H
 
 #include "regs.bpf.h"
+#include "stack.bpf.h"
 
 /* Whether the receiver may have what the walk lacked before long: it is told of mappings after they are used. */
 static __always_inline bool came_too_early(__u32 outcome)
@@ -39,8 +40,10 @@ static __always_inline struct sw_snapshot *reserve_snapshot(__u64 room)
 }
 
 /* Sends the registers in the slot, and as much of the stack that they point to as there is, and room for it. */
-static __always_inline int fill_snapshot(struct sw_snapshot *snapshot, __u32 room, struct sw_slot *slot, __u32 tid)
+static __always_inline int fill_snapshot(struct sw_snapshot *snapshot, __u32 room, struct sw_slot *slot, __u32 tid,
+					 __u64 used)
 {
+	__u64 quarter = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE) / 4;
 	__u32 bytes = 0;
 
 	snapshot->type = SW_RECORD_SNAPSHOT;
@@ -55,7 +58,7 @@ static __always_inline int fill_snapshot(struct sw_snapshot *snapshot, __u32 roo
 		bytes = at + SW_SNAPSHOT_READ_BYTES;
 	}
 	snapshot->bytes = bytes;
-	bpf_ringbuf_submit(snapshot, BPF_RB_FORCE_WAKEUP);
+	bpf_ringbuf_submit(snapshot, wakeup(used, sizeof(*snapshot) + room, quarter));
 	return 1;
 }
 
@@ -72,10 +75,10 @@ static __noinline int send_snapshot(struct sw_slot *slot, __u32 tid)
 	if (may_send_snapshot(cpu, slot->time_ns)) {
 		snapshot = used < half ? reserve_snapshot(SW_SNAPSHOT_LARGE_BYTES) : 0;
 		if (snapshot)
-			return fill_snapshot(snapshot, SW_SNAPSHOT_LARGE_BYTES, slot, tid);
+			return fill_snapshot(snapshot, SW_SNAPSHOT_LARGE_BYTES, slot, tid, used);
 		snapshot = reserve_snapshot(SW_SNAPSHOT_BYTES);
 		if (snapshot)
-			return fill_snapshot(snapshot, SW_SNAPSHOT_BYTES, slot, tid);
+			return fill_snapshot(snapshot, SW_SNAPSHOT_BYTES, slot, tid, used);
 	}
 	sw_count(cpu->snapshots_refused, 1);
 	return 0;

@@ -33,16 +33,18 @@ static __always_inline struct sw_hash hash_seed(__u32 type)
 	return seed;
 }
 
-/*
- * Sends a record through this CPU's ring. The receiver drains rings by the clock; only a record that fills another
- * quarter wakes it, or one that it can't hear of too soon.
- */
-static __always_inline bool send(void *ring, void *record, __u32 bytes, bool is_urgent)
+/* The receiver drains rings by the clock; only a record that fills another quarter wakes it. */
+static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 quarter)
 {
-	__u64 before = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), quarter = ring_bytes / 4;
-	bool wakes = is_urgent || before / quarter != (before + bytes) / quarter;
+	return bytes_before / quarter != (bytes_before + bytes) / quarter ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
 
-	return bpf_ringbuf_output(ring, record, bytes, wakes ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP) == 0;
+/* Sends a record through this CPU's ring. */
+static __always_inline bool send(void *ring, void *record, __u32 bytes)
+{
+	__u64 before = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+
+	return bpf_ringbuf_output(ring, record, bytes, wakeup(before, bytes, ring_bytes / 4)) == 0;
 }
 
 /*
@@ -105,7 +107,7 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 	slot->body.count = count;
 	slot->body.epoch = epoch;
 	slot->body.hash = slot->hash;
-	if (!send(ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame), false))
+	if (!send(ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame)))
 		return 0;
 	remember(set, &slot->hash, epoch);
 	sw_count(cpu->stacks_sent, 1);

@@ -182,7 +182,10 @@ pub struct Profiler<'obj> {
     witness: Option<Witness>,
     side_band: Option<SideBand>,
     rings: Rings,
+    /// Readable when anything has happened.
     wakeups: rustix::fd::OwnedFd,
+    /// Readable when a ring of samples is filling up.
+    pressure: rustix::fd::OwnedFd,
     counters: Rc<MappedArray>,
     settings: Rc<Settings>,
     /// What walks look up.
@@ -232,7 +235,8 @@ impl<'obj> Profiler<'obj> {
             .map(|program| program.attach())
             .collect::<Result<_, _>>()
             .map_err(refused("attaching to forks and execs"))?;
-        let wakeups = wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source })?;
+        let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
+        let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
             cpus,
             _hooks: hooks,
@@ -242,6 +246,7 @@ impl<'obj> Profiler<'obj> {
             side_band: None,
             rings,
             wakeups,
+            pressure,
             counters,
             arena: Arena::new(outer, slots, options.arena_bytes),
             tables: Tables::new(segments, Rc::clone(&settings)),
@@ -328,16 +333,14 @@ impl<'obj> Profiler<'obj> {
         matches!(self.skeleton.maps.scope.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
     }
 
-    /// Sleeps until a ring is filling up, at the longest for `timeout`.
+    /// Sleeps until something happens to a process or a ring is filling up, at the longest for `timeout`.
     pub fn wait(&self, timeout: Duration) {
-        let timeout = rustix::event::Timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: timeout.subsec_nanos().into(),
-        };
-        let mut events =
-            [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 1];
-        // An interrupted sleep is a short one.
-        let _ = epoll::wait(&self.wakeups, &mut events[..], Some(&timeout));
+        wait(&self.wakeups, timeout);
+    }
+
+    /// Sleeps until a ring is filling up, at the longest for `timeout`.
+    pub fn rest(&self, timeout: Duration) {
+        wait(&self.pressure, timeout);
     }
 
     /// How stacks are walked.
@@ -557,6 +560,17 @@ fn secret_key() -> io::Result<[u64; 4]> {
         *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)) | 1;
     }
     Ok(key)
+}
+
+fn wait(epoll: &rustix::fd::OwnedFd, timeout: Duration) {
+    let timeout = rustix::event::Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    let mut events =
+        [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 1];
+    // An interrupted sleep is a short one.
+    let _ = epoll::wait(epoll, &mut events[..], Some(&timeout));
 }
 
 fn wakeups(rings: &Rings) -> io::Result<rustix::fd::OwnedFd> {

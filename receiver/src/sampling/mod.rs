@@ -187,13 +187,12 @@ impl<'obj> Sampler<'obj> {
             || self.binaries.are_missed()
             || !self.queue.is_empty()
             || !self.outdated.is_empty()
-            || !self.ahead.is_empty()
             || !self.late.is_empty();
         let began = Instant::now();
         let breath = self.options.breath();
         self.profiler.wait(if is_busy { timeout.min(breath) } else { timeout });
         if let Some(rest) = breath.min(timeout).checked_sub(began.elapsed()) {
-            std::thread::sleep(rest);
+            self.profiler.rest(rest);
         }
         let mut records = Vec::new();
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
