@@ -19,8 +19,6 @@ pub struct Process {
     /// Threads that have not ended.
     pub(crate) threads: u32,
     pub(crate) leader_ended: bool,
-    /// Whether the next reading may come too early to show what an event told.
-    pub(crate) look_again: bool,
     /// Since when events are needed to know the process: those from before are part of what was read.
     pub(crate) known_since_ns: u64,
     /// The first file mapped since the last exec: the program itself.
@@ -43,7 +41,6 @@ impl Process {
             mappings: Arc::new(MappingSet::new(most_mappings)),
             threads: 1,
             leader_ended: false,
-            look_again: false,
             known_since_ns,
             program: None,
             has_executed: false,
@@ -61,7 +58,6 @@ impl Process {
             start_ticks: None,
             threads: 1,
             leader_ended: false,
-            look_again: false,
             known_since_ns: time_ns,
             description: None,
             inherited: self.description.clone().or_else(|| self.described_by_events().map(Arc::new)),
@@ -77,7 +73,6 @@ impl Process {
         self.mappings = Arc::new(MappingSet::new(most_mappings));
         self.threads = 1;
         self.leader_ended = false;
-        self.look_again = false;
         self.program = None;
         self.has_executed = true;
     }

@@ -80,6 +80,11 @@ pub struct Registry {
     /// The process that was read again last: the next one in turn is read next, however many there are.
     healed_last: Pid,
     heals: Allowance,
+    /// Processes whose leader has ended. Threads may outlive it, but their count may also be wrong: an event comes before
+    /// the end of its thread shows in `/proc`. So they are read again until nothing is left.
+    leaderless: BTreeSet<Pid>,
+    /// How often.
+    leaderless_looks: Allowance,
     /// Whether events were lost and nobody has been marked as stale for it yet.
     has_lost_events: bool,
     /// How often all processes may be marked as stale.
@@ -97,6 +102,8 @@ impl Registry {
         Self {
             healed_last: Pid(0),
             heals: Allowance::new(limits.heals_per_second, now_ns),
+            leaderless: BTreeSet::new(),
+            leaderless_looks: Allowance::new(1, now_ns),
             has_lost_events: false,
             recoveries: Allowance::new(1, now_ns),
             proc_root,
@@ -157,6 +164,9 @@ impl Registry {
     /// many are still to be read. Call it after each batch of events.
     pub fn heal(&mut self) -> usize {
         let now_ns = monotonic_ns();
+        if !self.leaderless.is_empty() && self.leaderless_looks.take(1, now_ns) == 1 {
+            self.stale.extend(&self.leaderless);
+        }
         if self.has_lost_events && self.recoveries.take(1, now_ns) == 1 {
             self.mark_all_stale();
         }
@@ -281,6 +291,7 @@ impl Registry {
         let most_mappings = self.limits.mappings_per_process;
         // All that there is to know comes after an exec.
         self.stale.remove(&pid);
+        self.leaderless.remove(&pid);
         match self.processes.get_mut(&pid) {
             Some(process) => {
                 self.last_instance += 1;
@@ -334,9 +345,7 @@ impl Registry {
         if process.threads == 0 {
             self.retire(pid);
         } else if process.leader_ended {
-            // Threads may outlive their leader, but the count may also be wrong: have a look. The event comes
-            // before the thread's end shows in `/proc`, so look twice.
-            process.look_again = true;
+            self.leaderless.insert(pid);
             self.stale.insert(pid);
         }
     }
@@ -405,6 +414,9 @@ impl Registry {
     /// Takes up what was read: as news of a known process, or as another one with its number.
     fn take_read(&mut self, mut read: Process) {
         let pid = read.pid;
+        if read.leader_ended {
+            self.leaderless.insert(pid);
+        }
         match self.processes.get_mut(&pid) {
             Some(known) if known.start_ticks.is_none() || known.start_ticks == read.start_ticks => {
                 if known.mappings != read.mappings {
@@ -416,9 +428,6 @@ impl Registry {
                 known.threads = read.threads;
                 known.leader_ended = read.leader_ended;
                 known.known_since_ns = read.known_since_ns;
-                if std::mem::take(&mut known.look_again) {
-                    self.stale.insert(pid);
-                }
                 if known.program != read.program {
                     // It runs another program: an exec was lost.
                     known.program = read.program;
@@ -447,6 +456,7 @@ impl Registry {
 
     fn retire(&mut self, pid: Pid) {
         self.stale.remove(&pid);
+        self.leaderless.remove(&pid);
         self.changed.remove(&pid);
         self.exited.extend(self.processes.remove(&pid));
     }
