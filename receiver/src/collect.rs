@@ -42,6 +42,8 @@ impl Collection {
             Message::Process(key, description) => {
                 self.processes.insert(key, description);
             }
+            // Its events are still to be named.
+            Message::Departed(_) => {}
             Message::Event(event) => self.count(event),
         }
     }

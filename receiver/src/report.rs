@@ -100,6 +100,12 @@ impl Reporter {
                 }
                 self.descriptions.insert(key, description);
             }
+            Message::Departed(key) => {
+                for draft in &mut self.drafts {
+                    draft.interned.resources.remove(&key);
+                }
+                self.descriptions.remove(&key);
+            }
             Message::Event(event) => self.add(&event),
         }
     }
@@ -297,5 +303,23 @@ impl Clock {
 
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
         monotonic_ns.saturating_add(self.unix_ahead_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::NamingOptions;
+
+    #[test]
+    fn nothing_is_kept_of_a_process_that_has_departed() {
+        let namer = Namer::new(NamingOptions { native: false, kernel: false, budget_bytes: 0 });
+        let mut reporter = Reporter::new(namer, 97, &[&[]]);
+        let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
+        for process in processes {
+            reporter.take(Message::Process(process, Arc::default()));
+            reporter.take(Message::Departed(process));
+        }
+        assert!(reporter.descriptions.is_empty());
     }
 }

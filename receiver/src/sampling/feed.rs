@@ -74,6 +74,8 @@ pub(crate) enum Message {
     File(FileId, Arc<FileFacts>),
     /// A process, before its first event.
     Process(ProcessKey, Arc<ProcessDescription>),
+    /// A process of which no more events are to be expected: one that comes all the same tells of it anew.
+    Departed(ProcessKey),
     /// An interrupt.
     Event(Event),
 }

@@ -200,7 +200,7 @@ impl<'obj> Sampler<'obj> {
         self.take_records(records, messages);
         self.follow(watermark_ns, messages);
         self.walk_late(messages);
-        self.keep_house();
+        self.keep_house(messages);
     }
 
     /// Ends sampling and hands on what is still in the rings.
@@ -354,8 +354,10 @@ impl<'obj> Sampler<'obj> {
 
     /// Tells, before the first event of a process, what is known of it.
     fn introduce(&mut self, key: ProcessKey, messages: &mut Vec<Message>) {
-        if self.introduced.insert(key.pid, key) == Some(key) {
-            return;
+        match self.introduced.insert(key.pid, key) {
+            Some(before) if before == key => return,
+            Some(before) => messages.push(Message::Departed(before)),
+            None => {}
         }
         let pid = Pid(key.pid);
         let is_it = |process: &&Process| process.instance() == key.instance;
@@ -369,7 +371,7 @@ impl<'obj> Sampler<'obj> {
         messages.push(Message::Process(key, description.unwrap_or_default()));
     }
 
-    fn keep_house(&mut self) {
+    fn keep_house(&mut self, messages: &mut Vec<Message>) {
         self.profiler.arena.reclaim();
         if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > STACKS_BYTES_MAX {
             self.epoch_began = Instant::now();
@@ -384,8 +386,10 @@ impl<'obj> Sampler<'obj> {
             self.departed.retain(|_, (_, at)| at.elapsed() < DEPARTED_REMEMBERED);
             self.doubts.sweep();
             let (registry, departed) = (&self.registry, &self.departed);
-            self.introduced
-                .retain(|pid, _| registry.process(Pid(*pid)).is_some() || departed.contains_key(&Pid(*pid)));
+            let gone = self.introduced.extract_if(|pid, _| {
+                registry.process(Pid(*pid)).is_none() && !departed.contains_key(&Pid(*pid))
+            });
+            messages.extend(gone.map(|(_, key)| Message::Departed(key)));
             self.healed_at.retain(|_, at| at.elapsed() < 4 * follow::HEAL_INTERVAL);
         }
     }
