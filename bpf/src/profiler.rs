@@ -338,9 +338,10 @@ impl<'obj> Profiler<'obj> {
         wait(&self.wakeups, timeout);
     }
 
-    /// Sleeps until a ring is filling up, at the longest for `timeout`.
-    pub fn rest(&self, timeout: Duration) {
-        wait(&self.pressure, timeout);
+    /// Sleeps until a ring is filling up, at the longest for `timeout`. Whether one is.
+    #[must_use]
+    pub fn rest(&self, timeout: Duration) -> bool {
+        wait(&self.pressure, timeout)
     }
 
     /// How stacks are walked.
@@ -562,7 +563,8 @@ fn secret_key() -> io::Result<[u64; 4]> {
     Ok(key)
 }
 
-fn wait(epoll: &rustix::fd::OwnedFd, timeout: Duration) {
+/// Whether anything is readable before `timeout` is over.
+fn wait(epoll: &rustix::fd::OwnedFd, timeout: Duration) -> bool {
     let timeout = rustix::event::Timespec {
         tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
@@ -570,7 +572,7 @@ fn wait(epoll: &rustix::fd::OwnedFd, timeout: Duration) {
     let mut events =
         [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 1];
     // An interrupted sleep is a short one.
-    let _ = epoll::wait(epoll, &mut events[..], Some(&timeout));
+    epoll::wait(epoll, &mut events[..], Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 fn wakeups(rings: &Rings) -> io::Result<rustix::fd::OwnedFd> {

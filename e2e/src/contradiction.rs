@@ -38,7 +38,8 @@ impl fmt::Display for Contradiction {
 /// Functions that Go's signal handlers put on top of whatever ran: what they return to was interrupted.
 pub(crate) const INJECTED: [&str; 3] =
     ["runtime.asyncPreempt", "runtime.asyncPreempt.abi0", "runtime.sigpanic"];
-/// Functions that end in a landing pad of an exception.
+/// Functions that end in a landing pad of an exception: at last they put its address where the return address was of
+/// the frames that are thrown away.
 const LANDING: [&str; 4] =
     ["_Unwind_RaiseException", "_Unwind_Resume", "_Unwind_Resume_or_Rethrow", "_Unwind_ForcedUnwind"];
 
@@ -50,7 +51,9 @@ impl Judge {
         if !is_complete && !places.is_empty() {
             places.remove(0);
         }
-        let callers = places.iter().zip(places.iter().skip(1));
+        let leaf = places.iter().rfind(|place| place.binary.is_some());
+        let is_landing = leaf.is_some_and(|leaf| leaf.is_any_of(&LANDING));
+        let callers = places.iter().zip(places.iter().skip(1)).filter(|_| !is_landing);
         if let Some((caller, _)) = callers.rev().find(|(caller, callee)| !may_have_called(caller, callee)) {
             return Some(Contradiction::NoCall { at: name(caller), stack: describe(&places) });
         }
@@ -62,9 +65,8 @@ impl Judge {
 fn may_have_called(caller: &Place<'_>, callee: &Place<'_>) -> bool {
     let Some(binary) = caller.binary else { return true };
     let follows_call = || binary.follows_call(caller.svma + 1);
-    let callee_is = |names: &[&str]| callee.names().iter().any(|name| names.contains(&name.as_str()));
     // What was interrupted may have been anywhere; nobody calls the code that a signal handler returns to.
-    let was_interrupted = is_signal_frame(callee) || callee_is(&INJECTED) || callee_is(&LANDING);
+    let was_interrupted = is_signal_frame(callee) || callee.is_any_of(&INJECTED);
     was_interrupted || is_signal_frame(caller) || follows_call() || is_start(caller)
 }
 

@@ -107,7 +107,11 @@ impl Place<'_> {
     }
 
     fn is_named(&self, name: &str) -> bool {
-        self.names().iter().any(|candidate| candidate == name)
+        self.is_any_of(&[name])
+    }
+
+    pub(crate) fn is_any_of(&self, names: &[&str]) -> bool {
+        self.names().iter().any(|candidate| names.contains(&candidate.as_str()))
     }
 
     pub(crate) fn is_start(&self) -> bool {

@@ -125,6 +125,7 @@ impl Sampler<'_> {
         if self.registry.process(pid).is_none() {
             self.profiler.processes.remove(&mut self.profiler.arena, pid.0);
             self.binaries.unused_by(pid);
+            self.doubts.settle(pid);
             self.options.scope.exited(pid.0);
         }
     }

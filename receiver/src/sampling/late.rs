@@ -46,11 +46,17 @@ pub(crate) struct Late {
 }
 
 impl Late {
-    pub(crate) fn take_snapshot(&mut self, snapshot: Box<Snapshot>) {
+    /// Bytes that further snapshots may take.
+    pub(crate) fn room(&self) -> usize {
         let without_sample = self.snapshots.values().map(|(held, _)| bytes(held));
-        let held: usize =
-            without_sample.chain(self.waiting.iter().map(|waiting| bytes(&waiting.snapshot))).sum();
-        if held + bytes(&snapshot) <= SNAPSHOTS_BYTES_MAX {
+        let with_sample = self.waiting.iter().map(|waiting| bytes(&waiting.snapshot));
+        SNAPSHOTS_BYTES_MAX.saturating_sub(without_sample.chain(with_sample).sum())
+    }
+
+    /// Keeps a snapshot until its sample is met, if there is room for it.
+    pub(crate) fn take_snapshot(&mut self, snapshot: Box<Snapshot>, room: &mut usize) {
+        if let Some(left) = room.checked_sub(bytes(&snapshot)) {
+            *room = left;
             self.snapshots.insert((snapshot.tid, snapshot.time_ns), (snapshot, Instant::now()));
         }
     }
@@ -218,7 +224,11 @@ mod tests {
         };
         let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], start: 0, stack: Box::default() };
         let mut late = Late::default();
-        late.take_snapshot(Box::new(snapshot));
+        let mut room = late.room();
+        late.take_snapshot(Box::new(snapshot.clone()), &mut room);
+        assert_eq!(room, late.room());
+        late.take_snapshot(Box::new(Snapshot { tid: 3, ..snapshot }), &mut 10);
+        assert_eq!(room, late.room(), "there was no room for it");
         assert!(late.hold(Sample { tid: 2, ..sample }, None).is_some(), "another thread's");
         assert!(late.hold(Sample { has_snapshot: false, ..sample }, None).is_some());
         assert!(late.hold(sample, None).is_none());

@@ -11,11 +11,13 @@ mod live_tests;
 pub(crate) mod options;
 pub(crate) mod scope;
 mod stacks;
+mod stagger;
 pub(crate) mod table_builder;
 mod tally;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
@@ -37,6 +39,7 @@ use late::Late;
 pub(crate) use options::SamplingOptions;
 use scope::Scope;
 use stacks::Stacks;
+use stagger::Stagger;
 use table_builder::TableBuilder;
 use tally::Corrections;
 pub(crate) use tally::Tally;
@@ -91,6 +94,7 @@ pub(crate) enum SamplingError {
 pub(crate) struct Sampler<'obj> {
     profiler: Profiler<'obj>,
     options: SamplingOptions,
+    stagger: Stagger,
     queue: EventQueue,
     registry: Registry,
     files: FileTable,
@@ -147,6 +151,7 @@ impl<'obj> Sampler<'obj> {
             .ok_or(SamplingError::Budget(options.tables_bytes))?;
         let mut sampler = Self {
             profiler,
+            stagger: Stagger::new(options.samples_per_second),
             queue: EventQueue::new(EVENTS_WAITING_MAX),
             registry: Registry::new(ProcRoot::default(), RegistryLimits::default()),
             files: FileTable::new(ProcRoot::default(), FileTableLimits::default()),
@@ -191,8 +196,10 @@ impl<'obj> Sampler<'obj> {
         let began = Instant::now();
         let breath = self.options.breath();
         self.profiler.wait(if is_busy { timeout.min(breath) } else { timeout });
-        if let Some(rest) = breath.min(timeout).checked_sub(began.elapsed()) {
-            self.profiler.rest(rest);
+        if let Some(rest) = breath.min(timeout).checked_sub(began.elapsed())
+            && self.profiler.rest(rest)
+        {
+            thread::sleep(self.stagger.next_delay());
         }
         let mut records = Vec::new();
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
@@ -272,10 +279,11 @@ impl<'obj> Sampler<'obj> {
     /// Takes stacks up, and puts samples where they wait for their time to come.
     fn take_records(&mut self, records: Vec<Record>, messages: &mut Vec<Message>) {
         self.ahead.iter_mut().for_each(|ahead| ahead.polls += 1);
+        let mut room = self.late.room();
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, messages),
-                Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot),
+                Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot, &mut room),
                 Record::Sample(sample) => self.ahead.push_back(Ahead { sample, polls: 0 }),
             }
         }
