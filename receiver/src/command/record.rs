@@ -3,9 +3,12 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
+use std::mem;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
@@ -49,8 +52,9 @@ enum Sink {
 }
 
 impl Sink {
-    fn take(&mut self, messages: &mut Vec<Message>) {
-        for message in messages.drain(..) {
+    /// Takes all that comes, until no more can. What waits is little beside what a recording keeps of it.
+    fn take_all(&mut self, incoming: Receiver<Vec<Message>>) {
+        for message in incoming.into_iter().flatten() {
             match self {
                 Self::Report(reporter) => reporter.take(message),
                 Self::Profile(collection, _) => collection.take(message),
@@ -73,7 +77,12 @@ fn record_target(args: &RecordArgs) -> Ended {
     let stop = stop_flag()?;
 
     let mut launched = if args.command.is_empty() { None } else { Some(Launched::stopped(&args.command)?) };
-    let recorded = sample(args, launched.as_mut(), &stop, &mut sink);
+    // Reading symbols takes long, and sampling does not wait for it.
+    let recorded = thread::scope(|threads| {
+        let (outgoing, incoming) = channel();
+        threads.spawn(|| sink.take_all(incoming));
+        sample(args, launched.as_mut(), &stop, &outgoing)
+    });
     let status = launched.as_mut().and_then(Launched::end);
     let recorded = recorded?;
 
@@ -105,7 +114,7 @@ fn sample(
     args: &RecordArgs,
     mut launched: Option<&mut Launched>,
     stop: &AtomicBool,
-    sink: &mut Sink,
+    sink: &Sender<Vec<Message>>,
 ) -> Result<Recorded, Failure> {
     let scope = match &launched {
         Some(launched) => Scope::Processes(HashSet::from([launched.pid()])),
@@ -134,6 +143,8 @@ fn sample(
     }
 
     let began = Instant::now();
+    // The other side only ends after this one.
+    let pass_on = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
     let mut messages = Vec::new();
     let mut ended: Option<ExitStatus> = None;
     while !stop.load(Ordering::Relaxed) && ended.is_none() && !sampler.is_over() {
@@ -142,13 +153,13 @@ fn sample(
             break;
         }
         sampler.poll(rest.min(POLL), &mut messages);
-        sink.take(&mut messages);
+        pass_on(&mut messages);
         progress.show_tally(|| sampler.tally(), began.elapsed());
         ended = launched.as_mut().and_then(|launched| launched.ended());
     }
     let end_ns = monotonic_ns();
     sampler.stop(&mut messages);
-    sink.take(&mut messages);
+    pass_on(&mut messages);
     progress.end();
     Ok(Recorded {
         tally: sampler.tally(),
