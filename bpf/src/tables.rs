@@ -13,7 +13,7 @@ use crate::outcome::Outcome;
 use crate::settings::Settings;
 use crate::table::{PackedSegment, look_up};
 
-/// The number by which ranges of processes name a segment. It outlives eviction, and the file it was made for.
+/// The number by which ranges of processes name a segment. It outlives eviction, until it is given back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentId(pub(crate) u32);
 
@@ -27,20 +27,31 @@ pub struct Tables {
     settings: Rc<Settings>,
     /// By number; number 0 is never given out.
     blocks: Vec<Option<Block>>,
+    /// Numbers that were given back.
+    free: Vec<SegmentId>,
     evictions: u64,
 }
 
 impl Tables {
     pub(crate) fn new(segments: MappedArray, settings: Rc<Settings>) -> Self {
-        Self { segments, settings, blocks: vec![None], evictions: 0 }
+        Self { segments, settings, blocks: vec![None], free: Vec::new(), evictions: 0 }
     }
 
     /// A number for a segment whose table comes later; `None` when all are taken.
     pub fn reserve(&mut self) -> Option<SegmentId> {
-        (self.blocks.len() < self.segments.entries()).then(|| {
-            self.blocks.push(None);
-            SegmentId((self.blocks.len() - 1) as u32)
+        self.free.pop().or_else(|| {
+            (self.blocks.len() < self.segments.entries()).then(|| {
+                self.blocks.push(None);
+                SegmentId((self.blocks.len() - 1) as u32)
+            })
         })
+    }
+
+    /// Gives a number back, with its table. No range may have named it for as long as a walk takes: another segment gets
+    /// it.
+    pub fn release(&mut self, arena: &mut Arena, id: SegmentId) {
+        self.take_away(arena, id);
+        self.free.push(id);
     }
 
     /// Gives a segment the table that walks ask for, evicting those that they used longest ago, and before them those
@@ -131,12 +142,17 @@ impl Tables {
 
     /// Takes the table of a segment away from walks; its room is reused once they have ended.
     pub fn evict(&mut self, arena: &mut Arena, id: SegmentId) {
-        let Some(block) = self.blocks.get_mut(id.0 as usize).and_then(Option::take) else { return };
+        self.evictions += u64::from(self.take_away(arena, id));
+    }
+
+    /// Whether there was a table to take away.
+    fn take_away(&mut self, arena: &mut Arena, id: SegmentId) -> bool {
+        let Some(block) = self.blocks.get_mut(id.0 as usize).and_then(Option::take) else { return false };
         self.segments
             .word(id.0 as usize, std::mem::offset_of!(sw_segment, location))
             .store(0, Ordering::SeqCst);
         arena.retire(block);
-        self.evictions += 1;
+        true
     }
 
     /// Tables evicted so far.

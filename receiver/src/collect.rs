@@ -42,8 +42,8 @@ impl Collection {
             Message::Process(key, description) => {
                 self.processes.insert(key, description);
             }
-            // Its events are still to be named.
-            Message::Departed(_) => {}
+            // Their events are still to be named.
+            Message::Departed(_) | Message::ForgetFile(_) => {}
             Message::Event(event) => self.count(event),
         }
     }

@@ -81,6 +81,12 @@ impl Namer {
         self.files.insert(id, facts);
     }
 
+    /// Forgets a file, which closes it.
+    pub(crate) fn forget(&mut self, id: FileId) {
+        self.symbols.forget(sidewinder_symbolize::FileId(id.0));
+        self.files.remove(&id);
+    }
+
     /// All that is known of a frame.
     pub(crate) fn name(&mut self, frame: Frame) -> NamedFrame {
         let address = code_address(frame).address_for_lookup().0;

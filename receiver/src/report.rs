@@ -33,7 +33,6 @@ pub(crate) struct Reporter {
     namer: Namer,
     kind: Kind,
     drafts: Vec<Draft>,
-    depths: Vec<usize>,
     descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
     clock: Clock,
 }
@@ -71,7 +70,6 @@ impl Reporter {
             namer,
             kind: Kind::Cpu { samples_per_second },
             drafts: processors.iter().map(|processors| Draft::new(processors.to_vec())).collect(),
-            depths: Vec::new(),
             descriptions: HashMap::new(),
             clock: Clock::now(),
         }
@@ -94,6 +92,7 @@ impl Reporter {
                     draft.interned.stacks.clear();
                 }
             }
+            Message::ForgetFile(id) => self.namer.forget(id),
             Message::Process(key, description) => {
                 for draft in &mut self.drafts {
                     draft.interned.resources.remove(&key);
@@ -124,11 +123,6 @@ impl Reporter {
         reports
     }
 
-    /// Frames of each stack that was met for the first time since this was last asked.
-    pub(crate) fn take_depths(&mut self) -> Vec<usize> {
-        std::mem::take(&mut self.depths)
-    }
-
     fn add(&mut self, event: &Event) {
         let kind = match event.kind {
             SampleKind::Cpu => self.kind,
@@ -138,12 +132,8 @@ impl Reporter {
         let nothing = ProcessDescription::default();
         let description = self.descriptions.get(&event.process).map_or(&nothing, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
-        let mut is_new = false;
         for draft in &mut self.drafts {
-            is_new |= draft.add(event, kind, time_ns, description, &mut self.namer);
-        }
-        if is_new {
-            self.depths.push(event.stack.as_ref().map_or(0, |stack| stack.frames.len()));
+            draft.add(event, kind, time_ns, description, &mut self.namer);
         }
     }
 }
@@ -162,7 +152,6 @@ impl Draft {
         report
     }
 
-    /// Adds an event; returns whether its stack is new here.
     fn add(
         &mut self,
         event: &Event,
@@ -170,13 +159,12 @@ impl Draft {
         unix_ns: u64,
         description: &ProcessDescription,
         namer: &mut Namer,
-    ) -> bool {
+    ) {
         let outcome = match (&event.stack, event.outcome) {
             (None, _) => Some(BODY_MISSING),
             (_, sidewinder_bpf::Outcome::Complete) => None,
             (_, other) => Some(other.label()),
         };
-        let known_stacks = self.interned.stacks.len();
         let identity = SampleIdentity {
             resource: self.resource(event.process, description),
             kind,
@@ -185,7 +173,6 @@ impl Draft {
             link: None,
         };
         self.builder.event(&identity, unix_ns, 1);
-        self.interned.stacks.len() > known_stacks
     }
 
     fn resource(&mut self, process: ProcessKey, description: &ProcessDescription) -> ResourceIndex {

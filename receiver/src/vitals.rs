@@ -4,10 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
 use sidewinder_config::Config;
 use sidewinder_otlp::Tally;
@@ -90,6 +93,8 @@ pub(crate) struct Counted {
     pub(crate) snapshots_refused: u64,
     /// Frames found by rows, by proven frame pointers and by unproven ones.
     pub(crate) steps: [u64; 3],
+    /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
+    pub(crate) depths: Vec<u64>,
     pub(crate) table_evictions: u64,
     /// Time in our programs, where the kernel measures it.
     pub(crate) run_time: Option<Duration>,
@@ -114,6 +119,7 @@ impl Counted {
             walked_late: tally.walked_late,
             snapshots_refused: tally.snapshots_refused,
             steps: profiler.frames_by_mode(),
+            depths: profiler.depths().to_vec(),
             table_evictions: profiler.tables.evictions(),
             run_time: profiler.run_time(),
             table_bytes: profiler.tables.loaded_bytes(),
@@ -135,6 +141,8 @@ impl Counted {
         self.walked_late += before.walked_late;
         self.snapshots_refused += before.snapshots_refused;
         self.steps.iter_mut().zip(before.steps).for_each(|(now, before)| *now += before);
+        self.depths.resize(self.depths.len().max(before.depths.len()), 0);
+        self.depths.iter_mut().zip(&before.depths).for_each(|(now, before)| *now += before);
         self.table_evictions += before.table_evictions;
         self.run_time = match (self.run_time, before.run_time) {
             (Some(now), Some(before)) => Some(now + before),
@@ -260,7 +268,14 @@ impl Vitals {
 
     /// A run of a receiver has counted this so far.
     pub(crate) fn receiver_counted(&self, name: &str, counted: Counted) {
-        self.with_receiver(name, |receiver| receiver.counted = counted.after(&receiver.before));
+        let depths = lock(&self.stack_depths).clone();
+        self.with_receiver(name, |receiver| {
+            let counted = counted.after(&receiver.before);
+            let before = mem::replace(&mut receiver.counted, counted);
+            if let Some(depths) = depths {
+                record(&depths, name, &before.depths, &receiver.counted.depths);
+            }
+        });
     }
 
     /// A run of a receiver has ended: what it counted stays, what it held is free.
@@ -367,11 +382,16 @@ impl Vitals {
     pub(crate) fn measure_stack_depths(&self, histogram: Option<Histogram<u64>>) {
         *lock(&self.stack_depths) = histogram;
     }
+}
 
-    /// Stacks of so many frames each were met.
-    pub(crate) fn met_stacks(&self, frames: &[usize]) {
-        if let Some(depths) = &*lock(&self.stack_depths) {
-            frames.iter().for_each(|frames| depths.record(*frames as u64, &[]));
+/// Records the stacks that have been counted meanwhile, each as one in the middle of its class.
+fn record(histogram: &Histogram<u64>, receiver: &str, before: &[u64], now: &[u64]) {
+    let labels = [KeyValue::new("receiver", receiver.to_owned())];
+    let before = before.iter().copied().chain(iter::repeat(0));
+    for (class, (now, before)) in now.iter().zip(before).enumerate() {
+        // A histogram takes one value at a time.
+        for _ in before..*now {
+            histogram.record((3 << class) / 2, &labels);
         }
     }
 }

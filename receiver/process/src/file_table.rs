@@ -32,7 +32,7 @@ pub struct FileTableLimits {
 
 impl Default for FileTableLimits {
     fn default() -> Self {
-        Self { files: 16_384, open_files: 256, allow_remote: false }
+        Self { files: 16_384, open_files: 4_096, allow_remote: false }
     }
 }
 

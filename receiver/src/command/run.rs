@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
 
 use super::{Ended, stop_flag};
@@ -11,8 +12,17 @@ use crate::exit::Failure;
 use crate::service::{self, Signals};
 
 pub(crate) fn run(args: &ConfigArgs) -> Ended {
+    raise_descriptor_limit();
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reload))
         .map_err(|error| Failure::runtime("can't take signals", error))?;
     service::run(args, &Signals { stop: stop_flag()?, reload })
+}
+
+/// Raises the limit of descriptors as far as it may be: every binary that a process maps is held open. That it is low at
+/// first is for programs that use `select`(2), which takes no number from 1,024 on.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused or not: what can't be opened is told where it is missed.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

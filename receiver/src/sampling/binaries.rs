@@ -1,7 +1,7 @@
 //! The files that processes execute, and where walks find their tables.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, Outcome, PackedSegment, Packing, Range, SegmentId, Tables};
@@ -21,6 +21,8 @@ const REST: u32 = 1;
 pub(crate) struct Binaries {
     builder: TableBuilder,
     binaries: HashMap<FileId, Binary>,
+    /// What each process maps.
+    files_by_user: HashMap<Pid, BTreeSet<FileId>>,
     /// The table of files that say nothing.
     blank: SegmentId,
     reloads: u64,
@@ -35,6 +37,8 @@ struct Binary {
     state: State,
     /// Processes that map it.
     users: BTreeSet<Pid>,
+    /// When somebody last began or ceased to map it.
+    used_at: Instant,
     /// Whether the builder is at it.
     is_ordered: bool,
     rests_until: Instant,
@@ -71,7 +75,14 @@ impl Binaries {
     pub(crate) fn new(builder: TableBuilder, arena: &mut Arena, tables: &mut Tables) -> Option<Self> {
         let blank = tables.reserve()?;
         tables.load(arena, blank, &PackedSegment::blank()).ok()?;
-        Some(Self { builder, binaries: HashMap::new(), blank, reloads: 0, deliveries: 0 })
+        Some(Self {
+            builder,
+            binaries: HashMap::new(),
+            files_by_user: HashMap::new(),
+            blank,
+            reloads: 0,
+            deliveries: 0,
+        })
     }
 
     /// Sees to it that the table of a file is built. `user` is a process that maps it or did: its view of the file system
@@ -83,7 +94,8 @@ impl Binaries {
         user: Pid,
         options: &SamplingOptions,
     ) -> bool {
-        if self.binaries.contains_key(&file) {
+        if let Some(binary) = self.binaries.get_mut(&file) {
+            binary.used_at = Instant::now();
             return true;
         }
         let Some(entry) = files.get(file) else { return false };
@@ -95,6 +107,7 @@ impl Binaries {
             debug_file: DebugFile::of_process(user, entry.path()),
             state: State::Building,
             users: BTreeSet::new(),
+            used_at: Instant::now(),
             is_ordered: true,
             rests_until: Instant::now(),
             missed: BTreeSet::new(),
@@ -104,18 +117,43 @@ impl Binaries {
         true
     }
 
-    /// Notes that a living process maps a file: its ranges depend on what becomes of the file's table.
-    pub(crate) fn note_user(&mut self, file: FileId, user: Pid) {
-        if let Some(binary) = self.binaries.get_mut(&file) {
-            binary.users.insert(user);
+    /// Notes what a process maps, which is nothing once it has ended: its ranges depend on what becomes of the tables.
+    pub(crate) fn used_by(&mut self, user: Pid, files: BTreeSet<FileId>) {
+        for file in &files {
+            if let Some(binary) = self.binaries.get_mut(file) {
+                binary.users.insert(user);
+            }
+        }
+        let before = if files.is_empty() {
+            self.files_by_user.remove(&user)
+        } else {
+            self.files_by_user.insert(user, files.clone())
+        };
+        for file in before.unwrap_or_default().difference(&files) {
+            if let Some(binary) = self.binaries.get_mut(file) {
+                binary.users.remove(&user);
+                binary.used_at = Instant::now();
+            }
         }
     }
 
-    /// Notes that a process maps nothing any more.
-    pub(crate) fn unused_by(&mut self, user: Pid) {
-        for binary in self.binaries.values_mut() {
-            binary.users.remove(&user);
-        }
+    /// Forgets the files that no process has mapped for so long, with their tables and descriptors. Returns which.
+    pub(crate) fn forget_unused(
+        &mut self,
+        time: Duration,
+        arena: &mut Arena,
+        tables: &mut Tables,
+    ) -> Vec<FileId> {
+        let unused = self.binaries.extract_if(|_, binary| {
+            binary.users.is_empty() && !binary.is_ordered && binary.used_at.elapsed() >= time
+        });
+        let forget = |(file, binary): (FileId, Binary)| {
+            if let State::Built(segments) = binary.state {
+                segments.iter().for_each(|segment| tables.release(arena, segment.id));
+            }
+            file
+        };
+        unused.map(forget).collect()
     }
 
     /// Adds the ranges of one mapping: a part for each segment of its file.

@@ -72,6 +72,8 @@ impl FileFacts {
 pub(crate) enum Message {
     /// A file, when it is first met, and again once its content could be read.
     File(FileId, Arc<FileFacts>),
+    /// A file that no frame to come is in.
+    ForgetFile(FileId),
     /// A process, before its first event.
     Process(ProcessKey, Arc<ProcessDescription>),
     /// A process of which no more events are to be expected: one that comes all the same tells of it anew.

@@ -1,5 +1,6 @@
 //! Following processes: from the kernel's side band, through the registry, to the ranges that walks look up.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use sidewinder_address::Avma;
@@ -89,16 +90,17 @@ impl Sampler<'_> {
 
     fn publish(&mut self, pid: Pid, known_ns: u64) {
         let Some(process) = self.registry.process(pid) else { return };
-        let mut ranges = Vec::new();
+        let (mut ranges, mut files) = (Vec::new(), BTreeSet::new());
         for mapping in process.mappings() {
             let file = self.files.identify(process, mapping).map(|identified| identified.id);
             if let Some(file) = file
                 && self.binaries.prepare(file, &self.files, pid, &self.options)
             {
-                self.binaries.note_user(file, pid);
+                files.insert(file);
             }
             self.binaries.push_ranges(&mut ranges, file, mapping);
         }
+        self.binaries.used_by(pid, files);
         let (arena, tables) = (&mut self.profiler.arena, &mut self.profiler.tables);
         loop {
             match self.profiler.processes.publish(arena, pid.0, &ranges, known_ns) {
@@ -106,6 +108,8 @@ impl Sampler<'_> {
                 Err(ProcessesError::Mappings { .. }) if tables.evict_oldest(arena).is_some() => {}
                 Err(error) => {
                     debug!(%error, "the stacks of this process will be incomplete");
+                    // What it mapped before is not what it maps now.
+                    self.profiler.processes.remove(arena, pid.0);
                     return;
                 }
             }
@@ -124,7 +128,7 @@ impl Sampler<'_> {
         // The number may belong to a new process by now.
         if self.registry.process(pid).is_none() {
             self.profiler.processes.remove(&mut self.profiler.arena, pid.0);
-            self.binaries.unused_by(pid);
+            self.binaries.used_by(pid, BTreeSet::new());
             self.doubts.settle(pid);
             self.options.scope.exited(pid.0);
         }

@@ -1,6 +1,6 @@
 //! Sampling of real programs by the real eBPF programs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -247,6 +247,37 @@ fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
 }
 
 /// The witness's count of interrupts is the sum of the outcomes, and the events handed on are those that were to be.
+#[test]
+fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let burner = Burner::start();
+    let mut storage = Storage::uninit();
+    let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 97, 8 << 20)) else { return };
+    let without_files = |sampler: &Sampler<'_>| sampler.profiler.tables.loaded_bytes() < 1_000;
+    sampler.start().unwrap();
+    let mut messages = poll_until(&mut sampler, 10);
+    sampler.forget_files(Duration::ZERO, &mut messages);
+    assert!(!messages.iter().any(|message| matches!(message, Message::ForgetFile(_))), "all are in use");
+    assert!(!without_files(&sampler));
+
+    drop(burner);
+    messages.append(&mut poll_for(&mut sampler, Duration::from_millis(300)));
+    sampler.forget_files(Duration::from_secs(60), &mut messages);
+    assert!(!without_files(&sampler), "they may be run again soon");
+    sampler.forget_files(Duration::ZERO, &mut messages);
+    assert!(without_files(&sampler));
+    let told = messages.iter().filter_map(|message| match message {
+        Message::File(id, _) => Some(*id),
+        _ => None,
+    });
+    let forgotten = messages.iter().filter_map(|message| match message {
+        Message::ForgetFile(id) => Some(*id),
+        _ => None,
+    });
+    assert_eq!(told.collect::<BTreeSet<_>>(), forgotten.collect());
+    assert_eq!(sampler.profiler.tables.evictions(), 0, "nothing made room for anything");
+}
+
 #[test]
 fn every_interrupt_ends_in_one_outcome() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

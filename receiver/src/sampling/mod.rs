@@ -60,6 +60,9 @@ const STACKS_BYTES_MAX: usize = 6 << 20;
 const LATE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a process is remembered that has ended: samples of it may come in later than its end.
 const DEPARTED_REMEMBERED: Duration = Duration::from_secs(2);
+/// How long a file stays open that no process maps any more: one that is run again and again is read once, and a file
+/// system that is to be unmounted is not held for long. Much longer than a walk, and than samples take to come in.
+const FILES_REMEMBERED: Duration = Duration::from_secs(30);
 /// Samples may be this many polls ahead of their stacks.
 const SAMPLE_PATIENCE: u32 = 3;
 
@@ -399,6 +402,18 @@ impl<'obj> Sampler<'obj> {
             });
             messages.extend(gone.map(|(_, key)| Message::Departed(key)));
             self.healed_at.retain(|_, at| at.elapsed() < 4 * follow::HEAL_INTERVAL);
+            self.forget_files(FILES_REMEMBERED, messages);
+        }
+    }
+
+    /// Forgets the files that no process has mapped for so long.
+    fn forget_files(&mut self, time: Duration, messages: &mut Vec<Message>) {
+        let (arena, tables) = (&mut self.profiler.arena, &mut self.profiler.tables);
+        for file in self.binaries.forget_unused(time, arena, tables) {
+            self.files.forget(file);
+            if self.told_files.remove(&file).is_some() {
+                messages.push(Message::ForgetFile(file));
+            }
         }
     }
 }

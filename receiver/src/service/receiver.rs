@@ -213,7 +213,6 @@ impl Run {
             for message in received.into_iter().flatten() {
                 reporter.take(message);
             }
-            self.vitals.met_stacks(&reporter.take_depths());
             let is_outdated = !self.plan.holds(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
                 let end_ns = monotonic_ns();

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use opentelemetry::KeyValue;
-use opentelemetry::metrics::{Histogram, Meter};
+use opentelemetry::metrics::{AsyncInstrument, AsyncInstrumentBuilder, Histogram, Meter};
 use sidewinder_config::MetricLevel;
 use sidewinder_otlp::send::State;
 
@@ -347,54 +347,53 @@ static METRICS: &[Metric] = &[
 /// The one metric that is not read but recorded.
 const STACK_DEPTH: &str = "sidewinder_stack_depth";
 
-/// Upper bounds of the buckets of [`STACK_DEPTH`].
-const DEPTHS: [f64; 11] = [4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1_024.0, 2_048.0, 4_096.0];
+/// The last of each class of depths that are counted together.
+const DEPTHS: [f64; 14] =
+    [1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0, 511.0, 1_023.0, 2_047.0, 4_095.0, 8_191.0, 16_383.0];
 
 /// Makes `meter` read every metric of `level` from `vitals`, and returns where depths of stacks are to be recorded.
 pub(super) fn register(meter: &Meter, level: MetricLevel, vitals: &Arc<Vitals>) -> Option<Histogram<u64>> {
     for metric in METRICS.iter().filter(|metric| metric.level <= level) {
-        let (vitals, read) = (Arc::clone(vitals), metric.read);
         match metric.kind {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were u64")]
-            Kind::Counter => drop(
-                meter
-                    .u64_observable_counter(metric.name)
-                    .with_description(metric.description)
-                    .with_unit(metric.unit)
-                    .with_callback(move |observer| {
-                        read(&vitals).iter().for_each(|p| observer.observe(p.value as u64, &p.labels));
-                    })
-                    .build(),
-            ),
-            Kind::FractionalCounter => drop(
-                meter
-                    .f64_observable_counter(metric.name)
-                    .with_description(metric.description)
-                    .with_unit(metric.unit)
-                    .with_callback(move |observer| {
-                        read(&vitals).iter().for_each(|p| observer.observe(p.value, &p.labels));
-                    })
-                    .build(),
-            ),
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they were u64")]
-            Kind::Gauge => drop(
-                meter
-                    .u64_observable_gauge(metric.name)
-                    .with_description(metric.description)
-                    .with_unit(metric.unit)
-                    .with_callback(move |observer| {
-                        read(&vitals).iter().for_each(|p| observer.observe(p.value as u64, &p.labels));
-                    })
-                    .build(),
-            ),
+            Kind::Counter => {
+                drop(observed(meter.u64_observable_counter(metric.name), metric, vitals, whole).build());
+            }
+            Kind::FractionalCounter => {
+                let same = |value| value;
+                drop(observed(meter.f64_observable_counter(metric.name), metric, vitals, same).build());
+            }
+            Kind::Gauge => {
+                drop(observed(meter.u64_observable_gauge(metric.name), metric, vitals, whole).build());
+            }
         }
     }
     (level >= MetricLevel::Normal).then(|| {
         meter
             .u64_histogram(STACK_DEPTH)
-            .with_description("Frames of the stacks that were met, each once a report.")
+            .with_description("Frames of stacks, complete or cut, in the middle of their class: 1, 2 to 3, 4 to 7 and so on.")
             .with_unit("{frames}")
             .with_boundaries(DEPTHS.to_vec())
             .build()
     })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was a u64")]
+fn whole(value: f64) -> u64 {
+    value as u64
+}
+
+/// An instrument that says what the metric is and reads it whenever asked.
+fn observed<'a, I, M: 'static>(
+    instrument: AsyncInstrumentBuilder<'a, I, M>,
+    metric: &'static Metric,
+    vitals: &Arc<Vitals>,
+    number: fn(f64) -> M,
+) -> AsyncInstrumentBuilder<'a, I, M> {
+    let vitals = Arc::clone(vitals);
+    let observe = move |observer: &dyn AsyncInstrument<M>| {
+        for point in (metric.read)(&vitals) {
+            observer.observe(number(point.value), &point.labels);
+        }
+    };
+    instrument.with_description(metric.description).with_unit(metric.unit).with_callback(observe)
 }
