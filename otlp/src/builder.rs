@@ -41,7 +41,7 @@ use crate::wire::{
     InstrumentationScope, KeyValue, Profile, Resource, ResourceProfiles, SCHEMA_URL, ScopeProfiles, Stack,
 };
 use dictionary::Dictionary;
-use profile::ProfileDraft;
+use profile::{Identity, ProfileDraft};
 
 /// The name of the scope: receivers name the profile after it, so that it never changes.
 const SCOPE_NAME: &str = "sidewinder";
@@ -219,6 +219,8 @@ pub struct ReportBuilder {
     profiles: Table<ProfileDraft>,
     /// The profile of the last event.
     last_profile: i32,
+    /// Of each stack the sample of its last event, in whichever profile that was.
+    last_samples: Vec<i32>,
 }
 
 impl ReportBuilder {
@@ -231,6 +233,7 @@ impl ReportBuilder {
             dictionary: Dictionary::new(),
             profiles: Table::empty(),
             last_profile: 0,
+            last_samples: Vec::new(),
         }
     }
 
@@ -289,9 +292,13 @@ impl ReportBuilder {
             self.last_profile = self.profiles.intern(&(resource, kind), same, make);
         }
         let link = link.map_or(0, |link| self.dictionary.link(&link));
-        if let Some(draft) = self.profiles.get_mut(self.last_profile) {
-            draft.event(stack.0, attributes.0, link, time_unix_ns, value);
+        let Some(draft) = self.profiles.get_mut(self.last_profile) else { return };
+        let place = stack.0 as usize;
+        if place >= self.last_samples.len() {
+            self.last_samples.resize(place + 1, 0);
         }
+        let identity = Identity { stack: stack.0, attributes: attributes.0, link };
+        self.last_samples[place] = draft.event(identity, self.last_samples[place], time_unix_ns, value);
     }
 
     /// About how many bytes the interned values take.
@@ -323,17 +330,20 @@ impl ReportBuilder {
         }
         drafts.sort_by_key(|draft| (resource_ranks.get(&draft.resource), draft.resource, rank(draft)));
         let mut resource_profiles: Vec<ResourceProfiles> = Vec::new();
+        let mut lists = Vec::with_capacity(drafts.len());
         let mut last = None;
         for draft in drafts {
             let resource = draft.resource;
-            let profile = draft.into_profile(&mut self.dictionary, &interval_unix_ns);
+            let profile = draft.profile(&mut self.dictionary, &interval_unix_ns);
             match resource_profiles.last_mut().and_then(|last| last.scope_profiles.first_mut()) {
                 Some(scope) if last == Some(resource) => scope.profiles.push(profile),
                 _ => resource_profiles.push(self.resource_profiles(resource, profile)),
             }
             last = Some(resource);
+            lists.push(draft.into_lists());
         }
-        Some(Report::encode(self.dictionary.tables(), &mut resource_profiles))
+        let samples: Vec<_> = lists.iter().map(|lists| lists.samples(&self.dictionary)).collect();
+        Some(Report::encode(self.dictionary.tables(), resource_profiles, &samples))
     }
 
     /// The last report, as [`Self::drain`].

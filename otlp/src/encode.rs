@@ -1,7 +1,8 @@
 //! Encoding: profiles with just the part of a dictionary that they reach.
 //!
-//! A report reaches tens of thousands of stacks, so that the tables are written straight to bytes:
-//! each element once, when the first reference to it is met, behind those that it refers to.
+//! A report reaches tens of thousands of stacks of tens of frames each, so that nothing is looked up twice and every
+//! table is gone through from its beginning to its end: what is reached is marked, from samples to strings, then
+//! numbered, then written straight to bytes with the new numbers.
 
 use prost::Message;
 
@@ -13,6 +14,18 @@ use crate::wire::{
 /// The fields of `ProfilesData`.
 const RESOURCE_PROFILES: u8 = 1;
 const DICTIONARY: u8 = 2;
+/// The field of `ResourceProfiles`.
+const SCOPE_PROFILES: u8 = 2;
+/// The field of `ScopeProfiles`.
+const PROFILES: u8 = 2;
+/// The field of `Profile`.
+const SAMPLES: u8 = 2;
+/// The fields of `Sample`.
+const STACK_INDEX: u8 = 1;
+const ATTRIBUTE_INDICES: u8 = 2;
+const LINK_INDEX: u8 = 3;
+const VALUES: u8 = 4;
+const TIMESTAMPS_UNIX_NANO: u8 = 5;
 /// The fields of `ProfilesDictionary`.
 const MAPPING_TABLE: u8 = 1;
 const LOCATION_TABLE: u8 = 2;
@@ -21,8 +34,23 @@ const LINK_TABLE: u8 = 4;
 const STRING_TABLE: u8 = 5;
 const ATTRIBUTE_TABLE: u8 = 6;
 const STACK_TABLE: u8 = 7;
+/// The fields of `Location`.
+const MAPPING_INDEX: u8 = 1;
+const ADDRESS: u8 = 2;
+const LINES: u8 = 3;
+const LOCATION_ATTRIBUTE_INDICES: u8 = 4;
+/// The fields of `Function`.
+const NAME_STRINDEX: u8 = 1;
+const SYSTEM_NAME_STRINDEX: u8 = 2;
+const FILENAME_STRINDEX: u8 = 3;
+const START_LINE: u8 = 4;
 /// The field of `Stack`.
 const LOCATION_INDICES: u8 = 1;
+
+/// Of a number of 64 bits.
+const VARINT_LEN_MAX: usize = 10;
+/// Of the head of a field of a number below 16.
+const HEAD_LEN_MAX: usize = 1 + VARINT_LEN_MAX;
 
 /// The seven tables of a dictionary, wherever they live.
 #[derive(Clone, Copy)]
@@ -50,246 +78,346 @@ impl<'a> From<&'a ProfilesDictionary> for Tables<'a> {
     }
 }
 
-/// A `ProfilesData` message of `resource_profiles`, which refer to `tables`, and what they reach in
-/// those.
+/// A `Sample` message, wherever its lists live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleRef<'a> {
+    pub(crate) stack: i32,
+    pub(crate) attributes: &'a [i32],
+    pub(crate) link: i32,
+    pub(crate) times_unix_ns: &'a [u64],
+    pub(crate) values: &'a [i64],
+}
+
+impl<'a> From<&'a Sample> for SampleRef<'a> {
+    fn from(sample: &'a Sample) -> Self {
+        Self {
+            stack: sample.stack_index,
+            attributes: &sample.attribute_indices,
+            link: sample.link_index,
+            times_unix_ns: &sample.timestamps_unix_nano,
+            values: &sample.values,
+        }
+    }
+}
+
+/// A `ProfilesData` message of `resource_profiles`, which refer to `tables`, and what they reach in those. Their
+/// profiles have no samples yet: those of each profile, in the order of profiles, are `samples`.
 ///
 /// An index beyond its table becomes 0, "not set". Where `tables` hold no value twice, neither does
 /// the result.
-pub(crate) fn encode(tables: Tables<'_>, resource_profiles: &mut [ResourceProfiles]) -> Vec<u8> {
-    let mut reached = Reached::nothing_of(tables);
-    let mut message = Vec::new();
-    for resource in resource_profiles {
-        for profile in resource.scope_profiles.iter_mut().flat_map(|scope| &mut scope.profiles) {
-            reached.profile(profile);
-        }
-        put_message(&mut message, RESOURCE_PROFILES, resource);
+pub(crate) fn encode(
+    tables: Tables<'_>,
+    mut resource_profiles: Vec<ResourceProfiles>,
+    samples: &[Vec<SampleRef<'_>>],
+) -> Vec<u8> {
+    let numbers = Numbers::of_reached(tables, &resource_profiles, samples);
+    let mut message = Vec::with_capacity(numbers.likely_len(tables, samples));
+    let mut samples = samples.iter();
+    for resource in &mut resource_profiles {
+        numbers.put_resource_profiles(&mut message, resource, &mut samples);
     }
-    let tables = reached.encoded();
-    put_head(&mut message, DICTIONARY, tables.iter().map(|table| table.len()).sum());
-    for table in tables {
-        message.extend_from_slice(table);
-    }
+    put_behind_head(&mut message, DICTIONARY, |to| numbers.put_dictionary(to, tables));
     message
 }
 
-/// The elements that were reached so far, encoded, with their references to each other.
-struct Reached<'a> {
-    from: Tables<'a>,
-    strings: Moved,
-    attributes: Moved,
-    mappings: Moved,
-    functions: Moved,
-    locations: Moved,
-    links: Moved,
-    stacks: Moved,
-    /// Kept for its memory alone.
-    spare_location: Location,
-    /// Kept for its memory alone.
-    spare_stack: SpareStack,
+/// The elements of a table that are in the report, in the order of the table. Element 0, the zero value, always is.
+struct Numbering {
+    /// Of each element.
+    is_reached: Vec<bool>,
+    /// Of each element that is reached; empty until all that are have been marked.
+    numbers: Vec<i32>,
 }
 
-/// The new indices of a stack, as numbers and as bytes.
-#[derive(Default)]
-struct SpareStack {
-    indices: Vec<i32>,
-    packed: Vec<u8>,
-}
+impl Numbering {
+    fn of_none(len: usize) -> Self {
+        let mut is_reached = vec![false; len.max(1)];
+        is_reached[0] = true;
+        Self { is_reached, numbers: Vec::new() }
+    }
 
-impl<'a> Reached<'a> {
-    fn nothing_of(from: Tables<'a>) -> Self {
-        Self {
-            from,
-            strings: Moved::new(STRING_TABLE, from.strings.len()),
-            attributes: Moved::new(ATTRIBUTE_TABLE, from.attributes.len()),
-            mappings: Moved::new(MAPPING_TABLE, from.mappings.len()),
-            functions: Moved::new(FUNCTION_TABLE, from.functions.len()),
-            locations: Moved::new(LOCATION_TABLE, from.locations.len()),
-            links: Moved::new(LINK_TABLE, from.links.len()),
-            stacks: Moved::new(STACK_TABLE, from.stacks.len()),
-            spare_location: Location::default(),
-            spare_stack: SpareStack::default(),
+    /// Marks an element as reached.
+    #[inline]
+    fn reach(&mut self, old: i32) {
+        // What is negative as a number is beyond every table.
+        if let Some(is_reached) = self.is_reached.get_mut(old as usize) {
+            *is_reached = true;
         }
     }
 
-    fn encoded(&self) -> [&[u8]; 7] {
-        [
-            &self.mappings,
-            &self.locations,
-            &self.functions,
-            &self.links,
-            &self.strings,
-            &self.attributes,
-            &self.stacks,
-        ]
-        .map(|table| table.encoded.as_slice())
+    /// Numbers what is reached.
+    fn assign(&mut self) {
+        let mut next = 0;
+        let number = |is_reached: &bool| {
+            let number = next;
+            next += i32::from(*is_reached);
+            number
+        };
+        self.numbers = self.is_reached.iter().map(number).collect();
     }
 
-    /// Reaches all that a profile refers to, and makes it refer to the new elements.
-    fn profile(&mut self, profile: &mut Profile) {
+    /// The number in the report of an element that is reached, 0 where there is no such element.
+    #[inline]
+    fn number(&self, old: i32) -> i32 {
+        self.numbers.get(old as usize).copied().unwrap_or(0)
+    }
+
+    /// Those elements of the table that are in the report.
+    fn pick<'t, T>(&self, table: &'t [T]) -> impl Iterator<Item = &'t T> {
+        table.iter().zip(&self.is_reached).filter(|(_, is_reached)| **is_reached).map(|(element, _)| element)
+    }
+}
+
+/// The numberings of all tables.
+struct Numbers {
+    strings: Numbering,
+    attributes: Numbering,
+    mappings: Numbering,
+    functions: Numbering,
+    locations: Numbering,
+    links: Numbering,
+    stacks: Numbering,
+}
+
+impl Numbers {
+    /// Those of what profiles and samples reach. Each table is done once all that may refer to it is.
+    fn of_reached(
+        tables: Tables<'_>,
+        resource_profiles: &[ResourceProfiles],
+        samples: &[Vec<SampleRef<'_>>],
+    ) -> Self {
+        let mut numbers = Self {
+            strings: Numbering::of_none(tables.strings.len()),
+            attributes: Numbering::of_none(tables.attributes.len()),
+            mappings: Numbering::of_none(tables.mappings.len()),
+            functions: Numbering::of_none(tables.functions.len()),
+            locations: Numbering::of_none(tables.locations.len()),
+            links: Numbering::of_none(tables.links.len()),
+            stacks: Numbering::of_none(tables.stacks.len()),
+        };
+        for profile in resource_profiles.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles) {
+            numbers.reach_from_profile(profile);
+        }
+        for sample in samples.iter().flatten() {
+            numbers.stacks.reach(sample.stack);
+            numbers.links.reach(sample.link);
+            sample.attributes.iter().for_each(|&attribute| numbers.attributes.reach(attribute));
+        }
+        numbers.stacks.assign();
+        numbers.links.assign();
+        for stack in numbers.stacks.pick(tables.stacks) {
+            stack.location_indices.iter().for_each(|&location| numbers.locations.reach(location));
+        }
+        numbers.locations.assign();
+        for location in numbers.locations.pick(tables.locations) {
+            numbers.mappings.reach(location.mapping_index);
+            location.lines.iter().for_each(|line| numbers.functions.reach(line.function_index));
+            location.attribute_indices.iter().for_each(|&attribute| numbers.attributes.reach(attribute));
+        }
+        numbers.mappings.assign();
+        numbers.functions.assign();
+        for mapping in numbers.mappings.pick(tables.mappings) {
+            numbers.strings.reach(mapping.filename_strindex);
+            mapping.attribute_indices.iter().for_each(|&attribute| numbers.attributes.reach(attribute));
+        }
+        for function in numbers.functions.pick(tables.functions) {
+            numbers.strings.reach(function.name_strindex);
+            numbers.strings.reach(function.system_name_strindex);
+            numbers.strings.reach(function.filename_strindex);
+        }
+        numbers.attributes.assign();
+        for attribute in numbers.attributes.pick(tables.attributes) {
+            numbers.strings.reach(attribute.key_strindex);
+            numbers.strings.reach(attribute.unit_strindex);
+        }
+        numbers.strings.assign();
+        numbers
+    }
+
+    /// About as much as the message takes, or somewhat more: a vector that grows to that is copied many times.
+    fn likely_len(&self, tables: Tables<'_>, samples: &[Vec<SampleRef<'_>>]) -> usize {
+        let of_samples = samples.iter().flatten();
+        let of_samples: usize = of_samples.map(|sample| 24 + size_of_val(sample.times_unix_ns)).sum();
+        let of_stacks = self.stacks.pick(tables.stacks);
+        let of_stacks: usize = of_stacks.map(|stack| 8 + 3 * stack.location_indices.len()).sum();
+        let of_locations = 24 * self.locations.pick(tables.locations).count();
+        let of_functions = 12 * self.functions.pick(tables.functions).count();
+        let of_strings: usize = self.strings.pick(tables.strings).map(|string| 4 + string.len()).sum();
+        1024 + of_samples + of_stacks + of_locations + of_functions + of_strings
+    }
+
+    fn reach_from_profile(&mut self, profile: &Profile) {
+        for value_type in [&profile.sample_type, &profile.period_type].into_iter().flatten() {
+            self.strings.reach(value_type.type_strindex);
+            self.strings.reach(value_type.unit_strindex);
+        }
+        profile.attribute_indices.iter().for_each(|&attribute| self.attributes.reach(attribute));
+    }
+
+    /// Writes the profiles of a resource, each with the next samples.
+    fn put_resource_profiles<'s>(
+        &self,
+        to: &mut Vec<u8>,
+        resource: &mut ResourceProfiles,
+        samples: &mut impl Iterator<Item = &'s Vec<SampleRef<'s>>>,
+    ) {
+        let mut scopes = std::mem::take(&mut resource.scope_profiles);
+        let scopes: Vec<_> = scopes
+            .iter_mut()
+            .map(|scope| {
+                let profiles = std::mem::take(&mut scope.profiles);
+                let profiles: Vec<_> = profiles
+                    .into_iter()
+                    .zip(&mut *samples)
+                    .map(|(profile, samples)| (self.renumbered(profile), samples.as_slice()))
+                    .map(|(profile, samples)| {
+                        let of_samples: usize =
+                            samples.iter().map(|sample| field_len(self.sample_len(sample))).sum();
+                        (profile.encoded_len() + of_samples, profile, samples)
+                    })
+                    .collect();
+                let of_profiles: usize = profiles.iter().map(|(len, ..)| field_len(*len)).sum();
+                (scope.encoded_len() + of_profiles, scope, profiles)
+            })
+            .collect();
+        let of_scopes: usize = scopes.iter().map(|(len, ..)| field_len(*len)).sum();
+        put_head(to, RESOURCE_PROFILES, resource.encoded_len() + of_scopes);
+        append(to, resource);
+        for (len, scope, profiles) in scopes {
+            put_head(to, SCOPE_PROFILES, len);
+            append(to, scope);
+            for (len, profile, samples) in profiles {
+                put_head(to, PROFILES, len);
+                append(to, &profile);
+                samples.iter().for_each(|sample| self.put_sample(to, sample));
+            }
+        }
+    }
+
+    fn renumbered(&self, mut profile: Profile) -> Profile {
         for value_type in [&mut profile.sample_type, &mut profile.period_type].into_iter().flatten() {
             *value_type = ValueType {
-                type_strindex: self.string(value_type.type_strindex),
-                unit_strindex: self.string(value_type.unit_strindex),
+                type_strindex: self.strings.number(value_type.type_strindex),
+                unit_strindex: self.strings.number(value_type.unit_strindex),
             };
         }
-        self.each_attribute(&mut profile.attribute_indices);
-        for sample in &mut profile.samples {
-            self.sample(sample);
+        self.renumber_attributes(&mut profile.attribute_indices);
+        profile
+    }
+
+    fn sample_len(&self, sample: &SampleRef<'_>) -> usize {
+        let of_list = |len: usize| if len == 0 { 0 } else { field_len(len) };
+        number_len(self.stacks.number(sample.stack) as u64)
+            + of_list(self.attributes_len(sample))
+            + number_len(self.links.number(sample.link) as u64)
+            + of_list(sample.values.iter().map(|&value| varint_len(value as u64)).sum())
+            + of_list(size_of_val(sample.times_unix_ns))
+    }
+
+    fn attributes_len(&self, sample: &SampleRef<'_>) -> usize {
+        sample.attributes.iter().map(|&attribute| varint_len(self.attributes.number(attribute) as u64)).sum()
+    }
+
+    fn put_sample(&self, to: &mut Vec<u8>, sample: &SampleRef<'_>) {
+        put_head(to, SAMPLES, self.sample_len(sample));
+        put_number(to, STACK_INDEX, self.stacks.number(sample.stack) as u64);
+        if !sample.attributes.is_empty() {
+            put_head(to, ATTRIBUTE_INDICES, self.attributes_len(sample));
+            for &attribute in sample.attributes {
+                put_varint(to, self.attributes.number(attribute) as u64);
+            }
+        }
+        put_number(to, LINK_INDEX, self.links.number(sample.link) as u64);
+        if !sample.values.is_empty() {
+            put_head(to, VALUES, sample.values.iter().map(|&value| varint_len(value as u64)).sum());
+            sample.values.iter().for_each(|&value| put_varint(to, value as u64));
+        }
+        if !sample.times_unix_ns.is_empty() {
+            put_head(to, TIMESTAMPS_UNIX_NANO, size_of_val(sample.times_unix_ns));
+            sample.times_unix_ns.iter().for_each(|time| to.extend_from_slice(&time.to_le_bytes()));
         }
     }
 
-    fn sample(&mut self, sample: &mut Sample) {
-        sample.stack_index = self.stack(sample.stack_index);
-        sample.link_index = self.link(sample.link_index);
-        self.each_attribute(&mut sample.attribute_indices);
-    }
-
-    fn stack(&mut self, old: i32) -> i32 {
-        if let Some(new) = self.stacks.get(old) {
-            return new;
+    /// Writes the content of the `ProfilesDictionary` message.
+    fn put_dictionary(&self, to: &mut Vec<u8>, tables: Tables<'_>) {
+        for mapping in self.mappings.pick(tables.mappings) {
+            let mut mapping = mapping.clone();
+            mapping.filename_strindex = self.strings.number(mapping.filename_strindex);
+            self.renumber_attributes(&mut mapping.attribute_indices);
+            put_message(to, MAPPING_TABLE, &mapping);
         }
-        let from = self.from;
-        let Some(stack) = from.stacks.get(old as usize) else { return 0 };
-        let mut spare = std::mem::take(&mut self.spare_stack);
-        spare.indices.clear();
-        spare.indices.extend(stack.location_indices.iter().map(|&location| self.location(location)));
-        spare.packed.clear();
-        for &location in &spare.indices {
-            put_varint(&mut spare.packed, location as u64);
+        self.put_locations(to, tables.locations);
+        self.put_functions(to, tables.functions);
+        for link in self.links.pick(tables.links) {
+            put_message(to, LINK_TABLE, link);
         }
-        let new = self.stacks.put_with(old, field_len(spare.packed.len()), |encoded| {
-            put_head(encoded, LOCATION_INDICES, spare.packed.len());
-            encoded.extend_from_slice(&spare.packed);
-        });
-        self.spare_stack = spare;
-        new
-    }
-
-    /// The one look-up that is made for each frame of each stack.
-    #[inline]
-    fn location(&mut self, old: i32) -> i32 {
-        self.locations.get(old).unwrap_or_else(|| self.new_location(old))
-    }
-
-    #[inline(never)]
-    fn new_location(&mut self, old: i32) -> i32 {
-        let from = self.from;
-        let Some(location) = from.locations.get(old as usize) else { return 0 };
-        let mut moved = std::mem::take(&mut self.spare_location);
-        moved.mapping_index = self.mapping(location.mapping_index);
-        moved.address = location.address;
-        moved.lines.clear();
-        for line in &location.lines {
-            moved.lines.push(Line { function_index: self.function(line.function_index), ..*line });
+        for string in self.strings.pick(tables.strings) {
+            put_bytes(to, STRING_TABLE, string.as_bytes());
         }
-        moved.attribute_indices.clone_from(&location.attribute_indices);
-        self.each_attribute(&mut moved.attribute_indices);
-        let new = self.locations.put(old, &moved);
-        self.spare_location = moved;
-        new
-    }
-
-    fn function(&mut self, old: i32) -> i32 {
-        if let Some(new) = self.functions.get(old) {
-            return new;
+        for attribute in self.attributes.pick(tables.attributes) {
+            let attribute = KeyValueAndUnit {
+                key_strindex: self.strings.number(attribute.key_strindex),
+                value: attribute.value.clone(),
+                unit_strindex: self.strings.number(attribute.unit_strindex),
+            };
+            put_message(to, ATTRIBUTE_TABLE, &attribute);
         }
-        let Some(function) = self.from.functions.get(old as usize) else { return 0 };
-        let moved = Function {
-            name_strindex: self.string(function.name_strindex),
-            system_name_strindex: self.string(function.system_name_strindex),
-            filename_strindex: self.string(function.filename_strindex),
-            start_line: function.start_line,
-        };
-        self.functions.put(old, &moved)
+        self.put_stacks(to, tables.stacks);
     }
 
-    fn mapping(&mut self, old: i32) -> i32 {
-        if let Some(new) = self.mappings.get(old) {
-            return new;
+    fn put_locations(&self, to: &mut Vec<u8>, table: &[Location]) {
+        // Kept for their memory alone.
+        let (mut content, mut list) = (Vec::new(), Vec::new());
+        for location in self.locations.pick(table) {
+            content.clear();
+            put_number(&mut content, MAPPING_INDEX, self.mappings.number(location.mapping_index) as u64);
+            put_number(&mut content, ADDRESS, location.address);
+            for line in &location.lines {
+                let line = Line { function_index: self.functions.number(line.function_index), ..*line };
+                put_message(&mut content, LINES, &line);
+            }
+            put_list(
+                &mut content,
+                LOCATION_ATTRIBUTE_INDICES,
+                &mut list,
+                &location.attribute_indices,
+                |old| self.attributes.number(old),
+            );
+            put_bytes(to, LOCATION_TABLE, &content);
         }
-        let Some(mapping) = self.from.mappings.get(old as usize) else { return 0 };
-        let mut moved = mapping.clone();
-        moved.filename_strindex = self.string(mapping.filename_strindex);
-        self.each_attribute(&mut moved.attribute_indices);
-        self.mappings.put(old, &moved)
     }
 
-    fn link(&mut self, old: i32) -> i32 {
-        if let Some(new) = self.links.get(old) {
-            return new;
+    fn put_functions(&self, to: &mut Vec<u8>, table: &[Function]) {
+        let mut content = Vec::new();
+        for function in self.functions.pick(table) {
+            content.clear();
+            put_number(&mut content, NAME_STRINDEX, self.strings.number(function.name_strindex) as u64);
+            let system_name = self.strings.number(function.system_name_strindex);
+            put_number(&mut content, SYSTEM_NAME_STRINDEX, system_name as u64);
+            put_number(
+                &mut content,
+                FILENAME_STRINDEX,
+                self.strings.number(function.filename_strindex) as u64,
+            );
+            put_number(&mut content, START_LINE, function.start_line as u64);
+            put_bytes(to, FUNCTION_TABLE, &content);
         }
-        let Some(link) = self.from.links.get(old as usize) else { return 0 };
-        self.links.put(old, link)
     }
 
-    fn each_attribute(&mut self, indices: &mut [i32]) {
+    fn put_stacks(&self, to: &mut Vec<u8>, table: &[Stack]) {
+        let (mut content, mut list) = (Vec::new(), Vec::new());
+        for stack in self.stacks.pick(table) {
+            content.clear();
+            put_list(&mut content, LOCATION_INDICES, &mut list, &stack.location_indices, |old| {
+                self.locations.number(old)
+            });
+            put_bytes(to, STACK_TABLE, &content);
+        }
+    }
+
+    fn renumber_attributes(&self, indices: &mut [i32]) {
         for index in indices {
-            *index = self.attribute(*index);
+            *index = self.attributes.number(*index);
         }
-    }
-
-    fn attribute(&mut self, old: i32) -> i32 {
-        if let Some(new) = self.attributes.get(old) {
-            return new;
-        }
-        let Some(attribute) = self.from.attributes.get(old as usize) else { return 0 };
-        let moved = KeyValueAndUnit {
-            key_strindex: self.string(attribute.key_strindex),
-            value: attribute.value.clone(),
-            unit_strindex: self.string(attribute.unit_strindex),
-        };
-        self.attributes.put(old, &moved)
-    }
-
-    fn string(&mut self, old: i32) -> i32 {
-        if let Some(new) = self.strings.get(old) {
-            return new;
-        }
-        let Some(string) = self.from.strings.get(old as usize) else { return 0 };
-        self.strings.put_with(old, string.len(), |encoded| encoded.extend_from_slice(string.as_bytes()))
-    }
-}
-
-/// A table on its way: its elements, encoded as the field of a dictionary, and where each went.
-struct Moved {
-    field: u8,
-    encoded: Vec<u8>,
-    /// By old index.
-    new_indices: Vec<i32>,
-    len: i32,
-}
-
-/// The new index of an element that has not been moved.
-const NOT_YET: i32 = -1;
-
-impl Moved {
-    /// A table of the zero value, which stays element 0.
-    fn new(field: u8, old_len: usize) -> Self {
-        let new_indices = vec![NOT_YET; old_len.max(1)];
-        let mut table = Self { field, encoded: Vec::new(), new_indices, len: 0 };
-        table.put_with(0, 0, |_| ());
-        table
-    }
-
-    fn get(&self, old: i32) -> Option<i32> {
-        self.new_indices.get(old as usize).copied().filter(|&new| new != NOT_YET)
-    }
-
-    fn put(&mut self, old: i32, element: &impl Message) -> i32 {
-        self.put_with(old, element.encoded_len(), |encoded| append(encoded, element))
-    }
-
-    /// Appends element `old`, of which `write` appends `len` bytes.
-    fn put_with(&mut self, old: i32, len: usize, write: impl FnOnce(&mut Vec<u8>)) -> i32 {
-        put_head(&mut self.encoded, self.field, len);
-        write(&mut self.encoded);
-        // No more elements than the old table had, whose indices are of this type.
-        let new = self.len;
-        self.len += 1;
-        if let Some(place) = self.new_indices.get_mut(old as usize) {
-            *place = new;
-        }
-        new
     }
 }
 
@@ -310,9 +438,80 @@ fn put_head(to: &mut Vec<u8>, field: u8, len: usize) {
     put_varint(to, len as u64);
 }
 
+fn put_bytes(to: &mut Vec<u8>, field: u8, content: &[u8]) {
+    put_head(to, field, content.len());
+    to.extend_from_slice(content);
+}
+
+/// A field that holds a number, unless that is zero.
+fn put_number(to: &mut Vec<u8>, field: u8, number: u64) {
+    if number != 0 {
+        to.push(field << 3);
+        put_varint(to, number);
+    }
+}
+
+fn number_len(number: u64) -> usize {
+    if number == 0 { 0 } else { 1 + varint_len(number) }
+}
+
+/// A field whose length is only known once `put` has written its content. That is moved, not copied to memory of its own:
+/// to touch new memory costs more.
+fn put_behind_head(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) {
+    let mut head = Vec::with_capacity(HEAD_LEN_MAX);
+    let start = to.len();
+    to.resize(start + HEAD_LEN_MAX, 0);
+    put(to);
+    let content = start + HEAD_LEN_MAX..to.len();
+    put_head(&mut head, field, content.len());
+    let (end, moved_to) = (start + head.len() + content.len(), start + head.len());
+    to[start..moved_to].copy_from_slice(&head);
+    to.copy_within(content, moved_to);
+    to.truncate(end);
+}
+
+/// A field that holds the new numbers of a list, unless that is empty. `spare` is used for its memory alone.
+fn put_list(to: &mut Vec<u8>, field: u8, spare: &mut Vec<u8>, old: &[i32], new: impl Fn(i32) -> i32) {
+    if old.is_empty() {
+        return;
+    }
+    if spare.len() < VARINT_LEN_MAX * old.len() {
+        spare.resize(VARINT_LEN_MAX * old.len(), 0);
+    }
+    let mut len = 0;
+    for &old in old {
+        len += set_varint(&mut spare[len..], new(old) as u64);
+    }
+    put_bytes(to, field, &spare[..len]);
+}
+
+/// Writes a number to the beginning of `to`, which has room for [`VARINT_LEN_MAX`] bytes. How long it is nobody can foresee, the
+/// processor neither: up to three bytes are written without a branch.
+#[inline]
+fn set_varint(to: &mut [u8], number: u64) -> usize {
+    if number >> 21 != 0 {
+        let mut longer = Vec::with_capacity(VARINT_LEN_MAX);
+        put_varint(&mut longer, number);
+        to[..longer.len()].copy_from_slice(&longer);
+        return longer.len();
+    }
+    let (has_second, has_third) = (u8::from(number >= 0x80), u8::from(number >= 0x4000));
+    let bytes = [
+        number as u8 & 0x7f | has_second << 7,
+        (number >> 7) as u8 & 0x7f | has_third << 7,
+        (number >> 14) as u8,
+    ];
+    to[..bytes.len()].copy_from_slice(&bytes);
+    usize::from(1 + has_second + has_third)
+}
+
 /// How long a field is whose content has `len` bytes.
 fn field_len(len: usize) -> usize {
-    1 + prost::length_delimiter_len(len) + len
+    1 + varint_len(len as u64) + len
+}
+
+fn varint_len(number: u64) -> usize {
+    prost::encoding::encoded_len_varint(number)
 }
 
 fn put_varint(to: &mut Vec<u8>, mut number: u64) {
@@ -328,12 +527,10 @@ mod tests {
     use super::*;
     use crate::wire::{ProfilesData, ScopeProfiles};
 
-    /// A profile of one sample of that stack.
-    fn sampled(stack_index: i32) -> [ResourceProfiles; 1] {
-        let samples = vec![Sample { stack_index, ..Sample::default() }];
-        let profiles = vec![Profile { samples, ..Profile::default() }];
-        let scope_profiles = vec![ScopeProfiles { profiles, ..ScopeProfiles::default() }];
-        [ResourceProfiles { scope_profiles, ..ResourceProfiles::default() }]
+    /// One profile without samples.
+    fn profile() -> Vec<ResourceProfiles> {
+        let scope_profiles = vec![ScopeProfiles { profiles: vec![Profile::default()], ..Default::default() }];
+        vec![ResourceProfiles { scope_profiles, ..ResourceProfiles::default() }]
     }
 
     fn dictionary() -> ProfilesDictionary {
@@ -353,7 +550,9 @@ mod tests {
     }
 
     fn encoded(stack_index: i32) -> ProfilesDictionary {
-        let bytes = encode((&dictionary()).into(), &mut sampled(stack_index));
+        let sample =
+            SampleRef { stack: stack_index, attributes: &[], link: 0, times_unix_ns: &[], values: &[] };
+        let bytes = encode((&dictionary()).into(), profile(), &[vec![sample]]);
         ProfilesData::decode(&*bytes).unwrap().dictionary.unwrap()
     }
 
@@ -379,5 +578,45 @@ mod tests {
         assert_eq!(dictionary.stack_table[1].location_indices, [0, 1]);
         assert_eq!(encoded(4).stack_table.len(), 1);
         assert_eq!(encoded(-1).stack_table.len(), 1);
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_varints() {
+        for shift in 0..64 {
+            for number in [(1_u64 << shift) - 1, 1 << shift, u64::MAX >> shift] {
+                let (mut ours, mut theirs, mut set) = (Vec::new(), Vec::new(), [0; VARINT_LEN_MAX]);
+                put_varint(&mut ours, number);
+                prost::encoding::encode_varint(number, &mut theirs);
+                assert_eq!((ours.len(), &ours), (varint_len(number), &theirs));
+                let len = set_varint(&mut set, number);
+                assert_eq!(set[..len], theirs);
+            }
+        }
+    }
+
+    #[test]
+    fn a_sample_is_what_its_message_would_be() {
+        let tables = ProfilesDictionary {
+            string_table: vec![String::new(), "key".to_owned()],
+            attribute_table: vec![
+                KeyValueAndUnit::default(),
+                KeyValueAndUnit { key_strindex: 1, ..Default::default() },
+            ],
+            ..dictionary()
+        };
+        let (times_unix_ns, values) = ([1, u64::MAX], [0, -1, 300]);
+        let sample =
+            SampleRef { stack: 1, attributes: &[1], link: 7, times_unix_ns: &times_unix_ns, values: &values };
+        let bytes = encode((&tables).into(), profile(), &[vec![sample]]);
+        let decoded = ProfilesData::decode(&*bytes).unwrap();
+        let expected = Sample {
+            stack_index: 1,
+            attribute_indices: vec![1],
+            link_index: 0,
+            values: values.to_vec(),
+            timestamps_unix_nano: times_unix_ns.to_vec(),
+        };
+        assert_eq!(decoded.resource_profiles[0].scope_profiles[0].profiles[0].samples, [expected]);
+        assert_eq!(decoded.encode_to_vec(), bytes, "in the order of fields, without anything else");
     }
 }

@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Sub};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::encode::{Tables, encode};
+use crate::encode::{SampleRef, Tables, encode};
 use crate::wire::{Profile, ProfilesData, ProfilesDictionary, ResourceProfiles, Sample};
 
 /// A number of events, in the two units that receivers count in.
@@ -54,16 +54,19 @@ pub struct Report {
 }
 
 impl Report {
-    /// Encodes profiles whose indices are those of `tables`, and makes them those of the report.
-    pub(crate) fn encode(tables: Tables<'_>, resource_profiles: &mut [ResourceProfiles]) -> Self {
-        let mut tally = Tally::default();
-        let mut profiles = 0;
-        for profile in profiles_of(resource_profiles) {
-            profiles += 1;
-            tally.samples += profile.samples.len() as u64;
-            tally.events += profile.samples.iter().map(|s| observations(s) as u64).sum::<u64>();
-        }
-        Self { bytes: encode(tables, resource_profiles).into(), tally, profiles }
+    /// Encodes profiles whose indices are those of `tables`, as [`encode`] does.
+    pub(crate) fn encode(
+        tables: Tables<'_>,
+        resource_profiles: Vec<ResourceProfiles>,
+        samples: &[Vec<SampleRef<'_>>],
+    ) -> Self {
+        let events = |sample: &SampleRef<'_>| sample.times_unix_ns.len().max(sample.values.len()) as u64;
+        let tally = Tally {
+            events: samples.iter().flatten().map(events).sum(),
+            samples: samples.iter().map(|samples| samples.len() as u64).sum(),
+        };
+        let bytes = encode(tables, resource_profiles, samples).into();
+        Self { bytes, tally, profiles: samples.len() as u64 }
     }
 
     /// A report that was encoded before.
@@ -123,7 +126,10 @@ pub(crate) struct Split {
 impl Split {
     fn cut(&mut self, dictionary: &ProfilesDictionary, whole: Vec<ResourceProfiles>, max_bytes: usize) {
         for half in halves(whole).into_iter().filter(|half| !half.is_empty()) {
-            let report = Report::encode(dictionary.into(), &mut half.clone());
+            let samples: Vec<Vec<_>> = profiles_of(&half)
+                .map(|profile| profile.samples.iter().map(SampleRef::from).collect())
+                .collect();
+            let report = Report::encode(dictionary.into(), without_samples(&half), &samples);
             if report.bytes.len() <= max_bytes {
                 self.reports.push(report);
             } else if report.tally.events <= 1 {
@@ -133,6 +139,14 @@ impl Split {
             }
         }
     }
+}
+
+fn without_samples(list: &[ResourceProfiles]) -> Vec<ResourceProfiles> {
+    let mut list = list.to_vec();
+    for profile in list.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles) {
+        profile.samples.clear();
+    }
+    list
 }
 
 fn profiles_of(resource_profiles: &[ResourceProfiles]) -> impl Iterator<Item = &Profile> {

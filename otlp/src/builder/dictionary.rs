@@ -94,8 +94,8 @@ impl Dictionary {
     }
 
     /// The indices of a set's attributes, sorted.
-    pub(super) fn attributes_of_set(&self, set: i32) -> Vec<i32> {
-        self.attribute_sets.values().get(set as usize).cloned().unwrap_or_default()
+    pub(super) fn attributes_of_set(&self, set: i32) -> &[i32] {
+        self.attribute_sets.values().get(set as usize).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn mapping(&mut self, mapping: &Mapping<'_>) -> i32 {

@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use super::ResourceIndex;
 use super::dictionary::Dictionary;
+use crate::encode::SampleRef;
 use crate::kind::{Kind, Shape, TypeAndUnit};
 use crate::report::new_profile_id;
 use crate::table::Table;
-use crate::wire::{Profile, Sample, ValueType};
+use crate::wire::{Profile, ValueType};
 
 /// Events of one kind and one resource in the order in which they came.
 ///
-/// Each event is three numbers in three lists; the lists of a sample are only made in the end.
+/// Each event is a number in each of three lists, which are only put in the order of samples in the end.
 #[derive(Debug)]
 pub(super) struct ProfileDraft {
     pub(super) resource: ResourceIndex,
@@ -23,13 +24,18 @@ pub(super) struct ProfileDraft {
     times_unix_ns: Vec<u64>,
     /// Empty unless the shape has values.
     values: Vec<i64>,
+    /// From the first event to after the last; empty where there is none.
+    covered_unix_ns: Range<u64>,
+    /// Whether the events came in the order of time.
+    is_sorted: bool,
 }
 
+/// What the events of one sample have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Identity {
-    stack: i32,
-    attributes: i32,
-    link: i32,
+pub(super) struct Identity {
+    pub(super) stack: i32,
+    pub(super) attributes: i32,
+    pub(super) link: i32,
 }
 
 impl ProfileDraft {
@@ -42,6 +48,8 @@ impl ProfileDraft {
             samples: Vec::new(),
             times_unix_ns: Vec::new(),
             values: Vec::new(),
+            covered_unix_ns: Range { start: u64::MAX, end: 0 },
+            is_sorted: true,
         }
     }
 
@@ -49,79 +57,101 @@ impl ProfileDraft {
         self.samples.len()
     }
 
-    pub(super) fn event(&mut self, stack: i32, attributes: i32, link: i32, time_unix_ns: u64, value: i64) {
-        let identity = Identity { stack, attributes, link };
-        let sample = self.identities.intern(&identity, |held| *held == identity, || identity);
+    /// Adds an event and returns the index of its sample, which may be the `guess`.
+    pub(super) fn event(&mut self, identity: Identity, guess: i32, time_unix_ns: u64, value: i64) -> i32 {
+        // Most events of a stack are of one thread.
+        let sample = match self.identities.values().get(guess as usize) {
+            Some(guessed) if *guessed == identity => guess,
+            _ => self.identities.intern(&identity, |held| *held == identity, || identity),
+        };
         self.samples.push(sample);
+        self.is_sorted &= time_unix_ns.saturating_add(1) >= self.covered_unix_ns.end;
+        self.covered_unix_ns.start = self.covered_unix_ns.start.min(time_unix_ns);
+        self.covered_unix_ns.end = self.covered_unix_ns.end.max(time_unix_ns.saturating_add(1));
         self.times_unix_ns.push(time_unix_ns);
         if self.shape == Shape::TimestampsAndValues {
             self.values.push(value);
         }
+        sample
     }
 
-    /// The message, whose indices are those of `dictionary`.
-    pub(super) fn into_profile(self, dictionary: &mut Dictionary, interval_unix_ns: &Range<u64>) -> Profile {
+    /// The message without its samples, whose indices are those of `dictionary`.
+    pub(super) fn profile(&self, dictionary: &mut Dictionary, interval_unix_ns: &Range<u64>) -> Profile {
         let row = self.kind.row();
         let mut value_type = |(kind, unit): TypeAndUnit| {
             Some(ValueType { type_strindex: dictionary.string(kind), unit_strindex: dictionary.string(unit) })
         };
         let sample_type = value_type(row.sample_type);
         let period_type = value_type(row.period_type);
-        let time = self.covered_unix_ns(interval_unix_ns);
+        let start_unix_ns = interval_unix_ns.start.min(self.covered_unix_ns.start);
+        let end_unix_ns = interval_unix_ns.end.max(self.covered_unix_ns.end);
         Profile {
             sample_type,
             period_type,
             period: row.period,
-            samples: self.into_samples(dictionary),
-            time_unix_nano: time.start,
-            duration_nano: time.end - time.start,
+            time_unix_nano: start_unix_ns,
+            duration_nano: end_unix_ns - start_unix_ns,
             profile_id: new_profile_id(),
             ..Profile::default()
         }
     }
 
-    /// `interval_unix_ns` and the time of every event.
-    fn covered_unix_ns(&self, interval_unix_ns: &Range<u64>) -> Range<u64> {
-        let mut covered = interval_unix_ns.clone();
-        for &time in &self.times_unix_ns {
-            covered.start = covered.start.min(time);
-            covered.end = covered.end.max(time.saturating_add(1));
-        }
-        covered
-    }
-
-    fn into_samples(self, dictionary: &Dictionary) -> Vec<Sample> {
-        let mut counts = vec![0_usize; self.identities.values().len()];
+    /// The events by sample, those of each in the order of time.
+    pub(super) fn into_lists(self) -> SampleLists {
+        let identities = self.identities.into_values();
+        // First how many events of each sample there are, then where the next one goes, at last where they end.
+        let mut ends = vec![0_usize; identities.len()];
         for &sample in &self.samples {
-            counts[sample as usize] += 1;
+            ends[sample as usize] += 1;
         }
-        let with_values = self.shape == Shape::TimestampsAndValues;
-        let mut samples: Vec<Sample> = self
-            .identities
-            .values()
-            .iter()
-            .zip(&counts)
-            .map(|(identity, &count)| Sample {
-                stack_index: identity.stack,
-                attribute_indices: dictionary.attributes_of_set(identity.attributes),
-                link_index: identity.link,
-                timestamps_unix_nano: Vec::with_capacity(count),
-                values: Vec::with_capacity(if with_values { count } else { 0 }),
-            })
-            .collect();
-        let by_time = (!self.times_unix_ns.is_sorted()).then(|| {
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        let by_time = (!self.is_sorted).then(|| {
             let mut events: Vec<usize> = (0..self.samples.len()).collect();
             events.sort_by_key(|&event| self.times_unix_ns[event]);
             events
         });
+        let mut times_unix_ns = vec![0; self.times_unix_ns.len()];
+        let mut values = vec![0; self.values.len()];
         for position in 0..self.samples.len() {
             let event = by_time.as_ref().map_or(position, |events| events[position]);
-            let sample = &mut samples[self.samples[event] as usize];
-            sample.timestamps_unix_nano.push(self.times_unix_ns[event]);
-            if with_values {
-                sample.values.push(self.values[event]);
+            let place = &mut ends[self.samples[event] as usize];
+            times_unix_ns[*place] = self.times_unix_ns[event];
+            if let Some(value) = values.get_mut(*place) {
+                *value = self.values[event];
             }
+            *place += 1;
         }
+        SampleLists { identities, ends, times_unix_ns, values }
+    }
+}
+
+/// The events of a profile by sample.
+#[derive(Debug)]
+pub(super) struct SampleLists {
+    identities: Vec<Identity>,
+    /// Where the events of each sample end in the lists below; those of the next one begin there.
+    ends: Vec<usize>,
+    times_unix_ns: Vec<u64>,
+    /// Empty unless the shape has values.
+    values: Vec<i64>,
+}
+
+impl SampleLists {
+    /// The samples, whose indices are those of `dictionary`.
+    pub(super) fn samples<'a>(&'a self, dictionary: &'a Dictionary) -> Vec<SampleRef<'a>> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let samples = self.identities.iter().zip(starts.zip(&self.ends));
         samples
+            .map(|(identity, (start, &end))| SampleRef {
+                stack: identity.stack,
+                attributes: dictionary.attributes_of_set(identity.attributes),
+                link: identity.link,
+                times_unix_ns: &self.times_unix_ns[start..end],
+                values: self.values.get(start..end).unwrap_or_default(),
+            })
+            .collect()
     }
 }
