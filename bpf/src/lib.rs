@@ -6,6 +6,7 @@
 
 mod arena;
 mod events;
+mod heap;
 mod intf;
 mod memory;
 mod outcome;
@@ -24,6 +25,7 @@ mod witness;
 
 pub use arena::{Arena, ArenaError};
 pub use events::{CpuList, EventError};
+pub use heap::keep_heap_small;
 pub use outcome::Outcome;
 pub use probe::{Probe, Support, probe};
 pub use processes::{Processes, ProcessesError, Range};

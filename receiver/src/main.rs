@@ -38,6 +38,7 @@ use clap::Parser;
 use cli::{Cli, Command};
 
 fn main() -> ExitCode {
+    sidewinder_bpf::keep_heap_small();
     let cli = Cli::parse();
     let ended = match cli.command {
         None => command::run::run(&cli.run),

@@ -356,14 +356,14 @@ pub(super) fn register(meter: &Meter, level: MetricLevel, vitals: &Arc<Vitals>) 
     for metric in METRICS.iter().filter(|metric| metric.level <= level) {
         match metric.kind {
             Kind::Counter => {
-                drop(observed(meter.u64_observable_counter(metric.name), metric, vitals, whole).build());
+                _ = observed(meter.u64_observable_counter(metric.name), metric, vitals, whole).build();
             }
             Kind::FractionalCounter => {
                 let same = |value| value;
-                drop(observed(meter.f64_observable_counter(metric.name), metric, vitals, same).build());
+                _ = observed(meter.f64_observable_counter(metric.name), metric, vitals, same).build();
             }
             Kind::Gauge => {
-                drop(observed(meter.u64_observable_gauge(metric.name), metric, vitals, whole).build());
+                _ = observed(meter.u64_observable_gauge(metric.name), metric, vitals, whole).build();
             }
         }
     }
