@@ -30,6 +30,8 @@ use crate::sampling::{Sampler, SamplingOptions, Tally};
 
 /// How often the rings are drained, and progress is shown.
 const POLL: Duration = Duration::from_millis(100);
+/// For stacks that wait for tables: what is looked at is most often how a program starts.
+const SNAPSHOTS_BYTES: usize = 64 << 20;
 /// For symbol tables and names.
 const NAMES_BYTES: usize = 64 << 20;
 
@@ -134,6 +136,7 @@ fn sample(
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
         tables_bytes: u64::from(args.table_budget_mib) << 20,
+        snapshots_bytes: SNAPSHOTS_BYTES,
     };
     let mut sampler = Sampler::new(&mut storage, options)?;
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());

@@ -22,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a sample waits for its process to be known.
 const PATIENCE_WITH_PROCESSES: Duration = Duration::from_millis(500);
 
-/// The most that snapshots take, with a sample that waits or without. Further samples stay as the kernel side left them.
-const SNAPSHOTS_BYTES_MAX: usize = 6 << 20;
-
 /// A sample that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -36,8 +33,11 @@ pub(crate) struct Waiting {
 }
 
 /// See the [module](self).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Late {
+    /// The most that snapshots take, with a sample that waits or without. Further samples stay as the kernel side left
+    /// them.
+    limit_bytes: usize,
     /// Snapshots whose samples have not been met, by thread and time.
     snapshots: HashMap<(u32, u64), (Box<Snapshot>, Instant)>,
     waiting: Vec<Waiting>,
@@ -46,11 +46,15 @@ pub(crate) struct Late {
 }
 
 impl Late {
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self { limit_bytes, snapshots: HashMap::new(), waiting: Vec::new(), has_news: false }
+    }
+
     /// Bytes that further snapshots may take.
     pub(crate) fn room(&self) -> usize {
         let without_sample = self.snapshots.values().map(|(held, _)| bytes(held));
         let with_sample = self.waiting.iter().map(|waiting| bytes(&waiting.snapshot));
-        SNAPSHOTS_BYTES_MAX.saturating_sub(without_sample.chain(with_sample).sum())
+        self.limit_bytes.saturating_sub(without_sample.chain(with_sample).sum())
     }
 
     /// Keeps a snapshot until its sample is met, if there is room for it.
@@ -223,7 +227,7 @@ mod tests {
             comm: [0; 16],
         };
         let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], start: 0, stack: Box::default() };
-        let mut late = Late::default();
+        let mut late = Late::new(1 << 20);
         let mut room = late.room();
         late.take_snapshot(Box::new(snapshot.clone()), &mut room);
         assert_eq!(room, late.room());

@@ -99,6 +99,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
         tables_bytes,
+        snapshots_bytes: 6 << 20,
     }
 }
 

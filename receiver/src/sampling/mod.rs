@@ -161,7 +161,7 @@ impl<'obj> Sampler<'obj> {
             binaries,
             stacks: Stacks::default(),
             ahead: VecDeque::new(),
-            late: Late::default(),
+            late: Late::new(options.snapshots_bytes),
             walked_late: 0,
             doubts: Doubts::default(),
             corrections: Corrections::default(),

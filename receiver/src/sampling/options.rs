@@ -29,6 +29,9 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_trust: Trust,
     /// For unwind tables and mappings.
     pub(crate) tables_bytes: u64,
+    /// For what is kept of stacks until tables are there to walk them by: where a program starts whose tables take half a
+    /// second to be read, some ten MiB at a high rate.
+    pub(crate) snapshots_bytes: usize,
 }
 
 impl SamplingOptions {

@@ -27,6 +27,8 @@ use crate::vitals::{Activity, Counted, Vitals};
 const POLL: Duration = Duration::from_millis(200);
 /// How long to wait before trying again what a privilege or the kernel refused.
 const RETRY: Duration = Duration::from_secs(30);
+/// For stacks that wait for tables.
+const SNAPSHOTS_BYTES: usize = 6 << 20;
 /// Batches of events that may wait to be named and sent.
 const BATCHES_WAITING_MAX: usize = 64;
 /// Messages that may wait beyond that; what comes after is dropped, and said.
@@ -199,6 +201,7 @@ impl Run {
                 UnwindTrust::Code => Trust::Code,
             },
             tables_bytes: self.budget.tables_bytes,
+            snapshots_bytes: SNAPSHOTS_BYTES,
         }
     }
 
