@@ -107,14 +107,16 @@ impl<'a> From<&'a Sample> for SampleRef<'a> {
 /// the result.
 pub(crate) fn encode(
     tables: Tables<'_>,
-    mut resource_profiles: Vec<ResourceProfiles>,
+    resource_profiles: Vec<ResourceProfiles>,
     samples: &[Vec<SampleRef<'_>>],
 ) -> Vec<u8> {
     let numbers = Numbers::of_reached(tables, &resource_profiles, samples);
     let mut message = Vec::with_capacity(numbers.likely_len(tables, samples));
     let mut samples = samples.iter();
-    for resource in &mut resource_profiles {
-        numbers.put_resource_profiles(&mut message, resource, &mut samples);
+    for resource in resource_profiles {
+        put_behind_head(&mut message, RESOURCE_PROFILES, |to| {
+            numbers.put_resource_profiles(to, resource, &mut samples);
+        });
     }
     put_behind_head(&mut message, DICTIONARY, |to| numbers.put_dictionary(to, tables));
     message
@@ -257,43 +259,23 @@ impl Numbers {
     fn put_resource_profiles<'s>(
         &self,
         to: &mut Vec<u8>,
-        resource: &mut ResourceProfiles,
+        mut resource: ResourceProfiles,
         samples: &mut impl Iterator<Item = &'s Vec<SampleRef<'s>>>,
     ) {
-        let mut scopes = std::mem::take(&mut resource.scope_profiles);
-        let scopes: Vec<_> = scopes
-            .iter_mut()
-            .map(|scope| {
-                let profiles = std::mem::take(&mut scope.profiles);
-                let profiles: Vec<_> = profiles
-                    .into_iter()
-                    .zip(&mut *samples)
-                    .map(|(profile, samples)| (self.renumbered(profile), samples.as_slice()))
-                    .map(|(profile, samples)| {
-                        let of_samples: usize =
-                            samples.iter().map(|sample| field_len(self.sample_len(sample))).sum();
-                        (profile.encoded_len() + of_samples, profile, samples)
-                    })
-                    .collect();
-                let of_profiles: usize = profiles.iter().map(|(len, ..)| field_len(*len)).sum();
-                (scope.encoded_len() + of_profiles, scope, profiles)
-            })
-            .collect();
-        let of_scopes: usize = scopes.iter().map(|(len, ..)| field_len(*len)).sum();
-        put_head(to, RESOURCE_PROFILES, resource.encoded_len() + of_scopes);
-        append(to, resource);
-        for (len, scope, profiles) in scopes {
-            put_head(to, SCOPE_PROFILES, len);
-            append(to, scope);
-            for (len, profile, samples) in profiles {
-                put_head(to, PROFILES, len);
-                append(to, &profile);
-                samples.iter().for_each(|sample| self.put_sample(to, sample));
-            }
+        let scopes = std::mem::take(&mut resource.scope_profiles);
+        append(to, &resource);
+        for mut scope in scopes {
+            let profiles = std::mem::take(&mut scope.profiles);
+            put_behind_head(to, SCOPE_PROFILES, |to| {
+                append(to, &scope);
+                for (profile, samples) in profiles.into_iter().zip(&mut *samples) {
+                    put_behind_head(to, PROFILES, |to| self.put_profile(to, profile, samples));
+                }
+            });
         }
     }
 
-    fn renumbered(&self, mut profile: Profile) -> Profile {
+    fn put_profile(&self, to: &mut Vec<u8>, mut profile: Profile, samples: &[SampleRef<'_>]) {
         for value_type in [&mut profile.sample_type, &mut profile.period_type].into_iter().flatten() {
             *value_type = ValueType {
                 type_strindex: self.strings.number(value_type.type_strindex),
@@ -301,39 +283,21 @@ impl Numbers {
             };
         }
         self.renumber_attributes(&mut profile.attribute_indices);
-        profile
-    }
-
-    fn sample_len(&self, sample: &SampleRef<'_>) -> usize {
-        let of_list = |len: usize| if len == 0 { 0 } else { field_len(len) };
-        number_len(self.stacks.number(sample.stack) as u64)
-            + of_list(self.attributes_len(sample))
-            + number_len(self.links.number(sample.link) as u64)
-            + of_list(sample.values.iter().map(|&value| varint_len(value as u64)).sum())
-            + of_list(size_of_val(sample.times_unix_ns))
-    }
-
-    fn attributes_len(&self, sample: &SampleRef<'_>) -> usize {
-        sample.attributes.iter().map(|&attribute| varint_len(self.attributes.number(attribute) as u64)).sum()
-    }
-
-    fn put_sample(&self, to: &mut Vec<u8>, sample: &SampleRef<'_>) {
-        put_head(to, SAMPLES, self.sample_len(sample));
-        put_number(to, STACK_INDEX, self.stacks.number(sample.stack) as u64);
-        if !sample.attributes.is_empty() {
-            put_head(to, ATTRIBUTE_INDICES, self.attributes_len(sample));
-            for &attribute in sample.attributes {
-                put_varint(to, self.attributes.number(attribute) as u64);
+        append(to, &profile);
+        // Kept for their memory alone.
+        let (mut content, mut list) = (Vec::new(), Vec::new());
+        for sample in samples {
+            content.clear();
+            put_number(&mut content, STACK_INDEX, self.stacks.number(sample.stack) as u64);
+            let attributes = sample.attributes.iter().map(|&old| self.attributes.number(old) as u64);
+            put_list(&mut content, ATTRIBUTE_INDICES, &mut list, attributes);
+            put_number(&mut content, LINK_INDEX, self.links.number(sample.link) as u64);
+            put_list(&mut content, VALUES, &mut list, sample.values.iter().map(|&value| value as u64));
+            if !sample.times_unix_ns.is_empty() {
+                put_head(&mut content, TIMESTAMPS_UNIX_NANO, size_of_val(sample.times_unix_ns));
+                sample.times_unix_ns.iter().for_each(|time| content.extend_from_slice(&time.to_le_bytes()));
             }
-        }
-        put_number(to, LINK_INDEX, self.links.number(sample.link) as u64);
-        if !sample.values.is_empty() {
-            put_head(to, VALUES, sample.values.iter().map(|&value| varint_len(value as u64)).sum());
-            sample.values.iter().for_each(|&value| put_varint(to, value as u64));
-        }
-        if !sample.times_unix_ns.is_empty() {
-            put_head(to, TIMESTAMPS_UNIX_NANO, size_of_val(sample.times_unix_ns));
-            sample.times_unix_ns.iter().for_each(|time| to.extend_from_slice(&time.to_le_bytes()));
+            put_bytes(to, SAMPLES, &content);
         }
     }
 
@@ -375,13 +339,8 @@ impl Numbers {
                 let line = Line { function_index: self.functions.number(line.function_index), ..*line };
                 put_message(&mut content, LINES, &line);
             }
-            put_list(
-                &mut content,
-                LOCATION_ATTRIBUTE_INDICES,
-                &mut list,
-                &location.attribute_indices,
-                |old| self.attributes.number(old),
-            );
+            let attributes = location.attribute_indices.iter().map(|&old| self.attributes.number(old) as u64);
+            put_list(&mut content, LOCATION_ATTRIBUTE_INDICES, &mut list, attributes);
             put_bytes(to, LOCATION_TABLE, &content);
         }
     }
@@ -407,9 +366,8 @@ impl Numbers {
         let (mut content, mut list) = (Vec::new(), Vec::new());
         for stack in self.stacks.pick(table) {
             content.clear();
-            put_list(&mut content, LOCATION_INDICES, &mut list, &stack.location_indices, |old| {
-                self.locations.number(old)
-            });
+            let locations = stack.location_indices.iter().map(|&old| self.locations.number(old) as u64);
+            put_list(&mut content, LOCATION_INDICES, &mut list, locations);
             put_bytes(to, STACK_TABLE, &content);
         }
     }
@@ -451,18 +409,14 @@ fn put_number(to: &mut Vec<u8>, field: u8, number: u64) {
     }
 }
 
-fn number_len(number: u64) -> usize {
-    if number == 0 { 0 } else { 1 + varint_len(number) }
-}
-
 /// A field whose length is only known once `put` has written its content. That is moved, not copied to memory of its own:
 /// to touch new memory costs more.
 fn put_behind_head(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) {
-    let mut head = Vec::with_capacity(HEAD_LEN_MAX);
     let start = to.len();
     to.resize(start + HEAD_LEN_MAX, 0);
     put(to);
     let content = start + HEAD_LEN_MAX..to.len();
+    let mut head = Vec::with_capacity(HEAD_LEN_MAX);
     put_head(&mut head, field, content.len());
     let (end, moved_to) = (start + head.len() + content.len(), start + head.len());
     to[start..moved_to].copy_from_slice(&head);
@@ -470,17 +424,17 @@ fn put_behind_head(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) 
     to.truncate(end);
 }
 
-/// A field that holds the new numbers of a list, unless that is empty. `spare` is used for its memory alone.
-fn put_list(to: &mut Vec<u8>, field: u8, spare: &mut Vec<u8>, old: &[i32], new: impl Fn(i32) -> i32) {
-    if old.is_empty() {
+/// A field that holds a list of numbers, unless that is empty. `spare` is used for its memory alone.
+fn put_list(to: &mut Vec<u8>, field: u8, spare: &mut Vec<u8>, numbers: impl ExactSizeIterator<Item = u64>) {
+    if numbers.len() == 0 {
         return;
     }
-    if spare.len() < VARINT_LEN_MAX * old.len() {
-        spare.resize(VARINT_LEN_MAX * old.len(), 0);
+    if spare.len() < VARINT_LEN_MAX * numbers.len() {
+        spare.resize(VARINT_LEN_MAX * numbers.len(), 0);
     }
     let mut len = 0;
-    for &old in old {
-        len += set_varint(&mut spare[len..], new(old) as u64);
+    for number in numbers {
+        len += set_varint(&mut spare[len..], number);
     }
     put_bytes(to, field, &spare[..len]);
 }
@@ -503,15 +457,6 @@ fn set_varint(to: &mut [u8], number: u64) -> usize {
     ];
     to[..bytes.len()].copy_from_slice(&bytes);
     usize::from(1 + has_second + has_third)
-}
-
-/// How long a field is whose content has `len` bytes.
-fn field_len(len: usize) -> usize {
-    1 + varint_len(len as u64) + len
-}
-
-fn varint_len(number: u64) -> usize {
-    prost::encoding::encoded_len_varint(number)
 }
 
 fn put_varint(to: &mut Vec<u8>, mut number: u64) {
@@ -587,7 +532,7 @@ mod tests {
                 let (mut ours, mut theirs, mut set) = (Vec::new(), Vec::new(), [0; VARINT_LEN_MAX]);
                 put_varint(&mut ours, number);
                 prost::encoding::encode_varint(number, &mut theirs);
-                assert_eq!((ours.len(), &ours), (varint_len(number), &theirs));
+                assert_eq!(ours, theirs);
                 let len = set_varint(&mut set, number);
                 assert_eq!(set[..len], theirs);
             }
