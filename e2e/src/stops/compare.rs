@@ -197,6 +197,16 @@ impl Reason {
         };
         stands_alone && !is_honest
     }
+
+    /// Whether ours is complete, and gdb alone goes on beyond it without a rule to go by: whatever framehop makes of the
+    /// place, it doesn't go where gdb does.
+    #[must_use]
+    pub fn is_gdbs_guess(&self) -> bool {
+        matches!(self.vote, Vote::GdbDiffers | Vote::AllDiffer)
+            && self.ground == Ground::NoRule
+            && self.shape == Shape::OursEnds
+            && self.cut.is_none()
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +258,21 @@ mod tests {
         assert!(cut.is_some_and(
             |difference| !difference.reason.is_ours() && difference.reason.shape == Shape::OursEnds
         ));
+    }
+
+    #[test]
+    fn gdb_guesses_where_it_alone_goes_on_beyond_a_proven_end_and_no_rule_is_stated() {
+        let beyond = |ours: &Ours, framehop: &[u64], ground| {
+            compare(ours, &theirs(&[10, 20, 30]), &theirs(framehop), |_| ground).map(|found| found.reason)
+        };
+        let is_guess = |reason: Option<Reason>| reason.is_some_and(|reason| reason.is_gdbs_guess());
+        let (ended, cut) = (ours(&[10]), Ours { cut: Some("no_rule".to_owned()), ..ours(&[10]) });
+        assert!(is_guess(beyond(&ended, &[10], Ground::NoRule)));
+        assert!(is_guess(beyond(&ended, &[10, 25], Ground::NoRule)));
+        assert!(!is_guess(beyond(&ended, &[10], Ground::Rule)));
+        assert!(!is_guess(beyond(&ended, &[10, 20, 30], Ground::NoRule)), "two go on together");
+        assert!(!is_guess(beyond(&cut, &[10], Ground::NoRule)));
+        assert!(!is_guess(beyond(&ours(&[10, 25]), &[10], Ground::NoRule)), "ours goes on elsewhere");
     }
 
     #[test]

@@ -79,6 +79,14 @@ impl Comparison {
         self.of(|reason| reason.cut.is_some())
     }
 
+    /// Stops at which gdb went on beyond our proven end where code states no rule: it guesses there, as behind Go's
+    /// `mcall`, which has left the stack that gdb goes on to read. How often a program is stopped there is its scheduler's
+    /// affair.
+    #[must_use]
+    pub fn guessed_by_gdb(&self) -> u64 {
+        self.of(Reason::is_gdbs_guess)
+    }
+
     /// Stops at which the error is ours.
     #[must_use]
     pub fn wrong(&self) -> u64 {

@@ -16,8 +16,10 @@ use sidewinder_e2e::{paths, received, requirement, workload};
 const STOPS: u32 = 40;
 const SEED: u64 = 7;
 
-/// Of the stops at which our stack has to be gdb's. gdb guesses where code states no rule: in ld.so's entry, in Go.
+/// Of the stops at which gdb doesn't guess, those at which our stack has to be gdb's.
 const EQUAL_SHARE: f64 = 0.95;
+/// Of all stops, those that have to be such. 17 of 320 were guesses on a busy machine, where Go's scheduler is met often.
+const GROUNDED_SHARE: f64 = 0.8;
 
 fn can_be_stopped(test: &str) -> Result<bool> {
     Ok(requirement::ebpf(test)? && requirement::program(test, "gdb")?)
@@ -38,7 +40,9 @@ fn stacks_at_random_instructions_are_those_that_gdb_finds() -> Result<()> {
     assert_eq!(all.wrong(), 0, "{all}");
     assert!(all.compared >= 6 * u64::from(STOPS), "{all}");
     assert!(all.unsampled * 50 <= all.compared, "{all}");
-    assert!(all.equal_to_gdb() as f64 >= EQUAL_SHARE * all.compared as f64, "{all}");
+    let grounded = (all.compared - all.guessed_by_gdb()) as f64;
+    assert!(all.equal_to_gdb() as f64 >= EQUAL_SHARE * grounded, "{all}");
+    assert!(grounded >= GROUNDED_SHARE * all.compared as f64, "{all}");
     Ok(())
 }
 
