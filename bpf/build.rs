@@ -16,20 +16,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     // `-target bpf` has no multiarch directory of its own; <asm/types.h> lives there on Debian.
     let multiarch = format!("-I/usr/include/{arch}-linux-gnu");
+    // The programs' line information names files: the same wherever this is built.
+    let source_names = format!("-ffile-prefix-map={}=bpf", env::var("CARGO_MANIFEST_DIR")?);
 
-    SkeletonBuilder::new()
-        .source("c/sample.bpf.c")
-        .clang_args([
-            "-mcpu=v3",
-            "-O2",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-Wno-unused-parameter",
-            &format!("-D__TARGET_ARCH_{kernel_arch}"),
-            &multiarch,
-        ])
-        .build_and_generate(out.join("sample.skel.rs"))?;
+    for object in ["sample", "cgroup"] {
+        SkeletonBuilder::new()
+            .source(format!("c/{object}.bpf.c"))
+            .clang_args([
+                "-mcpu=v3",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-unused-parameter",
+                &format!("-D__TARGET_ARCH_{kernel_arch}"),
+                &multiarch,
+                &source_names,
+            ])
+            .build_and_generate(out.join(format!("{object}.skel.rs")))?;
+    }
 
     bindgen::Builder::default()
         .header("c/intf.h")

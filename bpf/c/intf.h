@@ -102,6 +102,7 @@ enum sw_record_type {
 	SW_RECORD_STACK = 2, /* body: sw_frame[count], leaf first */
 	SW_RECORD_CHAIN = 3, /* body: sw_hash[count], the chunks of a stack, leaf end first */
 	SW_RECORD_SNAPSHOT = 4, /* sw_snapshot: what it takes to walk a sample's stack once more, later */
+	SW_RECORD_NEWCOMER = 5, /* sw_newcomer: a process runs in a container that has no events */
 };
 
 enum sw_sample_kind {
@@ -144,9 +145,9 @@ struct sw_body {
  * The user's registers and the top of its stack, where a walk lacked mappings or tables that the receiver will have
  * soon: it walks the rest then. A process is over before a receiver hears of it, and a file is first seen when it runs.
  */
-#define SW_SNAPSHOT_BYTES 8192 /* of the stack, at the most */
-#define SW_SNAPSHOT_LARGE_BYTES 32768 /* while the ring of snapshots is not half full */
-#define SW_SNAPSHOT_READ_BYTES 512 /* read at once; what is left of a stack above is lost */
+#define SW_SNAPSHOT_BYTES 8192 /* of the stack, after the page in which it begins */
+#define SW_SNAPSHOT_LARGE_BYTES 32768 /* where there may be more of it, while the ring of snapshots is not half full */
+#define SW_SNAPSHOT_HUGE_BYTES 131072 /* where there may be more still, while the ring is not a quarter full */
 #define SW_SNAPSHOT_WINDOW_SHIFT 27 /* 134 ms */
 #define SW_SNAPSHOTS_PER_WINDOW 256 /* of one CPU */
 
@@ -263,6 +264,7 @@ struct sw_segment {
 /* ---- Processes ----------------------------------------------------------------------------------------- */
 
 #define SW_PAGE_SHIFT 12
+#define SW_PAGE_BYTES (1 << SW_PAGE_SHIFT)
 
 /* One executable mapping, or the part of one that a segment covers. Sorted by start in the arena. */
 struct sw_range {
@@ -294,9 +296,24 @@ struct sw_process {
 
 /* ---- Scope --------------------------------------------------------------------------------------------- */
 
+/*
+ * Which of the tasks that the receiver's PID namespace knows, and that run in its pod where it has one. The processes in
+ * the map `listed` stand for what they fork, too.
+ */
 enum sw_scope {
-	SW_SCOPE_NODE = 0, /* every task that the receiver's PID namespace knows */
-	SW_SCOPE_PROCESSES = 1, /* the processes in the map `scope`, and what they fork */
+	SW_SCOPE_ALL = 0,
+	SW_SCOPE_LISTED = 1,
+	SW_SCOPE_UNLISTED = 2,
+};
+
+#define SW_CGROUP_LEVELS 32 /* more than any runtime nests */
+
+/* A process has run exec in a container that has no events, for which it is time to be opened. */
+struct sw_newcomer {
+	__u16 type;
+	__u16 reserved;
+	__u32 pid;
+	__u64 container; /* id of its cgroup */
 };
 
 /* A start time read from /proc is cut to clock ticks of this length. */
@@ -321,10 +338,10 @@ struct sw_cpu {
 	__u32 epoch; /* from 1; each stack is sent once in each */
 	__u32 clock; /* from 1; advances some times a second: the age of segments */
 
-	/* The process that was last found to be in scope: most interrupts find the same one again. */
-	__u64 scoped_start_ns;
-	__u32 scoped_pid;
-	__u32 reserved;
+	/* The process that was last found to be listed: most interrupts find the same one again. */
+	__u64 listed_start_ns;
+	__u32 listed_pid;
+	__u32 tells_newcomers; /* whether events are those of containers, and new ones must be told of */
 
 	__u64 outcomes[32]; /* by sw_outcome */
 	__u64 stacks_known; /* samples whose stack had been sent in this epoch */
@@ -334,7 +351,7 @@ struct sw_cpu {
 	__u64 frames_unproven;
 	__u64 kernel_frames;
 	__u64 depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
-	__u64 scope_full; /* forks that found no room in the map `scope` */
+	__u64 scope_full; /* forks that found no room in the map `listed` */
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */
 	__u64 snapshots_refused; /* for want of room, or because there were too many in this window */

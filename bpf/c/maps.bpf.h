@@ -9,7 +9,9 @@
 #include <bpf/bpf_helpers.h>
 
 /* Set before load: the verifier removes what they switch off. */
-const volatile __u32 scope_mode = SW_SCOPE_NODE;
+const volatile __u32 scope_mode = SW_SCOPE_ALL;
+const volatile __u32 pod_level; /* of the pod's cgroup, the root being 0; 0: there is no pod */
+const volatile __u64 pod_cgroup; /* its id */
 const volatile __u32 pid_namespace_inode; /* of the receiver; 0: the initial one, which knows every task */
 const volatile __u32 frame_limit = 8192;
 const volatile __u32 process_mask; /* places in `processes` - 1; a power of two - 1 */
@@ -161,13 +163,24 @@ struct {
 	__type(value, struct sw_known_set);
 } known_stacks SEC(".maps");
 
-/* Thread groups in scope, and when their leader started. Written by the receiver and by the fork hook. */
+/*
+ * Thread groups that the scope is made of, or is without, and when their leader started. Written by the receiver and by
+ * the fork hook.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set before load; 1 where the scope is the node */
+	__uint(max_entries, 1); /* set before load; 1 where the scope is all */
 	__type(key, __u32);
 	__type(value, __u64);
-} scope SEC(".maps");
+} listed SEC(".maps");
+
+/* The containers that the receiver has heard of, by the ids of their cgroups. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1); /* set before load; 1 where there is no pod */
+	__type(key, __u64);
+	__type(value, __u32);
+} containers SEC(".maps");
 
 /* The program that walks on, where walks go on by tail calls. One for each type of program. */
 struct sw_walks {

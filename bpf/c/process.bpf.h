@@ -23,6 +23,22 @@ static __always_inline void forget_mappings(__u32 pid)
 	}
 }
 
+/* Tells the receiver of a container that it has not heard of; again and again, until it has. */
+static __always_inline void tell_newcomer(struct sw_cpu *cpu, __u32 pid)
+{
+	__u32 number = bpf_get_smp_processor_id();
+	struct sw_newcomer newcomer = {
+		.type = SW_RECORD_NEWCOMER,
+		.pid = pid,
+		.container = bpf_get_current_ancestor_cgroup_id(pod_level + 1),
+	};
+	void *ring = bpf_map_lookup_elem(&rings, &number);
+
+	if (ring && cpu->tells_newcomers && !bpf_map_lookup_elem(&containers, &newcomer.container))
+		bpf_ringbuf_output(ring, &newcomer, sizeof(newcomer), BPF_RB_FORCE_WAKEUP);
+}
+
+/* Runs as the parent. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -30,13 +46,14 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	struct sw_cpu *cpu = this_cpu();
 	__u64 start_ns;
 
-	if (!cpu || !pid || pid != thread_id(child) || !in_scope(cpu, parent, process_id(parent)))
+	if (!cpu || !pid || pid != thread_id(child) || !in_pod())
 		return 0;
-	forget_mappings(pid);
-	if (scope_mode != SW_SCOPE_PROCESSES)
+	if (process_in_scope(cpu, parent))
+		forget_mappings(pid);
+	if (scope_mode == SW_SCOPE_ALL || !is_listed(cpu, parent, process_id(parent)))
 		return 0;
 	start_ns = process_start_ns(child);
-	if (bpf_map_update_elem(&scope, &pid, &start_ns, BPF_ANY))
+	if (bpf_map_update_elem(&listed, &pid, &start_ns, BPF_ANY))
 		sw_count(cpu->scope_full, 1);
 	return 0;
 }
@@ -45,10 +62,13 @@ SEC("tp_btf/sched_process_exec")
 int BPF_PROG(process_exec, struct task_struct *task)
 {
 	struct sw_cpu *cpu = this_cpu();
-	__u32 pid = process_id(task);
+	__u32 pid = cpu ? process_in_scope(cpu, task) : 0;
 
-	if (cpu && in_scope(cpu, task, pid))
-		forget_mappings(pid);
+	if (!pid)
+		return 0;
+	forget_mappings(pid);
+	if (pod_level)
+		tell_newcomer(cpu, pid);
 	return 0;
 }
 
@@ -59,11 +79,11 @@ int BPF_PROG(process_free, struct task_struct *task)
 	__u32 pid = process_id(task);
 	__u64 *start_ns;
 
-	if (scope_mode != SW_SCOPE_PROCESSES || !pid || pid != thread_id(task))
+	if (scope_mode == SW_SCOPE_ALL || !pid || pid != thread_id(task))
 		return 0;
-	start_ns = bpf_map_lookup_elem(&scope, &pid);
+	start_ns = bpf_map_lookup_elem(&listed, &pid);
 	if (start_ns && process_start_ns(task) - *start_ns < SW_START_TIME_TICK_NS)
-		bpf_map_delete_elem(&scope, &pid);
+		bpf_map_delete_elem(&listed, &pid);
 	return 0;
 }
 

@@ -198,9 +198,9 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 	otherwise = SW_OUTCOME_IDLE;
 	if (sw_task(task, pid) == 0)
 		goto none;
-	pid = process_id(task);
 	otherwise = SW_OUTCOME_OUT_OF_SCOPE;
-	if (!in_scope(cpu, task, pid))
+	pid = process_in_scope(cpu, task);
+	if (!pid)
 		goto none;
 	task_flags = sw_task(task, flags);
 	otherwise = SW_OUTCOME_KERNEL_THREAD;
@@ -283,10 +283,10 @@ static __always_inline struct sw_slot *begin_pass(struct pt_regs *ctx, struct sw
 {
 	struct task_struct *task = current_task();
 	__u64 time_ns = bpf_ktime_get_ns();
-	__u32 pid = process_id(task);
+	__u32 pid = process_in_scope(cpu, task);
 	struct sw_slot *slot;
 
-	if (!in_scope(cpu, task, pid))
+	if (!pid)
 		return 0;
 	slot = begin_sample(SW_SAMPLE_PROBE, pid, false, time_ns);
 	if (slot)

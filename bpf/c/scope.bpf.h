@@ -6,27 +6,41 @@
 #include "task.bpf.h"
 
 /*
- * A process number means the process that had it when it came into scope: a later owner of the number started
- * at another time. The receiver knows start times to a clock tick, so that much play is allowed.
+ * Whether the current task runs in the receiver's pod. Who only joins the pod's PID namespace does not: it stays in the
+ * cgroup that it came from.
  */
-static __always_inline bool in_scope(struct sw_cpu *cpu, struct task_struct *task, __u32 pid)
+static __always_inline bool in_pod(void)
 {
-	__u64 *from_ns, start_ns;
+	return !pod_level || bpf_get_current_ancestor_cgroup_id(pod_level) == pod_cgroup;
+}
 
-	if (!pid)
-		return false;
-	if (scope_mode == SW_SCOPE_NODE)
+/*
+ * A process number means the process that had it when it was listed: a later owner of the number started at another
+ * time. The receiver knows start times to a clock tick, so that much play is allowed.
+ */
+static __always_inline bool is_listed(struct sw_cpu *cpu, struct task_struct *task, __u32 pid)
+{
+	__u64 start_ns = process_start_ns(task), *from_ns;
+
+	if (cpu->listed_pid == pid && cpu->listed_start_ns == start_ns)
 		return true;
-	start_ns = process_start_ns(task);
-	if (cpu->scoped_pid == pid && cpu->scoped_start_ns == start_ns)
-		return true;
-	from_ns = bpf_map_lookup_elem(&scope, &pid);
+	from_ns = bpf_map_lookup_elem(&listed, &pid);
 	if (!from_ns || start_ns - *from_ns >= SW_START_TIME_TICK_NS)
 		return false;
-	/* A program that interrupts this one may leave half of its own here: together the halves name one in scope, or none. */
-	cpu->scoped_pid = pid;
-	cpu->scoped_start_ns = start_ns;
+	/* A program that interrupts this one may leave half of its own here: together the halves name one listed, or none. */
+	cpu->listed_pid = pid;
+	cpu->listed_start_ns = start_ns;
 	return true;
+}
+
+/* The process of the current task, by its number in the receiver's PID namespace, if it may be looked at; 0 otherwise. */
+static __always_inline __u32 process_in_scope(struct sw_cpu *cpu, struct task_struct *task)
+{
+	__u32 pid = in_pod() ? process_id(task) : 0;
+
+	if (!pid || scope_mode == SW_SCOPE_ALL)
+		return pid;
+	return is_listed(cpu, task, pid) == (scope_mode == SW_SCOPE_LISTED) ? pid : 0;
 }
 
 #endif

@@ -5,6 +5,10 @@
 
 #include "regs.bpf.h"
 #include "stack.bpf.h"
+#include "task.bpf.h"
+
+/* What lies further below the first stack's beginning is another stack: there is a gap between them. */
+#define SW_FIRST_STACK_BYTES_MAX (64ull << 20)
 
 /* Whether the receiver may have what the walk lacked before long: it is told of mappings after they are used. */
 static __always_inline bool came_too_early(__u32 outcome)
@@ -33,32 +37,51 @@ static __always_inline __u64 snapshot_start(__u64 sp)
 	return bpf_probe_read_user(&word, sizeof(word), (void *)start) ? sp & ~7ull : start;
 }
 
-/* A snapshot with room for so much of the stack, or none. */
-static __always_inline struct sw_snapshot *reserve_snapshot(__u64 room)
+/*
+ * How much of a stack there is above its pointer. The kernel knows where a process' first stack began; others have no
+ * known end.
+ */
+static __always_inline __u64 stack_bytes(__u64 sp)
 {
-	return bpf_ringbuf_reserve(&snapshots, sizeof(struct sw_snapshot) + room, 0);
+	struct mm_struct *mm = sw_task(current_task(), mm);
+	__u64 bottom = mm ? BPF_CORE_READ(mm, start_stack) : 0;
+
+	return sp <= bottom && bottom - sp < SW_FIRST_STACK_BYTES_MAX ? bottom - sp + SW_RED_ZONE_BYTES : ~0ull;
 }
 
-/* Sends the registers in the slot, and as much of the stack that they point to as there is, and room for it. */
-static __always_inline int fill_snapshot(struct sw_snapshot *snapshot, __u32 room, struct sw_slot *slot, __u32 tid,
-					 __u64 used)
+/*
+ * Sends the registers in the slot and as much of the stack that they point to as there is: up to the end of the page in
+ * which it begins, and `room` bytes more. 0 where the ring has no room for that. `used` is what the ring holds.
+ */
+static __always_inline int send_snapshot_of(__u32 room, struct sw_slot *slot, __u32 tid, __u64 used)
 {
-	__u64 quarter = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE) / 4;
-	__u32 bytes = 0;
+	const __u64 size = sizeof(struct sw_snapshot) + SW_PAGE_BYTES + room;
+	struct sw_snapshot *snapshot = bpf_ringbuf_reserve(&snapshots, size, 0);
+	__u64 start, bytes;
 
+	if (!snapshot)
+		return 0;
+	start = snapshot_start(slot->registers[SW_REG_SP]);
+	bytes = SW_PAGE_BYTES - start % SW_PAGE_BYTES;
 	snapshot->type = SW_RECORD_SNAPSHOT;
 	snapshot->reserved = 0;
 	snapshot->tid = tid;
 	snapshot->time_ns = slot->time_ns;
 	__builtin_memcpy(snapshot->registers, slot->registers, sizeof(snapshot->registers));
-	snapshot->start = snapshot_start(slot->registers[SW_REG_SP]);
-	for (__u32 at = 0; at < room; at += SW_SNAPSHOT_READ_BYTES) {
-		if (bpf_probe_read_user(snapshot->stack + at, SW_SNAPSHOT_READ_BYTES, (void *)(snapshot->start + at)))
-			break;
-		bytes = at + SW_SNAPSHOT_READ_BYTES;
-	}
+	snapshot->start = start;
+	/* The compiler must not count from the page's end downwards, which the verifier can't follow. */
+	barrier_var(bytes);
+	/* A page is there as a whole or not at all. */
+	if (bpf_probe_read_user(snapshot->stack, bytes, (void *)start))
+		bytes = 0;
+	else
+		for (__u32 left = room; left; left -= SW_PAGE_BYTES) {
+			if (bpf_probe_read_user(snapshot->stack + bytes, SW_PAGE_BYTES, (void *)(start + bytes)))
+				break;
+			bytes += SW_PAGE_BYTES;
+		}
 	snapshot->bytes = bytes;
-	bpf_ringbuf_submit(snapshot, wakeup(used, sizeof(*snapshot) + room, quarter));
+	bpf_ringbuf_submit(snapshot, wakeup(used, size, bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE) / 4));
 	return 1;
 }
 
@@ -66,19 +89,21 @@ static __always_inline int fill_snapshot(struct sw_snapshot *snapshot, __u32 roo
 static __noinline int send_snapshot(struct sw_slot *slot, __u32 tid)
 {
 	__u64 used = bpf_ringbuf_query(&snapshots, BPF_RB_AVAIL_DATA);
-	__u64 half = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE) / 2;
+	__u64 size = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE);
+	__u64 wanted = stack_bytes(slot->registers[SW_REG_SP]);
 	struct sw_cpu *cpu = this_cpu();
-	struct sw_snapshot *snapshot;
 
 	if (!cpu)
 		return 0;
 	if (may_send_snapshot(cpu, slot->time_ns)) {
-		snapshot = used < half ? reserve_snapshot(SW_SNAPSHOT_LARGE_BYTES) : 0;
-		if (snapshot)
-			return fill_snapshot(snapshot, SW_SNAPSHOT_LARGE_BYTES, slot, tid, used);
-		snapshot = reserve_snapshot(SW_SNAPSHOT_BYTES);
-		if (snapshot)
-			return fill_snapshot(snapshot, SW_SNAPSHOT_BYTES, slot, tid, used);
+		if (wanted > SW_SNAPSHOT_LARGE_BYTES && used < size / 4 &&
+		    send_snapshot_of(SW_SNAPSHOT_HUGE_BYTES, slot, tid, used))
+			return 1;
+		if (wanted > SW_SNAPSHOT_BYTES && used < size / 2 &&
+		    send_snapshot_of(SW_SNAPSHOT_LARGE_BYTES, slot, tid, used))
+			return 1;
+		if (send_snapshot_of(SW_SNAPSHOT_BYTES, slot, tid, used))
+			return 1;
 	}
 	sw_count(cpu->snapshots_refused, 1);
 	return 0;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::intf;
 use crate::memory::MappedArray;
+use crate::opener::Opener;
 
 const CHUNK_BYTES: u32 = intf::SW_CHUNK_BYTES;
 /// Blocks start at, and have lengths of, multiples of this.
@@ -65,6 +66,7 @@ impl Block {
 #[derive(Debug)]
 pub struct Arena {
     map: MapHandle,
+    opener: Opener,
     slots: Rc<MappedArray>,
     chunks: Vec<Chunk>,
     chunks_max: u32,
@@ -86,10 +88,10 @@ struct Retired {
 }
 
 impl Arena {
-    pub(crate) fn new(map: MapHandle, slots: Rc<MappedArray>, budget_bytes: u64) -> Self {
+    pub(crate) fn new(map: MapHandle, opener: Opener, slots: Rc<MappedArray>, budget_bytes: u64) -> Self {
         let chunks = (budget_bytes / u64::from(CHUNK_BYTES)).clamp(1, u64::from(intf::SW_CHUNKS_MAX));
         let chunks_max = u32::try_from(chunks).unwrap_or(intf::SW_CHUNKS_MAX);
-        Self { map, slots, chunks: Vec::new(), chunks_max, used_bytes: 0, retired: Vec::new() }
+        Self { map, opener, slots, chunks: Vec::new(), chunks_max, used_bytes: 0, retired: Vec::new() }
     }
 
     /// Bytes in use, retired blocks included.
@@ -180,11 +182,10 @@ impl Arena {
         if number >= self.chunks_max {
             return Err(ArenaError::Full { bytes, budget_bytes: self.budget_bytes() });
         }
-        let refused = |error: libbpf_rs::Error| ArenaError::Grow(io::Error::other(error));
-        let map = create_array("sw_chunk", CHUNK_BYTES, 1).map_err(refused)?;
+        let map = self.opener.create_chunk().map_err(ArenaError::Grow)?;
         let memory = MappedArray::new(map.as_fd(), CHUNK_BYTES as usize, 1).map_err(ArenaError::Grow)?;
-        let fd = map.as_fd().as_raw_fd();
-        self.map.update(&number.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY).map_err(refused)?;
+        let put = self.map.update(&number.to_ne_bytes(), &map.as_raw_fd().to_ne_bytes(), MapFlags::ANY);
+        put.map_err(|error| ArenaError::Grow(io::Error::other(error)))?;
         // Offset 0 of chunk 0 would be the word that says "absent".
         let free = BTreeMap::from([(GRAIN_BYTES, CHUNK_BYTES - GRAIN_BYTES)]);
         self.chunks.push(Chunk { memory, free });
@@ -192,13 +193,15 @@ impl Arena {
     }
 }
 
-fn create_array(name: &str, value_bytes: u32, entries: u32) -> libbpf_rs::Result<MapHandle> {
+/// The memory of one chunk. Takes `CAP_BPF`.
+pub(crate) fn create_chunk() -> io::Result<OwnedFd> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
         map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
         ..Default::default()
     };
-    MapHandle::create(MapType::Array, Some(name), 4, value_bytes, entries, &options)
+    let map = MapHandle::create(MapType::Array, Some("sw_chunk"), 4, CHUNK_BYTES, 1, &options);
+    map.map_err(io::Error::other)?.as_fd().try_clone_to_owned()
 }
 
 impl Chunk {
@@ -265,8 +268,8 @@ struct SlotHead {
 mod tests {
     use super::*;
 
-    fn chunk() -> (MapHandle, Chunk) {
-        let map = create_array("sw_test", CHUNK_BYTES, 1).unwrap();
+    fn chunk() -> (OwnedFd, Chunk) {
+        let map = create_chunk().unwrap();
         let memory = MappedArray::new(map.as_fd(), CHUNK_BYTES as usize, 1).unwrap();
         (map, Chunk { memory, free: BTreeMap::from([(32, 992)]) })
     }

@@ -1,13 +1,18 @@
-//! The interrupts: one event per CPU, whose own clock is the witness of what the programs count.
+//! The kernel's events, one per CPU and target. The clock of those that interrupt is the witness of what the programs
+//! count.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{Link, ProgramMut};
 use perf_event_open_sys as sys;
 use sys::bindings as perf;
 use thiserror::Error;
+
+use crate::container::ContainerId;
+use crate::sideband;
 
 /// Why interrupts could not be had.
 #[derive(Debug, Error)]
@@ -33,6 +38,12 @@ pub enum EventError {
         /// Why.
         source: io::Error,
     },
+    /// Whoever opens them.
+    #[error("can't ask for events to be opened")]
+    Opener(#[source] io::Error),
+    /// The ring of another event.
+    #[error("can't have two events share a ring")]
+    Share(#[source] io::Error),
     /// The program.
     #[error("can't attach the sampling program to CPU {cpu}")]
     Attach {
@@ -83,48 +94,144 @@ impl CpuList {
     }
 }
 
-/// The clock events of all CPUs. Dropping it ends sampling.
+/// What an event tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EventKind {
+    /// That so many nanoseconds of a CPU's time have gone by. Disabled until a program is attached.
+    CpuClock {
+        /// Between two interrupts.
+        period_ns: u64,
+    },
+    /// That tasks fork, exec, map and exit.
+    SideBand,
+}
+
+/// Whose time and doings events tell of.
+#[derive(Debug)]
+pub(crate) enum Target<'a> {
+    /// All tasks of a CPU.
+    EveryTask,
+    /// The tasks of a cgroup and of those below it. By its directory.
+    Cgroup(BorrowedFd<'a>),
+}
+
+impl EventKind {
+    /// One event on each CPU. Takes `CAP_PERFMON`.
+    pub(crate) fn open(self, cpus: &CpuList, target: &Target<'_>) -> Result<Vec<OwnedFd>, EventError> {
+        let mut attr = self.attributes();
+        let (tasks, flags) = match target {
+            Target::EveryTask => (-1, 0),
+            Target::Cgroup(directory) => (directory.as_raw_fd(), perf::PERF_FLAG_PID_CGROUP),
+        };
+        let no_group = -1;
+        let flags = u64::from(perf::PERF_FLAG_FD_CLOEXEC | flags);
+        let mut events = Vec::new();
+        for cpu in cpus.iter() {
+            let cpu_number = i32::try_from(cpu).unwrap_or(i32::MAX);
+            // SAFETY: `attr` is a whole perf_event_attr with its size in it, alive during the call.
+            let fd = unsafe { sys::perf_event_open(&mut attr, tasks, cpu_number, no_group, flags) };
+            if fd < 0 {
+                let source = io::Error::last_os_error();
+                return Err(EventError::Open { what: self.name(), cpu, source });
+            }
+            // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
+            events.push(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        Ok(events)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::CpuClock { .. } => "CPU clock",
+            Self::SideBand => "side band",
+        }
+    }
+
+    fn attributes(self) -> perf::perf_event_attr {
+        let mut attr = perf::perf_event_attr {
+            type_: perf::PERF_TYPE_SOFTWARE,
+            size: size_of::<perf::perf_event_attr>() as u32,
+            ..Default::default()
+        };
+        match self {
+            Self::CpuClock { period_ns } => {
+                attr.config = u64::from(perf::PERF_COUNT_SW_CPU_CLOCK);
+                attr.__bindgen_anon_1.sample_period = period_ns;
+                attr.set_disabled(1);
+                // An idle CPU's interrupt runs no program; `witness` knows how long the CPU slept.
+                attr.set_exclude_idle(1);
+            }
+            Self::SideBand => {
+                attr.config = u64::from(perf::PERF_COUNT_SW_DUMMY);
+                attr.sample_type = u64::from(perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME);
+                attr.clockid = rustix::time::ClockId::Monotonic as i32;
+                attr.__bindgen_anon_2.wakeup_watermark = sideband::WAKEUP_BYTES;
+                attr.set_watermark(1);
+                attr.set_mmap2(1);
+                attr.set_mmap(1);
+                attr.set_comm(1);
+                attr.set_comm_exec(1);
+                attr.set_task(1);
+                attr.set_sample_id_all(1);
+                attr.set_use_clockid(1);
+            }
+        }
+        attr
+    }
+}
+
+/// Clock events that have a program run. Dropping it ends sampling.
 #[derive(Debug)]
 pub(crate) struct ClockEvents {
     period_ns: u64,
     events: Vec<ClockEvent>,
+    /// Interrupts that were due of events that are closed, by CPU.
+    due_before: HashMap<u32, u64>,
 }
 
 #[derive(Debug)]
 struct ClockEvent {
+    container: Option<ContainerId>,
     cpu: u32,
     file: File,
     _link: Link,
 }
 
 impl ClockEvents {
-    /// Has `program` run `samples_per_second` times a second on each CPU, from now on.
+    /// No events yet, for so many interrupts a second.
+    pub(crate) fn new(samples_per_second: u32) -> Self {
+        let period_ns = 1_000_000_000 / u64::from(samples_per_second.max(1));
+        Self { period_ns, events: Vec::new(), due_before: HashMap::new() }
+    }
+
+    pub(crate) fn kind(&self) -> EventKind {
+        EventKind::CpuClock { period_ns: self.period_ns }
+    }
+
+    /// Has `program` run at the interrupts of these events, one on each of `cpus`, from now on.
     pub(crate) fn attach(
+        &mut self,
         program: &ProgramMut<'_>,
         cpus: &CpuList,
-        samples_per_second: u32,
-    ) -> Result<Self, EventError> {
-        let period_ns = 1_000_000_000 / u64::from(samples_per_second.max(1));
-        let mut events = Vec::new();
-        for cpu in cpus.iter() {
-            let mut attr = perf::perf_event_attr {
-                type_: perf::PERF_TYPE_SOFTWARE,
-                size: size_of::<perf::perf_event_attr>() as u32,
-                config: u64::from(perf::PERF_COUNT_SW_CPU_CLOCK),
-                ..Default::default()
-            };
-            attr.__bindgen_anon_1.sample_period = period_ns;
-            attr.set_disabled(1);
-            // An idle CPU's interrupt runs no program; `witness` knows how long the CPU slept.
-            attr.set_exclude_idle(1);
-            let file = File::from(open(&mut attr, cpu, "CPU clock")?);
+        container: Option<ContainerId>,
+        events: Vec<OwnedFd>,
+    ) -> Result<(), EventError> {
+        for (cpu, event) in cpus.iter().zip(events) {
+            let file = File::from(event);
             // Attaching also enables the event: its clock starts with the first interrupt that can reach the program.
             let link = program
-                .attach_perf_event(file.as_fd().as_raw_fd())
+                .attach_perf_event(file.as_raw_fd())
                 .map_err(|source| EventError::Attach { cpu, source })?;
-            events.push(ClockEvent { cpu, file, _link: link });
+            self.events.push(ClockEvent { container, cpu, file, _link: link });
         }
-        Ok(Self { period_ns, events })
+        Ok(())
+    }
+
+    /// Closes the events of a container, or those of every task.
+    pub(crate) fn close(&mut self, container: Option<ContainerId>) {
+        for event in self.events.extract_if(.., |event| event.container == container) {
+            *self.due_before.entry(event.cpu).or_default() += event.due(self.period_ns).unwrap_or(0);
+        }
     }
 
     /// Nanoseconds between two interrupts of a CPU.
@@ -133,36 +240,21 @@ impl ClockEvents {
     }
 
     /// For each CPU, how many interrupts were due since the start, whether or not a program heard of them.
-    pub(crate) fn due(&self) -> io::Result<Vec<(u32, u64)>> {
-        self.events.iter().map(|event| Ok((event.cpu, event.clock_ns()? / self.period_ns))).collect()
+    pub(crate) fn due(&self) -> io::Result<HashMap<u32, u64>> {
+        let mut due = self.due_before.clone();
+        for event in &self.events {
+            *due.entry(event.cpu).or_default() += event.due(self.period_ns)?;
+        }
+        Ok(due)
     }
 }
 
 impl ClockEvent {
-    fn clock_ns(&self) -> io::Result<u64> {
-        let mut count = [0; 8];
-        (&self.file).read_exact(&mut count)?;
-        Ok(u64::from_ne_bytes(count))
+    fn due(&self, period_ns: u64) -> io::Result<u64> {
+        let mut clock_ns = [0; 8];
+        (&self.file).read_exact(&mut clock_ns)?;
+        Ok(u64::from_ne_bytes(clock_ns) / period_ns)
     }
-}
-
-/// Opens an event of every task on one CPU.
-pub(crate) fn open(
-    attr: &mut perf::perf_event_attr,
-    cpu: u32,
-    what: &'static str,
-) -> Result<OwnedFd, EventError> {
-    let every_task = -1;
-    let no_group = -1;
-    let cpu_number = i32::try_from(cpu).unwrap_or(i32::MAX);
-    let flags = u64::from(perf::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: `attr` is a whole perf_event_attr with its size in it, alive during the call.
-    let fd = unsafe { sys::perf_event_open(attr, every_task, cpu_number, no_group, flags) };
-    if fd < 0 {
-        return Err(EventError::Open { what, cpu, source: io::Error::last_os_error() });
-    }
-    // SAFETY: the kernel just gave us this descriptor, and nobody else has it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]

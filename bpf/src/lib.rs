@@ -5,11 +5,15 @@
 //! kernel have to say. Everything unsafe that Sidewinder does is in this crate: memory shared with the kernel.
 
 mod arena;
+mod container;
+mod denial;
 mod events;
 mod heap;
 mod intf;
 mod memory;
+mod opener;
 mod outcome;
+mod pod;
 mod probe;
 mod processes;
 mod profiler;
@@ -21,24 +25,32 @@ mod table;
 mod tables;
 mod verify;
 mod walk;
+mod watch;
 mod witness;
 
 pub use arena::{Arena, ArenaError};
+pub use container::{Container, ContainerId};
 pub use events::{CpuList, EventError};
 pub use heap::keep_heap_small;
+pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
+pub use pod::{PodCgroup, own_cgroups};
 pub use probe::{Probe, Support, probe};
 pub use processes::{Processes, ProcessesError, Range};
-pub use profiler::{LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage};
+pub use profiler::{
+    LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage, is_in_initial_pid_namespace,
+};
 pub use ring::{
-    Body, Entries, Frame, FrameKind, Record, RegisterFile, Rings, Sample, SampleKind, Snapshot, StackHash,
+    Body, Entries, Frame, FrameKind, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind, Snapshot,
+    StackHash,
 };
 pub use run_time::measure_run_time;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
-pub use table::{PackedSegment, Packing, pack, pack_again};
+pub use table::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
 pub use tables::{SegmentId, Tables};
 pub use verify::{Verified, verify};
 pub use walk::{STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
+pub use watch::Audience;
 pub use witness::Interrupts;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every record and event.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::io;
 
-use perf_event_open_sys::bindings as perf;
-
-use crate::events::{CpuList, open};
+use crate::container::Container;
+use crate::denial;
+use crate::events::{CpuList, EventKind, Target};
 use crate::ring::create_ring;
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
 
@@ -40,6 +40,7 @@ pub struct Probe {
 #[must_use]
 pub fn probe() -> Vec<Probe> {
     let helper = |id| program_has_helper(id);
+    let obstacle = denial::obstacle();
     vec![
         Probe {
             name: "kernel type information (BTF)",
@@ -53,28 +54,35 @@ pub fn probe() -> Vec<Probe> {
             required: true,
             support: of(create_ring(4096).map(drop)),
             cost: "nothing can be loaded",
-            remedy: "run as root or with CAP_BPF (and, before Linux 5.11, enough locked memory); Linux 5.8 or later",
+            remedy: obstacle.unwrap_or("run as root or with CAP_BPF (and, before Linux 5.11, enough locked memory); Linux 5.8 or later"),
         },
         Probe {
             name: "eBPF programs for perf events",
             required: true,
             support: of(supports_perf_event_programs()),
             cost: "interrupts can't be turned into samples",
-            remedy: "run as root or with CAP_BPF and CAP_PERFMON",
+            remedy: obstacle.unwrap_or("run as root or with CAP_BPF and CAP_PERFMON"),
         },
         Probe {
             name: "CPU clock events of every task",
             required: true,
-            support: of(open_everywhere(perf::PERF_COUNT_SW_CPU_CLOCK)),
+            support: of(open_everywhere(CLOCK)),
             cost: "there are no interrupts to sample",
-            remedy: "run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open",
+            remedy: obstacle.unwrap_or("run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open"),
         },
         Probe {
             name: "side band of process events",
             required: false,
-            support: of(open_everywhere(perf::PERF_COUNT_SW_DUMMY)),
+            support: of(open_everywhere(EventKind::SideBand)),
             cost: "new mappings are learnt only when a sample meets them",
-            remedy: "run as root or with CAP_PERFMON",
+            remedy: obstacle.unwrap_or("run as root or with CAP_PERFMON"),
+        },
+        Probe {
+            name: "CPU clock events of a container alone",
+            required: false,
+            support: of(open_for_own_container()),
+            cost: "where the scope is a pod, each interrupt of the node is looked at, and left if it is another pod's",
+            remedy: "use cgroups of version 2, mounted on /sys/fs/cgroup",
         },
         Probe {
             name: "loops in programs (bpf_loop)",
@@ -124,21 +132,23 @@ fn program_has_helper(id: u32) -> Support {
     }
 }
 
-fn open_everywhere(config: u32) -> Result<(), String> {
-    for cpu in CpuList::online().map_err(|error| error.to_string())?.iter() {
-        let mut attr = perf::perf_event_attr {
-            type_: perf::PERF_TYPE_SOFTWARE,
-            size: size_of::<perf::perf_event_attr>() as u32,
-            config: u64::from(config),
-            ..Default::default()
-        };
-        attr.set_disabled(1);
-        open(&mut attr, cpu, "probe").map_err(|error| match std::error::Error::source(&error) {
-            Some(why) => format!("{error}: {why}"),
-            None => error.to_string(),
-        })?;
-    }
-    Ok(())
+const CLOCK: EventKind = EventKind::CpuClock { period_ns: 1_000_000_000 };
+
+fn open_everywhere(kind: EventKind) -> Result<(), String> {
+    open(kind, &Target::EveryTask)
+}
+
+fn open_for_own_container() -> Result<(), String> {
+    let container = Container::of(std::process::id()).map_err(|error| error.to_string())?;
+    open(CLOCK, &Target::Cgroup(container.directory()))
+}
+
+fn open(kind: EventKind, target: &Target<'_>) -> Result<(), String> {
+    let opened = CpuList::online().and_then(|cpus| kind.open(&cpus, target));
+    opened.map(drop).map_err(|error| match std::error::Error::source(&error) {
+        Some(why) => format!("{error}: {why}"),
+        None => error.to_string(),
+    })
 }
 
 /// Addresses are shown as zeros to those who may not see them. Some symbols are really at zero: those of variables that

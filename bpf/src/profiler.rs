@@ -10,24 +10,29 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramMut};
 use rustix::event::epoll;
 use sidewinder_address::FileOffset;
 use thiserror::Error;
 
 use crate::arena::Arena;
-use crate::events::{ClockEvents, CpuList, EventError};
+use crate::container::Container;
+use crate::denial;
+use crate::events::{CpuList, EventError};
 use crate::intf::{self, sw_cpu, sw_process, sw_segment};
 use crate::memory::MappedArray;
+use crate::opener::Opener;
 use crate::outcome::Outcome;
+use crate::pod::PodCgroup;
 use crate::processes::Processes;
-use crate::ring::{Rings, borrow, create_ring};
+use crate::ring::{Newcomer, Rings, borrow, create_ring};
 use crate::run_time::run_time;
 use crate::settings::Settings;
 use crate::sideband::SideBand;
 use crate::tables::Tables;
 use crate::walk::Walk;
-use crate::witness::{Interrupts, Sleep, Witness};
+use crate::watch::{Audience, Watch};
+use crate::witness::Interrupts;
 
 #[allow(
     missing_docs,
@@ -50,16 +55,15 @@ use skeleton::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
 /// The inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// Whose interrupts become samples.
+/// Which tasks of our PID namespace may be looked at, and, where there is a pod, of the pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScopeMode {
-    /// Every task that our PID namespace knows.
-    Node,
-    /// The processes that were added, and what they fork; so many at once.
-    Processes {
-        /// Room for processes.
-        max: u32,
-    },
+    /// All.
+    All,
+    /// The processes that are listed, and what they fork.
+    Listed,
+    /// All but those.
+    Unlisted,
 }
 
 /// What can't be changed once the programs are loaded. Sizes are for all CPUs together unless they say otherwise.
@@ -67,6 +71,10 @@ pub enum ScopeMode {
 pub struct Options {
     /// Whose interrupts become samples.
     pub scope: ScopeMode,
+    /// The cgroup of our pod: what runs outside of it is never looked at.
+    pub pod: Option<PodCgroup>,
+    /// Processes that are listed at once.
+    pub listed_max: u32,
     /// How stacks are walked; where not given, the best way that the kernel has.
     pub walk: Option<Walk>,
     /// Stacks longer than this are cut, visibly; at the latest after [`Walk::frames_max`].
@@ -92,7 +100,9 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            scope: ScopeMode::Node,
+            scope: ScopeMode::All,
+            pod: None,
+            listed_max: 8192,
             walk: None,
             frame_limit: 8192,
             kernel_frames: true,
@@ -144,27 +154,34 @@ impl LoadError {
     /// programs with the same error; it is taken for that where no privilege is missing.
     #[must_use]
     pub fn is_privilege(&self) -> bool {
-        let denied = |kind| matches!(kind, io::ErrorKind::PermissionDenied);
+        let may_be_the_verifiers = matches!(self, Self::Refused { .. });
+        self.is_denied() && !(may_be_the_verifiers && denial::is_privileged())
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn next_step(&self) -> &'static str {
+        let obstacle = self.is_denied().then(denial::obstacle).flatten();
+        obstacle.unwrap_or(match self.is_privilege() {
+            true => "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing",
+            false => "`sidewinder check` says what this kernel lacks",
+        })
+    }
+
+    fn is_denied(&self) -> bool {
         match self {
-            Self::Refused { source, .. } => {
-                source.kind() == libbpf_rs::ErrorKind::PermissionDenied && !is_privileged()
-            }
-            Self::Events(EventError::Attach { source, .. }) => {
+            Self::Refused { source, .. } | Self::Events(EventError::Attach { source, .. }) => {
                 source.kind() == libbpf_rs::ErrorKind::PermissionDenied
             }
             Self::Events(EventError::Open { source, .. } | EventError::Map { source, .. })
-            | Self::Map { source, .. } => denied(source.kind()),
+            | Self::Map { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
         }
     }
 }
 
-/// Whether we have the capabilities that loading programs takes: `CAP_BPF` with `CAP_PERFMON`, or `CAP_SYS_ADMIN`.
-fn is_privileged() -> bool {
-    use rustix::thread::{CapabilitySet, capabilities};
-    let has = |wanted| capabilities(None).is_ok_and(|sets| sets.effective.contains(wanted));
-    has(CapabilitySet::BPF | CapabilitySet::PERFMON) || has(CapabilitySet::SYS_ADMIN)
-}
+/// Containers that programs remember to have told of; those that were told of longest ago are told of again.
+const CONTAINERS_MAX: u32 = 1024;
 
 /// Where the skeleton keeps what it must not move.
 pub type Storage = MaybeUninit<OpenObject>;
@@ -173,14 +190,8 @@ pub type Storage = MaybeUninit<OpenObject>;
 pub struct Profiler<'obj> {
     skeleton: SampleSkel<'obj>,
     walk: Walk,
-    cpus: CpuList,
+    watch: Watch,
     _hooks: Vec<Link>,
-    events: Option<ClockEvents>,
-    /// The CPUs' sleep before the events began.
-    slept_before: Sleep,
-    /// What the witness said last: what it says at the end.
-    witness: Option<Witness>,
-    side_band: Option<SideBand>,
     rings: Rings,
     /// Readable when anything has happened.
     wakeups: rustix::fd::OwnedFd,
@@ -207,7 +218,7 @@ impl<'obj> Profiler<'obj> {
     ///
     /// # Errors
     /// If the kernel lacks, or refuses, what can't be done without.
-    pub fn load(storage: &'obj mut Storage, options: &Options) -> Result<Self, LoadError> {
+    pub fn load(storage: &'obj mut Storage, options: &Options, opener: Opener) -> Result<Self, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let cpus = CpuList::online()?;
         let walk = options.walk.unwrap_or_else(Walk::best_of_this_kernel);
@@ -238,17 +249,13 @@ impl<'obj> Profiler<'obj> {
         let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
-            cpus,
+            watch: Watch::new(cpus, opener.clone()),
             _hooks: hooks,
-            events: None,
-            slept_before: Sleep::default(),
-            witness: None,
-            side_band: None,
             rings,
             wakeups,
             pressure,
             counters,
-            arena: Arena::new(outer, slots, options.arena_bytes),
+            arena: Arena::new(outer, opener, slots, options.arena_bytes),
             tables: Tables::new(segments, Rc::clone(&settings)),
             processes: Processes::new(places),
             settings,
@@ -257,32 +264,60 @@ impl<'obj> Profiler<'obj> {
         })
     }
 
-    /// Opens the side band. Done before the first scan of /proc, so that no change falls between.
+    /// Opens the side band of these tasks. Done before the first scan of /proc, so that no change falls between.
     ///
     /// # Errors
     /// If the kernel refuses; the receiver can go on without, and is then late to know of new mappings.
-    pub fn open_side_band(&mut self) -> Result<(), EventError> {
-        let side_band = SideBand::open(&self.cpus)?;
+    pub fn open_side_band(&mut self, audience: Audience) -> Result<(), EventError> {
+        self.settings.tell_newcomers(matches!(audience, Audience::Containers(_)));
+        let side_band = self.watch.open_side_band(audience)?;
         for event in side_band.events() {
             add_to_epoll(&self.wakeups, event).map_err(|source| EventError::Map { cpu: 0, source })?;
         }
-        self.side_band = Some(side_band);
         Ok(())
     }
 
-    /// Starts sampling.
+    /// Whose events are open.
+    #[must_use]
+    pub fn audience(&self) -> &Audience {
+        self.watch.audience()
+    }
+
+    /// Starts to sample them.
     ///
     /// # Errors
     /// If the kernel refuses the events.
     pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
-        let programs = &self.skeleton.progs;
-        let program = match self.walk {
-            Walk::Loop => &programs.sample_cpu,
-            Walk::TailCalls => &programs.sample_cpu_by_calls,
-        };
-        self.slept_before = Sleep::of_each_cpu();
-        self.events = Some(ClockEvents::attach(program, &self.cpus, samples_per_second)?);
-        Ok(())
+        self.watch.start(sampling_program(&self.skeleton, self.walk), samples_per_second)
+    }
+
+    /// Opens the events of one more container, where those of containers are open and its aren't. Whether that is so.
+    ///
+    /// # Errors
+    /// If the kernel refuses them: then only the events of every task are left.
+    pub fn add_container(&mut self, container: Container) -> Result<bool, EventError> {
+        self.watch.add(sampling_program(&self.skeleton, self.walk), container)
+    }
+
+    /// Tells the programs that a container of which they told is known.
+    pub fn acknowledge(&self, newcomer: &Newcomer) {
+        let (key, value) = (newcomer.container.to_ne_bytes(), 1u32.to_ne_bytes());
+        // Where it is refused they tell once more.
+        let _ = self.skeleton.maps.containers.update(&key, &value, MapFlags::ANY);
+    }
+
+    /// Closes the events of containers in which no process is left.
+    pub fn close_empty_containers(&mut self) {
+        self.watch.close_empty();
+    }
+
+    /// Has the events of every task take the place of those of containers.
+    ///
+    /// # Errors
+    /// If the kernel refuses them.
+    pub fn widen(&mut self) -> Result<(), EventError> {
+        self.watch.widen(sampling_program(&self.skeleton, self.walk))?;
+        self.open_side_band(Audience::EveryTask)
     }
 
     /// Samples each pass of any process in scope through a place of a program, until what is returned is dropped.
@@ -308,34 +343,48 @@ impl<'obj> Profiler<'obj> {
 
     /// Ends sampling. What the rings hold can still be drained.
     pub fn stop(&mut self) {
-        self.witness = self.ask_witness();
-        self.events = None;
+        self.watch.stop();
     }
 
-    /// Adds a process to the scope, where that is made of processes.
+    /// Lists a process, with all that it forks from now on.
     ///
     /// `start_ns` is when it started, by `CLOCK_BOOTTIME`, at the precision of /proc: a later process of the same
-    /// number is not in scope.
+    /// number is not listed.
     ///
     /// # Errors
     /// If there is no room.
-    pub fn add_to_scope(&self, pid: u32, start_ns: u64) -> Result<(), LoadError> {
+    pub fn list(&self, pid: u32, start_ns: u64) -> Result<(), LoadError> {
         self.skeleton
             .maps
-            .scope
+            .listed
             .update(&pid.to_ne_bytes(), &start_ns.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| LoadError::Refused { doing: "adding a process to the scope", source })
+            .map_err(|source| LoadError::Refused { doing: "listing a process for the scope", source })
     }
 
-    /// Whether a process is in scope, where that is made of processes.
+    /// Takes a process off the list; those that it has forked stay.
+    pub fn unlist(&self, pid: u32) {
+        // It may have ended.
+        let _ = self.skeleton.maps.listed.delete(&pid.to_ne_bytes());
+        self.settings.forget_listed();
+    }
+
+    /// Whether this thread may use maps through bpf(2).
     #[must_use]
-    pub fn is_in_scope(&self, pid: u32) -> bool {
-        matches!(self.skeleton.maps.scope.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+    pub fn can_use_maps(&self) -> bool {
+        self.skeleton.maps.listed.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).is_ok()
     }
 
-    /// Sleeps until something happens to a process or a ring is filling up, at the longest for `timeout`.
-    pub fn wait(&self, timeout: Duration) {
-        wait(&self.wakeups, timeout);
+    /// Whether a process is listed.
+    #[must_use]
+    pub fn is_listed(&self, pid: u32) -> bool {
+        matches!(self.skeleton.maps.listed.lookup(&pid.to_ne_bytes(), MapFlags::ANY), Ok(Some(_)))
+    }
+
+    /// Sleeps until something happens to a process or a ring is filling up, at the longest for `timeout`. Whether one
+    /// of both is so.
+    #[must_use]
+    pub fn wait(&self, timeout: Duration) -> bool {
+        wait(&self.wakeups, timeout)
     }
 
     /// Sleeps until a ring is filling up, at the longest for `timeout`. Whether one is.
@@ -357,7 +406,7 @@ impl<'obj> Profiler<'obj> {
 
     /// The side band, if it could be opened.
     pub fn side_band(&mut self) -> Option<&mut SideBand> {
-        self.side_band.as_mut()
+        self.watch.side_band()
     }
 
     /// Starts a new epoch: each stack is sent once more. Returns its number.
@@ -369,19 +418,12 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn interrupts(&self) -> Interrupts {
         // The clocks first: what is heard of later is no more than was due.
-        let Some(witness) = self.ask_witness() else { return Interrupts::default() };
+        let Some(witness) = self.watch.ask_witness() else { return Interrupts::default() };
         let counted = |cpu: u32, outcome: Outcome| {
             let offset = offset_of!(sw_cpu, outcomes) + outcome as usize * 8;
             self.counters.word(cpu as usize, offset).load(Ordering::Relaxed)
         };
-        witness.interrupts(counted, &self.cpus)
-    }
-
-    fn ask_witness(&self) -> Option<Witness> {
-        match &self.events {
-            Some(events) => Witness::of(events, &self.slept_before).ok(),
-            None => self.witness.clone(),
-        }
+        witness.interrupts(counted, self.watch.cpus())
     }
 
     /// Time in all of our programs since they were loaded; `None` where the kernel measures none
@@ -452,11 +494,11 @@ impl<'obj> Profiler<'obj> {
     pub fn map_bytes(&self) -> u64 {
         let maps = &self.skeleton.maps;
         let all: [&dyn MapCore; 6] =
-            [&maps.slots, &maps.cpus, &maps.segments, &maps.processes, &maps.known_stacks, &maps.scope];
+            [&maps.slots, &maps.cpus, &maps.segments, &maps.processes, &maps.known_stacks, &maps.listed];
         let arrays: u64 = all.iter().map(|m| u64::from(m.max_entries()) * u64::from(m.value_size())).sum();
         let ring_bytes = self.skeleton.maps.rodata_data.map_or(0, |fixed| u64::from(fixed.ring_bytes));
         let rings_bytes =
-            self.cpus.iter().count() as u64 * ring_bytes + u64::from(maps.snapshots.max_entries());
+            self.watch.cpus().iter().count() as u64 * ring_bytes + u64::from(maps.snapshots.max_entries());
         arrays + self.arena.chunk_bytes() + rings_bytes
     }
 
@@ -467,7 +509,7 @@ impl<'obj> Profiler<'obj> {
 
 impl std::fmt::Debug for Profiler<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Profiler").field("cpus", &self.cpus).finish_non_exhaustive()
+        f.debug_struct("Profiler").field("watch", &self.watch).finish_non_exhaustive()
     }
 }
 
@@ -506,17 +548,19 @@ pub(crate) fn load_object<'obj>(
         maps.segments.set_max_entries(options.segments_max),
         maps.processes.set_max_entries(processes_places),
         maps.known_stacks.set_max_entries(known_sets),
-        maps.scope.set_max_entries(match options.scope {
-            ScopeMode::Node => 1,
-            ScopeMode::Processes { max } => max,
-        }),
+        maps.listed.set_max_entries(if options.scope == ScopeMode::All { 1 } else { options.listed_max }),
+        maps.containers.set_max_entries(if options.pod.is_some() { CONTAINERS_MAX } else { 1 }),
     ];
     resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
     if let Some(fixed) = open.maps.rodata_data.as_deref_mut() {
         fixed.scope_mode = match options.scope {
-            ScopeMode::Node => intf::SW_SCOPE_NODE,
-            ScopeMode::Processes { .. } => intf::SW_SCOPE_PROCESSES,
+            ScopeMode::All => intf::SW_SCOPE_ALL,
+            ScopeMode::Listed => intf::SW_SCOPE_LISTED,
+            ScopeMode::Unlisted => intf::SW_SCOPE_UNLISTED,
         };
+        if let Some(PodCgroup { level, id }) = options.pod {
+            (fixed.pod_level, fixed.pod_cgroup) = (level, id);
+        }
         fixed.pid_namespace_inode = pid_namespace_inode()?;
         fixed.frame_limit = options.frame_limit.clamp(1, walk.frames_max());
         fixed.process_mask = processes_places - 1;
@@ -532,6 +576,17 @@ pub(crate) fn load_object<'obj>(
         connect_calls(&skeleton).map_err(refused("connecting programs"))?;
     }
     Ok(skeleton)
+}
+
+/// The program that runs at interrupts of the CPU clock.
+fn sampling_program<'skeleton>(
+    skeleton: &'skeleton SampleSkel<'_>,
+    walk: Walk,
+) -> &'skeleton ProgramMut<'skeleton> {
+    match walk {
+        Walk::Loop => &skeleton.progs.sample_cpu,
+        Walk::TailCalls => &skeleton.progs.sample_cpu_by_calls,
+    }
 }
 
 /// Tells the programs that walk by calls which ones to call.
@@ -550,6 +605,14 @@ fn connect_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
 fn pid_namespace_inode() -> Result<u32, LoadError> {
     let inode = fs::metadata("/proc/self/ns/pid").map_err(LoadError::Namespace)?.ino();
     Ok(if inode == INITIAL_PID_NAMESPACE { 0 } else { inode as u32 })
+}
+
+/// Whether our PID namespace is that of the machine.
+///
+/// # Errors
+/// If it can't be told.
+pub fn is_in_initial_pid_namespace() -> Result<bool, LoadError> {
+    Ok(pid_namespace_inode()? == 0)
 }
 
 /// Odd numbers that nobody can guess.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 
 use crate::events::CpuList;
-use crate::intf::{self, sw_body, sw_frame, sw_hash, sw_sample, sw_snapshot};
+use crate::intf::{self, sw_body, sw_frame, sw_hash, sw_newcomer, sw_sample, sw_snapshot};
 use crate::outcome::Outcome;
 
 /// 128 bits that name a stack: its frames and how it ends.
@@ -170,6 +170,15 @@ pub struct Snapshot {
     pub stack: Box<[u8]>,
 }
 
+/// A process has run exec in a container of the pod that the programs had not been told to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Newcomer {
+    /// In our PID namespace.
+    pub pid: u32,
+    /// The id of the cgroup directly below the pod's.
+    pub container: u64,
+}
+
 /// What a ring brings.
 #[derive(Clone, Debug)]
 pub enum Record {
@@ -179,6 +188,8 @@ pub enum Record {
     Snapshot(Box<Snapshot>),
     /// A stack that was not sent in this epoch before.
     Body(Body),
+    /// A new container.
+    Newcomer(Newcomer),
 }
 
 impl Record {
@@ -188,6 +199,7 @@ impl Record {
         match record_type {
             intf::SW_RECORD_SAMPLE => Some(Self::Sample(Sample::parse(bytes)?)),
             intf::SW_RECORD_SNAPSHOT => Some(Self::Snapshot(Box::new(Snapshot::parse(bytes)?))),
+            intf::SW_RECORD_NEWCOMER => Some(Self::Newcomer(Newcomer::parse(bytes)?)),
             intf::SW_RECORD_STACK | intf::SW_RECORD_CHAIN => {
                 Some(Self::Body(Body::parse(record_type, bytes)?))
             }
@@ -238,6 +250,16 @@ impl Snapshot {
             registers,
             start: word(offset_of!(sw_snapshot, start))?,
             stack: bytes.get(stack..stack.checked_add(length)?)?.into(),
+        })
+    }
+}
+
+impl Newcomer {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        use std::mem::offset_of;
+        Some(Self {
+            pid: u32::from_ne_bytes(array(bytes, offset_of!(sw_newcomer, pid))?),
+            container: u64::from_ne_bytes(array(bytes, offset_of!(sw_newcomer, container))?),
         })
     }
 }

@@ -40,6 +40,16 @@ impl Settings {
         self.set_half(offset_of!(sw_cpu, clock), self.clock().wrapping_add(1).max(1));
     }
 
+    /// Whether the programs tell of containers that they have not told of.
+    pub(crate) fn tell_newcomers(&self, are_told: bool) {
+        self.set_half(offset_of!(sw_cpu, tells_newcomers), are_told.into());
+    }
+
+    /// Has the programs look up the next process that they meet.
+    pub(crate) fn forget_listed(&self) {
+        self.set_half(offset_of!(sw_cpu, listed_pid), 0);
+    }
+
     /// All CPUs have the same value; the first one's is read.
     fn half(&self, offset: usize) -> u32 {
         self.cpus.half_word(0, offset).load(Ordering::Relaxed)

@@ -1,22 +1,24 @@
 //! The side band: what the kernel says of processes as they fork, exec, map and exit.
 //!
-//! One dummy event per CPU, read from its perf ring. The format is that of `struct perf_event_mmap_page` and of the
+//! Dummy events, read from the perf ring of their CPU. The format is that of `struct perf_event_mmap_page` and of the
 //! records described with `enum perf_event_type` in `include/uapi/linux/perf_event.h`.
 
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::{MmapOptions, MmapRaw};
-use perf_event_open_sys::bindings as perf;
+use perf_event_open_sys::{self as sys, bindings as perf};
 use sidewinder_address::{Avma, FileOffset};
 
-use crate::events::{CpuList, EventError, open};
+use crate::container::ContainerId;
+use crate::events::{CpuList, EventError};
 
 /// Data pages of a ring. All rings of a user share 516 KiB per CPU, so they are kept small.
 const RING_BYTES: usize = 32 << 10;
 /// We are woken by any event: until a new mapping is known, the stacks that cross it are cut. Whoever waits takes a
 /// breath between two wakeups.
-const WAKEUP_BYTES: u32 = 1;
+pub(crate) const WAKEUP_BYTES: u32 = 1;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `PROT_EXEC`.
@@ -78,6 +80,8 @@ pub enum SideBandKind {
 #[derive(Debug)]
 pub struct SideBand {
     rings: Vec<Ring>,
+    /// Events that write into the rings of others, one for each.
+    guests: Vec<(ContainerId, Vec<OwnedFd>)>,
 }
 
 #[derive(Debug)]
@@ -87,21 +91,37 @@ struct Ring {
 }
 
 impl SideBand {
-    /// Opens the side band of every task on these CPUs.
-    pub(crate) fn open(cpus: &CpuList) -> Result<Self, EventError> {
-        let rings = cpus
-            .iter()
-            .map(|cpu| {
-                let event = open(&mut attributes(), cpu, "side band")?;
-                let bytes = RING_BYTES + rustix::param::page_size();
-                let memory = MmapOptions::new()
-                    .len(bytes)
-                    .map_raw(event.as_raw_fd())
-                    .map_err(|source| EventError::Map { cpu, source })?;
-                Ok(Ring { event, memory })
-            })
-            .collect::<Result<_, EventError>>()?;
-        Ok(Self { rings })
+    /// Has the events of these CPUs write into rings of their own.
+    pub(crate) fn new(cpus: &CpuList, events: Vec<OwnedFd>) -> Result<Self, EventError> {
+        let ring = |(cpu, event): (u32, OwnedFd)| {
+            let bytes = RING_BYTES + rustix::param::page_size();
+            let memory = MmapOptions::new()
+                .len(bytes)
+                .map_raw(event.as_raw_fd())
+                .map_err(|source| EventError::Map { cpu, source })?;
+            Ok(Ring { event, memory })
+        };
+        let rings = cpus.iter().zip(events).map(ring).collect::<Result<_, EventError>>()?;
+        Ok(Self { rings, guests: Vec::new() })
+    }
+
+    /// Has the events of a container, on the same CPUs, write into the same rings: all rings of a user share the memory
+    /// that may be locked for them.
+    pub(crate) fn add(&mut self, container: ContainerId, events: Vec<OwnedFd>) -> Result<(), EventError> {
+        for (ring, event) in self.rings.iter().zip(&events) {
+            // SAFETY: an ioctl that takes a descriptor by value; both are open.
+            let done = unsafe { sys::ioctls::SET_OUTPUT(event.as_raw_fd(), ring.event.as_raw_fd()) };
+            if done < 0 {
+                return Err(EventError::Share(io::Error::last_os_error()));
+            }
+        }
+        self.guests.push((container, events));
+        Ok(())
+    }
+
+    /// Closes the events of a container.
+    pub(crate) fn close(&mut self, container: ContainerId) {
+        self.guests.retain(|(known, _)| *known != container);
     }
 
     /// The descriptors that become readable when a ring is filling up.
@@ -115,27 +135,6 @@ impl SideBand {
             ring.drain(sink);
         }
     }
-}
-
-fn attributes() -> perf::perf_event_attr {
-    let mut attr = perf::perf_event_attr {
-        type_: perf::PERF_TYPE_SOFTWARE,
-        size: size_of::<perf::perf_event_attr>() as u32,
-        config: u64::from(perf::PERF_COUNT_SW_DUMMY),
-        sample_type: u64::from(perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME),
-        clockid: rustix::time::ClockId::Monotonic as i32,
-        ..Default::default()
-    };
-    attr.__bindgen_anon_2.wakeup_watermark = WAKEUP_BYTES;
-    attr.set_watermark(1);
-    attr.set_mmap2(1);
-    attr.set_mmap(1);
-    attr.set_comm(1);
-    attr.set_comm_exec(1);
-    attr.set_task(1);
-    attr.set_sample_id_all(1);
-    attr.set_use_clockid(1);
-    attr
 }
 
 impl Ring {

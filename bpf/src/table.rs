@@ -54,11 +54,27 @@ pub struct PackedSegment {
 /// Packs what `table` says of one executable segment of its file.
 #[must_use]
 pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<PackedSegment> {
-    let start = load.file_offset.0 / PAGE_BYTES * PAGE_BYTES;
+    pack_part(table, load, packing, pages_of(load))
+}
+
+/// The pages of a file that an executable segment of it is on.
+#[must_use]
+pub fn pages_of(load: &LoadSegment) -> Range<FileOffset> {
     let end = load.file_offset.0.saturating_add(load.size).next_multiple_of(PAGE_BYTES);
+    FileOffset(load.file_offset.0 / PAGE_BYTES * PAGE_BYTES)..FileOffset(end)
+}
+
+/// Packs what `table` says of some of these pages.
+#[must_use]
+pub fn pack_part(
+    table: &UnwindTable,
+    load: &LoadSegment,
+    packing: Packing,
+    part: Range<FileOffset>,
+) -> Vec<PackedSegment> {
     let mut packed = Vec::new();
-    let mut segment = Builder::new(start);
-    for_each_page(table, load, start..end, |page_start, page| {
+    let mut segment = Builder::new(part.start.0);
+    for_each_page(table, load, part.start.0..part.end.0, |page_start, page| {
         if !segment.has_room_for(page, packing) {
             packed.push(std::mem::replace(&mut segment, Builder::new(page_start)).finish());
         }
@@ -68,7 +84,7 @@ pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<Pa
     packed
 }
 
-/// Packs one of the segments that [`pack`] made of the same file once more. Of `table`, only what holds in that part of
+/// Packs one of the segments that [`pack_part`] made of the same file once more. Of `table`, only what holds in that part of
 /// the file is looked at.
 #[must_use]
 pub fn pack_again(

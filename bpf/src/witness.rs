@@ -45,13 +45,15 @@ struct CpuWitness {
 }
 
 impl Witness {
-    /// Asks the clocks of events that began when the CPUs had slept for as long as `since` says.
-    pub(crate) fn of(events: &ClockEvents, since: &Sleep) -> io::Result<Self> {
+    /// Asks the clocks of events that began when the CPUs had slept for as long as `since` says. `None`: the events don't
+    /// run while a CPU sleeps.
+    pub(crate) fn of(events: &ClockEvents, since: Option<&Sleep>) -> io::Result<Self> {
         let now = Sleep::of_each_cpu();
+        let slept_ns = |cpu| since.map_or(0, |since| now.since(since, cpu));
         let cpus = events
             .due()?
             .into_iter()
-            .map(|(cpu, due)| CpuWitness { cpu, due, slept_ns: now.since(since, cpu) })
+            .map(|(cpu, due)| CpuWitness { cpu, due, slept_ns: slept_ns(cpu) })
             .collect();
         Ok(Self { period_ns: events.period_ns(), cpus })
     }

@@ -31,7 +31,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::model::{ErrorMode, Fraction, SamplesPerSecond, Scope, UnwindMode, UnwindOverride};
+    use crate::model::{ErrorMode, Fraction, SamplesPerSecond, ScopeMode, UnwindMode, UnwindOverride};
 
     #[test]
     fn only_what_reports_look_like_changes_without_a_restart() {
@@ -50,7 +50,7 @@ mod tests {
             takes(&|new| new.samples_per_second = SamplesPerSecond::new(97).unwrap()),
             Reload::Restarts
         );
-        assert_eq!(takes(&|new| new.scope = Scope::Processes(Vec::new())), Reload::Restarts);
+        assert_eq!(takes(&|new| new.scope.mode = ScopeMode::Pod), Reload::Restarts);
         assert_eq!(takes(&|new| new.symbolize.kernel = false), Reload::Restarts);
         let binary = crate::model::BinaryMatch::Name("a".to_owned());
         let rule = UnwindOverride { binary, mode: UnwindMode::Tables };

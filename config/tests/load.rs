@@ -96,7 +96,7 @@ fn the_commented_parts_of_the_annotated_example_are_valid() {
     let loaded =
         load(&[yaml(&text)], &[], &variables(&[("TOKEN", "t")])).unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(warnings(&loaded), [""; 0]);
-    assert_eq!(receiver(&loaded).scope, Scope::Processes(vec![Pid::new(4711).unwrap()]));
+    assert_eq!(receiver(&loaded).scope.include.pids, [Pid::new(4711).unwrap()]);
     let mut otlp = OtlpGrpcExporter::new(Endpoint::local());
     otlp.headers.insert("authorization".to_owned(), Secret::new("Bearer t".to_owned()));
     otlp.tls.insecure = true;
@@ -165,14 +165,15 @@ fn later_sources_and_sets_lie_over_earlier_ones() {
     ];
     let sets = [
         "receivers.profiling.reporter_jitter=0.5".to_owned(),
-        "receivers::profiling::scope = {mode: processes, pids: [7, 3]}".to_owned(),
+        "receivers::profiling::scope = {mode: processes, include: {pids: [7, 3]}}".to_owned(),
     ];
     let loaded = load(&sources, &sets, &Variables::new()).unwrap();
     let receiver = receiver(&loaded);
     assert_eq!(receiver.samples_per_second.get(), 19);
     assert_eq!(receiver.reporter_interval, Duration::from_secs(10));
     assert_eq!(receiver.reporter_jitter, Fraction::new(0.5).unwrap());
-    assert_eq!(receiver.scope, Scope::Processes(vec![Pid::new(3).unwrap(), Pid::new(7).unwrap()]));
+    assert_eq!(receiver.scope.mode, ScopeMode::Processes);
+    assert_eq!(receiver.scope.include, Selector::of_pids([Pid::new(3).unwrap(), Pid::new(7).unwrap()]));
 }
 
 #[test]
@@ -229,7 +230,7 @@ service:
     let expected = [
         "3:5: receivers::profiling::sample_per_second: unknown key, did you mean \"samples_per_second\"?",
         "4:24: receivers::profiling::reporter_interval: expected a duration from 100ms to 1h0m0s, got 5: it has no unit",
-        "5:19: receivers::profiling::scope::mode: expected node | processes | pod | container, got \"nodes\"",
+        "5:19: receivers::profiling::scope::mode: expected node | pod | container | processes, got \"nodes\"",
         "7:3: exporters::otlp_gprc: unknown type \"otlp_gprc\", did you mean \"otlp_grpc\"?",
         "13:19: service::pipelines::profiles::receivers[0]: receivers has no \"profilng\", did you mean \"profiling\"?",
     ]
@@ -286,7 +287,6 @@ fn what_this_version_does_not_have_is_refused_with_a_way_out() {
             "exporters: {otlphttp/a: {endpoint: 'http://x', proxy_url: 'http://p:1'}}",
             "exporters::otlphttp/a::proxy_url: is not in this version",
         ),
-        ("receivers: {profiling: {scope: {mode: pod}}}", "scope::mode: is not in this version"),
         (
             "receivers: {profiling: {trace_context: {enabled: true}}}",
             "trace_context::enabled: is not in this version",
@@ -383,13 +383,23 @@ fn pipelines_need_receivers_and_exporters_and_name_each_once() {
 }
 
 #[test]
-fn processes_need_pids_and_pids_need_processes() {
+fn what_is_included_is_named_where_not_all_is() {
     let scope = |keys: &str| error(&format!("receivers: {{profiling: {{scope: {{{keys}}}}}}}"));
-    assert!(scope("mode: processes").contains("scope::pids: must be given"));
-    assert!(scope("mode: processes, pids: []").contains("scope::pids: must be given"));
-    assert!(scope("pids: [1]").contains("no effect without mode: processes"));
-    assert!(scope("mode: processes, pids: [1, 1]").contains("given twice"));
-    assert!(scope("mode: processes, pids: [0]").contains("scope::pids[0]: expected a process id"));
+    for mode in ["processes", "container"] {
+        assert!(scope(&format!("mode: {mode}")).contains("scope::include: must be given"));
+        assert!(
+            scope(&format!("mode: {mode}, include: {{pids: []}}")).contains("scope::include: must be given")
+        );
+    }
+    for mode in ["node", "pod"] {
+        let named = scope(&format!("mode: {mode}, include: {{names: [x]}}"));
+        assert!(named.contains("no effect without mode: processes"), "{named}");
+    }
+    assert!(scope("mode: processes, include: {pids: [1, 1]}").contains("given twice"));
+    assert!(
+        scope("mode: processes, include: {pids: [0]}").contains("include::pids[0]: expected a process id")
+    );
+    assert!(scope("mode: pod, exclude: {names: ['']}").contains("exclude::names: an empty pattern"));
 }
 
 #[test]
@@ -581,7 +591,7 @@ fn what_is_printed_is_read_back_as_the_same() {
     let text = "
 receivers:
   profiling/a:
-    scope: {mode: processes, pids: [1, 2]}
+    scope: {mode: processes, include: {pids: [1, 2], names: [x*]}}
     include_env_vars: A,B
     unwind: {mode: tables, kernel: false, overrides: [{build_id: 00ff, mode: auto}]}
 exporters: {debug: {verbosity: detailed}}

@@ -33,6 +33,8 @@ mod profile;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use prost::Message as _;
+
 use crate::attribute::{FrameType, Value, inline_attributes, key};
 use crate::kind::Kind;
 use crate::report::Report;
@@ -215,6 +217,7 @@ pub struct SampleIdentity {
 pub struct ReportBuilder {
     options: ReportOptions,
     resources: Table<Vec<KeyValue>>,
+    resources_bytes: usize,
     dictionary: Dictionary,
     profiles: Table<ProfileDraft>,
     /// The profile of the last event.
@@ -230,6 +233,7 @@ impl ReportBuilder {
         Self {
             options,
             resources: Table::empty(),
+            resources_bytes: 0,
             dictionary: Dictionary::new(),
             profiles: Table::empty(),
             last_profile: 0,
@@ -246,7 +250,16 @@ impl ReportBuilder {
         }
         // Rare enough to be hashed by its text.
         let text = format!("{inline:?}");
-        ResourceIndex(self.resources.intern(&text, |held| *held == inline, || inline.clone()))
+        let bytes = &mut self.resources_bytes;
+        ResourceIndex(self.resources.intern(
+            &text,
+            |held| *held == inline,
+            || {
+                // Each attribute is a message of its own, with strings of its own.
+                *bytes += inline.iter().map(|pair| size_of::<KeyValue>() + pair.encoded_len()).sum::<usize>();
+                inline.clone()
+            },
+        ))
     }
 
     /// A mapping.
@@ -304,7 +317,7 @@ impl ReportBuilder {
     /// About how many bytes the interned values take.
     #[must_use]
     pub fn interned_bytes(&self) -> usize {
-        self.dictionary.bytes()
+        self.dictionary.bytes() + self.resources_bytes
     }
 
     /// How many events wait for the next report.

@@ -56,6 +56,9 @@ pub(crate) enum Command {
     /// Say how the profilers are that run here: what they sample, and what became of it
     #[command(after_help = "Exit codes: 0 all is well, 1 something is not, or nobody answers.")]
     Status(StatusArgs),
+    /// Say whether the profilers that run here are up, for a probe; what they can't do is for `status`
+    #[command(after_help = "Exit codes: 0 all that answer are up, 1 one is not, or nobody answers.")]
+    Health(HealthArgs),
     /// Check the configuration, and report everything that is wrong with it at once
     Validate(ConfigArgs),
     /// Print the configuration that holds, with defaults filled in
@@ -181,6 +184,13 @@ pub(crate) struct StatusArgs {
     /// For programs: a JSON document a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Only the one with this process id
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HealthArgs {
     /// Only the one with this process id
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,

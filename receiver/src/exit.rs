@@ -62,13 +62,8 @@ impl Failure {
 impl From<SamplingError> for Failure {
     fn from(error: SamplingError) -> Self {
         let (cause, next_step) = match &error {
-            SamplingError::Load(load) if load.is_privilege() => (
-                Cause::Privilege,
-                Some("run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing"),
-            ),
-            SamplingError::Load(_) => {
-                (Cause::Privilege, Some("`sidewinder check` says what this kernel lacks"))
-            }
+            SamplingError::Load(load) => (Cause::Privilege, Some(load.next_step())),
+            SamplingError::NoPod(_) => (Cause::Privilege, None),
             SamplingError::NoProcess(_) => (Cause::Runtime, None),
             SamplingError::Rate { .. } => {
                 (Cause::Usage, Some("ask for fewer samples a second, or raise the limit with sysctl"))
@@ -84,8 +79,28 @@ impl From<SamplingError> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.what)?;
-        let mut cause: Option<&dyn Error> = self.source.as_deref().map(|source| source as &dyn Error);
-        let mut said = self.what.clone();
+        if let Some(source) = &self.source {
+            write!(f, "{}", Causes { said: &self.what, of: Some(&**source) })?;
+        }
+        self.next_step.map_or(Ok(()), |step| write!(f, "\n  next: {step}"))
+    }
+}
+
+/// An error in one line, with what it is due to.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let what = error.to_string();
+    format!("{what}{}", Causes { said: &what, of: error.source() })
+}
+
+/// What an error is due to, each cause behind a colon.
+struct Causes<'a> {
+    said: &'a str,
+    of: Option<&'a dyn Error>,
+}
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut said, mut cause) = (self.said.to_owned(), self.of);
         while let Some(error) = cause {
             // Some errors repeat their source in their own words.
             let words = error.to_string();
@@ -95,6 +110,6 @@ impl fmt::Display for Failure {
             said = words;
             cause = error.source();
         }
-        self.next_step.map_or(Ok(()), |step| write!(f, "\n  next: {step}"))
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@
 //! | `report`     | events become OTLP reports                                                               |
 //! | `export`     | where reports go                                                                         |
 //! | `memory`     | how much memory there is, and for what                                                   |
+//! | `privilege`  | who keeps which capabilities                                                             |
 //! | `service`    | a configuration kept up, and changed while it runs                                       |
 //! | `vitals`     | what is going on; `telemetry` tells it                                                   |
 //! | `collect`    | events become a profile for people                                                       |
@@ -23,6 +24,7 @@ mod exit;
 mod export;
 mod memory;
 mod naming;
+mod privilege;
 mod processor;
 mod report;
 mod resource;
@@ -39,6 +41,7 @@ use cli::{Cli, Command};
 
 fn main() -> ExitCode {
     sidewinder_bpf::keep_heap_small();
+    privilege::raise();
     let cli = Cli::parse();
     let ended = match cli.command {
         None => command::run::run(&cli.run),
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Some(Command::Inspect(args)) => command::inspect::inspect(&args),
         Some(Command::Check(args)) => command::check::check(&args),
         Some(Command::Status(args)) => command::status::status(&args),
+        Some(Command::Health(args)) => command::status::health(&args),
         Some(Command::Validate(args)) => command::configuration::validate(&args),
         Some(Command::PrintConfig(args)) => command::configuration::print(&args),
         Some(Command::Components) => command::configuration::components(),

@@ -8,34 +8,127 @@ use sidewinder_config::{Config, MemoryLimitMib, ProfilingReceiver};
 /// Where the hierarchy of cgroups is mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// What everything besides tables, names and queues takes: the program itself, its threads, stacks that are known,
-/// reports in the making. Measured with every part on.
-const REST_BYTES: u64 = 18 << 20;
+/// What the program itself takes: its code, its threads, the rings and other maps of a fixed size, what is known of
+/// processes and files, and what the heap can't give back. Measured with every part on, on a busy node.
+const PROGRAM_BYTES: u64 = 24 << 20;
+
+/// What each of the working sets takes at the most, however much there is: more makes nothing better.
+pub(crate) const WORKING_SET_BYTES_MAX: usize = 6 << 20;
 
 /// What a receiver may take of memory, and for what.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Budget {
     /// Everything together, in MiB.
     pub(crate) whole: MemoryLimitMib,
-    /// Unwind tables and mappings, in eBPF maps.
-    pub(crate) tables_bytes: u64,
+    /// What sampling may take.
+    pub(crate) sampling: SamplingBudget,
     /// Symbol tables and names.
     pub(crate) names_bytes: usize,
+    /// What reports have interned and the next ones may refer to again.
+    pub(crate) interned_bytes: usize,
+}
+
+/// What sampling may take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct SamplingBudget {
+    /// Unwind tables and mappings, in eBPF maps.
+    pub(crate) tables_bytes: u64,
+    /// Stacks that samples may refer to.
+    pub(crate) stacks_bytes: usize,
+    /// Registers and stacks of walks that came too early.
+    pub(crate) snapshots_bytes: usize,
+    /// What is on its way from the kernel.
+    pub(crate) rings: RingsBudget,
+    /// Building a table.
+    pub(crate) building: BuildingBudget,
+}
+
+/// The sizes of rings: powers of two, and multiples of the page size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RingsBudget {
+    /// Each CPU's, for its samples and their stacks.
+    pub(crate) samples_bytes: u32,
+    /// The one for snapshots.
+    pub(crate) snapshots_bytes: u32,
+}
+
+impl RingsBudget {
+    const SMALL: Self = Self { samples_bytes: 32 << 10, snapshots_bytes: 1 << 20 };
+    const LARGE: Self = Self { samples_bytes: 128 << 10, snapshots_bytes: 4 << 20 };
+}
+
+impl SamplingBudget {
+    /// Limits the tables as given, and the rest as if there were plenty.
+    pub(crate) fn of_tables(tables_bytes: u64) -> Self {
+        Self {
+            tables_bytes,
+            stacks_bytes: WORKING_SET_BYTES_MAX,
+            snapshots_bytes: WORKING_SET_BYTES_MAX,
+            rings: RingsBudget::LARGE,
+            building: BuildingBudget { whole_bytes: u64::MAX, least_bytes: 0 },
+        }
+    }
+}
+
+/// What building one table may take: large files need tens of MiB for a moment, which no share of a small limit has. So
+/// it gets what is free when it begins, and never less than its share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct BuildingBudget {
+    whole_bytes: u64,
+    least_bytes: u64,
+}
+
+impl BuildingBudget {
+    /// Whether there is a limit at all.
+    pub(crate) fn is_limited(self) -> bool {
+        self.whole_bytes != u64::MAX
+    }
+
+    /// For a table that is begun now.
+    pub(crate) fn now_bytes(self) -> u64 {
+        // Where that can't be read, nothing is known to be free.
+        self.beside_bytes(resident_bytes().unwrap_or(u64::MAX))
+    }
+
+    /// While everything takes so much. Twice the share stays free, for what grows meanwhile.
+    fn beside_bytes(self, resident_bytes: u64) -> u64 {
+        let free_bytes = self.whole_bytes.saturating_sub(resident_bytes);
+        free_bytes.saturating_sub(2 * self.least_bytes).max(self.least_bytes)
+    }
+}
+
+/// Physical memory of this process, mapped eBPF maps included, as `/proc/self/statm` has it; `None` where that can't be
+/// read.
+pub(crate) fn resident_bytes() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * u64::try_from(rustix::param::page_size()).ok()?)
 }
 
 impl Budget {
-    /// Divides the receiver's limit: a sixth for queues and what the rest takes first, then half each for tables and
-    /// names.
+    /// Divides the receiver's limit: first what the program takes, a sixth for queues, a 24th for each working set
+    /// and a twelfth for building tables; then half each of what is left for tables and names.
     pub(crate) fn of(receiver: &ProfilingReceiver) -> Self {
         let whole = whole(receiver);
         let whole_bytes = bytes(whole);
-        // The smallest limits have less room than the rest takes: tables and names get an eighth each all the same.
-        let divided =
-            whole_bytes.saturating_sub(REST_BYTES + whole_bytes / QUEUES_SHARE).max(whole_bytes / 4);
+        let working_set_bytes = (whole_bytes / 24).min(WORKING_SET_BYTES_MAX as u64);
+        let building_bytes = whole_bytes / 12;
+        let taken_bytes =
+            PROGRAM_BYTES + whole_bytes / QUEUES_SHARE + WORKING_SETS * working_set_bytes + building_bytes;
+        // The smallest limits have less room than that: tables and names get a quarter all the same.
+        let divided_bytes = whole_bytes.saturating_sub(taken_bytes).max(whole_bytes / 4);
+        let in_memory = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
             whole,
-            tables_bytes: divided / 2,
-            names_bytes: usize::try_from(divided / 2).unwrap_or(usize::MAX),
+            sampling: SamplingBudget {
+                tables_bytes: divided_bytes / 2,
+                stacks_bytes: in_memory(working_set_bytes),
+                snapshots_bytes: in_memory(working_set_bytes),
+                rings: RingsBudget::SMALL,
+                building: BuildingBudget { whole_bytes, least_bytes: building_bytes },
+            },
+            names_bytes: in_memory(divided_bytes / 2),
+            interned_bytes: in_memory(working_set_bytes),
         }
     }
 
@@ -48,6 +141,9 @@ impl Budget {
 
 /// Of a limit, one part in so many is for encoded reports.
 const QUEUES_SHARE: u64 = 6;
+
+/// Stacks, snapshots, and what is interned.
+const WORKING_SETS: u64 = 3;
 
 fn whole(receiver: &ProfilingReceiver) -> MemoryLimitMib {
     receiver.memory_limit_mib.unwrap_or_else(|| limit_of(cgroup_limit(Path::new(CGROUPS))))
@@ -138,13 +234,39 @@ mod tests {
         assert_eq!(limit_of(None).get(), 48);
     }
 
+    fn budget(mib: u32) -> Budget {
+        let memory_limit_mib = MemoryLimitMib::new(mib).ok();
+        Budget::of(&ProfilingReceiver { memory_limit_mib, ..ProfilingReceiver::default() })
+    }
+
     #[test]
-    fn queues_and_the_program_come_first_and_tables_and_names_share_what_is_left() {
-        let of = |mib| {
-            let memory_limit_mib = MemoryLimitMib::new(mib).ok();
-            Budget::of(&ProfilingReceiver { memory_limit_mib, ..ProfilingReceiver::default() })
-        };
-        assert_eq!(of(96).tables_bytes, ((80 << 20) - REST_BYTES) / 2);
-        assert_eq!(of(16).tables_bytes, 2 << 20);
+    fn all_parts_together_are_no_more_than_the_whole() {
+        for mib in [64, 96, 256, 1024] {
+            let Budget { sampling, names_bytes, interned_bytes, .. } = budget(mib);
+            let in_memory = names_bytes + interned_bytes + sampling.stacks_bytes + sampling.snapshots_bytes;
+            let queues_bytes = (u64::from(mib) << 20) / QUEUES_SHARE;
+            let of_parts =
+                [in_memory as u64, sampling.tables_bytes, sampling.building.least_bytes, queues_bytes];
+            let sum = PROGRAM_BYTES + of_parts.iter().sum::<u64>();
+            assert!(sum <= u64::from(mib) << 20, "{sum} bytes of {mib} MiB");
+        }
+        assert_eq!(budget(16).sampling.tables_bytes, 2 << 20, "less than the program takes");
+    }
+
+    #[test]
+    fn a_table_is_built_with_what_is_free_and_never_with_less_than_its_share() {
+        let building = BuildingBudget { whole_bytes: 48 << 20, least_bytes: 4 << 20 };
+        assert_eq!(building.beside_bytes(20 << 20), 20 << 20);
+        assert_eq!(building.beside_bytes(44 << 20), 4 << 20);
+        assert_eq!(building.beside_bytes(u64::MAX), 4 << 20);
+    }
+
+    #[test]
+    fn holding_takes_memory() {
+        let before = resident_bytes().unwrap();
+        let held = vec![1_u8; 32 << 20];
+        assert!(held.iter().map(|byte| u64::from(*byte)).sum::<u64>() == 32 << 20);
+        let after = resident_bytes().unwrap();
+        assert!(after >= before + (24 << 20), "{before} {after}");
     }
 }

@@ -87,6 +87,11 @@ impl Namer {
         self.files.remove(&id);
     }
 
+    /// Look-ups that gave no name because there was no room for the symbols.
+    pub(crate) fn names_left_out(&self) -> u64 {
+        self.symbols.stats().no_room
+    }
+
     /// All that is known of a frame.
     pub(crate) fn name(&mut self, frame: Frame) -> NamedFrame {
         let address = code_address(frame).address_for_lookup().0;

@@ -12,8 +12,9 @@ pub(crate) fn apply(processors: &[ResourceProcessor], attributes: &mut ResourceA
     for action in processors.iter().flat_map(|processor| &processor.attributes) {
         let key = action.key.as_str();
         let is_there = attributes.get(key).is_some();
+        let is_given = attributes.is_given(key);
         let value = match &action.change {
-            AttributeChange::Insert(source) if !is_there => value_of(source, attributes),
+            AttributeChange::Insert(source) if !is_given => value_of(source, attributes),
             AttributeChange::Update(source) if is_there => value_of(source, attributes),
             AttributeChange::Upsert(source) => value_of(source, attributes),
             AttributeChange::Insert(_) | AttributeChange::Update(_) => None,
@@ -60,8 +61,12 @@ fn hash(value: &OwnedValue) -> OwnedValue {
 #[cfg(test)]
 mod tests {
     use sidewinder_config::AttributeAction;
+    use sidewinder_otlp::key::SERVICE_NAME;
+    use sidewinder_process::ProcessDescription;
 
     use super::*;
+    use crate::resource::attributes_of;
+    use crate::sampling::feed::ProcessKey;
 
     fn text(text: &str) -> OwnedValue {
         OwnedValue::Text(text.to_owned())
@@ -107,6 +112,35 @@ mod tests {
         ] {
             assert_eq!(after(key, change.clone()), value.map(text), "{key} {change:?}");
         }
+    }
+
+    /// The table at [`attributes_of`], from its last line upwards.
+    #[test]
+    fn each_source_of_a_services_name_gives_way_to_those_above_it() {
+        let mut description = ProcessDescription {
+            executable_path: Some(b"/usr/bin/shop".as_slice().into()),
+            ..ProcessDescription::default()
+        };
+        let name = |description: &ProcessDescription, changes: Vec<AttributeChange>| {
+            let mut attributes = attributes_of(ProcessKey { pid: 7, instance: 1 }, description);
+            let action = |change| AttributeAction { key: SERVICE_NAME.to_owned(), change };
+            apply(
+                &[ResourceProcessor { attributes: changes.into_iter().map(action).collect() }],
+                &mut attributes,
+            );
+            attributes.get(SERVICE_NAME).cloned()
+        };
+        let insert = |name| AttributeChange::Insert(source(name));
+        assert_eq!(name(&description, vec![]), Some(text("unknown_service:shop")));
+        assert_eq!(name(&description, vec![AttributeChange::Delete]), None);
+        let by_pod = vec![insert("by-annotation"), insert("by-label")];
+        assert_eq!(name(&description, by_pod.clone()), Some(text("by-annotation")));
+        description.resource.attributes = vec![(SERVICE_NAME.into(), "by-attributes".into())];
+        assert_eq!(name(&description, by_pod.clone()), Some(text("by-attributes")));
+        description.resource.service_name = Some("by-name".to_owned());
+        assert_eq!(name(&description, by_pod), Some(text("by-name")));
+        let upsert = AttributeChange::Upsert(source("by-configuration"));
+        assert_eq!(name(&description, vec![upsert]), Some(text("by-configuration")));
     }
 
     /// Digests by `sha256sum`.

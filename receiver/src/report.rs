@@ -21,8 +21,6 @@ use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
 
 /// The release, as the scope of each report names it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What is interned is thrown away when it has grown to this.
-const INTERNED_BYTES_MAX: usize = 8 << 20;
 /// Events of one report: with these it is far below what a Collector takes, and takes little memory while
 /// it is made. Where there are more, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
@@ -33,6 +31,8 @@ pub(crate) struct Reporter {
     namer: Namer,
     kind: Kind,
     drafts: Vec<Draft>,
+    /// What is interned is thrown away when all of it has grown to this.
+    interned_bytes_max: usize,
     descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
     clock: Clock,
 }
@@ -54,6 +54,18 @@ struct Interned {
     attributes: HashMap<Circumstances, AttributeSetIndex>,
 }
 
+impl Interned {
+    /// About how many bytes all of it takes.
+    fn bytes(&self) -> usize {
+        let of_each = size_of::<(sidewinder_bpf::Frame, LocationIndex)>() * self.locations.len()
+            + size_of::<((Option<u64>, sidewinder_bpf::Outcome), StackIndex)>() * self.stacks.len()
+            + size_of::<(Circumstances, AttributeSetIndex)>() * self.attributes.len()
+            + size_of::<(ProcessKey, ResourceIndex)>() * self.resources.len();
+        // A hash map is three quarters full on average.
+        of_each / 3 * 4
+    }
+}
+
 /// What an event's attributes are made of.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Circumstances {
@@ -65,9 +77,15 @@ struct Circumstances {
 
 impl Reporter {
     /// Makes a report for each list of processors, of which there is at least one.
-    pub(crate) fn new(namer: Namer, samples_per_second: u32, processors: &[&[ResourceProcessor]]) -> Self {
+    pub(crate) fn new(
+        namer: Namer,
+        samples_per_second: u32,
+        processors: &[&[ResourceProcessor]],
+        interned_bytes_max: usize,
+    ) -> Self {
         Self {
             namer,
+            interned_bytes_max,
             kind: Kind::Cpu { samples_per_second },
             drafts: processors.iter().map(|processors| Draft::new(processors.to_vec())).collect(),
             descriptions: HashMap::new(),
@@ -118,9 +136,15 @@ impl Reporter {
     /// `CLOCK_MONOTONIC`. `None` where there was no event.
     pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
-        let reports = self.drafts.iter_mut().map(|draft| draft.drain(interval.clone())).collect();
+        let share = self.interned_bytes_max / self.drafts.len().max(1);
+        let reports = self.drafts.iter_mut().map(|draft| draft.drain(interval.clone(), share)).collect();
         self.clock = Clock::now();
         reports
+    }
+
+    /// Look-ups so far that gave no name because there was no room for the symbols.
+    pub(crate) fn names_left_out(&self) -> u64 {
+        self.namer.names_left_out()
     }
 
     fn add(&mut self, event: &Event) {
@@ -144,9 +168,9 @@ impl Draft {
         Self { processors, builder, interned: Interned::default() }
     }
 
-    fn drain(&mut self, unix_ns: Range<u64>) -> Option<Report> {
+    fn drain(&mut self, unix_ns: Range<u64>, interned_bytes_max: usize) -> Option<Report> {
         let report = self.builder.drain(unix_ns);
-        if self.builder.interned_bytes() > INTERNED_BYTES_MAX {
+        if self.builder.interned_bytes() + self.interned.bytes() > interned_bytes_max {
             *self = Self::new(std::mem::take(&mut self.processors));
         }
         report
@@ -301,7 +325,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_a_process_that_has_departed() {
         let namer = Namer::new(NamingOptions { native: false, kernel: false, budget_bytes: 0 });
-        let mut reporter = Reporter::new(namer, 97, &[&[]]);
+        let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
         for process in processes {
             reporter.take(Message::Process(process, Arc::default()));

@@ -20,7 +20,11 @@ mod key {
 
 /// Attributes that own their text; no key twice.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct ResourceAttributes(Vec<(String, OwnedValue)>);
+pub(crate) struct ResourceAttributes {
+    held: Vec<(String, OwnedValue)>,
+    /// Nobody gave the service a name: the one that is there gives way to any other.
+    is_unnamed: bool,
+}
 
 /// The value of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,26 +36,32 @@ pub(crate) enum OwnedValue {
 
 impl ResourceAttributes {
     pub(crate) fn get(&self, key: &str) -> Option<&OwnedValue> {
-        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+        self.held.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
     /// Gives `key` this value, whether or not it had one.
     pub(crate) fn set(&mut self, key: &str, value: OwnedValue) {
-        match self.0.iter_mut().find(|(known, _)| known == key) {
+        self.is_unnamed &= key != SERVICE_NAME;
+        match self.held.iter_mut().find(|(known, _)| known == key) {
             Some((_, held)) => *held = value,
-            None => self.0.push((key.to_owned(), value)),
+            None => self.held.push((key.to_owned(), value)),
         }
+    }
+
+    /// Whether anybody gave `key` a value.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.get(key).is_some() && !(self.is_unnamed && key == SERVICE_NAME)
     }
 
     /// Gives `key` this value where it has none.
     fn offer(&mut self, key: &str, value: OwnedValue) {
         if self.get(key).is_none() {
-            self.0.push((key.to_owned(), value));
+            self.held.push((key.to_owned(), value));
         }
     }
 
     pub(crate) fn remove(&mut self, key: &str) {
-        self.0.retain(|(known, _)| known != key);
+        self.held.retain(|(known, _)| known != key);
     }
 
     pub(crate) fn borrowed(&self) -> Vec<(&str, Value<'_>)> {
@@ -60,11 +70,19 @@ impl ResourceAttributes {
             &OwnedValue::Truth(truth) => Value::Bool(truth),
             OwnedValue::Text(text) => Value::Str(text),
         };
-        self.0.iter().map(|(key, held)| (key.as_str(), value(held))).collect()
+        self.held.iter().map(|(key, held)| (key.as_str(), value(held))).collect()
     }
 }
 
-/// What a process says of itself, then what we can see of it.
+/// Who names a process, the strongest first:
+///
+/// | Source                                                                  | Where it comes from                |
+/// |-------------------------------------------------------------------------|------------------------------------|
+/// | `resource` processors that update, upsert, hash or delete               | the configuration                  |
+/// | `OTEL_SERVICE_NAME`, then `OTEL_RESOURCE_ATTRIBUTES`                    | the environment of the process     |
+/// | `container.id`, `k8s.pod.uid` by its cgroup; `process.*`                | what we see of it                  |
+/// | `resource` processors that insert: what the pod's spec says of it       | the configuration, of the chart    |
+/// | `unknown_service:EXECUTABLE`                                            | where nobody names the service     |
 pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescription) -> ResourceAttributes {
     let mut attributes = ResourceAttributes::default();
     let mut text = |key: &str, value: String| attributes.offer(key, OwnedValue::Text(value));
@@ -79,6 +97,8 @@ pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescriptio
     // As SDKs name a program that was given no name.
     let unknown =
         name.as_deref().map_or("unknown_service".to_owned(), |name| format!("unknown_service:{name}"));
+    attributes.is_unnamed = attributes.get(SERVICE_NAME).is_none();
+    let mut text = |key: &str, value: String| attributes.offer(key, OwnedValue::Text(value));
     text(SERVICE_NAME, unknown);
     if let Some(id) = &description.container_id {
         text(key::CONTAINER_ID, id.to_string());

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
+use sidewinder_bpf::Audience;
 use sidewinder_config::Config;
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
@@ -68,6 +69,8 @@ pub(crate) struct ReceiverVitals {
     pub(crate) counted: Counted,
     /// Handed to pipelines.
     pub(crate) accepted: Tally,
+    /// Look-ups that gave no name because there was no room for the symbols.
+    pub(crate) names_left_out: u64,
     /// Of the runs that have ended.
     before: Counted,
 }
@@ -96,12 +99,28 @@ pub(crate) struct Counted {
     /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
     pub(crate) depths: Vec<u64>,
     pub(crate) table_evictions: u64,
+    /// Files of whose tables a part is missing, or all, for want of memory to read them.
+    pub(crate) tables_cut: u64,
     /// Time in our programs, where the kernel measures it.
     pub(crate) run_time: Option<Duration>,
     /// Bytes of unwind tables in the arena, now.
     pub(crate) table_bytes: u64,
     /// Bytes of kernel memory of all maps, now.
     pub(crate) map_bytes: u64,
+    /// Whose events are open, now.
+    pub(crate) events_of: EventsOf,
+}
+
+/// Whose events are open.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum EventsOf {
+    /// Those of every task, as the scope wants it.
+    #[default]
+    EveryTask,
+    /// Those of so many containers of the pod.
+    Containers(usize),
+    /// Those of every task, though the scope is the pod.
+    EveryTaskForPod,
 }
 
 impl Counted {
@@ -109,6 +128,11 @@ impl Counted {
         let (tally, profiler) = (sampler.tally(), sampler.profiler());
         let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
         Self {
+            events_of: match profiler.audience() {
+                Audience::Containers(containers) => EventsOf::Containers(containers.len()),
+                Audience::EveryTask if sampler.is_of_pod() => EventsOf::EveryTaskForPod,
+                Audience::EveryTask => EventsOf::EveryTask,
+            },
             outcomes: outcomes.collect(),
             missed: tally.interrupts.missed(),
             due: tally.interrupts.due,
@@ -121,6 +145,7 @@ impl Counted {
             steps: profiler.frames_by_mode(),
             depths: profiler.depths().to_vec(),
             table_evictions: profiler.tables.evictions(),
+            tables_cut: sampler.tables_cut(),
             run_time: profiler.run_time(),
             table_bytes: profiler.tables.loaded_bytes(),
             map_bytes: profiler.map_bytes(),
@@ -144,6 +169,7 @@ impl Counted {
         self.depths.resize(self.depths.len().max(before.depths.len()), 0);
         self.depths.iter_mut().zip(&before.depths).for_each(|(now, before)| *now += before);
         self.table_evictions += before.table_evictions;
+        self.tables_cut += before.tables_cut;
         self.run_time = match (self.run_time, before.run_time) {
             (Some(now), Some(before)) => Some(now + before),
             (now, before) => now.or(before),
@@ -164,7 +190,7 @@ impl fmt::Display for Counted {
              stack_bodies_missing={} walked_late={} snapshots_refused={} \
              steps_by_table={by_table} \
              steps_by_frame_pointer={by_frame_pointer} steps_unproven={unproven} table_bytes={} \
-             table_evictions={}",
+             table_evictions={} tables_cut={}",
             self.missed,
             self.due,
             self.idle_inferred,
@@ -175,6 +201,7 @@ impl fmt::Display for Counted {
             self.snapshots_refused,
             self.table_bytes,
             self.table_evictions,
+            self.tables_cut,
         )
     }
 }
@@ -292,12 +319,18 @@ impl Vitals {
         self.with_receiver(name, |receiver| receiver.accepted += tally);
     }
 
+    /// A receiver has made so many more look-ups in vain, for want of room for the symbols.
+    pub(crate) fn receiver_left_names_out(&self, name: &str, more: u64) {
+        self.with_receiver(name, |receiver| receiver.names_left_out += more);
+    }
+
     fn with_receiver(&self, name: &str, change: impl FnOnce(&mut ReceiverVitals)) {
         let mut receivers = lock(&self.receivers);
         let receiver = receivers.entry(name.to_owned()).or_insert_with(|| ReceiverVitals {
             activity: Activity::Starting,
             counted: Counted::default(),
             accepted: Tally::default(),
+            names_left_out: 0,
             before: Counted::default(),
         });
         change(receiver);
@@ -371,7 +404,16 @@ impl Vitals {
     }
 
     pub(crate) fn degraded(&self) -> Vec<Degraded> {
-        lock(&self.degraded).clone()
+        let mut degraded = lock(&self.degraded).clone();
+        let is_wide = |receiver: &ReceiverVitals| receiver.counted.events_of == EventsOf::EveryTaskForPod;
+        if lock(&self.receivers).values().any(is_wide) {
+            degraded.push(Degraded {
+                feature: "events of this pod's containers alone",
+                cost: "each interrupt of the node is looked at, and left if it is another pod's",
+                reason: "container",
+            });
+        }
+        degraded
     }
 
     pub(crate) fn set_degraded(&self, degraded: Vec<Degraded>) {

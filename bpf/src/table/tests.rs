@@ -1,6 +1,6 @@
 use std::collections::HashSet;
 
-use sidewinder_unwind::Rule;
+use sidewinder_unwind::{Rule, Sources};
 
 use super::lookup::encoded_at;
 use super::rule::Encoded;
@@ -89,7 +89,7 @@ fn packed_again_the_same(path: &str, packing: Packing) -> usize {
                 continue;
             }
             compared += 1;
-            let table = sidewinder_unwind::unwind_table_with::<_, &[u8]>(&file, &[], Some(&[part])).unwrap();
+            let table = Sources::<_, &[u8]>::of(&file, &[]).unwrap().table_of(&[part]);
             let again = pack_again(&table, load, packing, segment.file_offset..end);
             assert!(again.bytes == segment.bytes, "{path} at {:#x}", segment.file_offset.0);
         }

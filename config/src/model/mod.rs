@@ -36,8 +36,8 @@ pub use processor::{
     AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };
 pub use receiver::{
-    ErrorMode, ProfilingReceiver, Scope, SymbolMode, Symbolize, TraceContext, Unwind, UnwindMode,
-    UnwindOverride, UnwindTrust,
+    ErrorMode, ProfilingReceiver, Scope, ScopeMode, Selector, SymbolMode, Symbolize, TraceContext, Unwind,
+    UnwindMode, UnwindOverride, UnwindTrust,
 };
 pub use secret::Secret;
 pub use telemetry::{

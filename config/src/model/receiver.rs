@@ -96,12 +96,61 @@ pub enum ErrorMode {
 
 /// Whose interrupts are looked at; the memory of anything else is never read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Scope {
-    /// Every process of the machine.
+pub struct Scope {
+    /// Within which bounds.
+    pub mode: ScopeMode,
+    /// Which processes within these, and what they fork: some for `Container` and `Processes`, empty for the others,
+    /// which take all.
+    pub include: Selector,
+    /// Processes that are left out all the same, with what they fork.
+    pub exclude: Selector,
+}
+
+/// Within which bounds processes are looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ScopeMode {
+    /// Every process that Sidewinder's PID namespace knows: on a node's own, the node.
     #[default]
     Node,
-    /// The processes with these ids: at least one, none twice, ascending.
-    Processes(Vec<Pid>),
+    /// The containers of the pod that Sidewinder runs in.
+    Pod,
+    /// The containers, of this pod, of certain processes.
+    Container,
+    /// Certain processes.
+    Processes,
+}
+
+/// Processes by what they are: each that any of these names. In patterns `*` stands for any text, `?` for one character.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Selector {
+    /// Patterns of names, which the kernel cuts to 15 bytes.
+    pub names: Vec<String>,
+    /// Patterns of the program's whole path, as the process sees it.
+    pub executables: Vec<String>,
+    /// Patterns of the whole command line, its words separated by single spaces.
+    pub command_lines: Vec<String>,
+    /// Ids, as Sidewinder's PID namespace has them.
+    pub pids: Vec<Pid>,
+    /// Patterns of the whole path of the cgroup, as Sidewinder's cgroup namespace shows it.
+    pub cgroups: Vec<String>,
+}
+
+impl Selector {
+    /// These processes.
+    #[must_use]
+    pub fn of_pids(pids: impl IntoIterator<Item = Pid>) -> Self {
+        Self { pids: pids.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Whether it names no process at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pids.is_empty() && self.patterns().iter().all(|patterns| patterns.is_empty())
+    }
+
+    fn patterns(&self) -> [&Vec<String>; 4] {
+        [&self.names, &self.executables, &self.command_lines, &self.cgroups]
+    }
 }
 
 /// How stacks are walked.

@@ -60,54 +60,59 @@ impl Scalar for Names {
     }
 }
 
-/// What `scope::mode` may say; the last two are promised names.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ScopeMode {
-    Node,
-    Processes,
-    Pod,
-    Container,
-}
-
 words! {
-    ScopeMode: "node" => Node, "processes" => Processes, "pod" => Pod, "container" => Container;
+    ScopeMode: "node" => Node, "pod" => Pod, "container" => Container, "processes" => Processes;
 }
 
 impl Group for Scope {
     fn fields(&mut self, fields: &mut Fields<'_>) {
-        let (mut mode, mut pids) = match self {
-            Self::Node => (ScopeMode::Node, Vec::new()),
-            Self::Processes(pids) => (ScopeMode::Processes, std::mem::take(pids)),
-        };
-        fields.value("mode", &mut mode);
-        let pids_are_right = fields.list("pids", &mut pids);
+        fields.value("mode", &mut self.mode);
+        let mut include = SelectorForm { selector: std::mem::take(&mut self.include), is_right: true };
+        fields.group("include", &mut include);
+        self.include = include.selector;
+        let mut exclude = SelectorForm { selector: std::mem::take(&mut self.exclude), is_right: true };
+        fields.group("exclude", &mut exclude);
+        self.exclude = exclude.selector;
+        let takes_all = matches!(self.mode, ScopeMode::Node | ScopeMode::Pod);
+        if takes_all && !self.include.is_empty() {
+            let reason = "has no effect without mode: processes or mode: container".to_owned();
+            fields.error("include", Problem::Contradiction(reason));
+        }
+        if !takes_all && self.include.is_empty() && include.is_right {
+            let allowed =
+                "the names, executables, command_lines, pids or cgroups that this mode looks at".to_owned();
+            fields.error("include", Problem::Missing { allowed });
+        }
+    }
+}
+
+/// A selector, and whether all that was given for it is right.
+struct SelectorForm {
+    selector: Selector,
+    is_right: bool,
+}
+
+impl Group for SelectorForm {
+    fn fields(&mut self, fields: &mut Fields<'_>) {
+        let Selector { names, executables, command_lines, pids, cgroups } = &mut self.selector;
+        for (key, patterns) in [
+            ("names", names),
+            ("executables", executables),
+            ("command_lines", command_lines),
+            ("cgroups", cgroups),
+        ] {
+            self.is_right &= fields.list(key, patterns);
+            if patterns.iter().any(String::is_empty) {
+                fields.error(key, Problem::Contradiction("an empty pattern names nothing".to_owned()));
+            }
+        }
+        self.is_right &= fields.list("pids", pids);
         let given = pids.len();
         pids.sort_unstable();
         pids.dedup();
         if pids.len() < given {
             fields.error("pids", Problem::Contradiction("a process id is given twice".to_owned()));
         }
-        *self = match mode {
-            ScopeMode::Processes => {
-                if pids.is_empty() && pids_are_right {
-                    let allowed = "the process ids, at least one, that mode: processes looks at".to_owned();
-                    fields.error("pids", Problem::Missing { allowed });
-                }
-                Self::Processes(pids)
-            }
-            ScopeMode::Node => {
-                if !pids.is_empty() {
-                    let reason = "has no effect without mode: processes".to_owned();
-                    fields.error("pids", Problem::Contradiction(reason));
-                }
-                Self::Node
-            }
-            ScopeMode::Pod | ScopeMode::Container => {
-                let instead = "use mode: processes with pids, or mode: node".to_owned();
-                fields.error("mode", Problem::NotInThisVersion { instead });
-                Self::Node
-            }
-        };
     }
 }
 

@@ -25,7 +25,7 @@ impl Default for ProcRoot {
 /// Why something of `/proc` could not be read.
 #[derive(Debug, Error)]
 pub enum ProcfsError {
-    /// There is no such process, or it ended meanwhile.
+    /// There is no such process, it ended meanwhile, or it is outside of our pod.
     #[error("process {pid} is gone")]
     Gone {
         /// Which one was looked for.

@@ -13,6 +13,7 @@ use crate::interner::Interner;
 use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::mapping_set::MappingSet;
 use crate::maps::read_executable_mappings;
+use crate::pod::PodBounds;
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
 
@@ -91,6 +92,8 @@ pub struct Registry {
     recoveries: Allowance,
     /// Whether all processes are wanted, so that lost forks are looked for.
     follows_all: bool,
+    /// The pod outside of which no process is read.
+    pod: Option<PodBounds>,
     counters: RegistryCounters,
 }
 
@@ -115,8 +118,14 @@ impl Registry {
             exited: Vec::new(),
             stale: BTreeSet::new(),
             follows_all: false,
+            pod: None,
             counters: RegistryCounters::default(),
         }
+    }
+
+    /// From now on reads nothing of processes outside of this pod but which cgroup they are in.
+    pub fn stay_within(&mut self, pod: PodBounds) {
+        self.pod = Some(pod);
     }
 
     /// Reads all processes. Events are needed from before this call on.
@@ -203,7 +212,7 @@ impl Registry {
         match kind {
             ProcessEventKind::Fork { is_thread: true, .. } => self.start_thread(pid),
             ProcessEventKind::Fork { parent, is_thread: false } => self.fork(parent, pid, time_ns),
-            ProcessEventKind::Exec { comm } => self.exec(pid, comm, time_ns),
+            ProcessEventKind::Exec { comm } => return self.exec(pid, comm, time_ns),
             ProcessEventKind::Map { range, file_offset, file, path, executable } => {
                 let mapping = ProcessEventKind::mapping(range, file_offset, file, &path);
                 return self.map(pid, mapping, executable);
@@ -287,23 +296,27 @@ impl Registry {
         self.add(process);
     }
 
-    fn exec(&mut self, pid: Pid, comm: Box<[u8]>, time_ns: u64) {
+    /// Whether something was mapped before.
+    fn exec(&mut self, pid: Pid, comm: Box<[u8]>, time_ns: u64) -> bool {
         let most_mappings = self.limits.mappings_per_process;
         // All that there is to know comes after an exec.
         self.stale.remove(&pid);
         self.leaderless.remove(&pid);
         match self.processes.get_mut(&pid) {
             Some(process) => {
+                let had_mappings = process.mappings().len() > 0;
                 self.last_instance += 1;
                 process.instance = self.last_instance;
                 process.exec(comm, most_mappings);
                 process.known_since_ns = time_ns;
                 self.changed.insert(pid);
+                had_mappings
             }
             None => {
                 let mut process = Process::unknown(pid, self.next_instance(), time_ns, most_mappings);
                 process.exec(comm, most_mappings);
                 self.add(process);
+                false
             }
         }
     }
@@ -363,6 +376,11 @@ impl Registry {
     /// events.
     fn read(&mut self, pid: Pid) -> Result<Process, ProcfsError> {
         let directory = ProcessDir::open(&self.proc_root, pid)?;
+        if let Some(pod) = &self.pod
+            && !pod.hold(&directory.read("cgroup")?)
+        {
+            return Err(ProcfsError::Gone { pid });
+        }
         let read_from_ns = monotonic_ns();
         let state = directory.state()?;
         if state.has_ended() {

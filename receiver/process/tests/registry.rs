@@ -423,3 +423,11 @@ fn a_thousand_processes_are_scanned_quickly() {
     assert_eq!(registry.processes().len(), 1000);
     assert!(started.elapsed().as_secs_f64() < 2.0, "{:?}", started.elapsed());
 }
+
+#[test]
+fn what_is_known_of_mappings_is_wrong_after_an_exec_and_only_incomplete_after_a_first_one() {
+    let mut registry = Tree::new().registry();
+    assert!(!registry.apply(event(1, 7, exec("first"))), "nothing was mapped before");
+    registry.apply(event(2, 7, map(0x1000, 1, "/first", true)));
+    assert!(registry.apply(event(3, 7, exec("second"))));
+}

@@ -16,9 +16,9 @@ use sidewinder_unwind::{Entry, UnwindTable};
 use super::Ended;
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
+use crate::sampling::build::{BuildError, read_table, read_validation};
 use crate::sampling::debug_file::DebugFile;
 use crate::sampling::options::packing_of;
-use crate::sampling::table_builder::{BuildError, read_table, read_validation};
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     let failed = || format!("can't inspect {}", args.file.display());

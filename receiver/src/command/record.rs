@@ -1,6 +1,5 @@
 //! `sidewinder record`: profile for a while and write a file.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::mem;
@@ -12,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
-use sidewinder_bpf::{Storage, monotonic_ns};
+use sidewinder_bpf::{Opener, Storage, monotonic_ns};
 use sidewinder_otlp::send::file::write_profiles_data;
 use sidewinder_render::{Form, Profile, TableOptions};
 use sidewinder_unwind::validate::Trust;
@@ -22,11 +21,12 @@ use super::{Ended, log_to_stderr, stop_flag};
 use crate::cli::RecordArgs;
 use crate::collect::{Collection, outcomes};
 use crate::exit::{Cause, Failure};
+use crate::memory::{SamplingBudget, WORKING_SET_BYTES_MAX};
 use crate::naming::{Namer, NamingOptions};
 use crate::report::Reporter;
 use crate::sampling::feed::Message;
 use crate::sampling::scope::Scope;
-use crate::sampling::{Sampler, SamplingOptions, Tally};
+use crate::sampling::{Sampler, SamplingError, SamplingOptions, Tally};
 
 /// How often the rings are drained, and progress is shown.
 const POLL: Duration = Duration::from_millis(100);
@@ -69,7 +69,7 @@ fn record_target(args: &RecordArgs) -> Ended {
     let namer =
         Namer::new(NamingOptions { native: true, kernel: !args.no_kernel, budget_bytes: NAMES_BYTES });
     let mut sink = if args.output.extension().is_some_and(|extension| extension == "otlp") {
-        Sink::Report(Box::new(Reporter::new(namer, args.frequency, &[&[]])))
+        Sink::Report(Box::new(Reporter::new(namer, args.frequency, &[&[]], WORKING_SET_BYTES_MAX)))
     } else {
         let form = Form::of_path(&args.output, &[".otlp"])
             .map_err(|error| Failure::new(Cause::Usage, "can't write the profile").because(error))?;
@@ -119,9 +119,9 @@ fn sample(
     sink: &Sender<Vec<Message>>,
 ) -> Result<Recorded, Failure> {
     let scope = match &launched {
-        Some(launched) => Scope::Processes(HashSet::from([launched.pid()])),
-        None if args.all => Scope::Node,
-        None => Scope::Processes(args.pid.iter().copied().collect()),
+        Some(launched) => Scope::of_pids([launched.pid()]),
+        None if args.all => Scope::node(),
+        None => Scope::of_pids(args.pid.iter().copied()),
     };
     let progress = Progress::new(args);
     progress.show("reading unwind tables");
@@ -135,10 +135,13 @@ fn sample(
         unwind_mode: args.unwind.into(),
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
-        tables_bytes: u64::from(args.table_budget_mib) << 20,
-        snapshots_bytes: SNAPSHOTS_BYTES,
+        budget: SamplingBudget {
+            snapshots_bytes: SNAPSHOTS_BYTES,
+            ..SamplingBudget::of_tables(u64::from(args.table_budget_mib) << 20)
+        },
     };
-    let mut sampler = Sampler::new(&mut storage, options)?;
+    let opener = Opener::start().map_err(SamplingError::Thread)?;
+    let mut sampler = Sampler::new(&mut storage, options, opener)?;
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
     sampler.start()?;
     if let Some(launched) = &launched {

@@ -4,19 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use sidewinder_bpf::Opener;
 use signal_hook::consts::SIGHUP;
 
 use super::{Ended, stop_flag};
 use crate::cli::ConfigArgs;
 use crate::exit::Failure;
+use crate::privilege;
 use crate::service::{self, Signals};
 
 pub(crate) fn run(args: &ConfigArgs) -> Ended {
     raise_descriptor_limit();
+    privilege::gain_no_more();
+    let opener = Opener::start().map_err(|error| Failure::runtime("can't start a thread", error))?;
+    privilege::keep(privilege::NONE);
     let reload = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGHUP, Arc::clone(&reload))
         .map_err(|error| Failure::runtime("can't take signals", error))?;
-    service::run(args, &Signals { stop: stop_flag()?, reload })
+    service::run(args, &Signals { stop: stop_flag()?, reload }, opener)
 }
 
 /// Raises the limit of descriptors as far as it may be: every binary that a process maps is held open. That it is low at

@@ -1,4 +1,4 @@
-//! `sidewinder status`: how the profilers that run here are.
+//! `sidewinder status`: how the profilers that run here are; `sidewinder health`: whether they are up.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -6,19 +6,13 @@ use std::process::ExitCode;
 use serde_json::{Map, Value};
 
 use super::Ended;
-use crate::cli::StatusArgs;
+use crate::cli::{HealthArgs, StatusArgs};
 use crate::exit::{Cause, Failure};
 use crate::telemetry::status;
 
 /// Ends with 0 where everybody who answers is well.
 pub(crate) fn status(args: &StatusArgs) -> Ended {
-    let mut documents =
-        status::ask_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
-    documents.retain(|document| args.pid.is_none_or(|pid| document.get("pid") == Some(&Value::from(pid))));
-    if documents.is_empty() {
-        let what = "no profiler answers here: none runs in this network namespace, or only another user's";
-        return Err(Failure::new(Cause::Runtime, what));
-    }
+    let documents = documents(args.pid)?;
     let mut all_well = true;
     for document in &documents {
         all_well &= is_well(document);
@@ -28,7 +22,38 @@ pub(crate) fn status(args: &StatusArgs) -> Ended {
             print!("{}", text(document));
         }
     }
-    Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::from(Cause::Runtime as u8) })
+    Ok(code(all_well))
+}
+
+/// Ends with 0 where everybody who answers is up: what the page of `health_check` says, without a port.
+pub(crate) fn health(args: &HealthArgs) -> Ended {
+    let documents = documents(args.pid)?;
+    for document in &documents {
+        let state = if is_up(document) { "up" } else { "not up" };
+        println!("process {}: {state}", word(document, "pid"));
+    }
+    Ok(code(documents.iter().all(is_up)))
+}
+
+fn code(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::from(Cause::Runtime as u8) }
+}
+
+/// What the profilers that run here answer: all, or the one with this process id. At least one does.
+fn documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
+    let mut documents =
+        status::ask_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
+    documents.retain(|document| pid.is_none_or(|pid| document.get("pid") == Some(&Value::from(pid))));
+    if documents.is_empty() {
+        let what = "no profiler answers here: none runs in this network namespace, or only another user's";
+        return Err(Failure::new(Cause::Runtime, what));
+    }
+    Ok(documents)
+}
+
+/// Whether it has started and was not told to stop.
+fn is_up(document: &Value) -> bool {
+    document.get("up") == Some(&Value::Bool(true))
 }
 
 /// Whether every receiver does what it can do, and the configuration that was read last holds.
@@ -78,9 +103,10 @@ fn text(document: &Value) -> String {
     for (id, receiver) in entries(document, "receivers") {
         let _ = writeln!(
             out,
-            "  {id}: {}, {} events; interrupts {} missed={}",
+            "  {id}: {}, {} events of {}; interrupts {} missed={}",
             word(receiver, "activity"),
             word(receiver, "events"),
+            word(receiver, "events_of"),
             numbers(receiver.get("interrupts")),
             word(receiver, "interrupts_missed"),
         );
@@ -124,7 +150,8 @@ mod tests {
             "version": "0.1.0", "pid": 7, "uptime_seconds": 3,
             "configuration": { "refusal": refusal },
             "receivers": { "profiling": {
-                "activity": activity, "reason": "can't sample\u{1b}[2J", "events": 5, "interrupts_missed": 0,
+                "activity": activity, "reason": "can't sample\u{1b}[2J", "events": 5,
+                "events_of": "2 containers", "interrupts_missed": 0,
                 "interrupts": { "complete": 5, "idle": 0 },
             } },
             "exporters": { "file": { "events": { "delivered": 5 }, "queue_bytes": 0, "queue_capacity_bytes": 0 } },
@@ -141,11 +168,18 @@ mod tests {
     }
 
     #[test]
+    fn up_is_who_says_so() {
+        assert!(is_up(&json!({ "up": true })));
+        assert!(!is_up(&json!({ "up": false })));
+        assert!(!is_up(&document("profiling", None)));
+    }
+
+    #[test]
     fn the_text_says_what_is_wrong_and_nothing_that_a_terminal_acts_on() {
         let text = text(&document("failed", Some("unknown key")));
         for part in [
             "process 7",
-            "profiling: failed, 5 events",
+            "profiling: failed, 5 events of 2 containers",
             "complete=5 missed=0",
             "because: can't sample",
             "delivered=5",

@@ -1,6 +1,7 @@
 //! The files that processes execute, and where walks find their tables.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
@@ -8,9 +9,11 @@ use sidewinder_bpf::{Arena, Outcome, PackedSegment, Packing, Range, SegmentId, T
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::Rule;
 
+use super::build::{BuildError, Built, Part};
 use super::debug_file::DebugFile;
 use super::options::SamplingOptions;
-use super::table_builder::{BuildError, Built, Delivery, Order, Part, TableBuilder};
+use super::segments::{Segment, push_parts, segment_at};
+use super::table_builder::{Delivery, Order, TableBuilder, What};
 
 /// How many times as long as a file's last reading took it rests before it is read again for evicted tables: a budget
 /// that is far too small costs a share of one CPU, and not all of it.
@@ -26,7 +29,7 @@ pub(crate) struct Binaries {
     /// The table of files that say nothing.
     blank: SegmentId,
     reloads: u64,
-    deliveries: u64,
+    cut: u64,
 }
 
 #[derive(Debug)]
@@ -48,26 +51,30 @@ struct Binary {
 
 #[derive(Debug)]
 enum State {
-    Building,
+    /// As far as it has come, in order, and where walks say what they lack.
+    Building { segments: Vec<Segment>, wanted: Sender<FileOffset> },
+    /// In order.
     Built(Vec<Segment>),
     /// Whatever frame pointers find.
     Blank,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Segment {
-    part: Part,
-    /// Whether its table can be built without the rest of the file's.
-    stands_alone: bool,
-    id: SegmentId,
+impl State {
+    fn segments(&self) -> &[Segment] {
+        match self {
+            Self::Building { segments, .. } | Self::Built(segments) => segments,
+            Self::Blank => &[],
+        }
+    }
 }
 
-/// A file that is ready to be walked: its processes' ranges are to be published again.
+/// A file of which more can be walked now: its processes' ranges are to be published again.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) file: FileId,
     pub(crate) users: Vec<Pid>,
     pub(crate) loads: Vec<LoadSegment>,
+    /// Why it has no table, or not a whole one.
     pub(crate) failure: Option<BuildError>,
 }
 
@@ -81,7 +88,7 @@ impl Binaries {
             files_by_user: HashMap::new(),
             blank,
             reloads: 0,
-            deliveries: 0,
+            cut: 0,
         })
     }
 
@@ -101,18 +108,19 @@ impl Binaries {
         let Some(entry) = files.get(file) else { return false };
         let Some(content) = entry.opened() else { return false };
         let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
+        let (sender, wanted) = mpsc::channel();
         let binary = Binary {
             content: content.clone(),
             packing: options.packing(entry.path(), build_id),
             debug_file: DebugFile::of_process(user, entry.path()),
-            state: State::Building,
+            state: State::Building { segments: Vec::new(), wanted: sender },
             users: BTreeSet::new(),
             used_at: Instant::now(),
             is_ordered: true,
             rests_until: Instant::now(),
             missed: BTreeSet::new(),
         };
-        self.builder.order(binary.order(file, None));
+        self.builder.order(binary.order(file, What::File { wanted }));
         self.binaries.insert(file, binary);
         true
     }
@@ -148,9 +156,7 @@ impl Binaries {
             binary.users.is_empty() && !binary.is_ordered && binary.used_at.elapsed() >= time
         });
         let forget = |(file, binary): (FileId, Binary)| {
-            if let State::Built(segments) = binary.state {
-                segments.iter().for_each(|segment| tables.release(arena, segment.id));
-            }
+            binary.state.segments().iter().for_each(|segment| tables.release(arena, segment.id));
             file
         };
         unused.map(forget).collect()
@@ -171,20 +177,18 @@ impl Binaries {
             segment: None,
         };
         match file.and_then(|file| self.binaries.get(&file)).map(|binary| &binary.state) {
-            Some(State::Built(segments)) => push_parts(ranges, whole, segments),
-            Some(State::Building) => ranges.push(whole),
+            Some(State::Building { segments, .. } | State::Built(segments)) => {
+                push_parts(ranges, whole, segments);
+            }
             // Files that can't be read, and code without a file.
             Some(State::Blank) | None => ranges.push(Range { segment: Some(self.blank), ..whole }),
         }
     }
 
-    /// A walk has missed the table at this place; it is loaded again.
+    /// A walk has missed the table at this place; it is built, or loaded again.
     pub(crate) fn missed(&mut self, file: FileId, at: FileOffset) {
-        let Some(binary) = self.binaries.get_mut(&file) else { return };
-        if let State::Built(segments) = &binary.state
-            && let Some(segment) = segment_at(segments, at)
-        {
-            binary.missed.insert(segment.id);
+        if let Some(binary) = self.binaries.get_mut(&file) {
+            binary.missed(at);
         }
     }
 
@@ -197,45 +201,57 @@ impl Binaries {
         tables: &Tables,
     ) -> Option<Result<Rule, Outcome>> {
         let binary = self.binaries.get_mut(&file)?;
-        let segments = match &binary.state {
-            State::Building => return None,
-            State::Blank => return Some(Err(Outcome::NoRule)),
-            State::Built(segments) => segments,
+        let found = match (&binary.state, segment_at(binary.state.segments(), at)) {
+            (State::Blank, _) => Some(Err(Outcome::NoRule)),
+            (State::Built(_), None) => Some(Err(Outcome::NoTable)),
+            (_, Some(segment)) => tables.rule_at(arena, segment.id, at),
+            (State::Building { .. }, None) => None,
         };
-        let Some(segment) = segment_at(segments, at) else { return Some(Err(Outcome::NoTable)) };
-        let found = tables.rule_at(arena, segment.id, at);
         if found.is_none() {
-            binary.missed.insert(segment.id);
+            binary.missed(at);
         }
         found
     }
 
-    /// Orders what walks have missed, and loads what has been built meanwhile. Returns the files that are ready for the
-    /// first time.
+    /// Whether [`rule_at`](Self::rule_at) has an answer.
+    pub(crate) fn has_answer(&self, file: FileId, at: FileOffset, tables: &Tables) -> bool {
+        let Some(binary) = self.binaries.get(&file) else { return false };
+        match segment_at(binary.state.segments(), at) {
+            Some(segment) => tables.is_loaded(segment.id),
+            None => !matches!(binary.state, State::Building { .. }),
+        }
+    }
+
+    /// Orders what walks have missed, and loads what has been built meanwhile.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut Tables) -> Vec<Ready> {
         for (file, binary) in &mut self.binaries {
-            if let Some(order) = binary.order_again(*file, tables) {
+            if let Some(what) = binary.order_again(tables) {
                 self.reloads += 1;
-                self.builder.order(order);
+                self.builder.order(binary.order(*file, what));
             }
         }
         let mut ready = Vec::new();
         while let Some(Delivery { file, built, took }) = self.builder.next() {
-            self.deliveries += 1;
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
-            binary.is_ordered = false;
-            binary.rests_until = Instant::now() + REST * took;
-            match built {
-                Ok(built) if matches!(binary.state, State::Built(_)) => {
-                    binary.take_again(&built, arena, tables);
-                }
-                Ok(built) => {
+            if let Some(took) = took {
+                binary.is_ordered = false;
+                binary.rests_until = Instant::now() + REST * took;
+            }
+            match (built, &binary.state) {
+                (Ok(built), State::Built(_)) => binary.take_again(&built, arena, tables),
+                (Ok(built), _) => {
+                    let failure = built.unread_bytes.map(BuildError::NoRoom);
+                    self.cut += u64::from(failure.is_some());
                     binary.take(&built, arena, tables);
-                    ready.push(Ready { file, users: binary.users(), loads: built.loads, failure: None });
+                    if took.is_some() {
+                        binary.state = State::Built(binary.state.segments().to_vec());
+                    }
+                    ready.push(Ready { file, users: binary.users(), loads: built.loads, failure });
                 }
                 // It could be read before: what it mapped then is gone, and its evicted tables with it.
-                Err(_) if matches!(binary.state, State::Built(_)) => binary.missed.clear(),
-                Err(failure) => {
+                (Err(_), State::Built(_)) => binary.missed.clear(),
+                (Err(failure), _) => {
+                    self.cut += u64::from(matches!(failure, BuildError::NoRoom(_)));
                     binary.debug_file = DebugFile::Known(None);
                     binary.state = State::Blank;
                     let failure = Some(failure);
@@ -243,6 +259,10 @@ impl Binaries {
                 }
             }
         }
+        // Of several parts of a file, the last says all of it.
+        let mut seen = BTreeSet::new();
+        ready.reverse();
+        ready.retain(|ready| seen.insert(ready.file));
         ready
     }
 
@@ -256,9 +276,9 @@ impl Binaries {
         self.binaries.values().any(|binary| !binary.missed.is_empty())
     }
 
-    /// Tables that have been built so far.
-    pub(crate) fn deliveries(&self) -> u64 {
-        self.deliveries
+    /// Files of whose tables a part is missing, or all, for want of memory to read them.
+    pub(crate) fn cut(&self) -> u64 {
+        self.cut
     }
 
     /// Files read again because a walk missed an evicted table.
@@ -268,17 +288,26 @@ impl Binaries {
 }
 
 impl Binary {
-    fn order(&self, file: FileId, parts: Option<Vec<Part>>) -> Order {
+    fn order(&self, file: FileId, what: What) -> Order {
         let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
-        Order { file, content, packing: self.packing, debug_file, parts }
+        Order { file, content, packing: self.packing, debug_file, what }
+    }
+
+    fn missed(&mut self, at: FileOffset) {
+        match (&self.state, segment_at(self.state.segments(), at)) {
+            (_, Some(segment)) => drop(self.missed.insert(segment.id)),
+            // Where the builder is past that, it has been delivered.
+            (State::Building { wanted, .. }, None) => drop(wanted.send(at)),
+            (State::Built(_) | State::Blank, None) => {}
+        }
     }
 
     fn users(&self) -> Vec<Pid> {
         self.users.iter().copied().collect()
     }
 
-    /// The order for what walks have missed, if it is time to build it again.
-    fn order_again(&mut self, file: FileId, tables: &Tables) -> Option<Order> {
+    /// What walks have missed, if it is time to build it again.
+    fn order_again(&mut self, tables: &Tables) -> Option<What> {
         let State::Built(segments) = &self.state else { return None };
         if self.missed.is_empty() || self.is_ordered || Instant::now() < self.rests_until {
             return None;
@@ -288,21 +317,22 @@ impl Binary {
         let parts: Vec<Part> = missed().map(|segment| segment.part).collect();
         let stand_alone = missed().all(|segment| segment.stands_alone);
         self.is_ordered = !parts.is_empty();
-        self.is_ordered.then(|| self.order(file, stand_alone.then_some(parts)))
+        self.is_ordered.then_some(What::Again { parts, stand_alone })
     }
 
     /// Gives every segment a number, and its table where there is room. The others are loaded when walks miss them.
     fn take(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
         self.debug_file = built.debug_file.clone();
-        let segments = built.segments.iter().map_while(|packed| {
+        let State::Building { segments, .. } = &mut self.state else { return };
+        segments.extend(built.segments.iter().map_while(|packed| {
             let id = tables.reserve()?;
             // A kernel that gives no memory now may have some when a walk misses the table.
             let _ = tables.load_if_room(arena, id, packed);
             let part = Part::of(packed);
             let stands_alone = !built.by_machine_code.iter().any(|code| part.overlaps(code));
             Some(Segment { part, stands_alone, id })
-        });
-        self.state = State::Built(segments.collect());
+        }));
+        segments.sort_unstable_by_key(|segment| segment.part.file_offset);
     }
 
     /// Loads tables that walks have missed, at the cost of others. What finds no room stays missed.
@@ -317,41 +347,5 @@ impl Binary {
                 self.missed.remove(&segment.id);
             }
         }
-    }
-}
-
-fn segment_at(segments: &[Segment], at: FileOffset) -> Option<&Segment> {
-    segments.iter().find(|segment| segment.part.contains(at))
-}
-
-/// Cuts a range where one segment ends and another begins. What no segment covers stays without a table.
-fn push_parts(ranges: &mut Vec<Range>, whole: Range, segments: &[Segment]) {
-    let mut rest = whole;
-    for segment in segments {
-        let end = rest.file_offset.0 + rest.bytes;
-        let part = segment.part;
-        let (from, to) = (rest.file_offset.0.max(part.file_offset.0), end.min(part.end().0));
-        if rest.bytes == 0 || from >= to {
-            continue;
-        }
-        let before = from - rest.file_offset.0;
-        if before > 0 {
-            ranges.push(Range { bytes: before, ..rest });
-            rest = advanced(rest, before);
-        }
-        ranges.push(Range { bytes: to - from, segment: Some(segment.id), ..rest });
-        rest = advanced(rest, to - from);
-    }
-    if rest.bytes > 0 {
-        ranges.push(rest);
-    }
-}
-
-fn advanced(range: Range, bytes: u64) -> Range {
-    Range {
-        start: sidewinder_address::Avma(range.start.0 + bytes),
-        bytes: range.bytes - bytes,
-        file_offset: FileOffset(range.file_offset.0 + bytes),
-        ..range
     }
 }

@@ -8,6 +8,8 @@ use object::ReadCache;
 use sidewinder_process::{Pid, ProcRoot, Root};
 use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
 
+use super::reader::Positioned;
+
 /// Debug files over this size are not read for the sake of their checksum. Build IDs need no reading.
 const MAX_CHECKED_BYTES: u64 = 256 << 20;
 
@@ -66,7 +68,7 @@ impl DebugFile {
 
 /// Whether a file is what a reference names; `None` where it can't be read.
 fn is_proven(reference: &DebugFileReference, file: &File) -> Option<bool> {
-    let cache = ReadCache::new(file);
+    let cache = ReadCache::new(Positioned::new(file));
     let proof = reference.proof(&object::File::parse(&cache).ok()?);
     match proof {
         Proof::BuildId => Some(true),
@@ -98,7 +100,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::sampling::table_builder::read_table;
+    use crate::sampling::build::read_table;
 
     /// A program without unwind information of its own, and its debug file, in a directory.
     fn split_program(options: &[&str]) -> Option<tempfile::TempDir> {

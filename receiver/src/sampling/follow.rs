@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use sidewinder_address::Avma;
 use sidewinder_bpf::{ProcessesError, SideBandEvent, SideBandKind, monotonic_ns};
 use sidewinder_process::{
-    Change, DeviceId, MappedIdentity, Pid, Process, ProcessEvent, ProcessEventKind, ProcfsError, Tid,
+    Change, DeviceId, MappedIdentity, Pid, Process, ProcessEvent, ProcessEventKind, Tid,
 };
-use tracing::debug;
+use tracing::{debug, warn};
 
+use super::build::BuildError;
 use super::feed::Message;
-use super::scope::Scope;
 use super::{Sampler, SamplingError};
 
 /// A process that isn't understood is read again at most this often.
@@ -23,19 +23,7 @@ impl Sampler<'_> {
     /// Learns what already runs, and waits a while for its tables.
     pub(super) fn learn_what_runs(&mut self) -> Result<(), SamplingError> {
         let known_ns = monotonic_ns();
-        if let Scope::Processes(pids) = self.options.scope.clone() {
-            for pid in pids {
-                self.registry.scan(Pid(pid)).map_err(|error| match error {
-                    ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
-                    other => SamplingError::Scan(other),
-                })?;
-                let start_ticks = self.registry.process(Pid(pid)).and_then(Process::start_ticks).unwrap_or(0);
-                let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-                self.profiler.add_to_scope(pid, start_ticks * tick_ns)?;
-            }
-        } else {
-            self.registry.scan_all().map_err(SamplingError::Scan)?;
-        }
+        self.learn_scope()?;
         self.publish_changes(known_ns);
         let deadline = Instant::now() + START_PATIENCE;
         let mut messages = Vec::new();
@@ -63,8 +51,12 @@ impl Sampler<'_> {
             if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
                 self.doubts.inherit(parent, pid, event.time_ns);
             }
+            let is_exec = matches!(event.kind, ProcessEventKind::Exec { .. });
             if self.options.scope.admits(&event) && self.registry.apply(event) {
                 self.doubts.arise(pid);
+            }
+            if is_exec && self.options.scope.changes_by_exec() {
+                self.judge_anew(pid);
             }
         }
         self.take_samples(watermark_ns, messages);
@@ -135,15 +127,15 @@ impl Sampler<'_> {
     }
 
     fn load_tables(&mut self, known_ns: u64, messages: &mut Vec<Message>) {
-        let deliveries = self.binaries.deliveries();
         let ready = self.binaries.load_ready(&mut self.profiler.arena, &mut self.profiler.tables);
-        if self.binaries.deliveries() != deliveries {
-            self.late.learn_tables();
-        }
         for ready in ready {
             if let Some(error) = &ready.failure {
                 let path = self.files.get(ready.file).map_or(&[][..], |entry| entry.path());
-                debug!(path = %path.escape_ascii(), error = error as &dyn std::error::Error, "no unwind table");
+                let (path, reason) = (path.escape_ascii(), error as &dyn std::error::Error);
+                match error {
+                    BuildError::NoRoom(_) => warn!(%path, reason, "degraded: no whole unwind table"),
+                    BuildError::Elf(_) | BuildError::Unwind(_) => debug!(%path, reason, "no unwind table"),
+                }
             }
             self.tell_file(ready.file, messages, Some(&ready.loads));
             for user in ready.users {

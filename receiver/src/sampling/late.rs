@@ -9,18 +9,22 @@ mod walk;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use sidewinder_address::Avma;
+use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot};
-use sidewinder_process::{Pid, Process};
+use sidewinder_process::{FileId, Pid, Process};
 
 use super::Sampler;
 use super::feed::{Message, ProcessKey};
-use walk::Place;
+use walk::{Lacked, Place};
 
 /// How long a sample waits for tables.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a sample waits for its process to be known.
 const PATIENCE_WITH_PROCESSES: Duration = Duration::from_millis(500);
+
+/// Room for so many snapshots is left by those that came before; of each, that much is kept in any case.
+const SNAPSHOTS_MIN: usize = 64;
+const SNAPSHOT_BYTES_MIN: usize = 8 << 10;
 
 /// A sample that waits.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(crate) struct Waiting {
     pub(crate) snapshot: Box<Snapshot>,
     /// The process as it was at the time of the sample, once that is known.
     pub(crate) process: Option<Box<Process>>,
+    /// The place whose rule the last try lacked.
+    lacks: Option<Lacked>,
     since: Instant,
 }
 
@@ -41,13 +47,11 @@ pub(crate) struct Late {
     /// Snapshots whose samples have not been met, by thread and time.
     snapshots: HashMap<(u32, u64), (Box<Snapshot>, Instant)>,
     waiting: Vec<Waiting>,
-    /// Whether a walk that had to wait may come further now.
-    has_news: bool,
 }
 
 impl Late {
     pub(crate) fn new(limit_bytes: usize) -> Self {
-        Self { limit_bytes, snapshots: HashMap::new(), waiting: Vec::new(), has_news: false }
+        Self { limit_bytes, snapshots: HashMap::new(), waiting: Vec::new() }
     }
 
     /// Bytes that further snapshots may take.
@@ -57,8 +61,13 @@ impl Late {
         self.limit_bytes.saturating_sub(without_sample.chain(with_sample).sum())
     }
 
-    /// Keeps a snapshot until its sample is met, if there is room for it.
-    pub(crate) fn take_snapshot(&mut self, snapshot: Box<Snapshot>, room: &mut usize) {
+    /// Keeps a snapshot until its sample is met, if there is room for it. The less room there is, the less is kept of
+    /// deep stacks: they must not take it from all others.
+    pub(crate) fn take_snapshot(&mut self, mut snapshot: Box<Snapshot>, room: &mut usize) {
+        let most = (*room / SNAPSHOTS_MIN).max(SNAPSHOT_BYTES_MIN);
+        if let Some(kept) = snapshot.stack.get(..most) {
+            snapshot.stack = kept.into();
+        }
         if let Some(left) = room.checked_sub(bytes(&snapshot)) {
             *room = left;
             self.snapshots.insert((snapshot.tid, snapshot.time_ns), (snapshot, Instant::now()));
@@ -70,8 +79,8 @@ impl Late {
         let found = sample.has_snapshot.then(|| self.snapshots.remove(&(sample.tid, sample.time_ns)));
         match found.flatten() {
             Some((snapshot, since)) => {
-                let mut waiting = Waiting { sample, snapshot, process: None, since };
-                self.has_news |= waiting.learn(process);
+                let mut waiting = Waiting { sample, snapshot, process: None, lacks: None, since };
+                waiting.learn(process);
                 self.waiting.push(waiting);
                 None
             }
@@ -86,30 +95,28 @@ impl Late {
     /// Takes note of processes that were heard of later than of their samples.
     pub(crate) fn learn_processes<'a>(&mut self, process: impl Fn(Pid) -> Option<&'a Process>) {
         for waiting in self.waiting.iter_mut().filter(|waiting| waiting.process.is_none()) {
-            self.has_news |= waiting.learn(process(Pid(waiting.sample.pid)));
+            waiting.learn(process(Pid(waiting.sample.pid)));
         }
     }
 
-    /// Takes note that tables have been loaded.
-    pub(crate) fn learn_tables(&mut self) {
-        self.has_news = true;
-    }
-
-    /// Those of which something is new, for whoever gives back what has to wait on.
-    pub(crate) fn take_promising(&mut self) -> Vec<Waiting> {
+    /// Those of which something is new, for whoever gives back what has to wait on: a hundred may wait for one table
+    /// while others come. `is_there` says of a rule whether it can be had.
+    pub(crate) fn take_promising(&mut self, is_there: impl Fn(FileId, FileOffset) -> bool) -> Vec<Waiting> {
         self.snapshots.retain(|_, (_, since)| since.elapsed() < PATIENCE);
-        if std::mem::take(&mut self.has_news) {
-            return self.take_all();
-        }
-        self.waiting.extract_if(.., |waiting| waiting.has_lost_patience()).collect()
+        let is_promising = |waiting: &mut Waiting| {
+            waiting.has_lost_patience()
+                || waiting.process.is_some() && waiting.lacks.is_none_or(|(file, at)| is_there(file, at))
+        };
+        self.waiting.extract_if(.., is_promising).collect()
     }
 
     pub(crate) fn take_all(&mut self) -> Vec<Waiting> {
         std::mem::take(&mut self.waiting)
     }
 
-    pub(crate) fn wait_on(&mut self, waiting: Waiting) {
-        self.waiting.push(waiting);
+    /// Lets a sample wait for the rule at a place.
+    pub(crate) fn wait_on(&mut self, waiting: Waiting, lacks: Lacked) {
+        self.waiting.push(Waiting { lacks: Some(lacks), ..waiting });
     }
 }
 
@@ -118,14 +125,10 @@ fn bytes(snapshot: &Snapshot) -> usize {
 }
 
 impl Waiting {
-    /// Whether this was news. What a process maps after an exec says nothing of what it mapped before.
-    fn learn(&mut self, process: Option<&Process>) -> bool {
+    /// What a process maps after an exec says nothing of what it mapped before.
+    fn learn(&mut self, process: Option<&Process>) {
         let at_time = process.filter(|process| process.known_since_ns() <= self.sample.time_ns);
-        let is_news = self.process.is_none() && at_time.is_some();
-        if is_news {
-            self.process = at_time.map(|process| Box::new(process.clone()));
-        }
-        is_news
+        self.process = at_time.map(|process| Box::new(process.clone()));
     }
 
     pub(crate) fn has_lost_patience(&self) -> bool {
@@ -137,9 +140,10 @@ impl Waiting {
 impl Sampler<'_> {
     /// Walks what came too early, where everything is there by now.
     pub(super) fn walk_late(&mut self, messages: &mut Vec<Message>) {
-        for waiting in self.late.take_promising() {
+        let (binaries, tables) = (&self.binaries, &self.profiler.tables);
+        for waiting in self.late.take_promising(|file, at| binaries.has_answer(file, at, tables)) {
             match self.walk_again(&waiting, messages) {
-                Some((frames, outcome)) => {
+                Ok((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);
                     let sample = Sample { outcome, ..waiting.sample };
                     self.ask_for_what_lacked(&sample, Some(&stack));
@@ -152,8 +156,8 @@ impl Sampler<'_> {
                         messages,
                     );
                 }
-                None if waiting.has_lost_patience() => self.give_up(&waiting, messages),
-                None => self.late.wait_on(waiting),
+                Err(Some(lacks)) if !waiting.has_lost_patience() => self.late.wait_on(waiting, lacks),
+                Err(_) => self.give_up(&waiting, messages),
             }
         }
     }
@@ -166,13 +170,16 @@ impl Sampler<'_> {
         self.hand_on(process, &waiting.sample, stack, messages);
     }
 
-    /// The frames of a walk that came too early, the kernel's first, and how it ends; `None`: it has to wait.
+    /// The frames of a walk that came too early, the kernel's first, and how it ends.
+    ///
+    /// # Errors
+    /// The place whose rule it has to wait for; `None`: nothing is known of its process.
     fn walk_again(
         &mut self,
         waiting: &Waiting,
         messages: &mut Vec<Message>,
-    ) -> Option<(Vec<Frame>, Outcome)> {
-        let process = waiting.process.as_deref()?;
+    ) -> Result<(Vec<Frame>, Outcome), Option<Lacked>> {
+        let process = waiting.process.as_deref().ok_or(None)?;
         let mut met = HashSet::new();
         let limit = self.options.frame_limit as usize;
         let (frames, outcome) = walk::walk(&waiting.snapshot, limit, |address| {
@@ -181,14 +188,15 @@ impl Sampler<'_> {
                 met.insert(file);
             }
             place
-        })?;
+        })
+        .map_err(Some)?;
         for file in met {
             self.tell_file(file, messages, None);
         }
         let first = self.stacks.get(waiting.sample.stack);
         let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
         let kernel = kernel.take_while(|frame| frame.kind() == Some(FrameKind::Kernel));
-        Some((kernel.chain(frames).collect(), outcome))
+        Ok((kernel.chain(frames).collect(), outcome))
     }
 
     /// What is at an address of a process. A file that is new is read.
@@ -202,13 +210,15 @@ impl Sampler<'_> {
         }
         match self.binaries.rule_at(file, offset, &self.profiler.arena, &self.profiler.tables) {
             Some(rule) => Place::File { file, offset, rule },
-            None => Place::NotYet,
+            None => Place::NotYet { file, offset },
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_process::{ProcRoot, ProcessEvent, ProcessEventKind, Registry, RegistryLimits};
+
     use super::*;
 
     #[test]
@@ -236,8 +246,28 @@ mod tests {
         assert!(late.hold(Sample { tid: 2, ..sample }, None).is_some(), "another thread's");
         assert!(late.hold(Sample { has_snapshot: false, ..sample }, None).is_some());
         assert!(late.hold(sample, None).is_none());
-        assert!(late.take_promising().is_empty(), "nothing is known of its process");
-        late.learn_tables();
-        assert_eq!(late.take_promising().len(), 1);
+        assert!(late.take_promising(|_, _| true).is_empty(), "nothing is known of its process");
+        let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+        let kind = ProcessEventKind::Exec { comm: Box::default() };
+        registry.apply(ProcessEvent { time_ns: 1, pid: Pid(1), kind });
+        late.learn_processes(|pid| registry.process(pid));
+        let waiting = late.take_promising(|_, _| false).pop().unwrap();
+        late.wait_on(waiting, (FileId(1), FileOffset(2)));
+        assert!(late.take_promising(|_, _| false).is_empty(), "its table is still to come");
+        let place = |file, at| (file, at) == (FileId(1), FileOffset(2));
+        assert_eq!(late.take_promising(place).len(), 1);
+    }
+
+    #[test]
+    fn deep_stacks_leave_room_for_others() {
+        let mut late = Late::new(1 << 20);
+        let mut room = late.room();
+        for tid in 0..64 {
+            let stack = vec![0; 128 << 10].into();
+            let snapshot = Snapshot { tid, time_ns: 2, registers: [0; 17], start: 0, stack };
+            late.take_snapshot(Box::new(snapshot), &mut room);
+        }
+        assert_eq!(room, late.room());
+        assert!(room > 256 << 10, "{room}");
     }
 }

@@ -1,6 +1,6 @@
 //! Sampling of real programs by the real eBPF programs.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
-use sidewinder_bpf::{Outcome, ProbedPlace, SampleKind, Storage, Walk};
+use sidewinder_bpf::{Opener, Outcome, ProbedPlace, SampleKind, Storage, Walk};
 use sidewinder_config::UnwindMode;
 use sidewinder_render::{FrameKind, Profile};
 use sidewinder_unwind::validate::Trust;
@@ -18,6 +18,7 @@ use super::feed::Message;
 use super::scope::Scope;
 use super::{Sampler, SamplingError, SamplingOptions};
 use crate::collect::Collection;
+use crate::memory::SamplingBudget;
 use crate::naming::{Namer, NamingOptions};
 
 /// A chain of calls without frame pointers that burns CPU at its end, and passes through `probed` all the while.
@@ -90,7 +91,7 @@ impl Drop for Burner {
 
 fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOptions {
     SamplingOptions {
-        scope: Scope::Processes(HashSet::from([pid])),
+        scope: Scope::of_pids([pid]),
         samples_per_second,
         walk: None,
         frame_limit: 8192,
@@ -98,14 +99,13 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
-        tables_bytes,
-        snapshots_bytes: 6 << 20,
+        budget: SamplingBudget::of_tables(tables_bytes),
     }
 }
 
 /// A sampler, or the loud reason why this machine has none.
 fn sampler(storage: &mut Storage, options: SamplingOptions) -> Option<Sampler<'_>> {
-    match Sampler::new(storage, options) {
+    match Sampler::new(storage, options, Opener::start().unwrap()) {
         Ok(sampler) => Some(sampler),
         Err(SamplingError::Load(error)) if error.is_privilege() && std::env::var_os("CI").is_none() => {
             eprintln!("SKIPPED: eBPF is not allowed here: {error}");

@@ -1,6 +1,8 @@
 //! Sampling: from the rings of the kernel to events with stacks, and from changes of processes back to its maps.
 
 mod binaries;
+mod breath;
+pub(crate) mod build;
 pub(crate) mod debug_file;
 mod doubt;
 pub(crate) mod feed;
@@ -9,10 +11,13 @@ mod late;
 #[cfg(test)]
 mod live_tests;
 pub(crate) mod options;
+mod reader;
 pub(crate) mod scope;
+mod scoping;
+mod segments;
 mod stacks;
 mod stagger;
-pub(crate) mod table_builder;
+mod table_builder;
 mod tally;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -22,22 +27,23 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{
-    Body, Frame, FrameKind, LoadError, Options, Outcome, Profiler, Record, Sample, ScopeMode, Storage, Walk,
-    monotonic_ns,
+    Audience, Body, Frame, FrameKind, LoadError, Newcomer, Opener, Options, Outcome, Profiler, Record,
+    Sample, Storage, Walk, monotonic_ns,
 };
 use sidewinder_process::{
-    EventQueue, FileId, FileTable, FileTableLimits, Pid, ProcRoot, Process, ProcfsError, Registry,
+    EventQueue, FileId, FileTable, FileTableLimits, NoPod, Pid, ProcRoot, Process, ProcfsError, Registry,
     RegistryLimits,
 };
 use thiserror::Error;
 use tracing::warn;
 
 use binaries::Binaries;
+use breath::Breath;
 use doubt::Doubts;
 use feed::{Event, FileFacts, Message, ProcessKey, Stack};
 use late::Late;
 pub(crate) use options::SamplingOptions;
-use scope::Scope;
+use scoping::Pod;
 use stacks::Stacks;
 use stagger::Stagger;
 use table_builder::TableBuilder;
@@ -48,14 +54,10 @@ pub(crate) use tally::Tally;
 const EVENT_DELAY_NS: u64 = 1_000_000;
 /// Side-band events that wait to be put in order.
 const EVENTS_WAITING_MAX: usize = 65_536;
-/// Processes in scope at once, where the scope is made of processes.
-const SCOPE_MAX: u32 = 8192;
 /// How long an epoch lasts, in which each stack is sent once.
 const EPOCH: Duration = Duration::from_secs(30);
 /// What the age of tables is measured in: finer than the time in which a program turns to other code.
 const AGE: Duration = Duration::from_millis(100);
-/// An epoch ends early when its stacks take this much of our memory.
-const STACKS_BYTES_MAX: usize = 6 << 20;
 /// How long the end of sampling waits for tables that late walks need.
 const LATE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a process is remembered that has ended: samples of it may come in later than its end.
@@ -81,6 +83,8 @@ pub(crate) enum SamplingError {
     Load(#[from] LoadError),
     #[error("can't read the processes that already run")]
     Scan(#[source] ProcfsError),
+    #[error(transparent)]
+    NoPod(#[from] NoPod),
     #[error("no process {0}: it has ended, or is not in this PID namespace")]
     NoProcess(u32),
     #[error(
@@ -96,7 +100,14 @@ pub(crate) enum SamplingError {
 /// See the [module](self).
 pub(crate) struct Sampler<'obj> {
     profiler: Profiler<'obj>,
+    /// Does what takes privileges.
+    opener: Opener,
+    /// Ours, where the scope is within it and cgroups tell it.
+    pod: Option<Pod>,
+    /// Containers of which nothing but a process is known yet, by their cgroups, and since when.
+    newcomers: HashMap<u64, (Newcomer, Instant)>,
     options: SamplingOptions,
+    breath: Breath,
     stagger: Stagger,
     queue: EventQueue,
     registry: Registry,
@@ -129,39 +140,58 @@ pub(crate) struct Sampler<'obj> {
 
 impl<'obj> Sampler<'obj> {
     /// Loads the programs and learns what already runs. Sampling starts with [`start`](Self::start).
-    pub(crate) fn new(storage: &'obj mut Storage, options: SamplingOptions) -> Result<Self, SamplingError> {
+    pub(crate) fn new(
+        storage: &'obj mut Storage,
+        mut options: SamplingOptions,
+        opener: Opener,
+    ) -> Result<Self, SamplingError> {
         check_rate(options.samples_per_second)?;
+        let pod = if options.scope.is_pod { scoping::find_pod()? } else { None };
         let mut profiler = Profiler::load(
             storage,
             &Options {
-                scope: match options.scope {
-                    Scope::Node => ScopeMode::Node,
-                    Scope::Processes(_) => ScopeMode::Processes { max: SCOPE_MAX },
-                },
+                scope: options.scope.mode(),
+                pod: pod.as_ref().map(|pod| pod.cgroup),
                 walk: options.walk,
                 frame_limit: options.frame_limit,
                 kernel_frames: options.kernel_frames,
-                arena_bytes: options.tables_bytes,
+                arena_bytes: options.budget.tables_bytes,
+                ring_bytes: options.budget.rings.samples_bytes,
+                snapshots_bytes: options.budget.rings.snapshots_bytes,
                 ..Options::default()
             },
+            opener.clone(),
         )?;
         warn_of_walk(profiler.walk(), options.frame_limit);
-        if let Err(error) = profiler.open_side_band() {
+        let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+        let audience = scoping::audience(pod.as_ref(), &opener);
+        if let Some(pod) = &pod {
+            registry.stay_within(pod.bounds.clone());
+            if matches!(audience, Audience::EveryTask) {
+                options.scope.stay_within(pod.bounds.clone());
+            }
+        }
+        if let Err(error) = profiler.open_side_band(audience) {
             warn!(%error, "degraded: new mappings will be learnt only when a sample meets them");
         }
-        let builder = TableBuilder::start(options.unwind_trust).map_err(SamplingError::Thread)?;
+        let builder = TableBuilder::start(options.unwind_trust, options.budget.building)
+            .map_err(SamplingError::Thread)?;
         let binaries = Binaries::new(builder, &mut profiler.arena, &mut profiler.tables)
-            .ok_or(SamplingError::Budget(options.tables_bytes))?;
+            .ok_or(SamplingError::Budget(options.budget.tables_bytes))?;
         let mut sampler = Self {
             profiler,
+            opener,
+            pod,
+            newcomers: HashMap::new(),
+            breath: Breath::new(options.breath(), Instant::now()),
             stagger: Stagger::new(options.samples_per_second),
             queue: EventQueue::new(EVENTS_WAITING_MAX),
-            registry: Registry::new(ProcRoot::default(), RegistryLimits::default()),
+            registry,
             files: FileTable::new(ProcRoot::default(), FileTableLimits::default()),
             binaries,
             stacks: Stacks::default(),
             ahead: VecDeque::new(),
-            late: Late::new(options.snapshots_bytes),
+            late: Late::new(options.budget.snapshots_bytes),
             walked_late: 0,
             doubts: Doubts::default(),
             corrections: Corrections::default(),
@@ -191,16 +221,17 @@ impl<'obj> Sampler<'obj> {
     /// Waits for something to happen, at the longest for `timeout`, and hands on what did.
     pub(crate) fn poll(&mut self, timeout: Duration, messages: &mut Vec<Message>) {
         messages.append(&mut self.unsaid);
-        let is_busy = self.binaries.in_progress() > 0
-            || self.binaries.are_missed()
-            || !self.queue.is_empty()
-            || !self.outdated.is_empty()
-            || !self.late.is_empty();
-        let began = Instant::now();
-        let breath = self.options.breath();
-        self.profiler.wait(if is_busy { timeout.min(breath) } else { timeout });
-        if let Some(rest) = breath.min(timeout).checked_sub(began.elapsed())
-            && self.profiler.rest(rest)
+        // News that was too young for the last look waits for nothing else, nor do tables that walks are waiting for.
+        let patience = if !self.queue.is_empty() || self.binaries.in_progress() > 0 {
+            Breath::SHORTEST
+        } else if self.waits_for_itself() {
+            self.breath.average()
+        } else {
+            timeout
+        };
+        let is_woken = self.profiler.wait(patience.min(timeout));
+        if self.profiler.rest(Duration::ZERO)
+            || is_woken && self.profiler.rest(self.breath.take(Instant::now()).min(timeout))
         {
             thread::sleep(self.stagger.next_delay());
         }
@@ -213,6 +244,11 @@ impl<'obj> Sampler<'obj> {
         self.keep_house(messages);
     }
 
+    /// Whether something has to go on of which nobody says that it can.
+    fn waits_for_itself(&self) -> bool {
+        self.binaries.are_missed() || !self.outdated.is_empty() || !self.late.is_empty()
+    }
+
     /// Ends sampling and hands on what is still in the rings.
     pub(crate) fn stop(&mut self, messages: &mut Vec<Message>) {
         self.profiler.stop();
@@ -222,7 +258,7 @@ impl<'obj> Sampler<'obj> {
         self.take_samples(u64::MAX, messages);
         let deadline = Instant::now() + LATE_PATIENCE;
         while !self.late.is_empty() && Instant::now() < deadline {
-            self.poll(self.options.breath(), messages);
+            self.poll(self.breath.average(), messages);
         }
         for waiting in self.late.take_all() {
             self.give_up(&waiting, messages);
@@ -242,6 +278,11 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
+    /// Whether the scope is our pod.
+    pub(crate) fn is_of_pod(&self) -> bool {
+        self.options.scope.is_pod
+    }
+
     /// The profiler, for what it counts.
     pub(crate) fn profiler(&self) -> &Profiler<'obj> {
         &self.profiler
@@ -250,6 +291,11 @@ impl<'obj> Sampler<'obj> {
     /// Files read again because a walk missed an evicted table.
     pub(crate) fn table_reloads(&self) -> u64 {
         self.binaries.reloads()
+    }
+
+    /// Files of whose tables a part is missing, or all, for want of memory to read them.
+    pub(crate) fn tables_cut(&self) -> u64 {
+        self.binaries.cut()
     }
 
     /// Whether every process that was to be sampled has ended.
@@ -286,6 +332,7 @@ impl<'obj> Sampler<'obj> {
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, messages),
+                Record::Newcomer(newcomer) => self.welcome(newcomer),
                 Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot, &mut room),
                 Record::Sample(sample) => self.ahead.push_back(Ahead { sample, polls: 0 }),
             }
@@ -384,7 +431,7 @@ impl<'obj> Sampler<'obj> {
 
     fn keep_house(&mut self, messages: &mut Vec<Message>) {
         self.profiler.arena.reclaim();
-        if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > STACKS_BYTES_MAX {
+        if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > self.options.budget.stacks_bytes {
             self.epoch_began = Instant::now();
             self.stacks.begin_epoch(self.profiler.next_epoch());
         }
@@ -396,6 +443,8 @@ impl<'obj> Sampler<'obj> {
             self.swept_at = Instant::now();
             self.departed.retain(|_, (_, at)| at.elapsed() < DEPARTED_REMEMBERED);
             self.doubts.sweep();
+            self.profiler.close_empty_containers();
+            self.welcome_again();
             let (registry, departed) = (&self.registry, &self.departed);
             let gone = self.introduced.extract_if(|pid, _| {
                 registry.process(Pid(*pid)).is_none() && !departed.contains_key(&Pid(*pid))

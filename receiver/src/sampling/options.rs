@@ -7,6 +7,7 @@ use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
 
 use super::scope::Scope;
+use crate::memory::SamplingBudget;
 
 /// Between two looks at what has happened a CPU takes at most this many samples: what waits in the rings stays small,
 /// that of young processes in particular, of which each sample comes with a snapshot.
@@ -27,15 +28,11 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: Trust,
-    /// For unwind tables and mappings.
-    pub(crate) tables_bytes: u64,
-    /// For what is kept of stacks until tables are there to walk them by: where a program starts whose tables take half a
-    /// second to be read, some ten MiB at a high rate.
-    pub(crate) snapshots_bytes: usize,
+    pub(crate) budget: SamplingBudget,
 }
 
 impl SamplingOptions {
-    /// How long to wait between two looks at what has happened.
+    /// How long to wait on average between two looks at what has happened.
     pub(super) fn breath(&self) -> Duration {
         let (shortest, longest) = BREATH_BOUNDS;
         let samples = Duration::from_secs(1) * SAMPLES_PER_BREATH / self.samples_per_second.max(1);

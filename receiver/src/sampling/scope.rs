@@ -1,19 +1,112 @@
-//! The processes whose changes are followed: the same that the programs sample.
+//! Whose interrupts become samples: the same rules that the programs have, with what takes reading `/proc` to tell.
 
 use std::collections::HashSet;
 
-use sidewinder_process::{ProcessEvent, ProcessEventKind};
+use sidewinder_bpf::ScopeMode;
+use sidewinder_config::Selector;
+use sidewinder_process::{
+    ContainerId, Pid, PodBounds, ProcRoot, ProcessDir, ProcessEvent, ProcessEventKind, container_id,
+};
+use wildmatch::WildMatch;
 
-/// Whose interrupts become samples.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Scope {
-    /// Every process that our PID namespace knows.
-    Node,
-    /// These, and what they fork.
-    Processes(HashSet<u32>),
+/// Command lines are looked at as far as this.
+const COMMAND_LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// Whether what runs outside of our pod is out of scope.
+    pub(crate) is_pod: bool,
+    /// Whether a process brings its whole container into scope.
+    by_container: bool,
+    include: Matcher,
+    exclude: Matcher,
+    /// The containers that were brought into scope.
+    containers: HashSet<ContainerId>,
+    /// Our pod, where events of all tasks of our PID namespace come in.
+    bounds: Option<PodBounds>,
+    /// Processes of our PID namespace that are not of our pod.
+    outsiders: HashSet<u32>,
+    /// As the programs have it: the processes that are in scope where some are included, else those that are not.
+    listed: HashSet<u32>,
+}
+
+/// What is to be done about a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Stays,
+    /// It is to be listed.
+    List,
+    /// It is to be taken off the list.
+    Unlist,
 }
 
 impl Scope {
+    /// Every process that our PID namespace knows.
+    pub(crate) fn node() -> Self {
+        Self::of(&sidewinder_config::Scope::default())
+    }
+
+    /// These processes, and what they fork.
+    pub(crate) fn of_pids(pids: impl IntoIterator<Item = u32>) -> Self {
+        let mut scope = Self::node();
+        scope.include.pids = pids.into_iter().collect();
+        scope
+    }
+
+    pub(crate) fn of(config: &sidewinder_config::Scope) -> Self {
+        use sidewinder_config::ScopeMode;
+        Self {
+            is_pod: matches!(config.mode, ScopeMode::Pod | ScopeMode::Container),
+            by_container: config.mode == ScopeMode::Container,
+            include: Matcher::of(&config.include),
+            exclude: Matcher::of(&config.exclude),
+            containers: HashSet::new(),
+            bounds: None,
+            outsiders: HashSet::new(),
+            listed: HashSet::new(),
+        }
+    }
+
+    /// What the programs are to make of the list.
+    pub(crate) fn mode(&self) -> ScopeMode {
+        match (self.include.is_empty(), self.exclude.is_empty()) {
+            (false, _) => ScopeMode::Listed,
+            (true, false) => ScopeMode::Unlisted,
+            (true, true) => ScopeMode::All,
+        }
+    }
+
+    /// The processes that are included by their numbers: they have to be there.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.include.pids.iter().copied().collect()
+    }
+
+    /// Has processes told to be of our pod or not by reading which cgroup they are in.
+    pub(crate) fn stay_within(&mut self, pod: PodBounds) {
+        self.bounds = Some(pod);
+    }
+
+    /// Whether a process may come into scope, or leave it, by what it becomes.
+    pub(crate) fn changes_by_exec(&self) -> bool {
+        self.bounds.is_some() || self.has_patterns()
+    }
+
+    fn has_patterns(&self) -> bool {
+        self.by_container || self.include.has_patterns() || self.exclude.has_patterns()
+    }
+
+    /// Whether a process is in scope, of those in our pod where there is one.
+    pub(crate) fn holds(&self, pid: u32) -> bool {
+        let is_selected = match self.mode() {
+            ScopeMode::All => true,
+            ScopeMode::Listed => self.listed.contains(&pid),
+            ScopeMode::Unlisted => !self.listed.contains(&pid),
+        };
+        is_selected && !self.outsiders.contains(&pid)
+    }
+
     /// Whether an event is about a process in scope. Follows forks on the way, so events come in order of time.
     pub(crate) fn admits(&mut self, event: &ProcessEvent) -> bool {
         if matches!(event.kind, ProcessEventKind::Lost { .. }) {
@@ -24,31 +117,154 @@ impl Scope {
         if pid == 0 || pid == u32::MAX {
             return false;
         }
-        let Self::Processes(pids) = self else { return true };
-        if let ProcessEventKind::Fork { parent, .. } = event.kind
-            && pids.contains(&parent.0)
-        {
-            pids.insert(pid);
+        if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
+            for inherited in [&mut self.listed, &mut self.outsiders] {
+                if inherited.contains(&parent.0) {
+                    inherited.insert(pid);
+                }
+            }
         }
-        pids.contains(&pid)
+        self.holds(pid)
+    }
+
+    /// Looks at a process that may have become another program.
+    pub(crate) fn judge(&mut self, pid: u32) -> Verdict {
+        let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return Verdict::Stays };
+        if let Some(pod) = &self.bounds
+            && !process.read("cgroup").is_ok_and(|cgroup| pod.hold(&cgroup))
+        {
+            self.outsiders.insert(pid);
+            return Verdict::Stays;
+        }
+        self.outsiders.remove(&pid);
+        if self.mode() == ScopeMode::All {
+            return Verdict::Stays;
+        }
+        let traits = Traits::of(&process);
+        let is_excluded = self.exclude.matches(pid, &traits);
+        let is_included = self.include.matches(pid, &traits) || self.brings_in(&traits);
+        if self.by_container && is_included && !is_excluded {
+            self.containers.extend(traits.container);
+        }
+        let is_listed = self.listed.contains(&pid);
+        let is_to_be_listed = match self.mode() {
+            ScopeMode::All => false,
+            ScopeMode::Listed => (is_listed || is_included) && !is_excluded,
+            ScopeMode::Unlisted => is_listed || is_excluded,
+        };
+        match (is_listed, is_to_be_listed) {
+            (false, true) => {
+                self.listed.insert(pid);
+                Verdict::List
+            }
+            (true, false) => {
+                self.listed.remove(&pid);
+                Verdict::Unlist
+            }
+            _ => Verdict::Stays,
+        }
+    }
+
+    /// Containers that were brought into scope so far. When there are more, what runs in them is to be judged again.
+    pub(crate) fn containers(&self) -> usize {
+        self.containers.len()
+    }
+
+    fn brings_in(&self, traits: &Traits) -> bool {
+        traits.container.as_ref().is_some_and(|container| self.containers.contains(container))
     }
 
     /// A process has ended.
     pub(crate) fn exited(&mut self, pid: u32) {
-        if let Self::Processes(pids) = self {
-            pids.remove(&pid);
+        self.listed.remove(&pid);
+        self.outsiders.remove(&pid);
+    }
+
+    /// Whether nothing is left to sample, nor can come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mode() == ScopeMode::Listed && self.listed.is_empty() && !self.has_patterns()
+    }
+}
+
+/// A selector, ready to be asked.
+#[derive(Clone, Debug)]
+struct Matcher {
+    names: Vec<WildMatch>,
+    executables: Vec<WildMatch>,
+    command_lines: Vec<WildMatch>,
+    cgroups: Vec<WildMatch>,
+    pids: HashSet<u32>,
+}
+
+impl Matcher {
+    fn of(selector: &Selector) -> Self {
+        let patterns = |texts: &[String]| texts.iter().map(|text| WildMatch::new(text)).collect();
+        Self {
+            names: patterns(&selector.names),
+            executables: patterns(&selector.executables),
+            command_lines: patterns(&selector.command_lines),
+            cgroups: patterns(&selector.cgroups),
+            pids: selector.pids.iter().map(|pid| pid.get()).collect(),
         }
     }
 
-    /// Whether nothing is left to sample.
-    pub(crate) fn is_empty(&self) -> bool {
-        matches!(self, Self::Processes(pids) if pids.is_empty())
+    fn is_empty(&self) -> bool {
+        self.pids.is_empty() && !self.has_patterns()
     }
+
+    fn has_patterns(&self) -> bool {
+        [&self.names, &self.executables, &self.command_lines, &self.cgroups]
+            .iter()
+            .any(|patterns| !patterns.is_empty())
+    }
+
+    fn matches(&self, pid: u32, traits: &Traits) -> bool {
+        let any = |patterns: &[WildMatch], text: &str| patterns.iter().any(|pattern| pattern.matches(text));
+        self.pids.contains(&pid)
+            || any(&self.names, &traits.name)
+            || any(&self.executables, &traits.executable)
+            || any(&self.command_lines, &traits.command_line)
+            || any(&self.cgroups, &traits.cgroup)
+    }
+}
+
+/// What patterns are held against. Empty where it can't be read; bytes that are no text don't match any.
+#[derive(Debug, Default)]
+struct Traits {
+    name: String,
+    executable: String,
+    command_line: String,
+    /// Its cgroup of version 2, or its first.
+    cgroup: String,
+    container: Option<ContainerId>,
+}
+
+impl Traits {
+    fn of(process: &ProcessDir) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let cgroups = process.read("cgroup").unwrap_or_default();
+        let words = process.read_at_most("cmdline", COMMAND_LINE_BYTES_MAX).unwrap_or_default();
+        let words: Vec<_> = words.split(|byte| *byte == 0).map(text).collect();
+        Self {
+            name: text(process.read("comm").unwrap_or_default().trim_ascii_end()),
+            executable: text(&process.link("exe").unwrap_or_default()),
+            command_line: words.join(" ").trim_end().to_owned(),
+            cgroup: cgroup_path(&text(&cgroups)),
+            container: container_id(&cgroups),
+        }
+    }
+}
+
+/// The path in the line `0::PATH`; where there is none, that of the first line.
+fn cgroup_path(cgroups: &str) -> String {
+    let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
+    let first = || cgroups.lines().next().and_then(|line| line.splitn(3, ':').nth(2));
+    unified.or_else(first).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use sidewinder_process::{Pid, Tid};
+    use sidewinder_process::Tid;
 
     use super::*;
 
@@ -64,23 +280,79 @@ mod tests {
         event(pid, ProcessEventKind::Exit { tid: Tid(pid) })
     }
 
+    fn scope(include: Selector, exclude: Selector) -> Scope {
+        Scope::of(&sidewinder_config::Scope { include, exclude, ..sidewinder_config::Scope::default() })
+    }
+
+    /// A selector of names.
+    fn named(name: &str) -> Selector {
+        Selector { names: vec![name.to_owned()], ..Selector::default() }
+    }
+
+    fn own_name() -> String {
+        std::fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned()
+    }
+
     #[test]
     fn a_child_is_in_scope_when_its_parent_is() {
-        let mut scope = Scope::Processes(HashSet::from([10]));
-        assert!(scope.admits(&fork(10, 11)));
+        let own = std::process::id();
+        let mut scope = Scope::of_pids([own]);
+        assert_eq!(scope.judge(own), Verdict::List);
+        assert!(scope.admits(&fork(own, 11)));
         assert!(scope.admits(&exit(11)));
         assert!(!scope.admits(&fork(9, 12)));
         assert!(!scope.admits(&exit(12)));
         scope.exited(11);
         assert!(!scope.admits(&exit(11)));
-        scope.exited(10);
+        assert!(!scope.is_empty());
+        scope.exited(own);
         assert!(scope.is_empty());
     }
 
     #[test]
     fn no_event_of_a_foreign_namespace_is_admitted() {
         for pid in [0, u32::MAX] {
-            assert!(!Scope::Node.admits(&exit(pid)));
+            assert!(!Scope::node().admits(&exit(pid)));
         }
+    }
+
+    #[test]
+    fn a_process_comes_into_scope_by_each_of_its_traits() {
+        let own = std::process::id();
+        let traits = Traits::of(&ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap());
+        let one = |text: &String| vec![text.clone()];
+        for selector in [
+            named(&traits.name),
+            named(&format!("{}*", traits.name.get(..3).unwrap())),
+            Selector { executables: one(&traits.executable), ..Selector::default() },
+            Selector { command_lines: one(&traits.command_line), ..Selector::default() },
+            Selector { cgroups: one(&traits.cgroup), ..Selector::default() },
+            Selector::of_pids([sidewinder_config::Pid::new(own).unwrap()]),
+        ] {
+            let mut scope = scope(selector.clone(), Selector::default());
+            assert!(!scope.holds(own), "{selector:?}");
+            assert_eq!(scope.judge(own), Verdict::List, "{selector:?}");
+            assert!(scope.holds(own) && !scope.holds(own + 1), "{selector:?}");
+            assert_eq!(scope.judge(own), Verdict::Stays, "{selector:?}");
+        }
+        let mut other = scope(named("no-such-name"), Selector::default());
+        assert_eq!(other.judge(own), Verdict::Stays);
+        assert!(!other.is_empty(), "such a process may still come");
+    }
+
+    #[test]
+    fn what_is_excluded_stays_out_of_either_list() {
+        let own = std::process::id();
+        let mut all_but = scope(Selector::default(), named(&own_name()));
+        assert_eq!(all_but.mode(), ScopeMode::Unlisted);
+        assert!(all_but.holds(own));
+        assert_eq!(all_but.judge(own), Verdict::List);
+        assert!(!all_but.holds(own));
+        assert!(!all_but.admits(&fork(own, 11)), "what it forks is left out too");
+        assert!(all_but.admits(&fork(9, 12)));
+
+        let mut both = scope(named("*"), named(&own_name()));
+        assert_eq!((both.mode(), both.judge(own)), (ScopeMode::Listed, Verdict::Stays));
+        assert!(!both.holds(own));
     }
 }

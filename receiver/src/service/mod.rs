@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use sidewinder_bpf::{Support, measure_run_time, probe};
+use sidewinder_bpf::{Opener, Support, measure_run_time, probe};
 use sidewinder_config::{ComponentId, Config, Loaded, MetricLevel, ProfilingReceiver, Reload, change_takes};
 use tokio::runtime::{Handle, Runtime};
 use tracing::{error, info, warn};
@@ -48,14 +48,14 @@ pub(crate) struct Signals {
     pub(crate) reload: Arc<AtomicBool>,
 }
 
-/// Runs what the command line's configuration says until told to stop.
-pub(crate) fn run(args: &ConfigArgs, signals: &Signals) -> Result<ExitCode, Failure> {
+/// Runs what the command line's configuration says until told to stop. `opener` does what takes privileges.
+pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Result<ExitCode, Failure> {
     let loaded = configuration::read(args)?;
     for warning in &loaded.warnings {
         eprintln!("warning: {warning}");
     }
     let runtime = runtime()?;
-    let mut service = Service::start(loaded, runtime.handle())?;
+    let mut service = Service::start(loaded, runtime.handle(), opener)?;
     while !signals.stop.load(Ordering::Relaxed) && !service.has_ended() {
         if signals.reload.swap(false, Ordering::Relaxed) || service.watch.has_changed() {
             service.reload(args);
@@ -84,18 +84,19 @@ struct Service {
     telemetry: Telemetry,
     destinations: Destinations,
     receivers: BTreeMap<ComponentId, Receiver>,
+    opener: Opener,
     watch: Watch,
     /// While it is there the kernel measures the time of our programs.
     measuring: Option<OwnedFd>,
 }
 
 impl Service {
-    fn start(loaded: Loaded, runtime: &Handle) -> Result<Self, Failure> {
+    fn start(loaded: Loaded, runtime: &Handle, opener: Opener) -> Result<Self, Failure> {
         let config = Arc::new(loaded.config);
         let vitals = Arc::new(Vitals::new(Arc::clone(&config)));
         let telemetry = Telemetry::start(&config, Arc::clone(&vitals), runtime)
             .map_err(|error| Failure::new(Cause::Usage, "can't set up telemetry").because(error))?;
-        vitals.set_degraded(degraded());
+        vitals.set_degraded(degraded(&opener));
         let destinations = Destinations::open(&config, &vitals)?;
         let mut service = Self {
             config: Arc::clone(&config),
@@ -103,6 +104,7 @@ impl Service {
             telemetry,
             destinations,
             receivers: BTreeMap::new(),
+            opener,
             watch: Watch::new(loaded.files),
             measuring: None,
         };
@@ -118,8 +120,8 @@ impl Service {
     fn start_receiver(&mut self, id: &ComponentId, receiver: &ProfilingReceiver) -> Result<(), Failure> {
         let Some(plan) = Plan::of(id, receiver, &self.config, &self.destinations) else { return Ok(()) };
         let budget = Budget::of(receiver);
-        let vitals = Arc::clone(&self.vitals);
-        let started = Receiver::start(id.to_string(), receiver.clone(), budget, plan, vitals)?;
+        let (vitals, opener) = (Arc::clone(&self.vitals), self.opener.clone());
+        let started = Receiver::start(id.to_string(), receiver.clone(), budget, plan, vitals, opener)?;
         self.receivers.insert(id.clone(), started);
         Ok(())
     }
@@ -127,7 +129,8 @@ impl Service {
     fn measure_run_time(&mut self) {
         let is_wanted = self.config.telemetry.metrics.level == MetricLevel::Detailed;
         if is_wanted && self.measuring.is_none() {
-            self.measuring = measure_run_time()
+            self.measuring = privileged(&self.opener, measure_run_time)
+                .and_then(|measured| measured)
                 .inspect_err(|error| {
                     warn!(
                         error = error as &dyn std::error::Error,
@@ -224,12 +227,21 @@ fn must_restart(id: &ComponentId, before: &Config, next: &Config) -> bool {
 }
 
 /// What works less well here than it could.
-fn degraded() -> Vec<Degraded> {
-    let found = probe().into_iter().filter_map(|probe| {
+fn degraded(opener: &Opener) -> Vec<Degraded> {
+    let found = privileged(opener, probe).unwrap_or_default().into_iter().filter_map(|probe| {
         let Support::No { why } = &probe.support else { return None };
         let refused = ["not permitted", "ermission denied"].iter().any(|words| why.contains(words));
         let reason = if refused { "privilege" } else { "kernel" };
         Some(Degraded { feature: probe.name, cost: probe.cost, reason })
     });
     found.collect()
+}
+
+/// Does something that takes privileges, on a thread that has them.
+fn privileged<T: Send + 'static>(
+    opener: &Opener,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<T> {
+    let panicked = || std::io::Error::other("a thread has panicked");
+    opener.spawn("probe", run)?.join().ok_or_else(panicked)
 }

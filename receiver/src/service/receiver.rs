@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Storage, monotonic_ns};
+use sidewinder_bpf::{Opener, Spawned, Storage, monotonic_ns};
 use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust};
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::Trust;
@@ -16,6 +16,7 @@ use super::plan::{CurrentPlan, Plan};
 use crate::exit::{Cause, Failure};
 use crate::memory::Budget;
 use crate::naming::{Namer, NamingOptions};
+use crate::privilege;
 use crate::report::Reporter;
 use crate::sampling::Sampler;
 use crate::sampling::feed::Message;
@@ -27,8 +28,6 @@ use crate::vitals::{Activity, Counted, Vitals};
 const POLL: Duration = Duration::from_millis(200);
 /// How long to wait before trying again what a privilege or the kernel refused.
 const RETRY: Duration = Duration::from_secs(30);
-/// For stacks that wait for tables.
-const SNAPSHOTS_BYTES: usize = 6 << 20;
 /// Batches of events that may wait to be named and sent.
 const BATCHES_WAITING_MAX: usize = 64;
 /// Messages that may wait beyond that; what comes after is dropped, and said.
@@ -39,7 +38,7 @@ const MESSAGES_WAITING_MAX: usize = 100_000;
 pub(super) struct Receiver {
     pub(super) plan: Arc<CurrentPlan>,
     stop: Arc<AtomicBool>,
-    thread: JoinHandle<Result<(), Failure>>,
+    thread: Spawned<Result<(), Failure>>,
 }
 
 impl Receiver {
@@ -49,13 +48,15 @@ impl Receiver {
         budget: Budget,
         plan: Plan,
         vitals: Arc<Vitals>,
+        opener: Opener,
     ) -> Result<Self, Failure> {
         let plan = Arc::new(CurrentPlan::new(plan));
         let stop = Arc::new(AtomicBool::new(false));
-        let run = Run { name, config, budget, plan: Arc::clone(&plan), stop: Arc::clone(&stop), vitals };
-        let thread = thread::Builder::new()
-            .name("sample".to_owned())
-            .spawn(move || run.until_stopped())
+        let privileges = opener.clone();
+        let run =
+            Run { name, config, budget, plan: Arc::clone(&plan), stop: Arc::clone(&stop), vitals, opener };
+        let thread = privileges
+            .spawn("sample", move || run.until_stopped())
             .map_err(|error| Failure::runtime("can't start the thread that samples", error))?;
         Ok(Self { plan, stop, thread })
     }
@@ -71,7 +72,7 @@ impl Receiver {
     }
 
     pub(super) fn join(self) -> Result<(), Failure> {
-        let panicked = |_| Err(Failure::new(Cause::Runtime, "a receiver's thread has panicked"));
+        let panicked = || Err(Failure::new(Cause::Runtime, "a receiver's thread has panicked"));
         self.thread.join().unwrap_or_else(panicked)
     }
 }
@@ -84,6 +85,7 @@ struct Run {
     plan: Arc<CurrentPlan>,
     stop: Arc<AtomicBool>,
     vitals: Arc<Vitals>,
+    opener: Opener,
 }
 
 impl Run {
@@ -128,7 +130,7 @@ impl Run {
     /// there is nothing more to do until then.
     fn sample(&self) -> Result<(), Failure> {
         let mut storage = Storage::uninit();
-        let mut sampler = Sampler::new(&mut storage, self.options())?;
+        let mut sampler = Sampler::new(&mut storage, self.options(), self.opener.clone())?;
         let namer = Namer::new(NamingOptions {
             native: self.config.symbolize.mode == SymbolMode::Local,
             kernel: self.config.symbolize.kernel,
@@ -139,6 +141,11 @@ impl Run {
         thread::scope(|threads| {
             let start_ns = monotonic_ns();
             sampler.start()?;
+            threads.spawn(move || {
+                privilege::keep(privilege::KERNEL_SYMBOLS);
+                self.report(namer, &incoming, start_ns);
+            });
+            privilege::keep_while(privilege::LOOKING, || sampler.profiler().can_use_maps());
             info!(
                 receiver = self.name,
                 samples_per_second = self.config.samples_per_second.get(),
@@ -147,7 +154,6 @@ impl Run {
                 "profiling"
             );
             self.vitals.receiver_does(&self.name, Activity::Profiling);
-            threads.spawn(move || self.report(namer, &incoming, start_ns));
             let mut handover = Handover { outgoing, waiting: Vec::new(), dropped: 0 };
             let mut counted_at = Instant::now();
             while !self.is_stopped() && !sampler.is_over() {
@@ -184,12 +190,7 @@ impl Run {
     fn options(&self) -> SamplingOptions {
         let receiver = &self.config;
         SamplingOptions {
-            scope: match &receiver.scope {
-                sidewinder_config::Scope::Node => Scope::Node,
-                sidewinder_config::Scope::Processes(pids) => {
-                    Scope::Processes(pids.iter().map(|pid| pid.get()).collect())
-                }
-            },
+            scope: Scope::of(&receiver.scope),
             samples_per_second: receiver.samples_per_second.get(),
             walk: None,
             frame_limit: receiver.unwind.max_frames.get(),
@@ -200,22 +201,30 @@ impl Run {
                 UnwindTrust::Rows => Trust::Rows,
                 UnwindTrust::Code => Trust::Code,
             },
-            tables_bytes: self.budget.tables_bytes,
-            snapshots_bytes: SNAPSHOTS_BYTES,
+            budget: self.budget.sampling,
         }
     }
 
     /// Names events and sends a report of them every so often, until no more come.
     fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
         let mut plan = self.plan.get();
-        let mut reporter = Reporter::new(namer, self.config.samples_per_second.get(), &plan.processors());
+        let mut reporter = Reporter::new(
+            namer,
+            self.config.samples_per_second.get(),
+            &plan.processors(),
+            self.budget.interned_bytes,
+        );
         let mut due = Instant::now() + plan.next_interval();
+        let mut names_left_out = 0;
         loop {
             let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
             for message in received.into_iter().flatten() {
                 reporter.take(message);
             }
+            let left_out = reporter.names_left_out();
+            self.vitals.receiver_left_names_out(&self.name, left_out - names_left_out);
+            names_left_out = left_out;
             let is_outdated = !self.plan.holds(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
                 let end_ns = monotonic_ns();

@@ -12,6 +12,7 @@ use sidewinder_config::MetricLevel;
 use sidewinder_otlp::send::State;
 
 use super::process;
+use crate::memory;
 use crate::vitals::{ExporterNow, ReceiverVitals, Vitals};
 
 /// One metric: what it is called and how it is read.
@@ -197,7 +198,7 @@ static METRICS: &[Metric] = &[
         unit: "By",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |_| process::resident_bytes().map_or_else(Vec::new, |bytes| vec![point(bytes, &[])]),
+        read: |_| memory::resident_bytes().map_or_else(Vec::new, |bytes| vec![point(bytes, &[])]),
     },
     Metric {
         name: "otelcol_process_uptime",
@@ -291,6 +292,22 @@ static METRICS: &[Metric] = &[
         kind: Kind::Counter,
         level: MetricLevel::Normal,
         read: |vitals| by_receiver(vitals, |receiver| receiver.counted.table_evictions),
+    },
+    Metric {
+        name: "sidewinder_tables_cut",
+        description: "Files without a whole unwind table, for want of memory to read them.",
+        unit: "{files}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.tables_cut),
+    },
+    Metric {
+        name: "sidewinder_names_left_out",
+        description: "Look-ups that gave no name, for want of memory for the symbols.",
+        unit: "{lookups}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.names_left_out),
     },
     Metric {
         name: "sidewinder_walked_late",

@@ -23,7 +23,8 @@ use tokio::task::JoinHandle;
 use tracing::debug;
 
 use super::process;
-use crate::vitals::{Activity, ExporterNow, ReceiverVitals, Vitals};
+use crate::memory;
+use crate::vitals::{Activity, EventsOf, ExporterNow, ReceiverVitals, Vitals};
 
 /// Each socket's name begins with this; random digits follow, because process ids repeat across PID namespaces.
 const PREFIX: &str = "sidewinder/status/";
@@ -50,7 +51,7 @@ pub(super) fn document(vitals: &Vitals) -> Value {
         "started_at": time(vitals.started_at()),
         "uptime_seconds": vitals.uptime().as_secs(),
         "cpu_seconds": process::cpu_time().as_secs_f64(),
-        "memory_rss_bytes": process::resident_bytes(),
+        "memory_rss_bytes": memory::resident_bytes(),
         "configuration": {
             "since": time(configuration.since),
             "reloads": configuration.reloads,
@@ -74,6 +75,10 @@ fn of_receiver(receiver: &ReceiverVitals) -> Value {
     json!({
         "activity": receiver.activity.label(),
         "reason": reason,
+        "events_of": match counted.events_of {
+            EventsOf::Containers(count) => format!("{count} containers"),
+            EventsOf::EveryTask | EventsOf::EveryTaskForPod => "every task".to_owned(),
+        },
         "interrupts": counted.outcomes,
         "interrupts_missed": counted.missed,
         "events": receiver.accepted.events,
@@ -82,6 +87,8 @@ fn of_receiver(receiver: &ReceiverVitals) -> Value {
         "map_bytes": counted.map_bytes,
         "table_bytes": counted.table_bytes,
         "table_evictions": counted.table_evictions,
+        "tables_cut": counted.tables_cut,
+        "names_left_out": receiver.names_left_out,
     })
 }
 

@@ -1,7 +1,9 @@
 //! The tables and names in use, under a byte budget.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use sidewinder_address::{FileOffset, Svma};
@@ -18,6 +20,12 @@ const OPEN_FILES_LIMIT: usize = 256;
 const FILE_BYTES: usize = 512;
 /// What a cached name costs beside its two strings.
 const NAME_BYTES: usize = 160;
+
+/// Of all time, one part in so many may go into reading tables again that were evicted: where those in use don't fit, it
+/// would be all of it.
+const REREADING_SHARE: u32 = 10;
+/// Evicted tables that are remembered; then all of them are forgotten.
+const EVICTED_MAX: usize = 16_384;
 
 /// The caller's number for a file's contents: equal numbers, equal symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,6 +69,8 @@ pub enum NoName {
     NoSymbols,
     /// The file has symbols, and none holds the address.
     NotCovered,
+    /// The file's table was evicted, and reading evicted tables again takes its share of time already.
+    NoRoom,
 }
 
 /// What happened so far. Each look-up counts once as `named` or under one of the reasons.
@@ -76,6 +86,8 @@ pub struct Stats {
     pub no_symbols: u64,
     /// [`NoName::NotCovered`].
     pub not_covered: u64,
+    /// [`NoName::NoRoom`].
+    pub no_room: u64,
     /// Names longer than the limit, given in part.
     pub names_cut: u64,
     /// Symbols left out of tables by a limit.
@@ -89,7 +101,9 @@ pub struct Stats {
 /// Gives names to addresses of many files in bounded memory.
 ///
 /// Three quarters of the budget hold symbol tables, the rest names; each evicts what was used least recently. One
-/// table never exceeds its part of the budget: the symbols that do not fit are left out and counted.
+/// table never takes more than a third of the tables' part, so that two large files in turn don't evict each other: the
+/// symbols that do not fit are left out and counted. Where evicted tables are wanted again and again, most of these
+/// look-ups give no name, so that they take a bounded share of time.
 #[derive(Debug)]
 pub struct Symbolizer {
     files: LruCache<FileId, Result<SymbolTable, NoName>>,
@@ -99,6 +113,10 @@ pub struct Symbolizer {
     names: LruCache<(FileId, Svma), Name>,
     names_bytes: usize,
     names_budget_bytes: usize,
+    evicted: HashSet<FileId>,
+    began: Instant,
+    /// For reading evicted tables again.
+    rereading: Duration,
     stats: Stats,
 }
 
@@ -115,6 +133,9 @@ impl Symbolizer {
             names: LruCache::unbounded(),
             names_bytes: 0,
             names_budget_bytes,
+            evicted: HashSet::new(),
+            began: Instant::now(),
+            rereading: Duration::ZERO,
             stats: Stats::default(),
         }
     }
@@ -127,16 +148,17 @@ impl Symbolizer {
         open: impl FnOnce() -> io::Result<I>,
         svma: Svma,
     ) -> Lookup {
-        if !self.files.contains(&file) {
-            self.load(file, open);
-        }
-        let lookup = self.find(file, svma);
+        let lookup = match self.have(file, open) {
+            true => self.find(file, svma),
+            false => Lookup::Unnamed { why: NoName::NoRoom, language: Language::Unknown },
+        };
         let count = match &lookup {
             Lookup::Named(_) => &mut self.stats.named,
             Lookup::Unnamed { why: NoName::NotOpened(_), .. } => &mut self.stats.not_opened,
             Lookup::Unnamed { why: NoName::Broken, .. } => &mut self.stats.broken,
             Lookup::Unnamed { why: NoName::NoSymbols, .. } => &mut self.stats.no_symbols,
             Lookup::Unnamed { why: NoName::NotCovered, .. } => &mut self.stats.not_covered,
+            Lookup::Unnamed { why: NoName::NoRoom, .. } => &mut self.stats.no_room,
         };
         *count += 1;
         lookup
@@ -144,6 +166,7 @@ impl Symbolizer {
 
     /// Drops what is known of a file, so that the next look-up opens it again.
     pub fn forget(&mut self, file: FileId) {
+        self.evicted.remove(&file);
         if let Some(table) = self.files.pop(&file) {
             self.uncount(&table);
         }
@@ -196,6 +219,23 @@ impl Symbolizer {
         Lookup::Named(name)
     }
 
+    /// Sees to it that a file's table is at hand, if there is time for it.
+    fn have<I: Into<Image>>(&mut self, file: FileId, open: impl FnOnce() -> io::Result<I>) -> bool {
+        if self.files.contains(&file) {
+            return true;
+        }
+        let is_again = self.evicted.contains(&file);
+        let began = Instant::now();
+        if is_again && self.rereading > (began - self.began) / REREADING_SHARE {
+            return false;
+        }
+        self.load(file, open);
+        if is_again {
+            self.rereading += began.elapsed();
+        }
+        true
+    }
+
     fn load<I: Into<Image>>(&mut self, file: FileId, open: impl FnOnce() -> io::Result<I>) {
         let table = match open() {
             Ok(image) => self.read(image.into()).map_err(|_| NoName::Broken),
@@ -209,7 +249,7 @@ impl Symbolizer {
 
     /// Reads a table, after others have made room for it.
     fn read(&mut self, image: Image) -> Result<SymbolTable, Error> {
-        let room = self.files_budget_bytes.saturating_sub(FILE_BYTES) / SymbolTable::BYTES_PER_SYMBOL;
+        let room = (self.files_budget_bytes / 3).saturating_sub(FILE_BYTES) / SymbolTable::BYTES_PER_SYMBOL;
         let limits = Limits::default();
         let limits = Limits { symbols: limits.symbols.min(room), ..limits };
         let layout = Layout::read(&image)?;
@@ -224,9 +264,13 @@ impl Symbolizer {
 
     fn make_room(&mut self, bytes: usize) {
         while self.files_bytes + bytes > self.files_budget_bytes || self.open_files >= OPEN_FILES_LIMIT {
-            let Some((_, table)) = self.files.pop_lru() else { break };
+            let Some((file, table)) = self.files.pop_lru() else { break };
             self.uncount(&table);
             self.stats.tables_evicted += u64::from(table.is_ok());
+            if self.evicted.len() >= EVICTED_MAX {
+                self.evicted.clear();
+            }
+            self.evicted.insert(file);
         }
     }
 

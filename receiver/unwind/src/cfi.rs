@@ -42,10 +42,16 @@ pub(crate) struct Cfi<'data, Section> {
 }
 
 /// The range of an FDE within the code, and where the FDE is in its section.
-struct Located {
+pub(crate) struct Located {
     start: u32,
     end: u32,
     offset: u32,
+}
+
+impl Located {
+    pub(crate) fn range(&self) -> (u32, u32) {
+        (self.start, self.end)
+    }
 }
 
 impl<'data, Section> Cfi<'data, Section>
@@ -53,12 +59,13 @@ where
     Section: UnwindSection<Bytes<'data>>,
     Section::Offset: gimli::UnwindOffset<usize>,
 {
-    /// The rows of all FDEs for addresses in `code`.
+    /// The rows of those of the FDEs that are wanted.
     ///
     /// FDEs may come in any order. Where two overlap, the one that starts last holds, and of those that start
     /// together, the one that comes first in the section.
     pub(crate) fn rows(
         &self,
+        located: &[Located],
         code: &CodeRanges,
         known: &mut KnownFunctions,
         entries: &mut Entries,
@@ -68,7 +75,7 @@ where
         let mut evaluator = Evaluator::default();
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
-        for Located { start, end, offset } in self.locate(code, &mut cies, summary) {
+        for &Located { start, end, offset } in located {
             known.bound((start, end));
             if !code.wants((start, end)) {
                 continue;
@@ -99,12 +106,13 @@ where
 
     /// The ranges of all FDEs for addresses in `code`, sorted by their starts.
     pub(crate) fn ranges(&self, code: &CodeRanges) -> Vec<(u32, u32)> {
-        let located = self.locate(code, &mut Cies::default(), &mut Summary::default());
+        let located = self.locate(code, &mut Summary::default());
         located.into_iter().map(|fde| (fde.start, fde.end)).collect()
     }
 
     /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.
-    fn locate(&self, code: &CodeRanges, cies: &mut Cies<'data>, summary: &mut Summary) -> Vec<Located> {
+    pub(crate) fn locate(&self, code: &CodeRanges, summary: &mut Summary) -> Vec<Located> {
+        let mut cies = Cies::default();
         let offsets = || EntryOffsets::new(self.data, self.ends_at_terminator);
         let mut located = Vec::with_capacity(offsets().count());
         for offset in offsets() {

@@ -1,4 +1,4 @@
-//! The parts of an ELF file that matter here, and the order in which its sources are laid over one another.
+//! The parts of an ELF file that matter here.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,16 +11,12 @@ use object::{
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
-use crate::cfi::{Bytes, Cfi};
-use crate::companion::mini_debug_info;
+use crate::cfi::{Bytes, Cfi, Located};
 use crate::entries::Entries;
-use crate::go;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
 use crate::sframe::SFrame;
 use crate::summary::{Source, Summary};
-use crate::synthesize;
-use crate::table::UnwindTable;
 
 /// The most that a compressed section may grow to: a few bytes can state any size.
 const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;
@@ -60,86 +56,6 @@ fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
     }
 }
 
-/// The unwind table of a file, an executable, a shared library or the vDSO.
-///
-/// What is broken in the file costs the rows that it would have given and is counted in the table's
-/// [`Summary`].
-///
-/// # Errors
-///
-/// If the file has no code, or code for another processor.
-pub fn unwind_table<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<UnwindTable, Error> {
-    unwind_table_with::<R, &[u8]>(file, &[], None)
-}
-
-/// The same, with separate debug files about the same code, of which [`debug_file`](crate::debug_file) says
-/// where to look for them. They speak where the file itself doesn't, the first of them first.
-///
-/// Where `parts` are given, the table speaks of their addresses alone, and elsewhere says anything; of the machine
-/// code, which is understood as a whole or not at all, no rows are made. It takes less time the smaller they are.
-///
-/// # Errors
-///
-/// If the file itself has no code, or code for another processor.
-pub fn unwind_table_with<'data, 'debug, R: ReadRef<'data>, D: ReadRef<'debug>>(
-    file: &File<'data, R>,
-    debug_files: &[File<'debug, D>],
-    parts: Option<&[Range<Svma>]>,
-) -> Result<UnwindTable, Error> {
-    let code = CodeRanges::of_x86_64(file, parts)?;
-    let mut entries = Entries::new();
-    let mut summary = Summary::default();
-    let mini_debug_info = mini_debug_info(file, &mut summary);
-    let mini_debug_info = mini_debug_info.as_deref().and_then(|data| File::parse(data).ok());
-
-    let mut known = KnownFunctions::of(file, &code);
-    debug_files.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
-    mini_debug_info.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
-
-    let eh_frame = eh_frame_rows(file, Source::EhFrame, &code, &mut known, &mut entries, &mut summary);
-    let go = go::rows(file, &code, &mut known, &mut entries, &mut summary);
-    // Go writes `.debug_frame` for the functions of `.gopclntab` and no others.
-    let debug_frame = if go.is_empty() {
-        debug_frame_rows(file, Source::DebugFrame, &code, &mut known, &mut entries, &mut summary)
-    } else {
-        RowBuffer::default()
-    };
-    let sframe = sframe_rows(file, &code, &mut known, &mut entries, &mut summary);
-    let mut layers = vec![eh_frame, go, debug_frame, sframe];
-    for debug_file in debug_files {
-        let source = Source::DebugFile;
-        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
-        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
-    }
-    if let Some(debug_file) = &mini_debug_info {
-        let source = Source::MiniDebugInfo;
-        layers.push(eh_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
-        layers.push(debug_frame_rows(debug_file, source, &code, &mut known, &mut entries, &mut summary));
-    }
-    // The sources above say where the known functions end.
-    layers.insert(0, known.roots(&mut entries, &mut summary));
-    layers.push(known.by_code(file, &code, &mut entries, &mut summary));
-
-    let described =
-        layers.into_iter().reduce(|above, below| lay_over(above, below, &entries)).unwrap_or_default();
-    let synthesized = if parts.is_none() {
-        synthesize::rows(file, &code, &known, &described, &mut entries, &mut summary)
-    } else {
-        RowBuffer::default()
-    };
-    let by_machine_code = synthesized.spoken_of();
-    let rows = lay_over(described, synthesized, &entries);
-    Ok(UnwindTable::new(code.base, rows, entries, summary).with_machine_code(by_machine_code))
-}
-
-fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {
-    match (above.is_empty(), below.is_empty()) {
-        (_, true) => above,
-        (true, false) => below,
-        (false, false) => above.over(below, entries),
-    }
-}
-
 /// Where the file has code: its executable segments, sorted, as bytes from the lowest of them.
 pub(crate) struct CodeRanges {
     base: Svma,
@@ -155,17 +71,14 @@ struct CodeRange {
 }
 
 impl CodeRanges {
-    pub(crate) fn of_x86_64<'data, R: ReadRef<'data>>(
-        file: &File<'data, R>,
-        parts: Option<&[Range<Svma>]>,
-    ) -> Result<Self, Error> {
+    pub(crate) fn of_x86_64<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Self, Error> {
         if file.architecture() != Architecture::X86_64 {
             return Err(Error::Architecture(file.architecture()));
         }
-        Self::of(file, parts).ok_or(Error::NoCode)
+        Self::of(file).ok_or(Error::NoCode)
     }
 
-    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, parts: Option<&[Range<Svma>]>) -> Option<Self> {
+    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         // No segment goes on at the start of the address space.
         let ends =
             |segment: &object::Segment<'data, '_, R>| segment.address().checked_add(segment.size()).is_some();
@@ -182,12 +95,22 @@ impl CodeRanges {
             })
             .collect();
         ranges.sort_unstable_by_key(|range| range.start);
-        let from_base = |at: Svma| u32::try_from(at.0.saturating_sub(base)).unwrap_or(u32::MAX);
+        Some(Self { base: Svma(base), ranges, wanted: None })
+    }
+
+    /// From now on, rows are wanted for these parts alone; `None`: for all.
+    pub(crate) fn want(&mut self, parts: Option<&[Range<Svma>]>) {
+        let base = self.base;
+        let from_base = |at: Svma| u32::try_from(at.0.saturating_sub(base.0)).unwrap_or(u32::MAX);
         let of_parts = |parts: &[Range<Svma>]| {
             parts.iter().map(|part| from_base(part.start)..from_base(part.end)).collect()
         };
-        let wanted = parts.map(of_parts);
-        Some(Self { base: Svma(base), ranges, wanted })
+        self.wanted = parts.map(of_parts);
+    }
+
+    /// The lowest stated address of code.
+    pub(crate) fn base(&self) -> Svma {
+        self.base
     }
 
     /// Whether rows are wanted for any address of a range, or for the last one before it: where a row ends matters
@@ -238,21 +161,51 @@ impl CodeRanges {
     }
 }
 
-fn eh_frame_rows<'data, R: ReadRef<'data>>(
-    file: &File<'data, R>,
-    source: Source,
-    code: &CodeRanges,
-    known: &mut KnownFunctions,
-    entries: &mut Entries,
-    summary: &mut Summary,
-) -> RowBuffer {
-    let Some((data, address, ends_at_terminator)) = eh_frame_data(file, source, summary) else {
-        return RowBuffer::default();
-    };
-    eh_frame(file, source, &data, address, ends_at_terminator).rows(code, known, entries, summary)
+/// `.eh_frame`, and where its functions are: that takes a look at each of them.
+pub(crate) struct EhFrameSection<'data> {
+    data: Cow<'data, [u8]>,
+    address: u64,
+    ends_at_terminator: bool,
+    located: Vec<Located>,
 }
 
-fn debug_frame_rows<'data, R: ReadRef<'data>>(
+impl<'data> EhFrameSection<'data> {
+    pub(crate) fn of<R: ReadRef<'data>>(
+        file: &File<'data, R>,
+        source: Source,
+        code: &CodeRanges,
+        summary: &mut Summary,
+    ) -> Option<Self> {
+        let (data, address, ends_at_terminator) = eh_frame_data(file, source, summary)?;
+        let located = eh_frame(file, source, &data, address, ends_at_terminator).locate(code, summary);
+        Some(Self { data, address, ends_at_terminator, located })
+    }
+
+    /// The functions that it describes, sorted by their starts.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.located.iter().map(Located::range)
+    }
+
+    pub(crate) fn rows<R: ReadRef<'data>>(
+        &self,
+        file: &File<'data, R>,
+        source: Source,
+        code: &CodeRanges,
+        known: &mut KnownFunctions,
+        entries: &mut Entries,
+        summary: &mut Summary,
+    ) -> RowBuffer {
+        eh_frame(file, source, &self.data, self.address, self.ends_at_terminator).rows(
+            &self.located,
+            code,
+            known,
+            entries,
+            summary,
+        )
+    }
+}
+
+pub(crate) fn debug_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     source: Source,
     code: &CodeRanges,
@@ -263,7 +216,8 @@ fn debug_frame_rows<'data, R: ReadRef<'data>>(
     let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
         return RowBuffer::default();
     };
-    debug_frame(file, source, &data).rows(code, known, entries, summary)
+    let debug_frame = debug_frame(file, source, &data);
+    debug_frame.rows(&debug_frame.locate(code, summary), code, known, entries, summary)
 }
 
 /// The functions that `.eh_frame` and `.debug_frame` speak of, sorted by their starts.
@@ -308,7 +262,7 @@ fn debug_frame<'bytes, 'data, R: ReadRef<'data>>(
     Cfi { section, data, bases: bases(file), source, ends_at_terminator: false }
 }
 
-fn sframe_rows<'data, R: ReadRef<'data>>(
+pub(crate) fn sframe_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &mut KnownFunctions,

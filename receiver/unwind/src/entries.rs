@@ -21,6 +21,8 @@ pub(crate) struct Entries {
 impl Entries {
     pub(crate) const NO_INFORMATION: EntryId = 0;
     const TOO_MANY: EntryId = 1;
+    /// Stands for any entry that doesn't give way to another source.
+    pub(crate) const SOMETHING: EntryId = Self::TOO_MANY;
     const RECENT_SLOTS: usize = 256;
 
     pub(crate) fn new() -> Self {

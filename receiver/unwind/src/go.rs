@@ -7,7 +7,7 @@
 mod function;
 mod pclntab;
 
-use object::{File, Object as _, ObjectSection as _, ObjectSymbol as _, ReadRef};
+use object::{File, Object as _, ObjectSection as _, ReadRef};
 
 use self::function::{FramePointerSaving, MAX_CODE_BYTES, Treatment};
 use self::pclntab::{Function, Pclntab, u64_at};
@@ -15,22 +15,25 @@ use crate::elf::{CodeRanges, section_data};
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
 use crate::layers::{RangeStack, RowBuffer};
+use crate::read::ReadFile;
 use crate::summary::{Source, Summary};
+use crate::symbols::for_each_code_symbol;
 
 /// How many functions are looked at for one that has a frame.
 const MAX_FUNCTIONS_TO_LEARN_FROM: usize = 1000;
 
+/// Where Go's table is.
+pub(crate) const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+
 /// The rows of all Go functions of a file, none if it isn't a Go program.
-pub(crate) fn rows<'data, R: ReadRef<'data>>(
+pub(crate) fn rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let section = [".gopclntab", ".data.rel.ro.gopclntab"]
-        .into_iter()
-        .find_map(|name| section_data(file, name, Source::GoPclntab, summary));
+    let section = SECTIONS.iter().find_map(|name| section_data(file, name, Source::GoPclntab, summary));
     let Some((data, address)) = section else { return RowBuffer::default() };
     let table = Pclntab::parse(&data);
     let text_start = table.as_ref().and_then(|table| text_start(file, code, table, address));
@@ -44,7 +47,7 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
 }
 
 /// The stated address of Go's text, to which the table's addresses are relative.
-fn text_start<'data, R: ReadRef<'data>>(
+fn text_start<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     table: &Pclntab<'_>,
@@ -52,10 +55,21 @@ fn text_start<'data, R: ReadRef<'data>>(
 ) -> Option<u64> {
     let stated = Some(table.stated_text_start).filter(|start| *start != 0);
     let by_module = || module_text_start(file, table_address);
-    let by_symbol = || Some(file.symbol_by_name("runtime.text")?.address());
+    let by_symbol = || address_of_text_symbol(file);
     let by_section = || Some(file.section_by_name(".text")?.address());
     let start = stated.or_else(by_module).or_else(by_symbol).or_else(by_section)?;
     code.offset(start).map(|_| start)
+}
+
+/// The address of the symbol that Go's linker puts at the start of Go's text.
+fn address_of_text_symbol<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<u64> {
+    let mut address = None;
+    for_each_code_symbol(file, |symbol| {
+        if symbol.name == b"runtime.text" {
+            address = Some(symbol.address);
+        }
+    });
+    address
 }
 
 /// Go's text as `runtime.moduledata` states it, the one thing in `.go.module` (Go 1.26 and later): its first

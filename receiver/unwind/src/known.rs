@@ -10,9 +10,10 @@ use crate::code::step::is_last;
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::layers::{RangeRows, RangeStack, RowBuffer};
+use crate::read::ReadFile;
 use crate::rule::{Entry, Rule};
 use crate::summary::{Source, Summary};
-use crate::symbols::{Symbol, code_symbols};
+use crate::symbols::{Symbol, for_each_code_symbol};
 
 /// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker.
 const ROOTS: [&[u8]; 2] = [b"_start", b"_dl_start_user"];
@@ -66,7 +67,7 @@ pub(crate) struct KnownFunctions {
 
 impl KnownFunctions {
     /// The entry point, and the functions of `.symtab` and `.dynsym` with the known names.
-    pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
+    pub(crate) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut known = Self::default();
         if file.entry() != 0 {
             known.add_unsized(file, code, file.entry(), Kind::Root);
@@ -77,15 +78,15 @@ impl KnownFunctions {
 
     /// The functions with the known names among the symbols of `named`, which is `file` or one about the same
     /// code.
-    pub(crate) fn learn_names<'named, 'data, N: ReadRef<'named>, R: ReadRef<'data>>(
+    pub(crate) fn learn_names<'named, 'data, N: ReadFile<'named>, R: ReadRef<'data>>(
         &mut self,
         named: &File<'named, N>,
         file: &File<'data, R>,
         code: &CodeRanges,
     ) {
-        for Symbol { name, address, size, .. } in code_symbols(named) {
+        for_each_code_symbol(named, |&Symbol { name, address, size, .. }| {
             if self.functions.len() >= MAX_FUNCTIONS {
-                break;
+                return;
             }
             if let Some(kind) = Kind::by_name(name) {
                 self.add(code, address, size, kind);
@@ -94,7 +95,7 @@ impl KnownFunctions {
             {
                 self.add_unsized(file, code, start, Kind::CoroutineStart);
             }
-        }
+        });
         self.functions.sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
         self.functions.dedup_by_key(|function| function.start);
     }

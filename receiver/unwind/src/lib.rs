@@ -1,7 +1,7 @@
 //! Unwind rows for every address of a binary, from bytes alone.
 //!
 //! [`unwind_table`] reads an ELF file that is already in memory (or behind a reader: anything that the
-//! `object` crate can read) and answers, for every address of its code, how a frame there leads to its
+//! `object` crate can read, see [`ReadFile`]) and answers, for every address of its code, how a frame there leads to its
 //! caller: a [`Rule`], or the [reason](EndReason) why there is none. Nothing here opens a file, and no input,
 //! however broken, makes it panic, hang or use memory out of proportion to the input's size.
 //!
@@ -26,7 +26,7 @@
 //! 3. `.gopclntab`, Go's own table, which is exact at every instruction;
 //! 4. `.debug_frame`, compressed or not;
 //! 5. `.sframe`, versions 1 and 2;
-//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`unwind_table_with`];
+//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`Sources`];
 //!    [`debug_file`] says where to look), and of the one in `.gnu_debugdata`;
 //! 7. what is known of such functions where no source above says anything;
 //! 8. the machine code itself ([`Source::MachineCode`]), for what is left.
@@ -38,8 +38,8 @@
 //! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
 //! `code` follows what machine code does to its frame:
 //! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
-//! Rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and
-//! orders them. [`prove`] says which ranges a frame pointer walks.
+//! Rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and `sources` orders
+//! them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
 mod cfi;
@@ -53,8 +53,10 @@ mod go;
 mod known;
 mod layers;
 pub mod prove;
+mod read;
 mod rule;
 mod sframe;
+mod sources;
 mod step;
 mod summary;
 mod symbols;
@@ -62,8 +64,10 @@ mod synthesize;
 mod table;
 pub mod validate;
 
-pub use elf::{Error, load_segments, unwind_table, unwind_table_with};
+pub use elf::{Error, load_segments};
+pub use read::ReadFile;
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+pub use sources::{Sources, unwind_table};
 pub use step::{FrameRegisters, Memory, StepError};
 pub use summary::{GivenUp, Source, Summary};
 pub use table::{Row, UnwindTable};

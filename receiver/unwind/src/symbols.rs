@@ -1,97 +1,162 @@
-//! Symbols of a file, with names that cost no reading each.
+//! Symbols of a file, read some at a time and looked at in the order of their names.
 //!
-//! Names are cut out of their whole section: `object` would ask its reader for each alone, and where that reads
-//! a file, the names of a large library would take longer than its rows.
+//! The largest libraries have tens of MiB of symbols and names, of which a few count: none is kept. `object` would
+//! ask its reader for each name alone and keep them all.
 
-use object::elf::{FileHeader64, SHN_XINDEX, STT_FUNC, STT_NOTYPE, Sym64};
-use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _, SymbolTable};
-use object::{Endianness, File, ReadRef};
+use object::elf::{SHN_XINDEX, STT_FUNC, STT_NOTYPE, Sym64};
+use object::pod::bytes_of_slice_mut;
+use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
+use object::{Endianness, File};
+
+use crate::read::ReadFile;
 
 /// The most symbols of one table that are looked at.
 const MAX_SYMBOLS: usize = 1 << 20;
 
-/// Symbols with longer names are left out: without a bound, a section without any end of a name would be read
+/// Symbols are read so many at a time.
+const BATCH_SYMBOLS: usize = 1 << 14;
+
+/// Symbols with longer names are left out: without a bound, a section without any end of a name would be gone through
 /// once for each symbol.
 const MAX_NAME_BYTES: usize = 4096;
 
+/// Names are read so many bytes at a time.
+const WINDOW_BYTES: usize = 64 << 10;
+
 /// A symbol that may be code of its file.
-pub(crate) struct Symbol<'data> {
-    pub(crate) name: &'data [u8],
+pub(crate) struct Symbol<'name> {
+    pub(crate) name: &'name [u8],
     pub(crate) address: u64,
     pub(crate) size: u64,
     /// Whether it says that it is a function. Assembly often says nothing.
     pub(crate) is_function: bool,
 }
 
-/// What `.symtab` and then `.dynsym` define and may be code.
-pub(crate) fn code_symbols<'data, R: ReadRef<'data>>(
+/// Shows what `.symtab` and then `.dynsym` define and may be code.
+pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
-) -> impl Iterator<Item = Symbol<'data>> {
-    let tables = elf64(file).map(|elf| {
-        [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()].map(|table| Table::of(elf, table))
-    });
-    tables.into_iter().flatten().flat_map(|table| {
-        let symbols = table.symbols.iter().take(MAX_SYMBOLS);
-        symbols.filter_map(move |symbol| table.code_symbol(symbol))
-    })
-}
-
-/// The names of `.dynsym`, each at the place that its symbol has in the table, those of imports too.
-pub(crate) fn dynamic_names<'data, R: ReadRef<'data>>(
-    file: &File<'data, R>,
-) -> impl Iterator<Item = Option<&'data [u8]>> {
-    let table = elf64(file).map(|elf| Table::of(elf, elf.elf_dynamic_symbol_table()));
-    table.into_iter().flat_map(|table| {
-        let symbols = table.symbols.iter().take(MAX_SYMBOLS);
-        symbols.map(move |symbol| table.name(symbol))
-    })
-}
-
-fn elf64<'file, 'data, R: ReadRef<'data>>(
-    file: &'file File<'data, R>,
-) -> Option<&'file ElfFile64<'data, Endianness, R>> {
-    match file {
-        File::Elf64(elf) => Some(elf),
-        _ => None,
+    mut visit: impl FnMut(&Symbol<'_>),
+) {
+    for table in [".symtab", ".dynsym"].into_iter().filter_map(|name| Table::of(file, name)) {
+        let endian = table.endian;
+        table.for_each_name(
+            |symbol| may_be_code(symbol, endian),
+            |_, symbol, name| {
+                let (address, size) = (symbol.st_value(endian), symbol.st_size(endian));
+                visit(&Symbol { name, address, size, is_function: symbol.st_type() == STT_FUNC });
+            },
+        );
     }
 }
 
-/// A symbol table, and the section of its names: empty where that can't be read.
-struct Table<'data> {
+fn may_be_code(symbol: &Sym64<Endianness>, endian: Endianness) -> bool {
+    let section = symbol.st_shndx(endian);
+    let is_here = !section.is_special() || section == SHN_XINDEX;
+    is_here && matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE)
+}
+
+/// Shows the names of `.dynsym`, each with the place of its symbol in the table, those of imports too.
+pub(crate) fn for_each_dynamic_name<'data, R: ReadFile<'data>>(
+    file: &File<'data, R>,
+    mut visit: impl FnMut(usize, &[u8]),
+) {
+    if let Some(table) = Table::of(file, ".dynsym") {
+        table.for_each_name(|_| true, |index, _, name| visit(index, name));
+    }
+}
+
+/// A section, by its place in the file and its length, as far as the file reaches.
+#[derive(Clone, Copy)]
+struct Extent {
+    offset: u64,
+    bytes: u64,
+}
+
+/// A symbol table and its names.
+struct Table<R> {
+    data: R,
     endian: Endianness,
-    symbols: &'data [Sym64<Endianness>],
-    names: &'data [u8],
+    symbols: Extent,
+    names: Extent,
 }
 
-impl<'data> Table<'data> {
-    fn of<R: ReadRef<'data>>(
-        elf: &ElfFile64<'data, Endianness, R>,
-        table: &SymbolTable<'data, FileHeader64<Endianness>, R>,
-    ) -> Self {
-        let endian = elf.endian();
-        let section = elf.elf_section_table().section(table.string_section());
-        let names = section.ok().and_then(|section| section.data(endian, elf.data()).ok());
-        Self { endian, symbols: table.symbols(), names: names.unwrap_or_default() }
+impl<'data, R: ReadFile<'data>> Table<R> {
+    /// By the section's name: readers may hide what a section is from `object`, which would read a whole `.symtab`.
+    fn of(file: &File<'data, R>, name: &str) -> Option<Self> {
+        let File::Elf64(elf) = file else { return None };
+        let (endian, data, sections) = (elf.endian(), elf.data(), elf.elf_section_table());
+        let (_, section) = sections.section_by_name(endian, name.as_bytes())?;
+        let symbols = extent(elf, section.sh_offset(endian), section.sh_size(endian));
+        let strings = sections.section(section.link(endian)).ok()?;
+        let names = extent(elf, strings.sh_offset(endian), strings.sh_size(endian));
+        Some(Self { data, endian, symbols, names })
     }
 
-    fn name(&self, symbol: &Sym64<Endianness>) -> Option<&'data [u8]> {
-        let name = self.names.get(symbol.st_name(self.endian) as usize..)?;
-        let end = name.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0)?;
-        name.get(..end)
-    }
-
-    fn code_symbol(&self, symbol: &Sym64<Endianness>) -> Option<Symbol<'data>> {
-        let section = symbol.st_shndx(self.endian);
-        let is_here = !section.is_special() || section == SHN_XINDEX;
-        let kind = symbol.st_type();
-        if !is_here || !matches!(kind, STT_FUNC | STT_NOTYPE) {
-            return None;
+    /// Shows the symbols that are wanted, with their places in the table and their names.
+    fn for_each_name(
+        &self,
+        wanted: impl Fn(&Sym64<Endianness>) -> bool,
+        mut visit: impl FnMut(usize, &Sym64<Endianness>, &[u8]),
+    ) {
+        let symbol_bytes = size_of::<Sym64<Endianness>>();
+        let count = usize::try_from(self.symbols.bytes).unwrap_or(usize::MAX) / symbol_bytes;
+        let (mut batch, mut order, mut window) = (Vec::new(), Vec::new(), Vec::new());
+        for first in (0..count.min(MAX_SYMBOLS)).step_by(BATCH_SYMBOLS) {
+            batch.resize(BATCH_SYMBOLS.min(count - first), Sym64::default());
+            let offset = self.symbols.offset.saturating_add((first * symbol_bytes) as u64);
+            let Some(()) = self.data.read_into(offset, bytes_of_slice_mut(&mut batch)) else { return };
+            order.clear();
+            order.extend((0..batch.len()).filter(|index| batch.get(*index).is_some_and(&wanted)));
+            order.sort_by_key(|index| batch.get(*index).map(|symbol| symbol.st_name(self.endian)));
+            self.for_each_in_order(&batch, &order, &mut window, |index, symbol, name| {
+                visit(first + index, symbol, name);
+            });
         }
-        Some(Symbol {
-            name: self.name(symbol)?,
-            address: symbol.st_value(self.endian),
-            size: symbol.st_size(self.endian),
-            is_function: kind == STT_FUNC,
-        })
     }
+
+    /// Shows symbols of a batch, which are given in the order of their names.
+    fn for_each_in_order(
+        &self,
+        batch: &[Sym64<Endianness>],
+        mut order: &[usize],
+        window: &mut Vec<u8>,
+        mut visit: impl FnMut(usize, &Sym64<Endianness>, &[u8]),
+    ) {
+        let place = |index: &usize| Some(u64::from(batch.get(*index)?.st_name(self.endian)));
+        while let Some(start) = order.first().and_then(place) {
+            let Some(()) = self.read_names(start, window) else { return };
+            // A name may begin in the last byte of a window: more is read than that.
+            let within = |index: &usize| place(index).is_some_and(|at| at - start < WINDOW_BYTES as u64);
+            let (here, rest) = order.split_at(order.partition_point(within));
+            for index in here {
+                let name = place(index).and_then(|at| up_to_nul(window.get((at - start) as usize..)?));
+                if let Some((symbol, name)) = batch.get(*index).zip(name) {
+                    visit(*index, symbol, name);
+                }
+            }
+            order = rest;
+        }
+    }
+
+    /// Reads the names from a place on, as far as they reach.
+    fn read_names(&self, start: u64, window: &mut Vec<u8>) -> Option<()> {
+        let bytes = self.names.bytes.checked_sub(start)?.min((WINDOW_BYTES + MAX_NAME_BYTES) as u64);
+        window.resize(usize::try_from(bytes).ok()?, 0);
+        self.data.read_into(self.names.offset.checked_add(start)?, window)
+    }
+}
+
+fn extent<'data, R: ReadFile<'data>>(
+    elf: &ElfFile64<'data, Endianness, R>,
+    offset: u64,
+    bytes: u64,
+) -> Extent {
+    let file_bytes = elf.data().len().unwrap_or(0);
+    Extent { offset, bytes: bytes.min(file_bytes.saturating_sub(offset)) }
+}
+
+/// The bytes before the first NUL, if it comes in time.
+fn up_to_nul(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes.iter().take(MAX_NAME_BYTES).position(|byte| *byte == 0)?;
+    bytes.get(..end)
 }

@@ -22,9 +22,10 @@ use crate::elf::CodeRanges;
 use crate::entries::{Entries, EntryId};
 use crate::known::{KnownFunctions, is_never_called};
 use crate::layers::RowBuffer;
+use crate::read::ReadFile;
 use crate::rule::Entry;
 use crate::summary::{GivenUp, Source, Summary};
-use crate::symbols::code_symbols;
+use crate::symbols::for_each_code_symbol;
 
 /// The shortest gap between described functions that is looked at: shorter ones are padding, since compilers
 /// align functions to 16 bytes.
@@ -37,7 +38,7 @@ const MAX_ROUNDS: usize = 4;
 const MAX_FRAMES_OF_JUMPS: usize = 4;
 
 /// The rows of code that `rows` says nothing of.
-pub(crate) fn rows<'data, R: ReadRef<'data>>(
+pub(crate) fn rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &KnownFunctions,
@@ -53,7 +54,7 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
     let mut linkage = Ranges::default();
     let mut understood = Ranges::default();
     let mut spans: Vec<Span> = pieces.iter().filter_map(|piece| clone::span(piece, entries)).collect();
-    let mut starts = named_functions(file, code);
+    let NamedFunctions { mut starts, never_return } = NamedFunctions::of(file, code);
     for section in &sections {
         match section.kind {
             SectionKind::Linkage => {
@@ -82,7 +83,7 @@ pub(crate) fn rows<'data, R: ReadRef<'data>>(
         linkage: &linkage,
         sweep: &sweep,
         imports: &imports,
-        do_not_return: never_returning(file, code),
+        do_not_return: never_return,
         stepper: Stepper::new(),
         budget: Budget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum()),
     };
@@ -226,21 +227,30 @@ fn piece_at<'a, 'data>(pieces: &'a [Piece<'data>], at: u32) -> Option<&'a Piece<
     pieces.get(after.checked_sub(1)?).filter(|piece| piece.contains(at))
 }
 
-/// The functions that symbols name. The cold part of a function has a symbol, but isn't called.
-fn named_functions<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> BTreeSet<u32> {
-    let begins = |name: &[u8]| !is_never_called(name) && !name.windows(5).any(|part| part == b".cold");
-    code_symbols(file)
-        .filter(|symbol| symbol.is_function && begins(symbol.name))
-        .filter_map(|symbol| code.offset(symbol.address))
-        .collect()
+/// What the file's symbols say of its functions.
+#[derive(Default)]
+struct NamedFunctions {
+    /// Where they begin. The cold part of a function has a symbol, but isn't called.
+    starts: BTreeSet<u32>,
+    /// Those that never return.
+    never_return: BTreeSet<u32>,
 }
 
-/// The functions of the file itself that are known not to return.
-fn never_returning<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> BTreeSet<u32> {
-    code_symbols(file)
-        .filter(|symbol| linkage::never_returns(symbol.name))
-        .filter_map(|symbol| code.offset(symbol.address))
-        .collect()
+impl NamedFunctions {
+    fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
+        let begins = |name: &[u8]| !is_never_called(name) && !name.windows(5).any(|part| part == b".cold");
+        let mut named = Self::default();
+        for_each_code_symbol(file, |symbol| {
+            let Some(start) = code.offset(symbol.address) else { return };
+            if symbol.is_function && begins(symbol.name) {
+                named.starts.insert(start);
+            }
+            if linkage::never_returns(symbol.name) {
+                named.never_return.insert(start);
+            }
+        });
+        named
+    }
 }
 
 /// What following a function gave.

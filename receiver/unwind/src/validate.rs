@@ -86,7 +86,7 @@ pub fn validate<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     table: &UnwindTable,
 ) -> Result<Validation, Error> {
-    let code = CodeRanges::of_x86_64(file, None)?;
+    let code = CodeRanges::of_x86_64(file)?;
     let mut validation = Validation::default();
     let mut stepper = Stepper::new();
     for (start, end) in described_functions(file, &code) {

@@ -8,6 +8,7 @@ mod support;
 
 use std::fs;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,8 +17,7 @@ use object::{File, Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
 use sidewinder_unwind::{
-    Cfa, EndReason, Entry, Register, Rule, SavedRegister, Source, UnwindTable, unwind_table,
-    unwind_table_with,
+    Cfa, EndReason, Entry, Register, Rule, SavedRegister, Source, Sources, UnwindTable, unwind_table,
 };
 use support::{RA, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 use tempfile::TempDir;
@@ -175,7 +175,7 @@ fn removed_section(from: &Path, section: &str) -> Option<Vec<u8>> {
 }
 
 /// Addresses of functions with the given names, and their ends.
-fn functions(file: &[u8], names: &[&str]) -> Vec<std::ops::Range<u64>> {
+fn functions(file: &[u8], names: &[&str]) -> Vec<Range<u64>> {
     use object::ObjectSymbol as _;
     let file = File::parse(file).unwrap();
     let symbols = file.symbols().filter(|symbol| symbol.name().is_ok_and(|name| names.contains(&name)));
@@ -184,7 +184,7 @@ fn functions(file: &[u8], names: &[&str]) -> Vec<std::ops::Range<u64>> {
 
 const FUNCTIONS: [&str; 6] = ["leaf", "pushes", "large", "variable", "other", "main"];
 
-fn assert_same_rows(a: &UnwindTable, b: &UnwindTable, ranges: &[std::ops::Range<u64>]) {
+fn assert_same_rows(a: &UnwindTable, b: &UnwindTable, ranges: &[Range<u64>]) {
     assert_eq!(ranges.len(), FUNCTIONS.len());
     for address in ranges.iter().cloned().flatten() {
         assert_eq!(a.lookup(Svma(address)), b.lookup(Svma(address)), "at {address:#x}");
@@ -234,7 +234,7 @@ fn a_separate_debug_file_is_named_proven_and_read() {
 
     let ranges = functions(&whole, &FUNCTIONS);
     let (alone, together) =
-        (unwind_table(&stripped).unwrap(), unwind_table_with(&stripped, &[debug_file], None).unwrap());
+        (unwind_table(&stripped).unwrap(), Sources::of(&stripped, &[debug_file]).unwrap().table());
     assert!(!alone.summary().functions.contains_key(&Source::DebugFile));
     assert!(together.summary().functions[&Source::DebugFile] >= 6);
     assert_same_rows(&table_of(&whole), &together, &ranges);
@@ -379,4 +379,66 @@ fn a_segment_ends_with_its_file_whatever_it_says() {
         sidewinder_unwind::load_segments(&file).iter().map(|load| load.file_offset.0 + load.size).collect();
     assert_eq!(ends, [length]);
     assert!(unwind_table(&file).is_ok());
+}
+
+#[test]
+fn a_name_is_known_wherever_among_many_it_lies() {
+    /// Names are read so many bytes at a time.
+    const WINDOW_BYTES: usize = 64 << 10;
+    const KNOWN: &str = "__restore_rt";
+    let code = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
+    let mut before = vec!["y".repeat(5000)];
+    before.extend((0..15).map(|number| format!("{number:03}{}", "x".repeat(4000))));
+    let before_bytes: usize = before.iter().map(|name| name.len() + 1).sum();
+    let behind: Vec<String> = (0..50).map(|number| format!("{number:03}{}", "z".repeat(4000))).collect();
+    for distance in 0..32 {
+        // The known name begins a few bytes before the end of the first window, up to a few bytes behind it.
+        let first = "w".repeat(WINDOW_BYTES - before_bytes - 16 + distance);
+        let names = [&first].into_iter().chain(&before).map(String::as_str).chain([KNOWN]);
+        let names = names.chain(behind.iter().map(String::as_str));
+        let symbols = names.map(|name| (name, if name == KNOWN { 0 } else { 0x40 }, 9));
+        let file = elf_with_symbols(0, &code, &[], &symbols.collect::<Vec<_>>());
+        let found = table_of(&file).lookup(Svma(TEXT));
+        assert_eq!(found, Entry::Rule(Rule::KERNEL_SIGNAL_FRAME), "at {distance}");
+    }
+}
+
+/// The parts in which a file is asked about, in an order that nobody would choose.
+fn parts(table: &UnwindTable, bytes: u64) -> Vec<Range<Svma>> {
+    let mut starts = table.rows().map(|row| row.start.0);
+    let (first, last) = (starts.next().unwrap() & !0xfff, starts.last().unwrap() + 0x1000);
+    let parts = (first..last).step_by(bytes as usize).map(|start| Svma(start)..Svma(start + bytes));
+    let mut parts: Vec<_> = parts.collect();
+    parts.reverse();
+    parts
+}
+
+#[test]
+fn parts_say_what_the_whole_says() {
+    let program = std::env::current_exe().unwrap();
+    let mut compared = 0;
+    for path in [&program, Path::new("/bin/sh"), Path::new("/usr/bin/openssl")] {
+        let Ok(data) = fs::read(path) else { continue };
+        let file = File::parse(&*data).unwrap();
+        let whole = unwind_table(&file).unwrap();
+        let mut sources = Sources::<_, &[u8]>::of(&file, &[]).unwrap();
+        if !sources.are_eh_frame_alone() {
+            continue;
+        }
+        let parts = parts(&whole, 0x31000);
+        let code = sources.read_code();
+        assert_eq!(code, whole.by_machine_code().collect::<Vec<_>>(), "{}", path.display());
+        let mut rows = 0;
+        for part in parts {
+            let table = sources.table_of(std::slice::from_ref(&part));
+            for at in whole.rows().map(|row| row.start).filter(|at| part.contains(at)) {
+                assert_eq!(table.lookup(at), whole.lookup(at), "{}: {at}", path.display());
+                rows += 1;
+            }
+            assert_eq!(table.lookup(part.start), whole.lookup(part.start), "{}", path.display());
+        }
+        assert_eq!(rows, whole.len(), "{}", path.display());
+        compared += 1;
+    }
+    assert!(compared > 0);
 }

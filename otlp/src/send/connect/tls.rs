@@ -99,6 +99,13 @@ pub enum TlsError {
     /// A certificate without its key or the reverse.
     #[error("tls::cert_file and tls::key_file are only of use together")]
     HalfIdentity,
+    /// Nobody whose signature a receiver's certificate could have: as in an image without certificates.
+    #[error(
+        "there is no certificate authority to trust: tls::ca_file is not set, and the system has none (in \
+         SSL_CERT_FILE, SSL_CERT_DIR, or where distributions keep them); set tls::ca_file, or mount \
+         certificates, as at /etc/ssl/certs"
+    )]
+    NoAuthority,
     /// The newest version is older than the oldest.
     #[error("tls::max_version is older than tls::min_version")]
     Versions,
@@ -266,6 +273,9 @@ fn authorities(options: &TlsOptions, texts: &Texts) -> Result<RootCertStore, Tls
         }
         // Some systems have certificates of forms that nobody uses.
         authorities.add_parsable_certificates(system.certs);
+    }
+    if authorities.is_empty() {
+        return Err(TlsError::NoAuthority);
     }
     Ok(authorities)
 }

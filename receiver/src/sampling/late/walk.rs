@@ -5,6 +5,9 @@ use sidewinder_bpf::{Frame, FrameKind, Outcome, STACK_SWITCHES_MAX, Snapshot, UN
 use sidewinder_process::FileId;
 use sidewinder_unwind::{FrameRegisters, Memory, Rule, StepError};
 
+/// The place of a file whose rule a walk has to wait for.
+pub(crate) type Lacked = (FileId, FileOffset);
+
 /// What is at an address of a process.
 #[derive(Debug)]
 pub(crate) enum Place {
@@ -14,16 +17,19 @@ pub(crate) enum Place {
     Anonymous,
     /// A file, and what its table says there.
     File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
-    /// Its table will be there later.
-    NotYet,
+    /// Code of a file whose table will be there later.
+    NotYet { file: FileId, offset: FileOffset },
 }
 
-/// The frames of the user's stack, leaf first, and how the walk ended. `None`: it has to wait.
+/// The frames of the user's stack, leaf first, and how the walk ended.
+///
+/// # Errors
+/// The place whose rule it has to wait for.
 pub(crate) fn walk(
     snapshot: &Snapshot,
     frame_limit: usize,
     mut place_of: impl FnMut(Avma) -> Place,
-) -> Option<(Vec<Frame>, Outcome)> {
+) -> Result<(Vec<Frame>, Outcome), Lacked> {
     let mut frames = Vec::new();
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
     let (mut is_return_address, mut is_unproven, mut stack_switches) = (false, false, 0);
@@ -31,7 +37,7 @@ pub(crate) fn walk(
         let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
         let mut push = |kind, address| frames.push(Frame::new(kind, address, is_return_address, is_unproven));
         let rule = match place_of(address) {
-            Place::NotYet => return None,
+            Place::NotYet { file, offset } => return Err((file, offset)),
             Place::Unmapped => {
                 if !is_return_address {
                     push(FrameKind::Anonymous, registers.pc.0);
@@ -65,7 +71,7 @@ pub(crate) fn walk(
         if rule.is_none() {
             match place_of(Avma(caller.pc.0.wrapping_sub(1))) {
                 Place::Unmapped => break Outcome::NoRule,
-                Place::NotYet => return None,
+                Place::NotYet { file, offset } => return Err((file, offset)),
                 Place::Anonymous | Place::File { .. } => {}
             }
         }
@@ -80,7 +86,7 @@ pub(crate) fn walk(
         is_unproven = rule.is_none();
         registers = caller;
     };
-    Some((frames, end))
+    Ok((frames, end))
 }
 
 /// Frame pointers, where nothing is known of the code: as in `c/unwind.bpf.h`.
@@ -132,16 +138,16 @@ mod tests {
         let rule = match address.0 & !0xff {
             LEAF | CALLER => Ok(Rule::LEAF),
             START => Ok(Rule::ROOT),
-            0x400 => return Place::NotYet,
+            0x400 => return Place::NotYet { file: FileId(2), offset: FileOffset(address.0) },
             0x500 => return Place::Anonymous,
             _ => return Place::Unmapped,
         };
         Place::File { file: FileId(1), offset: FileOffset(address.0), rule }
     }
 
-    fn walked(words: &[u64]) -> Option<(Vec<u64>, Outcome)> {
+    fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), Lacked> {
         let (frames, outcome) = walk(&snapshot(words), 9, place_of)?;
-        Some((frames.iter().map(|frame| frame.address()).collect(), outcome))
+        Ok((frames.iter().map(|frame| frame.address()).collect(), outcome))
     }
 
     #[test]
@@ -155,14 +161,14 @@ mod tests {
 
     #[test]
     fn a_walk_waits_for_a_table() {
-        assert_eq!(walked(&[0x401]), None);
+        assert_eq!(walked(&[0x401]), Err((FileId(2), FileOffset(0x400))));
     }
 
     #[test]
     fn what_is_not_there_cuts_a_stack_and_is_named() {
-        assert_eq!(walked(&[CALLER + 5]), Some((vec![LEAF, CALLER + 5], Outcome::SnapshotEnd)));
-        assert_eq!(walked(&[0x901]), Some((vec![LEAF], Outcome::NoMapping)));
-        let no_frame_pointer = Some((vec![LEAF, 0x501], Outcome::NoRule));
+        assert_eq!(walked(&[CALLER + 5]), Ok((vec![LEAF, CALLER + 5], Outcome::SnapshotEnd)));
+        assert_eq!(walked(&[0x901]), Ok((vec![LEAF], Outcome::NoMapping)));
+        let no_frame_pointer = Ok((vec![LEAF, 0x501], Outcome::NoRule));
         assert_eq!(walked(&[0x501]), no_frame_pointer);
         let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, place_of).unwrap();
         assert_eq!((recursion.0.len(), recursion.1), (9, Outcome::FrameLimit));

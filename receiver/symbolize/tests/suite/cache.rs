@@ -89,13 +89,32 @@ fn the_budget_holds_and_what_was_evicted_comes_back() {
     for round in 0..3 {
         for id in 0..200 {
             let at = Svma(TEXT + u64::from(id * 7 + round) % 100 * 16);
-            named(symbolizer.name(FileId(id), || Ok(file.clone()), at));
+            symbolizer.name(FileId(id), || Ok(file.clone()), at);
             assert!(symbolizer.held_bytes() <= BUDGET_BYTES, "{}", symbolizer.held_bytes());
         }
     }
     let stats = symbolizer.stats();
-    assert_eq!((stats.named, stats.tables_read), (600, 600));
-    assert!(stats.tables_evicted > 500);
+    // Whoever wants more than fits gets some names, and the rest is counted.
+    assert_eq!(stats.named + stats.no_room, 600);
+    assert!(stats.tables_read <= stats.named, "{stats:?}");
+    assert!(stats.named > 200, "{stats:?}");
+    assert!(stats.tables_evicted > 150, "{stats:?}");
+}
+
+#[test]
+fn two_large_tables_do_not_evict_each_other() {
+    let names: Vec<_> = (0..250).map(|number| format!("f{number}")).collect();
+    let symbols: Vec<_> =
+        names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
+    let file = elf(&symbols, &[], "");
+    // Either would take more than half of what there is.
+    let mut symbolizer = Symbolizer::new(7 << 10);
+    for id in (0..20).map(|turn| turn % 2) {
+        named(symbolizer.name(FileId(id), || Ok(file.clone()), Svma(TEXT)));
+    }
+    let stats = symbolizer.stats();
+    assert_eq!((stats.tables_read, stats.tables_evicted), (2, 0));
+    assert!(stats.symbols_cut > 0, "{stats:?}");
 }
 
 #[test]
@@ -119,10 +138,10 @@ fn one_table_too_large_for_the_budget_is_cut_and_counted() {
     let names: Vec<_> = (0..250).map(|number| format!("f{number}")).collect();
     let symbols: Vec<_> =
         names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
-    let mut symbolizer = Symbolizer::new(2048);
+    let mut symbolizer = Symbolizer::new(4096);
     named(symbolizer.name(FileId(1), || Ok(elf(&symbols, &[], "")), Svma(TEXT)));
     assert!(symbolizer.stats().symbols_cut > 100);
-    assert!(symbolizer.held_bytes() <= 2048);
+    assert!(symbolizer.held_bytes() <= 4096);
 }
 
 #[test]

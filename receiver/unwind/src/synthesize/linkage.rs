@@ -9,8 +9,9 @@ use super::Span;
 use crate::code::flow::Piece;
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
+use crate::read::ReadFile;
 use crate::rule::{Cfa, Entry, Rule};
-use crate::symbols::dynamic_names;
+use crate::symbols::for_each_dynamic_name;
 
 /// Bytes of an entry of a table that is bound lazily (System V ABI for AMD64, section 5.2).
 const ENTRY_BYTES: u32 = 16;
@@ -137,11 +138,14 @@ pub(super) struct Imports {
 }
 
 impl Imports {
-    pub(super) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
+    pub(super) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut imports = Self::default();
-        let names = dynamic_names(file).zip(0..);
-        let meant: BTreeSet<usize> =
-            names.filter_map(|(name, index)| never_returns(name?).then_some(index)).collect();
+        let mut meant = BTreeSet::new();
+        for_each_dynamic_name(file, |index, name| {
+            if never_returns(name) {
+                meant.insert(index);
+            }
+        });
         for (at, relocation) in file.dynamic_relocations().into_iter().flatten() {
             if let RelocationTarget::Symbol(index) = relocation.target()
                 && meant.contains(&index.0)

@@ -1,0 +1,141 @@
+//! The thread that keeps privileges.
+//!
+//! Capabilities belong to threads. Once sampling is under way they are needed now and then only: for the memory of
+//! another table, for the events of a container that has just started. So one small thread keeps them, which does those
+//! few things when asked and nothing else, and all others can give theirs up.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use crate::arena;
+use crate::container::Container;
+use crate::events::{CpuList, EventError, EventKind, Target};
+
+/// What it can be asked for.
+enum Request {
+    Chunk { reply: Sender<io::Result<OwnedFd>> },
+    Container { pid: u32, reply: Sender<io::Result<Container>> },
+    Events { of: Box<EventRequest>, reply: Sender<Result<Vec<OwnedFd>, EventError>> },
+    Thread { name: String, run: Box<dyn FnOnce() + Send>, reply: Sender<io::Result<JoinHandle<()>>> },
+}
+
+/// One event on each of these CPUs.
+struct EventRequest {
+    kind: EventKind,
+    cpus: CpuList,
+    /// The directory of a cgroup; `None`: every task.
+    cgroup: Option<OwnedFd>,
+}
+
+/// Asks the thread, which ends with the last of these.
+#[derive(Clone, Debug)]
+pub struct Opener {
+    requests: Sender<Request>,
+}
+
+impl Opener {
+    /// Starts the thread, with the privileges of this one.
+    ///
+    /// # Errors
+    /// If the system has no room for a thread.
+    pub fn start() -> io::Result<Self> {
+        let (requests, incoming) = channel();
+        thread::Builder::new().name("opener".to_owned()).spawn(move || serve(&incoming))?;
+        Ok(Self { requests })
+    }
+
+    /// Starts a thread with the privileges that the opener has.
+    ///
+    /// # Errors
+    /// If the system has no room for a thread.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<Spawned<T>> {
+        let (sender, result) = channel();
+        let run = Box::new(move || {
+            // Nobody may be waiting for it.
+            let _ = sender.send(run());
+        });
+        let thread = self.ask(|reply| Request::Thread { name: name.to_owned(), run, reply })??;
+        Ok(Spawned { thread, result })
+    }
+
+    /// An array map of one chunk of the arena.
+    pub(crate) fn create_chunk(&self) -> io::Result<OwnedFd> {
+        self.ask(|reply| Request::Chunk { reply })?
+    }
+
+    /// The container of a process.
+    ///
+    /// # Errors
+    /// As [`Container::of`].
+    pub fn container(&self, pid: u32) -> io::Result<Container> {
+        self.ask(|reply| Request::Container { pid, reply })?
+    }
+
+    /// One event on each of `cpus`, of a container's tasks or of all.
+    pub(crate) fn events(
+        &self,
+        kind: EventKind,
+        cpus: &CpuList,
+        container: Option<&Container>,
+    ) -> Result<Vec<OwnedFd>, EventError> {
+        let cgroup = container.map(|container| container.directory().try_clone_to_owned());
+        let cgroup = cgroup.transpose().map_err(EventError::Opener)?;
+        let of = Box::new(EventRequest { kind, cpus: cpus.clone(), cgroup });
+        self.ask(|reply| Request::Events { of, reply }).map_err(EventError::Opener)?
+    }
+
+    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> io::Result<T> {
+        let (reply, answer) = channel();
+        let ended = || io::Error::other("the thread that keeps the privileges has ended");
+        self.requests.send(request(reply)).map_err(|_| ended())?;
+        answer.recv().map_err(|_| ended())
+    }
+}
+
+/// A thread that [`Opener::spawn`] has started.
+#[derive(Debug)]
+pub struct Spawned<T> {
+    thread: JoinHandle<()>,
+    result: Receiver<T>,
+}
+
+impl<T> Spawned<T> {
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for its end. `None`: it has panicked.
+    #[must_use]
+    pub fn join(self) -> Option<T> {
+        self.thread.join().ok()?;
+        self.result.try_recv().ok()
+    }
+}
+
+fn serve(incoming: &Receiver<Request>) {
+    // Whoever has asked may not wait for the answer any more.
+    for request in incoming {
+        match request {
+            Request::Chunk { reply } => drop(reply.send(arena::create_chunk())),
+            Request::Container { pid, reply } => drop(reply.send(Container::of(pid))),
+            Request::Events { of, reply } => {
+                let target = match &of.cgroup {
+                    Some(directory) => Target::Cgroup(directory.as_fd()),
+                    None => Target::EveryTask,
+                };
+                drop(reply.send(of.kind.open(&of.cpus, &target)));
+            }
+            Request::Thread { name, run, reply } => {
+                drop(reply.send(thread::Builder::new().name(name).spawn(run)));
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! How soon the receiver looks at news.
+//!
+//! A program that starts says something new every millisecond, and until it is heard the stacks of its samples are cut
+//! or cost a snapshot each. A storm of such news costs as little as the looks are rare. So they are rare on average, and
+//! those that nothing asked for are saved up for when something starts.
+
+use std::time::{Duration, Instant};
+
+/// The most looks that are saved up.
+const SAVED_MAX: u32 = 16;
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Breath {
+    /// Between two looks, on average.
+    average: Duration,
+    /// When the next look is due: before now by what was saved up.
+    due: Instant,
+}
+
+impl Breath {
+    /// News is complete only after a millisecond.
+    pub(super) const SHORTEST: Duration = Duration::from_millis(2);
+
+    pub(super) fn new(average: Duration, now: Instant) -> Self {
+        Self { average, due: now }
+    }
+
+    /// The average time between two looks.
+    pub(super) fn average(&self) -> Duration {
+        self.average
+    }
+
+    /// How long to wait, when there is news now, until it is looked at.
+    pub(super) fn take(&mut self, now: Instant) -> Duration {
+        let earliest = now.checked_sub(self.average * SAVED_MAX).unwrap_or(now);
+        self.due = self.due.max(earliest) + self.average;
+        self.due.saturating_duration_since(now).clamp(Self::SHORTEST.min(self.average), self.average)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AVERAGE: Duration = Duration::from_millis(20);
+
+    /// How many looks there are in a second in which there is always news.
+    fn looks_in_a_stormy_second(breath: &mut Breath, began: Instant) -> u32 {
+        let (mut now, mut looks) = (began, 0);
+        while now < began + Duration::from_secs(1) {
+            now += breath.take(now);
+            looks += 1;
+        }
+        looks
+    }
+
+    #[test]
+    fn looks_are_rare_in_a_storm_and_after_a_quiet_time_some_are_soon() {
+        let began = Instant::now();
+        let mut breath = Breath::new(AVERAGE, began);
+        let looks =
+            [0, 1, 5, 6].map(|at| looks_in_a_stormy_second(&mut breath, began + Duration::from_secs(at)));
+        assert_eq!(looks.map(|looks| looks / 10), [5, 5, (50 + SAVED_MAX) / 10, 5], "{looks:?}");
+    }
+
+    #[test]
+    fn where_programs_start_now_and_then_looks_are_always_soon() {
+        let mut now = Instant::now();
+        let mut breath = Breath::new(AVERAGE, now);
+        for _ in 0..100 {
+            now += Duration::from_millis(200);
+            for _ in 0..8 {
+                let rest = breath.take(now);
+                assert_eq!(rest, Breath::SHORTEST);
+                now += rest;
+            }
+        }
+    }
+
+    #[test]
+    fn a_breath_that_is_short_anyway_stays() {
+        let began = Instant::now();
+        let mut breath = Breath::new(Duration::from_millis(1), began);
+        assert_eq!(breath.take(began + Duration::from_secs(1)), Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,335 @@
+//! Making unwind tables of files: whole, in parts, and parts once more.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use object::ReadCache;
+use sidewinder_address::{FileOffset, LoadSegment, Svma};
+use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
+use sidewinder_process::OpenedFile;
+use sidewinder_unwind::debug_file::DebugFileReference;
+use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
+use sidewinder_unwind::{ReadFile, Sources, UnwindTable, load_segments};
+use thiserror::Error;
+
+use super::debug_file::DebugFile;
+use super::reader::{Allowance, BoundedReader};
+
+/// Why a file has no table.
+#[derive(Debug, Error)]
+pub(crate) enum BuildError {
+    #[error("not a readable ELF file")]
+    Elf(#[from] object::Error),
+    #[error("no unwind table")]
+    Unwind(#[from] sidewinder_unwind::Error),
+    #[error("no room for {0} bytes of the file beside everything else: raise memory_limit_mib")]
+    NoRoom(u64),
+}
+
+/// Some pages of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    pub(crate) file_offset: FileOffset,
+    pub(crate) text_bytes: u64,
+}
+
+impl Part {
+    pub(crate) fn of(segment: &PackedSegment) -> Self {
+        Self { file_offset: segment.file_offset, text_bytes: segment.text_bytes }
+    }
+
+    pub(crate) fn end(self) -> FileOffset {
+        FileOffset(self.file_offset.0.saturating_add(self.text_bytes))
+    }
+
+    pub(crate) fn contains(self, at: FileOffset) -> bool {
+        self.file_offset <= at && at < self.end()
+    }
+
+    pub(crate) fn overlaps(self, other: &Range<FileOffset>) -> bool {
+        self.file_offset < other.end && other.start < self.end()
+    }
+
+    /// The stated addresses of what a load segment has of the part.
+    fn within(self, load: &LoadSegment) -> Option<Range<Svma>> {
+        let load_end = FileOffset(load.file_offset.0.saturating_add(load.size));
+        let (first, end) = (self.file_offset.max(load.file_offset), self.end().min(load_end));
+        let start = load.svma_of(first)?;
+        Some(start..start.checked_add(end.checked_offset_from(first)?)?)
+    }
+}
+
+/// A file's table, or some of its segments, in the form that walks read.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) loads: Vec<LoadSegment>,
+    pub(crate) segments: Vec<PackedSegment>,
+    /// Where in the file its machine code is all that there is: understood as a whole or not at all.
+    pub(crate) by_machine_code: Vec<Range<FileOffset>>,
+    pub(crate) debug_file: DebugFile,
+    /// The piece of the file, if there was one, that there was no room to read: what it and further ones say is missing.
+    pub(crate) unread_bytes: Option<u64>,
+}
+
+/// Of what building may take, one part in so many is for what is read; the rest is for rows.
+const READING_SHARE: u64 = 2;
+
+/// Files with more code than that are built in parts: walks need not wait for all of it.
+const WHOLE_CODE_BYTES_MAX: u64 = 8 << 20;
+/// What is built at once of such a file: some milliseconds' work.
+const PART_BYTES: u64 = 1 << 20;
+/// Parts that no walk has asked for are handed over together with what else was built in such a time: each time, what
+/// is known of every process that maps the file is published anew.
+const PARTS_TOGETHER: Duration = Duration::from_millis(50);
+
+/// A file whose table is to be built.
+#[derive(Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) content: &'a OpenedFile,
+    pub(crate) packing: Packing,
+    pub(crate) debug_file: &'a DebugFile,
+    /// Memory that building may take.
+    pub(crate) room_bytes: u64,
+}
+
+impl Source<'_> {
+    /// Reads a file's table and packs it, as the trusted side has it. All but the last of it goes to `hand_over` as soon
+    /// as it is there, and what walks ask for before everything else.
+    pub(crate) fn build(
+        &self,
+        trust: Trust,
+        wanted: &Receiver<FileOffset>,
+        hand_over: impl FnMut(Built),
+    ) -> Result<Built, BuildError> {
+        let allowance = Allowance::new(self.room_bytes / READING_SHARE);
+        // What was read goes before all rows are packed at once, which takes memory too.
+        let (loads, table, debug_file) = {
+            let reader = BoundedReader::new(self.content, &allowance);
+            let file = parse(&reader, &allowance)?;
+            let loads = load_segments(&file);
+            let debug_file = self.debug_file.find(DebugFileReference::of(&file));
+            let debug_reader = debug_file.as_deref().map(|file| BoundedReader::new(file, &allowance));
+            let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
+            let mut sources = Sources::of(&file, debug.as_slice())?;
+            let code_bytes: u64 = executable(&loads).map(|load| load.size).sum();
+            // The code is checked as a whole, and other sources are gone through as a whole.
+            let has_parts = trust == Trust::Rows && sources.are_eh_frame_alone();
+            if code_bytes > WHOLE_CODE_BYTES_MAX && has_parts {
+                let mut parts = Parts {
+                    sources,
+                    loads,
+                    packing: self.packing,
+                    debug_file: debug_file.clone(),
+                    by_machine_code: Vec::new(),
+                    segments: Vec::new(),
+                };
+                let built = parts.build(wanted, hand_over);
+                return Ok(Built { unread_bytes: allowance.refused_bytes(), ..built });
+            }
+            let table = sources.table();
+            (loads, settle(&file, table, trust)?, debug_file)
+        };
+        let segments = executable(&loads).flat_map(|load| pack(&table, load, self.packing)).collect();
+        let by_machine_code = table.by_machine_code().filter_map(|code| in_file(&loads, &code)).collect();
+        Ok(Built {
+            segments,
+            by_machine_code,
+            loads,
+            debug_file: DebugFile::Known(debug_file),
+            unread_bytes: allowance.refused_bytes(),
+        })
+    }
+
+    /// Reads and packs some segments of a file's table once more. Unless they stand alone, the rest is read for them.
+    pub(crate) fn build_again(
+        &self,
+        parts: &[Part],
+        stand_alone: bool,
+        trust: Trust,
+    ) -> Result<Built, BuildError> {
+        let allowance = Allowance::new(self.room_bytes / READING_SHARE);
+        let reader = BoundedReader::new(self.content, &allowance);
+        let file = parse(&reader, &allowance)?;
+        let loads = load_segments(&file);
+        let places: Vec<_> = parts.iter().filter_map(|part| placed(*part, &loads)).collect();
+        let wanted: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
+        // The code is checked as a whole.
+        let wanted = (stand_alone && trust == Trust::Rows).then_some(&*wanted);
+        let (table, debug_file) = table_of(&file, self.debug_file, wanted, &allowance)?;
+        let table = settle(&file, table, trust)?;
+        if let Some(refused_bytes) = allowance.refused_bytes() {
+            // With less than what the first table was made of it would say something else.
+            return Err(BuildError::NoRoom(refused_bytes));
+        }
+        let again = |part: &Part, load| pack_again(&table, load, self.packing, part.file_offset..part.end());
+        let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
+        Ok(Built {
+            segments,
+            by_machine_code: Vec::new(),
+            debug_file: DebugFile::Known(debug_file),
+            loads,
+            unread_bytes: None,
+        })
+    }
+}
+
+/// A large file, as far as it has been built.
+struct Parts<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
+    sources: Sources<'file, 'data, 'debug, R, D>,
+    loads: Vec<LoadSegment>,
+    packing: Packing,
+    debug_file: Option<Arc<File>>,
+    by_machine_code: Vec<Range<FileOffset>>,
+    /// What has not been handed over.
+    segments: Vec<PackedSegment>,
+}
+
+impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'debug, R, D> {
+    fn build(&mut self, wanted: &Receiver<FileOffset>, mut hand_over: impl FnMut(Built)) -> Built {
+        let code = self.sources.read_code();
+        self.by_machine_code = code.iter().filter_map(|code| in_file(&self.loads, code)).collect();
+        let mut left: Vec<Part> = executable(&self.loads).flat_map(|load| cut(pages_of(load))).collect();
+        let mut handed_over = Instant::now();
+        while !left.is_empty() {
+            let met = wanted.try_iter().find_map(|at| left.iter().position(|part| part.contains(at)));
+            self.pack(left.remove(met.unwrap_or(0)));
+            if met.is_some() || handed_over.elapsed() >= PARTS_TOGETHER {
+                hand_over(self.take());
+                handed_over = Instant::now();
+            }
+        }
+        self.take()
+    }
+
+    fn pack(&mut self, part: Part) {
+        if let Some((part, load, addresses)) = placed(part, &self.loads) {
+            let table = self.sources.table_of(&[addresses]);
+            self.segments.extend(pack_part(&table, load, self.packing, part.file_offset..part.end()));
+        }
+    }
+
+    fn take(&mut self) -> Built {
+        Built {
+            loads: self.loads.clone(),
+            segments: std::mem::take(&mut self.segments),
+            by_machine_code: self.by_machine_code.clone(),
+            debug_file: DebugFile::Known(self.debug_file.clone()),
+            unread_bytes: None,
+        }
+    }
+}
+
+fn executable(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
+    loads.iter().filter(|load| load.executable)
+}
+
+fn cut(pages: Range<FileOffset>) -> impl Iterator<Item = Part> {
+    let starts = (pages.start.0..pages.end.0).step_by(PART_BYTES as usize);
+    starts.map(move |start| part_of(&(FileOffset(start)..pages.end.min(FileOffset(start + PART_BYTES)))))
+}
+
+fn part_of(pages: &Range<FileOffset>) -> Part {
+    Part { file_offset: pages.start, text_bytes: pages.end.0.saturating_sub(pages.start.0) }
+}
+
+/// A part with the segment that it is of, and its stated addresses.
+fn placed(part: Part, loads: &[LoadSegment]) -> Option<(Part, &LoadSegment, Range<Svma>)> {
+    executable(loads).find_map(|load| Some((part, load, part.within(load)?)))
+}
+
+fn in_file(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<FileOffset>> {
+    let start = loads.iter().find_map(|load| load.file_offset_of(code.start))?;
+    Some(start..start.checked_add(code.end.checked_offset_from(code.start)?)?)
+}
+
+fn parse<'data, R: ReadFile<'data>>(
+    file: R,
+    allowance: &Allowance,
+) -> Result<object::File<'data, R>, BuildError> {
+    object::File::parse(file).map_err(|error| match allowance.refused_bytes() {
+        None => error.into(),
+        Some(refused_bytes) => BuildError::NoRoom(refused_bytes),
+    })
+}
+
+/// Reads a file's table, with the help of its debug file if it has one.
+pub(crate) fn read_table(
+    file: impl Read + Seek,
+    debug_file: &DebugFile,
+) -> Result<(Vec<LoadSegment>, UnwindTable), BuildError> {
+    let cache = ReadCache::new(file);
+    let file = object::File::parse(&cache)?;
+    let (table, _) = table_of(&file, debug_file, None, &Allowance::new(u64::MAX))?;
+    Ok((load_segments(&file), table))
+}
+
+/// The table of a file, or of parts of it, and the debug file that helped.
+fn table_of<'data, R: ReadFile<'data>>(
+    file: &object::File<'data, R>,
+    debug_file: &DebugFile,
+    parts: Option<&[Range<Svma>]>,
+    allowance: &Allowance,
+) -> Result<(UnwindTable, Option<Arc<File>>), BuildError> {
+    let debug_file = debug_file.find(DebugFileReference::of(file));
+    let debug_reader = debug_file.as_deref().map(|file| BoundedReader::new(file, allowance));
+    let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
+    let mut sources = Sources::of(file, debug.as_slice())?;
+    let table = match parts {
+        None => sources.table(),
+        Some(parts) => sources.table_of(parts),
+    };
+    drop(debug);
+    Ok((table, debug_file))
+}
+
+/// Reads a file's table and checks it against the file's code.
+pub(crate) fn read_validation(
+    file: impl Read + Seek,
+    debug_file: &DebugFile,
+) -> Result<Validation, BuildError> {
+    let cache = ReadCache::new(file);
+    let file = object::File::parse(&cache)?;
+    let (table, _) = table_of(&file, debug_file, None, &Allowance::new(u64::MAX))?;
+    Ok(validate(&file, &table)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn the_part_that_a_walk_has_met_comes_first_and_none_is_left_out() {
+        let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let file = object::File::parse(&*program).unwrap();
+        let loads = load_segments(&file);
+        let code = *executable(&loads).max_by_key(|load| load.size).unwrap();
+        let last = FileOffset(code.file_offset.0 + code.size - 1);
+        let mut parts = Parts {
+            sources: Sources::<_, &[u8]>::of(&file, &[]).unwrap(),
+            loads,
+            packing: Packing::Auto,
+            debug_file: None,
+            by_machine_code: Vec::new(),
+            segments: Vec::new(),
+        };
+        let (sender, wanted) = mpsc::channel();
+        sender.send(last).unwrap();
+        let mut handed_over = Vec::new();
+        let last_of_all = parts.build(&wanted, |built| handed_over.push(built));
+        assert!(handed_over[0].segments.iter().any(|segment| Part::of(segment).contains(last)));
+        handed_over.push(last_of_all);
+        let segments = handed_over.iter().flat_map(|built| &built.segments);
+        let mut parts: Vec<Part> = segments.map(Part::of).collect();
+        parts.sort_unstable_by_key(|part| part.file_offset);
+        assert!(parts.is_sorted_by(|one, next| one.end() == next.file_offset));
+        let pages = pages_of(&code);
+        assert_eq!(parts.iter().map(|part| part.text_bytes).sum::<u64>(), pages.end.0 - pages.start.0);
+        assert!(!handed_over[0].by_machine_code.is_empty(), "a linkage table, or start files");
+    }
+}

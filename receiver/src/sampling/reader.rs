@@ -1,0 +1,263 @@
+//! Mapped files as `object` reads them: piece by piece, each piece kept, and no more of them than there is room for.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::mem::offset_of;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use object::elf::{FileHeader64, SHT_SYMTAB, SectionHeader64};
+use object::pod::{bytes_of_slice, bytes_of_slice_mut, from_bytes, slice_from_all_bytes};
+use object::read::elf::{FileHeader as _, SectionHeader as _};
+use object::{LittleEndian, ReadCache, ReadRef};
+use sidewinder_process::OpenedFile;
+use sidewinder_unwind::ReadFile;
+
+/// What a string costs that is read by itself.
+const STRING_BYTES: u64 = 256;
+
+/// Bytes that several readers together may still keep. Once a piece has had no room, no other has: what was to be made
+/// of all of them isn't made of some.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    left_bytes: Cell<u64>,
+    refused_bytes: Cell<Option<u64>>,
+}
+
+impl Allowance {
+    pub(crate) fn new(bytes: u64) -> Self {
+        Self { left_bytes: Cell::new(bytes), refused_bytes: Cell::new(None) }
+    }
+
+    /// The piece that had no room, if there was one.
+    pub(crate) fn refused_bytes(&self) -> Option<u64> {
+        self.refused_bytes.get()
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), ()> {
+        if self.refused_bytes.get().is_some() {
+            return Err(());
+        }
+        match self.left_bytes.get().checked_sub(bytes) {
+            Some(left) => {
+                self.left_bytes.set(left);
+                Ok(())
+            }
+            None => {
+                self.refused_bytes.set(Some(bytes));
+                Err(())
+            }
+        }
+    }
+}
+
+/// A [`ReadCache`] that keeps only what an allowance has room for.
+#[derive(Debug)]
+pub(crate) struct BoundedReader<'file, C: ReadAt> {
+    cache: ReadCache<Positioned<'file, C>>,
+    content: &'file C,
+    /// The pieces that are kept, by offset and length, 0 for a string's.
+    kept: RefCell<HashSet<(u64, u64)>>,
+    allowance: &'file Allowance,
+}
+
+impl<'file, C: ReadAt> BoundedReader<'file, C> {
+    pub(crate) fn new(content: &'file C, allowance: &'file Allowance) -> Self {
+        let cache = ReadCache::new(Positioned::new(content));
+        Self { cache, content, kept: RefCell::default(), allowance }
+    }
+
+    fn keep(&self, piece: (u64, u64), bytes: u64) -> Result<(), ()> {
+        let mut kept = self.kept.borrow_mut();
+        if !kept.contains(&piece) {
+            self.allowance.take(bytes)?;
+            kept.insert(piece);
+        }
+        Ok(())
+    }
+}
+
+impl<'data, C: ReadAt> ReadRef<'data> for &'data BoundedReader<'_, C> {
+    fn len(self) -> Result<u64, ()> {
+        (&self.cache).len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'data [u8], ()> {
+        self.keep((offset, size), size)?;
+        self.cache.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'data [u8], ()> {
+        self.keep((range.start, 0), STRING_BYTES)?;
+        self.cache.read_bytes_at_until(range, delimiter)
+    }
+}
+
+impl<'data, C: ReadAt> ReadFile<'data> for &'data BoundedReader<'_, C> {
+    fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
+        read_whole(self.content, buffer, offset)
+    }
+}
+
+/// A file that can be read at any place.
+pub(crate) trait ReadAt {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Bytes that it had when it was opened.
+    fn size_bytes(&self) -> u64;
+}
+
+impl ReadAt for OpenedFile {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(bytes, offset)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes()
+    }
+}
+
+impl ReadAt for File {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, bytes, offset)
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.metadata().map_or(0, |metadata| metadata.len())
+    }
+}
+
+/// A file, read by seeking and reading. Mapping it would turn a shrinking file into a signal.
+///
+/// `object` reads the whole of `.symtab` with the headers, which for some files is as much as all of their unwind
+/// information, and of which tables want a few names. So it is hidden: its header reads as that of no section. Source:
+/// System V ABI, "Sections".
+#[derive(Debug)]
+pub(crate) struct Positioned<'content, C> {
+    content: &'content C,
+    at: u64,
+    /// Where the header of `.symtab` states its type.
+    hidden: Range<u64>,
+}
+
+impl<'content, C: ReadAt> Positioned<'content, C> {
+    pub(crate) fn new(content: &'content C) -> Self {
+        Self { content, at: 0, hidden: kind_of_symbol_table(content).unwrap_or_default() }
+    }
+}
+
+/// Where in a file the header of `.symtab` states the type of the section.
+fn kind_of_symbol_table(content: &impl ReadAt) -> Option<Range<u64>> {
+    // Words, since a header is aligned like one.
+    let mut header = [0_u64; size_of::<FileHeader64<LittleEndian>>() / 8];
+    read_whole(content, bytes_of_slice_mut(&mut header), 0)?;
+    let (header, _) = from_bytes::<FileHeader64<LittleEndian>>(bytes_of_slice(&header)).ok()?;
+    if !header.is_supported() || !header.is_class_64() {
+        return None;
+    }
+    let header_bytes = size_of::<SectionHeader64<LittleEndian>>();
+    // No more than a number of 16 bits can state.
+    let mut headers = vec![0_u64; header_bytes / 8 * usize::from(header.e_shnum.get(LittleEndian))];
+    let from = header.e_shoff.get(LittleEndian);
+    read_whole(content, bytes_of_slice_mut(&mut headers), from)?;
+    let headers = bytes_of_slice(&headers);
+    let sections = slice_from_all_bytes::<SectionHeader64<LittleEndian>>(headers).ok()?;
+    let number = sections.iter().position(|section| section.sh_type(LittleEndian) == SHT_SYMTAB)?;
+    let within = number * header_bytes + offset_of!(SectionHeader64<LittleEndian>, sh_type);
+    let start = from.checked_add(within as u64)?;
+    Some(start..start.checked_add(4)?)
+}
+
+fn read_whole(content: &impl ReadAt, bytes: &mut [u8], offset: u64) -> Option<()> {
+    let mut from = Positioned { content, at: offset, hidden: 0..0 };
+    Read::read_exact(&mut from, bytes).ok()
+}
+
+impl<C: ReadAt> Read for Positioned<'_, C> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.content.read_at(bytes, self.at)?;
+        let end = self.at.saturating_add(read as u64);
+        if self.at < self.hidden.end && self.hidden.start < end {
+            let places = (self.at..end).zip(bytes.iter_mut());
+            // `SHT_NULL` is 0.
+            places.filter(|(at, _)| self.hidden.contains(at)).for_each(|(_, byte)| *byte = 0);
+        }
+        self.at = end;
+        Ok(read)
+    }
+}
+
+impl<C: ReadAt> Seek for Positioned<'_, C> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::End(by) => self.content.size_bytes().checked_add_signed(by),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use object::{Object as _, ObjectSection as _};
+
+    use super::*;
+
+    fn file_of_sevens() -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 4096]).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_has_no_room_is_refused_and_what_is_kept_costs_once() {
+        let allowance = Allowance::new(100);
+        let file = file_of_sevens();
+        let reader = BoundedReader::new(&file, &allowance);
+        let read = |offset, size| (&reader).read_bytes_at(offset, size).map(<[u8]>::len);
+        assert_eq!(read(0, 60), Ok(60));
+        assert_eq!(read(0, 60), Ok(60), "it is there already");
+        assert_eq!(read(0, 61), Err(()));
+        assert_eq!(read(1000, 1), Err(()), "nothing is read any more");
+        assert_eq!(read(0, 60), Ok(60), "but for what is there");
+        assert_eq!(allowance.refused_bytes(), Some(61));
+        let mut seen = [0; 100];
+        assert_eq!((&reader).read_into(3000, &mut seen), Some(()), "what is not kept needs no room");
+        assert_eq!(seen, [7; 100]);
+        assert_eq!((&reader).read_into(4000, &mut seen), None, "the file ends before");
+    }
+
+    #[test]
+    fn symbols_are_hidden_and_can_be_read_all_the_same() {
+        let program = File::open(std::env::current_exe().unwrap()).unwrap();
+        let cache = ReadCache::new(&program);
+        let seen = object::File::parse(&cache).unwrap();
+        let allowance = Allowance::new(1 << 20);
+        let reader = BoundedReader::new(&program, &allowance);
+        let hidden = object::File::parse(&reader).unwrap();
+        assert!(seen.symbols().count() > 1000);
+        assert_eq!(hidden.symbols().count(), 0);
+        assert_eq!(hidden.dynamic_symbols().count(), seen.dynamic_symbols().count());
+        // A section of no kind has no data, but its place is stated.
+        let (offset, size) = seen.section_by_name(".symtab").unwrap().file_range().unwrap();
+        let mut symbols = vec![0; usize::try_from(size).unwrap()];
+        (&reader).read_into(offset, &mut symbols).unwrap();
+        assert_eq!(symbols, seen.section_by_name(".symtab").unwrap().data().unwrap());
+        assert_eq!(allowance.refused_bytes(), None);
+    }
+
+    #[test]
+    fn readers_share_what_there_is() {
+        let allowance = Allowance::new(100);
+        let file = file_of_sevens();
+        let [one, other] = [(), ()].map(|()| BoundedReader::new(&file, &allowance));
+        assert!((&one).read_bytes_at(0, 60).is_ok());
+        assert!((&other).read_bytes_at(0, 30).is_ok());
+        assert!((&other).read_bytes_at(30, 11).is_err());
+    }
+}
