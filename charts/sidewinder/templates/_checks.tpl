@@ -1,0 +1,88 @@
+{{/* Refuses what can't work, and names what can. Rendered by NOTES.txt and by each mode's own template. */}}
+{{- define "sidewinder.check" -}}
+{{- if not .Values.mode -}}
+  {{- fail "\n\nmode is empty:\n  --set mode=daemonset  profiles all of each node\n  --set mode=injector   profiles pods with the label sidewinder/inject=true, by a sidecar in each\nThe library chart sidewinder-lib adds the sidecar to charts of your own.\n" -}}
+{{- end -}}
+{{- if eq .Values.mode "daemonset" -}}
+  {{- include "sidewinder.checkDaemonset" . -}}
+{{- else -}}
+  {{- include "sidewinder.checkInjector" . -}}
+{{- end -}}
+{{- end }}
+
+{{- define "sidewinder.checkDaemonset" -}}
+{{- $scope := ((.Values.config.receivers).profiling | default dict).scope | default dict -}}
+{{- if eq "pod" ($scope.mode | default "") -}}
+  {{- fail "\n\nconfig.receivers.profiling.scope.mode is pod: a pod of the DaemonSet has Sidewinder alone. Leave it out (node), name processes by scope.include, or use mode=injector.\n" -}}
+{{- end -}}
+{{- if .Values.configMap.existingPath -}}
+  {{- if not .Values.configMap.existingName -}}
+    {{- fail "\n\nconfigMap.existingPath names a template, and configMap.existingName no ConfigMap that it makes: name both.\n" -}}
+  {{- end -}}
+{{- end -}}
+{{- if .Values.preflight.enabled -}}
+  {{- include "sidewinder.checkNamespace" . -}}
+  {{- include "sidewinder.checkNodes" . -}}
+{{- end -}}
+{{- end }}
+
+{{- define "sidewinder.checkNamespace" -}}
+{{- $namespace := include "sidewinder.namespace" (dict "root" $ "values" .Values) -}}
+{{- $labels := ((lookup "v1" "Namespace" "" $namespace).metadata | default dict).labels | default dict -}}
+{{- $enforced := get $labels "pod-security.kubernetes.io/enforce" -}}
+{{- if has $enforced (list "baseline" "restricted") -}}
+  {{- fail (printf "\n\nPod Security: the namespace %s enforces %s, which refuses hostPID and the capabilities BPF and PERFMON, so that no pod of the DaemonSet would ever start. Give Sidewinder a namespace of its own:\n  kubectl create namespace sidewinder\n  kubectl label namespace sidewinder pod-security.kubernetes.io/enforce=privileged\n  helm install --namespace sidewinder ...\n" $namespace $enforced) -}}
+{{- end -}}
+{{- end }}
+
+{{- define "sidewinder.checkNodes" -}}
+{{- $total := 0 -}}
+{{- $fargate := 0 -}}
+{{- $autopilot := 0 -}}
+{{- range (lookup "v1" "Node" "" "").items -}}
+  {{- $total = add1 $total -}}
+  {{- if eq "fargate" (get (.metadata.labels | default dict) "eks.amazonaws.com/compute-type") }}{{ $fargate = add1 $fargate }}{{ end -}}
+  {{- if hasPrefix "gk3-" .metadata.name }}{{ $autopilot = add1 $autopilot }}{{ end -}}
+{{- end -}}
+{{- if and (gt $total 0) (eq $total $fargate) -}}
+  {{- fail "\n\nEvery node is AWS Fargate's, which runs no DaemonSet and refuses the capabilities BPF and PERFMON: there is no way to profile there by eBPF. Use managed or self-managed nodes. (preflight.enabled=false skips this check.)\n" -}}
+{{- end -}}
+{{- if gt $autopilot 0 -}}
+  {{- fail "\n\nThis is a GKE Autopilot cluster, which refuses hostPID and the capabilities BPF and PERFMON to workloads that Google has not allowed. Use a GKE Standard cluster or node pool. (preflight.enabled=false skips this check.)\n" -}}
+{{- end -}}
+{{- end }}
+
+{{- define "sidewinder.checkInjector" -}}
+{{- range $value, $isSet := dict "configMap.existingName" .Values.configMap.existingName "configMap.existingPath" .Values.configMap.existingPath -}}
+  {{- if $isSet -}}
+    {{- fail (printf "\n\n%s is set, and mode is injector: a ConfigMap would have to be in the namespace of each pod, and a pod without it would not start. The injector puts `config` into the pod as an environment variable.\n" $value) -}}
+  {{- end -}}
+{{- end -}}
+{{- range .Values.extraEnvs -}}
+  {{- range $source := values (.valueFrom | default dict) -}}
+    {{- if and (hasKey $source "key") (not $source.optional) -}}
+      {{- fail (printf "\n\nextraEnvs: %q is required by the sidecar, and mode is injector: a pod whose namespace has none would not start. Add optional: true.\n" $source.name) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- range .Values.extraEnvsFrom -}}
+  {{- range $source := list .configMapRef .secretRef -}}
+    {{- if and $source (not $source.optional) -}}
+      {{- fail (printf "\n\nextraEnvsFrom: %q is required by the sidecar, and mode is injector: a pod whose namespace has none would not start. Add optional: true.\n" $source.name) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- range .Values.extraVolumes -}}
+  {{- range $source := list .configMap .secret -}}
+    {{- if and $source (not $source.optional) -}}
+      {{- fail (printf "\n\nextraVolumes: %q is required by the sidecar, and mode is injector: a pod whose namespace has none would not start. Add optional: true.\n" ($source.name | default $source.secretName)) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- if .Values.networkPolicy.enabled -}}
+  {{- fail "\n\nnetworkPolicy.enabled is true, and mode is injector: it would isolate the apps. Let the policies of the apps allow the way to the Collector.\n" -}}
+{{- end -}}
+{{- if .Values.clusterRole.create -}}
+  {{- fail "\n\nclusterRole.create is true, and mode is injector: a sidecar has the service account of its app, and asks the API server nothing.\n" -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,116 @@
+//! What is made from a chart's `values.yaml`: its schema, and the table of its README.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
+
+use super::values::Described;
+
+/// Where the configuration's own schema is in a chart's.
+const CONFIGURATION: &str = "#/definitions/configuration";
+
+const TABLE_BEGINS: &str = "<!-- Made from values.yaml by `make charts CHARTS=accept`. -->\n";
+const TABLE_ENDS: &str = "<!-- End of what is made. -->\n";
+
+/// A schema that knows each value and refuses every other; `configuration` is that of `sidewinder --config`. Draft 7, which
+/// every Helm reads.
+///
+/// # Errors
+/// When a value's path leads through another value.
+pub fn schema(chart: &str, values: &[Described], configuration: &Value) -> Result<Value> {
+    let mut root = group();
+    for value in values {
+        let (key, groups) = value.path.split_last().context("a value without a key")?;
+        let mut at = &mut root;
+        for group_key in groups {
+            let below = at.get_mut("properties").and_then(Value::as_object_mut);
+            at = below.context("no group")?.entry(group_key.clone()).or_insert_with(group);
+        }
+        let below = at.get_mut("properties").and_then(Value::as_object_mut);
+        below.context("no group")?.insert(key.clone(), property(value));
+    }
+    // Charts around this one put values of their own there.
+    let global = &mut root["properties"]["global"];
+    if global.is_null() {
+        *global = json!({ "type": "object" });
+    } else {
+        global["additionalProperties"] = json!(true);
+    }
+    if chart == "sidewinder" {
+        root["properties"]["sidewinder-lib"] = json!({ "type": "object", "description": "Helm puts the library's defaults here. Nothing reads them." });
+    }
+    root["$schema"] = json!("http://json-schema.org/draft-07/schema#");
+    root["title"] = json!(format!("Values of the chart {chart}"));
+    root["definitions"] = json!({ "configuration": embedded(configuration) });
+    Ok(root)
+}
+
+fn group() -> Value {
+    json!({ "type": "object", "additionalProperties": false, "properties": {} })
+}
+
+fn property(value: &Described) -> Value {
+    let mut property = Map::new();
+    if let Some(reference) = value.schema.get("$ref") {
+        // Draft 7 reads nothing beside a reference.
+        property.insert("allOf".to_owned(), json!([{ "$ref": reference }]));
+    } else {
+        property.extend(value.schema.clone());
+    }
+    property.entry("type").or_insert_with(|| json!(kind(&value.default)));
+    property.insert("description".to_owned(), json!(value.description));
+    Value::Object(property)
+}
+
+fn kind(default: &Value) -> &'static str {
+    match default {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The configuration's schema as a part of another: its references lead into itself.
+fn embedded(schema: &Value) -> Value {
+    match schema {
+        Value::Object(map) => {
+            let entries = map.iter().filter(|(key, _)| *key != "$schema" && *key != "title");
+            let entry = |(key, value): (&String, &Value)| match value.as_str().filter(|_| key == "$ref") {
+                Some(reference) => (key.clone(), json!(reference.replacen('#', CONFIGURATION, 1))),
+                None => (key.clone(), embedded(value)),
+            };
+            Value::Object(entries.map(entry).collect())
+        }
+        Value::Array(items) => items.iter().map(embedded).collect(),
+        other => other.clone(),
+    }
+}
+
+/// A README whose table of values is that of `values`.
+///
+/// # Errors
+/// When it has no place for the table.
+pub fn with_table(readme: &str, values: &[Described]) -> Result<String> {
+    let (before, rest) = readme.split_once(TABLE_BEGINS).context("no line says where the table begins")?;
+    let (_, after) = rest.split_once(TABLE_ENDS).context("no line says where the table ends")?;
+    Ok(format!("{before}{TABLE_BEGINS}\n{}\n{TABLE_ENDS}{after}", table(values)))
+}
+
+fn table(values: &[Described]) -> String {
+    let mut table = "| Value | Meaning | Type | Default |\n|---|---|---|---|\n".to_owned();
+    for value in values {
+        let default = match &value.default {
+            Value::Object(map) if !map.is_empty() => "see `values.yaml`".to_owned(),
+            default => format!("`{default}`"),
+        };
+        let kind = kind(&value.default);
+        let description = value.description.replace('|', "\\|");
+        // Writing into a string does not fail.
+        let _ = writeln!(table, "| `{}` | {description} | {kind} | {default} |", value.path.join("."));
+    }
+    table
+}

@@ -1,0 +1,154 @@
+//! What those who read the charts say of them.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+use sidewinder_e2e::charts::{self, run, tool};
+use sidewinder_e2e::{collector, paths, sidewinder};
+
+use super::{chart, helms, manifests, values};
+
+#[test]
+fn helm_3_and_4_find_no_fault_with_the_charts() -> Result<()> {
+    for helm in helms("helm_3_and_4_find_no_fault_with_the_charts")? {
+        let lint = |chart: &Path, arguments: &[&str]| {
+            let mut command = Command::new(&helm);
+            command.args(["lint", "--strict", "--kube-version", charts::KUBERNETES]);
+            run(command.arg(chart).args(arguments))
+        };
+        lint(&charts::folder().join("sidewinder-lib"), &[])?;
+        for values in values()? {
+            lint(&chart(), &["--values", &values.display().to_string()])?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn each_unit_test_of_the_charts_passes() -> Result<()> {
+    let Some(unittest) = tool("each_unit_test_of_the_charts_passes", "helm-unittest")? else { return Ok(()) };
+    let said = run(Command::new(unittest).arg("--strict").arg(chart()))?;
+    ensure!(said.contains("Tests:"), "no test ran:\n{said}");
+    Ok(())
+}
+
+#[test]
+fn each_example_is_valid_from_kubernetes_1_29_to_1_37() -> Result<()> {
+    let Some(packages) = tool("each_example_is_valid_from_kubernetes_1_29_to_1_37", "python")? else {
+        return Ok(());
+    };
+    let entries: Vec<Value> =
+        manifests()?.into_iter().map(|(of, manifest)| json!({ "of": of, "manifest": manifest })).collect();
+    let mut validate = Command::new("python3")
+        .arg(paths::e2e().join("charts/validate.py"))
+        .env("PYTHONPATH", packages)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    validate.stdin.take().context("no standard input")?.write_all(&serde_json::to_vec(&entries)?)?;
+    let output = validate.wait_with_output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let held: usize = String::from_utf8_lossy(&output.stdout).trim().parse()?;
+    ensure!(held > 200, "only {held} were held against a schema");
+    Ok(())
+}
+
+/// Configurations of Sidewinder in a manifest.
+fn configurations(manifest: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    match manifest {
+        Value::Object(map) => {
+            let named = map.get("name").is_some_and(|name| name == "SIDEWINDER_CONFIG" || name == "config");
+            // Of a container's variable, or of a variable of the injector's policy.
+            let text = ["value", "expression"].iter().find_map(|key| map.get(*key)?.as_str());
+            let in_config_map = map.get("relay").and_then(Value::as_str);
+            found.extend(text.filter(|_| named).map(unescaped));
+            found.extend(in_config_map.map(str::to_owned));
+            found.extend(map.values().flat_map(configurations));
+        }
+        Value::Array(items) => found.extend(items.iter().flat_map(configurations)),
+        _ => {}
+    }
+    found.retain(|text| text.contains("profiling"));
+    found
+}
+
+/// As kubelet, and CEL, hand it on.
+fn unescaped(value: &str) -> String {
+    let text = value.strip_prefix("r\"\"\"").and_then(|text| text.strip_suffix("\"\"\"")).unwrap_or(value);
+    text.replace("$$", "$")
+}
+
+#[test]
+fn each_configuration_in_the_examples_holds() -> Result<()> {
+    let mut held = 0;
+    for (of, manifest) in manifests()? {
+        for configuration in configurations(&manifest) {
+            let mut validate = sidewinder::command()?;
+            validate.args(["validate", "--config=env:SIDEWINDER_CONFIG"]);
+            validate.env("SIDEWINDER_CONFIG", &configuration);
+            // What the pod would have.
+            for name in ["SERVICE_NAME", "NAMESPACE_NAME", "NODE_NAME", "POD_NAME", "POD_UID"] {
+                validate.env(format!("K8S_{name}"), "a");
+            }
+            validate.envs([("MY_POD_IP", "10.0.0.1"), ("MY_NODE_IP", "10.0.0.2")]);
+            validate.envs([("SIDEWINDER_ENDPOINT", "collector:4317"), ("SIDEWINDER_INSECURE", "true")]);
+            let said = run(&mut validate).with_context(|| format!("{of}:\n{configuration}"))?;
+            ensure!(!said.contains("warning"), "{of}: {said}");
+            held += 1;
+        }
+    }
+    ensure!(held > 8, "only {held} configurations");
+    Ok(())
+}
+
+#[test]
+fn a_collector_takes_the_configurations_of_the_examples() -> Result<()> {
+    let collector = collector::build(collector::Version::Oldest)?;
+    let mut held = 0;
+    for (of, manifest) in manifests()? {
+        let text = manifest.pointer("/data/relay").and_then(Value::as_str).unwrap_or_default();
+        // Its k8s_attributes is shown with an API server.
+        if !text.contains("otlp:\n") || text.contains("k8s_attributes") {
+            continue;
+        }
+        let mut validate = Command::new(&collector);
+        validate.args(["validate", "--config=env:RELAY", "--feature-gates=+service.profilesSupport"]);
+        validate.env("RELAY", text).env("MY_POD_IP", "127.0.0.1");
+        run(&mut validate).with_context(|| of.clone())?;
+        held += 1;
+    }
+    ensure!(held == 2, "{held} configurations of Collectors");
+    Ok(())
+}
+
+/// Words of PromQL expressions that look like names of metrics.
+fn metrics_of(expression: &str) -> Vec<&str> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = expression.split(|c| !is_of_name(c));
+    words.filter(|word| word.starts_with("sidewinder_") || word.starts_with("otelcol_")).collect()
+}
+
+#[test]
+fn alerts_ask_for_metrics_that_exist() -> Result<()> {
+    let known = fs::read_to_string(paths::e2e().with_file_name("receiver").join("src/telemetry/metrics.rs"))?;
+    let mut asked = 0;
+    for (of, manifest) in manifests()? {
+        for group in manifest.pointer("/spec/groups").and_then(Value::as_array).into_iter().flatten() {
+            for rule in group.get("rules").and_then(Value::as_array).into_iter().flatten() {
+                let expression = rule.get("expr").and_then(Value::as_str).context("a rule without expr")?;
+                for metric in metrics_of(expression) {
+                    ensure!(known.contains(&format!("name: \"{metric}\"")), "{of}: there is no {metric}");
+                    asked += 1;
+                }
+            }
+        }
+    }
+    ensure!(asked >= 7, "only {asked} metrics are asked for");
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! What is made, and kept. `make charts CHARTS=accept` writes it anew.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use sidewinder_e2e::charts::{self, described, hold, run, template, tool};
+use sidewinder_e2e::paths;
+
+use super::{by_template, chart, copy, examples, helms, of_user};
+
+const CHARTS: [&str; 2] = ["sidewinder", "sidewinder-lib"];
+
+#[test]
+fn schemas_and_readmes_say_what_values_yaml_says() -> Result<()> {
+    let configuration = fs::read_to_string(paths::e2e().with_file_name("config").join("schema.json"))?;
+    let configuration = serde_json::from_str(&configuration)?;
+    for name in CHARTS {
+        let folder = charts::folder().join(name);
+        let values = described(&folder.join("values.yaml"))?;
+        let schema = charts::schema(name, &values, &configuration)?;
+        hold(&folder.join("values.schema.json"), &(serde_json::to_string_pretty(&schema)? + "\n"))?;
+        let readme = folder.join("README.md");
+        let text = fs::read_to_string(&readme)?;
+        hold(&readme, &charts::with_table(&text, &values)?)?;
+    }
+    Ok(())
+}
+
+/// Values whose default or meaning depends on what they are for.
+const OF_ITS_OWN: [&str; 5] = [
+    "configMap.create",
+    "extraEnvs",
+    "image.repository",
+    "ports.metrics.enabled",
+    "presets.resourceAttributes.enabled",
+];
+
+#[test]
+fn a_value_of_the_library_means_the_same_in_the_chart() -> Result<()> {
+    let by_path = |name: &str| -> Result<BTreeMap<String, _>> {
+        let values = described(&charts::folder().join(name).join("values.yaml"))?;
+        Ok(values.into_iter().map(|value| (value.path.join("."), value)).collect())
+    };
+    let (ours, library) = (by_path("sidewinder")?, by_path("sidewinder-lib")?);
+    let mut compared = 0;
+    for (path, value) in &library {
+        let Some(same) = ours.get(path) else {
+            ensure!(["enabled", "runAs", "serviceName"].contains(&path.as_str()), "the chart has no {path}");
+            continue;
+        };
+        assert_eq!(same.schema, value.schema, "{path}");
+        if !OF_ITS_OWN.contains(&path.as_str()) {
+            assert_eq!(same.default, value.default, "{path}");
+            assert_eq!(
+                same.description.replace(" the chart ", " this library "),
+                value.description.replace(" the chart ", " this library "),
+                "{path}"
+            );
+            compared += 1;
+        }
+    }
+    ensure!(compared > 15, "only {compared} values are in both");
+    Ok(())
+}
+
+#[test]
+fn versions_are_those_of_the_release() -> Result<()> {
+    let version = env!("CARGO_PKG_VERSION");
+    for name in CHARTS {
+        let text = fs::read_to_string(charts::folder().join(name).join("Chart.yaml"))?;
+        let chart = charts::documents(&text)?;
+        let said = chart.first().and_then(|chart| chart.get("appVersion")).and_then(Value::as_str);
+        assert_eq!(said, Some(version), "{name}");
+    }
+    let image = charts::folder().join("sidewinder-lib/templates/_image.tpl");
+    let text = fs::read_to_string(image)?;
+    assert!(text.contains(&format!("{{{{- define \"sidewinder.version\" -}}}}\n{version}\n")), "{text}");
+    Ok(())
+}
+
+#[test]
+fn the_library_in_the_chart_is_the_library() -> Result<()> {
+    let library = charts::folder().join("sidewinder-lib");
+    let inside = chart().join("charts/sidewinder-lib");
+    if charts::accepts() {
+        fs::remove_dir_all(&inside).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })?;
+    }
+    let packed = ["Chart.yaml", "values.yaml", "values.schema.json", ".helmignore", "templates"];
+    let of_package = |file: &PathBuf| {
+        file.strip_prefix(&library).is_ok_and(|file| packed.iter().any(|packed| file.starts_with(packed)))
+    };
+    let files: Vec<PathBuf> = charts::files(&library)?.into_iter().filter(of_package).collect();
+    for file in &files {
+        hold(&inside.join(file.strip_prefix(&library)?), &fs::read_to_string(file)?)?;
+    }
+    ensure!(files.len() == charts::files(&inside)?.len(), "{} has more files", inside.display());
+
+    // Chart.lock names it, and Helm makes the same of it, from the folder beside: no network.
+    for helm in helms("the_library_in_the_chart_is_the_library")? {
+        let copy = copy()?;
+        let chart = copy.path().join("charts/sidewinder");
+        let values = chart.join("ci/everything-values.yaml").display().to_string();
+        let arguments = ["--values", &values];
+        let kept = run(&mut template(&helm, &chart, &arguments))?;
+        fs::remove_dir_all(chart.join("charts"))?;
+        run(Command::new(&helm).args(["dependency", "build", "--skip-refresh"]).arg(&chart))?;
+        assert_eq!(run(&mut template(&helm, &chart, &arguments))?, kept);
+    }
+    Ok(())
+}
+
+#[test]
+fn examples_are_what_helm_3_and_4_render() -> Result<()> {
+    for helm in helms("examples_are_what_helm_3_and_4_render")? {
+        let mut rendered = Vec::new();
+        for example in examples("sidewinder")? {
+            let values = example.join("values.yaml").display().to_string();
+            let text = run(&mut template(&helm, &chart(), &["--values", &values]))?;
+            rendered.push((example, text));
+        }
+        for example in examples("sidewinder-lib")? {
+            let text = of_user(&helm, &example)?;
+            rendered.push((example, text));
+        }
+        for (example, text) in rendered {
+            let files = by_template(&text);
+            for (name, text) in &files {
+                hold(&example.join("rendered").join(name), text)?;
+            }
+            let kept = charts::files(&example.join("rendered"))?;
+            ensure!(
+                kept.len() == files.len(),
+                "{} has other files than {:?}",
+                example.display(),
+                files.keys()
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_kustomize_component_is_made_from_the_library() -> Result<()> {
+    let test = "the_kustomize_component_is_made_from_the_library";
+    let folder = charts::folder().join("kustomize");
+    for helm in helms(test)? {
+        let made = by_template(&of_user(&helm, &folder.join("source"))?);
+        for (name, text) in made {
+            // Without where it is from, which kustomize would keep.
+            let text: Vec<&str> = text.lines().skip(2).collect();
+            hold(&folder.join("sidecar").join(name), &(text.join("\n") + "\n"))?;
+        }
+    }
+    let Some(kustomize) = tool(test, "kustomize")? else { return Ok(()) };
+    let built = run(Command::new(kustomize).arg("build").arg(folder.join("example")))?;
+    hold(&folder.join("example/rendered.yaml"), &built)?;
+    let patched = built.matches("name: sidewinder\n").count();
+    ensure!(patched == 1, "the sidecar is in {patched} of the two deployments");
+    Ok(())
+}
