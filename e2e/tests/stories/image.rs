@@ -1,0 +1,329 @@
+//! The container image, run with what Kubernetes grants a sidecar.
+//!
+//! The image takes minutes to build: `make image-test` does, and names it by `SIDEWINDER_IMAGE`. The containers are
+//! crun's own, because podman gives users other than root ambient capabilities, and Kubernetes does not.
+
+use std::env;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use object::{Object as _, ObjectSection as _};
+use serde_json::{Value, json};
+use sidewinder_e2e::sidewinder::{Ended, Running};
+use sidewinder_e2e::{paths, requirement};
+use tempfile::TempDir;
+
+use crate::telemetry::until;
+
+/// Whoever nobody else is: what distributions without a shell use.
+const USER: u32 = 65532;
+/// `CAP_PERFMON` and `CAP_BPF`, as /proc/PID/status writes sets.
+const TWO_CAPABILITIES: &str = "000000c000000000";
+const NO_CAPABILITY: &str = "0000000000000000";
+const GRANTED: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
+const IMAGE_BYTES_MAX: u64 = 15 << 20;
+const NOT_POSSIBLE_HERE: i32 = 3;
+const USAGE: i32 = 2;
+
+const CONFIGURATION: &str = "--config=yaml:{receivers: {profiling: {error_mode: propagate}}, \
+     exporters: {otlp_grpc: {endpoint: '127.0.0.1:4317', tls: {insecure: true}}}, \
+     service: {pipelines: {profiles: {receivers: [profiling], exporters: [otlp_grpc]}}}}";
+
+#[test]
+fn file_capabilities_are_taken_up_as_far_as_they_are_granted() -> Result<()> {
+    const NAME: &str = "file capabilities";
+    if !requirement::ebpf(NAME)? || !requirement::program(NAME, "setpriv")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+    let binary = folder.path().join("sidewinder");
+    fs::copy(paths::sidewinder()?, &binary)?;
+    succeed(Command::new("setcap").arg("cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog=p").arg(&binary))?;
+    for (bounding_set, code) in [("-all,+bpf,+perfmon", 0), ("-all", NOT_POSSIBLE_HERE)] {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()]);
+        command
+            .args(["--inh-caps=-all", &format!("--bounding-set={bounding_set}")])
+            .arg(&binary)
+            .arg("check");
+        let Ended { status, log } = Running::start(command)?.wait(Duration::from_secs(60))?;
+        assert_eq!(status.code(), Some(code), "{bounding_set}: {log}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_image_holds_one_small_static_binary_that_says_where_it_is_from() -> Result<()> {
+    let Some(image) = Image::open("the files of the image")? else { return Ok(()) };
+    let bytes: u64 = image.layers()?.iter().map(|layer| layer["size"].as_u64().unwrap_or(u64::MAX)).sum();
+    assert!(bytes <= IMAGE_BYTES_MAX, "the layers have {bytes} bytes");
+    let settings = &image.config["config"];
+    assert_eq!(settings["User"], format!("{USER}:{USER}"));
+    assert_eq!(settings["Entrypoint"], json!(["/sidewinder"]));
+    for label in ["title", "description", "licenses", "version", "revision"] {
+        let label = format!("org.opencontainers.image.{label}");
+        assert!(
+            settings["Labels"][&label].as_str().is_some_and(|text| !text.is_empty()),
+            "{label}: {settings}"
+        );
+    }
+    assert_eq!(settings["Labels"]["org.opencontainers.image.version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(image.index["manifests"][0]["platform"], json!({ "architecture": "amd64", "os": "linux" }));
+
+    let mut entries: Vec<_> =
+        fs::read_dir(image.root())?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    entries.sort();
+    assert_eq!(entries, ["licenses", "sidewinder"]);
+    let bytes = fs::read(image.root().join("sidewinder"))?;
+    let elf = object::File::parse(&*bytes)?;
+    let sections: Vec<_> = elf.sections().filter_map(|section| section.name().ok()).collect();
+    assert!(!sections.contains(&".interp") && !sections.contains(&".symtab"), "{sections:?}");
+    assert!(sections.contains(&".dep-v0"), "the binary does not say what it depends on: {sections:?}");
+
+    let (debug_file, _) = elf.gnu_debuglink()?.context("no name of a debug file")?;
+    let id = elf.build_id()?.context("no build ID")?;
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (folder, name) = id.split_at(2);
+    assert_eq!(debug_file, format!("{name}.debug").as_bytes());
+    let debug_file = image.built.join("amd64/debug/.build-id").join(folder).join(format!("{name}.debug"));
+    let bytes = fs::read(&debug_file).with_context(|| format!("cannot read {}", debug_file.display()))?;
+    let debug = object::File::parse(&*bytes)?;
+    assert_eq!(debug.build_id()?, elf.build_id()?);
+    assert!(debug.section_by_name(".debug_line").is_some() && debug.symbols().count() > 0);
+    Ok(())
+}
+
+#[test]
+fn two_capabilities_are_enough_for_another_user_than_root() -> Result<()> {
+    let Some(image) = Image::open("profiling from the image")? else { return Ok(()) };
+    let container = image.start(&GRANTED, &[CONFIGURATION])?;
+    let status = until("a profiler in a container", || {
+        let Ended { log, .. } = container.execute(&["/sidewinder", "status", "--json"])?;
+        let document: Value = serde_json::from_str(&log).with_context(|| log.clone())?;
+        let events = document.pointer("/receivers/profiling/interrupts/complete").and_then(Value::as_u64);
+        Ok(events.map(|_| document))
+    })?;
+    assert_eq!(status.pointer("/receivers/profiling/activity"), Some(&Value::from("profiling")), "{status}");
+    let threads: Vec<PathBuf> = fs::read_dir(format!("/proc/{}/task", container.pid()?))?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    for thread in threads {
+        let sets = fs::read_to_string(thread.join("status"))?;
+        let is_opener = fs::read_to_string(thread.join("comm"))?.trim_end() == "opener";
+        for (set, expected) in [
+            ("CapPrm", if is_opener { TWO_CAPABILITIES } else { NO_CAPABILITY }),
+            ("CapBnd", TWO_CAPABILITIES),
+            ("CapInh", NO_CAPABILITY),
+            ("CapAmb", NO_CAPABILITY),
+        ] {
+            assert!(sets.contains(&format!("{set}:\t{expected}\n")), "{set} is not {expected}:\n{sets}");
+        }
+        assert!(sets.contains(&format!("Uid:\t{USER}\t{USER}\t")), "{sets}");
+    }
+    for (arguments, says) in [
+        (&["status"][..], "profiling"),
+        (&["health"], ": up"),
+        (&["check"], "Ready to profile"),
+        (&["--version"], "sidewinder "),
+    ] {
+        let ended = container.execute(&[&["/sidewinder"], arguments].concat())?;
+        assert!(ended.status.success() && ended.log.contains(says), "{arguments:?}: {}", ended.log);
+    }
+    Ok(())
+}
+
+#[test]
+fn without_capabilities_the_image_starts_and_says_what_is_missing() -> Result<()> {
+    let Some(image) = Image::open("the image without capabilities")? else { return Ok(()) };
+    let ended = image.run(&[], &["check"])?;
+    assert_eq!(ended.status.code(), Some(NOT_POSSIBLE_HERE), "{}", ended.log);
+    assert!(ended.log.contains("CAP_BPF"), "{}", ended.log);
+    let ended = image.run(&[], &["health"])?;
+    assert_eq!(ended.status.code(), Some(1), "nobody runs, and health is good: {}", ended.log);
+    Ok(())
+}
+
+#[test]
+fn an_exporter_with_tls_asks_for_certificates_that_the_image_does_not_have() -> Result<()> {
+    let Some(image) = Image::open("certificates in the image")? else { return Ok(()) };
+    let ended = image.run(&GRANTED, &[CONFIGURATION, "--set=exporters.otlp_grpc.tls.insecure=false"])?;
+    assert_eq!(ended.status.code(), Some(USAGE), "{}", ended.log);
+    assert!(ended.log.contains("ca_file") && ended.log.contains("/etc/ssl/certs"), "{}", ended.log);
+    Ok(())
+}
+
+#[test]
+fn podman_runs_the_archive() -> Result<()> {
+    let Some(image) = Image::open("the archive in podman")? else { return Ok(()) };
+    let store = tempfile::tempdir()?;
+    let podman = |arguments: &str| {
+        let archive = image.built.join("sidewinder.oci.tar");
+        let script = format!(
+            "store=$1; podman() {{ command podman --root $store --runroot $store/run --storage-driver vfs \
+             --cgroup-manager cgroupfs \"$@\"; }}; {arguments}"
+        );
+        let mut command = in_second_hierarchy(&script);
+        command.arg(store.path()).arg(archive).stdin(Stdio::null());
+        Running::start(command)?.wait(Duration::from_secs(120))
+    };
+    // Limits that even who may not raise them can set.
+    let ended = podman(
+        "name=$(podman load --quiet --input $2 | sed 's/.*: //') && \
+         podman run --rm --network=none --cgroups=disabled --ulimit nofile=1024:1024 --ulimit nproc=1000:1000 $name --version",
+    )?;
+    assert!(ended.status.success() && ended.log.contains(env!("CARGO_PKG_VERSION")), "{}", ended.log);
+    Ok(())
+}
+
+/// The image that `make image` built, unpacked as a container's runtime does.
+#[derive(Debug)]
+struct Image {
+    /// What `make image` wrote.
+    built: PathBuf,
+    unpacked: TempDir,
+    index: Value,
+    manifest: Value,
+    config: Value,
+}
+
+impl Image {
+    /// `None` where none is built, or nothing can run it: `test` is skipped then.
+    fn open(test: &str) -> Result<Option<Self>> {
+        let Some(built) = env::var_os("SIDEWINDER_IMAGE").map(PathBuf::from) else {
+            requirement::elsewhere(test, "make image-test")?;
+            return Ok(None);
+        };
+        if !requirement::ebpf(test)?
+            || !requirement::program(test, "crun")?
+            || !requirement::program(test, "podman")?
+        {
+            return Ok(None);
+        }
+        let unpacked = tempfile::tempdir()?;
+        let layout = unpacked.path().join("layout");
+        let root = unpacked.path().join("rootfs");
+        fs::create_dir(&layout)?;
+        fs::create_dir(&root)?;
+        // Other users than root have to get there.
+        fs::set_permissions(unpacked.path(), Permissions::from_mode(0o755))?;
+        let archive = built.join("sidewinder.oci.tar");
+        succeed(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&layout))?;
+        let blob = |descriptor: &Value| -> Result<PathBuf> {
+            let digest = descriptor["digest"].as_str().context("no digest")?;
+            Ok(layout.join("blobs").join(digest.replace(':', "/")))
+        };
+        let document = |descriptor: &Value| -> Result<Value> {
+            Ok(serde_json::from_slice(&fs::read(blob(descriptor)?)?)?)
+        };
+        let top: Value = serde_json::from_slice(&fs::read(layout.join("index.json"))?)?;
+        let index = document(&top["manifests"][0])?;
+        let manifest = document(&index["manifests"][0])?;
+        let config = document(&manifest["config"])?;
+        for layer in manifest["layers"].as_array().context("no layers")? {
+            let mut tar = Command::new("tar");
+            tar.args(["--xattrs", "--xattrs-include=security.capability", "-xzpf"]).arg(blob(layer)?);
+            succeed(tar.arg("-C").arg(&root))?;
+        }
+        Ok(Some(Self { built, unpacked, index, manifest, config }))
+    }
+
+    fn root(&self) -> PathBuf {
+        self.unpacked.path().join("rootfs")
+    }
+
+    fn layers(&self) -> Result<&Vec<Value>> {
+        self.manifest["layers"].as_array().context("no layers")
+    }
+
+    /// Starts it as Kubernetes does for a user other than root, with `allowPrivilegeEscalation: false` and a
+    /// read-only file system, in a network of its own: no profiler but its own can answer.
+    fn start(&self, granted: &[&str], arguments: &[&str]) -> Result<Container> {
+        let bundle = tempfile::tempdir()?;
+        let entry_point = self.config["config"]["Entrypoint"].as_array().context("no entry point")?.clone();
+        let arguments =
+            entry_point.into_iter().chain(arguments.iter().map(|argument| Value::from(*argument)));
+        let namespaces = ["pid", "mount", "ipc", "network"].map(|kind| json!({ "type": kind }));
+        let specification = json!({
+            "ociVersion": "1.0.2",
+            "root": { "path": self.root(), "readonly": true },
+            "process": {
+                "user": { "uid": USER, "gid": USER },
+                "args": arguments.collect::<Vec<_>>(),
+                "cwd": "/",
+                "noNewPrivileges": true,
+                "capabilities": { "bounding": granted, "permitted": granted, "effective": granted },
+            },
+            "mounts": [
+                { "destination": "/proc", "type": "proc", "source": "proc" },
+                { "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"] },
+            ],
+            "linux": { "namespaces": namespaces },
+        });
+        fs::write(bundle.path().join("config.json"), specification.to_string())?;
+        let mut command = crun(bundle.path());
+        command.args(["run", "--bundle"]).arg(bundle.path()).arg(Container::ID).stdin(Stdio::null());
+        Ok(Container { process: Running::start(command)?, bundle })
+    }
+
+    fn run(&self, granted: &[&str], arguments: &[&str]) -> Result<Ended> {
+        self.start(granted, arguments)?.process.wait(Duration::from_secs(60))
+    }
+}
+
+#[derive(Debug)]
+struct Container {
+    process: Running,
+    bundle: TempDir,
+}
+
+impl Container {
+    /// Each has a place for its state to itself.
+    const ID: &str = "image";
+
+    /// What `kubectl exec` does.
+    fn execute(&self, words: &[&str]) -> Result<Ended> {
+        let mut command = crun(self.bundle.path());
+        command.args(["exec", Self::ID]).args(words).stdin(Stdio::null());
+        Running::start(command)?.wait(Duration::from_secs(60))
+    }
+
+    /// As seen from outside.
+    fn pid(&self) -> Result<u64> {
+        let output = crun(self.bundle.path()).args(["state", Self::ID]).output()?;
+        let state: Value = serde_json::from_slice(&output.stdout)?;
+        state["pid"].as_u64().with_context(|| format!("no process: {state}"))
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = crun(self.bundle.path()).args(["delete", "--force", Self::ID]).stderr(Stdio::null()).status();
+    }
+}
+
+fn crun(bundle: &Path) -> Command {
+    let mut command = in_second_hierarchy("exec crun --cgroup-manager=disabled \"$@\"");
+    command.arg("--root").arg(bundle.join("state"));
+    command
+}
+
+/// A shell that sees the second version of control groups alone: crun refuses a machine that has both. Its arguments are
+/// the script's.
+fn in_second_hierarchy(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    let script = format!("mount -t cgroup2 cgroup2 /sys/fs/cgroup && {{ {script}; }}");
+    command.args(["--mount", "sh", "-c", &script, "sh"]);
+    command
+}
+
+fn succeed(command: &mut Command) -> Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
