@@ -2,8 +2,11 @@
 # Installs what is missing on a Debian or Ubuntu machine. Does nothing, and says nothing, where all is there.
 #
 #   e2e/setup.sh          what building and `make run` need
+#   e2e/setup.sh --image  also what building the container image needs, and running it
 #   e2e/setup.sh --vm     also what booting kernels in qemu needs
-#   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf and the programs that they profile
+#   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf, the programs that they profile, and the tools
+#                         that render and judge the charts
+#   e2e/setup.sh --charts these tools alone
 #   e2e/setup.sh --corpus also the programs of the corpus that the tests do without
 set -euo pipefail
 
@@ -11,8 +14,9 @@ rust_minimum=1.88
 go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it by itself from 1.21 on
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
+case "${1:-}" in --tests|--corpus|--charts) packages+=(python3 python3-pip) ;; esac
 case "${1:-}" in --tests|--corpus)
-    packages+=(python3 xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf) ;;
+    packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun) ;;
 esac
 if [ "${1:-}" = --corpus ]; then
     packages+=(perl lua5.4 redis-server ocaml-nox zstd bzip2)
@@ -20,6 +24,8 @@ if [ "${1:-}" = --corpus ]; then
     command -v javac >/dev/null || packages+=(default-jdk-headless)
 fi
 
+# The autotools are for libelf, which goes into the static binary.
+[ "${1:-}" = --image ] && packages+=(git jq binutils libcap2-bin podman crun autoconf automake autopoint gettext flex bison gawk)
 [ "${1:-}" = --vm ] && packages+=(qemu-system-x86 busybox-static cpio)
 
 say() { echo "setup: $*" >&2; }
@@ -72,7 +78,7 @@ if ! command -v cargo >/dev/null || ! at_least "$rust_minimum" "$(rust_version)"
 fi
 at_least "$rust_minimum" "$(rust_version)" || { say "Rust $rust_minimum or later is needed, $(rust_version) is found"; exit 2; }
 
-case "${1:-}" in --tests|--corpus)
+case "${1:-}" in --tests|--corpus|--charts)
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         for package in golang-1.26-go golang-1.25-go golang-1.24-go golang-1.23-go golang-go; do
             # Backports carry the newer ones; the first that can be had is taken.
@@ -85,5 +91,34 @@ case "${1:-}" in --tests|--corpus)
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         say "the end-to-end tests build a Collector with Go $go_minimum: install it from https://go.dev/dl"
         exit 2
+    fi ;;
+esac
+
+# Where the tests look for the tools of the charts: nothing of this is installed outside of the repository.
+tools="${CARGO_TARGET_DIR:-target}/e2e/tools"
+kubernetes_validate=1.37.0
+
+# go_tool NAME PACKAGE: builds it, in the version that e2e/charts/tools/go.mod pins, once.
+go_tool() {
+    local stamp; stamp="$2 $(sha256sum e2e/charts/tools/go.sum)"
+    [ "$(cat "$tools/$1.stamp" 2>/dev/null)" = "$stamp" ] && return
+    say "building $1 (once; takes a few minutes where nothing is in Go's cache)"
+    CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off \
+        go -C e2e/charts/tools build -mod=readonly -trimpath -ldflags=-s -o "$(realpath "$tools")/$1" "$2"
+    echo "$stamp" > "$tools/$1.stamp"
+}
+
+case "${1:-}" in --tests|--charts)
+    cd "$(dirname "$0")/.."
+    mkdir -p "$tools"
+    go_tool helm3 helm.sh/helm/v3/cmd/helm
+    go_tool helm4 helm.sh/helm/v4/cmd/helm
+    go_tool helm-unittest github.com/helm-unittest/helm-unittest/cmd/helm-unittest
+    go_tool kustomize sigs.k8s.io/kustomize/kustomize/v5
+    if [ ! -d "$tools/python/kubernetes_validate-$kubernetes_validate.dist-info" ]; then
+        say "fetching Kubernetes' schemas"
+        rm -rf "$tools/python"
+        python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+            --target "$tools/python" "kubernetes-validate==$kubernetes_validate"
     fi ;;
 esac

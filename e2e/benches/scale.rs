@@ -20,10 +20,11 @@ const MEASURED: Duration = Duration::from_secs(10);
 const LOAD_SECONDS: &str = "40";
 
 /// Modes of `crowd`, and how much.
-const LOADS: [(&str, u32); 8] = [
+const LOADS: [(&str, u32); 9] = [
     ("busy", 1),
     ("busy", 10),
-    ("busy", 150),
+    ("busy", 100),
+    ("busy", 2_000),
     ("idle", 100),
     ("idle", 2_000),
     ("execs", 100),

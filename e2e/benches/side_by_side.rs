@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use sidewinder_e2e::observe::{self, BpfStats};
-use sidewinder_e2e::workload::{self, Gated, Program};
+use sidewinder_e2e::workload::{self, Gated};
 use sidewinder_e2e::{paths, requirement};
 use tempfile::TempDir;
 
@@ -31,40 +31,45 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// What is profiled.
 struct Load {
     name: &'static str,
-    program: Program,
-    argument: &'static str,
-    /// Frames of its stacks at the depth where it spends its time, those of the C library included.
+    /// For so many seconds, behind a gate.
+    command: fn(&str) -> Result<Command>,
+    /// Frames of its stacks at the depth where it spends its time, those of the C library included; on average, where
+    /// they differ.
     frames: u32,
     has_frame_pointers: bool,
 }
 
-const LOADS: [Load; 6] = [
-    Load { name: "rec 36", program: workload::REC, argument: "36", frames: 41, has_frame_pointers: false },
+impl Load {
+    const fn new(name: &'static str, command: fn(&str) -> Result<Command>, frames: u32) -> Self {
+        Self { name, command, frames, has_frame_pointers: false }
+    }
+}
+
+const LOADS: [Load; 8] = [
+    Load::new("rec 36", |seconds| workload::REC.command(&[seconds, "36"]), 41),
     Load {
-        name: "rec-fp 36",
-        program: workload::REC_FP,
-        argument: "36",
-        frames: 41,
         has_frame_pointers: true,
+        ..Load::new("rec-fp 36", |seconds| workload::REC_FP.command(&[seconds, "36"]), 41)
     },
-    Load { name: "div 512", program: workload::DIV, argument: "30", frames: 35, has_frame_pointers: false },
-    Load { name: "rec 500", program: workload::REC, argument: "500", frames: 505, has_frame_pointers: false },
+    Load::new("div 512", |seconds| workload::DIV.command(&[seconds, "30"]), 35),
+    Load::new("rec 500", |seconds| workload::REC.command(&[seconds, "500"]), 505),
     // Cut after as many frames as are walked by default.
-    Load {
-        name: "rec 9,000",
-        program: workload::REC,
-        argument: "9000",
-        frames: 8192,
-        has_frame_pointers: false,
-    },
-    Load {
-        name: "20,000 stacks",
-        program: workload::DISTINCT,
-        argument: "20000",
-        frames: 21,
-        has_frame_pointers: false,
-    },
+    Load::new("rec 9,000", |seconds| workload::REC.command(&[seconds, "9000"]), 8192),
+    // The same, and each frame so large that it takes a read of its own: no stack costs more.
+    Load::new("frames 9,000", large_frames, 8192),
+    Load::new("20,000 stacks", |seconds| workload::DISTINCT.command(&[seconds, "20000"]), 21),
+    Load::new("CPython", |seconds| workload::python(seconds.parse()?), PYTHON_FRAMES),
 ];
+
+/// What `recursive.py` has on average.
+const PYTHON_FRAMES: u32 = 44;
+
+/// 9,000 frames of 40 kB, on a stack that has room for them.
+fn large_frames(seconds: &str) -> Result<Command> {
+    let mut command = Command::new("prlimit");
+    command.arg("--stack=400000000").arg(workload::FRAMES.compiled()?).args([seconds, "9000"]);
+    Ok(command)
+}
 
 /// Who profiles, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -250,14 +255,14 @@ struct Cost {
 }
 
 fn rounds_alone(load: &Load) -> Result<u64> {
-    let mut workload = Gated::start(load.program.command(&[WORKLOAD_SECONDS, load.argument])?)?;
+    let mut workload = Gated::start((load.command)(WORKLOAD_SECONDS)?)?;
     workload.open()?;
     Ok(workload.finish()?.rounds)
 }
 
 fn measure(load: &Load, profiler: Profiler, program: &Path) -> Result<Cost> {
     let _stats = BpfStats::enable()?;
-    let mut workload = Gated::start(load.program.command(&[WORKLOAD_SECONDS, load.argument])?)?;
+    let mut workload = Gated::start((load.command)(WORKLOAD_SECONDS)?)?;
     let mut attached = Attached::start(profiler, program, workload.pid())?;
     let agent = attached.process.id();
     workload.open()?;
@@ -311,7 +316,11 @@ fn row(load: &Load, profiler: Profiler, cost: &Cost, rounds_alone: u64) -> Strin
     row
 }
 
+/// Takes the loads that are named on the command line, or all.
 fn side_by_side() -> Result<()> {
+    let named: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let is_wanted = |load: &&Load| named.is_empty() || named.iter().any(|name| name == load.name);
     println!(
         "{:<14} {:<12} {:>4} {:<8} {:<7} {:>8} {:>9} {:>8} {:>9} {:>7} {:>7} {:>7}",
         "load",
@@ -331,7 +340,7 @@ fn side_by_side() -> Result<()> {
         "{:<14} {:<12} {:>4} {:<8} {:<7} {:>8} {:>9} {:>8} {:>9} {:>7} {:>7} {:>7}",
         "", "", "", "", "", "", "ns/sample", "ns/frame", "us/sample", "MiB", "MiB", "down %"
     );
-    for load in &LOADS {
+    for load in LOADS.iter().filter(is_wanted) {
         let rounds_alone = rounds_alone(load)?;
         for profiler in PROFILERS.into_iter().filter(|profiler| profiler.fits(load)) {
             let Some(program) = profiler.program()? else { continue };

@@ -5,6 +5,7 @@ mod setup;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -190,6 +191,17 @@ impl Collector {
             true => format!("unix://{}", socket(self.folder.path()).display()),
             false => format!("127.0.0.1:{}", self.grpc_port),
         }
+    }
+
+    /// The Unix socket where it receives, for other users too.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn socket_for_everybody(&self) -> Result<PathBuf> {
+        let path = socket(self.folder.path());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))
+            .with_context(|| format!("no Unix socket {}", path.display()))?;
+        Ok(path)
     }
 
     /// Where it receives OTLP over HTTP, as a URL.

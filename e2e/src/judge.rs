@@ -159,6 +159,11 @@ impl Judge {
         verdict
     }
 
+    /// Whether a function of that name is on the stack.
+    pub fn passes_through(&mut self, event: &Event<'_>, function: &str) -> bool {
+        self.places(&event.sample.stack).iter().any(|place| place.is_named(function))
+    }
+
     /// The stack in words, if it contradicts the chain.
     pub(crate) fn strays(&mut self, stack: &[Arc<Frame>], chain: &Chain) -> Option<String> {
         let places = self.places(stack);

@@ -15,11 +15,14 @@
 //! - [`corpus`] is a table of programs of every sort, and profiles them one after the other.
 //! - [`perf`] asks `perf record --call-graph dwarf` about the same program.
 //! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
+//! - [`pod`] runs pods without a cluster, and the profiler as a sidecar.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
 //! - [`ledger`] makes events by the thousand and tells what became of each on its way to a receiver.
+//! - [`charts`] has what renders the Helm charts, and makes what is kept of them.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
 
+pub mod charts;
 pub mod collector;
 pub mod conservation;
 pub mod contradiction;
@@ -30,6 +33,8 @@ pub mod ledger;
 pub mod observe;
 pub mod paths;
 pub mod perf;
+pub mod pod;
+pub mod programs;
 pub mod ranges;
 pub mod rate;
 pub mod received;

@@ -1,6 +1,6 @@
 //! What the kernel says about a running process: its CPU time, its memory, its eBPF programs and maps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -68,6 +68,27 @@ pub fn interrupt_program(pid: u32) -> Option<i32> {
     })
 }
 
+/// Something that lives in the kernel, by the number that no other of its kind ever has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum BpfObject {
+    /// A program.
+    Program(u32),
+    /// A map.
+    Map(u32),
+    /// What attaches a program.
+    Link(u32),
+}
+
+/// The eBPF objects of which a process holds descriptors.
+#[must_use]
+pub fn bpf_objects(pid: u32) -> BTreeSet<BpfObject> {
+    let ids = |kind, id| by_id(pid, kind, id).into_keys().filter_map(|id| u32::try_from(id).ok());
+    let programs = ids("prog_type", "prog_id").map(BpfObject::Program);
+    let maps = ids("map_type", "map_id").map(BpfObject::Map);
+    let links = ids("link_id", "link_id").map(BpfObject::Link);
+    programs.chain(maps).chain(links).collect()
+}
+
 /// The process of a group that runs, or, where none does, the youngest.
 #[must_use]
 pub fn busiest_of_group(group: u32) -> Option<u32> {
@@ -114,6 +135,28 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS in status")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kib << 10)
+}
+
+/// Bytes of a process that are in memory and belong to eBPF maps, which count as kernel memory too.
+///
+/// # Errors
+/// When the process is gone.
+pub fn resident_map_bytes(pid: u32) -> Result<u64> {
+    let smaps = fs::read_to_string(of(pid).join("smaps"))?;
+    let mut is_map = false;
+    let mut sum_kib = 0;
+    for line in smaps.lines() {
+        match line.strip_prefix("Rss:") {
+            Some(kib) if is_map => sum_kib += kib.trim().trim_end_matches(" kB").parse::<u64>()?,
+            Some(_) => {}
+            // The first line of a mapping is the only one whose first word is no key.
+            None if line.split(' ').next().is_some_and(|word| !word.ends_with(':')) => {
+                is_map = line.ends_with("anon_inode:bpf-map");
+            }
+            None => {}
+        }
+    }
+    Ok(sum_kib << 10)
 }
 
 fn of(pid: u32) -> PathBuf {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::paths;
+use crate::{paths, pod};
 
 /// Whether eBPF programs load here, as `sidewinder check` finds; if not, `test` is recorded as skipped.
 ///
@@ -41,6 +41,23 @@ pub fn program(test: &str, program: &str) -> Result<bool> {
     Ok(found)
 }
 
+/// Whether the profiler can be run in pods of our own; if not, `test` is recorded as skipped.
+///
+/// # Errors
+/// When something for that is missing and `CI=true`, or when the profiler is not built.
+pub fn pods(test: &str) -> Result<bool> {
+    for needed in ["crun", "unshare", "nsenter", "setcap"] {
+        if !program(test, needed)? {
+            return Ok(false);
+        }
+    }
+    if let Err(reason) = pod::cgroup_root() {
+        skip(test, &reason.to_string())?;
+        return Ok(false);
+    }
+    ebpf(test)
+}
+
 /// Whether the kernel runs a program that needs something that kernels may be built without; if not, `test` is recorded as
 /// skipped, in CI too.
 ///
@@ -61,6 +78,14 @@ pub fn kernel(test: &str, program: &mut Command) -> Result<bool> {
 pub fn is_installed(program: &str) -> bool {
     std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()))
+}
+
+/// Records that `test` takes so long that it runs under a target of its own: `target`. In CI too.
+///
+/// # Errors
+/// When the record cannot be written.
+pub fn elsewhere(test: &str, target: &str) -> Result<()> {
+    record(test, &format!("it takes long, and runs under `{target}`"))
 }
 
 /// Records that `test` did not run, and why.

@@ -40,7 +40,7 @@ impl Settings {
     #[must_use]
     pub fn yaml(&self, endpoint: &str) -> String {
         let scope = match self.pid {
-            Some(pid) => format!("{{ mode: processes, pids: [{pid}] }}"),
+            Some(pid) => format!("{{ mode: processes, include: {{ pids: [{pid}] }} }}"),
             None => "{ mode: node }".to_owned(),
         };
         let more: String = self.more.iter().map(|line| format!("    {line}\n")).collect();

@@ -79,6 +79,8 @@ pub const WORDS_FP_STATIC: Program = Program {
 pub const READS: Program = c("reads", "reads.c");
 /// Threads that compute.
 pub const THREADS: Program = c("threads", "threads.c");
+/// Threads that write down when they were in which of two functions.
+pub const TURNS: Program = c("turns", "turns.c");
 /// Lives for five milliseconds.
 pub const BRIEF: Program = c("brief", "brief.c");
 /// Runs another program many times.
@@ -104,6 +106,23 @@ pub const PLUGIN: Program = Program {
     source: "plugin.c",
     compiler: Compiler::C(&["-fomit-frame-pointer", "-shared", "-fPIC"]),
 };
+
+/// One file that several pods run, each in a function of its own.
+pub const TENANT: Program = Program {
+    name: "tenant",
+    source: "tenant.c",
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-static"]),
+};
+/// The same with frame pointers.
+pub const TENANT_FP: Program = Program {
+    name: "tenant-fp",
+    source: "tenant.c",
+    compiler: Compiler::C(&["-fno-omit-frame-pointer", "-static"]),
+};
+/// Two processes that wait for each other.
+pub const PINGPONG: Program = c("pingpong", "pingpong.c");
+/// The first process of a pod.
+pub const PAUSE: Program = Program { name: "pause", source: "pause.c", compiler: Compiler::C(&["-static"]) };
 
 /// Much of one thing: processes, execs or mappings.
 pub const CROWD: Program = c("crowd", "crowd.c");

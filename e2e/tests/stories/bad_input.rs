@@ -159,6 +159,25 @@ fn wrong_yaml_is_told_by_path_line_and_the_nearest_right_key() -> Result<()> {
 }
 
 #[test]
+fn tls_without_any_certificate_authority_is_told_before_anything_is_sent() -> Result<()> {
+    if !requirement::ebpf("TLS without any certificate authority")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("tls.yaml");
+    fs::write(
+        &path,
+        Settings::of_process(1).yaml("127.0.0.1:4317").replace("insecure: true", "insecure: false"),
+    )?;
+    let mut command = sidewinder::command()?;
+    command.arg("--config").arg(&path).env("SSL_CERT_FILE", "/dev/null").env_remove("SSL_CERT_DIR");
+    let ended = Running::start(command)?.wait(Duration::from_secs(30))?;
+    assert_eq!(ended.status.code(), Some(USAGE), "{}", ended.log);
+    assert!(ended.log.contains("ca_file"), "{}", ended.log);
+    Ok(())
+}
+
+#[test]
 fn a_collector_that_comes_late_gets_everything() -> Result<()> {
     if !requirement::ebpf("a Collector that comes late")? {
         return Ok(());

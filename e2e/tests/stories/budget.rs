@@ -1,37 +1,13 @@
 //! Half of the memory that the tables would take is enough.
 
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
-use object::{Object as _, ObjectSection as _};
+use anyhow::{Result, ensure};
 use sidewinder_e2e::recording::{Said, record};
-use sidewinder_e2e::{paths, requirement};
+use sidewinder_e2e::{paths, programs, requirement};
 
 /// As many programs with tables of their own.
 const PROGRAMS: u8 = 32;
-const PYTHON: &str = "/usr/bin/python3";
-
-/// Copies of Python, each another program to whoever goes by build IDs.
-fn programs(folder: &Path) -> Result<Vec<String>> {
-    let original = fs::read(PYTHON).with_context(|| format!("cannot read {PYTHON}"))?;
-    let file = object::File::parse(&*original)?;
-    let note = file.section_by_name(".note.gnu.build-id").and_then(|section| section.file_range());
-    let (start, size) = note.context("python has no build ID")?;
-    let last_byte = usize::try_from(start + size - 1)?;
-    (0..PROGRAMS)
-        .map(|number| {
-            let mut copy = original.clone();
-            *copy.get_mut(last_byte).context("the build ID lies outside of the file")? = number;
-            let path = folder.join(format!("python-{number}"));
-            fs::write(&path, copy)?;
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
-            Ok(path.display().to_string())
-        })
-        .collect()
-}
 
 /// Runs all programs at once. They take turns of `turn_seconds`, so that at any time one of them computes, and
 /// each has had its turn in the end. All have started before: most tables have gone when their turn comes.
@@ -55,7 +31,7 @@ fn with_half_of_the_working_set_tables_are_evicted_and_come_back() -> Result<()>
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    let programs = programs(folder.path())?;
+    let programs = programs::copies_of_python(folder.path(), PROGRAMS)?;
     let roomy = record_all(&programs, 0.3, 256)?;
     eprintln!("all of it: {:.1}% complete, {:?}", 100.0 * roomy.summary.complete_share(), roomy.tables);
     assert_eq!(roomy.tables.evictions, 0, "{roomy:?}");

@@ -1,5 +1,9 @@
 //! What memory everything together takes, while nothing that was made can be delivered.
 
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{collector, requirement, sidewinder};
+use sidewinder_e2e::{collector, observe, paths, programs, requirement, sidewinder};
 
 const LIMIT_MIB: u64 = 48;
 /// Minutes, scaled down: at 4999 Hz as much is queued as in over an hour at the 20 Hz of the default.
@@ -54,5 +58,82 @@ fn with_everything_on_and_a_dead_collector_memory_stays_within_its_limit() -> Re
     // As if the queue had filled up, which it does in minutes that are not scaled down.
     let full = most + (capacity - queued.min(capacity));
     ensure!(full <= LIMIT_MIB << 20, "{most} bytes, {full} with a full queue");
+    Ok(())
+}
+
+/// A whole node has more programs than one process: less than this has no room for what they need at the least.
+const NODE_LIMIT_MIB: u64 = 64;
+/// A node on which things are built: compilers of tens of MiB of code each come and go.
+const NODE_FOR: Duration = Duration::from_secs(20);
+const PROGRAMS: u8 = 24;
+
+/// Ends a child and what it started, which are a process group.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = rustix::process::Pid::from_raw(self.0.id().cast_signed()) {
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// Compiles again and again, and runs programs of which each has tables and names of its own.
+fn busy_node(folder: &Path) -> Result<Group> {
+    let pythons = programs::copies_of_python(folder, PROGRAMS)?.join(" ");
+    let recursive = paths::e2e().join("workloads/recursive.py");
+    let source = paths::e2e().join("workloads/words.cc");
+    let rust = folder.join("main.rs");
+    fs::write(&rust, "fn main() { println!(\"{:?}\", std::env::args().collect::<Vec<_>>()); }")?;
+    let (output, rustc) = (folder.join("output"), std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()));
+    let script = format!(
+        "(while :; do c++ -O1 -c {source} -o {output}.o; {rustc} -O {rust} -o {output} 2>/dev/null || :; done) &
+        while :; do for python in {pythons}; do $python {recursive} 0.3 0 1 0.3; done; done",
+        source = source.display(),
+        output = output.display(),
+        rust = rust.display(),
+        recursive = recursive.display(),
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    Ok(Group(command.spawn().context("cannot run sh")?))
+}
+
+#[test]
+fn a_node_full_of_large_programs_is_profiled_within_the_limit_and_what_had_no_room_is_counted() -> Result<()>
+{
+    if !requirement::ebpf("memory on a busy node")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let [dead] = collector::free_ports()?;
+    let settings = Settings {
+        samples_per_second: 499,
+        pid: None,
+        more: vec![format!("memory_limit_mib: {NODE_LIMIT_MIB}"), "monitor_interval: 200ms".to_owned()],
+        ..Settings::default()
+    };
+    let daemon = Daemon::start(&settings, &format!("127.0.0.1:{dead}"))?;
+    let _node = busy_node(folder.path())?;
+    let pid = daemon.running().pid();
+    let deadline = Instant::now() + NODE_FOR;
+    let (mut most, mut status) = (0, Value::Null);
+    while Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(250));
+        // Maps that are mapped are in both: they are there once.
+        let of_maps = observe::map_bytes(pid).saturating_sub(observe::resident_map_bytes(pid)?);
+        most = most.max(observe::resident_bytes(pid)? + of_maps);
+        let said = sidewinder::run(&["status", "--json", "--pid", &pid.to_string()])?;
+        status = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
+    }
+    daemon.stop()?;
+    let receiver = &status["receivers"]["profiling"];
+    let number = |key: &str| receiver[key].as_u64().unwrap_or_default();
+    eprintln!("{} KiB at most; {receiver}", most >> 10);
+    ensure!(number("events") > 1000, "little was profiled: {receiver}");
+    ensure!(most <= NODE_LIMIT_MIB << 20, "{most} bytes: {receiver}");
+    ensure!(number("table_evictions") + number("tables_cut") > 0, "everything had room: {receiver}");
     Ok(())
 }

@@ -45,7 +45,7 @@ fn scrape(port: u16) -> Result<Metrics> {
 }
 
 /// Waits until `look` finds something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Ok(Some(found)) = look() {

@@ -1,0 +1,56 @@
+//! The profiler as a sidecar: it sees all of its pod and nothing of another, with the privileges that the chart asks for.
+
+mod life;
+mod memory;
+mod neighbours;
+mod privileges;
+
+use sidewinder_e2e::pod::{ContainerSpec, Mount, SecurityContext};
+use sidewinder_e2e::workload::Program;
+
+/// Of the profiler as root, which the application is not.
+const WITH_OTHER_USERS: [&str; 3] = ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE"];
+/// Of the profiler as the application's own user.
+const AS_THE_SAME_USER: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
+/// The application's user id.
+const APP_USER: u32 = 10_001;
+/// Where nobody listens.
+const NOWHERE: &str = "127.0.0.1:9";
+
+fn security(user: u32, capabilities: &[&'static str]) -> SecurityContext {
+    SecurityContext { capabilities: capabilities.to_vec(), ..SecurityContext::user(user) }
+}
+
+/// A program of the application, under the path that it has on this machine: the judge reads the same file.
+fn app(program: Program, arguments: &[&str], cpu: Option<u32>) -> anyhow::Result<ContainerSpec> {
+    let path = program.compiled()?;
+    let arguments = arguments.iter().map(ToString::to_string);
+    let mut mounts = Mount::libraries_of(&path)?;
+    mounts.push(Mount::in_place(path.clone()));
+    Ok(ContainerSpec {
+        arguments: [path.display().to_string()].into_iter().chain(arguments).collect(),
+        environment: Vec::new(),
+        mounts,
+        security: SecurityContext::user(APP_USER),
+        cpu,
+        memory_limit_bytes: None,
+    })
+}
+
+/// The sidecar's configuration.
+fn configuration(samples_per_second: u32, error_mode: &str, endpoint: &str) -> String {
+    format!(
+        "receivers:
+  profiling:
+    samples_per_second: {samples_per_second}
+    reporter_interval: 1s
+    error_mode: {error_mode}
+    scope: {{ mode: pod }}
+exporters:
+  otlp_grpc: {{ endpoint: '{endpoint}', tls: {{ insecure: true }} }}
+service:
+  pipelines:
+    profiles: {{ receivers: [profiling], exporters: [otlp_grpc] }}
+"
+    )
+}

@@ -1,0 +1,133 @@
+//! How a sidecar ends, and comes again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, ensure};
+use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
+use rustix::process::Signal;
+use sidewinder_e2e::collector::{Collector, Setup};
+use sidewinder_e2e::conservation::Summary;
+use sidewinder_e2e::observe::{self, BpfObject};
+use sidewinder_e2e::pod::{Image, Pod, PodSpec, Sidecar, SidecarSpec};
+use sidewinder_e2e::{requirement, workload};
+
+use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
+
+/// What a kubelet leaves a sidecar after the application's end.
+const GRACE: Duration = Duration::from_secs(2);
+const SAMPLES_PER_SECOND: u32 = 499;
+/// How long the kernel may take to free what nobody holds.
+const FREED_WITHIN: Duration = Duration::from_secs(10);
+
+/// A sidecar that samples, and sends to a Collector, or to nobody.
+fn sidecar(pod: &Pod, collector: Option<&Collector>) -> Result<Sidecar> {
+    let endpoint = if collector.is_some() { SidecarSpec::COLLECTOR_ENDPOINT } else { NOWHERE };
+    let spec = SidecarSpec {
+        configuration: configuration(SAMPLES_PER_SECOND, "ignore", endpoint),
+        security: security(APP_USER, &AS_THE_SAME_USER),
+        memory_limit_bytes: None,
+        collector: collector.map(Collector::socket_for_everybody).transpose()?,
+    };
+    let mut sidecar = Sidecar::start(pod, &Image::new()?, &spec)?;
+    sidecar.wait_until_profiling()?;
+    Ok(sidecar)
+}
+
+fn collector() -> Result<Collector> {
+    Collector::set_up(Setup { unix_socket: true, ..Setup::default() })
+}
+
+fn unix_now_ns() -> Result<u64> {
+    Ok(u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?)
+}
+
+/// Tells a sidecar to end, and holds it to the time that it has.
+fn terminate(sidecar: &mut Sidecar) -> Result<()> {
+    sidecar.container().signal(Signal::TERM)?;
+    let status = sidecar.container_mut().wait(GRACE)?;
+    ensure!(status.success(), "it ended with {status}: {}", sidecar.container().log());
+    Ok(())
+}
+
+#[test]
+fn within_two_seconds_of_sigterm_everything_sampled_has_been_delivered() -> Result<()> {
+    if !requirement::pods("SIGTERM")? {
+        return Ok(());
+    }
+    let (collector, pod) = (collector()?, Pod::start(PodSpec::default())?);
+    let mut sidecar = sidecar(&pod, Some(&collector))?;
+    let _app = pod.run(&app(workload::TENANT, &["app", "60"], None)?)?;
+    thread::sleep(Duration::from_secs(3));
+    let told_ns = unix_now_ns()?;
+    terminate(&mut sidecar)?;
+    let received = collector.stop()?;
+    let last_ns = received.events().map(|event| event.time_unix_ns).max().context("nothing arrived")?;
+    let summary = Summary::from_log(&sidecar.container().log()).context("it has not said how it ended")?;
+    assert_eq!(received.events().count() as u64, summary.events_exported, "{summary:?}");
+    let before_ns = told_ns.saturating_sub(last_ns);
+    ensure!(before_ns < 500_000_000, "the last event is of {before_ns} ns before the signal");
+    Ok(())
+}
+
+#[test]
+fn within_two_seconds_of_sigterm_it_is_gone_though_nobody_takes_what_was_sampled() -> Result<()> {
+    if !requirement::pods("SIGTERM with a dead Collector")? {
+        return Ok(());
+    }
+    let pod = Pod::start(PodSpec::default())?;
+    let mut sidecar = sidecar(&pod, None)?;
+    let _app = pod.run(&app(workload::TENANT, &["app", "60"], None)?)?;
+    thread::sleep(Duration::from_secs(3));
+    terminate(&mut sidecar)
+}
+
+/// Programs, maps and links that the kernel has.
+fn bpf_objects() -> BTreeSet<BpfObject> {
+    let programs = ProgInfoIter::default().map(|program| BpfObject::Program(program.id));
+    let maps = MapInfoIter::default().map(|map| BpfObject::Map(map.id));
+    let links = LinkInfoIter::default().map(|link| BpfObject::Link(link.id));
+    programs.chain(maps).chain(links).collect()
+}
+
+#[test]
+fn a_sidecar_that_is_killed_leaves_nothing_behind_and_its_successor_samples() -> Result<()> {
+    if !requirement::pods("a sidecar that is killed")? {
+        return Ok(());
+    }
+    let (collector, pod) = (collector()?, Pod::start(PodSpec::default())?);
+    let _app = pod.run(&app(workload::TENANT, &["app", "120"], None)?)?;
+    let mut first = sidecar(&pod, Some(&collector))?;
+    let held = observe::bpf_objects(first.container().pid());
+    ensure!(held.len() > 10 && held.is_subset(&bpf_objects()), "it holds {held:?}");
+    for folder in ["tmp", "dev/shm"] {
+        let folder = PathBuf::from(format!("/proc/{}/root/{folder}", first.container().pid()));
+        let files: Vec<_> = fs::read_dir(&folder)?.collect();
+        ensure!(files.is_empty(), "{files:?}");
+    }
+    let mounts = fs::read_to_string(format!("/proc/{}/mounts", first.container().pid()))?;
+    ensure!(!mounts.contains(" bpf "), "something may be pinned: {mounts}");
+
+    first.container().signal(Signal::KILL)?;
+    first.container_mut().wait(GRACE)?;
+    let deadline = Instant::now() + FREED_WITHIN;
+    let mut left = held.clone();
+    while !left.is_empty() {
+        ensure!(Instant::now() < deadline, "{left:?} of {} objects are still there", held.len());
+        thread::sleep(Duration::from_millis(50));
+        left = &held & &bpf_objects();
+    }
+    drop(first);
+
+    let mut second = sidecar(&pod, Some(&collector))?;
+    let restarted_ns = unix_now_ns()?;
+    thread::sleep(Duration::from_secs(2));
+    terminate(&mut second)?;
+    let received = collector.stop()?;
+    let events = received.events().filter(|event| event.time_unix_ns >= restarted_ns).count();
+    ensure!(events > SAMPLES_PER_SECOND as usize / 4, "{events} events after the restart");
+    Ok(())
+}

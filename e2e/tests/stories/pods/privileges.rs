@@ -1,0 +1,246 @@
+//! What becomes of a sidecar that lacks something: it stays up, says what is missing and why, and begins as soon as it is
+//! there.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use sidewinder_e2e::pod::{Container, Image, Pod, PodSpec, Seccomp, SecurityContext, Sidecar, SidecarSpec};
+use sidewinder_e2e::{requirement, workload};
+
+use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
+
+/// The longest that a sidecar takes to say how it is, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What failed is tried again after half a minute.
+const RETRIED_WITHIN: Duration = Duration::from_secs(75);
+/// Exit code for a privilege or the kernel.
+const PRIVILEGE: i32 = 3;
+const BTF: &str = "/sys/kernel/btf";
+
+/// What is expected of a sidecar.
+enum Outcome {
+    /// It samples the events of its pod's containers.
+    Profiling,
+    /// It samples the events of the whole node, keeps those of its pod, and says so in its log.
+    OfEveryTask,
+    /// It does not, and its reason has all of these words.
+    Idle(&'static [&'static str]),
+}
+
+struct Case {
+    /// What is missing.
+    name: &'static str,
+    pod: PodSpec,
+    security: SecurityContext,
+    outcome: Outcome,
+}
+
+fn cases() -> Vec<Case> {
+    let pod = PodSpec::default();
+    let same_user = security(APP_USER, &AS_THE_SAME_USER);
+    let case = |name, pod, security, outcome| Case { name, pod, security, outcome };
+    let refusing =
+        |calls| SecurityContext { seccomp: Seccomp::RuntimeDefaultWithout(calls), ..same_user.clone() };
+    vec![
+        case("nothing", pod, same_user.clone(), Outcome::Profiling),
+        case(
+            "BTF",
+            pod,
+            SecurityContext { masked_paths: vec![BTF], ..same_user.clone() },
+            Outcome::Idle(&["BTF"]),
+        ),
+        case("CAP_BPF", pod, security(APP_USER, &["CAP_PERFMON"]), Outcome::Idle(&["CAP_BPF"])),
+        case("CAP_PERFMON", pod, security(APP_USER, &["CAP_BPF"]), Outcome::Idle(&["CAP_PERFMON"])),
+        case("CAP_SYS_PTRACE, as root", pod, security(0, &AS_THE_SAME_USER), Outcome::OfEveryTask),
+        case(
+            "CAP_SYS_PTRACE, as another user",
+            pod,
+            security(APP_USER + 1, &AS_THE_SAME_USER),
+            Outcome::OfEveryTask,
+        ),
+        case(
+            "the node's user namespace",
+            PodSpec { has_host_users: false, ..pod },
+            same_user.clone(),
+            Outcome::Idle(&["user namespace"]),
+        ),
+        case("bpf(2), by seccomp", pod, refusing(&["bpf"]), Outcome::Idle(&["seccomp"])),
+        case(
+            "perf_event_open(2), by seccomp",
+            pod,
+            refusing(&["perf_event_open"]),
+            Outcome::Idle(&["seccomp"]),
+        ),
+        case(
+            "a shared PID namespace",
+            PodSpec { shares_processes: false, ..pod },
+            same_user,
+            Outcome::Idle(&["shareProcessNamespace"]),
+        ),
+    ]
+}
+
+/// A case that runs: an application, the sidecar, and two of the same that end when they fail.
+struct Running {
+    case: Case,
+    sidecar: Sidecar,
+    propagating: Sidecar,
+    check: Container,
+    _app: Container,
+    _pod: Pod,
+}
+
+impl Running {
+    fn start(case: Case, image: &Image) -> Result<Self> {
+        let pod = Pod::start(case.pod).with_context(|| case.name)?;
+        let app = pod.run(&app(workload::TENANT, &["app", "600", "1"], None)?)?;
+        let spec = |error_mode| SidecarSpec {
+            configuration: configuration(19, error_mode, NOWHERE),
+            security: case.security.clone(),
+            memory_limit_bytes: None,
+            collector: None,
+        };
+        let sidecar = Sidecar::start(&pod, image, &spec("ignore"))?;
+        let check = pod.run(&image.container(&["check"], &case.security))?;
+        let propagating = Sidecar::start(&pod, image, &spec("propagate"))?;
+        Ok(Self { sidecar, propagating, check, _app: app, _pod: pod, case })
+    }
+
+    fn assert_as_expected(&mut self) -> Result<()> {
+        match self.case.outcome {
+            Outcome::Profiling => {
+                self.assert_profiling(PATIENCE)?;
+                self.assert_events_of("containers")
+            }
+            Outcome::OfEveryTask => {
+                self.assert_profiling(PATIENCE)?;
+                let log = self.sidecar.container().log();
+                ensure!(log.contains("degraded: all interrupts of the node are looked at"), "{log}");
+                self.assert_events_of("every task")
+            }
+            Outcome::Idle(words) => self.assert_idle(words),
+        }
+    }
+
+    fn assert_profiling(&mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        while self.sidecar.activity()?.0 != "profiling" {
+            let log = self.sidecar.container().log();
+            ensure!(self.sidecar.container_mut().ended()?.is_none(), "the sidecar has ended: {log}");
+            ensure!(Instant::now() < deadline, "{:?}: {log}", self.sidecar.activity()?);
+            thread::sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
+    /// Waits for it: it is told now and then, and another container's events are tried for a while.
+    fn assert_events_of(&self, whom: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.sidecar.status()?.context("it does not answer")?;
+            let of = status.pointer("/receivers/profiling/events_of").and_then(Value::as_str);
+            if of.is_some_and(|of| of.contains(whom)) {
+                return Ok(());
+            }
+            let log = self.sidecar.container().log();
+            ensure!(Instant::now() < deadline, "events of {of:?}, not of {whom:?}: {log}");
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn assert_idle(&mut self, words: &[&str]) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let (activity, reason) = loop {
+            let (activity, reason) = self.sidecar.activity()?;
+            if !reason.is_empty() || Instant::now() > deadline {
+                break (activity, reason);
+            }
+            thread::sleep(Duration::from_millis(200));
+        };
+        ensure!(activity == "failed", "it is {activity:?}: {}", self.sidecar.container().log());
+        ensure!(self.sidecar.container_mut().ended()?.is_none(), "the sidecar has ended");
+        let (log, propagated) =
+            (self.sidecar.container().log(), self.propagating.container_mut().wait(PATIENCE)?);
+        let said = self.propagating.container().log();
+        for word in words {
+            for text in [&reason, &log, &said] {
+                ensure!(text.contains(word), "{word:?} is not in {text:?}");
+            }
+        }
+        ensure!(
+            propagated.code() == Some(PRIVILEGE),
+            "with error_mode: propagate it ended with {propagated}: {said}"
+        );
+        // What it can do it could do here: it is the pod that is none.
+        let expected = if self.case.pod.shares_processes { PRIVILEGE } else { 0 };
+        let checked = self.check.wait(PATIENCE)?;
+        ensure!(checked.code() == Some(expected), "check ended with {checked}: {}", self.check.log());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there() -> Result<()> {
+    if !requirement::pods("a sidecar that lacks something")? {
+        return Ok(());
+    }
+    let image = Image::new()?;
+    let mut running =
+        cases().into_iter().map(|case| Running::start(case, &image)).collect::<Result<Vec<_>>>()?;
+    let mut failures = Vec::new();
+    for running in &mut running {
+        let judged = running.assert_as_expected();
+        let (activity, reason) = running.sidecar.activity()?;
+        eprintln!("without {}: {activity}: {reason}", running.case.name);
+        if let Err(error) = judged {
+            failures.push(format!("without {}: {error:#}", running.case.name));
+        } else if running.case.security.masked_paths == [BTF] {
+            // It is tried again while the others are looked at.
+            running.sidecar.container().unmask(BTF)?;
+        }
+    }
+    ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
+    let healed = running.iter_mut().find(|running| running.case.security.masked_paths == [BTF]);
+    healed.context("no such case")?.assert_profiling(RETRIED_WITHIN).context("with BTF again")
+}
+
+/// A sysctl that has its old value again when this goes.
+struct Sysctl {
+    path: &'static str,
+    before: String,
+}
+
+impl Sysctl {
+    fn set(path: &'static str, value: &str) -> Result<Self> {
+        let before = fs::read_to_string(path)?;
+        fs::write(path, value).with_context(|| format!("cannot write {path}"))?;
+        Ok(Self { path, before })
+    }
+}
+
+impl Drop for Sysctl {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(self.path, &self.before) {
+            eprintln!("{} could not be set back to {}: {error}", self.path, self.before.trim());
+        }
+    }
+}
+
+#[test]
+fn with_its_capabilities_a_sidecar_samples_on_a_node_that_lets_nobody_else() -> Result<()> {
+    if !requirement::pods("a sidecar under perf_event_paranoid 4")? {
+        return Ok(());
+    }
+    let _paranoid = Sysctl::set("/proc/sys/kernel/perf_event_paranoid", "4")?;
+    let pod = Pod::start(PodSpec::default())?;
+    let spec = SidecarSpec {
+        configuration: configuration(19, "propagate", NOWHERE),
+        security: security(APP_USER, &AS_THE_SAME_USER),
+        memory_limit_bytes: None,
+        collector: None,
+    };
+    Sidecar::start(&pod, &Image::new()?, &spec)?.wait_until_profiling()
+}
