@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test vm-test bench corpus stacks oracle fuzz lint clean faults
+.PHONY: help setup run test charts vm-test bench corpus stacks oracle fuzz lint deny image-tools image image-test image-twice clean faults pods
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -15,7 +15,7 @@ as_root := $(if $(filter 0,$(shell id -u)),,sudo)
 SECONDS_TO_PROFILE ?= 10
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 setup: ## Install what is missing, on Debian and Ubuntu
 	@e2e/setup.sh --tests
@@ -37,10 +37,23 @@ test: ## Run every test; those that need eBPF want root
 	SIDEWINDER=$(sidewinder) cargo test -p sidewinder-e2e -- --test-threads=1
 	@if [ -s $(compiled)/skipped.txt ]; then echo; echo "Not run here:"; cat $(compiled)/skipped.txt; fi
 
+# With CHARTS=accept, what is made of other things that are made comes after them.
+charts: ## Test the Helm charts and the kustomize component; CHARTS=accept makes anew what is made from them
+	@e2e/setup.sh --charts
+	cargo build --release -p sidewinder
+	for story in $(if $(CHARTS),made::schemas_ made::the_library_ '',''); do \
+		SIDEWINDER=$(sidewinder) CHARTS=$(CHARTS) cargo test -p sidewinder-e2e --test stories charts::$$story; done
+
 faults: ## What happens to events when receivers fail, at full length: a Collector that is stopped for a minute
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test -p sidewinder-e2e --test stories delivery:: -- \
+		--test-threads=1 --nocapture
+
+pods: ## The sidecar in pods, until a million events beside a neighbour have come and none of them was the neighbour's
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test -p sidewinder-e2e --test stories pods:: -- \
 		--test-threads=1 --nocapture
 
 vm-test: ## Boot Debian's kernels in qemu and profile there; VERIFIER=accept takes new instruction counts as the baseline
@@ -56,6 +69,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench payload
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
 
 # Of the programs in e2e/src/corpus/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
@@ -104,7 +118,34 @@ fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS e
 
 lint: ## Check form and lints
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --all-features -- -D warnings
+	@# Every feature but `static`, which compiles the C libraries that a distribution has.
+	cargo clippy --workspace --all-targets --features sidewinder-unwind-oracle/machine -- -D warnings
+
+# Other projects' programs, each in the version that was tried; one that is there already is left alone.
+tools := $(abspath $(target))/tools
+install := cargo install --quiet --locked --root $(tools) --target-dir $(tools)/build --version
+
+deny: ## Check the licences and the sources of everything that this is built of
+	$(install) 0.20.2 cargo-deny
+	@# The advisories are a repository on the network: `cargo deny check advisories`, where it can be reached.
+	PATH="$(tools)/bin:$$PATH" cargo deny --locked --all-features check licenses bans sources
+
+image := $(abspath $(target))/image
+
+image-tools:
+	@e2e/setup.sh --image
+	$(install) 0.7.7 cargo-auditable
+	$(install) 0.5.9 cargo-cyclonedx
+
+image: image-tools ## Build the container image: target/image/sidewinder.oci.tar, its parts list, its debug information
+	.ci/image $(image) $(tools)/bin
+
+image-test: image ## Run what is in the image, with what Kubernetes grants a sidecar
+	SIDEWINDER_IMAGE=$(image) SIDEWINDER=$(image)/amd64/root/sidewinder CI=true \
+		cargo test -p sidewinder-e2e --test stories image:: -- --test-threads=1
+
+image-twice: image ## Build the image of this commit once more, in another folder and from nothing, and compare
+	.ci/image-twice $(image) $(tools)/bin
 
 clean: ## Remove what was built, the Collector included
 	cargo clean
