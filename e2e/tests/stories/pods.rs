@@ -5,8 +5,13 @@ mod memory;
 mod neighbours;
 mod privileges;
 
+use std::fs;
+
+use serde_json::{Value, json};
+use sidewinder_e2e::charts;
 use sidewinder_e2e::pod::{ContainerSpec, Mount, SecurityContext};
 use sidewinder_e2e::workload::Program;
+use sidewinder_otlp::decode::Event;
 
 /// Of the profiler as root, which the application is not.
 const WITH_OTHER_USERS: [&str; 3] = ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE"];
@@ -37,6 +42,11 @@ fn app(program: Program, arguments: &[&str], cpu: Option<u32>) -> anyhow::Result
     })
 }
 
+/// The id of the container that an event is of.
+fn container_of<'a>(event: &Event<'a>) -> Option<&'a str> {
+    event.profile.resource.get("container.id")?.as_str()
+}
+
 /// The sidecar's configuration.
 fn configuration(samples_per_second: u32, error_mode: &str, endpoint: &str) -> String {
     format!(
@@ -53,4 +63,30 @@ service:
     profiles: {{ receivers: [profiling], exporters: [otlp_grpc] }}
 "
     )
+}
+
+/// The sidecar's `securityContext` in a Deployment.
+fn security_context(deployment: &Value) -> Option<&Value> {
+    let containers = deployment.pointer("/spec/template/spec/initContainers")?.as_array()?;
+    containers.iter().find(|container| container["name"] == "sidewinder")?.get("securityContext")
+}
+
+#[test]
+fn a_sidecar_may_do_here_what_the_charts_let_it_do() -> anyhow::Result<()> {
+    let user = json!({ "runAsNonRoot": true });
+    let root = json!({ "runAsNonRoot": false, "runAsUser": 0, "runAsGroup": 0 });
+    let cases = [
+        ("sidewinder-lib/examples/shop/rendered/deployment.yaml", &AS_THE_SAME_USER[..], user),
+        ("kustomize/sidecar/deployment.yaml", &WITH_OTHER_USERS[..], root),
+    ];
+    for (file, capabilities, mut expected) in cases {
+        let names: Vec<_> = capabilities.iter().map(|name| name.trim_start_matches("CAP_")).collect();
+        expected["allowPrivilegeEscalation"] = json!(false);
+        expected["readOnlyRootFilesystem"] = json!(true);
+        expected["capabilities"] = json!({ "add": names, "drop": ["ALL"] });
+        expected["seccompProfile"] = json!({ "type": "RuntimeDefault" });
+        let rendered = charts::documents(&fs::read_to_string(charts::folder().join(file))?)?;
+        assert_eq!(rendered.iter().find_map(security_context), Some(&expected), "{file}");
+    }
+    Ok(())
 }

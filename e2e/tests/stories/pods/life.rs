@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -12,14 +12,18 @@ use rustix::process::Signal;
 use sidewinder_e2e::collector::{Collector, Setup};
 use sidewinder_e2e::conservation::Summary;
 use sidewinder_e2e::observe::{self, BpfObject};
-use sidewinder_e2e::pod::{Image, Pod, PodSpec, Sidecar, SidecarSpec};
+use sidewinder_e2e::pod::{ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
 use sidewinder_e2e::{requirement, workload};
 
-use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
+use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, container_of, security};
 
 /// What a kubelet leaves a sidecar after the application's end.
 const GRACE: Duration = Duration::from_secs(2);
 const SAMPLES_PER_SECOND: u32 = 499;
+/// The limit of an application that takes more.
+const GREEDY_BYTES: u64 = 256 << 20;
+/// How long it may take until it is killed for that.
+const KILLED_WITHIN: Duration = Duration::from_secs(60);
 /// How long the kernel may take to free what nobody holds.
 const FREED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -129,5 +133,47 @@ fn a_sidecar_that_is_killed_leaves_nothing_behind_and_its_successor_samples() ->
     let received = collector.stop()?;
     let events = received.events().filter(|event| event.time_unix_ns >= restarted_ns).count();
     ensure!(events > SAMPLES_PER_SECOND as usize / 4, "{events} events after the restart");
+    Ok(())
+}
+
+/// A program that takes memory until it has none left.
+const GREEDY: &str = "/usr/bin/tail";
+
+#[test]
+fn an_application_that_is_killed_for_its_memory_is_sampled_until_then_and_when_it_comes_again() -> Result<()>
+{
+    if !requirement::pods("an application without memory")? {
+        return Ok(());
+    }
+    let (collector, pod) = (collector()?, Pod::start(PodSpec::default())?);
+    let mut sidecar = sidecar(&pod, Some(&collector))?;
+    let mut mounts = Mount::libraries_of(Path::new(GREEDY))?;
+    mounts.push(Mount::in_place(GREEDY));
+    let greedy = ContainerSpec {
+        arguments: [GREEDY, "/dev/zero"].map(str::to_owned).into(),
+        environment: Vec::new(),
+        mounts,
+        security: SecurityContext::user(APP_USER),
+        cpu: None,
+        memory_limit_bytes: Some(GREEDY_BYTES),
+    };
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let mut application = pod.run(&greedy)?;
+        let status = application.wait(KILLED_WITHIN)?;
+        let kills = application.memory().context("it has no limit")?.kills()?;
+        ensure!(
+            (status.code(), kills) == (Some(128 + 9), 1),
+            "{status}, {kills} kills: {}",
+            application.log()
+        );
+        ids.push(application.id().to_owned());
+    }
+    terminate(&mut sidecar)?;
+    let received = collector.stop()?;
+    for id in ids {
+        let events = received.events().filter(|event| container_of(event) == Some(&id)).count();
+        ensure!(events > 0, "no event of container {id}");
+    }
     Ok(())
 }

@@ -19,7 +19,7 @@ use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::workload::{self, Report};
 use sidewinder_otlp::decode::Event;
 
-use super::{APP_USER, AS_THE_SAME_USER, WITH_OTHER_USERS, app, configuration, security};
+use super::{APP_USER, AS_THE_SAME_USER, WITH_OTHER_USERS, app, configuration, container_of, security};
 
 /// The function that only the other pod's processes run.
 const FOREIGN: &str = "of_the_neighbour";
@@ -32,6 +32,8 @@ const NEIGHBOURS: usize = 2;
 const RESTARTED_AFTER_SECONDS: &str = "1";
 /// The profiler of the whole node has more to do.
 const NODE_IS_SLOWER: u32 = 5;
+/// Where a container sees its own cgroup.
+const CGROUPS: &str = "/sys/fs/cgroup";
 /// What each process of a storm takes of a CPU.
 const STORM_MILLIS: &str = "2";
 
@@ -54,6 +56,8 @@ impl Extent {
 
 /// What a session brought.
 struct Brought {
+    /// Whether the sidecar said so.
+    hears_of_every_task: bool,
     own_ids: HashSet<String>,
     /// Of the other pod's containers.
     foreign_ids: HashSet<String>,
@@ -140,19 +144,18 @@ fn session(extent: &Extent, user: SecurityContext) -> Result<Brought> {
     sidecar.container().signal(Signal::TERM)?;
     let status = sidecar.container_mut().wait(Duration::from_secs(20))?;
     ensure!(status.success(), "the sidecar ended with {status}:\n{}", sidecar.container().log());
-    eprintln!("{}", sidecar.container().log());
+    let log = sidecar.container().log();
+    eprintln!("{log}");
+    let hears_of_every_task = log.contains("degraded: all interrupts of the node are looked at");
     node.stop()?;
-    Ok(Brought { own_ids, foreign_ids, reports, stolen_ns, sidecar: collector.stop()?, node: beside.stop()? })
+    let (sidecar, node) = (collector.stop()?, beside.stop()?);
+    Ok(Brought { hears_of_every_task, own_ids, foreign_ids, reports, stolen_ns, sidecar, node })
 }
 
 fn report(container: &mut Container) -> Result<(String, Report)> {
     let status = container.wait(Duration::from_secs(120))?;
     ensure!(status.success(), "the application ended with {status}:\n{}", container.log());
     Ok((container.id().to_owned(), workload::report_in(&container.log())?))
-}
-
-fn container_of<'a>(event: &Event<'a>) -> Option<&'a str> {
-    event.profile.resource.get("container.id")?.as_str()
 }
 
 fn is_the_sidecars(event: &Event<'_>) -> bool {
@@ -218,9 +221,11 @@ fn only_the_own_pod(test: &str, security: &SecurityContext) -> Result<()> {
         return Ok(());
     }
     let extent = Extent::of_this_run();
+    let sees_no_cgroup = security.masked_paths.contains(&CGROUPS);
     let mut events = 0;
     while events < extent.events {
         let brought = session(&extent, security.clone())?;
+        assert_eq!(brought.hears_of_every_task, sees_no_cgroup);
         let mut judge = Judge::default();
         brought.assert_nothing_is_foreign(&mut judge)?;
         brought.assert_all_of_the_own(&extent, &mut judge);
@@ -239,4 +244,13 @@ fn a_sidecar_as_root_sees_all_of_its_pod_and_nothing_of_a_neighbour_that_runs_th
 #[test]
 fn a_sidecar_as_the_applications_user_sees_the_same() -> Result<()> {
     only_the_own_pod("a sidecar as the application's user", &security(APP_USER, &AS_THE_SAME_USER))
+}
+
+/// The events of containers keep a neighbour out by themselves. Here only the programs' own look at who runs does: whoever
+/// can't see its own cgroup gets the events of every task.
+#[test]
+fn a_sidecar_that_hears_of_every_task_sees_the_same() -> Result<()> {
+    let security =
+        SecurityContext { masked_paths: vec!["/sys/fs/cgroup"], ..security(APP_USER, &AS_THE_SAME_USER) };
+    only_the_own_pod("a sidecar that hears of every task", &security)
 }
