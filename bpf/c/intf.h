@@ -148,6 +148,7 @@ struct sw_body {
 #define SW_SNAPSHOT_BYTES 8192 /* of the stack, after the page in which it begins */
 #define SW_SNAPSHOT_LARGE_BYTES 32768 /* where there may be more of it, while the ring of snapshots is not half full */
 #define SW_SNAPSHOT_HUGE_BYTES 131072 /* where there may be more still, while the ring is not a quarter full */
+#define SW_SNAPSHOT_BASE_BYTES 65536 /* where a thread's stack begins, in a record of its own, beyond what is huge */
 #define SW_SNAPSHOT_WINDOW_SHIFT 27 /* 134 ms */
 #define SW_SNAPSHOTS_PER_WINDOW 256 /* of one CPU */
 

@@ -39,6 +39,10 @@ struct mm_struct {
 	unsigned long start_stack;
 };
 
+struct thread_struct {
+	unsigned long fsbase;
+};
+
 struct task_struct {
 	unsigned int flags;
 	int pid;
@@ -51,6 +55,7 @@ struct task_struct {
 	struct pid *thread_pid;
 	__u64 start_time; /* CLOCK_MONOTONIC */
 	__u64 start_boottime;
+	struct thread_struct thread;
 };
 
 struct pt_regs___kernel {

@@ -79,6 +79,14 @@ static __always_inline __u64 registers_of_task(struct sw_slot *slot)
 	return sw_has_helper(task_pt_regs) ? registers_by_helper(slot) : registers_on_kernel_stack(slot);
 }
 
+/* Where the thread's control block is. */
+static __always_inline __u64 thread_pointer(void)
+{
+	struct task_struct *task = current_task();
+
+	return sw_task(task, thread.fsbase);
+}
+
 #else
 #error "regs.bpf.h: no registers for this architecture yet"
 #endif

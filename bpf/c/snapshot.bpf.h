@@ -50,19 +50,38 @@ static __always_inline __u64 stack_bytes(__u64 sp)
 }
 
 /*
- * Sends the registers in the slot and as much of the stack that they point to as there is: up to the end of the page in
- * which it begins, and `room` bytes more. 0 where the ring has no room for that. `used` is what the ring holds.
+ * From where on there is all of the stack up to where the thread began, as far as that is kept. Libraries put a thread's
+ * control block above its stack, and its own variables between them (glibc, musl). 0: that is not so in this thread.
  */
-static __always_inline int send_snapshot_of(__u32 room, struct sw_slot *slot, __u32 tid, __u64 used)
+static __always_inline __u64 base_start(__u64 sp)
+{
+	__u64 control_block = thread_pointer(), page, start, word;
+
+	if (control_block < sp || control_block - sp > SW_FIRST_STACK_BYTES_MAX)
+		return 0;
+	page = (control_block & ~(SW_PAGE_BYTES - 1ull)) + SW_PAGE_BYTES - SW_SNAPSHOT_BASE_BYTES;
+	start = page;
+	/* A large frame has pages that were never touched. */
+	for (__u32 pages = SW_SNAPSHOT_BASE_BYTES / SW_PAGE_BYTES; pages > 1; pages--) {
+		page += SW_PAGE_BYTES;
+		if (bpf_probe_read_user(&word, sizeof(word), (void *)(page - SW_PAGE_BYTES)))
+			start = page;
+	}
+	return start;
+}
+
+/*
+ * Sends the registers in the slot and as much of a stack as there is from `start` on: up to the end of that page, and
+ * `room` bytes more. 0 where the ring has no room for that. `used` is what the ring holds.
+ */
+static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_slot *slot, __u32 tid, __u64 used)
 {
 	const __u64 size = sizeof(struct sw_snapshot) + SW_PAGE_BYTES + room;
 	struct sw_snapshot *snapshot = bpf_ringbuf_reserve(&snapshots, size, 0);
-	__u64 start, bytes;
+	__u64 bytes = SW_PAGE_BYTES - start % SW_PAGE_BYTES;
 
 	if (!snapshot)
 		return 0;
-	start = snapshot_start(slot->registers[SW_REG_SP]);
-	bytes = SW_PAGE_BYTES - start % SW_PAGE_BYTES;
 	snapshot->type = SW_RECORD_SNAPSHOT;
 	snapshot->reserved = 0;
 	snapshot->tid = tid;
@@ -85,26 +104,35 @@ static __always_inline int send_snapshot_of(__u32 room, struct sw_slot *slot, __
 	return 1;
 }
 
-/* Whether a snapshot of the sample in the slot was sent. */
-static __noinline int send_snapshot(struct sw_slot *slot, __u32 tid)
+/* As much of the stack as the ring has room for, and its base where that is further away. */
+static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 {
 	__u64 used = bpf_ringbuf_query(&snapshots, BPF_RB_AVAIL_DATA);
 	__u64 size = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE);
-	__u64 wanted = stack_bytes(slot->registers[SW_REG_SP]);
+	__u64 sp = slot->registers[SW_REG_SP], start = snapshot_start(sp), wanted = stack_bytes(sp), base;
+
+	if (wanted > SW_SNAPSHOT_LARGE_BYTES && used < size / 4 &&
+	    send_snapshot_of(start, SW_SNAPSHOT_HUGE_BYTES, slot, tid, used)) {
+		base = wanted == ~0ull ? base_start(sp) : 0;
+		if (base > start + SW_SNAPSHOT_HUGE_BYTES)
+			send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
+		return 1;
+	}
+	if (wanted > SW_SNAPSHOT_BYTES && used < size / 2 &&
+	    send_snapshot_of(start, SW_SNAPSHOT_LARGE_BYTES, slot, tid, used))
+		return 1;
+	return send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, tid, used);
+}
+
+/* Whether a snapshot of the sample in the slot was sent. */
+static __noinline int send_snapshot(struct sw_slot *slot, __u32 tid)
+{
 	struct sw_cpu *cpu = this_cpu();
 
 	if (!cpu)
 		return 0;
-	if (may_send_snapshot(cpu, slot->time_ns)) {
-		if (wanted > SW_SNAPSHOT_LARGE_BYTES && used < size / 4 &&
-		    send_snapshot_of(SW_SNAPSHOT_HUGE_BYTES, slot, tid, used))
-			return 1;
-		if (wanted > SW_SNAPSHOT_BYTES && used < size / 2 &&
-		    send_snapshot_of(SW_SNAPSHOT_LARGE_BYTES, slot, tid, used))
-			return 1;
-		if (send_snapshot_of(SW_SNAPSHOT_BYTES, slot, tid, used))
-			return 1;
-	}
+	if (may_send_snapshot(cpu, slot->time_ns) && send_stack(slot, tid))
+		return 1;
 	sw_count(cpu->snapshots_refused, 1);
 	return 0;
 }

@@ -42,7 +42,7 @@ pub use profiler::{
 };
 pub use ring::{
     Body, Entries, Frame, FrameKind, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind, Snapshot,
-    StackHash,
+    StackHash, StackPiece,
 };
 pub use run_time::measure_run_time;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

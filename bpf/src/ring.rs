@@ -164,10 +164,17 @@ pub struct Snapshot {
     pub time_ns: u64,
     /// Registers.
     pub registers: RegisterFile,
-    /// Where `stack` starts: below the stack pointer.
+    /// As much of the stack as could be read: from below the stack pointer, and in records of their own what lies beyond.
+    pub pieces: Vec<StackPiece>,
+}
+
+/// A part of a stack.
+#[derive(Clone, Debug)]
+pub struct StackPiece {
+    /// The address of its first byte.
     pub start: u64,
-    /// As much of the stack as could be read.
-    pub stack: Box<[u8]>,
+    /// What is there.
+    pub bytes: Box<[u8]>,
 }
 
 /// A process has run exec in a container of the pod that the programs had not been told to know.
@@ -248,8 +255,19 @@ impl Snapshot {
             tid: u32::from_ne_bytes(array(bytes, offset_of!(sw_snapshot, tid))?),
             time_ns: word(offset_of!(sw_snapshot, time_ns))?,
             registers,
-            start: word(offset_of!(sw_snapshot, start))?,
-            stack: bytes.get(stack..stack.checked_add(length)?)?.into(),
+            pieces: vec![StackPiece {
+                start: word(offset_of!(sw_snapshot, start))?,
+                bytes: bytes.get(stack..stack.checked_add(length)?)?.into(),
+            }],
+        })
+    }
+
+    /// A word of the stack; `None` where that was not kept.
+    #[must_use]
+    pub fn word(&self, address: u64) -> Option<u64> {
+        self.pieces.iter().find_map(|piece| {
+            let at = usize::try_from(address.checked_sub(piece.start)?).ok()?;
+            Some(u64::from_ne_bytes(piece.bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
         })
     }
 }

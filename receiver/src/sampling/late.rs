@@ -6,11 +6,12 @@
 
 mod walk;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{Avma, FileOffset};
-use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot};
+use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot, StackPiece};
 use sidewinder_process::{FileId, Pid, Process};
 
 use super::Sampler;
@@ -64,13 +65,17 @@ impl Late {
     /// Keeps a snapshot until its sample is met, if there is room for it. The less room there is, the less is kept of
     /// deep stacks: they must not take it from all others.
     pub(crate) fn take_snapshot(&mut self, mut snapshot: Box<Snapshot>, room: &mut usize) {
-        let most = (*room / SNAPSHOTS_MIN).max(SNAPSHOT_BYTES_MIN);
-        if let Some(kept) = snapshot.stack.get(..most) {
-            snapshot.stack = kept.into();
+        let key = (snapshot.tid, snapshot.time_ns);
+        let is_more = self.snapshots.contains_key(&key);
+        if !is_more {
+            let most = (*room / SNAPSHOTS_MIN).max(SNAPSHOT_BYTES_MIN);
+            snapshot.pieces.iter_mut().for_each(|piece| cut(piece, most));
         }
-        if let Some(left) = room.checked_sub(bytes(&snapshot)) {
-            *room = left;
-            self.snapshots.insert((snapshot.tid, snapshot.time_ns), (snapshot, Instant::now()));
+        let Some(left) = room.checked_sub(bytes(&snapshot)) else { return };
+        *room = left;
+        match self.snapshots.entry(key) {
+            Entry::Occupied(mut first) => first.get_mut().0.pieces.append(&mut snapshot.pieces),
+            Entry::Vacant(none) => drop(none.insert((snapshot, Instant::now()))),
         }
     }
 
@@ -121,7 +126,14 @@ impl Late {
 }
 
 fn bytes(snapshot: &Snapshot) -> usize {
-    size_of::<Snapshot>() + snapshot.stack.len()
+    let pieces = snapshot.pieces.iter().map(|piece| size_of::<StackPiece>() + piece.bytes.len());
+    size_of::<Snapshot>() + pieces.sum::<usize>()
+}
+
+fn cut(piece: &mut StackPiece, most: usize) {
+    if let Some(kept) = piece.bytes.get(..most) {
+        piece.bytes = kept.into();
+    }
 }
 
 impl Waiting {
@@ -236,7 +248,7 @@ mod tests {
             has_snapshot: true,
             comm: [0; 16],
         };
-        let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], start: 0, stack: Box::default() };
+        let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], pieces: Vec::new() };
         let mut late = Late::new(1 << 20);
         let mut room = late.room();
         late.take_snapshot(Box::new(snapshot.clone()), &mut room);
@@ -263,8 +275,8 @@ mod tests {
         let mut late = Late::new(1 << 20);
         let mut room = late.room();
         for tid in 0..64 {
-            let stack = vec![0; 128 << 10].into();
-            let snapshot = Snapshot { tid, time_ns: 2, registers: [0; 17], start: 0, stack };
+            let pieces = vec![StackPiece { start: 0, bytes: vec![0; 128 << 10].into() }];
+            let snapshot = Snapshot { tid, time_ns: 2, registers: [0; 17], pieces };
             late.take_snapshot(Box::new(snapshot), &mut room);
         }
         assert_eq!(room, late.room());

@@ -111,13 +111,14 @@ struct Stack<'a>(&'a Snapshot);
 
 impl Memory for Stack<'_> {
     fn word(&self, address: u64) -> Option<u64> {
-        let at = usize::try_from(address.checked_sub(self.0.start)?).ok()?;
-        Some(u64::from_ne_bytes(self.0.stack.get(at..at.checked_add(8)?)?.try_into().ok()?))
+        self.0.word(address)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_bpf::StackPiece;
+
     use super::*;
 
     const SP: u64 = 0x7000;
@@ -125,12 +126,15 @@ mod tests {
     const CALLER: u64 = 0x200;
     const START: u64 = 0x300;
 
+    fn piece(start: u64, words: &[u64]) -> StackPiece {
+        StackPiece { start, bytes: words.iter().flat_map(|word| word.to_ne_bytes()).collect() }
+    }
+
     /// A thread that was interrupted in a leaf, with these words on its stack.
     fn snapshot(words: &[u64]) -> Snapshot {
         let mut registers = [0; 17];
         (registers[7], registers[16]) = (SP, LEAF);
-        let stack = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Snapshot { tid: 1, time_ns: 2, registers, start: SP, stack }
+        Snapshot { tid: 1, time_ns: 2, registers, pieces: vec![piece(SP, words)] }
     }
 
     /// Each function has its part of one file: a leaf, its caller, and where the stack starts.
@@ -157,6 +161,21 @@ mod tests {
             frames.iter().map(|frame| (frame.address(), frame.is_return_address())).collect();
         assert_eq!(addresses, [(LEAF, false), (CALLER + 5, true), (START + 1, true)]);
         assert_eq!(outcome, Outcome::Complete);
+    }
+
+    #[test]
+    fn a_frame_may_lie_between_what_was_kept_of_its_stack() {
+        let large = |address: Avma| match place_of(address) {
+            Place::File { file, offset, .. } if offset.0 == CALLER => {
+                Place::File { file, offset, rule: Ok(Rule::above_stack_pointer(0x8000)) }
+            }
+            other => other,
+        };
+        let mut snapshot = snapshot(&[CALLER + 1]);
+        assert_eq!(walk(&snapshot, 9, large).unwrap().1, Outcome::SnapshotEnd);
+        snapshot.pieces.push(piece(SP + 0x8000, &[START + 1]));
+        let (frames, outcome) = walk(&snapshot, 9, large).unwrap();
+        assert_eq!((frames.len(), outcome), (3, Outcome::Complete));
     }
 
     #[test]
