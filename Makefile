@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test charts vm-test bench corpus stacks oracle fuzz lint deny image-tools image image-test image-twice clean faults pods
+.PHONY: help setup run test charts vm-test bench corpus stacks oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -55,6 +55,12 @@ pods: ## The sidecar in pods, until a million events beside a neighbour have com
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test -p sidewinder-e2e --test stories pods:: -- \
 		--test-threads=1 --nocapture
+
+cluster-test: ## Try the charts, the injector and a Collector's k8s_attributes on an API server of Kubernetes
+	@e2e/setup.sh --cluster
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_CLUSTER=1 CI=true \
+		cargo test -p sidewinder-e2e --test stories cluster:: -- --test-threads=1
 
 vm-test: ## Boot Debian's kernels in qemu and profile there; VERIFIER=accept takes new instruction counts as the baseline
 	@e2e/setup.sh --vm

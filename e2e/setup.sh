@@ -7,6 +7,7 @@
 #   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf, the programs that they profile, and the tools
 #                         that render and judge the charts
 #   e2e/setup.sh --charts these tools alone
+#   e2e/setup.sh --cluster also an API server of Kubernetes, on which the charts are tried
 #   e2e/setup.sh --corpus also the programs of the corpus that the tests do without
 set -euo pipefail
 
@@ -14,8 +15,8 @@ rust_minimum=1.88
 go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it by itself from 1.21 on
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
-case "${1:-}" in --tests|--corpus|--charts) packages+=(python3 python3-pip) ;; esac
-case "${1:-}" in --tests|--corpus)
+case "${1:-}" in --tests|--corpus|--charts|--cluster) packages+=(python3 python3-pip) ;; esac
+case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun) ;;
 esac
 if [ "${1:-}" = --corpus ]; then
@@ -78,7 +79,7 @@ if ! command -v cargo >/dev/null || ! at_least "$rust_minimum" "$(rust_version)"
 fi
 at_least "$rust_minimum" "$(rust_version)" || { say "Rust $rust_minimum or later is needed, $(rust_version) is found"; exit 2; }
 
-case "${1:-}" in --tests|--corpus|--charts)
+case "${1:-}" in --tests|--corpus|--charts|--cluster)
     if ! command -v go >/dev/null || ! at_least 1.21 "$(go_version)"; then
         for package in golang-1.26-go golang-1.25-go golang-1.24-go golang-1.23-go golang-go; do
             # Backports carry the newer ones; the first that can be had is taken.
@@ -98,17 +99,18 @@ esac
 tools="${CARGO_TARGET_DIR:-target}/e2e/tools"
 kubernetes_validate=1.37.0
 
-# go_tool NAME PACKAGE: builds it, in the version that e2e/charts/tools/go.mod pins, once.
+# go_tool NAME PACKAGE [MODULE]: builds it, in the version that MODULE/go.mod pins, once.
 go_tool() {
-    local stamp; stamp="$2 $(sha256sum e2e/charts/tools/go.sum)"
+    local module="${3:-e2e/charts/tools}"
+    local stamp; stamp="$2 $(find "$module" -name go.sum -o -name '*.go' | sort | xargs sha256sum)"
     [ "$(cat "$tools/$1.stamp" 2>/dev/null)" = "$stamp" ] && return
     say "building $1 (once; takes a few minutes where nothing is in Go's cache)"
     CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off \
-        go -C e2e/charts/tools build -mod=readonly -trimpath -ldflags=-s -o "$(realpath "$tools")/$1" "$2"
+        go -C "$module" build -mod=readonly -trimpath -ldflags=-s -o "$(realpath "$tools")/$1" "$2"
     echo "$stamp" > "$tools/$1.stamp"
 }
 
-case "${1:-}" in --tests|--charts)
+case "${1:-}" in --tests|--charts|--cluster)
     cd "$(dirname "$0")/.."
     mkdir -p "$tools"
     go_tool helm3 helm.sh/helm/v3/cmd/helm
@@ -122,3 +124,8 @@ case "${1:-}" in --tests|--charts)
             --target "$tools/python" "kubernetes-validate==$kubernetes_validate"
     fi ;;
 esac
+
+if [ "${1:-}" = --cluster ]; then
+    go_tool cluster . e2e/cluster
+    go_tool kubectl k8s.io/kubernetes/cmd/kubectl e2e/cluster
+fi

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::paths;
 use crate::received::Received;
-pub use setup::{MetricsSetup, ServerTls, Setup, Version};
+pub use setup::{KubernetesSetup, MetricsSetup, ServerTls, Setup, Version};
 use setup::{configuration, socket};
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,11 +33,15 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// # Errors
 /// When there is no Go, no module proxy, or the build fails.
 pub fn build(version: Version) -> Result<PathBuf> {
+    build_for(&Setup { version, ..Setup::default() })
+}
+
+fn build_for(setup: &Setup) -> Result<PathBuf> {
     let manifest_path = paths::e2e().join("collector/builder.yaml");
     let manifest = fs::read_to_string(&manifest_path)
         .with_context(|| format!("cannot read {}", manifest_path.display()))?;
-    let manifest = version.manifest(&manifest);
-    let version = version.as_str();
+    let manifest = setup.manifest(&manifest);
+    let version = setup.version.as_str();
     let mut hasher = DefaultHasher::new();
     manifest.hash(&mut hasher);
     let folder = paths::cache().join(format!("collector-{:016x}", hasher.finish()));
@@ -129,7 +133,7 @@ impl Collector {
         let folder = tempfile::tempdir()?;
         let text = configuration(folder.path(), &setup, grpc_port, http_port);
         fs::write(folder.path().join("collector.yaml"), text)?;
-        let process = spawn(folder.path(), setup.version)?;
+        let process = spawn(folder.path(), &setup)?;
         let mut collector = Self { process, folder, setup, grpc_port, http_port };
         collector.wait_until_ready()?;
         Ok(collector)
@@ -140,7 +144,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::start`].
     pub fn restart(&mut self) -> Result<()> {
-        self.process = spawn(self.folder.path(), self.setup.version)?;
+        self.process = spawn(self.folder.path(), &self.setup)?;
         self.wait_until_ready()
     }
 
@@ -279,10 +283,11 @@ pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-fn spawn(folder: &Path, version: Version) -> Result<Child> {
-    let binary = build(version)?;
+fn spawn(folder: &Path, setup: &Setup) -> Result<Child> {
+    let binary = build_for(setup)?;
     let log = File::options().create(true).append(true).open(folder.join("collector.log"))?;
     Command::new(&binary)
+        .envs(setup.kubernetes.iter().map(|kubernetes| ("KUBECONFIG", &kubernetes.kubeconfig)))
         .arg("--config")
         .arg(folder.join("collector.yaml"))
         .arg("--feature-gates=+service.profilesSupport")

@@ -19,10 +19,12 @@
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
 //! - [`ledger`] makes events by the thousand and tells what became of each on its way to a receiver.
 //! - [`charts`] has what renders the Helm charts, and makes what is kept of them.
+//! - [`cluster`] starts an API server of Kubernetes, and speaks to it by kubectl.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
 
 pub mod charts;
+pub mod cluster;
 pub mod collector;
 pub mod conservation;
 pub mod contradiction;

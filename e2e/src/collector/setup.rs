@@ -2,6 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
+/// What `k8s_attributes` is in. It brings Kubernetes' client with it: it is built in where it is asked for.
+const K8S_ATTRIBUTES: &str =
+    "github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor";
+
 /// A version of the Collector that is built here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
@@ -63,6 +69,29 @@ pub struct Setup {
     pub max_request_mib: Option<u32>,
     /// Its own metrics; none where absent.
     pub metrics: Option<MetricsSetup>,
+    /// What it asks an API server; nothing where absent.
+    pub kubernetes: Option<KubernetesSetup>,
+}
+
+impl Setup {
+    /// The manifest of what it is built of, from that of the others.
+    pub(super) fn manifest(&self, oldest: &str) -> String {
+        let version = Version::Oldest.as_str();
+        let processors = match self.kubernetes {
+            Some(_) => &format!("processors:\n  - gomod: {K8S_ATTRIBUTES} v{version}\n"),
+            None => "processors:\n",
+        };
+        self.version.manifest(&oldest.replacen("processors:\n", processors, 1))
+    }
+}
+
+/// A processor `k8s_attributes` in the pipeline.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KubernetesSetup {
+    /// Its configuration.
+    pub attributes: Value,
+    /// Where the API server is, and as whom it is asked.
+    pub kubeconfig: PathBuf,
 }
 
 /// Metrics as a Collector has them by default, and more exporters to tell of: one whose requests fail, one whose
@@ -101,6 +130,7 @@ impl Default for Setup {
             tls: None,
             max_request_mib: None,
             metrics: None,
+            kubernetes: None,
         }
     }
 }
@@ -136,6 +166,12 @@ pub(super) fn configuration(folder: &Path, setup: &Setup, grpc_port: u16, http_p
         .collect();
     let ids: String = more.map(|(id, ..)| format!(", {id}")).collect();
     let metrics = setup.metrics.as_ref().map_or_else(|| "{ level: none }".to_owned(), MetricsSetup::reader);
+    let (processors, used) = match &setup.kubernetes {
+        Some(kubernetes) => {
+            (format!("processors: {{ k8s_attributes: {} }}\n", kubernetes.attributes), "k8s_attributes")
+        }
+        None => (String::new(), ""),
+    };
     // With rotation the file is written without a buffer: what was answered is there, whatever comes.
     format!(
         "receivers:
@@ -146,11 +182,11 @@ pub(super) fn configuration(folder: &Path, setup: &Setup, grpc_port: u16, http_p
 exporters:
   file: {{ path: {}/profiles.binpb, format: proto, rotation: {{ max_megabytes: 1000 }} }}
   debug: {{ verbosity: basic }}
-{exporters}service:
+{exporters}{processors}service:
   telemetry:
     metrics: {metrics}
   pipelines:
-    profiles: {{ receivers: [otlp], exporters: [file, debug{ids}] }}
+    profiles: {{ receivers: [otlp], processors: [{used}], exporters: [file, debug{ids}] }}
 ",
         folder.display()
     )

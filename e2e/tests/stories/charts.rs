@@ -20,11 +20,11 @@ use tempfile::TempDir;
 
 const HELMS: [&str; 2] = ["helm3", "helm4"];
 
-fn chart() -> PathBuf {
+pub(crate) fn chart() -> PathBuf {
     charts::folder().join("sidewinder")
 }
 
-fn helms(test: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn helms(test: &str) -> Result<Vec<PathBuf>> {
     let helms = HELMS.iter().map(|helm| tool(test, helm)).collect::<Result<Option<Vec<_>>>>()?;
     Ok(helms.unwrap_or_default())
 }
@@ -55,7 +55,7 @@ fn copy() -> Result<TempDir> {
 }
 
 /// A copy of a chart that uses the library, with what it depends on.
-fn copy_of_user(helm: &Path, folder: &Path) -> Result<(TempDir, PathBuf)> {
+pub(crate) fn copy_of_user(helm: &Path, folder: &Path) -> Result<(TempDir, PathBuf)> {
     let copy = copy()?;
     let relative = folder.strip_prefix(charts::folder())?;
     let folder = copy.path().join("charts").join(relative);
@@ -82,7 +82,7 @@ fn by_template(rendered: &str) -> BTreeMap<String, String> {
 }
 
 /// Every manifest that is kept, with where it is.
-fn manifests() -> Result<Vec<(String, Value)>> {
+pub(crate) fn manifests() -> Result<Vec<(String, Value)>> {
     let mut manifests = Vec::new();
     for file in charts::files(&charts::folder())? {
         let is_kept = file.ancestors().any(|folder| folder.ends_with("rendered"))

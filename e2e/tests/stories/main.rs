@@ -9,6 +9,7 @@ mod budget;
 mod change;
 mod charts;
 mod clock;
+mod cluster;
 mod completeness;
 mod configurations;
 mod conservation;
