@@ -33,11 +33,7 @@ func main() {
 }
 
 func serve() error {
-	folder, err := os.Getwd()
-	if err != nil {
-		return err
-	}
-	store, err := storage(folder)
+	store, err := storage()
 	if err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
@@ -45,13 +41,17 @@ func serve() error {
 	if err != nil {
 		return err
 	}
+	key, err := accountsKey()
+	if err != nil {
+		return err
+	}
 	token := rand.Text()
-	for name, write := range map[string]func(path string) error{
-		"tokens":         text(token + ",admin,admin,system:masters\n"),
-		"kubeconfig":     text(kubeconfig(folder, port, token)),
-		"accounts.key":   accountsKey,
+	for name, content := range map[string][]byte{
+		"accounts.key": key,
+		"kubeconfig":   fmt.Appendf(nil, kubeconfig, port, token),
+		"tokens":       fmt.Appendf(nil, "%s,admin,admin,system:masters\n", token),
 	} {
-		if err := write(filepath.Join(folder, name)); err != nil {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
 			return err
 		}
 	}
@@ -59,12 +59,14 @@ func serve() error {
 	server.SetArgs([]string{
 		"--etcd-servers=" + store,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port),
-		// Its own certificate, with the authority that signed it behind it.
+		// It makes its own certificate, and puts the authority behind it.
 		"--cert-dir=certificates",
 		"--token-auth-file=tokens", "--authorization-mode=RBAC",
 		"--service-account-issuer=https://kubernetes.invalid",
 		"--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
 		"--service-cluster-ip-range=10.0.0.0/24",
+		// What Kubernetes 1.34 and 1.35 have of it.
+		"--runtime-config=admissionregistration.k8s.io/v1beta1=true",
 		// A service cannot lead to the loopback interface.
 		"--endpoint-reconciler-type=none",
 	})
@@ -72,16 +74,20 @@ func serve() error {
 }
 
 // storage starts etcd and returns where it is.
-func storage(folder string) (string, error) {
+func storage() (string, error) {
+	socket, err := filepath.Abs("etcd.sock")
+	if err != nil {
+		return "", err
+	}
 	config := embed.NewConfig()
-	config.Dir = filepath.Join(folder, "etcd")
+	config.Dir = "etcd"
 	config.LogLevel = "warn"
 	// Nothing here outlives the process.
 	config.UnsafeNoFsync = true
-	clients := url.URL{Scheme: "unix", Path: filepath.Join(folder, "etcd.sock")}
+	clients := url.URL{Scheme: "unix", Path: socket}
 	config.ListenClientUrls = []url.URL{clients}
-	// There are none.
-	config.ListenPeerUrls = []url.URL{{Scheme: "unix", Path: filepath.Join(folder, "peers.sock")}}
+	// There are none. Of a peer's URL only this part is read.
+	config.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: "peers.sock"}}
 	etcd, err := embed.StartEtcd(config)
 	if err != nil {
 		return "", err
@@ -100,35 +106,30 @@ func freePort() (int, error) {
 	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
-func text(text string) func(string) error {
-	return func(path string) error { return os.WriteFile(path, []byte(text), 0o600) }
-}
-
-// accountsKey writes what tokens of service accounts are signed with.
-func accountsKey(path string) error {
+// accountsKey is what tokens of service accounts are signed with.
+func accountsKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	bytes, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: bytes}), 0o600)
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: bytes}), nil
 }
 
-func kubeconfig(folder string, port int, token string) string {
-	return fmt.Sprintf(`apiVersion: v1
+// kubeconfig wants a port and a token.
+const kubeconfig = `apiVersion: v1
 kind: Config
 current-context: cluster
 clusters:
   - name: cluster
-    cluster: { server: 'https://127.0.0.1:%d', certificate-authority: '%s/certificates/apiserver.crt' }
+    cluster: { server: "https://127.0.0.1:%d", certificate-authority: certificates/apiserver.crt }
 users:
   - name: admin
-    user: { token: '%s' }
+    user: { token: "%s" }
 contexts:
   - name: cluster
     context: { cluster: cluster, user: admin }
-`, port, folder, token)
-}
+`

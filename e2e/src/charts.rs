@@ -25,7 +25,7 @@ pub fn folder() -> PathBuf {
     paths::e2e().with_file_name("charts")
 }
 
-/// A program that `e2e/setup.sh --tests` builds; `None`, and `test` is recorded as skipped, where it did not.
+/// A program that `e2e/setup.sh` builds; `None`, and `test` is recorded as skipped, where it did not.
 ///
 /// # Errors
 /// When it is missing and `CI=true`.
@@ -34,7 +34,7 @@ pub fn tool(test: &str, name: &str) -> Result<Option<PathBuf>> {
     if path.exists() {
         return Ok(Some(path));
     }
-    requirement::skip(test, &format!("{} is not there: run e2e/setup.sh --tests", path.display()))?;
+    requirement::skip(test, &format!("{} is not there: e2e/setup.sh builds it", path.display()))?;
     Ok(None)
 }
 

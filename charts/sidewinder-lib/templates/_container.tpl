@@ -71,7 +71,7 @@ volumeMounts:
 
 {{/* The configuration as a variable's value, in which kubelet takes $(NAME) for a variable and $$ for a dollar sign. */}}
 {{- define "sidewinder.configVariable" -}}
-{{- include "sidewinder.config" . | replace "$$" "$$$$" | replace "$(" "$$(" -}}
+{{- include "sidewinder.config" . | replace "$$" "\x00" | replace "$(" "$$(" | replace "\x00" "$$$$" -}}
 {{- end }}
 
 {{/* The ConfigMap that is mounted; none where the configuration travels in the pod itself. */}}

@@ -22,7 +22,7 @@ A value as an expression of CEL. The values of a map, and the items of a list, m
 
 {{/* A text of several lines; as it stands, where CEL can tell its end. */}}
 {{- define "sidewinder.celText" -}}
-{{- if contains "\"\"\"" . }}{{ toRawJson . }}{{ else }}r"""{{ . }}"""{{ end -}}
+{{- if or (contains "\"\"\"" .) (hasSuffix "\"" .) }}{{ toRawJson . }}{{ else }}r"""{{ . }}"""{{ end -}}
 {{- end }}
 
 {{/* JSON patches that append `items` to the list `field` of a pod's spec, which need not be there. */}}

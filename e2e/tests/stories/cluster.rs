@@ -12,17 +12,16 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use sidewinder_e2e::charts::{self, run};
+use sidewinder_e2e::charts::run;
 use sidewinder_e2e::cluster::Cluster;
 
 use crate::charts::chart;
 
 /// `helm install` of the chart `sidewinder`, as release `example`, with one of its own files of values.
-fn install(cluster: &Cluster, helm: &Path, namespace: &str, values: &str, set: &[&str]) -> Result<String> {
+fn install(cluster: &Cluster, helm: &Path, namespace: &str, values: &str, arguments: &[&str]) -> Result<String> {
     let mut command = cluster.command(helm);
     command.args(["install", "example", "--namespace", namespace]).arg(chart());
-    command.arg("--values").arg(chart().join(values));
-    run(command.args(set.iter().flat_map(|value| ["--set", value])))
+    run(command.arg("--values").arg(chart().join(values)).args(arguments))
 }
 
 /// A pod for the injector, with one container, and what `metadata` and `spec` say besides.

@@ -33,10 +33,8 @@ fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_container
         return Ok(());
     }
     let (uid, ids) = deployed(&cluster)?;
-    let collector = Collector::set_up(Setup {
-        kubernetes: Some(as_in_the_example(&cluster)?),
-        ..Setup::default()
-    })?;
+    let collector =
+        Collector::set_up(Setup { kubernetes: Some(as_in_the_example(&cluster)?), ..Setup::default() })?;
 
     // Two containers as a node has them, a process that says nothing but its pod's address, and a stranger.
     let pod = Cgroup::create(&format!("kubepods/burstable/pod{uid}"))?;
@@ -73,13 +71,14 @@ fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_container
             assert_eq!(attribute(&received, pid, key)?.as_deref(), Some(value), "{key}");
         }
     }
-    for (pid, container) in [(shop, Some("shop")), (cache, Some("cache")), (by_address, None), (stranger, None)] {
+    for (pid, container) in
+        [(shop, Some("shop")), (cache, Some("cache")), (by_address, None), (stranger, None)]
+    {
         assert_eq!(attribute(&received, pid, "k8s.container.name")?.as_deref(), container);
     }
     assert_eq!(attribute(&received, stranger, "k8s.deployment.name")?, None);
     Ok(())
 }
-
 
 /// A Deployment down to a pod that runs, as controllers and a kubelet would have made it: the pod's UID, and the ids of
 /// its containers.

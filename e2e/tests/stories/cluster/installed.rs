@@ -41,7 +41,7 @@ fn helm_installs_upgrades_and_uninstalls_each_mode() -> Result<()> {
     let test = "helm_installs_upgrades_and_uninstalls_each_mode";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };
     cluster.create_namespace("profiling", &json!({}))?;
-    let kinds = "serviceaccounts,configmaps,daemonsets,clusterroles,clusterrolebindings,networkpolicies,\
+    let kinds = "serviceaccounts,configmaps,podtemplates,daemonsets,clusterroles,clusterrolebindings,networkpolicies,\
                  mutatingadmissionpolicies,mutatingadmissionpolicybindings";
     let ours = || -> Result<Vec<String>> {
         let mut get = cluster.kubectl();
@@ -50,7 +50,7 @@ fn helm_installs_upgrades_and_uninstalls_each_mode() -> Result<()> {
         let items = found["items"].as_array().context("no items")?;
         Ok(items.iter().filter_map(|item| Some(item["kind"].as_str()?.to_owned())).collect())
     };
-    let everything = ["podMonitor.enabled=false", "prometheusRule.enabled=false", "namespaceOverride="];
+    let everything = ["--set=podMonitor.enabled=false,prometheusRule.enabled=false,namespaceOverride="];
     let policy = ["MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"];
     for helm in helms(test)? {
         for (values, set, expected) in [
@@ -58,10 +58,10 @@ fn helm_installs_upgrades_and_uninstalls_each_mode() -> Result<()> {
             (
                 "ci/everything-values.yaml",
                 &everything,
-                &["ServiceAccount", "ConfigMap", "ConfigMap", "DaemonSet", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy"],
+                &["ServiceAccount", "DaemonSet", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy"],
             ),
             // The version that this API server prefers.
-            ("ci/injector-values.yaml", &["injector.apiVersion="], &policy),
+            ("ci/injector-values.yaml", &["--set=injector.apiVersion="], &policy),
         ] {
             let said = install(&cluster, &helm, "profiling", values, set)?;
             ensure!(said.contains("STATUS: deployed"), "{values}: {said}");
@@ -101,6 +101,35 @@ fn helm_installs_a_chart_that_uses_the_library() -> Result<()> {
 }
 
 #[test]
+fn an_injector_whose_sidecar_the_api_server_would_refuse_is_not_installed() -> Result<()> {
+    let test = "an_injector_whose_sidecar_the_api_server_would_refuse_is_not_installed";
+    let Some(cluster) = Cluster::start(test)? else { return Ok(()) };
+    cluster.create_namespace("profiling", &json!({}))?;
+    for helm in helms(test)? {
+        for (wrong, path) in [
+            (r#"securityContext={"runAsUser": "root"}"#, "runAsUser"),
+            (r#"securityContext={"privilged": true}"#, "privilged"),
+            (r#"resources={"limits": {"memory": "64Mb"}}"#, "quantities"),
+            (
+                r#"extraVolumeMounts=[{"name": "nowhere", "mountPath": "/x"}]"#,
+                "initContainers[0].volumeMounts[0].name",
+            ),
+            (r#"livenessProbe={"exec": {"command": "status"}}"#, "command"),
+        ] {
+            let arguments = ["--set=injector.apiVersion=", "--set-json", wrong];
+            let installed = install(&cluster, &helm, "profiling", "ci/injector-values.yaml", &arguments);
+            let said = installed.map_or_else(|error| error.to_string(), |_| "installed".to_owned());
+            ensure!(said.contains(path), "{}: {wrong}: {said}", helm.display());
+            let policies =
+                run(cluster.kubectl().args(["get", "mutatingadmissionpolicies", "--output=name"]))?;
+            assert_eq!(policies, "", "{wrong}");
+            run(cluster.command(&helm).args(["uninstall", "example", "--namespace=profiling"]))?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
 fn a_daemonset_that_could_not_start_is_not_installed() -> Result<()> {
     let test = "a_daemonset_that_could_not_start_is_not_installed";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };
@@ -130,7 +159,7 @@ fn a_daemonset_that_could_not_start_is_not_installed() -> Result<()> {
     node("gk3-pool-1", &json!({}))?;
     for helm in &helms {
         refused(helm, "profiling", "This is a GKE Autopilot cluster")?;
-        install(&cluster, helm, "profiling", "ci/daemonset-values.yaml", &["preflight.enabled=false"])?;
+        install(&cluster, helm, "profiling", "ci/daemonset-values.yaml", &["--set=preflight.enabled=false"])?;
         run(cluster.command(helm).args(["uninstall", "example", "--namespace=profiling"]))?;
     }
     Ok(())
