@@ -89,9 +89,14 @@ impl Received {
         self.profiles.iter().flat_map(Profile::events)
     }
 
+    /// The profiles of one process.
+    pub fn profiles_of(&self, pid: u32) -> impl Iterator<Item = &Profile> {
+        self.profiles.iter().filter(move |profile| is_of(profile, pid))
+    }
+
     /// The events of one process.
     pub fn events_of(&self, pid: u32) -> impl Iterator<Item = Event<'_>> {
-        self.profiles.iter().filter(move |profile| is_of(profile, pid)).flat_map(Profile::events)
+        self.profiles_of(pid).flat_map(Profile::events)
     }
 
     /// The events of all processes but one.

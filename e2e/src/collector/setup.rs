@@ -77,11 +77,11 @@ impl Setup {
     /// The manifest of what it is built of, from that of the others.
     pub(super) fn manifest(&self, oldest: &str) -> String {
         let version = Version::Oldest.as_str();
-        let processors = match self.kubernetes {
-            Some(_) => &format!("processors:\n  - gomod: {K8S_ATTRIBUTES} v{version}\n"),
-            None => "processors:\n",
-        };
-        self.version.manifest(&oldest.replacen("processors:\n", processors, 1))
+        let mut processors = "processors:\n".to_owned();
+        if self.kubernetes.is_some() {
+            processors += &format!("  - gomod: {K8S_ATTRIBUTES} v{version}\n");
+        }
+        self.version.manifest(&oldest.replacen("processors:\n", &processors, 1))
     }
 }
 

@@ -13,6 +13,7 @@ use sidewinder_e2e::received::Received;
 use sidewinder_e2e::requirement;
 use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::workload::{self, Gated};
+use sidewinder_otlp::decode::Profile;
 
 use super::pod;
 
@@ -59,13 +60,13 @@ fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_container
     daemon.stop()?;
     let received = collector.stop()?;
 
-    let [shop, cache, by_address, stranger] = pids.try_into().ok().context("four processes")?;
+    let [shop, cache, by_address, stranger] = <[u32; 4]>::try_from(pids).ok().context("four processes")?;
     for pid in [shop, cache, by_address] {
         for (key, value) in [
             ("k8s.deployment.name", "shop"),
             ("k8s.namespace.name", "shop"),
             ("k8s.pod.name", POD),
-            ("k8s.pod.uid", &uid),
+            ("k8s.pod.uid", uid.as_str()),
             ("k8s.node.name", NODE),
         ] {
             assert_eq!(attribute(&received, pid, key)?.as_deref(), Some(value), "{key}");
@@ -167,13 +168,8 @@ fn as_in_the_example(cluster: &Cluster) -> Result<KubernetesSetup> {
 
 /// The value of a resource attribute of all profiles of a process, of which there must be some.
 fn attribute(received: &Received, pid: u32, key: &str) -> Result<Option<String>> {
-    let mut values = received
-        .profiles
-        .iter()
-        .filter(|profile| {
-            profile.resource.get("process.pid").and_then(|pid| pid.as_int()) == Some(i64::from(pid))
-        })
-        .map(|profile| profile.resource.get(key).and_then(|value| value.as_str()).map(str::to_owned));
+    let value = |profile: &Profile| Some(profile.resource.get(key)?.as_str()?.to_owned());
+    let mut values = received.profiles_of(pid).map(value);
     let first = values.next().with_context(|| format!("no profile of {pid}"))?;
     ensure!(values.all(|value| value == first), "{key} of {pid} has several values");
     Ok(first)

@@ -225,7 +225,6 @@ fn the_service_is_named_by_annotation_labels_owner_or_pod_in_this_order() -> Res
     assert_eq!(named(&metadata)?, "by-instance", "an empty annotation names nothing");
     metadata["annotations"] = json!(null);
     assert_eq!(named(&metadata)?, "by-instance");
-    metadata["labels"]["app.kubernetes.io/instance"].take();
     metadata["labels"] = json!({
         "sidewinder/inject": "true", "pod-template-hash": "6d4cf56db6", "app.kubernetes.io/name": "by-name",
     });

@@ -57,11 +57,11 @@ fn helm_installs_upgrades_and_uninstalls_each_mode() -> Result<()> {
             ("ci/daemonset-values.yaml", &[][..], &["ServiceAccount", "ConfigMap", "DaemonSet"][..]),
             (
                 "ci/everything-values.yaml",
-                &everything,
-                &["ServiceAccount", "DaemonSet", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy"],
+                &everything[..],
+                &["ServiceAccount", "DaemonSet", "ClusterRole", "ClusterRoleBinding", "NetworkPolicy"][..],
             ),
             // The version that this API server prefers.
-            ("ci/injector-values.yaml", &["--set=injector.apiVersion="], &policy),
+            ("ci/injector-values.yaml", &["--set=injector.apiVersion="][..], &policy[..]),
         ] {
             let said = install(&cluster, &helm, "profiling", values, set)?;
             ensure!(said.contains("STATUS: deployed"), "{values}: {said}");
