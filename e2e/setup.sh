@@ -99,14 +99,14 @@ esac
 tools="${CARGO_TARGET_DIR:-target}/e2e/tools"
 kubernetes_validate=1.37.0
 
-# go_tool NAME PACKAGE [MODULE]: builds it, in the version that MODULE/go.mod pins, once.
+# go_tool NAME PACKAGE [MODULE [LINKER'S OPTIONS]]: builds it, in the version that MODULE/go.mod pins, once.
 go_tool() {
     local module="${3:-e2e/charts/tools}"
     local stamp; stamp="$2 $(find "$module" -name go.sum -o -name '*.go' | sort | xargs sha256sum)"
     [ "$(cat "$tools/$1.stamp" 2>/dev/null)" = "$stamp" ] && return
     say "building $1 (once; takes a few minutes where nothing is in Go's cache)"
     CGO_ENABLED=0 GOTOOLCHAIN=auto GOWORK=off \
-        go -C "$module" build -mod=readonly -trimpath -ldflags=-s -o "$(realpath "$tools")/$1" "$2"
+        go -C "$module" build -mod=readonly -trimpath -ldflags="-s ${4:-}" -o "$(realpath "$tools")/$1" "$2"
     echo "$stamp" > "$tools/$1.stamp"
 }
 
@@ -126,6 +126,8 @@ case "${1:-}" in --tests|--charts|--cluster)
 esac
 
 if [ "${1:-}" = --cluster ]; then
-    go_tool cluster . e2e/cluster
+    # As a build of Kubernetes' own does: charts ask for it.
+    version="$(go -C e2e/cluster list -m -f '{{.Version}}' k8s.io/kubernetes)"
+    go_tool cluster . e2e/cluster "-X k8s.io/component-base/version.gitVersion=$version"
     go_tool kubectl k8s.io/kubernetes/cmd/kubectl e2e/cluster
 fi

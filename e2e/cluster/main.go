@@ -81,7 +81,7 @@ func storage() (string, error) {
 	}
 	config := embed.NewConfig()
 	config.Dir = "etcd"
-	config.LogLevel = "warn"
+	config.LogLevel = "error"
 	// Nothing here outlives the process.
 	config.UnsafeNoFsync = true
 	clients := url.URL{Scheme: "unix", Path: socket}
