@@ -50,7 +50,7 @@ fn a_pod_with_the_label_gets_a_native_sidecar_and_shares_its_processes() -> Resu
     assert_eq!(names(&created["spec"]["containers"]), ["shop"]);
     assert_eq!(names(&created["spec"]["initContainers"]), ["sidewinder"]);
     let mut sidecar = sidecar(&created).context("no sidecar")?.clone();
-    let variables = sidecar["env"].take();
+    let (variables, mounts) = (sidecar["env"].take(), sidecar["volumeMounts"].take());
     let of_pod = |name: &str, field: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": field } } });
     assert_eq!(
         variables,
@@ -86,8 +86,12 @@ fn a_pod_with_the_label_gets_a_native_sidecar_and_shares_its_processes() -> Resu
             "resources": { "limits": { "memory": "64Mi" }, "requests": { "cpu": "10m", "memory": "64Mi" } },
             "terminationMessagePath": "/dev/termination-log",
             "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": null,
         })
     );
+    // As any container, it gets the token of the pod's account.
+    assert_eq!(mounts, created["spec"]["containers"][0]["volumeMounts"]);
+    assert_eq!(mounts.as_array().map(Vec::len), Some(1), "{mounts}");
 
     // As it was created, once more: with a sidecar already.
     let again = cluster.create(&pod("shop", "again", &json!({}), &created["spec"]))?;
@@ -313,7 +317,7 @@ fn a_policy_that_fails_does_not_keep_a_pod_from_being_created() -> Result<()> {
     let kept: Value = serde_json::from_str(&kept)?;
     for (of, expression) in [
         // No such key, only when it runs.
-        ("/spec/variables/0/expression", "object.spec.nothing.there"),
+        ("/spec/variables/3/expression", "object.spec.nothing.there"),
         ("/spec/matchConditions/0/expression", "object.spec.nothing.there"),
         // A patch that can't be applied.
         (
