@@ -5,3 +5,9 @@
   {{- .Values.serviceAccount.name | default "default" -}}
 {{- end -}}
 {{- end }}
+
+{{/* What the library makes an injected sidecar from. ConfigMaps are namespaced: the configuration travels in the pod. */}}
+{{- define "sidewinder.injectedValues" -}}
+{{- $ours := dict "configMap" (dict "create" false) "runAs" "root" "serviceName" "${env:K8S_SERVICE_NAME}" -}}
+{{- mustMergeOverwrite (deepCopy .Values) $ours | toYaml -}}
+{{- end }}

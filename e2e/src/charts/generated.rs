@@ -13,12 +13,15 @@ const CONFIGURATION: &str = "#/definitions/configuration";
 const TABLE_BEGINS: &str = "<!-- Made from values.yaml by `make charts CHARTS=accept`. -->\n";
 const TABLE_ENDS: &str = "<!-- End of what is made. -->\n";
 
-/// A schema that knows each value and refuses every other; `configuration` is that of `sidewinder --config`. Draft 7, which
-/// every Helm reads.
+/// Where a chart's schema has those of Kubernetes' own types.
+const KUBERNETES: &str = "#/definitions/io.k8s.";
+
+/// A schema that knows each value and refuses every other; `configuration` is that of `sidewinder --config`, `kubernetes`
+/// are the definitions of its types. Draft 7, which every Helm reads.
 ///
 /// # Errors
-/// When a value's path leads through another value.
-pub fn schema(chart: &str, values: &[Described], configuration: &Value) -> Result<Value> {
+/// When a value's path leads through another value, or refers to a type that Kubernetes does not have.
+pub fn schema(chart: &str, values: &[Described], configuration: &Value, kubernetes: &Value) -> Result<Value> {
     let mut root = group();
     for value in values {
         let (key, groups) = value.path.split_last().context("a value without a key")?;
@@ -43,7 +46,46 @@ pub fn schema(chart: &str, values: &[Described], configuration: &Value) -> Resul
     root["$schema"] = json!("http://json-schema.org/draft-07/schema#");
     root["title"] = json!(format!("Values of the chart {chart}"));
     root["definitions"] = json!({ "configuration": embedded(configuration) });
+    let mut wanted = types_in(&root);
+    while let Some(name) = wanted.pop() {
+        if root["definitions"].get(&name).is_none() {
+            let definition = kubernetes.pointer(&format!("/$defs/{name}"));
+            let definition = without_words(definition.with_context(|| format!("Kubernetes has no {name}"))?);
+            wanted.extend(types_in(&definition));
+            root["definitions"][name] = definition;
+        }
+    }
     Ok(root)
+}
+
+/// Kubernetes' types that a schema refers to.
+fn types_in(schema: &Value) -> Vec<String> {
+    match schema {
+        Value::Object(map) => {
+            let named = map.get("$ref").and_then(Value::as_str);
+            let named = named.filter(|reference| reference.starts_with(KUBERNETES));
+            let named = named.and_then(|reference| Some(reference.rsplit_once('/')?.1.to_owned()));
+            map.values().flat_map(types_in).chain(named).collect()
+        }
+        Value::Array(items) => items.iter().flat_map(types_in).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A definition as a part of a chart's schema: what is said of it for people, several times as long, is left out.
+fn without_words(schema: &Value) -> Value {
+    match schema {
+        Value::Object(map) => {
+            let entries = map.iter().filter(|(key, value)| *key != "description" || !value.is_string());
+            let entry = |(key, value): (&String, &Value)| match value.as_str().filter(|_| key == "$ref") {
+                Some(reference) => (key.clone(), json!(reference.replacen("#/$defs/", "#/definitions/", 1))),
+                None => (key.clone(), without_words(value)),
+            };
+            Value::Object(entries.map(entry).collect())
+        }
+        Value::Array(items) => items.iter().map(without_words).collect(),
+        other => other.clone(),
+    }
 }
 
 fn group() -> Value {

@@ -17,6 +17,14 @@ fn a_wrong_value_is_refused_by_its_path() -> Result<()> {
         ("config.receivers.profiling.samples_per_secnd=97", "samples_per_secnd"),
         ("config.exporters.otlp_grpc.tls.insecure=perhaps", "insecure"),
         ("existingConfigMap=x", "existingConfigMap"),
+        // As Kubernetes has them.
+        ("securityContext.privilged=true", "privilged"),
+        ("securityContext.runAsUser=root", "runAsUser"),
+        ("resources.limit.cpu=1", "limit"),
+        ("livenessProbe.htpGet.port=1", "htpGet"),
+        ("extraEnvs[0].nam=x", "extraEnvs"),
+        ("extraVolumes[0].name=x,extraVolumes[0].emptydir.medium=Memory", "emptydir"),
+        ("extraVolumeMounts[0].name=x", "mountPath"),
     ];
     for helm in helms("a_wrong_value_is_refused_by_its_path")? {
         let values = chart().join("ci/daemonset-values.yaml").display().to_string();

@@ -318,7 +318,7 @@ fn a_policy_that_fails_does_not_keep_a_pod_from_being_created() -> Result<()> {
     for (of, expression) in [
         // No such key, only when it runs.
         ("/spec/variables/3/expression", "object.spec.nothing.there"),
-        ("/spec/matchConditions/0/expression", "object.spec.nothing.there"),
+        ("/spec/matchConditions/0/expression", "object.spec.nothing.there == 1"),
         // A patch that can't be applied.
         (
             "/spec/mutations/0/jsonPatch/expression",
