@@ -18,7 +18,13 @@ use sidewinder_e2e::cluster::Cluster;
 use crate::charts::chart;
 
 /// `helm install` of the chart `sidewinder`, as release `example`, with one of its own files of values.
-fn install(cluster: &Cluster, helm: &Path, namespace: &str, values: &str, arguments: &[&str]) -> Result<String> {
+fn install(
+    cluster: &Cluster,
+    helm: &Path,
+    namespace: &str,
+    values: &str,
+    arguments: &[&str],
+) -> Result<String> {
     let mut command = cluster.command(helm);
     command.args(["install", "example", "--namespace", namespace]).arg(chart());
     run(command.arg("--values").arg(chart().join(values)).args(arguments))
