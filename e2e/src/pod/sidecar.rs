@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// The profiler under test with its file capabilities, and the libraries that it needs, where it needs any.
+    /// The profiler under test with its file capabilities.
     ///
     /// # Errors
     /// When it is not built, or file capabilities can't be set.
@@ -45,6 +45,14 @@ impl Image {
             ensure!(status.success(), "setcap ended with {status}");
             fs::rename(partial, &program)?;
         }
+        Self::of(program)
+    }
+
+    /// A program that has its file capabilities, and the libraries that it needs, where it needs any.
+    ///
+    /// # Errors
+    /// When `ldd` can't be run.
+    pub fn of(program: PathBuf) -> Result<Self> {
         let mut mounts = Mount::libraries_of(&program)?;
         mounts.push(Mount { source: program, destination: ENTRY_POINT.into() });
         Ok(Self { mounts })
@@ -124,18 +132,27 @@ impl Sidecar {
         &mut self.container
     }
 
-    /// What `sidewinder status --json` tells of it, run where `kubectl exec` runs it; `None` while nobody answers.
+    /// Runs the entry point with these arguments where `kubectl exec` runs it, as the sidecar's user.
+    ///
+    /// # Errors
+    /// When `nsenter` can't be run.
+    pub fn execute(&self, arguments: &[&str]) -> Result<Output> {
+        let (pid, user) = (self.container.pid().to_string(), self.user.to_string());
+        Command::new("nsenter")
+            .args(["--target", &pid, "--mount", "--pid", "--net", "--root", "--wd=/"])
+            .args(self.has_user_namespace.then_some("--user"))
+            .args(["--setgid", &user, "--setuid", &user, "--", ENTRY_POINT])
+            .args(arguments)
+            .output()
+            .context("cannot run nsenter")
+    }
+
+    /// What `sidewinder status --json` tells of it; `None` while nobody answers.
     ///
     /// # Errors
     /// When the command can't be run, or what it prints is no JSON.
     pub fn status(&self) -> Result<Option<Value>> {
-        let (pid, user) = (self.container.pid().to_string(), self.user.to_string());
-        let output = Command::new("nsenter")
-            .args(["--target", &pid, "--mount", "--pid", "--net", "--root", "--wd=/"])
-            .args(self.has_user_namespace.then_some("--user"))
-            .args(["--setgid", &user, "--setuid", &user, "--", ENTRY_POINT, "status", "--json"])
-            .output()
-            .context("cannot run nsenter")?;
+        let output = self.execute(&["status", "--json"])?;
         let text = String::from_utf8_lossy(&output.stdout);
         let Some(line) = text.lines().next() else { return Ok(None) };
         Ok(Some(serde_json::from_str(line).with_context(|| line.to_owned())?))

@@ -1,23 +1,21 @@
 //! The container image, run with what Kubernetes grants a sidecar.
 //!
-//! The image takes minutes to build: `make image-test` does, and names it by `SIDEWINDER_IMAGE`. The containers are
-//! crun's own, because podman gives users other than root ambient capabilities, and Kubernetes does not.
+//! The image takes minutes to build: `make image-test` does, and names it by `SIDEWINDER_IMAGE`.
 
 use std::env;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use object::{Object as _, ObjectSection as _};
 use serde_json::{Value, json};
+use sidewinder_e2e::pod::{self, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
 use sidewinder_e2e::sidewinder::{Ended, Running};
 use sidewinder_e2e::{paths, requirement};
 use tempfile::TempDir;
-
-use crate::telemetry::until;
 
 /// Whoever nobody else is: what distributions without a shell use.
 const USER: u32 = 65532;
@@ -29,7 +27,7 @@ const IMAGE_BYTES_MAX: u64 = 15 << 20;
 const NOT_POSSIBLE_HERE: i32 = 3;
 const USAGE: i32 = 2;
 
-const CONFIGURATION: &str = "--config=yaml:{receivers: {profiling: {error_mode: propagate}}, \
+const CONFIGURATION: &str = "{receivers: {profiling: {error_mode: propagate}}, \
      exporters: {otlp_grpc: {endpoint: '127.0.0.1:4317', tls: {insecure: true}}}, \
      service: {pipelines: {profiles: {receivers: [profiling], exporters: [otlp_grpc]}}}}";
 
@@ -101,15 +99,16 @@ fn the_image_holds_one_small_static_binary_that_says_where_it_is_from() -> Resul
 #[test]
 fn two_capabilities_are_enough_for_another_user_than_root() -> Result<()> {
     let Some(image) = Image::open("profiling from the image")? else { return Ok(()) };
-    let container = image.start(&GRANTED, &[CONFIGURATION])?;
-    let status = until("a profiler in a container", || {
-        let Ended { log, .. } = container.execute(&["/sidewinder", "status", "--json"])?;
-        let document: Value = serde_json::from_str(&log).with_context(|| log.clone())?;
-        let events = document.pointer("/receivers/profiling/interrupts/complete").and_then(Value::as_u64);
-        Ok(events.map(|_| document))
-    })?;
-    assert_eq!(status.pointer("/receivers/profiling/activity"), Some(&Value::from("profiling")), "{status}");
-    let threads: Vec<PathBuf> = fs::read_dir(format!("/proc/{}/task", container.pid()?))?
+    let (pod, image) = (Pod::start(PodSpec::default())?, image.of_pods()?);
+    let spec = SidecarSpec {
+        configuration: CONFIGURATION.to_owned(),
+        security: granted(&GRANTED),
+        memory_limit_bytes: None,
+        collector: None,
+    };
+    let mut sidecar = Sidecar::start(&pod, &image, &spec)?;
+    sidecar.wait_until_profiling()?;
+    let threads: Vec<PathBuf> = fs::read_dir(format!("/proc/{}/task", sidecar.container().pid()))?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
     for thread in threads {
@@ -125,35 +124,36 @@ fn two_capabilities_are_enough_for_another_user_than_root() -> Result<()> {
         }
         assert!(sets.contains(&format!("Uid:\t{USER}\t{USER}\t")), "{sets}");
     }
-    for (arguments, says) in [
-        (&["status"][..], "profiling"),
-        (&["health"], ": up"),
-        (&["check"], "Ready to profile"),
-        (&["--version"], "sidewinder "),
-    ] {
-        let ended = container.execute(&[&["/sidewinder"], arguments].concat())?;
-        assert!(ended.status.success() && ended.log.contains(says), "{arguments:?}: {}", ended.log);
+    for (arguments, says) in [(["status"], "profiling"), (["health"], ": up"), (["--version"], "sidewinder ")]
+    {
+        let output = sidecar.execute(&arguments)?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains(says), "{arguments:?}: {output:?}");
     }
+    let (code, log) = run(&image, &GRANTED, &["check"])?;
+    assert!(code == Some(0) && log.contains("Ready to profile"), "{code:?}: {log}");
     Ok(())
 }
 
 #[test]
 fn without_capabilities_the_image_starts_and_says_what_is_missing() -> Result<()> {
     let Some(image) = Image::open("the image without capabilities")? else { return Ok(()) };
-    let ended = image.run(&[], &["check"])?;
-    assert_eq!(ended.status.code(), Some(NOT_POSSIBLE_HERE), "{}", ended.log);
-    assert!(ended.log.contains("CAP_BPF"), "{}", ended.log);
-    let ended = image.run(&[], &["health"])?;
-    assert_eq!(ended.status.code(), Some(1), "nobody runs, and health is good: {}", ended.log);
+    let image = image.of_pods()?;
+    let (code, log) = run(&image, &[], &["check"])?;
+    assert!(code == Some(NOT_POSSIBLE_HERE) && log.contains("CAP_BPF"), "{code:?}: {log}");
+    let (code, log) = run(&image, &[], &["health"])?;
+    assert_eq!(code, Some(1), "nobody runs, and health is good: {log}");
     Ok(())
 }
 
 #[test]
 fn an_exporter_with_tls_asks_for_certificates_that_the_image_does_not_have() -> Result<()> {
     let Some(image) = Image::open("certificates in the image")? else { return Ok(()) };
-    let ended = image.run(&GRANTED, &[CONFIGURATION, "--set=exporters.otlp_grpc.tls.insecure=false"])?;
-    assert_eq!(ended.status.code(), Some(USAGE), "{}", ended.log);
-    assert!(ended.log.contains("ca_file") && ended.log.contains("/etc/ssl/certs"), "{}", ended.log);
+    let configuration = format!("--config=yaml:{CONFIGURATION}");
+    let arguments = [&*configuration, "--set=exporters.otlp_grpc.tls.insecure=false"];
+    let (code, log) = run(&image.of_pods()?, &GRANTED, &arguments)?;
+    assert_eq!(code, Some(USAGE), "{log}");
+    assert!(log.contains("ca_file") && log.contains("/etc/ssl/certs"), "{log}");
     Ok(())
 }
 
@@ -198,10 +198,7 @@ impl Image {
             requirement::elsewhere(test, "make image-test")?;
             return Ok(None);
         };
-        if !requirement::ebpf(test)?
-            || !requirement::program(test, "crun")?
-            || !requirement::program(test, "podman")?
-        {
+        if !requirement::pods(test)? || !requirement::program(test, "podman")? {
             return Ok(None);
         }
         let unpacked = tempfile::tempdir()?;
@@ -240,77 +237,26 @@ impl Image {
         self.manifest["layers"].as_array().context("no layers")
     }
 
-    /// Starts it as Kubernetes does for a user other than root, with `allowPrivilegeEscalation: false` and a
-    /// read-only file system, in a network of its own: no profiler but its own can answer.
-    fn start(&self, granted: &[&str], arguments: &[&str]) -> Result<Container> {
-        let bundle = tempfile::tempdir()?;
-        let entry_point = self.config["config"]["Entrypoint"].as_array().context("no entry point")?.clone();
-        let arguments =
-            entry_point.into_iter().chain(arguments.iter().map(|argument| Value::from(*argument)));
-        let namespaces = ["pid", "mount", "ipc", "network"].map(|kind| json!({ "type": kind }));
-        let specification = json!({
-            "ociVersion": "1.0.2",
-            "root": { "path": self.root(), "readonly": true },
-            "process": {
-                "user": { "uid": USER, "gid": USER },
-                "args": arguments.collect::<Vec<_>>(),
-                "cwd": "/",
-                "noNewPrivileges": true,
-                "capabilities": { "bounding": granted, "permitted": granted, "effective": granted },
-            },
-            "mounts": [
-                { "destination": "/proc", "type": "proc", "source": "proc" },
-                { "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"] },
-            ],
-            "linux": { "namespaces": namespaces },
-        });
-        fs::write(bundle.path().join("config.json"), specification.to_string())?;
-        let mut command = crun(bundle.path());
-        command.args(["run", "--bundle"]).arg(bundle.path()).arg(Container::ID).stdin(Stdio::null());
-        Ok(Container { process: Running::start(command)?, bundle })
-    }
-
-    fn run(&self, granted: &[&str], arguments: &[&str]) -> Result<Ended> {
-        self.start(granted, arguments)?.process.wait(Duration::from_secs(60))
+    /// For containers of a pod, which have its entry point and no other file.
+    fn of_pods(&self) -> Result<pod::Image> {
+        pod::Image::of(self.root().join("sidewinder"))
     }
 }
 
-#[derive(Debug)]
-struct Container {
-    process: Running,
-    bundle: TempDir,
+fn granted(capabilities: &[&'static str]) -> SecurityContext {
+    SecurityContext { capabilities: capabilities.to_vec(), ..SecurityContext::user(USER) }
 }
 
-impl Container {
-    /// Each has a place for its state to itself.
-    const ID: &str = "image";
-
-    /// What `kubectl exec` does.
-    fn execute(&self, words: &[&str]) -> Result<Ended> {
-        let mut command = crun(self.bundle.path());
-        command.args(["exec", Self::ID]).args(words).stdin(Stdio::null());
-        Running::start(command)?.wait(Duration::from_secs(60))
-    }
-
-    /// As seen from outside.
-    fn pid(&self) -> Result<u64> {
-        let output = crun(self.bundle.path()).args(["state", Self::ID]).output()?;
-        let state: Value = serde_json::from_slice(&output.stdout)?;
-        state["pid"].as_u64().with_context(|| format!("no process: {state}"))
-    }
-}
-
-impl Drop for Container {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = crun(self.bundle.path()).args(["delete", "--force", Self::ID]).stderr(Stdio::null()).status();
-    }
-}
-
-fn crun(bundle: &Path) -> Command {
-    let mut command = in_second_hierarchy("exec crun --cgroup-manager=disabled \"$@\"");
-    command.arg("--root").arg(bundle.join("state"));
-    command
+/// Runs a container to its end: its exit code, and what it said.
+fn run(
+    image: &pod::Image,
+    capabilities: &[&'static str],
+    arguments: &[&str],
+) -> Result<(Option<i32>, String)> {
+    let pod = Pod::start(PodSpec::default())?;
+    let mut container = pod.run(&image.container(arguments, &granted(capabilities)))?;
+    let status = container.wait(Duration::from_secs(60))?;
+    Ok((status.code(), container.log()))
 }
 
 /// A shell that sees the second version of control groups alone: crun refuses a machine that has both. Its arguments are
