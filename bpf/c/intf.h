@@ -148,7 +148,7 @@ struct sw_body {
 #define SW_SNAPSHOT_BYTES 8192 /* of the stack, after the page in which it begins */
 #define SW_SNAPSHOT_LARGE_BYTES 32768 /* where there may be more of it, while the ring of snapshots is not half full */
 #define SW_SNAPSHOT_HUGE_BYTES 131072 /* where there may be more still, while the ring is not a quarter full */
-#define SW_SNAPSHOT_BASE_BYTES 65536 /* where a thread's stack begins, in a record of its own, beyond what is huge */
+#define SW_SNAPSHOT_BASE_BYTES 65536 /* where a stack begins, in a record of its own, if that is further away */
 #define SW_SNAPSHOT_WINDOW_SHIFT 27 /* 134 ms */
 #define SW_SNAPSHOTS_PER_WINDOW 256 /* of one CPU */
 
@@ -159,7 +159,7 @@ struct sw_snapshot {
 	__u64 time_ns;
 	__u64 registers[SW_REGISTERS];
 	__u64 start; /* address of the first byte of `stack` */
-	__u64 bytes; /* that could be read */
+	__u64 bytes; /* up to the last page that could be read */
 	__u8 stack[];
 };
 

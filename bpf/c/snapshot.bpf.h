@@ -37,48 +37,38 @@ static __always_inline __u64 snapshot_start(__u64 sp)
 	return bpf_probe_read_user(&word, sizeof(word), (void *)start) ? sp & ~7ull : start;
 }
 
-/*
- * How much of a stack there is above its pointer. The kernel knows where a process' first stack began; others have no
- * known end.
- */
-static __always_inline __u64 stack_bytes(__u64 sp)
+/* Where the process' first stack began, if this is that one; else 0. */
+static __always_inline __u64 first_stack_end(__u64 sp)
 {
 	struct mm_struct *mm = sw_task(current_task(), mm);
-	__u64 bottom = mm ? BPF_CORE_READ(mm, start_stack) : 0;
+	__u64 end = mm ? BPF_CORE_READ(mm, start_stack) : 0;
 
-	return sp <= bottom && bottom - sp < SW_FIRST_STACK_BYTES_MAX ? bottom - sp + SW_RED_ZONE_BYTES : ~0ull;
+	return sp <= end && end - sp < SW_FIRST_STACK_BYTES_MAX ? end : 0;
 }
 
 /*
- * From where on there is all of the stack up to where the thread began, as far as that is kept. Libraries put a thread's
- * control block above its stack, and its own variables between them (glibc, musl). 0: that is not so in this thread.
+ * What lies around the beginning of a stack. Of threads, libraries put the control block above the stack, and the thread's
+ * own variables between them (glibc, musl). 0: that is not so in this thread.
  */
-static __always_inline __u64 base_start(__u64 sp)
+static __always_inline __u64 base_start(__u64 sp, __u64 end)
 {
-	__u64 control_block = thread_pointer(), page, start, word;
+	__u64 control_block = thread_pointer();
 
-	if (control_block < sp || control_block - sp > SW_FIRST_STACK_BYTES_MAX)
-		return 0;
-	page = (control_block & ~(SW_PAGE_BYTES - 1ull)) + SW_PAGE_BYTES - SW_SNAPSHOT_BASE_BYTES;
-	start = page;
-	/* A large frame has pages that were never touched. */
-	for (__u32 pages = SW_SNAPSHOT_BASE_BYTES / SW_PAGE_BYTES; pages > 1; pages--) {
-		page += SW_PAGE_BYTES;
-		if (bpf_probe_read_user(&word, sizeof(word), (void *)(page - SW_PAGE_BYTES)))
-			start = page;
-	}
-	return start;
+	if (!end && control_block > sp && control_block - sp < SW_FIRST_STACK_BYTES_MAX)
+		end = control_block;
+	return end ? (end & ~(SW_PAGE_BYTES - 1ull)) + SW_PAGE_BYTES - SW_SNAPSHOT_BASE_BYTES : 0;
 }
 
 /*
- * Sends the registers in the slot and as much of a stack as there is from `start` on: up to the end of that page, and
- * `room` bytes more. 0 where the ring has no room for that. `used` is what the ring holds.
+ * Sends the registers in the slot and what there is of a stack from `start` on: up to the end of that page, and `room`
+ * bytes more. A page that can't be read is zero: as a rule it was never touched, as the middle of a large frame. 0 where
+ * the ring has no room for that. `used` is what the ring holds.
  */
 static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_slot *slot, __u32 tid, __u64 used)
 {
 	const __u64 size = sizeof(struct sw_snapshot) + SW_PAGE_BYTES + room;
 	struct sw_snapshot *snapshot = bpf_ringbuf_reserve(&snapshots, size, 0);
-	__u64 bytes = SW_PAGE_BYTES - start % SW_PAGE_BYTES;
+	__u64 bytes = SW_PAGE_BYTES - start % SW_PAGE_BYTES, kept = 0;
 
 	if (!snapshot)
 		return 0;
@@ -90,16 +80,15 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 	snapshot->start = start;
 	/* The compiler must not count from the page's end downwards, which the verifier can't follow. */
 	barrier_var(bytes);
-	/* A page is there as a whole or not at all. */
-	if (bpf_probe_read_user(snapshot->stack, bytes, (void *)start))
-		bytes = 0;
-	else
-		for (__u32 left = room; left; left -= SW_PAGE_BYTES) {
-			if (bpf_probe_read_user(snapshot->stack + bytes, SW_PAGE_BYTES, (void *)(start + bytes)))
-				break;
-			bytes += SW_PAGE_BYTES;
-		}
-	snapshot->bytes = bytes;
+	/* The helper fills with zeros what it can't read. */
+	if (!bpf_probe_read_user(snapshot->stack, bytes, (void *)start))
+		kept = bytes;
+	for (__u32 left = room; left; left -= SW_PAGE_BYTES) {
+		if (!bpf_probe_read_user(snapshot->stack + bytes, SW_PAGE_BYTES, (void *)(start + bytes)))
+			kept = bytes + SW_PAGE_BYTES;
+		bytes += SW_PAGE_BYTES;
+	}
+	snapshot->bytes = kept;
 	bpf_ringbuf_submit(snapshot, wakeup(used, size, bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE) / 4));
 	return 1;
 }
@@ -109,19 +98,20 @@ static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 {
 	__u64 used = bpf_ringbuf_query(&snapshots, BPF_RB_AVAIL_DATA);
 	__u64 size = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE);
-	__u64 sp = slot->registers[SW_REG_SP], start = snapshot_start(sp), wanted = stack_bytes(sp), base;
+	__u64 sp = slot->registers[SW_REG_SP], start = snapshot_start(sp), end = first_stack_end(sp);
+	__u64 wanted = end ? end - start : ~0ull, base = base_start(sp, end), sent;
 
 	if (wanted > SW_SNAPSHOT_LARGE_BYTES && used < size / 4 &&
-	    send_snapshot_of(start, SW_SNAPSHOT_HUGE_BYTES, slot, tid, used)) {
-		base = wanted == ~0ull ? base_start(sp) : 0;
-		if (base > start + SW_SNAPSHOT_HUGE_BYTES)
-			send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
-		return 1;
-	}
-	if (wanted > SW_SNAPSHOT_BYTES && used < size / 2 &&
-	    send_snapshot_of(start, SW_SNAPSHOT_LARGE_BYTES, slot, tid, used))
-		return 1;
-	return send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, tid, used);
+	    send_snapshot_of(start, SW_SNAPSHOT_HUGE_BYTES, slot, tid, used))
+		sent = SW_SNAPSHOT_HUGE_BYTES;
+	else if (wanted > SW_SNAPSHOT_BYTES && used < size / 2 &&
+		 send_snapshot_of(start, SW_SNAPSHOT_LARGE_BYTES, slot, tid, used))
+		sent = SW_SNAPSHOT_LARGE_BYTES;
+	else
+		return send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, tid, used);
+	if (base > start + sent)
+		send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
+	return 1;
 }
 
 /* Whether a snapshot of the sample in the slot was sent. */
