@@ -21,6 +21,7 @@ mod ring;
 mod run_time;
 mod settings;
 mod sideband;
+mod skeleton;
 mod table;
 mod tables;
 mod verify;
