@@ -22,7 +22,7 @@ pub use bundle::{ContainerSpec, Mount, SecurityContext};
 pub use cgroup::{Cgroup, MemoryLimit, root as cgroup_root};
 pub use container::Container;
 pub use seccomp::Seccomp;
-pub use sidecar::{ENTRY_POINT, Image, Sidecar, SidecarSpec};
+pub use sidecar::{ENTRY_POINT, Image, Sidecar, SidecarSpec, give_file_capabilities};
 
 use crate::workload;
 

@@ -40,9 +40,7 @@ impl Image {
         if !modified(&program).is_ok_and(|copied| modified(&built).is_ok_and(|built| built < copied)) {
             let partial = program.with_extension(std::process::id().to_string());
             fs::copy(&built, &partial)?;
-            let status = Command::new("setcap").arg(FILE_CAPABILITIES).arg(&partial).status();
-            let status = status.context("cannot run setcap")?;
-            ensure!(status.success(), "setcap ended with {status}");
+            give_file_capabilities(&partial)?;
             fs::rename(partial, &program)?;
         }
         Self::of(program)
@@ -71,6 +69,17 @@ impl Image {
             memory_limit_bytes: None,
         }
     }
+}
+
+/// Gives a program what the image gives it.
+///
+/// # Errors
+/// When `setcap` refuses.
+pub fn give_file_capabilities(program: &Path) -> Result<()> {
+    let status = Command::new("setcap").arg(FILE_CAPABILITIES).arg(program).status();
+    let status = status.context("cannot run setcap")?;
+    ensure!(status.success(), "setcap ended with {status}");
+    Ok(())
 }
 
 /// How a sidecar is deployed.
@@ -171,12 +180,20 @@ impl Sidecar {
         Ok((word("activity"), word("reason")))
     }
 
+    /// Waits until it samples, for half a minute at the longest.
+    ///
+    /// # Errors
+    /// As [`Self::wait_until_profiling_within`].
+    pub fn wait_until_profiling(&mut self) -> Result<()> {
+        self.wait_until_profiling_within(START_TIMEOUT)
+    }
+
     /// Waits until it samples.
     ///
     /// # Errors
-    /// When it ends, or does not sample within half a minute; its log is part of the message.
-    pub fn wait_until_profiling(&mut self) -> Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
+    /// When it ends, or does not sample within `timeout`; its log is part of the message.
+    pub fn wait_until_profiling_within(&mut self, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
         loop {
             if let Some(status) = self.container.ended()? {
                 bail!("the sidecar ended with {status}:\n{}", self.container.log());

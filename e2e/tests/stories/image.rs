@@ -41,7 +41,7 @@ fn file_capabilities_are_taken_up_as_far_as_they_are_granted() -> Result<()> {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
     let binary = folder.path().join("sidewinder");
     fs::copy(paths::sidewinder()?, &binary)?;
-    succeed(Command::new("setcap").arg("cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog=p").arg(&binary))?;
+    pod::give_file_capabilities(&binary)?;
     for (bounding_set, code) in [("-all,+bpf,+perfmon", 0), ("-all", NOT_POSSIBLE_HERE)] {
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()]);

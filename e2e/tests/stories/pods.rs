@@ -19,6 +19,8 @@ const WITH_OTHER_USERS: [&str; 3] = ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE"]
 const AS_THE_SAME_USER: [&str; 2] = ["CAP_BPF", "CAP_PERFMON"];
 /// The application's user id.
 const APP_USER: u32 = 10_001;
+/// What a sidecar says that can't have the events of containers.
+const HEARS_OF_EVERY_TASK: &str = "degraded: all interrupts of the node are looked at";
 /// Where nobody listens.
 const NOWHERE: &str = "127.0.0.1:9";
 

@@ -19,7 +19,10 @@ use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::workload::{self, Report};
 use sidewinder_otlp::decode::Event;
 
-use super::{APP_USER, AS_THE_SAME_USER, WITH_OTHER_USERS, app, configuration, container_of, security};
+use super::{
+    APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, WITH_OTHER_USERS, app, configuration, container_of,
+    security,
+};
 
 /// The function that only the other pod's processes run.
 const FOREIGN: &str = "of_the_neighbour";
@@ -146,7 +149,7 @@ fn session(extent: &Extent, user: SecurityContext) -> Result<Brought> {
     ensure!(status.success(), "the sidecar ended with {status}:\n{}", sidecar.container().log());
     let log = sidecar.container().log();
     eprintln!("{log}");
-    let hears_of_every_task = log.contains("degraded: all interrupts of the node are looked at");
+    let hears_of_every_task = log.contains(HEARS_OF_EVERY_TASK);
     node.stop()?;
     let (sidecar, node) = (collector.stop()?, beside.stop()?);
     Ok(Brought { hears_of_every_task, own_ids, foreign_ids, reports, stolen_ns, sidecar, node })

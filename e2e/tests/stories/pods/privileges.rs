@@ -10,7 +10,7 @@ use serde_json::Value;
 use sidewinder_e2e::pod::{Container, Image, Pod, PodSpec, Seccomp, SecurityContext, Sidecar, SidecarSpec};
 use sidewinder_e2e::{requirement, workload};
 
-use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
+use super::{APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, NOWHERE, app, configuration, security};
 
 /// The longest that a sidecar takes to say how it is, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -112,28 +112,17 @@ impl Running {
     fn assert_as_expected(&mut self) -> Result<()> {
         match self.case.outcome {
             Outcome::Profiling => {
-                self.assert_profiling(PATIENCE)?;
+                self.sidecar.wait_until_profiling_within(PATIENCE)?;
                 self.assert_events_of("containers")
             }
             Outcome::OfEveryTask => {
-                self.assert_profiling(PATIENCE)?;
+                self.sidecar.wait_until_profiling_within(PATIENCE)?;
                 let log = self.sidecar.container().log();
-                ensure!(log.contains("degraded: all interrupts of the node are looked at"), "{log}");
+                ensure!(log.contains(HEARS_OF_EVERY_TASK), "{log}");
                 self.assert_events_of("every task")
             }
             Outcome::Idle(words) => self.assert_idle(words),
         }
-    }
-
-    fn assert_profiling(&mut self, patience: Duration) -> Result<()> {
-        let deadline = Instant::now() + patience;
-        while self.sidecar.activity()?.0 != "profiling" {
-            let log = self.sidecar.container().log();
-            ensure!(self.sidecar.container_mut().ended()?.is_none(), "the sidecar has ended: {log}");
-            ensure!(Instant::now() < deadline, "{:?}: {log}", self.sidecar.activity()?);
-            thread::sleep(Duration::from_millis(200));
-        }
-        Ok(())
     }
 
     /// Waits for it: it is told now and then, and another container's events are tried for a while.
@@ -204,7 +193,8 @@ fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there()
     }
     ensure!(failures.is_empty(), "{}", failures.join("\n\n"));
     let healed = running.iter_mut().find(|running| running.case.security.masked_paths == [BTF]);
-    healed.context("no such case")?.assert_profiling(RETRIED_WITHIN).context("with BTF again")
+    let sidecar = &mut healed.context("no such case")?.sidecar;
+    sidecar.wait_until_profiling_within(RETRIED_WITHIN).context("with BTF again")
 }
 
 /// A sysctl that has its old value again when this goes.
