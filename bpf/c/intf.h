@@ -238,6 +238,7 @@ enum sw_place {
 
 enum sw_rule_flag {
 	SW_RULE_SIGNAL_FRAME = 1, /* the caller was interrupted: its pc is exact, its stack may be another */
+	SW_RULE_AFTER_CLONE = 2, /* where rax is 0, this is a new thread, and where its stack starts */
 };
 
 /* How a frame leads to its caller. Registers are numbered as in DWARF. */

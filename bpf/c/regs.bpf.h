@@ -12,6 +12,7 @@
 #define SW_KERNEL_STACK_BYTES 16384
 #define SW_USER_CS_64 0x33
 #define SW_USER_CS_32 0x23
+#define SW_REG_AX 0
 #define SW_REG_FP 6
 #define SW_REG_SP 7
 #define SW_REG_PC 16

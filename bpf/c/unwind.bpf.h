@@ -195,6 +195,8 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 
 	if (rule->ra == SW_PLACE_UNDEFINED)
 		return stop(slot, SW_OUTCOME_COMPLETE);
+	if ((rule->flags & SW_RULE_AFTER_CLONE) && slot->is_interrupted && !slot->registers[SW_REG_AX])
+		return stop(slot, SW_OUTCOME_COMPLETE);
 	if (!canonical_frame_address(slot, rule, &cfa) ||
 	    !saved_value(slot, rule->ra, rule->ra_register, rule->ra_offset, cfa, &pc))
 		return false;

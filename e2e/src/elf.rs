@@ -35,6 +35,11 @@ pub(crate) const SIGRETURN: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
 const SIGRETURN_BYTES_MAX: u64 = 9;
 
+/// `mov $56, %eax; syscall` and `mov $435, %eax; syscall`: clone(2) and clone3(2).
+const CLONES: [[u8; 7]; 2] = [[0xb8, 56, 0, 0, 0, 0x0f, 0x05], [0xb8, 0xb3, 1, 0, 0, 0x0f, 0x05]];
+/// From the end of the system call to the jump that parts a new thread from its parent.
+const AFTER_CLONE_BYTES_MAX: u64 = 8;
+
 /// How far the entry code reaches that states no range of its own (ld.so's `_start` has no unwind data).
 const ENTRY_BYTES: u64 = 64;
 
@@ -166,7 +171,8 @@ impl Elf {
     }
 
     /// Whether a stack starts in the code at `svma`: the program's entry, or a place whose unwind data says
-    /// that there is no caller (`_start`, `clone`, `clone3`), or the bottom of a goroutine or of Go's threads.
+    /// that there is no caller (`_start`, `clone`, `clone3`), or the bottom of a goroutine or of Go's threads. A new thread
+    /// is first met just behind the system call that made it.
     #[must_use]
     pub fn is_start(&self, svma: u64) -> bool {
         if let Some(known) = self.start_cache.borrow().get(&svma) {
@@ -181,8 +187,16 @@ impl Elf {
         let at_entry = svma.checked_sub(self.entry).is_some_and(|within| within < ENTRY_BYTES);
         at_entry
             || self.code_from(svma).starts_with(&START_CONTEXT)
+            || self.follows_clone(svma)
             || self.names_at(svma).iter().any(|name| GO_STARTS.contains(&name.as_str()))
             || self.rule_at(svma).is_some_and(|rule| rule.return_address == ReturnAddress::None)
+    }
+
+    fn follows_clone(&self, svma: u64) -> bool {
+        (0..AFTER_CLONE_BYTES_MAX).any(|distance| {
+            let call = svma.saturating_sub(distance + CLONES[0].len() as u64);
+            CLONES.iter().any(|clone| self.code_from(call).starts_with(clone))
+        })
     }
 
     /// What the unwind data say at `svma`, in the form that covers nearly every row.

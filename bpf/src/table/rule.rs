@@ -89,6 +89,7 @@ impl sw_rule {
     /// The rule in the terms of unwinding, or the outcome of a walk that gets here.
     pub(super) fn decoded(&self) -> Result<Rule, Outcome> {
         let unsupported = Outcome::UnsupportedRule;
+        let has = |flag: u32| u32::from(self.flags()) & flag != 0;
         let register = |number: u8| Register::from_dwarf_x86_64(number.into()).ok_or(unsupported);
         let cfa = match u32::from(self.cfa_base()) {
             intf::SW_CFA_NONE => {
@@ -124,6 +125,7 @@ impl sw_rule {
             _ => SavedRegister::Undefined,
         };
         let return_address = match u32::from(self.ra()) {
+            intf::SW_PLACE_CFA if has(intf::SW_RULE_AFTER_CLONE) => ReturnAddress::OfParent(self.ra_offset),
             intf::SW_PLACE_CFA => ReturnAddress::AtCfa(self.ra_offset),
             intf::SW_PLACE_MEMORY => {
                 ReturnAddress::At { register: register(self.ra_register())?, offset: self.ra_offset }
@@ -131,8 +133,7 @@ impl sw_rule {
             intf::SW_PLACE_REGISTER => ReturnAddress::InRegister(register(self.ra_register())?),
             _ => ReturnAddress::Undefined,
         };
-        let signal_frame = u32::from(self.flags()) & intf::SW_RULE_SIGNAL_FRAME != 0;
-        Ok(Rule { cfa, frame_pointer, return_address, signal_frame })
+        Ok(Rule { cfa, frame_pointer, return_address, signal_frame: has(intf::SW_RULE_SIGNAL_FRAME) })
     }
 }
 
@@ -183,7 +184,7 @@ impl From<&Rule> for sw_rule {
         to.set_fp_register(register as u8);
         to.fp_offset = offset;
         let (place, register, offset) = match rule.return_address {
-            ReturnAddress::AtCfa(offset) => (intf::SW_PLACE_CFA, 0, offset),
+            ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => (intf::SW_PLACE_CFA, 0, offset),
             ReturnAddress::At { register, offset } => {
                 (intf::SW_PLACE_MEMORY, register.dwarf_x86_64(), offset)
             }
@@ -193,9 +194,10 @@ impl From<&Rule> for sw_rule {
         to.set_ra(place as u8);
         to.set_ra_register(index.map_or(register, Register::dwarf_x86_64) as u8);
         to.ra_offset = offset;
-        if rule.signal_frame {
-            to.set_flags(intf::SW_RULE_SIGNAL_FRAME as u8);
-        }
+        let signal_frame = if rule.signal_frame { intf::SW_RULE_SIGNAL_FRAME } else { 0 };
+        let is_after_clone = matches!(rule.return_address, ReturnAddress::OfParent(_));
+        let after_clone = if is_after_clone { intf::SW_RULE_AFTER_CLONE } else { 0 };
+        to.set_flags((signal_frame | after_clone) as u8);
         to
     }
 }

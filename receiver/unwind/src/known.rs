@@ -163,6 +163,7 @@ impl KnownFunctions {
     ) -> RowBuffer {
         let signal_frame = entries.intern(Entry::Rule(Rule::KERNEL_SIGNAL_FRAME));
         let leaf = entries.intern(Entry::Rule(Rule::LEAF));
+        let after_clone = entries.intern(Entry::Rule(Rule::AFTER_CLONE));
         let root = entries.intern(Entry::Rule(Rule::ROOT));
         self.rows(summary, |function, range| {
             let length = u64::from(function.end - function.start);
@@ -174,7 +175,7 @@ impl KnownFunctions {
                 Kind::Clone => {
                     if let Some(clone) = CloneParts::find(bytes) {
                         range.put_only(leaf);
-                        range.put(function.start.saturating_add(clone.returns), Entries::NO_INFORMATION);
+                        range.put(function.start.saturating_add(clone.returns), after_clone);
                         range.put(function.start.saturating_add(clone.child), root);
                         range.put(function.start.saturating_add(clone.parent), leaf);
                     }
@@ -223,7 +224,7 @@ fn straight_length<'data, R: ReadRef<'data>>(
 /// The parts of a function that calls `clone`, by their first byte.
 ///
 /// Up to the system call and after the jump back, the caller runs on its own stack, which the function hasn't
-/// touched. Between the system call's return and the jump, parent and child can't be told apart.
+/// touched. Between the system call's return and the jump, what it returned tells the parent from the child.
 #[derive(PartialEq, Eq, Debug)]
 struct CloneParts {
     /// Where both return to.

@@ -167,6 +167,9 @@ pub enum ReturnAddress {
     },
     /// A register holds it.
     InRegister(Register),
+    /// `*(cfa + offset)` in the caller of `clone`. Its child comes out of the same system call with 0 in `rax` and on a
+    /// stack of its own, which begins there.
+    OfParent(i32),
     /// There is none: this frame is proven to be the outermost of its stack.
     Undefined,
 }
@@ -196,6 +199,9 @@ impl Rule {
 
     /// The frame of a function that hasn't touched the stack yet.
     pub const LEAF: Self = Self::above_stack_pointer(8);
+
+    /// The frame of a function that has called `clone` and hasn't touched the stack, in the parent and in the child.
+    pub const AFTER_CLONE: Self = Self { return_address: ReturnAddress::OfParent(-8), ..Self::LEAF };
 
     /// The outermost frame of a stack, where no more is known of it than that.
     pub const ROOT: Self = Self { return_address: ReturnAddress::Undefined, ..Self::LEAF };
@@ -346,6 +352,7 @@ impl fmt::Display for ReturnAddress {
             Self::AtCfa(offset) => Sum("cfa", offset).fmt(f),
             Self::At { register, offset } => write!(f, "*({})", Sum(register, offset)),
             Self::InRegister(register) => register.fmt(f),
+            Self::OfParent(offset) => write!(f, "{} unless rax=0", Sum("cfa", offset)),
             Self::Undefined => f.write_str("undefined"),
         }
     }
@@ -406,6 +413,7 @@ mod tests {
         assert_eq!(text(Rule { cfa: Cfa::Plt { threshold: 11 }, ..Rule::LEAF }), "plt\tsame\tcfa-8");
         let vfork = Rule { return_address: ReturnAddress::InRegister(Register::Rdi), ..Rule::LEAF };
         assert_eq!(text(vfork), "rsp+8\tsame\trdi");
+        assert_eq!(text(Rule::AFTER_CLONE), "rsp+8\tsame\tcfa-8 unless rax=0");
         let assembly = Cfa::Deref { register: Register::Rsp, offset: 56, addend: 8 };
         assert_eq!(assembly.to_string(), "*(rsp+56)+8");
         let indexed =

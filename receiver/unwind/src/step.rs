@@ -90,6 +90,10 @@ impl Rule {
             ReturnAddress::AtCfa(offset) => word(plus(cfa, offset))?,
             ReturnAddress::At { register, offset } => word_at(register, offset)?,
             ReturnAddress::InRegister(register) => frame.register(register)?,
+            ReturnAddress::OfParent(_) if frame.register(Register::Rax) == Ok(0) => {
+                return Err(StepError::Outermost);
+            }
+            ReturnAddress::OfParent(offset) => word(plus(cfa, offset))?,
             ReturnAddress::Undefined => return Err(StepError::Outermost),
         };
         let fp = match self.frame_pointer {
@@ -145,6 +149,18 @@ mod tests {
         let caller = FrameRegisters { general: None, ..frame };
         let lost = Err(StepError::RegisterLost(Register::Rdi));
         assert_eq!(in_register.step(&caller, &Words(vec![])), lost);
+    }
+
+    #[test]
+    fn the_parent_of_a_clone_has_a_caller_and_the_child_none() {
+        let words = Words(vec![0x55]);
+        let parent = interrupted(0x1000, 7);
+        assert_eq!(Rule::AFTER_CLONE.step(&parent, &words).unwrap().pc, Avma(0x55));
+        let mut child = parent;
+        if let Some(general) = &mut child.general {
+            general[0] = 0;
+        }
+        assert_eq!(Rule::AFTER_CLONE.step(&child, &words), Err(StepError::Outermost));
     }
 
     #[test]

@@ -46,14 +46,20 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let pieces = undescribed(file, code, known.have_clone(), rows, entries);
-    if pieces.is_empty() {
+    let undescribed = undescribed(file, code, known.have_clone(), rows, entries);
+    if undescribed.is_empty() {
         return RowBuffer::default();
+    }
+    let (mut pieces, mut spans) = (Vec::new(), Vec::new());
+    for piece in &undescribed {
+        match clone::span(piece, entries) {
+            Some(span) => spans.push(span),
+            None => pieces.push(*piece),
+        }
     }
     let sections = sections(file, code, &pieces);
     let mut linkage = Ranges::default();
     let mut understood = Ranges::default();
-    let mut spans: Vec<Span> = pieces.iter().filter_map(|piece| clone::span(piece, entries)).collect();
     let NamedFunctions { mut starts, never_return } = NamedFunctions::of(file, code);
     for section in &sections {
         match section.kind {
@@ -93,7 +99,7 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
         // An entry that is followed as a function is one up to its jump, by a rule that differs in form alone.
         spans.extend(function.spans.iter().filter(|span| !understood.contains(span.start)));
     }
-    lay_out(&pieces, spans, summary)
+    lay_out(&undescribed, spans, summary)
 }
 
 /// Code with one rule, or with a reason why it has none.

@@ -606,8 +606,12 @@ fn a_clone_without_information_has_a_caller_and_a_child() {
     code[..18].copy_from_slice(&[
         0xb8, 56, 0, 0, 0, 0x0f, 0x05, 0x85, 0xc0, 0x75, 6, 0x31, 0xed, 0x41, 0xff, 0xd1, 0xf4, 0xc3,
     ]);
+    const AFTER_CLONE: Entry = Entry::Rule(Rule::AFTER_CLONE);
     let table = code_with_symbols(&code, &[("__clone", 0, 18)]);
-    assert_eq!(rows(&table), [(0, LEAF), (7, END), (11, Entry::Rule(Rule::ROOT)), (17, LEAF), (18, END)]);
+    assert_eq!(
+        rows(&table),
+        [(0, LEAF), (7, AFTER_CLONE), (11, Entry::Rule(Rule::ROOT)), (17, LEAF), (18, END)]
+    );
 }
 
 #[test]

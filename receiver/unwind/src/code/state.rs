@@ -289,7 +289,7 @@ impl State {
         let return_address = match rule.return_address {
             ReturnAddress::Undefined => Value::ReturnAddress,
             ReturnAddress::InRegister(register) => self.get(register),
-            ReturnAddress::AtCfa(offset) => self.load(Address::cfa(offset)),
+            ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => self.load(Address::cfa(offset)),
             ReturnAddress::At { register, offset } => self.load_at(register, offset),
         };
         RuleVerdict {
@@ -337,7 +337,7 @@ impl State {
         match rule.return_address {
             ReturnAddress::Undefined => {}
             ReturnAddress::InRegister(register) => self.assume_register(register, Value::ReturnAddress),
-            ReturnAddress::AtCfa(offset) => {
+            ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => {
                 self.assume_word(Some(Address::cfa(offset)), Value::ReturnAddress);
             }
             ReturnAddress::At { register, offset } => {

@@ -2,7 +2,7 @@
 //!
 //! glibc ends the description of `clone` and `clone3` at the system call, "because in the child the unwind info will be
 //! wrong", and takes it up where the child begins. The caller, which spends the whole call there, has a frame like any
-//! leaf; the child is there only on its way out of the kernel.
+//! leaf; the child, which is there on its way out of the kernel, is told from it by what the call returned.
 
 use object::{File, ReadRef};
 
@@ -30,6 +30,6 @@ pub(super) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &Co
 pub(super) fn span(piece: &Piece<'_>, entries: &mut Entries) -> Option<Span> {
     let is_rest_of_call =
         piece.bytes.starts_with(&SYSCALL) && piece.bytes.len() < super::MIN_GAP_BYTES as usize;
-    let leaf = || entries.intern(Entry::Rule(Rule::LEAF));
-    is_rest_of_call.then(leaf).map(|leaf| Span { start: piece.start, end: piece.end(), rule: Ok(leaf) })
+    let rule = || entries.intern(Entry::Rule(Rule::AFTER_CLONE));
+    is_rest_of_call.then(rule).map(|rule| Span { start: piece.start, end: piece.end(), rule: Ok(rule) })
 }
