@@ -10,6 +10,8 @@
 /* What lies further below the first stack's beginning is another stack: there is a gap between them. */
 #define SW_FIRST_STACK_BYTES_MAX (64ull << 20)
 
+#define SW_FRAMES_ON_OTHER_STACK_MAX 16
+
 /* Whether the receiver may have what the walk lacked before long: it is told of mappings after they are used. */
 static __always_inline bool came_too_early(__u32 outcome)
 {
@@ -60,6 +62,25 @@ static __always_inline __u64 base_start(__u64 sp, __u64 end)
 }
 
 /*
+ * Where frame pointers lead off what was kept of this stack, or 0: code that goes on on another stack for a while, as
+ * Go's runtime does, came from there. Of code that keeps no frame pointers the first is none, as a rule.
+ */
+static __always_inline __u64 stack_before(struct sw_slot *slot, __u64 start, __u64 bytes)
+{
+	__u64 frame = slot->registers[SW_REG_FP];
+
+	if (frame - start >= bytes)
+		return 0;
+	for (__u32 i = 0; i < SW_FRAMES_ON_OTHER_STACK_MAX; i++) {
+		if (bpf_probe_read_user(&frame, sizeof(frame), (void *)frame))
+			return 0;
+		if (frame - start >= bytes)
+			return frame;
+	}
+	return 0;
+}
+
+/*
  * Sends the registers in the slot and what there is of a stack from `start` on: up to the end of that page, and `room`
  * bytes more. A page that can't be read is zero: as a rule it was never touched, as the middle of a large frame. 0 where
  * the ring has no room for that. `used` is what the ring holds.
@@ -93,13 +114,13 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 	return 1;
 }
 
-/* As much of the stack as the ring has room for, and its base where that is further away. */
+/* As much of the stack as the ring has room for, its base where that is further away, and the stack before it. */
 static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 {
 	__u64 used = bpf_ringbuf_query(&snapshots, BPF_RB_AVAIL_DATA);
 	__u64 size = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE);
 	__u64 sp = slot->registers[SW_REG_SP], start = snapshot_start(sp), end = first_stack_end(sp);
-	__u64 wanted = end ? end - start : ~0ull, base = base_start(sp, end), sent;
+	__u64 wanted = end ? end - start : ~0ull, base = base_start(sp, end), before, sent;
 
 	if (wanted > SW_SNAPSHOT_LARGE_BYTES && used < size / 4 &&
 	    send_snapshot_of(start, SW_SNAPSHOT_HUGE_BYTES, slot, tid, used))
@@ -111,6 +132,9 @@ static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 		return send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, tid, used);
 	if (base > start + sent)
 		send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
+	before = stack_before(slot, start, sent);
+	if (before)
+		send_snapshot_of(before, SW_SNAPSHOT_BYTES, slot, tid, used);
 	return 1;
 }
 

@@ -83,6 +83,9 @@ pub const THREADS: Program = c("threads", "threads.c");
 pub const TURNS: Program = c("turns", "turns.c");
 /// Lives for five milliseconds.
 pub const BRIEF: Program = c("brief", "brief.c");
+/// Does so on a stack that was entered from the process's own.
+pub const ASIDE: Program =
+    Program { name: "aside", source: "aside.c", compiler: Compiler::C(KEEP_FRAME_POINTER) };
 /// Runs another program many times.
 pub const SPAWNER: Program = c("spawner", "spawner.c");
 /// Computes within a signal handler.

@@ -5,8 +5,9 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::Result;
+use sidewinder_e2e::requirement;
 use sidewinder_e2e::session::{self, Session};
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e::workload::{self, Program};
 
 const PROCESSES: u32 = 1_000;
 const PROGRAMS: u32 = 100;
@@ -60,18 +61,32 @@ fn a_thousand_processes_of_5_ms_lose_no_interrupt_and_no_stack() -> Result<()> {
     Ok(())
 }
 
+/// The session of many copies of a program, each of which runs once.
+fn profile_copies(program: &Program) -> Result<Session> {
+    let folder = tempfile::tempdir()?;
+    let copy = folder.path().join("new");
+    for number in 0..PROGRAMS {
+        fs::copy(program.compiled()?, format!("{}.{number}", copy.display()))?;
+    }
+    let command = spawn(&copy.display().to_string(), PROGRAMS, Some("each"))?;
+    session::profile(command, SAMPLES_PER_SECOND)
+}
+
 #[test]
 fn programs_never_seen_before_have_complete_stacks_from_their_first_sample() -> Result<()> {
     if !requirement::ebpf("100 programs that were never seen before")? {
         return Ok(());
     }
-    let folder = tempfile::tempdir()?;
-    let program = folder.path().join("new");
-    for number in 0..PROGRAMS {
-        fs::copy(workload::BRIEF.compiled()?, format!("{}.{number}", program.display()))?;
+    assert_complete("new programs", &profile_copies(&workload::BRIEF)?);
+    Ok(())
+}
+
+/// Such a walk is done later, from what was kept of either stack. Without the second one half of them are cut.
+#[test]
+fn programs_never_seen_before_that_work_on_another_stack_have_complete_stacks() -> Result<()> {
+    if !requirement::ebpf("100 programs that work on another stack")? {
+        return Ok(());
     }
-    let command = spawn(&program.display().to_string(), PROGRAMS, Some("each"))?;
-    let session = session::profile(command, SAMPLES_PER_SECOND)?;
-    assert_complete("new programs", &session);
+    assert_complete("new programs on another stack", &profile_copies(&workload::ASIDE)?);
     Ok(())
 }
