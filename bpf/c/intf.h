@@ -289,7 +289,7 @@ struct sw_process {
 	__u32 reserved;
 	sw_location ranges;
 	__u64 known_ns; /* the receiver has seen all changes up to here */
-	__u64 born_ns; /* written by the kernel side: when this pid last forked into being or ran exec */
+	__u64 exec_ns; /* written by the kernel side: when it last ran exec */
 };
 
 #define SW_PROCESS_PROBES 16

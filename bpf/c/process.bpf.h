@@ -17,7 +17,7 @@ static __always_inline void forget_mappings(__u32 pid)
 		struct sw_process *process = bpf_map_lookup_elem(&processes, &number);
 
 		if (process && process->pid == pid) {
-			process->born_ns = bpf_ktime_get_ns();
+			process->exec_ns = bpf_ktime_get_ns();
 			return;
 		}
 	}
@@ -38,19 +38,18 @@ static __always_inline void tell_newcomer(struct sw_cpu *cpu, __u32 pid)
 		bpf_ringbuf_output(ring, &newcomer, sizeof(newcomer), BPF_RB_FORCE_WAKEUP);
 }
 
-/* Runs as the parent. */
+/* What a listed process forks is listed, too. Runs as the parent. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
-	__u32 pid = process_id(child);
 	struct sw_cpu *cpu = this_cpu();
 	__u64 start_ns;
+	__u32 pid;
 
-	if (!cpu || !pid || pid != thread_id(child) || !in_pod())
+	if (!cpu || !in_pod() || !is_listed(cpu, parent, process_id(parent)))
 		return 0;
-	if (process_in_scope(cpu, parent))
-		forget_mappings(pid);
-	if (scope_mode == SW_SCOPE_ALL || !is_listed(cpu, parent, process_id(parent)))
+	pid = process_id(child);
+	if (!pid || pid != thread_id(child))
 		return 0;
 	start_ns = process_start_ns(child);
 	if (bpf_map_update_elem(&listed, &pid, &start_ns, BPF_ANY))
@@ -72,14 +71,14 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	return 0;
 }
 
-/* A leader is freed after all its threads, once nothing can interrupt them any more. */
+/* Its number may be another's soon. A leader is freed after all its threads, once nothing can interrupt them any more. */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(process_free, struct task_struct *task)
 {
 	__u32 pid = process_id(task);
 	__u64 *start_ns;
 
-	if (scope_mode == SW_SCOPE_ALL || !pid || pid != thread_id(task))
+	if (!pid || pid != thread_id(task))
 		return 0;
 	start_ns = bpf_map_lookup_elem(&listed, &pid);
 	if (start_ns && process_start_ns(task) - *start_ns < SW_START_TIME_TICK_NS)

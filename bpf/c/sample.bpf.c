@@ -64,7 +64,8 @@ static __noinline int enter_forked(struct sw_slot *slot)
 	    BPF_CORE_READ(mm, start_code) != BPF_CORE_READ(parent_mm, start_code) ||
 	    BPF_CORE_READ(mm, exe_file) != BPF_CORE_READ(parent_mm, exe_file))
 		return 0;
-	return enter_process(slot, pid, sw_task(task, group_leader, start_time));
+	return enter_process(slot, pid, BPF_CORE_READ(parent, group_leader, start_time),
+			     sw_task(task, group_leader, start_time));
 }
 
 /*
@@ -77,7 +78,8 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 		return stop(slot, SW_OUTCOME_EXEC);
 	if (code_segment != SW_USER_CS_64)
 		return stop(slot, code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS);
-	if (!enter_process(slot, slot->pid, slot->time_ns) && !enter_forked(slot)) {
+	if (!enter_process(slot, slot->pid, sw_task(task, group_leader, start_time), slot->time_ns) &&
+	    !enter_forked(slot)) {
 		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
 		return stop(slot, SW_OUTCOME_UNKNOWN_PROCESS);
 	}

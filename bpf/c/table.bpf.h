@@ -35,9 +35,9 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 
 /*
  * Prepares the slot for walks in a process, by what was known of it at a time. False: its mappings are unknown, are
- * those of a later time, or were learnt before it last ran exec or came into being and may be those of another program.
+ * those of a later time, or were learnt before it started or last ran exec and may be those of another program.
  */
-static __noinline int enter_process(struct sw_slot *slot, __u32 pid, __u64 time_ns)
+static __noinline int enter_process(struct sw_slot *slot, __u32 pid, __u64 start_ns, __u64 time_ns)
 {
 	__u32 place = process_place(pid);
 
@@ -50,7 +50,8 @@ static __noinline int enter_process(struct sw_slot *slot, __u32 pid, __u64 time_
 			return 0;
 		if (process->pid != pid)
 			continue;
-		if (process->known_ns <= process->born_ns || process->known_ns > time_ns)
+		if (process->known_ns <= start_ns || process->known_ns <= process->exec_ns ||
+		    process->known_ns > time_ns)
 			return 0;
 		return enter_ranges(slot, *(volatile sw_location *)&process->ranges);
 	}

@@ -69,7 +69,7 @@ impl Processes {
     }
 
     /// Makes walks of a process use these ranges, which are sorted, don't overlap, and are all that it had at
-    /// `known_ns`.
+    /// `known_ns`. A later process of the same number does not use them: it started after that.
     ///
     /// # Errors
     /// If the table of processes or the arena is full; walks then find what they found before.
@@ -88,7 +88,7 @@ impl Processes {
             arena.store(&encode(ranges)).map_err(|source| ProcessesError::Mappings { pid, source })?;
         let is_new = self.pid(place) != pid;
         if is_new {
-            self.word(place, offset_of!(sw_process, born_ns)).store(0, Ordering::Relaxed);
+            self.word(place, offset_of!(sw_process, exec_ns)).store(0, Ordering::Relaxed);
         }
         self.word(place, offset_of!(sw_process, ranges)).store(block.location(), Ordering::Release);
         self.word(place, offset_of!(sw_process, known_ns)).store(known_ns, Ordering::Release);
@@ -115,12 +115,12 @@ impl Processes {
         self.find(pid).map(|place| self.word(place, offset_of!(sw_process, known_ns)).load(Ordering::Relaxed))
     }
 
-    /// Whether a process ran exec, or came into being under a reused number, after its ranges were known.
+    /// Whether a process ran exec after its ranges were known.
     #[must_use]
     pub fn is_outdated(&self, pid: u32) -> bool {
         self.find(pid).is_some_and(|place| {
-            let born_ns = self.word(place, offset_of!(sw_process, born_ns)).load(Ordering::Acquire);
-            self.word(place, offset_of!(sw_process, known_ns)).load(Ordering::Relaxed) <= born_ns
+            let exec_ns = self.word(place, offset_of!(sw_process, exec_ns)).load(Ordering::Acquire);
+            self.word(place, offset_of!(sw_process, known_ns)).load(Ordering::Relaxed) <= exec_ns
         })
     }
 

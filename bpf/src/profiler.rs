@@ -226,6 +226,7 @@ impl<'obj> Profiler<'obj> {
         let programs = &skeleton.progs;
         let hooks = [&programs.process_fork, &programs.process_exec, &programs.process_free]
             .iter()
+            .filter(|program| is_loaded(program))
             .map(|program| program.attach())
             .collect::<Result<_, _>>()
             .map_err(refused("attaching to forks and execs"))?;
@@ -425,8 +426,7 @@ impl<'obj> Profiler<'obj> {
             &programs.process_exec,
             &programs.process_free,
         ];
-        // A program of the other way to walk isn't loaded and has no descriptor.
-        let loaded = all.iter().filter(|program| program.as_fd().as_raw_fd() >= 0);
+        let loaded = all.iter().filter(|program| is_loaded(program));
         loaded.filter_map(|program| run_time(program.as_fd())).reduce(|sum, time| sum + time)
     }
 
@@ -520,6 +520,10 @@ pub(crate) fn load_object<'obj>(
     open.progs.walk_cpu_by_calls.set_autoload(!has_loops);
     open.progs.sample_probe_by_calls.set_autoload(!has_loops);
     open.progs.walk_probe_by_calls.set_autoload(!has_loops);
+    // They run at every fork of the node.
+    let lists_processes = options.scope != ScopeMode::All;
+    open.progs.process_fork.set_autoload(lists_processes);
+    open.progs.process_free.set_autoload(lists_processes);
     let inner_ring = create_ring(options.ring_bytes).map_err(refused("creating a ring buffer"))?;
     let maps = &mut open.maps;
     let resized = [
@@ -559,6 +563,11 @@ pub(crate) fn load_object<'obj>(
         connect_calls(&skeleton).map_err(refused("connecting programs"))?;
     }
     Ok(skeleton)
+}
+
+/// Whether a program is among those that this configuration has. Others have no descriptor.
+fn is_loaded(program: &ProgramMut<'_>) -> bool {
+    program.as_fd().as_raw_fd() >= 0
 }
 
 /// The program that runs at interrupts of the CPU clock.

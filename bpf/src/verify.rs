@@ -6,7 +6,7 @@ use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
 
-use crate::profiler::{LoadError, Options, Storage, load_object};
+use crate::profiler::{LoadError, Options, ScopeMode, Storage, load_object};
 use crate::walk::Walk;
 
 /// `BPF_LOG_STATS`: the verifier writes of its work, and not of each instruction (Linux 5.2).
@@ -28,7 +28,8 @@ pub struct Verified {
 /// If the kernel refuses the programs or their maps.
 pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
     let mut storage = Storage::uninit();
-    let options = Options { walk: Some(walk), ..Options::default() };
+    // With a scope that lists processes, for which there are the most programs.
+    let options = Options { walk: Some(walk), scope: ScopeMode::Listed, ..Options::default() };
     let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();
     let began = Instant::now();
     let loaded = load_object(&mut storage, &options, walk, |object| {

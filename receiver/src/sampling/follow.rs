@@ -82,6 +82,8 @@ impl Sampler<'_> {
 
     fn publish(&mut self, pid: Pid, known_ns: u64) {
         let Some(process) = self.registry.process(pid) else { return };
+        // What was read a moment ago is newer than the last event.
+        let known_ns = known_ns.max(process.known_since_ns());
         let (mut ranges, mut files) = (Vec::new(), BTreeSet::new());
         for mapping in process.mappings() {
             let file = self.files.identify(process, mapping).map(|identified| identified.id);
