@@ -1,11 +1,7 @@
 //! `sidewinder run`: profile as configured, until told to stop.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sidewinder_bpf::Opener;
-use signal_hook::consts::SIGHUP;
 
 use super::{Ended, stop_flag};
 use crate::cli::ConfigArgs;
@@ -18,10 +14,9 @@ pub(crate) fn run(args: &ConfigArgs) -> Ended {
     privilege::gain_no_more();
     let opener = Opener::start().map_err(|error| Failure::runtime("can't start a thread", error))?;
     privilege::keep(privilege::NONE);
-    let reload = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(SIGHUP, Arc::clone(&reload))
-        .map_err(|error| Failure::runtime("can't take signals", error))?;
-    service::run(args, &Signals { stop: stop_flag()?, reload }, opener)
+    let signals =
+        Signals::take(stop_flag()?).map_err(|error| Failure::runtime("can't take signals", error))?;
+    service::run(args, &signals, opener)
 }
 
 /// Raises the limit of descriptors as far as it may be: every binary that a process maps is held open. That it is low at

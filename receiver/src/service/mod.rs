@@ -5,19 +5,19 @@
 //! | `receiver`     | one receiver's threads                                       |
 //! | `plan`         | what of a receiver changes while it samples                  |
 //! | `destinations` | the exporters                                                |
+//! | `signals`      | what the outside tells us                                    |
 //! | `watch`        | whether the files of the configuration have changed          |
 
 mod destinations;
 mod plan;
 mod receiver;
+mod signals;
 mod watch;
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use sidewinder_bpf::{Opener, Support, measure_run_time, probe};
@@ -34,19 +34,11 @@ use crate::vitals::{Degraded, Vitals};
 use destinations::Destinations;
 use plan::Plan;
 use receiver::Receiver;
+pub(crate) use signals::Signals;
 use watch::Watch;
 
-/// How often signals, files and receivers are looked at.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// What the outside tells us.
-#[derive(Debug)]
-pub(crate) struct Signals {
-    /// To end.
-    pub(crate) stop: Arc<AtomicBool>,
-    /// To read the configuration again.
-    pub(crate) reload: Arc<AtomicBool>,
-}
+/// How often files and receivers are looked at.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs what the command line's configuration says until told to stop. `opener` does what takes privileges.
 pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Result<ExitCode, Failure> {
@@ -56,12 +48,12 @@ pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Resul
     }
     let runtime = runtime()?;
     let mut service = Service::start(loaded, runtime.handle(), opener)?;
-    while !signals.stop.load(Ordering::Relaxed) && !service.has_ended() {
-        if signals.reload.swap(false, Ordering::Relaxed) || service.watch.has_changed() {
+    while !signals.is_to_stop() && !service.has_ended() {
+        if signals.is_to_reload() || service.watch.has_changed() {
             service.reload(args);
         }
         service.destinations.end_retired();
-        thread::sleep(LOOK);
+        signals.wait(LOOK);
     }
     let ended = service.shutdown();
     runtime.shutdown_background();

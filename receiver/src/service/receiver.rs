@@ -24,8 +24,9 @@ use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::Scope;
 use crate::vitals::{Activity, Counted, Vitals};
 
-/// How often the rings are drained while little happens. They wake us when they fill up.
-const POLL: Duration = Duration::from_millis(200);
+/// How often the rings are drained while little happens, and how late we hear that we are to stop. They wake us when they
+/// fill up.
+const POLL: Duration = Duration::from_millis(500);
 /// How long to wait before trying again what a privilege or the kernel refused.
 const RETRY: Duration = Duration::from_secs(30);
 /// Batches of events that may wait to be named and sent.

@@ -9,8 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How often files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often files are looked at, at the most.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What a path names; two that are equal have the same content, as far as a filesystem tells.
 #[derive(Clone, PartialEq, Eq, Debug)]
