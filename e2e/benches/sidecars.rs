@@ -1,12 +1,12 @@
 //! What the sidecars of a node cost others on it: a program that only computes, one that switches, and one that forks.
 //!
-//! Each pod has an application that is idle for the most part, and a sidecar at 97 Hz. The loads are in no pod. Each runs
-//! once without sidecars and once with them, in turns, in this one run: what counts is the ratio. `sidewinder` in mode
-//! `node` is what one profiler for the whole node costs instead.
+//! Each pod has an application that is idle for the most part, and a sidecar at 97 Hz. The loads are in no pod. What counts
+//! is the ratio of what they do with sidecars to what they do alone, just before and just after. `sidewinder` in mode `node`
+//! is what one profiler for the whole node costs instead.
 #![forbid(unsafe_code)]
 
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use std::{array, fmt, thread};
 
 use anyhow::Result;
 use sidewinder_e2e::pod::{
@@ -19,8 +19,9 @@ use sidewinder_e2e::{observe, requirement};
 const SIDECARS: usize = 50;
 const SAMPLES_PER_SECOND: u32 = 97;
 const USER: u32 = 10_001;
-const MEASURED_SECONDS: &str = "5";
+const MEASURED_SECONDS: &str = "2";
 const TURNS: usize = 4;
+const CYCLES: usize = 3;
 /// Until the last sidecar that has started is as busy as it stays.
 const SETTLE: Duration = Duration::from_secs(10);
 /// Nobody listens there.
@@ -67,6 +68,14 @@ service: {{ pipelines: {{ profiles: {{ receivers: [profiling], exporters: [otlp_
         sidecar.wait_until_profiling()?;
         Ok(Self { sidecar, _app: app, _pod: pod })
     }
+
+    fn cpu_ns(&self) -> Result<u64> {
+        observe::cpu_ns(self.sidecar.container().pid())
+    }
+
+    fn resident_bytes(&self) -> Result<u64> {
+        observe::resident_bytes(self.sidecar.container().pid())
+    }
 }
 
 /// Rounds of a load's work.
@@ -76,21 +85,70 @@ fn rounds((_, program, arguments): Load) -> Result<u64> {
     Ok(load.finish()?.rounds)
 }
 
-/// The median of what a load does in several turns.
-fn measure(load: Load) -> Result<f64> {
-    let mut all = (0..TURNS).map(|_| rounds(load)).collect::<Result<Vec<_>>>()?;
-    all.sort_unstable();
-    Ok(all.iter().skip(1).take(TURNS - 2).sum::<u64>() as f64 / (TURNS - 2) as f64)
+/// What each load does, in several turns that take turns: the mean of all but the best and the worst.
+fn measure() -> Result<[f64; LOADS.len()]> {
+    let mut turns = [const { Vec::new() }; LOADS.len()];
+    for _ in 0..TURNS {
+        for (load, of_load) in LOADS.into_iter().zip(&mut turns) {
+            of_load.push(rounds(load)?);
+        }
+    }
+    Ok(turns.map(|mut all| {
+        all.sort_unstable();
+        all.iter().skip(1).take(TURNS - 2).sum::<u64>() as f64 / (TURNS - 2) as f64
+    }))
 }
 
-fn measure_all() -> Result<Vec<f64>> {
-    LOADS.into_iter().map(measure).collect()
+/// What is on the node beside the loads.
+#[derive(Clone, Copy)]
+enum Beside {
+    NodeProfiler,
+    Sidecars(usize),
 }
 
-fn print(what: &str, measured: &[f64], alone: &[f64]) {
-    let ratios: Vec<String> =
-        measured.iter().zip(alone).map(|(rounds, alone)| format!("{:>10.4}", rounds / alone)).collect();
-    println!("{what:<28} {}", ratios.join(" "));
+impl Beside {
+    /// What each load does beside it, with what the sidecars cost as a remark.
+    fn measure(self, image: &Image) -> Result<([f64; LOADS.len()], String)> {
+        match self {
+            Self::NodeProfiler => {
+                let node = Settings { samples_per_second: SAMPLES_PER_SECOND, ..Settings::default() };
+                let node = Daemon::start(&node, NOWHERE)?;
+                thread::sleep(SETTLE);
+                let measured = measure()?;
+                node.stop()?;
+                Ok((measured, String::new()))
+            }
+            Self::Sidecars(count) => {
+                let pods = (0..count).map(|_| Profiled::start(image)).collect::<Result<Vec<_>>>()?;
+                thread::sleep(SETTLE);
+                let cpu_ns = || pods.iter().map(Profiled::cpu_ns).sum::<Result<u64>>();
+                let (before_ns, started) = (cpu_ns()?, Instant::now());
+                let measured = measure()?;
+                let spent_ns = (cpu_ns()? - before_ns) as f64 / started.elapsed().as_nanos() as f64;
+                let resident = pods.iter().map(Profiled::resident_bytes).sum::<Result<u64>>()?;
+                let remark = format!(
+                    "each {:.3}% of a CPU, {:.1} MiB resident",
+                    100.0 * spent_ns / count as f64,
+                    resident as f64 / count as f64 / f64::from(1 << 20),
+                );
+                Ok((measured, remark))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeProfiler => f.write_str("one profiler of the node"),
+            Self::Sidecars(1) => f.write_str("1 sidecar"),
+            Self::Sidecars(count) => write!(f, "{count} sidecars"),
+        }
+    }
+}
+
+fn print(what: &str, ratios: [f64; LOADS.len()], remark: &str) {
+    println!("{what:<28} {} {remark}", ratios.map(|ratio| format!("{ratio:>10.4}")).join(" "));
 }
 
 fn main() -> Result<()> {
@@ -98,37 +156,23 @@ fn main() -> Result<()> {
     if std::env::args().any(|argument| argument == "--test") || !requirement::pods("sidecars")? {
         return Ok(());
     }
-    println!("{:<28} {}", "", LOADS.map(|(name, ..)| format!("{name:>10}")).join(" "));
-    let alone = measure_all()?;
-    println!(
-        "{:<28} {}",
-        "rounds alone",
-        alone.iter().map(|rounds| format!("{rounds:>10.0}")).collect::<Vec<_>>().join(" ")
-    );
-
-    let node = Settings { samples_per_second: SAMPLES_PER_SECOND, ..Settings::default() };
-    let node = Daemon::start(&node, NOWHERE)?;
-    print("one profiler of the node", &measure_all()?, &alone);
-    node.stop()?;
-
     let image = Image::new()?;
-    let pods = (0..SIDECARS).map(|_| Profiled::start(&image)).collect::<Result<Vec<_>>>()?;
-    thread::sleep(SETTLE);
-    let cpu_ns =
-        || -> Result<u64> { pods.iter().map(|pod| observe::cpu_ns(pod.sidecar.container().pid())).sum() };
-    let before_ns = cpu_ns()?;
-    let started = std::time::Instant::now();
-    print(&format!("{SIDECARS} sidecars"), &measure_all()?, &alone);
-    let spent_ns = cpu_ns()? - before_ns;
-    let resident: u64 =
-        pods.iter().map(|pod| observe::resident_bytes(pod.sidecar.container().pid())).sum::<Result<u64>>()?;
-    println!(
-        "each of them: {:.3}% of a CPU, {:.1} MiB resident",
-        100.0 * spent_ns as f64 / started.elapsed().as_nanos() as f64 / SIDECARS as f64,
-        resident as f64 / SIDECARS as f64 / f64::from(1 << 20),
-    );
-    drop(pods);
-    // What has changed meanwhile is not theirs.
-    print("alone again", &measure_all()?, &alone);
+    println!("{:<28} {}", "work done, alone is 1", LOADS.map(|(name, ..)| format!("{name:>10}")).join(" "));
+    measure()?; // The machine has woken up after it.
+    for cycle in 1..=CYCLES {
+        println!("cycle {cycle} of {CYCLES}");
+        let mut before = measure()?;
+        for beside in [Beside::NodeProfiler, Beside::Sidecars(1), Beside::Sidecars(SIDECARS)] {
+            let (measured, remark) = beside.measure(&image)?;
+            let after = measure()?;
+            let ratios = |of: [f64; LOADS.len()]| {
+                array::from_fn(|load| of[load] / ((before[load] + after[load]) / 2.0))
+            };
+            print(&beside.to_string(), ratios(measured), &remark);
+            // How far the machine itself went meanwhile: no ratio above is better than this.
+            print("  alone, before and after", array::from_fn(|load| after[load] / before[load]), "");
+            before = after;
+        }
+    }
     Ok(())
 }

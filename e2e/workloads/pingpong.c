@@ -1,10 +1,18 @@
-// Two processes that send each other a byte through pipes, again and again: nothing but system calls and switches.
+// Two processes that send each other a byte through pipes, again and again: nothing but system calls and switches. They
+// share one CPU, so that each byte is a switch between them and no CPU falls asleep meanwhile.
 // Usage: pingpong SECONDS
 // `rounds` of its report is how often the byte came back.
+#define _GNU_SOURCE
 #include "workload.h"
+
+#include <sched.h>
 
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
+    cpu_set_t here;
+    CPU_ZERO(&here);
+    CPU_SET(sched_getcpu(), &here);
+    if (sched_setaffinity(0, sizeof here, &here)) return 1;
     int there[2], back[2];
     char byte = 0;
     if (pipe(there) || pipe(back)) return 1;
