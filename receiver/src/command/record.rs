@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
 use sidewinder_bpf::{Opener, Storage, monotonic_ns};
+use sidewinder_config::TraceContext;
 use sidewinder_otlp::send::file::write_profiles_data;
 use sidewinder_render::{Form, Profile, TableOptions};
 use sidewinder_unwind::validate::Trust;
@@ -135,6 +136,7 @@ fn sample(
         unwind_mode: args.unwind.into(),
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
+        trace_context: TraceContext::default(),
         budget: SamplingBudget {
             snapshots_bytes: SNAPSHOTS_BYTES,
             ..SamplingBudget::of_tables(u64::from(args.table_budget_mib) << 20)

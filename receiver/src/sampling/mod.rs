@@ -3,6 +3,7 @@
 mod binaries;
 mod breath;
 pub(crate) mod build;
+mod contexts;
 pub(crate) mod debug_file;
 mod doubt;
 pub(crate) mod feed;
@@ -39,6 +40,7 @@ use tracing::warn;
 
 use binaries::Binaries;
 use breath::Breath;
+use contexts::Contexts;
 use doubt::Doubts;
 use feed::{Event, FileFacts, Message, ProcessKey, Stack};
 use late::Late;
@@ -126,6 +128,8 @@ pub(crate) struct Sampler<'obj> {
     /// Processes that have ended, for the samples that are still to come.
     departed: HashMap<Pid, (Box<Process>, Instant)>,
     introduced: HashMap<u32, ProcessKey>,
+    /// What they publish of themselves.
+    contexts: Contexts,
     /// Files that were told of, and whether with their headers.
     told_files: HashMap<FileId, bool>,
     /// What there was to say before anybody listened.
@@ -198,6 +202,7 @@ impl<'obj> Sampler<'obj> {
             outdated: HashSet::new(),
             departed: HashMap::new(),
             introduced: HashMap::new(),
+            contexts: Contexts::new(options.trace_context.enabled),
             told_files: HashMap::new(),
             unsaid: Vec::new(),
             healed_at: HashMap::new(),
@@ -426,11 +431,25 @@ impl<'obj> Sampler<'obj> {
                 last.filter(is_it).and_then(Process::description)
             }
         };
-        messages.push(Message::Process(key, description.unwrap_or_default()));
+        self.contexts.meet(key);
+        messages.push(Message::Process(key, self.contexts.complete(key, description.unwrap_or_default())));
+    }
+
+    /// Tells of those processes that publish something else of themselves than before.
+    fn follow_contexts(&mut self, messages: &mut Vec<Message>) {
+        while let Some(key) = self.contexts.look_at_next() {
+            let is_it = |process: &Process| process.instance() == key.instance;
+            if self.registry.process(Pid(key.pid)).is_some_and(is_it)
+                && let Some(description) = self.registry.describe(Pid(key.pid))
+            {
+                messages.push(Message::Process(key, self.contexts.complete(key, description)));
+            }
+        }
     }
 
     fn keep_house(&mut self, messages: &mut Vec<Message>) {
         self.profiler.arena.reclaim();
+        self.follow_contexts(messages);
         if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > self.options.budget.stacks_bytes {
             self.epoch_began = Instant::now();
             self.stacks.begin_epoch(self.profiler.next_epoch());
@@ -449,7 +468,10 @@ impl<'obj> Sampler<'obj> {
             let gone = self.introduced.extract_if(|pid, _| {
                 registry.process(Pid(*pid)).is_none() && !departed.contains_key(&Pid(*pid))
             });
-            messages.extend(gone.map(|(_, key)| Message::Departed(key)));
+            messages.extend(gone.map(|(pid, key)| {
+                self.contexts.forget(pid);
+                Message::Departed(key)
+            }));
             self.healed_at.retain(|_, at| at.elapsed() < 4 * follow::HEAL_INTERVAL);
             self.forget_files(FILES_REMEMBERED, messages);
         }
