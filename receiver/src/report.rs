@@ -11,13 +11,13 @@ use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
     SampleAttributes, SampleIdentity, StackIndex,
 };
-use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions};
+use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::ProcessDescription;
 
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
-use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
+use crate::sampling::feed::{Event, Labels, Message, ProcessKey, Stack};
 
 /// The release, as the scope of each report names it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -73,6 +73,7 @@ struct Circumstances {
     comm: [u8; 16],
     cpu: u32,
     outcome: Option<&'static str>,
+    labels: Labels,
 }
 
 impl Reporter {
@@ -194,7 +195,7 @@ impl Draft {
             kind,
             stack: self.stack(event.stack.as_ref(), event.outcome, namer),
             attributes: self.attributes(event, outcome),
-            link: None,
+            link: event.span,
         };
         self.builder.event(&identity, unix_ns, 1);
     }
@@ -210,7 +211,13 @@ impl Draft {
 
     fn attributes(&mut self, event: &Event, outcome: Option<&'static str>) -> AttributeSetIndex {
         let builder = &mut self.builder;
-        let circumstances = Circumstances { tid: event.tid, comm: event.comm, cpu: event.cpu, outcome };
+        let circumstances = Circumstances {
+            tid: event.tid,
+            comm: event.comm,
+            cpu: event.cpu,
+            outcome,
+            labels: Labels::clone(&event.labels),
+        };
         *self.interned.attributes.entry(circumstances).or_insert_with(|| {
             let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
             builder.attributes(&SampleAttributes {
@@ -218,7 +225,7 @@ impl Draft {
                 thread_name: Some(&String::from_utf8_lossy(name)),
                 cpu: Some(event.cpu),
                 outcome,
-                extra: &[],
+                extra: &labels(&event.labels),
             })
         })
     }
@@ -249,6 +256,10 @@ impl Draft {
         self.interned.stacks.insert(key, index);
         index
     }
+}
+
+fn labels(labels: &Labels) -> Vec<(&str, Value<'_>)> {
+    labels.iter().map(|(key, value)| (&**key, Value::Str(value))).collect()
 }
 
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {

@@ -7,7 +7,8 @@
 //! - [`FileTable`] gives every mapped file a small number that holds for the whole run, opens the file
 //!   through the process that maps it and proves that it is the one that is mapped.
 //! - [`ProcessDescription`] is what a process says about itself: names, owner, container, resource
-//!   attributes. What its SDK publishes besides is in [`context`].
+//!   attributes. What its SDK publishes besides is in [`context`], and where its threads
+//!   keep what they publish in [`tls`].
 //!
 //! Everything read here belongs to processes that are not trusted: names are bytes, sizes are bounded,
 //! and no file but a regular one is ever opened for reading.
@@ -35,6 +36,7 @@ mod pod;
 mod process;
 mod procfs;
 mod registry;
+pub mod tls;
 mod vdso;
 
 pub use build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};

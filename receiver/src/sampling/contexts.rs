@@ -8,11 +8,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_process::context::{ContextError, Published, read_process_context};
-use sidewinder_process::{Pid, ProcRoot, ProcessDescription, ProcessDir, ProcessMemory, ProcfsError};
+use sidewinder_bpf::TlsVariable;
+use sidewinder_process::context::{ContextError, Published, ThreadContexts, read_process_context};
+use sidewinder_process::{
+    Pid, ProcRoot, Process, ProcessDescription, ProcessDir, ProcessMemory, ProcfsError,
+};
 use tracing::{debug, warn};
 
-use super::feed::ProcessKey;
+use super::Sampler;
+use super::feed::{Message, ProcessKey};
 
 /// Between the first two looks at a process that publishes nothing, or is at it; twice as long between the next ones.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
@@ -20,6 +24,8 @@ const FIRST_INTERVAL: Duration = Duration::from_secs(1);
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
 /// Between two looks at a process that has published something: a change of it is as rare, and seen at the cost of one read.
 const KNOWN_INTERVAL: Duration = Duration::from_secs(5);
+/// After a library was mapped: until the dynamic linker has filled in what leads to its variables.
+const LINKING_INTERVAL: Duration = Duration::from_millis(50);
 /// Between looks at any two processes: of a machine that is full of new ones little time is taken.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
@@ -40,6 +46,17 @@ struct Followed {
     due: Instant,
     interval: Duration,
     published: Option<Published>,
+    /// In which its threads say which span they are in.
+    variables: Vec<TlsVariable>,
+}
+
+/// A process that was looked at.
+pub(super) struct Look {
+    key: ProcessKey,
+    /// Whether it publishes something else than before.
+    is_new: bool,
+    /// Whether its threads publish records.
+    has_records: bool,
 }
 
 impl Contexts {
@@ -60,10 +77,13 @@ impl Contexts {
             return;
         }
         let due = Instant::now();
-        self.followed.insert(key.pid, Followed { key, due, interval: FIRST_INTERVAL, published: None });
+        let followed =
+            Followed { key, due, interval: FIRST_INTERVAL, published: None, variables: Vec::new() };
+        self.followed.insert(key.pid, followed);
         self.due.insert((due, key.pid));
-        if self.has_time(due) {
-            self.look_at(key.pid, due);
+        if self.has_time(due) && self.look_at(key.pid, due).is_some_and(|look| look.has_records) {
+            // The next look is for the variables of its threads.
+            self.schedule(key.pid, due);
         }
     }
 
@@ -80,8 +100,7 @@ impl Contexts {
         key: ProcessKey,
         description: Arc<ProcessDescription>,
     ) -> Arc<ProcessDescription> {
-        let followed = self.followed.get(&key.pid).filter(|followed| followed.key == key);
-        match followed.and_then(|followed| followed.published.as_ref()) {
+        match self.followed(key).and_then(|followed| followed.published.as_ref()) {
             Some(published) => {
                 let context = Some(Arc::clone(&published.context));
                 Arc::new(ProcessDescription { context, ..(*description).clone() })
@@ -90,33 +109,73 @@ impl Contexts {
         }
     }
 
-    /// Looks at those whose turn it is, up to the first of which there is something new to tell.
-    pub(super) fn look_at_next(&mut self) -> Option<ProcessKey> {
-        let now = Instant::now();
-        while let Some(&(due, pid)) = self.due.first()
-            && due <= now
-            && self.has_time(now)
-        {
-            if self.look_at(pid, now) {
-                return self.followed.get(&pid).map(|followed| followed.key);
-            }
+    /// The keys of what the threads of a process publish besides their span, by number.
+    pub(super) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
+        match self.followed(key).and_then(Followed::threads) {
+            Some(ThreadContexts::Records { attribute_keys }) => attribute_keys,
+            _ => &[],
         }
-        None
+    }
+
+    /// In which variables the threads of a process say which span they are in.
+    pub(super) fn variables(&self, key: ProcessKey) -> &[TlsVariable] {
+        self.followed(key).map_or(&[], |followed| &followed.variables)
+    }
+
+    /// Whether these are others than before.
+    fn set_variables(&mut self, key: ProcessKey, variables: Vec<TlsVariable>) -> bool {
+        let followed = self.followed.get_mut(&key.pid).filter(|followed| followed.key == key);
+        followed.is_some_and(|followed| {
+            let is_change = followed.variables != variables;
+            followed.variables = variables;
+            is_change
+        })
+    }
+
+    /// Looks soon again at a process that maps something else now, if its threads publish anything.
+    pub(super) fn hurry(&mut self, pid: u32) {
+        let due = Instant::now() + LINKING_INTERVAL;
+        let waits = |followed: &&Followed| followed.has_records() && followed.due > due;
+        if self.followed.get(&pid).filter(waits).is_some() {
+            self.schedule(pid, due);
+        }
+    }
+
+    /// Looks at the next one whose turn it is.
+    fn look_at_next(&mut self) -> Option<Look> {
+        let now = Instant::now();
+        let &(due, pid) = self.due.first()?;
+        if due <= now && self.has_time(now) { self.look_at(pid, now) } else { None }
+    }
+
+    fn followed(&self, key: ProcessKey) -> Option<&Followed> {
+        self.followed.get(&key.pid).filter(|followed| followed.key == key)
+    }
+
+    fn schedule(&mut self, pid: u32, due: Instant) {
+        if let Some(followed) = self.followed.get_mut(&pid) {
+            self.due.remove(&(followed.due, pid));
+            self.due.insert((due, pid));
+            followed.due = due;
+        }
     }
 
     fn has_time(&self, now: Instant) -> bool {
         self.last_look.is_none_or(|last| now.duration_since(last) >= BETWEEN_LOOKS)
     }
 
-    /// Whether there is something new to tell.
-    fn look_at(&mut self, pid: u32, now: Instant) -> bool {
+    fn look_at(&mut self, pid: u32, now: Instant) -> Option<Look> {
         self.last_look = Some(now);
-        let Some(followed) = self.followed.get_mut(&pid) else { return false };
+        let followed = self.followed.get_mut(&pid)?;
         let before = followed.published.as_ref().map(|published| Arc::clone(&published.context));
         let result = followed.look();
-        self.due.remove(&(followed.due, pid));
-        followed.due = now + followed.next_interval(&result);
-        self.due.insert((followed.due, pid));
+        let due = now + followed.next_interval(&result);
+        let look = Look {
+            key: followed.key,
+            is_new: before.as_ref() != followed.published.as_ref().map(|published| &published.context),
+            has_records: followed.has_records(),
+        };
+        self.schedule(pid, due);
         match result {
             Ok(()) => {}
             Err(Unread::NotAllowed(error)) if !self.has_warned => {
@@ -130,7 +189,36 @@ impl Contexts {
             }
             Err(unread) => debug!(pid, ?unread, "no process context"),
         }
-        before.as_ref() != followed.published.as_ref().map(|published| &published.context)
+        Some(look)
+    }
+}
+
+impl Sampler<'_> {
+    /// Tells of those processes that publish something else of themselves than before, and has samples tell which span
+    /// their threads are in.
+    pub(super) fn follow_contexts(&mut self, messages: &mut Vec<Message>) {
+        while let Some(look) = self.contexts.look_at_next() {
+            let pid = Pid(look.key.pid);
+            let is_it = |process: &&Process| process.instance() == look.key.instance;
+            let Some(process) = self.registry.process(pid).filter(is_it) else { continue };
+            let variables = match ProcessDir::open(&ProcRoot::default(), pid) {
+                Ok(directory) if look.has_records => {
+                    self.variables.find(process, &mut self.files, &ProcessMemory::of(directory))
+                }
+                _ => Vec::new(),
+            };
+            if self.contexts.set_variables(look.key, variables)
+                && let Some(known_ns) = self.profiler.processes.known_ns(pid.0)
+            {
+                // What is known of its mappings is as old as before.
+                self.publish(pid, known_ns);
+            }
+            if look.is_new
+                && let Some(description) = self.registry.describe(pid)
+            {
+                messages.push(Message::Process(look.key, self.contexts.complete(look.key, description)));
+            }
+        }
     }
 }
 
@@ -145,6 +233,14 @@ enum Unread {
 }
 
 impl Followed {
+    fn threads(&self) -> Option<&ThreadContexts> {
+        self.published.as_ref()?.context.threads.as_ref()
+    }
+
+    fn has_records(&self) -> bool {
+        matches!(self.threads(), Some(ThreadContexts::Records { .. }))
+    }
+
     /// Takes up what is published now. What was there before stays while the writer is at work on it.
     fn look(&mut self) -> Result<(), Unread> {
         let open = || ProcessDir::open(&ProcRoot::default(), Pid(self.key.pid)).map_err(Unread::Gone);
@@ -173,7 +269,9 @@ impl Followed {
         match result {
             Ok(()) => {
                 self.interval = FIRST_INTERVAL;
-                KNOWN_INTERVAL
+                // Its threads may be about to load what they publish in.
+                let is_complete = !self.has_records() || !self.variables.is_empty();
+                if is_complete { KNOWN_INTERVAL } else { FIRST_INTERVAL }
             }
             Err(_) => {
                 let interval = self.interval;
