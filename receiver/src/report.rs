@@ -317,10 +317,18 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// Comparisons of the clocks, of which the quickest counts: between the readings of one this thread may lose its CPU.
+    const TRIES: u32 = 8;
+
     pub(crate) fn now() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
-        Self { unix_ahead_ns: unix_ns.saturating_sub(monotonic_ns()) }
+        let tries = (0..Self::TRIES).map(|_| {
+            let before_ns = monotonic_ns();
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let took_ns = monotonic_ns().saturating_sub(before_ns);
+            let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
+            (took_ns, unix_ns.saturating_sub(before_ns + took_ns / 2))
+        });
+        Self { unix_ahead_ns: tries.min().map_or(0, |(_, ahead_ns)| ahead_ns) }
     }
 
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {

@@ -87,7 +87,7 @@ impl TlsSymbol {
         let (mut is_pie, mut has_name) = (false, false);
         for_each(file, dynamic.unwrap_or(0..0), |_, entry: &Dynamic| {
             match entry.d_tag.get(LE) {
-                elf::DT_FLAGS_1 => is_pie = entry.d_val.get(LE) & u64::from(elf::DF_1_PIE.0) != 0,
+                elf::DT_FLAGS_1 => is_pie = entry.d_val.get(LE) & elf::DF_1_PIE.0 != 0,
                 elf::DT_SONAME => has_name = true,
                 _ => {}
             }
