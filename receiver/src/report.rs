@@ -338,8 +338,59 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_otlp::builder::Link;
+
     use super::*;
     use crate::naming::NamingOptions;
+
+    /// Two spans on one stack, one of them by two routes: three samples, of one stack, each with its own events.
+    #[test]
+    fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
+        let namer = Namer::new(NamingOptions { native: false, kernel: false, budget_bytes: 0 });
+        let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
+        let frame = sidewinder_bpf::Frame::new(sidewinder_bpf::FrameKind::Anonymous, 0x1000, false, false);
+        let stack = Arc::new(Stack { number: 1, frames: [frame].into() });
+        let link = |id| Some(Link { trace_id: [id; 16], span_id: [id; 8] });
+        let route = |route: &str| Labels::from([("http.route".into(), route.into())]);
+        let now_ns = monotonic_ns();
+        let events = [
+            (None, Labels::default()),
+            (link(1), Labels::default()),
+            (link(2), route("/a")),
+            (link(2), route("/b")),
+            (link(1), Labels::default()),
+        ];
+        for (number, (span, labels)) in events.into_iter().enumerate() {
+            reporter.take(Message::Event(Event {
+                kind: SampleKind::Cpu,
+                time_ns: now_ns + number as u64,
+                process: ProcessKey { pid: 7, instance: 1 },
+                tid: 7,
+                cpu: 0,
+                comm: [0; 16],
+                outcome: sidewinder_bpf::Outcome::Complete,
+                stack: Some(Arc::clone(&stack)),
+                span,
+                labels,
+            }));
+        }
+        let report = reporter.drain(now_ns..now_ns + 10).remove(0).unwrap();
+        assert!(sidewinder_otlp::conformance::check(report.as_bytes()).is_empty());
+        let profiles = sidewinder_otlp::decode::profiles_data(report.as_bytes()).unwrap();
+        let samples = &profiles[0].samples;
+        let seen: Vec<_> = samples
+            .iter()
+            .map(|sample| {
+                let route = sample.attributes.get("http.route").and_then(|value| value.as_str());
+                (sample.link.map(|link| link.span_id[0]), route, sample.timestamps_unix_ns.len())
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [(None, None, 1), (Some(1), None, 2), (Some(2), Some("/a"), 1), (Some(2), Some("/b"), 1)]
+        );
+        assert!(samples.iter().all(|sample| Arc::ptr_eq(&sample.stack, &samples[0].stack)), "one stack");
+    }
 
     #[test]
     fn nothing_is_kept_of_a_process_that_has_departed() {

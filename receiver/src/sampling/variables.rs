@@ -2,6 +2,7 @@
 //! has it, found in the file and in what the dynamic linker has made of it.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use sidewinder_bpf::{TlsVariable, TlsVector};
 use sidewinder_process::tls::{TlsError, TlsLocation, TlsSymbol};
@@ -51,12 +52,14 @@ impl Variables {
     }
 
     fn symbol(&mut self, file: FileId, files: &FileTable) -> Option<&TlsSymbol> {
-        if !self.symbols.contains_key(&file) {
-            let opened = files.get(file)?.opened()?;
-            // What can't be read is not tried again.
-            self.symbols.insert(file, TlsSymbol::read(opened, NAME).unwrap_or_default());
+        match self.symbols.entry(file) {
+            Entry::Occupied(known) => known.into_mut().as_ref(),
+            Entry::Vacant(unknown) => {
+                let opened = files.get(file)?.opened()?;
+                // What can't be read is not tried again.
+                unknown.insert(TlsSymbol::read(opened, NAME).unwrap_or_default()).as_ref()
+            }
         }
-        self.symbols.get(&file)?.as_ref()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What real processes publish of themselves.
 
+use sidewinder_bpf::ContextCounts;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::context::ContextValue;
 
@@ -167,16 +168,29 @@ fn function_of(event: &Event, namer: &mut Namer) -> Option<&'static str> {
     FUNCTIONS.into_iter().find(|function| names.iter().any(|name| name == function))
 }
 
-/// How often each function was seen in each span (its first byte), of threads that were known to publish by then.
+/// A program that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How often each function was seen in each span, by the first byte of its id.
+type Seen = BTreeMap<(&'static str, u8), u64>;
+
+/// What was seen of a program once its threads were known to publish.
 fn spans_by_function(
     program: &mut Command,
     walk: Option<Walk>,
     attributes: &[&str],
-) -> Option<(BTreeMap<(&'static str, u8), u64>, sidewinder_bpf::ContextCounts)> {
-    let mut child = program.spawn().unwrap();
+) -> Option<(Seen, ContextCounts)> {
+    let child = Killed(program.spawn().unwrap());
     std::thread::sleep(Duration::from_millis(200));
     let mut storage = Storage::uninit();
-    let mut options = SamplingOptions { walk, ..options(child.id(), 997, 8 << 20) };
+    let mut options = SamplingOptions { walk, ..options(child.0.id(), 997, 8 << 20) };
     options.trace_context.attributes = attributes.iter().map(|key| (*key).to_owned()).collect();
     let mut sampler = sampler(&mut storage, options)?;
     sampler.start().unwrap();
@@ -189,8 +203,6 @@ fn spans_by_function(
     let known_ns = sidewinder_bpf::monotonic_ns();
     messages.append(&mut poll_for(&mut sampler, Duration::from_secs(3)));
     sampler.stop(&mut messages);
-    child.kill().unwrap();
-    child.wait().unwrap();
 
     let mut namer = Namer::new(NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 });
     let mut counts = BTreeMap::new();
