@@ -9,6 +9,7 @@
 #define SIDEWINDER_CONTEXT_BPF_H
 
 #include "regs.bpf.h"
+#include "slot.bpf.h"
 
 _Static_assert(sizeof(struct sw_context) == SW_CONTEXT_BYTES, "as in the record");
 _Static_assert(__builtin_offsetof(struct sw_context, attributes) == SW_CONTEXT_HEAD_BYTES, "as in the record");
@@ -25,20 +26,22 @@ _Static_assert((SW_TLS_MODULE_MAX + 2) * 16 <= SW_STACK_WINDOW_BYTES, "a vector 
 static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, __u32 module, __u32 lead, __u32 shift,
 					   bool *failed)
 {
-	__u32 at = lead + (module << shift);
+	__u32 bytes = lead + (module << shift) + sizeof(__u64);
 	__u64 vector, block;
 
 	*failed = true;
-	if (module > SW_TLS_MODULE_MAX || at > SW_STACK_WINDOW_BYTES - sizeof(block))
+	/* One value, checked and used: the compiler would make several of it, and older verifiers know the bounds of one. */
+	barrier_var(bytes);
+	if (bytes > SW_STACK_WINDOW_BYTES)
 		return SW_NO_ADDRESS;
 	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(thread + SW_TLS_VECTOR_OFFSET)))
 		return SW_NO_ADDRESS;
-	if (bpf_probe_read_user(slot->window, at + sizeof(block), (void *)(vector - lead)))
+	if (bpf_probe_read_user(slot->window, bytes, (void *)(vector - lead)))
 		return SW_NO_ADDRESS;
 	*failed = false;
 	if (module > *(__u64 *)slot->window)
 		return SW_NO_ADDRESS;
-	block = *(__u64 *)(slot->window + at);
+	block = *(__u64 *)(slot->window + ((bytes - sizeof(block)) & (SW_STACK_WINDOW_BYTES - 1)));
 	return block == ~0ull ? SW_NO_ADDRESS : block;
 }
 
@@ -80,6 +83,9 @@ static __always_inline bool copy_record(struct sw_slot *slot, __u64 record)
 		return true;
 	if (attributes_bytes > sizeof(slot->context.attributes))
 		attributes_bytes = sizeof(slot->context.attributes);
+	barrier_var(attributes_bytes);
+	if (attributes_bytes > sizeof(slot->context.attributes))
+		return true;
 	/* Without them the ids are as good as with them. */
 	if (bpf_probe_read_user(slot->context.attributes, attributes_bytes, (void *)(record + SW_CONTEXT_HEAD_BYTES)))
 		slot->context.attributes_bytes = 0;
@@ -123,13 +129,22 @@ static __always_inline bool read_record(struct sw_slot *slot, struct sw_cpu *cpu
 	return true;
 }
 
-/* Leaves in the slot what the thread publishes. The window is used for it. */
-static __noinline int read_context(struct sw_slot *slot)
+/*
+ * Leaves in the slot of a sample what the thread publishes. The window is used for it. The verifier looks once at a function
+ * that is not static, whatever is known where it is called; since such functions take numbers alone before Linux 5.12, the
+ * slot is found again.
+ */
+__noinline int read_context(__u32 kind)
 {
-	__u8 *chunk = arena_chunk(slot->ranges_chunk);
+	__u32 number;
+	struct sw_slot *slot = claimed_slot(kind, &number);
 	struct sw_cpu *cpu = this_cpu();
+	__u8 *chunk;
 
-	if (!chunk || !cpu)
+	if (!slot || !cpu)
+		return 0;
+	chunk = arena_chunk(slot->ranges_chunk);
+	if (!chunk)
 		return 0;
 	for (__u32 i = 0; i < SW_TLS_VARIABLES_MAX; i++) {
 		__u32 at = slot->variables_offset + i * sizeof(struct sw_tls_variable);

@@ -88,7 +88,7 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 		return stop(slot, SW_OUTCOME_UNKNOWN_PROCESS);
 	}
 	if (slot->variable_count)
-		read_context(slot);
+		read_context(slot->kind);
 	start_walk(slot);
 	return true;
 }

@@ -28,7 +28,8 @@ pub struct Verified {
 /// If the kernel refuses the programs or their maps.
 pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
     let mut storage = Storage::uninit();
-    let options = Options { walk: Some(walk), ..Options::default() };
+    // With all that may be asked of them.
+    let options = Options { walk: Some(walk), context_attributes: true, ..Options::default() };
     let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();
     let began = Instant::now();
     let loaded = load_object(&mut storage, &options, walk, |object| {

@@ -111,10 +111,7 @@ impl Contexts {
 
     /// The keys of what the threads of a process publish besides their span, by number.
     pub(super) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
-        match self.followed(key).and_then(Followed::threads) {
-            Some(ThreadContexts::Records { attribute_keys }) => attribute_keys,
-            _ => &[],
-        }
+        self.followed(key).and_then(Followed::threads).map_or(&[], |threads| &threads.attribute_keys)
     }
 
     /// In which variables the threads of a process say which span they are in.
@@ -238,7 +235,7 @@ impl Followed {
     }
 
     fn has_records(&self) -> bool {
-        matches!(self.threads(), Some(ThreadContexts::Records { .. }))
+        self.threads().is_some()
     }
 
     /// Takes up what is published now. What was there before stays while the writer is at work on it.

@@ -12,7 +12,6 @@ const KEY_BYTES_MAX: usize = 255;
 const THREAD_KEYS_MAX: usize = 256;
 const SCHEMA_VERSION: &str = "threadlocal.schema_version";
 const ATTRIBUTE_KEY_MAP: &str = "threadlocal.attribute_key_map";
-const PPROF_LABELS: &str = "go_pprof_labels_v1";
 
 /// What a process publishes of itself.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -34,16 +33,12 @@ pub enum ContextValue {
     Truth(bool),
 }
 
-/// How the threads of a process say which span they are in.
+/// That the threads of a process say which span they are in: by a record that the thread-local variable
+/// `otel_thread_ctx_v1` points to (OTEP 4947).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ThreadContexts {
-    /// By a record that the thread-local variable `otel_thread_ctx_v1` points to (OTEP 4947).
-    Records {
-        /// The keys of the attributes in records, by their number.
-        attribute_keys: Vec<Box<str>>,
-    },
-    /// By pprof labels of Go's goroutines.
-    PprofLabels,
+pub struct ThreadContexts {
+    /// The keys of the attributes in records, by their number.
+    pub attribute_keys: Vec<Box<str>>,
 }
 
 impl ProcessContext {
@@ -84,9 +79,8 @@ impl ThreadContexts {
                     Some(wire::Value::Text(text)) if text.len() <= KEY_BYTES_MAX => text.into(),
                     _ => Box::default(),
                 });
-                Some(Self::Records { attribute_keys: keys.collect() })
+                Some(Self { attribute_keys: keys.collect() })
             }
-            PPROF_LABELS => Some(Self::PprofLabels),
             _ => None,
         }
     }
