@@ -113,11 +113,12 @@ enum sw_sample_kind {
 enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
 	SW_SAMPLE_HAS_SNAPSHOT = 2, /* with the same tid and time_ns, submitted before */
+	SW_SAMPLE_HAS_CONTEXT = 4, /* a sw_context follows, cut after its last attribute */
 };
 
 #define SW_COMM_BYTES 16
 
-/* One interrupt. Its stack was sent in this epoch or, by a record lost or late, will be missing. */
+/* One interrupt. Its stack was sent in this epoch or, by a record lost or late, will be missing. A sw_context may follow. */
 struct sw_sample {
 	__u16 type;
 	__u8 kind;
@@ -131,6 +132,22 @@ struct sw_sample {
 	__u32 flags;
 	__u64 value;
 	char comm[SW_COMM_BYTES];
+};
+
+/*
+ * What a thread publishes of the span that it is in, as it publishes it: a record of OTEP 4947, "Thread Context". Its size
+ * is what that advises as the most.
+ */
+#define SW_CONTEXT_BYTES 640
+#define SW_CONTEXT_HEAD_BYTES 28
+
+struct sw_context {
+	__u8 trace_id[16];
+	__u8 span_id[8];
+	__u8 valid; /* 1, unless it is being changed */
+	__u8 trace_flags;
+	__u16 attributes_bytes;
+	__u8 attributes[SW_CONTEXT_BYTES - SW_CONTEXT_HEAD_BYTES]; /* each: number of the key, bytes of the text, the text */
 };
 
 /* The head of SW_RECORD_STACK and SW_RECORD_CHAIN: a stack, or a chunk of one. */
@@ -277,10 +294,31 @@ struct sw_range {
 	__u32 segment; /* number of its sw_segment; 0: none */
 };
 
-/* The ranges of a process: this head, and the ranges right behind it. */
+/* How a thread's copy of a thread-local variable is found (ELF Handling For Thread-Local Storage). */
+enum sw_tls_model {
+	SW_TLS_STATIC = 1, /* at an offset from the thread pointer */
+	/* at an offset in the block of its module, to which the thread's dynamic thread vector leads: */
+	SW_TLS_GLIBC = 2, /* 16 bytes for each module, the length in the two words before */
+	SW_TLS_MUSL = 3, /* 8 bytes for each module, the length in the first word */
+};
+
+struct sw_tls_variable {
+	__s32 offset;
+	__u16 module;
+	__u16 model;
+};
+
+#define SW_TLS_VARIABLES_MAX 4 /* of a process: several libraries may each have one of the same name */
+#define SW_TLS_MODULE_MAX 126 /* vectors are read by the window */
+#define SW_TLS_VECTOR_OFFSET 8 /* from the thread pointer to the word that leads to the vector, on x86-64 */
+
+/*
+ * The ranges of a process: this head, the variables in which its threads publish their contexts, and the ranges right
+ * behind those.
+ */
 struct sw_ranges {
 	__u32 count;
-	__u32 reserved;
+	__u32 variables;
 };
 
 /* An open-addressed table keyed by pid: a process is within SW_PROCESS_PROBES places of its hash. */
@@ -357,6 +395,9 @@ struct sw_cpu {
 	__u64 nested; /* walks begun while another one was under way on this CPU */
 	__u64 probes_lost; /* passes through a probed place that left no sample */
 	__u64 snapshots_refused; /* for want of room, or because there were too many in this window */
+	__u64 contexts_read; /* of threads that said which span they were in */
+	__u64 contexts_changing; /* of threads that were just saying so: valid was not 1 */
+	__u64 contexts_unreadable; /* of threads whose variable or record could not be read */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
 };

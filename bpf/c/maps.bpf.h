@@ -20,6 +20,7 @@ const volatile __u32 ring_bytes; /* of one CPU's ring */
 const volatile __u64 hash_key[4]; /* secret, odd: nobody can aim for a collision */
 const volatile bool kernel_frames = true;
 const volatile bool kernel_threads; /* whether they are sampled too */
+const volatile bool reads_attributes; /* of contexts, besides their head */
 
 /*
  * Scratch of one entry point on one CPU, claimed for the length of one interrupt. Walks keep their state here
@@ -51,6 +52,8 @@ struct sw_slot {
 	__u32 ranges_chunk;
 	__u32 ranges_offset;
 	__u32 range_count;
+	__u32 variables_offset; /* in the same chunk */
+	__u32 variable_count;
 	__u64 range_start;
 	__u64 range_bytes;
 	__u64 range_file_offset;
@@ -77,6 +80,10 @@ struct sw_slot {
 	__u32 frames_by_table;
 	__u32 frames_by_frame_pointer;
 	__u32 frames_unproven;
+
+	__u32 context_bytes; /* 0: none */
+	struct sw_sample sample; /* and, contiguous with it, its context */
+	struct sw_context context;
 
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];

@@ -12,6 +12,7 @@
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
+ *   context.bpf.h  the span that a thread is in
  *
  * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
  * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.
@@ -22,6 +23,7 @@
 #include "unwind.bpf.h"
 #include "process.bpf.h"
 #include "snapshot.bpf.h"
+#include "context.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
@@ -64,8 +66,12 @@ static __noinline int enter_forked(struct sw_slot *slot)
 	    BPF_CORE_READ(mm, start_code) != BPF_CORE_READ(parent_mm, start_code) ||
 	    BPF_CORE_READ(mm, exe_file) != BPF_CORE_READ(parent_mm, exe_file))
 		return 0;
-	return enter_process(slot, pid, BPF_CORE_READ(parent, group_leader, start_time),
-			     sw_task(task, group_leader, start_time));
+	if (!enter_process(slot, pid, BPF_CORE_READ(parent, group_leader, start_time),
+			   sw_task(task, group_leader, start_time)))
+		return 0;
+	/* A child publishes nothing before it says so itself. */
+	slot->variable_count = 0;
+	return 1;
 }
 
 /*
@@ -83,6 +89,8 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
 		return stop(slot, SW_OUTCOME_UNKNOWN_PROCESS);
 	}
+	if (slot->variable_count)
+		read_context(slot->kind);
 	start_walk(slot);
 	return true;
 }
@@ -109,26 +117,30 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 	__u32 number = bpf_get_smp_processor_id();
 	void *ring = bpf_map_lookup_elem(&rings, &number);
 	__u32 outcome = slot->outcome;
-	struct sw_sample sample = {
-		.type = SW_RECORD_SAMPLE,
-		.kind = slot->kind,
-		.outcome = outcome,
-		.time_ns = slot->time_ns,
-		.pid = slot->pid,
-		.cpu = number,
-		.flags = slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0,
-		.value = 1,
-	};
+	struct sw_sample *sample = &slot->sample;
+	__u32 context_bytes = slot->context_bytes;
 
 	if (!ring || outcome == SW_OUTCOME_RING_FULL || !end_stack(slot, outcome))
 		return SW_OUTCOME_RING_FULL;
-	sample.tid = thread_id(current_task());
-	sample.stack = slot->hash;
-	sample.epoch = cpu->epoch;
-	bpf_get_current_comm(sample.comm, sizeof(sample.comm));
-	if (came_too_early(outcome) && send_snapshot(slot, sample.tid))
-		sample.flags |= SW_SAMPLE_HAS_SNAPSHOT;
-	return send(ring, &sample, sizeof(sample)) ? outcome : SW_OUTCOME_RING_FULL;
+	if (context_bytes > sizeof(slot->context))
+		return SW_OUTCOME_RING_FULL;
+	*sample = (struct sw_sample){
+		.type = SW_RECORD_SAMPLE,
+		.kind = slot->kind,
+		.outcome = outcome,
+		.epoch = cpu->epoch,
+		.time_ns = slot->time_ns,
+		.stack = slot->hash,
+		.pid = slot->pid,
+		.tid = thread_id(current_task()),
+		.cpu = number,
+		.flags = (slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0) | (context_bytes ? SW_SAMPLE_HAS_CONTEXT : 0),
+		.value = 1,
+	};
+	bpf_get_current_comm(sample->comm, sizeof(sample->comm));
+	if (came_too_early(outcome) && send_snapshot(slot, sample->tid))
+		sample->flags |= SW_SAMPLE_HAS_SNAPSHOT;
+	return send(ring, sample, sizeof(*sample) + context_bytes) ? outcome : SW_OUTCOME_RING_FULL;
 }
 
 /* A slot that is ready for a sample, or none. */
@@ -144,6 +156,7 @@ static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool i
 	slot->frames_by_table = 0;
 	slot->frames_by_frame_pointer = 0;
 	slot->frames_unproven = 0;
+	slot->context_bytes = 0;
 	start_stack(slot);
 	return slot;
 }

@@ -24,12 +24,16 @@ static __always_inline __u32 process_place(__u32 pid)
 static __always_inline int enter_ranges(struct sw_slot *slot, sw_location location)
 {
 	__u8 *chunk = arena_chunk(location_chunk(location));
+	struct sw_ranges *ranges;
 
 	if (!location || !chunk)
 		return 0;
+	ranges = sw_at(struct sw_ranges, chunk, location_offset(location), 8);
 	slot->ranges_chunk = location_chunk(location);
-	slot->ranges_offset = location_offset(location) + sizeof(struct sw_ranges);
-	slot->range_count = sw_at(struct sw_ranges, chunk, location_offset(location), 8)->count;
+	slot->range_count = ranges->count;
+	slot->variable_count = ranges->variables;
+	slot->variables_offset = location_offset(location) + sizeof(*ranges);
+	slot->ranges_offset = slot->variables_offset + slot->variable_count * sizeof(struct sw_tls_variable);
 	return 1;
 }
 

@@ -37,13 +37,13 @@ pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
 pub use pod::{PodCgroup, own_cgroups};
 pub use probe::{Probe, Support, probe};
-pub use processes::{Processes, ProcessesError, Range};
+pub use processes::{Processes, ProcessesError, Range, TlsVariable, TlsVector};
 pub use profiler::{
-    LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage, is_in_initial_pid_namespace,
+    ContextCounts, LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage, is_in_initial_pid_namespace,
 };
 pub use ring::{
     Body, Entries, Frame, FrameKind, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind, Snapshot,
-    StackHash, StackPiece,
+    StackHash, StackPiece, ThreadContext,
 };
 pub use run_time::measure_run_time;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

@@ -7,7 +7,7 @@ use sidewinder_address::{Avma, FileOffset};
 use thiserror::Error;
 
 use crate::arena::{Arena, ArenaError, Block};
-use crate::intf::{self, sw_process, sw_range, sw_ranges};
+use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_tls_variable};
 use crate::memory::MappedArray;
 use crate::tables::SegmentId;
 
@@ -24,6 +24,52 @@ pub struct Range {
     pub file_offset: FileOffset,
     /// Where its unwind table is, if it is to have one.
     pub segment: Option<SegmentId>,
+}
+
+/// Where the threads of a process keep a thread-local variable: each its own copy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TlsVariable {
+    /// In the block that each thread is given with its control block.
+    Static {
+        /// From the thread pointer; negative on x86-64.
+        offset: i32,
+    },
+    /// In a block that a thread is given when it first needs it.
+    Dynamic {
+        /// The number of the module in the thread's vector of blocks, from 1.
+        module: u16,
+        /// From the start of the block.
+        offset: i32,
+        /// Whose vectors they are.
+        vector: TlsVector,
+    },
+}
+
+/// The form of the vectors that lead to the blocks of thread-local variables.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum TlsVector {
+    /// glibc's.
+    Glibc,
+    /// musl's.
+    Musl,
+}
+
+impl TlsVariable {
+    /// Variables of one process that are looked at.
+    pub const MAX: usize = intf::SW_TLS_VARIABLES_MAX as usize;
+    /// The highest number of a module that is followed.
+    pub const MODULE_MAX: u16 = intf::SW_TLS_MODULE_MAX as u16;
+
+    fn encode(self) -> sw_tls_variable {
+        let (offset, module, model) = match self {
+            Self::Static { offset } => (offset, 0, intf::SW_TLS_STATIC),
+            Self::Dynamic { module, offset, vector: TlsVector::Glibc } => {
+                (offset, module, intf::SW_TLS_GLIBC)
+            }
+            Self::Dynamic { module, offset, vector: TlsVector::Musl } => (offset, module, intf::SW_TLS_MUSL),
+        };
+        sw_tls_variable { offset, module, model: model as u16 }
+    }
 }
 
 /// Why a process could not be made known to walks.
@@ -69,7 +115,8 @@ impl Processes {
     }
 
     /// Makes walks of a process use these ranges, which are sorted, don't overlap, and are all that it had at
-    /// `known_ns`. A later process of the same number does not use them: it started after that.
+    /// `known_ns`, and has samples of its threads tell what these variables point to ([`TlsVariable::MAX`] of them). A later
+    /// process of the same number does not use them: it started after that.
     ///
     /// # Errors
     /// If the table of processes or the arena is full; walks then find what they found before.
@@ -78,14 +125,16 @@ impl Processes {
         arena: &mut Arena,
         pid: u32,
         ranges: &[Range],
+        variables: &[TlsVariable],
         known_ns: u64,
     ) -> Result<(), ProcessesError> {
         let place = self
             .find(pid)
             .or_else(|| self.free_place(pid))
             .ok_or(ProcessesError::Full { pid, places: self.places.entries() })?;
-        let block =
-            arena.store(&encode(ranges)).map_err(|source| ProcessesError::Mappings { pid, source })?;
+        let block = arena
+            .store(&encode(ranges, variables))
+            .map_err(|source| ProcessesError::Mappings { pid, source })?;
         let is_new = self.pid(place) != pid;
         if is_new {
             self.word(place, offset_of!(sw_process, exec_ns)).store(0, Ordering::Relaxed);
@@ -159,10 +208,18 @@ impl Processes {
     }
 }
 
-fn encode(ranges: &[Range]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(size_of::<sw_ranges>() + size_of_val(ranges));
+fn encode(ranges: &[Range], variables: &[TlsVariable]) -> Vec<u8> {
+    let variables = &variables[..variables.len().min(TlsVariable::MAX)];
+    let head_bytes = size_of::<sw_ranges>() + size_of::<sw_tls_variable>() * variables.len();
+    let mut bytes = Vec::with_capacity(head_bytes + size_of_val(ranges));
     bytes.extend((ranges.len() as u32).to_ne_bytes());
-    bytes.extend(0u32.to_ne_bytes());
+    bytes.extend((variables.len() as u32).to_ne_bytes());
+    for variable in variables {
+        let sw_tls_variable { offset, module, model } = variable.encode();
+        bytes.extend(offset.to_ne_bytes());
+        bytes.extend(module.to_ne_bytes());
+        bytes.extend(model.to_ne_bytes());
+    }
     for range in ranges {
         let pages = |bytes: u64| (bytes >> intf::SW_PAGE_SHIFT) as u32;
         bytes.extend(range.start.0.to_ne_bytes());
@@ -171,6 +228,6 @@ fn encode(ranges: &[Range]) -> Vec<u8> {
         bytes.extend(pages(range.file_offset.0).to_ne_bytes());
         bytes.extend(range.segment.map_or(0, |segment| segment.0).to_ne_bytes());
     }
-    debug_assert_eq!(bytes.len(), size_of::<sw_ranges>() + ranges.len() * size_of::<sw_range>());
+    debug_assert_eq!(bytes.len(), head_bytes + ranges.len() * size_of::<sw_range>());
     bytes
 }

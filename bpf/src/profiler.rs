@@ -66,6 +66,8 @@ pub struct Options {
     pub kernel_frames: bool,
     /// Whether kernel threads are sampled.
     pub kernel_threads: bool,
+    /// Whether samples tell what threads publish of themselves besides the span that they are in.
+    pub context_attributes: bool,
     /// For tables and mappings together.
     pub arena_bytes: u64,
     /// Processes whose mappings are known at once.
@@ -90,6 +92,7 @@ impl Default for Options {
             frame_limit: 8192,
             kernel_frames: true,
             kernel_threads: false,
+            context_attributes: false,
             arena_bytes: 12 << 20,
             processes_max: 4096,
             segments_max: 16 << 10,
@@ -188,6 +191,17 @@ pub struct Profiler<'obj> {
     pub tables: Tables,
     /// Mappings.
     pub processes: Processes,
+}
+
+/// What became of the readings of threads' contexts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ContextCounts {
+    /// Of threads that said which span they were in.
+    pub read: u64,
+    /// Of threads that were just saying it.
+    pub changing: u64,
+    /// Of threads whose variable or record could not be read.
+    pub unreadable: u64,
 }
 
 /// A place that samples are taken at.
@@ -472,6 +486,16 @@ impl<'obj> Profiler<'obj> {
         self.sum(offset_of!(sw_cpu, snapshots_refused))
     }
 
+    /// What became of the readings of threads' contexts.
+    #[must_use]
+    pub fn contexts(&self) -> ContextCounts {
+        ContextCounts {
+            read: self.sum(offset_of!(sw_cpu, contexts_read)),
+            changing: self.sum(offset_of!(sw_cpu, contexts_changing)),
+            unreadable: self.sum(offset_of!(sw_cpu, contexts_unreadable)),
+        }
+    }
+
     /// Bytes of kernel memory that the maps take, rings and arena included.
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
@@ -556,6 +580,7 @@ pub(crate) fn load_object<'obj>(
         fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
+        fixed.reads_attributes = options.context_attributes;
     }
     look(&mut open);
     let skeleton = open.load().map_err(refused("loading"))?;

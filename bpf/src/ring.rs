@@ -8,7 +8,7 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 
 use crate::events::CpuList;
-use crate::intf::{self, sw_body, sw_frame, sw_hash, sw_newcomer, sw_sample, sw_snapshot};
+use crate::intf::{self, sw_body, sw_context, sw_frame, sw_hash, sw_newcomer, sw_sample, sw_snapshot};
 use crate::outcome::Outcome;
 
 /// 128 bits that name a stack: its frames and how it ends.
@@ -106,7 +106,7 @@ pub enum SampleKind {
 }
 
 /// One interrupt, or one pass through a probed place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Sample {
     /// Why it was taken.
     pub kind: SampleKind,
@@ -130,6 +130,51 @@ pub struct Sample {
     pub has_snapshot: bool,
     /// The thread's name: bytes up to the first NUL.
     pub comm: [u8; intf::SW_COMM_BYTES as usize],
+    /// The span that the thread says it is in.
+    pub context: Option<Box<ThreadContext>>,
+}
+
+/// What a thread publishes of the span that it is in (OTEP 4947).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ThreadContext {
+    /// Not all zero.
+    pub trace_id: [u8; 16],
+    /// Not all zero.
+    pub span_id: [u8; 8],
+    /// As the thread wrote them; empty where they aren't read.
+    attributes: Box<[u8]>,
+}
+
+impl ThreadContext {
+    /// A context with attributes as records have them: number of the key, length of the text, text.
+    #[must_use]
+    pub fn new(trace_id: [u8; 16], span_id: [u8; 8], attributes: &[u8]) -> Self {
+        Self { trace_id, span_id, attributes: attributes.into() }
+    }
+
+    /// The numbers of keys, and their texts, up to the first attribute that is cut. Of one that is there twice the last
+    /// counts.
+    pub fn attributes(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let mut rest = &*self.attributes;
+        std::iter::from_fn(move || {
+            let [key, length, behind @ ..] = rest else { return None };
+            let (text, behind) = behind.split_at_checked(usize::from(*length))?;
+            rest = behind;
+            Some((*key, text))
+        })
+    }
+
+    /// What follows a sample; `None` where it ends early, or names no span.
+    fn parse(bytes: &[u8]) -> Option<Box<Self>> {
+        use std::mem::offset_of;
+        let (trace_id, span_id) =
+            (array(bytes, offset_of!(sw_context, trace_id))?, array(bytes, offset_of!(sw_context, span_id))?);
+        let attributes = bytes.get(offset_of!(sw_context, attributes)..)?;
+        // Records in a ring are padded.
+        let given = usize::from(u16::from_ne_bytes(array(bytes, offset_of!(sw_context, attributes_bytes))?));
+        let attributes = attributes.get(..given).unwrap_or(attributes);
+        (trace_id != [0; 16] && span_id != [0; 8]).then(|| Box::new(Self::new(trace_id, span_id, attributes)))
+    }
 }
 
 /// What a stack consists of.
@@ -225,6 +270,8 @@ impl Sample {
             intf::SW_SAMPLE_PROBE => SampleKind::Probe,
             _ => return None,
         };
+        let flags = half(offset_of!(sw_sample, flags))?;
+        let has_context = flags & intf::SW_SAMPLE_HAS_CONTEXT != 0;
         Some(Self {
             kind,
             time_ns: word(offset_of!(sw_sample, time_ns))?,
@@ -234,9 +281,10 @@ impl Sample {
             tid: half(offset_of!(sw_sample, tid))?,
             cpu: half(offset_of!(sw_sample, cpu))?,
             outcome: Outcome::from_number(*bytes.get(offset_of!(sw_sample, outcome))?)?,
-            in_kernel: half(offset_of!(sw_sample, flags))? & intf::SW_SAMPLE_IN_KERNEL != 0,
-            has_snapshot: half(offset_of!(sw_sample, flags))? & intf::SW_SAMPLE_HAS_SNAPSHOT != 0,
+            in_kernel: flags & intf::SW_SAMPLE_IN_KERNEL != 0,
+            has_snapshot: flags & intf::SW_SAMPLE_HAS_SNAPSHOT != 0,
             comm: array(bytes, offset_of!(sw_sample, comm))?,
+            context: if has_context { ThreadContext::parse(&bytes[size_of::<sw_sample>()..]) } else { None },
         })
     }
 }
@@ -433,6 +481,35 @@ mod tests {
         assert_eq!(frames[1].kind(), Some(FrameKind::Native { file: 42 }));
         assert_eq!(frames[1].address(), 0x1234);
         assert!(frames[1].is_return_address() && !frames[0].is_return_address());
+    }
+
+    /// A sample with its context: of attributes, those that are whole.
+    #[test]
+    fn a_context_is_read_behind_its_sample() {
+        let parsed = |attributes: &[u8], said_bytes: u16, trace_byte: u8| {
+            let mut bytes = vec![0; size_of::<sw_sample>()];
+            bytes[0] = intf::SW_RECORD_SAMPLE as u8;
+            bytes[std::mem::offset_of!(sw_sample, kind)] = intf::SW_SAMPLE_CPU as u8;
+            bytes[std::mem::offset_of!(sw_sample, flags)] = intf::SW_SAMPLE_HAS_CONTEXT as u8;
+            bytes.extend([trace_byte; 16]);
+            bytes.extend([2; 8]);
+            bytes.extend([1, 0]);
+            bytes.extend(said_bytes.to_ne_bytes());
+            bytes.extend(attributes);
+            let Some(Record::Sample(sample)) = Record::parse(&bytes) else { panic!("not a sample") };
+            sample.context
+        };
+        let context = parsed(b"\x00\x01a\x01\x00\x07\x03bcd", 10, 1).unwrap();
+        assert_eq!((context.trace_id, context.span_id), ([1; 16], [2; 8]));
+        let attributes: Vec<_> = context.attributes().collect();
+        assert_eq!(attributes, [(0, &b"a"[..]), (1, b""), (7, b"bcd")]);
+        let cut = parsed(b"\x00\x01a\x07\x03bc", 7, 1).unwrap();
+        assert_eq!(cut.attributes().collect::<Vec<_>>(), [(0, &b"a"[..])]);
+        let said_too_much = parsed(b"\x00\x01a", 600, 1).unwrap();
+        assert_eq!(said_too_much.attributes().count(), 1);
+        let padded = parsed(b"\x00\x01a\x00\x00\x00", 3, 1).unwrap();
+        assert_eq!(padded.attributes().count(), 1);
+        assert_eq!(parsed(b"", 0, 0), None);
     }
 
     #[test]

@@ -28,8 +28,13 @@ pub struct Verified {
 /// If the kernel refuses the programs or their maps.
 pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
     let mut storage = Storage::uninit();
-    // With a scope that lists processes, for which there are the most programs.
-    let options = Options { walk: Some(walk), scope: ScopeMode::Listed, ..Options::default() };
+    // With all that may be asked of them.
+    let options = Options {
+        walk: Some(walk),
+        scope: ScopeMode::Listed,
+        context_attributes: true,
+        ..Options::default()
+    };
     let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();
     let began = Instant::now();
     let loaded = load_object(&mut storage, &options, walk, |object| {

@@ -287,10 +287,6 @@ fn what_this_version_does_not_have_is_refused_with_a_way_out() {
             "exporters: {otlphttp/a: {endpoint: 'http://x', proxy_url: 'http://p:1'}}",
             "exporters::otlphttp/a::proxy_url: is not in this version",
         ),
-        (
-            "receivers: {profiling: {trace_context: {enabled: true}}}",
-            "trace_context::enabled: is not in this version",
-        ),
         ("processors: {batch: }", "processors::batch: is not in this version"),
         (
             "extensions: {file_storage: {directory: /x, recreate: true}}",

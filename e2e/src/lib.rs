@@ -44,6 +44,7 @@ pub mod recording;
 pub mod requirement;
 pub mod session;
 pub mod sidewinder;
+pub mod spans;
 pub mod step;
 pub mod stops;
 pub mod verifier;

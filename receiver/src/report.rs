@@ -11,13 +11,13 @@ use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
     SampleAttributes, SampleIdentity, StackIndex,
 };
-use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions};
+use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::ProcessDescription;
 
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
-use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
+use crate::sampling::feed::{Event, Labels, Message, ProcessKey, Stack};
 
 /// The release, as the scope of each report names it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -73,6 +73,7 @@ struct Circumstances {
     comm: [u8; 16],
     cpu: u32,
     outcome: Option<&'static str>,
+    labels: Labels,
 }
 
 impl Reporter {
@@ -194,7 +195,7 @@ impl Draft {
             kind,
             stack: self.stack(event.stack.as_ref(), event.outcome, namer),
             attributes: self.attributes(event, outcome),
-            link: None,
+            link: event.span,
         };
         self.builder.event(&identity, unix_ns, 1);
     }
@@ -210,7 +211,13 @@ impl Draft {
 
     fn attributes(&mut self, event: &Event, outcome: Option<&'static str>) -> AttributeSetIndex {
         let builder = &mut self.builder;
-        let circumstances = Circumstances { tid: event.tid, comm: event.comm, cpu: event.cpu, outcome };
+        let circumstances = Circumstances {
+            tid: event.tid,
+            comm: event.comm,
+            cpu: event.cpu,
+            outcome,
+            labels: Labels::clone(&event.labels),
+        };
         *self.interned.attributes.entry(circumstances).or_insert_with(|| {
             let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
             builder.attributes(&SampleAttributes {
@@ -218,7 +225,7 @@ impl Draft {
                 thread_name: Some(&String::from_utf8_lossy(name)),
                 cpu: Some(event.cpu),
                 outcome,
-                extra: &[],
+                extra: &labels(&event.labels),
             })
         })
     }
@@ -249,6 +256,10 @@ impl Draft {
         self.interned.stacks.insert(key, index);
         index
     }
+}
+
+fn labels(labels: &Labels) -> Vec<(&str, Value<'_>)> {
+    labels.iter().map(|(key, value)| (&**key, Value::Str(value))).collect()
 }
 
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
@@ -306,10 +317,18 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
+    /// Comparisons of the clocks, of which the quickest counts: between the readings of one this thread may lose its CPU.
+    const TRIES: u32 = 8;
+
     pub(crate) fn now() -> Self {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
-        Self { unix_ahead_ns: unix_ns.saturating_sub(monotonic_ns()) }
+        let tries = (0..Self::TRIES).map(|_| {
+            let before_ns = monotonic_ns();
+            let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let took_ns = monotonic_ns().saturating_sub(before_ns);
+            let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
+            (took_ns, unix_ns.saturating_sub(before_ns + took_ns / 2))
+        });
+        Self { unix_ahead_ns: tries.min().map_or(0, |(_, ahead_ns)| ahead_ns) }
     }
 
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
@@ -319,8 +338,59 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_otlp::builder::Link;
+
     use super::*;
     use crate::naming::NamingOptions;
+
+    /// Two spans on one stack, one of them by two routes: three samples, of one stack, each with its own events.
+    #[test]
+    fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
+        let namer = Namer::new(NamingOptions { native: false, kernel: false, budget_bytes: 0 });
+        let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
+        let frame = sidewinder_bpf::Frame::new(sidewinder_bpf::FrameKind::Anonymous, 0x1000, false, false);
+        let stack = Arc::new(Stack { number: 1, frames: [frame].into() });
+        let link = |id| Some(Link { trace_id: [id; 16], span_id: [id; 8] });
+        let route = |route: &str| Labels::from([("http.route".into(), route.into())]);
+        let now_ns = monotonic_ns();
+        let events = [
+            (None, Labels::default()),
+            (link(1), Labels::default()),
+            (link(2), route("/a")),
+            (link(2), route("/b")),
+            (link(1), Labels::default()),
+        ];
+        for (number, (span, labels)) in events.into_iter().enumerate() {
+            reporter.take(Message::Event(Event {
+                kind: SampleKind::Cpu,
+                time_ns: now_ns + number as u64,
+                process: ProcessKey { pid: 7, instance: 1 },
+                tid: 7,
+                cpu: 0,
+                comm: [0; 16],
+                outcome: sidewinder_bpf::Outcome::Complete,
+                stack: Some(Arc::clone(&stack)),
+                span,
+                labels,
+            }));
+        }
+        let report = reporter.drain(now_ns..now_ns + 10).remove(0).unwrap();
+        assert!(sidewinder_otlp::conformance::check(report.as_bytes()).is_empty());
+        let profiles = sidewinder_otlp::decode::profiles_data(report.as_bytes()).unwrap();
+        let samples = &profiles[0].samples;
+        let seen: Vec<_> = samples
+            .iter()
+            .map(|sample| {
+                let route = sample.attributes.get("http.route").and_then(|value| value.as_str());
+                (sample.link.map(|link| link.span_id[0]), route, sample.timestamps_unix_ns.len())
+            })
+            .collect();
+        assert_eq!(
+            seen,
+            [(None, None, 1), (Some(1), None, 2), (Some(2), Some("/a"), 1), (Some(2), Some("/b"), 1)]
+        );
+        assert!(samples.iter().all(|sample| Arc::ptr_eq(&sample.stack, &samples[0].stack)), "one stack");
+    }
 
     #[test]
     fn nothing_is_kept_of_a_process_that_has_departed() {

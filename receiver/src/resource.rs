@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use sidewinder_otlp::Value;
 use sidewinder_otlp::key::SERVICE_NAME;
 use sidewinder_process::ProcessDescription;
+use sidewinder_process::context::ContextValue;
 
 use crate::sampling::feed::ProcessKey;
 
@@ -17,6 +18,9 @@ mod key {
     pub(super) const PROCESS_OWNER: &str = "process.owner";
     pub(super) const PROCESS_PID: &str = "process.pid";
 }
+
+/// How the name of a service begins to which nobody gave one (semantic conventions, "Service").
+const UNKNOWN_SERVICE: &str = "unknown_service";
 
 /// Attributes that own their text; no key twice.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -79,12 +83,21 @@ impl ResourceAttributes {
 /// | Source                                                                  | Where it comes from                |
 /// |-------------------------------------------------------------------------|------------------------------------|
 /// | `resource` processors that update, upsert, hash or delete               | the configuration                  |
+/// | the resource of its SDK, but for `process.*` and `telemetry.sdk.*`       | its process context (OTEP 4719)    |
 /// | `OTEL_SERVICE_NAME`, then `OTEL_RESOURCE_ATTRIBUTES`                    | the environment of the process     |
 /// | `container.id`, `k8s.pod.uid` by its cgroup; `process.*`                | what we see of it                  |
 /// | `resource` processors that insert: what the pod's spec says of it       | the configuration, of the chart    |
 /// | `unknown_service:EXECUTABLE`                                            | where nobody names the service     |
+///
+/// An SDK has read the environment before it publishes. What it calls `process.*` is left to what we see: its numbers are
+/// those of another namespace, and its command line may hold secrets. No SDK made these profiles, so that none is named.
 pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescription) -> ResourceAttributes {
     let mut attributes = ResourceAttributes::default();
+    for (key, value) in description.context.iter().flat_map(|context| &context.resource) {
+        if is_taken_from_context(key, value) {
+            attributes.offer(key, owned(value));
+        }
+    }
     let mut text = |key: &str, value: String| attributes.offer(key, OwnedValue::Text(value));
     let name = description.executable_name().or(description.comm.as_deref());
     let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
@@ -96,7 +109,7 @@ pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescriptio
     }
     // As SDKs name a program that was given no name.
     let unknown =
-        name.as_deref().map_or("unknown_service".to_owned(), |name| format!("unknown_service:{name}"));
+        name.as_deref().map_or(UNKNOWN_SERVICE.to_owned(), |name| format!("{UNKNOWN_SERVICE}:{name}"));
     attributes.is_unnamed = attributes.get(SERVICE_NAME).is_none();
     let mut text = |key: &str, value: String| attributes.offer(key, OwnedValue::Text(value));
     text(SERVICE_NAME, unknown);
@@ -122,9 +135,27 @@ pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescriptio
     attributes
 }
 
+fn is_taken_from_context(key: &str, value: &ContextValue) -> bool {
+    // What an SDK says that was given no name; it gives way as our own word for that does.
+    let is_no_name = key == SERVICE_NAME
+        && matches!(value, ContextValue::Text(name) if name.is_empty() || name.starts_with(UNKNOWN_SERVICE));
+    !is_no_name && !key.starts_with("process.") && !key.starts_with("telemetry.sdk.")
+}
+
+fn owned(value: &ContextValue) -> OwnedValue {
+    match value {
+        ContextValue::Text(text) => OwnedValue::Text(text.to_string()),
+        ContextValue::Number(number) => OwnedValue::Number(*number),
+        ContextValue::Truth(truth) => OwnedValue::Truth(*truth),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::{Duration, UNIX_EPOCH};
+
+    use sidewinder_process::context::ProcessContext;
 
     use super::*;
 
@@ -148,6 +179,36 @@ mod tests {
         assert_eq!(name_of(&description), "by-attributes");
         description.resource.service_name = Some("by-name".to_owned());
         assert_eq!(name_of(&description), "by-name");
+    }
+
+    #[test]
+    fn what_its_sdk_publishes_comes_before_its_environment_and_after_what_only_we_can_see() {
+        let text = |text: &str| ContextValue::Text(text.into());
+        let resource = vec![
+            (SERVICE_NAME.into(), text("by-sdk")),
+            ("service.version".into(), text("2")),
+            ("shard".into(), ContextValue::Number(3)),
+            ("process.pid".into(), ContextValue::Number(1)),
+            ("process.command_line".into(), text("--password=x")),
+            ("telemetry.sdk.name".into(), text("sdk")),
+        ];
+        let context = |resource| Some(Arc::new(ProcessContext { resource, threads: None }));
+        let mut description =
+            ProcessDescription { context: context(resource), ..ProcessDescription::default() };
+        description.resource.service_name = Some("by-name".to_owned());
+        description.resource.attributes =
+            vec![("service.version".into(), "1".into()), ("team".into(), "a".into())];
+        let said = |key| value_of(&description, key);
+        assert_eq!(said(SERVICE_NAME).as_deref(), Some("by-sdk"));
+        assert_eq!((said("service.version").as_deref(), said("team").as_deref()), (Some("2"), Some("a")));
+        assert_eq!(
+            (said("shard").as_deref(), said("process.pid").as_deref()),
+            (Some("Int(3)"), Some("Int(7)"))
+        );
+        assert_eq!((said("process.command_line"), said("telemetry.sdk.name")), (None, None));
+
+        description.context = context(vec![(SERVICE_NAME.into(), text("unknown_service:java"))]);
+        assert_eq!(value_of(&description, SERVICE_NAME).as_deref(), Some("by-name"));
     }
 
     #[test]

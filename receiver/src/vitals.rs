@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
-use sidewinder_bpf::Audience;
+use sidewinder_bpf::{Audience, ContextCounts};
 use sidewinder_config::Config;
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
@@ -94,6 +94,8 @@ pub(crate) struct Counted {
     pub(crate) walked_late: u64,
     /// Walks that came too early, with no room for what a later one takes.
     pub(crate) snapshots_refused: u64,
+    /// What became of the readings of threads' contexts.
+    pub(crate) contexts: ContextCounts,
     /// Frames found by rows, by proven frame pointers and by unproven ones.
     pub(crate) steps: [u64; 3],
     /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
@@ -142,6 +144,7 @@ impl Counted {
             stack_bodies_missing: tally.bodies_missing,
             walked_late: tally.walked_late,
             snapshots_refused: tally.snapshots_refused,
+            contexts: profiler.contexts(),
             steps: profiler.frames_by_mode(),
             depths: profiler.depths().to_vec(),
             table_evictions: profiler.tables.evictions(),
@@ -165,6 +168,9 @@ impl Counted {
         self.stack_bodies_missing += before.stack_bodies_missing;
         self.walked_late += before.walked_late;
         self.snapshots_refused += before.snapshots_refused;
+        self.contexts.read += before.contexts.read;
+        self.contexts.changing += before.contexts.changing;
+        self.contexts.unreadable += before.contexts.unreadable;
         self.steps.iter_mut().zip(before.steps).for_each(|(now, before)| *now += before);
         self.depths.resize(self.depths.len().max(before.depths.len()), 0);
         self.depths.iter_mut().zip(&before.depths).for_each(|(now, before)| *now += before);
@@ -188,6 +194,7 @@ impl fmt::Display for Counted {
             f,
             "missed={} interrupts_by_witness={} idle_inferred={} events_exported={} events_dropped={} \
              stack_bodies_missing={} walked_late={} snapshots_refused={} \
+             contexts_read={} contexts_changing={} contexts_unreadable={} \
              steps_by_table={by_table} \
              steps_by_frame_pointer={by_frame_pointer} steps_unproven={unproven} table_bytes={} \
              table_evictions={} tables_cut={}",
@@ -199,6 +206,9 @@ impl fmt::Display for Counted {
             self.stack_bodies_missing,
             self.walked_late,
             self.snapshots_refused,
+            self.contexts.read,
+            self.contexts.changing,
+            self.contexts.unreadable,
             self.table_bytes,
             self.table_evictions,
             self.tables_cut,

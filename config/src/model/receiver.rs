@@ -47,7 +47,7 @@ pub struct ProfilingReceiver {
     pub unwind: Unwind,
     /// How addresses get names.
     pub symbolize: Symbolize,
-    /// Which trace a sample belongs to.
+    /// What processes publish of themselves.
     pub trace_context: TraceContext,
     /// One budget for maps, tables, names, aggregation and queues; `None`: three quarters of what the cgroup allows.
     pub memory_limit_mib: Option<MemoryLimitMib>,
@@ -237,9 +237,17 @@ pub enum SymbolMode {
     None,
 }
 
-/// Which trace a sample belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// What processes publish of themselves: who they are, and which span their threads are in.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceContext {
-    /// Whether trace and span ids are read from targets. Always false in this version.
+    /// Whether it is read from targets.
     pub enabled: bool,
+    /// Keys of what threads publish besides their span that become attributes of samples.
+    pub attributes: Vec<String>,
+}
+
+impl Default for TraceContext {
+    fn default() -> Self {
+        Self { enabled: true, attributes: Vec::new() }
+    }
 }

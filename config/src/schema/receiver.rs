@@ -187,5 +187,6 @@ impl Group for Symbolize {
 impl Group for TraceContext {
     fn fields(&mut self, fields: &mut Fields<'_>) {
         fields.value("enabled", &mut self.enabled);
+        fields.list("attributes", &mut self.attributes);
     }
 }

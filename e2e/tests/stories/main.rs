@@ -25,5 +25,6 @@ mod reload;
 mod scale;
 mod stacks;
 mod telemetry;
+mod trace;
 mod verifier;
 mod young_processes;

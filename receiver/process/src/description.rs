@@ -1,9 +1,11 @@
 //! What a process says about itself.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::cgroup::{ContainerId, container_id, pod_uid};
 use crate::clock::time_of_ticks;
+use crate::context::ProcessContext;
 use crate::environment::resource_variables;
 use crate::procfs::ProcessDir;
 
@@ -26,6 +28,8 @@ pub struct ProcessDescription {
     pub pod_uid: Option<Box<str>>,
     /// What its environment said when it started.
     pub resource: ResourceVariables,
+    /// What its SDK publishes; of this the owner of the description knows, who follows it.
+    pub context: Option<Arc<ProcessContext>>,
 }
 
 /// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` of a process.
@@ -60,6 +64,7 @@ impl ProcessDescription {
                 .ok()
                 .and_then(|file| resource_variables(file).ok())
                 .unwrap_or_default(),
+            context: None,
         }
     }
 

@@ -7,7 +7,8 @@
 //! - [`FileTable`] gives every mapped file a small number that holds for the whole run, opens the file
 //!   through the process that maps it and proves that it is the one that is mapped.
 //! - [`ProcessDescription`] is what a process says about itself: names, owner, container, resource
-//!   attributes.
+//!   attributes. What its SDK publishes besides is in [`context`], and where its threads
+//!   keep what they publish in [`tls`].
 //!
 //! Everything read here belongs to processes that are not trusted: names are bytes, sizes are bounded,
 //! and no file but a regular one is ever opened for reading.
@@ -17,6 +18,7 @@ mod allowance;
 mod build_id;
 mod cgroup;
 mod clock;
+pub mod context;
 mod description;
 mod environment;
 mod event;
@@ -28,11 +30,13 @@ mod interner;
 mod mapping;
 mod mapping_set;
 mod maps;
+mod memory;
 mod open;
 mod pod;
 mod process;
 mod procfs;
 mod registry;
+pub mod tls;
 mod vdso;
 
 pub use build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};
@@ -46,6 +50,7 @@ pub use id::{BuildId, DeviceId, Pid, Tid};
 pub use mapping::{Backing, ExecutableMapping, MappedFile};
 pub use mapping_set::MappingSet;
 pub use maps::{MapsLine, MapsLineError, MapsSummary, read_executable_mappings};
+pub use memory::{ForeignMemory, ProcessMemory};
 pub use open::{Confirmation, OpenError, OpenedFile, Root};
 pub use pod::{NoPod, PodBounds};
 pub use process::Process;

@@ -120,10 +120,20 @@ pub struct MapsSummary {
 /// # Errors
 /// Whatever reading returns (`ESRCH` once the process has gone).
 pub fn read_executable_mappings(
-    mut maps: impl Read,
+    maps: impl Read,
     mut keep: impl FnMut(ExecutableMapping),
 ) -> io::Result<MapsSummary> {
     let mut summary = MapsSummary::default();
+    read_lines(maps, |line, overlong| summary.take_line(line, overlong, &mut keep))?;
+    Ok(summary)
+}
+
+/// Reads `maps` to its end and calls `take` for each line, without its newline; with `true` for the beginning of one that
+/// is too long to hold.
+///
+/// # Errors
+/// Whatever reading returns.
+pub(crate) fn read_lines(mut maps: impl Read, mut take: impl FnMut(&[u8], bool)) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK_BYTES.max(LONGEST_LINE_BYTES * 2)];
     let mut filled = 0;
     let mut skipping = false;
@@ -137,18 +147,18 @@ pub fn read_executable_mappings(
         let mut rest = unread;
         while let Some((line, after)) = split_line(rest, read == 0) {
             if !std::mem::take(&mut skipping) {
-                summary.take_line(line, false, &mut keep);
+                take(line, false);
             }
             rest = after;
         }
         if rest.len() > LONGEST_LINE_BYTES {
             if !std::mem::replace(&mut skipping, true) {
-                summary.take_line(rest, true, &mut keep);
+                take(rest, true);
             }
             rest = &[];
         }
         if read == 0 {
-            return Ok(summary);
+            return Ok(());
         }
         let kept = unread.len() - rest.len()..unread.len();
         filled = kept.len();

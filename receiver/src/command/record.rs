@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
 use sidewinder_bpf::{Opener, Storage, monotonic_ns};
+use sidewinder_config::TraceContext;
 use sidewinder_otlp::send::file::write_profiles_data;
 use sidewinder_render::{Form, Profile, TableOptions};
 use sidewinder_unwind::validate::Trust;
@@ -47,6 +48,21 @@ pub(crate) fn record(args: RecordArgs) -> Ended {
     })
 }
 
+/// The span, or the trace, inside of which events are wanted; all of them where neither is given.
+#[derive(Clone, Copy)]
+struct Wanted {
+    span: Option<[u8; 8]>,
+    trace: Option<[u8; 16]>,
+}
+
+impl Wanted {
+    fn admits(self, message: &Message) -> bool {
+        let Message::Event(event) = message else { return true };
+        let (span, trace) = (event.span.map(|link| link.span_id), event.span.map(|link| link.trace_id));
+        (self.span.is_none() || self.span == span) && (self.trace.is_none() || self.trace == trace)
+    }
+}
+
 /// Where events go, by the form of the output.
 enum Sink {
     Report(Box<Reporter>),
@@ -54,9 +70,9 @@ enum Sink {
 }
 
 impl Sink {
-    /// Takes all that comes, until no more can. What waits is little beside what a recording keeps of it.
-    fn take_all(&mut self, incoming: Receiver<Vec<Message>>) {
-        for message in incoming.into_iter().flatten() {
+    /// Takes all that comes and is wanted, until no more can. What waits is little beside what a recording keeps of it.
+    fn take_all(&mut self, incoming: Receiver<Vec<Message>>, wanted: Wanted) {
+        for message in incoming.into_iter().flatten().filter(|message| wanted.admits(message)) {
             match self {
                 Self::Report(reporter) => reporter.take(message),
                 Self::Profile(collection, _) => collection.take(message),
@@ -79,10 +95,11 @@ fn record_target(args: &RecordArgs) -> Ended {
     let stop = stop_flag()?;
 
     let mut launched = if args.command.is_empty() { None } else { Some(Launched::stopped(&args.command)?) };
+    let wanted = Wanted { span: args.span, trace: args.trace };
     // Reading symbols takes long, and sampling does not wait for it.
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
-        threads.spawn(|| sink.take_all(incoming));
+        threads.spawn(|| sink.take_all(incoming, wanted));
         sample(args, launched.as_mut(), &stop, &outgoing)
     });
     let status = launched.as_mut().and_then(Launched::end);
@@ -135,6 +152,7 @@ fn sample(
         unwind_mode: args.unwind.into(),
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
+        trace_context: TraceContext::default(),
         budget: SamplingBudget {
             snapshots_bytes: SNAPSHOTS_BYTES,
             ..SamplingBudget::of_tables(u64::from(args.table_budget_mib) << 20)
@@ -240,6 +258,14 @@ fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> st
         return Ok(());
     }
     let mut err = std::io::stderr();
+    if profile.is_some_and(|profile| profile.stacks.is_empty())
+        && (args.span.is_some() || args.trace.is_some())
+    {
+        writeln!(
+            err,
+            "no sample was taken inside of it: do threads of the target say which span they are in?"
+        )?;
+    }
     match profile {
         Some(profile) => write!(err, "{}", sidewinder_render::summary(profile))?,
         None => {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{Frame, Outcome, SampleKind};
+use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
+
+pub(crate) use super::labels::Labels;
 
 /// A process, told from every other that has or had its number in this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -46,6 +49,10 @@ pub(crate) struct Event {
     pub(crate) outcome: Outcome,
     /// `None`: the body never arrived.
     pub(crate) stack: Option<Arc<Stack>>,
+    /// The span that the thread said it was in.
+    pub(crate) span: Option<Link>,
+    /// What else it said.
+    pub(crate) labels: Labels,
 }
 
 /// A file that frames refer to.

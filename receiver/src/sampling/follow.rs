@@ -11,7 +11,7 @@ use sidewinder_process::{
 use tracing::{debug, warn};
 
 use super::build::BuildError;
-use super::feed::Message;
+use super::feed::{Message, ProcessKey};
 use super::{Sampler, SamplingError};
 
 /// A process that isn't understood is read again at most this often.
@@ -74,13 +74,16 @@ impl Sampler<'_> {
     fn publish_changes(&mut self, known_ns: u64) {
         for change in self.registry.take_changes() {
             match change {
-                Change::MappingsChanged(pid) => self.publish(pid, known_ns),
+                Change::MappingsChanged(pid) => {
+                    self.contexts.hurry(pid.0);
+                    self.publish(pid, known_ns);
+                }
                 Change::Exited(process) => self.forget(process),
             }
         }
     }
 
-    fn publish(&mut self, pid: Pid, known_ns: u64) {
+    pub(super) fn publish(&mut self, pid: Pid, known_ns: u64) {
         let Some(process) = self.registry.process(pid) else { return };
         // What was read a moment ago is newer than the last event.
         let known_ns = known_ns.max(process.known_since_ns());
@@ -95,9 +98,10 @@ impl Sampler<'_> {
             self.binaries.push_ranges(&mut ranges, file, mapping);
         }
         self.binaries.used_by(pid, files);
+        let variables = self.contexts.variables(ProcessKey::of(process));
         let (arena, tables) = (&mut self.profiler.arena, &mut self.profiler.tables);
         loop {
-            match self.profiler.processes.publish(arena, pid.0, &ranges, known_ns) {
+            match self.profiler.processes.publish(arena, pid.0, &ranges, variables, known_ns) {
                 Ok(()) => break,
                 Err(ProcessesError::Mappings { .. }) if tables.evict_oldest(arena).is_some() => {}
                 Err(error) => {

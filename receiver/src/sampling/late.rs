@@ -157,7 +157,7 @@ impl Sampler<'_> {
             match self.walk_again(&waiting, messages) {
                 Ok((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);
-                    let sample = Sample { outcome, ..waiting.sample };
+                    let sample = Sample { outcome, ..waiting.sample.clone() };
                     self.ask_for_what_lacked(&sample, Some(&stack));
                     self.corrections.note(&waiting.sample, outcome);
                     self.walked_late += 1;
@@ -247,6 +247,7 @@ mod tests {
             in_kernel: false,
             has_snapshot: true,
             comm: [0; 16],
+            context: None,
         };
         let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], pieces: Vec::new() };
         let mut late = Late::new(1 << 20);
@@ -255,8 +256,8 @@ mod tests {
         assert_eq!(room, late.room());
         late.take_snapshot(Box::new(Snapshot { tid: 3, ..snapshot }), &mut 10);
         assert_eq!(room, late.room(), "there was no room for it");
-        assert!(late.hold(Sample { tid: 2, ..sample }, None).is_some(), "another thread's");
-        assert!(late.hold(Sample { has_snapshot: false, ..sample }, None).is_some());
+        assert!(late.hold(Sample { tid: 2, ..sample.clone() }, None).is_some(), "another thread's");
+        assert!(late.hold(Sample { has_snapshot: false, ..sample.clone() }, None).is_some());
         assert!(late.hold(sample, None).is_none());
         assert!(late.take_promising(|_, _| true).is_empty(), "nothing is known of its process");
         let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());

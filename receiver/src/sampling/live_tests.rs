@@ -1,5 +1,7 @@
 //! Sampling of real programs by the real eBPF programs.
 
+mod contexts;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,11 +12,11 @@ use std::time::{Duration, Instant, SystemTime};
 use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
 use sidewinder_bpf::{Opener, Outcome, ProbedPlace, SampleKind, Storage, Walk};
-use sidewinder_config::UnwindMode;
+use sidewinder_config::{TraceContext, UnwindMode};
 use sidewinder_render::{FrameKind, Profile};
 use sidewinder_unwind::validate::Trust;
 
-use super::feed::Message;
+use super::feed::{Message, ProcessKey};
 use super::scope::Scope;
 use super::{Sampler, SamplingError, SamplingOptions};
 use crate::collect::Collection;
@@ -99,6 +101,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
+        trace_context: TraceContext::default(),
         budget: SamplingBudget::of_tables(tables_bytes),
     }
 }

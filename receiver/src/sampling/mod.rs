@@ -3,10 +3,12 @@
 mod binaries;
 mod breath;
 pub(crate) mod build;
+mod contexts;
 pub(crate) mod debug_file;
 mod doubt;
 pub(crate) mod feed;
 mod follow;
+mod labels;
 mod late;
 #[cfg(test)]
 mod live_tests;
@@ -19,6 +21,7 @@ mod stacks;
 mod stagger;
 mod table_builder;
 mod tally;
+mod variables;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -30,6 +33,7 @@ use sidewinder_bpf::{
     Audience, Body, Frame, FrameKind, LoadError, Newcomer, Opener, Options, Outcome, Profiler, Record,
     Sample, Storage, Walk, monotonic_ns,
 };
+use sidewinder_otlp::builder::Link;
 use sidewinder_process::{
     EventQueue, FileId, FileTable, FileTableLimits, NoPod, Pid, ProcRoot, Process, ProcfsError, Registry,
     RegistryLimits,
@@ -39,8 +43,10 @@ use tracing::warn;
 
 use binaries::Binaries;
 use breath::Breath;
+use contexts::Contexts;
 use doubt::Doubts;
-use feed::{Event, FileFacts, Message, ProcessKey, Stack};
+use feed::{Event, FileFacts, Labels, Message, ProcessKey, Stack};
+use labels::Allowed;
 use late::Late;
 pub(crate) use options::SamplingOptions;
 use scoping::Pod;
@@ -49,6 +55,7 @@ use stagger::Stagger;
 use table_builder::TableBuilder;
 use tally::Corrections;
 pub(crate) use tally::Tally;
+use variables::Variables;
 
 /// A CPU may be this late to write an event that it has stamped.
 const EVENT_DELAY_NS: u64 = 1_000_000;
@@ -126,6 +133,11 @@ pub(crate) struct Sampler<'obj> {
     /// Processes that have ended, for the samples that are still to come.
     departed: HashMap<Pid, (Box<Process>, Instant)>,
     introduced: HashMap<u32, ProcessKey>,
+    /// What they publish of themselves.
+    contexts: Contexts,
+    /// Where their threads say which span they are in, and what they may say besides.
+    variables: Variables,
+    allowed: Allowed,
     /// Files that were told of, and whether with their headers.
     told_files: HashMap<FileId, bool>,
     /// What there was to say before anybody listened.
@@ -155,6 +167,7 @@ impl<'obj> Sampler<'obj> {
                 walk: options.walk,
                 frame_limit: options.frame_limit,
                 kernel_frames: options.kernel_frames,
+                context_attributes: !options.trace_context.attributes.is_empty(),
                 arena_bytes: options.budget.tables_bytes,
                 ring_bytes: options.budget.rings.samples_bytes,
                 snapshots_bytes: options.budget.rings.snapshots_bytes,
@@ -198,6 +211,9 @@ impl<'obj> Sampler<'obj> {
             outdated: HashSet::new(),
             departed: HashMap::new(),
             introduced: HashMap::new(),
+            contexts: Contexts::new(options.trace_context.enabled),
+            variables: Variables::default(),
+            allowed: Allowed::new(&options.trace_context.attributes),
             told_files: HashMap::new(),
             unsaid: Vec::new(),
             healed_at: HashMap::new(),
@@ -398,6 +414,10 @@ impl<'obj> Sampler<'obj> {
         self.introduce(process, messages);
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
+        let context = sample.context.as_deref();
+        let span = context.map(|context| Link { trace_id: context.trace_id, span_id: context.span_id });
+        let keys = self.contexts.attribute_keys(process);
+        let labels = context.map_or_else(Labels::default, |context| self.allowed.labels(context, keys));
         messages.push(Message::Event(Event {
             kind: sample.kind,
             time_ns: sample.time_ns,
@@ -407,6 +427,8 @@ impl<'obj> Sampler<'obj> {
             comm: sample.comm,
             outcome: sample.outcome,
             stack,
+            span,
+            labels,
         }));
     }
 
@@ -426,11 +448,13 @@ impl<'obj> Sampler<'obj> {
                 last.filter(is_it).and_then(Process::description)
             }
         };
-        messages.push(Message::Process(key, description.unwrap_or_default()));
+        self.contexts.meet(key);
+        messages.push(Message::Process(key, self.contexts.complete(key, description.unwrap_or_default())));
     }
 
     fn keep_house(&mut self, messages: &mut Vec<Message>) {
         self.profiler.arena.reclaim();
+        self.follow_contexts(messages);
         if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > self.options.budget.stacks_bytes {
             self.epoch_began = Instant::now();
             self.stacks.begin_epoch(self.profiler.next_epoch());
@@ -449,7 +473,10 @@ impl<'obj> Sampler<'obj> {
             let gone = self.introduced.extract_if(|pid, _| {
                 registry.process(Pid(*pid)).is_none() && !departed.contains_key(&Pid(*pid))
             });
-            messages.extend(gone.map(|(_, key)| Message::Departed(key)));
+            messages.extend(gone.map(|(pid, key)| {
+                self.contexts.forget(pid);
+                Message::Departed(key)
+            }));
             self.healed_at.retain(|_, at| at.elapsed() < 4 * follow::HEAL_INTERVAL);
             self.forget_files(FILES_REMEMBERED, messages);
         }
@@ -460,6 +487,7 @@ impl<'obj> Sampler<'obj> {
         let (arena, tables) = (&mut self.profiler.arena, &mut self.profiler.tables);
         for file in self.binaries.forget_unused(time, arena, tables) {
             self.files.forget(file);
+            self.variables.forget(file);
             if self.told_files.remove(&file).is_some() {
                 messages.push(Message::ForgetFile(file));
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sidewinder_bpf::{Packing, Walk};
-use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
+use sidewinder_config::{BinaryMatch, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
 
 use super::scope::Scope;
@@ -28,6 +28,7 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: Trust,
+    pub(crate) trace_context: TraceContext,
     pub(crate) budget: SamplingBudget,
 }
 

@@ -202,6 +202,7 @@ impl Run {
                 UnwindTrust::Rows => Trust::Rows,
                 UnwindTrust::Code => Trust::Code,
             },
+            trace_context: receiver.trace_context.clone(),
             budget: self.budget.sampling,
         }
     }

@@ -318,6 +318,27 @@ static METRICS: &[Metric] = &[
         read: |vitals| by_receiver(vitals, |receiver| receiver.counted.walked_late),
     },
     Metric {
+        name: "sidewinder_thread_contexts",
+        description: "Readings of the span that a sampled thread is in: read; changing, where the thread was just writing \
+                      it; unreadable.",
+        unit: "{readings}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| {
+            let receivers = vitals.receivers();
+            let points = receivers.iter().flat_map(|(name, receiver)| {
+                let contexts = receiver.counted.contexts;
+                let by_result = [
+                    ("read", contexts.read),
+                    ("changing", contexts.changing),
+                    ("unreadable", contexts.unreadable),
+                ];
+                by_result.map(|(result, count)| point(count, &[("receiver", name), ("result", result)]))
+            });
+            points.collect()
+        },
+    },
+    Metric {
         name: "sidewinder_receiver_activity",
         description: "1 for what a receiver does now: starting, profiling, out_of_scope, failed or stopped.",
         unit: "1",

@@ -79,7 +79,7 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::symbolize", "How addresses get names.").restarts(),
     key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols.").restarts(),
     key("receivers::profiling::symbolize::kernel", "Whether kernel frames get names.").restarts(),
-    key("receivers::profiling::trace_context", "Which trace a sample belongs to.").restarts(),
-    key("receivers::profiling::trace_context::enabled", "Whether trace and span ids are read from targets.")
-        .refused("false", "leave it out: samples carry no trace ids yet"),
+    key("receivers::profiling::trace_context", "What processes publish of themselves through OpenTelemetry's process context.").restarts(),
+    key("receivers::profiling::trace_context::enabled", "Whether it is read from targets: the resource that their SDK has, and the span that each thread is in.").restarts(),
+    key("receivers::profiling::trace_context::attributes", "Keys of what threads publish besides their span that become attributes of samples. Those of few values: a backend may make a series of each.").restarts(),
 ];

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Which span the interrupted thread is in, as it says itself: a thread-local variable points to a record, or is null
+ * (OTEP 4947, "Thread Context"). The thread stands still while it is read, so that a record is either whole or says that
+ * it isn't. Reads of user memory: two where the variable is at an offset from the thread pointer, four by way of the
+ * thread's vector of blocks; one more of a record that lies across the end of a page.
+ */
+#ifndef SIDEWINDER_CONTEXT_BPF_H
+#define SIDEWINDER_CONTEXT_BPF_H
+
+#include "regs.bpf.h"
+#include "slot.bpf.h"
+
+_Static_assert(sizeof(struct sw_context) == SW_CONTEXT_BYTES, "as in the record");
+_Static_assert(__builtin_offsetof(struct sw_context, attributes) == SW_CONTEXT_HEAD_BYTES, "as in the record");
+_Static_assert((SW_TLS_MODULE_MAX + 2) * 16 <= SW_STACK_WINDOW_BYTES, "a vector fits the window");
+
+/* The thread has none of the block, or of the variable in it; that is no failure. */
+#define SW_NO_ADDRESS 0
+
+/*
+ * Where the block of a module is, by the thread's vector: `lead` bytes before its start hold how many modules it has room
+ * for; an entry is of `1 << shift` bytes. Blocks are made when a thread first needs them: until then the word is 0 or,
+ * in glibc, -1.
+ */
+static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, __u32 module, __u32 lead, __u32 shift,
+					   bool *failed)
+{
+	__u32 bytes = lead + (module << shift) + sizeof(__u64);
+	__u64 vector, block;
+
+	*failed = true;
+	/* One value, checked and used: the compiler would make several of it, and older verifiers know the bounds of one. */
+	barrier_var(bytes);
+	if (bytes > SW_STACK_WINDOW_BYTES)
+		return SW_NO_ADDRESS;
+	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(thread + SW_TLS_VECTOR_OFFSET)))
+		return SW_NO_ADDRESS;
+	if (bpf_probe_read_user(slot->window, bytes, (void *)(vector - lead)))
+		return SW_NO_ADDRESS;
+	*failed = false;
+	if (module > *(__u64 *)slot->window)
+		return SW_NO_ADDRESS;
+	block = *(__u64 *)(slot->window + ((bytes - sizeof(block)) & (SW_STACK_WINDOW_BYTES - 1)));
+	return block == ~0ull ? SW_NO_ADDRESS : block;
+}
+
+static __always_inline __u64 variable_address(struct sw_slot *slot, struct sw_tls_variable *variable, bool *failed)
+{
+	__u64 thread = thread_pointer(), block;
+
+	*failed = false;
+	if (!thread)
+		return SW_NO_ADDRESS;
+	switch (variable->model) {
+	case SW_TLS_STATIC:
+		return thread + variable->offset;
+	case SW_TLS_GLIBC:
+		block = block_address(slot, thread, variable->module, 16, 4, failed);
+		break;
+	case SW_TLS_MUSL:
+		block = block_address(slot, thread, variable->module, 0, 3, failed);
+		break;
+	default:
+		return SW_NO_ADDRESS;
+	}
+	return block ? block + variable->offset : SW_NO_ADDRESS;
+}
+
+/* Copies a record into the slot, as much of it as is wanted. */
+static __always_inline bool copy_record(struct sw_slot *slot, __u64 record)
+{
+	__u32 wanted = reads_attributes ? SW_CONTEXT_BYTES : SW_CONTEXT_HEAD_BYTES;
+	__u32 to_page_end = SW_PAGE_BYTES - (record & (SW_PAGE_BYTES - 1));
+	__u32 attributes_bytes;
+
+	if (to_page_end >= wanted)
+		return !bpf_probe_read_user(&slot->context, wanted, (void *)record);
+	if (bpf_probe_read_user(&slot->context, SW_CONTEXT_HEAD_BYTES, (void *)record))
+		return false;
+	attributes_bytes = slot->context.attributes_bytes;
+	if (!reads_attributes || !attributes_bytes)
+		return true;
+	if (attributes_bytes > sizeof(slot->context.attributes))
+		attributes_bytes = sizeof(slot->context.attributes);
+	barrier_var(attributes_bytes);
+	if (attributes_bytes > sizeof(slot->context.attributes))
+		return true;
+	/* Without them the ids are as good as with them. */
+	if (bpf_probe_read_user(slot->context.attributes, attributes_bytes, (void *)(record + SW_CONTEXT_HEAD_BYTES)))
+		slot->context.attributes_bytes = 0;
+	return true;
+}
+
+/* Bytes of what is sent of the record in the slot; 0: it names no span. */
+static __always_inline __u32 context_bytes(struct sw_context *context)
+{
+	const __u64 *ids = (void *)context;
+	__u32 attributes_bytes = reads_attributes ? context->attributes_bytes : 0;
+
+	if (!(ids[0] | ids[1]) || !ids[2])
+		return 0;
+	if (attributes_bytes > sizeof(context->attributes))
+		attributes_bytes = sizeof(context->attributes);
+	return SW_CONTEXT_HEAD_BYTES + attributes_bytes;
+}
+
+/* Whether the search ends here: the variable points to a record, whatever that says. */
+static __always_inline bool read_record(struct sw_slot *slot, struct sw_cpu *cpu, struct sw_tls_variable *variable)
+{
+	bool failed;
+	__u64 address = variable_address(slot, variable, &failed), record = 0;
+
+	if (address)
+		failed = bpf_probe_read_user(&record, sizeof(record), (void *)address);
+	if (!failed && !record)
+		return false;
+	if (failed || !copy_record(slot, record)) {
+		sw_count(cpu->contexts_unreadable, 1);
+		return record;
+	}
+	if (slot->context.valid != 1) {
+		sw_count(cpu->contexts_changing, 1);
+		return true;
+	}
+	slot->context_bytes = context_bytes(&slot->context);
+	if (slot->context_bytes)
+		sw_count(cpu->contexts_read, 1);
+	return true;
+}
+
+/*
+ * Leaves in the slot of a sample what the thread publishes. The window is used for it. The verifier looks once at a function
+ * that is not static, whatever is known where it is called; since such functions take numbers alone before Linux 5.12, the
+ * slot is found again.
+ */
+__noinline int read_context(__u32 kind)
+{
+	__u32 number;
+	struct sw_slot *slot = claimed_slot(kind, &number);
+	struct sw_cpu *cpu = this_cpu();
+	__u8 *chunk;
+
+	if (!slot || !cpu)
+		return 0;
+	chunk = arena_chunk(slot->ranges_chunk);
+	if (!chunk)
+		return 0;
+	for (__u32 i = 0; i < SW_TLS_VARIABLES_MAX; i++) {
+		__u32 at = slot->variables_offset + i * sizeof(struct sw_tls_variable);
+
+		if (i >= slot->variable_count || read_record(slot, cpu, sw_at(struct sw_tls_variable, chunk, at, 8)))
+			break;
+	}
+	return 0;
+}
+
+#endif

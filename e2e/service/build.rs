@@ -1,0 +1,5 @@
+//! Readers outside of the process find the variable by name: the program exports it.
+
+fn main() {
+    println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1");
+}

@@ -1,0 +1,113 @@
+//! A service of spans within spans, on threads or in tasks that move between threads.
+//!
+//! `sidewinder-example-service threads|tasks|switches SECONDS THREADS MICROSECONDS LOG`
+//!
+//! Each span of a route computes for about so long in a function of that route, and then in another one within a span of
+//! its own. Who reads the log knows the truth of every moment. `switches` enters a span each ten microseconds or so,
+//! and writes no log: the function tells the span.
+
+mod log;
+mod publish;
+mod work;
+
+use std::io::BufRead as _;
+use std::time::{Duration, Instant};
+
+use tracing::Instrument as _;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use work::{ROUTES, Route, between};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [mode, seconds, threads, microseconds, log] = &arguments[..] else {
+        return Err("usage: threads|tasks|switches SECONDS THREADS MICROSECONDS LOG".into());
+    };
+    let threads: usize = threads.parse()?;
+    publish::process_context()?;
+    tracing_subscriber::registry().with(publish::ThreadContexts).init();
+    let rounds = work::rounds_in(Duration::from_micros(microseconds.parse()?));
+    println!("{}", std::process::id());
+    std::io::stdin().lock().read_line(&mut String::new())?;
+
+    let end = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
+    match mode.as_str() {
+        "threads" => on_threads(threads, move || serve_until(end, rounds)),
+        "switches" => on_threads(threads, move || switch_until(end, rounds)),
+        "tasks" => in_tasks(threads, end, rounds)?,
+        other => return Err(format!("{other}: threads, tasks or switches").into()),
+    }
+    log::write(log)?;
+    Ok(())
+}
+
+/// Until all of them have ended and handed in their part of the log. (A scope's threads may do that after it.)
+fn on_threads(count: usize, run: impl Fn() + Copy + Send + 'static) {
+    let threads: Vec<_> = (0..count).map(|_| std::thread::spawn(run)).collect();
+    for thread in threads {
+        // A thread that panicked has said so.
+        let _ = thread.join();
+    }
+}
+
+fn serve_until(end: Instant, rounds: u64) {
+    for route in ROUTES.iter().cycle() {
+        if Instant::now() >= end {
+            return;
+        }
+        tracing::info_span!("request", route = route.number).in_scope(|| {
+            (route.handle)(rounds);
+            tracing::info_span!("query", route = Route::QUERY.number)
+                .in_scope(|| (Route::QUERY.handle)(rounds));
+            (route.handle)(rounds);
+        });
+        between(rounds);
+    }
+}
+
+/// Without a pause, and without looking at a clock too often.
+fn switch_until(end: Instant, rounds: u64) {
+    while Instant::now() < end {
+        for route in ROUTES.iter().cycle().take(1000) {
+            publish::in_bare_span(route.number, || (route.handle)(rounds));
+            between(rounds);
+        }
+    }
+}
+
+/// Four tasks for each thread, which give way to others within their spans, and go on where there is room.
+fn in_tasks(threads: usize, end: Instant, rounds: u64) -> std::io::Result<()> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_time().build()?;
+    runtime.block_on(async {
+        let tasks: Vec<_> =
+            (0..4 * threads).map(|task| tokio::spawn(serve_async(task, end, rounds))).collect();
+        for task in tasks {
+            // A task that panicked has said so.
+            let _ = task.await;
+        }
+    });
+    Ok(())
+}
+
+async fn serve_async(task: usize, end: Instant, rounds: u64) {
+    for route in ROUTES.iter().cycle().skip(task) {
+        if Instant::now() >= end {
+            return;
+        }
+        let query = async {
+            tokio::task::yield_now().await;
+            (Route::QUERY.handle)(rounds);
+        };
+        let request = async {
+            (route.handle)(rounds);
+            tokio::time::sleep(Duration::from_micros(200)).await;
+            (route.handle)(rounds);
+            query.instrument(tracing::info_span!("query", route = Route::QUERY.number)).await;
+            (route.handle)(rounds);
+        };
+        request.instrument(tracing::info_span!("request", route = route.number)).await;
+        between(rounds);
+    }
+}

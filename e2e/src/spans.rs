@@ -1,0 +1,228 @@
+//! The example service in `service/`, and the truth that it writes down: when each of its threads was in which span.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::paths;
+
+/// How far the clock of events, which is that of the time of day, may be from the log's.
+const TOLERANCE_NS: u64 = 100_000;
+
+/// Builds the example service, with the dependencies of its own `Cargo.lock`.
+///
+/// # Errors
+/// When there is no registry of crates, or the build fails.
+pub fn build() -> Result<PathBuf> {
+    let target = paths::compiled()?.join("service");
+    let status = Command::new("cargo")
+        .args(["build", "--quiet", "--release", "--locked"])
+        .current_dir(paths::e2e().join("service"))
+        .env("CARGO_TARGET_DIR", &target)
+        .status()
+        .context("cannot run cargo, which builds the example service")?;
+    if !status.success() {
+        bail!("the build of the example service ended with {status}");
+    }
+    Ok(target.join("release/sidewinder-example-service"))
+}
+
+/// The service, publishing its context, at its gate.
+#[derive(Debug)]
+pub struct Service {
+    process: Child,
+    log: tempfile::TempPath,
+}
+
+impl Service {
+    /// Starts it: `mode` is `threads`, `tasks` or `switches`.
+    ///
+    /// # Errors
+    /// When it can't be built or started.
+    pub fn start(mode: &str, seconds: f64, threads: u32, microseconds: u32) -> Result<Self> {
+        let log = tempfile::NamedTempFile::new()?.into_temp_path();
+        let mut process = Command::new(build()?)
+            .args([mode, &seconds.to_string(), &threads.to_string(), &microseconds.to_string()])
+            .arg(&log)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().context("no standard output")?).read_line(&mut line)?;
+        let service = Self { process, log };
+        if line.trim().parse::<u32>().ok() != Some(service.pid()) {
+            bail!("the example service said {line:?}");
+        }
+        Ok(service)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Has it work, and waits for its end.
+    ///
+    /// # Errors
+    /// When it fails, or its log is not one.
+    pub fn run(mut self) -> Result<Stays> {
+        self.process.stdin.take().context("the gate is open already")?.write_all(b"\n")?;
+        let status = self.process.wait()?;
+        if !status.success() {
+            bail!("the example service ended with {status}");
+        }
+        Stays::read(&self.log)
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Ends a service that a failing test left behind.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A time in which a thread was in a span: published between the first two times, taken back between the last two.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stay {
+    /// The span.
+    pub span: [u8; 8],
+    times_ns: [u64; 4],
+    /// CPU time of the thread between the inner two times.
+    pub cpu_ns: u64,
+}
+
+/// What a thread published at a moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Truth {
+    /// This span.
+    Span([u8; 8]),
+    /// None.
+    Nothing,
+    /// It was about to change that, by the clocks' precision.
+    Changing,
+}
+
+/// All stays, by thread.
+#[derive(Debug, Default)]
+pub struct Stays {
+    by_thread: HashMap<i64, Vec<Stay>>,
+    unix_ahead_ns: u64,
+}
+
+impl Stays {
+    fn read(log: &Path) -> Result<Self> {
+        let text = fs::read_to_string(log)?;
+        let mut lines = text.lines();
+        let unix_ahead_ns = lines.next().context("an empty log")?.parse()?;
+        let mut by_thread: HashMap<i64, Vec<Stay>> = HashMap::new();
+        for line in lines {
+            let (thread, stay) = parse(line).with_context(|| format!("{line:?} is no stay"))?;
+            by_thread.entry(thread).or_default().push(stay);
+        }
+        for stays in by_thread.values_mut() {
+            stays.sort_by_key(|stay| stay.times_ns[0]);
+        }
+        Ok(Self { by_thread, unix_ahead_ns })
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Stay> {
+        self.by_thread.values().flatten()
+    }
+
+    /// What a thread published at a time.
+    #[must_use]
+    pub fn at(&self, thread: i64, time_unix_ns: u64) -> Truth {
+        let mut innermost = Truth::Nothing;
+        for stay in self.near(thread, time_unix_ns) {
+            let [_, from, to, _] = stay.times_ns;
+            let time_ns = time_unix_ns - self.unix_ahead_ns;
+            if !(from + TOLERANCE_NS..to.saturating_sub(TOLERANCE_NS)).contains(&time_ns) {
+                return Truth::Changing;
+            }
+            innermost = Truth::Span(stay.span);
+        }
+        innermost
+    }
+
+    /// Whether a thread may have been in a span at a time.
+    #[must_use]
+    pub fn allow(&self, thread: i64, time_unix_ns: u64, span: [u8; 8]) -> bool {
+        self.near(thread, time_unix_ns).any(|stay| stay.span == span)
+    }
+
+    /// The stays of a thread around a time, outer ones first.
+    fn near(&self, thread: i64, time_unix_ns: u64) -> impl Iterator<Item = &Stay> {
+        let time_ns = time_unix_ns - self.unix_ahead_ns;
+        let stays = self.by_thread.get(&thread).map_or(&[][..], Vec::as_slice);
+        let begun = stays.partition_point(|stay| stay.times_ns[0] <= time_ns + TOLERANCE_NS);
+        // Spans nest two deep, so that those that are not over are among the last few that have begun.
+        let last = &stays[begun.saturating_sub(16)..begun];
+        last.iter().filter(move |stay| time_ns <= stay.times_ns[3] + TOLERANCE_NS)
+    }
+
+    /// The CPU time in spans for each last byte of their ids, without what other spans within them took.
+    #[must_use]
+    pub fn cpu_ns_by_last_byte(&self) -> HashMap<u8, u64> {
+        let mut by_byte = HashMap::new();
+        for stays in self.by_thread.values() {
+            for (index, stay) in stays.iter().enumerate() {
+                let inside =
+                    stays[index + 1..].iter().take_while(|other| other.times_ns[3] <= stay.times_ns[3]);
+                let inside_ns: u64 = inside.map(|other| other.cpu_ns).sum();
+                *by_byte.entry(stay.span[7]).or_default() += stay.cpu_ns.saturating_sub(inside_ns);
+            }
+        }
+        by_byte
+    }
+}
+
+fn parse(line: &str) -> Option<(i64, Stay)> {
+    let mut words = line.split(' ');
+    let thread = words.next()?.parse().ok()?;
+    let span = u64::from_str_radix(words.next()?, 16).ok()?.to_be_bytes();
+    let mut number = || words.next()?.parse().ok();
+    let times_ns = [number()?, number()?, number()?, number()?];
+    Some((thread, Stay { span, times_ns, cpu_ns: number()? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_span_counts_and_its_edges_are_uncertain() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let log = folder.path().join("log");
+        let text = "0\n7 0000000000000101 1000000 1000010 9000000 9000010 600\n\
+                    7 0000000000000207 4000000 4000010 6000000 6000010 200\n";
+        fs::write(&log, text)?;
+        let stays = Stays::read(&log)?;
+        let outer = 0x101_u64.to_be_bytes();
+        let inner = 0x207_u64.to_be_bytes();
+        for (time_ns, truth) in [
+            (500_000, Truth::Nothing),
+            (900_000, Truth::Changing),
+            (2_000_000, Truth::Span(outer)),
+            (4_000_005, Truth::Changing),
+            (5_000_000, Truth::Span(inner)),
+            (7_000_000, Truth::Span(outer)),
+            (9_100_000, Truth::Changing),
+            (9_900_000, Truth::Nothing),
+        ] {
+            assert_eq!(stays.at(7, time_ns), truth, "{time_ns}");
+            assert_eq!(stays.at(8, time_ns), Truth::Nothing);
+        }
+        assert!(stays.allow(7, 5_000_000, outer) && !stays.allow(7, 3_000_000, inner));
+        let cpu_ns = stays.cpu_ns_by_last_byte();
+        assert_eq!((cpu_ns[&1], cpu_ns[&7]), (400, 200));
+        Ok(())
+    }
+}

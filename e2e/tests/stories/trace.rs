@@ -1,0 +1,186 @@
+//! Each sample tells the span that its thread was in: a real service of spans, a real Collector, and the service's own log
+//! for the truth.
+
+use std::collections::HashMap;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::requirement;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::spans::{Service, Stays, Truth};
+use sidewinder_otlp::decode::Event;
+
+const SAMPLES_PER_SECOND: u32 = 997;
+/// The functions of the service, and the last byte of the spans that they run in; 0: none.
+const FUNCTIONS: [(&str, u8); 5] =
+    [("cart", 1), ("search", 2), ("checkout", 3), ("query", 7), ("between", 0)];
+/// Of the events within a span, so many are linked to it.
+const LINKED_SHARE: f64 = 0.999;
+/// From the first event of a process until its spans are known.
+const KNOWN_WITHIN_NS: u64 = 1_000_000_000;
+
+/// Profiles the service from its gate to its end.
+fn profile(service: Service) -> Result<(Stays, Received, String)> {
+    let collector = Collector::start()?;
+    let settings = Settings {
+        samples_per_second: SAMPLES_PER_SECOND,
+        more: vec!["trace_context: { attributes: [http.route] }".to_owned()],
+        ..Settings::of_process(service.pid())
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let stays = service.run()?;
+    let ended = daemon.stop()?;
+    Ok((stays, collector.stop()?, ended.log))
+}
+
+/// What the profiler counted of its readings.
+fn counted(log: &str) -> String {
+    let words = log.lines().rev().find(|line| line.contains("contexts_read")).unwrap_or_default().split(' ');
+    words.filter(|word| word.starts_with("contexts_")).collect::<Vec<_>>().join(" ")
+}
+
+/// The last byte of the span that the function of an event runs in, if its stack shows one of the service's functions.
+fn byte_of_function(event: &Event<'_>) -> Option<u8> {
+    let names = event.sample.stack.iter().filter_map(|frame| frame.function());
+    let of_name =
+        |name: &str| FUNCTIONS.iter().find(|(function, _)| name.ends_with(&format!("::{function}")));
+    names.into_iter().find_map(of_name).map(|(_, byte)| *byte)
+}
+
+/// The events from when the process's spans were known, which they soon are.
+fn events_once_known(received: &Received) -> Result<Vec<Event<'_>>> {
+    let mut events: Vec<_> = received.events().collect();
+    events.sort_by_key(|event| event.time_unix_ns);
+    let first_ns = events.first().context("no event")?.time_unix_ns;
+    let known = events.iter().position(|event| event.sample.link.is_some()).context("no event is linked")?;
+    let after_ns = events[known].time_unix_ns - first_ns;
+    ensure!(after_ns < KNOWN_WITHIN_NS, "the first linked event comes {after_ns} ns after the first");
+    Ok(events.split_off(known))
+}
+
+/// Each linked event is of a thread in that span, and names the route that the stack shows; nearly all within spans are
+/// linked; none outside of them is. By the functions exactly, by the log up to the clocks' precision.
+fn judge(events: &[Event<'_>], stays: Option<&Stays>) -> Result<()> {
+    let (mut inside, mut linked, mut outside) = (0_u64, 0_u64, 0_u64);
+    for event in events {
+        let thread = event.sample.thread_id().context("an event without a thread")?;
+        let span = event.sample.link.map(|link| link.span_id);
+        let truth = stays.map(|stays| stays.at(thread, event.time_unix_ns));
+        if let (Some(span), Some(stays)) = (span, stays) {
+            ensure!(
+                stays.allow(thread, event.time_unix_ns, span),
+                "{thread} was not in {span:02x?}: {truth:?}"
+            );
+        }
+        let shown = byte_of_function(event);
+        if let (Some(shown), Some(span)) = (shown, span) {
+            ensure!(span[7] == shown, "{span:02x?} in a function of spans of {shown}");
+            let route = event.sample.attributes.get("http.route").and_then(|value| value.as_str());
+            ensure!(route == Some(&format!("/{shown}")), "{route:?} in a span of {shown}");
+        }
+        match (truth, shown) {
+            (Some(Truth::Span(inner)), _) => {
+                inside += 1;
+                linked += u64::from(span == Some(inner));
+            }
+            (Some(Truth::Nothing), _) | (None, Some(0)) => {
+                outside += 1;
+                ensure!(span.is_none(), "{span:02x?} outside of all spans");
+            }
+            (None, Some(byte)) => {
+                inside += 1;
+                linked += u64::from(span.is_some_and(|span| span[7] == byte));
+            }
+            _ => {}
+        }
+    }
+    let share = linked as f64 / inside as f64;
+    eprintln!(
+        "{} events, {inside} within a span, {linked} linked to it ({share:.5}), {outside} outside",
+        events.len()
+    );
+    ensure!(inside > 1_000 && outside > 300, "too few to judge by");
+    ensure!(share >= LINKED_SHARE, "{linked} of {inside} are linked");
+    Ok(())
+}
+
+#[test]
+fn sixty_four_threads_and_a_thousand_spans_a_second() -> Result<()> {
+    if !requirement::ebpf("spans of threads")? {
+        return Ok(());
+    }
+    let (stays, received, log) = profile(Service::start("threads", 12.0, 64, 900)?)?;
+    let spans = stays.iter().count();
+    eprintln!("{spans} spans; {}", counted(&log));
+    let events = events_once_known(&received)?;
+    judge(&events, Some(&stays))?;
+
+    let resource = &events.last().context("no event")?.profile.resource;
+    for (key, value) in
+        [("service.name", "example"), ("service.version", "1.2.3"), ("service.instance.id", "one")]
+    {
+        ensure!(resource.get(key).and_then(|value| value.as_str()) == Some(value), "{key}: {resource:?}");
+    }
+    // One event for each period of CPU time, give or take what random sampling gives or takes (four standard deviations),
+    // and what was not yet sampled.
+    let mut counts: HashMap<u8, u64> = HashMap::new();
+    for event in received.events().filter_map(|event| event.sample.link) {
+        *counts.entry(event.span_id[7]).or_default() += 1;
+    }
+    for (byte, cpu_ns) in stays.cpu_ns_by_last_byte() {
+        let expected = cpu_ns as f64 * f64::from(SAMPLES_PER_SECOND) / 1e9;
+        let found = counts.get(&byte).copied().unwrap_or_default() as f64;
+        eprintln!("spans of {byte}: {found} events, {expected:.0} by the thread's CPU clock");
+        ensure!(
+            (found - expected).abs() <= 4.0 * expected.sqrt() + 0.02 * expected,
+            "spans of {byte}: {found}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn tasks_that_move_between_threads() -> Result<()> {
+    if !requirement::ebpf("spans of tasks")? {
+        return Ok(());
+    }
+    let (stays, received, _) = profile(Service::start("tasks", 6.0, 8, 500)?)?;
+    judge(&events_once_known(&received)?, Some(&stays))
+}
+
+/// The log would cost more than the spans: the functions alone tell the truth, which they do of every event.
+#[test]
+fn a_span_every_ten_microseconds() -> Result<()> {
+    if !requirement::ebpf("short spans")? {
+        return Ok(());
+    }
+    let (_, received, log) = profile(Service::start("switches", 4.0, 8, 10)?)?;
+    eprintln!("{}", counted(&log));
+    judge(&events_once_known(&received)?, None)
+}
+
+/// Where it is switched off nothing of it is read.
+#[test]
+fn no_event_is_linked_where_it_is_switched_off() -> Result<()> {
+    if !requirement::ebpf("trace context switched off")? {
+        return Ok(());
+    }
+    let service = Service::start("threads", 2.0, 4, 500)?;
+    let collector = Collector::start()?;
+    let settings = Settings {
+        more: vec!["trace_context: { enabled: false }".to_owned()],
+        ..Settings::of_process(service.pid())
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    service.run()?;
+    daemon.stop()?;
+    let received = collector.stop()?;
+    ensure!(received.events().count() > 500, "too few events");
+    ensure!(received.events().all(|event| event.sample.link.is_none()), "an event is linked");
+    ensure!(
+        received.events().all(|event| event.profile.resource.get("service.version").is_none()),
+        "a resource"
+    );
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! Any bytes as the payload of a process context: read or refused, and never more than is bounded.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use sidewinder_process::context::ProcessContext;
+
+fuzz_target!(|payload: &[u8]| {
+    let Ok(context) = ProcessContext::parse(payload) else { return };
+    assert!(context.resource.len() <= 128);
+    for (number, (key, _)) in context.resource.iter().enumerate() {
+        assert!(!key.is_empty());
+        assert!(context.resource.iter().take(number).all(|(before, _)| before != key));
+    }
+    if let Some(threads) = context.threads {
+        assert!(threads.attribute_keys.len() <= 256);
+    }
+});

@@ -1,0 +1,36 @@
+//! Any bytes as an ELF file that may have a thread-local variable, and any words as what a dynamic linker has made of it.
+#![no_main]
+
+use std::io;
+
+use libfuzzer_sys::fuzz_target;
+use sidewinder_address::Avma;
+use sidewinder_process::ForeignMemory;
+use sidewinder_process::tls::{ReadAt, TlsLocation, TlsSymbol};
+
+struct Bytes<'bytes>(&'bytes [u8]);
+
+impl ReadAt for Bytes<'_> {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
+        let read = rest.len().min(bytes.len());
+        bytes[..read].copy_from_slice(&rest[..read]);
+        Ok(read)
+    }
+}
+
+impl ForeignMemory for Bytes<'_> {
+    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+        let from = usize::try_from(at.0).unwrap_or(usize::MAX);
+        let bytes = self.0.get(from..).and_then(|rest| rest.get(..to.len()));
+        to.copy_from_slice(bytes.ok_or(io::ErrorKind::NotFound)?);
+        Ok(())
+    }
+}
+
+fuzz_target!(|file: &[u8]| {
+    let Ok(Some(symbol)) = TlsSymbol::read(&Bytes(file), b"otel_thread_ctx_v1") else { return };
+    if let Ok(TlsLocation::Dynamic { module, .. }) = symbol.locate(0, &Bytes(file)) {
+        assert!(module > 0);
+    }
+});

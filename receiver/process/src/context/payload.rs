@@ -1,0 +1,149 @@
+//! The message `ProcessContext` of opentelemetry-proto 1.11, as much of it as is used here.
+
+use prost::{Message, Oneof};
+
+use super::ContextError;
+
+/// Attributes of a resource that are kept; an SDK gives some twenty.
+const ATTRIBUTES_MAX: usize = 128;
+/// The longest key that is kept, in bytes.
+const KEY_BYTES_MAX: usize = 255;
+/// Keys of thread attributes: what a record can number.
+const THREAD_KEYS_MAX: usize = 256;
+const SCHEMA_VERSION: &str = "threadlocal.schema_version";
+const ATTRIBUTE_KEY_MAP: &str = "threadlocal.attribute_key_map";
+
+/// What a process publishes of itself.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ProcessContext {
+    /// Attributes of its resource, each key once, in the order of the message.
+    pub resource: Vec<(Box<str>, ContextValue)>,
+    /// How its threads say which span they are in, if they do.
+    pub threads: Option<ThreadContexts>,
+}
+
+/// The value of an attribute. Other kinds of values are left out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ContextValue {
+    /// A text.
+    Text(Box<str>),
+    /// A whole number.
+    Number(i64),
+    /// A truth value.
+    Truth(bool),
+}
+
+/// That the threads of a process say which span they are in: by a record that the thread-local variable
+/// `otel_thread_ctx_v1` points to (OTEP 4947).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ThreadContexts {
+    /// The keys of the attributes in records, by their number.
+    pub attribute_keys: Vec<Box<str>>,
+}
+
+impl ProcessContext {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Where it isn't such a message.
+    pub fn parse(payload: &[u8]) -> Result<Self, ContextError> {
+        let message = wire::ProcessContext::decode(payload)?;
+        let mut resource: Vec<(Box<str>, ContextValue)> = Vec::new();
+        for wire::KeyValue { key, value } in message.resource.unwrap_or_default().attributes {
+            let Some(value) = value.and_then(wire::AnyValue::into_simple) else { continue };
+            let is_new = !key.is_empty() && resource.iter().all(|(held, _)| **held != *key);
+            if is_new && key.len() <= KEY_BYTES_MAX && resource.len() < ATTRIBUTES_MAX {
+                resource.push((key.into(), value));
+            }
+        }
+        Ok(Self { resource, threads: ThreadContexts::of(message.attributes) })
+    }
+}
+
+impl ThreadContexts {
+    fn of(attributes: Vec<wire::KeyValue>) -> Option<Self> {
+        let mut schema = None;
+        let mut keys = Vec::new();
+        for wire::KeyValue { key, value } in attributes {
+            match (key.as_str(), value.and_then(|value| value.value)) {
+                (SCHEMA_VERSION, Some(wire::Value::Text(version))) => schema = Some(version),
+                (ATTRIBUTE_KEY_MAP, Some(wire::Value::Array(array))) => keys = array.values,
+                _ => {}
+            }
+        }
+        match schema?.as_str() {
+            // Two names of one layout: the first from before it was settled.
+            "tlsdesc_v1_dev" | "tls_v1" => {
+                // A key that is no text keeps its number, and names nothing.
+                let keys = keys.into_iter().take(THREAD_KEYS_MAX).map(|key| match key.value {
+                    Some(wire::Value::Text(text)) if text.len() <= KEY_BYTES_MAX => text.into(),
+                    _ => Box::default(),
+                });
+                Some(Self { attribute_keys: keys.collect() })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The messages, with those fields alone that are used. Sources: `common.proto` and `resource.proto` of opentelemetry-proto.
+mod wire {
+    use super::{ContextValue, Message, Oneof};
+
+    #[derive(Clone, PartialEq, Message)]
+    pub(super) struct ProcessContext {
+        #[prost(message, optional, tag = "1")]
+        pub(super) resource: Option<Resource>,
+        #[prost(message, repeated, tag = "2")]
+        pub(super) attributes: Vec<KeyValue>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    pub(super) struct Resource {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) attributes: Vec<KeyValue>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    pub(super) struct KeyValue {
+        #[prost(string, tag = "1")]
+        pub(super) key: String,
+        #[prost(message, optional, tag = "2")]
+        pub(super) value: Option<AnyValue>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    pub(super) struct AnyValue {
+        #[prost(oneof = "Value", tags = "1, 2, 3, 5")]
+        pub(super) value: Option<Value>,
+    }
+
+    #[derive(Clone, PartialEq, Oneof)]
+    pub(super) enum Value {
+        #[prost(string, tag = "1")]
+        Text(String),
+        #[prost(bool, tag = "2")]
+        Truth(bool),
+        #[prost(int64, tag = "3")]
+        Number(i64),
+        #[prost(message, tag = "5")]
+        Array(ArrayValue),
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    pub(super) struct ArrayValue {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) values: Vec<AnyValue>,
+    }
+
+    impl AnyValue {
+        pub(super) fn into_simple(self) -> Option<ContextValue> {
+            match self.value? {
+                Value::Text(text) => Some(ContextValue::Text(text.into())),
+                Value::Number(number) => Some(ContextValue::Number(number)),
+                Value::Truth(truth) => Some(ContextValue::Truth(truth)),
+                Value::Array(_) => None,
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The memory of another process, read without stopping it.
+
+use std::io::{self, IoSliceMut};
+
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid as NixPid;
+use sidewinder_address::Avma;
+
+use crate::procfs::ProcessDir;
+
+/// Memory that somebody else changes while it is read, and of which any address may lead nowhere.
+pub trait ForeignMemory {
+    /// Fills `to` with what is at `at` and behind.
+    ///
+    /// # Errors
+    /// Where any part of it can't be read; `to` holds anything then.
+    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()>;
+
+    /// The word at an address.
+    ///
+    /// # Errors
+    /// As [`read_exact`](Self::read_exact).
+    fn word(&self, at: Avma) -> io::Result<u64> {
+        let mut word = [0; 8];
+        self.read_exact(at, &mut word)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+}
+
+/// The memory of one process, and of no other that gets its number.
+///
+/// By `process_vm_readv`, which takes `CAP_SYS_PTRACE`, or the process's own user and capabilities no larger than ours
+/// (ptrace(2), "Ptrace access mode checking"); `/proc/PID/mem` would take `CAP_DAC_READ_SEARCH` besides.
+#[derive(Debug)]
+pub struct ProcessMemory(ProcessDir);
+
+impl ProcessMemory {
+    /// The memory of a process.
+    #[must_use]
+    pub const fn of(process: ProcessDir) -> Self {
+        Self(process)
+    }
+}
+
+impl ForeignMemory for ProcessMemory {
+    fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+        let unmapped = || io::Error::from(rustix::io::Errno::FAULT);
+        let wanted = to.len();
+        let remote = RemoteIoVec { base: usize::try_from(at.0).map_err(|_| unmapped())?, len: wanted };
+        let pid = i32::try_from(self.0.pid().0).map_err(|_| unmapped())?;
+        let read = process_vm_readv(NixPid::from_raw(pid), &mut [IoSliceMut::new(to)], &[remote])?;
+        // The number is its own as long as its directory can be read.
+        self.0.state().map_err(io::Error::other)?;
+        if read == wanted { Ok(()) } else { Err(unmapped()) }
+    }
+}

@@ -1,0 +1,170 @@
+//! What an ELF file says of a thread-local variable: its symbol, and the relocations that ask where it is.
+
+use std::io;
+use std::ops::Range;
+
+use object::elf;
+use object::endian::LittleEndian as LE;
+use sidewinder_address::Svma;
+
+use super::elf_reader::{ReadAt, find_string, for_each, read_one};
+use super::{Image, LOADS_MAX, Load, SLOTS_MAX, Slot, TlsSymbol};
+
+type Header = elf::FileHeader64<LE>;
+type Segment = elf::ProgramHeader64<LE>;
+type Section = elf::SectionHeader64<LE>;
+type Symbol = elf::Sym64<LE>;
+type Relocation = elf::Rela64<LE>;
+type Dynamic = elf::Dyn64<LE>;
+
+/// Headers of either kind that are looked at.
+const HEADERS_MAX: u16 = 1024;
+
+impl TlsSymbol {
+    /// What a file says of the variable `name`; `None` where it says nothing. By the dynamic symbols or, of a program that
+    /// has none, by all symbols.
+    ///
+    /// # Errors
+    /// Whatever reading the file returns. A file that is no 64-bit ELF of x86-64 says nothing.
+    pub fn read(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
+        let Some(header) = read_one::<Header>(file, 0)? else { return Ok(None) };
+        let is_known = header.e_ident.magic == elf::ELFMAG
+            && header.e_ident.class == elf::ELFCLASS64
+            && header.e_ident.data == elf::ELFDATA2LSB
+            && header.e_machine.get(LE) == elf::EM_X86_64
+            && usize::from(header.e_phentsize.get(LE)) == size_of::<Segment>();
+        if !is_known {
+            return Ok(None);
+        }
+        let sections = sections(file, &header)?;
+        let (mut symbol, is_static) = Self::of_segments(file, &header)?;
+        // A static program exports nothing, whatever its linker is asked for.
+        let kinds = if is_static { &[elf::SHT_DYNSYM, elf::SHT_SYMTAB][..] } else { &[elf::SHT_DYNSYM] };
+        for kind in kinds {
+            let Some(symbols) = sections.iter().position(|section| section.sh_type.get(LE) == *kind) else {
+                continue;
+            };
+            let numbers = symbol.take_symbols(file, &sections, symbols, name)?;
+            if numbers.is_empty() {
+                continue;
+            }
+            let is_of_symbols = |section: &&Section| {
+                section.sh_type.get(LE) == elf::SHT_RELA
+                    && usize::try_from(section.sh_link.get(LE)) == Ok(symbols)
+            };
+            for section in sections.iter().filter(is_of_symbols) {
+                symbol.take_relocations(file, place(section), &numbers)?;
+            }
+            return Ok(Some(symbol));
+        }
+        Ok(None)
+    }
+
+    /// Without symbols; and whether it is a static program.
+    fn of_segments(file: &impl ReadAt, header: &Header) -> io::Result<(Self, bool)> {
+        let count = header.e_phnum.get(LE).min(HEADERS_MAX);
+        let start = header.e_phoff.get(LE);
+        let end = start.saturating_add(u64::from(count) * size_of::<Segment>() as u64);
+        let mut symbol =
+            Self { value: None, image: None, is_program: false, slots: Vec::new(), loads: Vec::new() };
+        let (mut has_interpreter, mut dynamic) = (false, None);
+        for_each(file, start..end, |_, segment: &Segment| {
+            let (address, bytes) = (segment.p_vaddr.get(LE), segment.p_memsz.get(LE));
+            let file_offset = segment.p_offset.get(LE);
+            match segment.p_type.get(LE) {
+                elf::PT_LOAD if symbol.loads.len() < LOADS_MAX => {
+                    symbol.loads.push(Load { file_offset, address, bytes: segment.p_filesz.get(LE) });
+                }
+                elf::PT_TLS => symbol.image = Some(Image { address, bytes, align: segment.p_align.get(LE) }),
+                elf::PT_INTERP => has_interpreter = true,
+                elf::PT_DYNAMIC => {
+                    dynamic = Some(file_offset..file_offset.saturating_add(segment.p_filesz.get(LE)));
+                }
+                _ => {}
+            }
+            true
+        })?;
+        let (mut is_pie, mut has_name) = (false, false);
+        for_each(file, dynamic.unwrap_or(0..0), |_, entry: &Dynamic| {
+            match entry.d_tag.get(LE) {
+                elf::DT_FLAGS_1 => is_pie = entry.d_val.get(LE) & elf::DF_1_PIE.0 != 0,
+                elf::DT_SONAME => has_name = true,
+                _ => {}
+            }
+            entry.d_tag.get(LE) != elf::DT_NULL
+        })?;
+        // Linkers mark programs that are loaded anywhere since binutils 2.26. libc has an interpreter, and a name.
+        let is_fixed = header.e_type.get(LE) == elf::ET_EXEC;
+        symbol.is_program = is_fixed || is_pie || has_interpreter && !has_name;
+        let is_static = symbol.is_program && !has_interpreter;
+        Ok((symbol, is_static))
+    }
+
+    /// Takes the value of the symbol that has the name, and returns the numbers of all that have it.
+    fn take_symbols(
+        &mut self,
+        file: &impl ReadAt,
+        sections: &[Section],
+        symbols: usize,
+        name: &[u8],
+    ) -> io::Result<Vec<u32>> {
+        let table = &sections[symbols];
+        let Some(strings) = sections.get(table.sh_link.get(LE) as usize) else { return Ok(Vec::new()) };
+        let names = find_string(file, place(strings), name)?;
+        let mut numbers = Vec::new();
+        if names.is_empty() {
+            return Ok(numbers);
+        }
+        for_each(file, place(table), |number, symbol: &Symbol| {
+            let is_it = symbol.st_type() == elf::STT_TLS && names.contains(&symbol.st_name.get(LE).into());
+            if is_it && numbers.len() < SLOTS_MAX {
+                numbers.extend(u32::try_from(number));
+                if symbol.st_shndx.get(LE) != elf::SHN_UNDEF {
+                    self.value = Some(symbol.st_value.get(LE));
+                }
+            }
+            true
+        })?;
+        Ok(numbers)
+    }
+
+    fn take_relocations(&mut self, file: &impl ReadAt, table: Range<u64>, numbers: &[u32]) -> io::Result<()> {
+        for_each(file, table, |_, relocation: &Relocation| {
+            let at = Svma(relocation.r_offset.get(LE));
+            let (number, kind) = (relocation.r_sym(LE, false), relocation.r_type(LE, false));
+            let is_of_symbol = numbers.contains(&number);
+            // A linker that knows that the definition is this file's own names no symbol.
+            let addend = u64::try_from(relocation.r_addend.get(LE)).ok();
+            let is_of_value = number == 0 && self.value.is_some() && self.value == addend;
+            let slot = match kind {
+                elf::R_X86_64_TPOFF64 if is_of_symbol || is_of_value => Slot::Offset(at),
+                elf::R_X86_64_TLSDESC if is_of_symbol || is_of_value => Slot::Descriptor(at),
+                elf::R_X86_64_DTPMOD64 if is_of_symbol => Slot::Module(at),
+                elf::R_X86_64_DTPMOD64 if number == 0 && self.value.is_some() => Slot::OwnModule(at),
+                _ => return true,
+            };
+            self.slots.push(slot);
+            self.slots.len() < SLOTS_MAX
+        })
+    }
+}
+
+fn sections(file: &impl ReadAt, header: &Header) -> io::Result<Vec<Section>> {
+    if usize::from(header.e_shentsize.get(LE)) != size_of::<Section>() {
+        return Ok(Vec::new());
+    }
+    let start = header.e_shoff.get(LE);
+    let count = header.e_shnum.get(LE).min(HEADERS_MAX);
+    let mut sections = Vec::with_capacity(count.into());
+    let end = start.saturating_add(u64::from(count) * size_of::<Section>() as u64);
+    for_each(file, start..end, |_, section: &Section| {
+        sections.push(*section);
+        true
+    })?;
+    Ok(sections)
+}
+
+fn place(section: &Section) -> Range<u64> {
+    let start = section.sh_offset.get(LE);
+    start..start.saturating_add(section.sh_size.get(LE))
+}

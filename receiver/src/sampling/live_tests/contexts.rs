@@ -1,0 +1,284 @@
+//! What real processes publish of themselves.
+
+use sidewinder_bpf::ContextCounts;
+use sidewinder_otlp::builder::Link;
+use sidewinder_process::context::ContextValue;
+
+use super::*;
+use crate::sampling::feed::Event;
+
+/// Publishes a process context by the steps of OTEP 4719 when it is told to, while a thread burns CPU.
+const PUBLISHER: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+struct header { char signature[8]; uint32_t version, payload_bytes; volatile uint64_t published_ns; const void *payload; };
+static uint8_t payload[64];
+volatile unsigned long sink;
+static void *burn(void *unused) { for (;;) sink = sink * 6364136223846793005ul + 1; }
+int main(void) {
+    pthread_t thread; pthread_create(&thread, 0, burn, 0);
+    usleep(1500000);
+    static const uint8_t message[] = "\x0a\x1a\x0a\x18\x0a\x0cservice.name\x12\x08\x0a\x06" "by-sdk";
+    memcpy(payload, message, sizeof message - 1);
+    int file = memfd_create("OTEL_CTX", MFD_CLOEXEC);
+    if (ftruncate(file, 4096)) return 1;
+    struct header *header = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    *header = (struct header){ "OTEL_CTX", 2, sizeof message - 1, 0, payload };
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    header->published_ns = 1;
+    pause();
+}
+"#;
+
+/// A process that publishes its context long after it was first met is told of anew.
+#[test]
+fn a_context_is_found_that_is_published_late() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let burner = Burner::start_with(PUBLISHER);
+    for is_enabled in [true, false] {
+        let mut storage = Storage::uninit();
+        let mut options = options(burner.child.id(), 97, 8 << 20);
+        options.trace_context.enabled = is_enabled;
+        let Some(mut sampler) = sampler(&mut storage, options) else { return };
+        sampler.start().unwrap();
+        let mut said = Vec::new();
+        let patience = Instant::now() + Duration::from_secs(if is_enabled { 20 } else { 2 });
+        while Instant::now() < patience && !said.contains(&true) {
+            let messages = poll_for(&mut sampler, Duration::from_millis(200));
+            said.extend(messages.iter().filter_map(|message| match message {
+                Message::Process(_, description) => Some(description.context.is_some()),
+                _ => None,
+            }));
+        }
+        if is_enabled {
+            assert_eq!(said, [false, true], "first met without, then told of with a context");
+            let description = sampler.registry.describe(sidewinder_process::Pid(burner.child.id())).unwrap();
+            let key = ProcessKey::of(sampler.registry.processes().next().unwrap());
+            let description = sampler.contexts.complete(key, description);
+            let resource = &description.context.as_ref().unwrap().resource;
+            assert_eq!(resource[..], [("service.name".into(), ContextValue::Text("by-sdk".into()))]);
+        } else {
+            assert_eq!(said, [false], "it was not to be read");
+        }
+    }
+}
+
+/// Four threads that are in turns inside of a span of their own, inside of another within it, and in none. Each of these is
+/// a function, so that stacks tell the truth. Ids tell the thread. Records lie across the end of a page, all of them whole
+/// but those of the threads that are told to be hostile.
+const SPANS: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+struct record { uint8_t trace[16], span[8]; volatile uint8_t valid; uint8_t flags; uint16_t bytes; uint8_t attributes[612]; };
+#ifdef OPENED
+static void **(*where)(void);
+#else
+__thread struct record *otel_thread_ctx_v1;
+static void **where(void) { return (void **)&otel_thread_ctx_v1; }
+#endif
+volatile unsigned long sink;
+#define BURN(name) __attribute__((noinline)) void name(void) { for (int i = 0; i < 2000000; i++) sink += i; }
+BURN(in_outer) BURN(in_inner) BURN(outside) BURN(changing) BURN(wild) BURN(cut)
+static void enter(struct record *record, uint8_t span) {
+    uint32_t tid = syscall(SYS_gettid);
+    record->valid = 0; __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    memset(record->trace, 1, 16); memcpy(record->trace, &tid, 4); memset(record->span, span, 8);
+    static const uint8_t attributes[] = "\x01\x05/cart\x00\x01x";
+    memcpy(record->attributes, attributes, sizeof attributes - 1); record->bytes = sizeof attributes - 1;
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); record->valid = 1; }
+static void *run(void *hostile) {
+    uint8_t *pages = mmap(0, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(pages + 2 * 4096, 4096);
+    struct record *outer = (void *)(pages + 4096 - 30), *inner = (void *)(pages + 2 * 4096 - 38);
+    void **current = where();
+    for (;;) {
+        enter(outer, 0xa); *current = outer; in_outer();
+        enter(inner, 0xb); *current = inner; in_inner(); *current = outer; in_outer();
+        *current = 0; outside();
+        if (!hostile) continue;
+        outer->valid = 0; *current = outer; changing();
+        outer->valid = 2; changing(); outer->valid = 255; changing();
+        *current = (void *)0x10; wild(); *current = (void *)-1ul; wild(); *current = pages + 2 * 4096 - 8; wild();
+        *current = (void *)0xffff888000000000ul; wild(); *current = (void *)0x7ffffffff000ul; wild();
+        *current = 0;
+        enter(outer, 0xc); outer->bytes = 30; outer->attributes[8] = 255; *current = outer; cut();
+        outer->bytes = 65535; cut(); *current = 0;
+    }
+}
+struct header { char signature[8]; uint32_t version, payload_bytes; volatile uint64_t published_ns; const void *payload; };
+static size_t put(uint8_t *to, uint8_t number, const void *bytes, size_t length) {
+    to[0] = number << 3 | 2; to[1] = length; memcpy(to + 2, bytes, length); return 2 + length; }
+static size_t put_text(uint8_t *to, const char *text) { return put(to, 1, text, strlen(text)); }
+static size_t put_pair(uint8_t *to, const char *key, const uint8_t *value, size_t length) {
+    uint8_t pair[100]; size_t at = put_text(pair, key); at += put(pair + at, 2, value, length); return put(to, 2, pair, at); }
+static void publish(void) {
+    static uint8_t payload[200]; uint8_t value[50], values[50]; size_t at, length = 0;
+    at = put_pair(payload, "threadlocal.schema_version", value, put_text(value, "tls_v1"));
+    length += put(values + length, 1, value, put_text(value, "user"));
+    length += put(values + length, 1, value, put_text(value, "http.route"));
+    at += put_pair(payload + at, "threadlocal.attribute_key_map", value, put(value, 5, values, length));
+    int file = memfd_create("OTEL_CTX", MFD_CLOEXEC);
+    if (ftruncate(file, 4096)) exit(1);
+    struct header *header = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    *header = (struct header){ "OTEL_CTX", 2, at, 0, payload };
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    header->published_ns = 1; }
+int main(int argc, char **argv) {
+    pthread_t threads[4]; int is_hostile = !strcmp(argv[argc - 1], "hostile");
+    publish();
+#ifdef OPENED
+    usleep(1000000);
+    where = (void **(*)(void))dlsym(dlopen(argv[1], RTLD_NOW), "where");
+    if (!where) return 1;
+#endif
+    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, run, is_hostile ? argv : 0);
+    pthread_join(threads[0], 0);
+}
+"#;
+
+/// A program in its folder, with what it needs there.
+fn compile(directory: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
+    let output = directory.join(name);
+    let arguments = [&["-O1", "-x", "c", "-", "-o", output.to_str().unwrap()], arguments].concat();
+    let mut compiler = Command::new("cc").args(arguments).stdin(Stdio::piped()).spawn().unwrap();
+    compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
+    assert!(compiler.wait().unwrap().success());
+    output
+}
+
+/// The function of [`SPANS`] that an event was in, unless its stack was cut.
+fn function_of(event: &Event, namer: &mut Namer) -> Option<&'static str> {
+    const FUNCTIONS: [&str; 6] = ["in_outer", "in_inner", "outside", "changing", "wild", "cut"];
+    let frames = event.stack.iter().flat_map(|stack| &stack.frames);
+    let names: Vec<_> = frames.map(|frame| namer.name(*frame).name.to_string()).collect();
+    FUNCTIONS.into_iter().find(|function| names.iter().any(|name| name == function))
+}
+
+/// A program that ends with the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// How often each function was seen in each span, by the first byte of its id.
+type Seen = BTreeMap<(&'static str, u8), u64>;
+
+/// What was seen of a program once its threads were known to publish.
+fn spans_by_function(
+    program: &mut Command,
+    walk: Option<Walk>,
+    attributes: &[&str],
+) -> Option<(Seen, ContextCounts)> {
+    let child = Killed(program.spawn().unwrap());
+    std::thread::sleep(Duration::from_millis(200));
+    let mut storage = Storage::uninit();
+    let mut options = SamplingOptions { walk, ..options(child.0.id(), 997, 8 << 20) };
+    options.trace_context.attributes = attributes.iter().map(|key| (*key).to_owned()).collect();
+    let mut sampler = sampler(&mut storage, options)?;
+    sampler.start().unwrap();
+    let mut messages = Vec::new();
+    let patience = Instant::now() + Duration::from_secs(20);
+    let is_linked = |message: &Message| matches!(message, Message::Event(event) if event.span.is_some());
+    while !messages.iter().any(is_linked) && Instant::now() < patience {
+        messages.append(&mut poll_for(&mut sampler, Duration::from_millis(100)));
+    }
+    let known_ns = sidewinder_bpf::monotonic_ns();
+    messages.append(&mut poll_for(&mut sampler, Duration::from_secs(3)));
+    sampler.stop(&mut messages);
+
+    let mut namer = Namer::new(NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 });
+    let mut counts = BTreeMap::new();
+    for message in messages {
+        match message {
+            Message::File(id, facts) => namer.learn(id, facts),
+            Message::Event(event) if event.time_ns > known_ns => {
+                let Some(function) = function_of(&event, &mut namer) else { continue };
+                let span = event.span.map_or(0, |link| link.span_id[0]);
+                if let Some(Link { trace_id, span_id }) = event.span {
+                    assert_eq!(trace_id[..4], event.tid.to_ne_bytes(), "another thread's, in {function}");
+                    assert_eq!((&trace_id[4..], span_id), (&[1; 12][..], [span; 8]), "torn, in {function}");
+                    let labels: Vec<_> = event.labels.iter().map(|(key, value)| (&**key, &**value)).collect();
+                    let is_cut = function == "cut";
+                    let expected = [("http.route", "/cart"), ("user", "x")];
+                    let expected = expected.into_iter().filter(|(key, _)| attributes.contains(key));
+                    let expected: Vec<_> = expected.filter(|(key, _)| !is_cut || *key != "user").collect();
+                    let without_user: Vec<_> =
+                        labels.iter().copied().filter(|(key, _)| !is_cut || *key != "user").collect();
+                    assert_eq!(without_user, expected, "in {function}");
+                }
+                *counts.entry((function, span)).or_insert(0) += 1;
+            }
+            _ => {}
+        }
+    }
+    Some((counts, sampler.profiler().contexts()))
+}
+
+/// Between the last word that ends a span and the first instruction of a function no call lies, so that every sample of the
+/// function tells.
+#[test]
+fn samples_tell_the_span_that_their_thread_is_in() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let exported = compile(directory.path(), "exported", SPANS, &["-rdynamic"]);
+    let opened = compile(directory.path(), "opened", SPANS, &["-DOPENED"]);
+    let library = "__thread void *otel_thread_ctx_v1; void **where(void) { return &otel_thread_ctx_v1; }";
+    let library = compile(directory.path(), "libwhere.so", library, &["-shared", "-fPIC"]);
+    for (what, walk, attributes) in [
+        ("by an offset", Walk::Loop, &["http.route", "user"][..]),
+        ("by an offset, without loops", Walk::TailCalls, &[]),
+        ("by the thread's vector", Walk::Loop, &["http.route"]),
+    ] {
+        let mut program = Command::new(if what.contains("vector") { &opened } else { &exported });
+        if what.contains("vector") {
+            program.arg(&library);
+        }
+        let Some((counts, contexts)) = spans_by_function(&mut program, Some(walk), attributes) else {
+            return;
+        };
+        let wrong: Vec<_> = counts
+            .keys()
+            .filter(|key| ![("in_outer", 0xa), ("in_inner", 0xb), ("outside", 0)].contains(key))
+            .collect();
+        assert!(wrong.is_empty(), "{what}: {counts:?}");
+        let seen = counts.values().sum::<u64>();
+        assert!(counts.len() == 3 && seen > 1000, "{what}: {counts:?}");
+        assert!(contexts.read > seen / 2 && contexts.unreadable == 0, "{what}: {contexts:?}");
+    }
+}
+
+#[test]
+fn hostile_records_tell_of_no_span_and_are_counted() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = tempfile::tempdir().unwrap();
+    let program = compile(directory.path(), "exported", SPANS, &["-rdynamic"]);
+    let mut program = Command::new(program);
+    let Some((counts, contexts)) = spans_by_function(program.arg("hostile"), None, &["http.route", "user"])
+    else {
+        return;
+    };
+    let right =
+        [("in_outer", 0xa), ("in_inner", 0xb), ("outside", 0), ("changing", 0), ("wild", 0), ("cut", 0xc)];
+    assert!(counts.keys().all(|key| right.contains(key)), "{counts:?}");
+    assert_eq!(counts.len(), right.len(), "{counts:?}");
+    assert!(contexts.changing >= counts[&("changing", 0)], "{contexts:?} {counts:?}");
+    assert!(contexts.unreadable >= counts[&("wild", 0)], "{contexts:?} {counts:?}");
+}

@@ -1,0 +1,75 @@
+//! In which variables the threads of a process publish the span that they are in: one of a known name in each file that
+//! has it, found in the file and in what the dynamic linker has made of it.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use sidewinder_bpf::{TlsVariable, TlsVector};
+use sidewinder_process::tls::{TlsError, TlsLocation, TlsSymbol};
+use sidewinder_process::{FileId, FileTable, ForeignMemory, Process};
+use tracing::debug;
+
+/// The variable that points to the record of a thread (OTEP 4947).
+const NAME: &[u8] = b"otel_thread_ctx_v1";
+
+/// What files say of the variable, for those in which processes were looked for it.
+#[derive(Debug, Default)]
+pub(super) struct Variables {
+    symbols: HashMap<FileId, Option<TlsSymbol>>,
+}
+
+impl Variables {
+    /// Forgets a file.
+    pub(super) fn forget(&mut self, file: FileId) {
+        self.symbols.remove(&file);
+    }
+
+    /// The variables of a process, each once. They are few: copies of one in several libraries count as several.
+    pub(super) fn find(
+        &mut self,
+        process: &Process,
+        files: &mut FileTable,
+        memory: &impl ForeignMemory,
+    ) -> Vec<TlsVariable> {
+        let mut found = Vec::new();
+        let is_musls = |name: &[u8]| name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-");
+        let mut names = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.name()));
+        let vector = if names.any(is_musls) { TlsVector::Musl } else { TlsVector::Glibc };
+        for mapping in process.mappings() {
+            let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
+                continue;
+            };
+            let Some(symbol) = self.symbol(file, files) else { continue };
+            let Some(bias) = symbol.bias_of(mapping) else { continue };
+            match symbol.locate(bias, memory).map(|location| variable(location, vector)) {
+                Ok(Some(variable)) if !found.contains(&variable) => found.push(variable),
+                Ok(_) | Err(TlsError::NotYet) => {}
+                Err(error) => debug!(pid = process.pid().0, %error, "no thread context"),
+            }
+        }
+        found.truncate(TlsVariable::MAX);
+        found
+    }
+
+    fn symbol(&mut self, file: FileId, files: &FileTable) -> Option<&TlsSymbol> {
+        match self.symbols.entry(file) {
+            Entry::Occupied(known) => known.into_mut().as_ref(),
+            Entry::Vacant(unknown) => {
+                let opened = files.get(file)?.opened()?;
+                // What can't be read is not tried again.
+                unknown.insert(TlsSymbol::read(opened, NAME).unwrap_or_default()).as_ref()
+            }
+        }
+    }
+}
+
+/// `None`: further away, or of a higher number, than programs follow.
+fn variable(location: TlsLocation, vector: TlsVector) -> Option<TlsVariable> {
+    match location {
+        TlsLocation::Static { offset } => Some(TlsVariable::Static { offset: offset.try_into().ok()? }),
+        TlsLocation::Dynamic { module, offset } => {
+            let module = u16::try_from(module).ok().filter(|module| *module <= TlsVariable::MODULE_MAX)?;
+            Some(TlsVariable::Dynamic { module, offset: offset.try_into().ok()?, vector })
+        }
+    }
+}
