@@ -6,18 +6,21 @@ use std::sync::Arc;
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{Frame, FrameKind, Outcome};
 use sidewinder_process::{FileId, OpenedFile};
-use sidewinder_symbolize::{Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, unnamed};
+use sidewinder_symbolize::{
+    CodeFrame, Files, Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, SymbolizerOptions, unnamed,
+};
 
+use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::FileFacts;
 
 /// A frame with all that is known of it.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedFrame {
     pub(crate) place: Place,
-    /// As its source spells it; `file+0x...` where it has no name.
+    /// What symbols and debug information say of it, inlined calls first; empty where they say nothing.
+    pub(crate) functions: Arc<[CodeFrame]>,
+    /// What to call it otherwise: the kernel's function, or `file+0x...`.
     pub(crate) name: Arc<str>,
-    /// As the linker knows it; empty where it has no name.
-    pub(crate) system_name: Arc<str>,
     pub(crate) code: Code,
 }
 
@@ -42,14 +45,22 @@ pub(crate) enum Code {
 }
 
 /// Which names are wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct NamingOptions {
     /// Names of functions in files.
     pub(crate) native: bool,
     /// Names of functions in the kernel.
     pub(crate) kernel: bool,
-    /// For symbol tables and names.
+    /// Source files and lines.
+    pub(crate) lines: bool,
+    /// Inlined calls.
+    pub(crate) inlines: bool,
+    /// For symbol tables, names, and what is known of debug information.
     pub(crate) budget_bytes: usize,
+    /// Whether names may take as long as they take.
+    pub(crate) is_patient: bool,
+    /// Where debug files may be.
+    pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
 /// Gives names to frames of files that it was told of.
@@ -60,17 +71,24 @@ pub(crate) struct Namer {
     symbols: Symbolizer,
     /// Read when the first kernel frame asks for it.
     kernel: Option<KernelSymbols>,
-    nameless: Arc<str>,
+    no_functions: Arc<[CodeFrame]>,
+    no_name: Arc<str>,
 }
 
 impl Namer {
     pub(crate) fn new(options: NamingOptions) -> Self {
         Self {
-            symbols: Symbolizer::new(options.budget_bytes),
+            symbols: Symbolizer::new(SymbolizerOptions {
+                budget_bytes: options.budget_bytes,
+                lines: options.lines,
+                inlines: options.inlines,
+                is_patient: options.is_patient,
+            }),
             options,
             files: HashMap::new(),
             kernel: None,
-            nameless: Arc::from(""),
+            no_functions: Arc::from([]),
+            no_name: Arc::from(""),
         }
     }
 
@@ -112,10 +130,14 @@ impl Namer {
             return self.unknown(unnamed(facts.name(), offset), offset.0);
         };
         let lookup = self.lookup(id, &facts, svma);
-        let (name, system_name, language) = match lookup {
-            Lookup::Named(name) => (name.demangled, name.system_name, name.language),
+        let (functions, name, language) = match lookup {
+            Lookup::Named(functions) => {
+                // Inlined calls are code of the function that they were inlined into.
+                let language = functions.last().map_or(Language::Unknown, |function| function.name.language);
+                (functions, Arc::clone(&self.no_name), language)
+            }
             Lookup::Unnamed { language, .. } => {
-                (Arc::from(unnamed(facts.name(), offset)), Arc::clone(&self.nameless), language)
+                (Arc::clone(&self.no_functions), Arc::from(unnamed(facts.name(), offset)), language)
             }
         };
         let code = match language {
@@ -123,15 +145,15 @@ impl Namer {
             Language::Go => Code::Go,
             Language::Cpp | Language::Unknown => Code::Native,
         };
-        NamedFrame { place: Place::File { id, facts, svma, load }, name, system_name, code }
+        NamedFrame { place: Place::File { id, facts, svma, load }, functions, name, code }
     }
 
     fn lookup(&mut self, id: FileId, facts: &FileFacts, svma: Svma) -> Lookup {
         if !self.options.native {
             return Lookup::Unnamed { why: NoName::NoSymbols, language: Language::Unknown };
         }
-        let open = || facts.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), image);
-        self.symbols.name(sidewinder_symbolize::FileId(id.0), open, svma)
+        let files = FilesOf { facts, roots: &self.options.debug_roots };
+        self.symbols.name(sidewinder_symbolize::FileId(id.0), files, svma)
     }
 
     fn kernel(&mut self, address: u64) -> NamedFrame {
@@ -142,8 +164,8 @@ impl Namer {
         };
         NamedFrame {
             place: Place::Kernel { address },
+            functions: Arc::clone(&self.no_functions),
             name: Arc::from(name),
-            system_name: Arc::clone(&self.nameless),
             code: Code::Kernel,
         }
     }
@@ -151,8 +173,8 @@ impl Namer {
     fn unknown(&self, name: String, address: u64) -> NamedFrame {
         NamedFrame {
             place: Place::Anonymous { address },
+            functions: Arc::clone(&self.no_functions),
             name: Arc::from(name),
-            system_name: Arc::clone(&self.nameless),
             code: Code::Native,
         }
     }
@@ -167,9 +189,38 @@ fn code_address(frame: Frame) -> CodeAddress<FileOffset> {
     }
 }
 
+/// What tells the names of a file: itself, and its debug files.
+struct FilesOf<'a> {
+    facts: &'a FileFacts,
+    roots: &'a DebugRoots,
+}
+
+impl Files for FilesOf<'_> {
+    fn content(&self) -> std::io::Result<Image> {
+        self.facts.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), image)
+    }
+
+    fn debug_file(&self) -> Option<Image> {
+        Some(Image::from(Arc::clone(&self.facts.debug_file.as_ref()?.file)))
+    }
+
+    fn alternate(&self) -> Option<Image> {
+        Some(Image::from(Arc::clone(self.facts.debug_file.as_ref()?.alternate.as_ref()?)))
+    }
+
+    fn package(&self) -> Option<Image> {
+        let path = format!("{}.dwp", self.facts.path);
+        self.roots.open_own(path.as_bytes()).map(Image::from)
+    }
+
+    fn split_unit(&self, path: &[u8]) -> Option<Image> {
+        self.roots.open_own(path).map(Image::from)
+    }
+}
+
 fn image(content: &OpenedFile) -> std::io::Result<Image> {
     match content.file() {
-        Some(file) => Ok(Image::from(file.try_clone()?)),
+        Some(file) => Ok(Image::from(Arc::clone(file))),
         None => {
             let mut bytes = vec![0; usize::try_from(content.size_bytes()).unwrap_or(0)];
             content.read_exact_at(&mut bytes, 0)?;

@@ -278,15 +278,24 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
         Code::Kernel => FrameType::Kernel,
     };
     // A place without a name is left to backends that have symbols: they know the file and the address.
-    let has_name = !named.system_name.is_empty() || mapping.is_none();
-    let lines = has_name.then(|| {
-        Line::of(builder.function(&Function {
-            name: &named.name,
-            system_name: &named.system_name,
-            ..Function::default()
-        }))
-    });
-    builder.location(&Frame { mapping, address, frame_type, lines: lines.as_slice() })
+    let lines: Vec<Line> = match &*named.functions {
+        [] if mapping.is_some() => Vec::new(),
+        [] => vec![Line::of(builder.function(&Function { name: &named.name, ..Function::default() }))],
+        functions => functions
+            .iter()
+            .map(|function| Line {
+                function: builder.function(&Function {
+                    name: &function.name.demangled,
+                    system_name: &function.name.system_name,
+                    filename: function.path.as_deref().unwrap_or_default(),
+                    ..Function::default()
+                }),
+                line: function.line,
+                column: function.column,
+            })
+            .collect(),
+    };
+    builder.location(&Frame { mapping, address, frame_type, lines: &lines })
 }
 
 fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
@@ -324,7 +333,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_process_that_has_departed() {
-        let namer = Namer::new(NamingOptions { native: false, kernel: false, budget_bytes: 0 });
+        let namer = Namer::new(NamingOptions::default());
         let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
         for process in processes {

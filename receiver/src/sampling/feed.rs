@@ -6,6 +6,8 @@ use sidewinder_address::LoadSegment;
 use sidewinder_bpf::{Frame, Outcome, SampleKind};
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
 
+use super::debug_file::DebugFiles;
+
 /// A process, told from every other that has or had its number in this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ProcessKey {
@@ -58,6 +60,8 @@ pub(crate) struct FileFacts {
     pub(crate) loads: Vec<LoadSegment>,
     /// Its content, which outlives the process.
     pub(crate) content: Option<OpenedFile>,
+    /// Its separate debug file, once that has been looked for.
+    pub(crate) debug_file: Option<Arc<DebugFiles>>,
 }
 
 impl FileFacts {

@@ -1,11 +1,13 @@
 //! What to sample, and how.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sidewinder_bpf::{Packing, Walk};
 use sidewinder_config::{BinaryMatch, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
 
+use super::debug_file::DebugRoots;
 use super::scope::Scope;
 use crate::memory::SamplingBudget;
 
@@ -29,6 +31,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
     pub(crate) unwind_trust: Trust,
     pub(crate) budget: SamplingBudget,
+    /// Where debug files may be.
+    pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
 impl SamplingOptions {

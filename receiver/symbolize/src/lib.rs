@@ -9,17 +9,25 @@
 #![forbid(unsafe_code)]
 
 mod alias;
+mod binary;
 mod cache;
 mod demangle;
+mod dwarf;
 mod elf;
+mod files;
+mod go;
 mod image;
 mod kernel;
 mod language;
+mod names;
 mod native;
+mod plt;
 
-pub use cache::{FileId, Lookup, Name, NoName, Stats, Symbolizer, unnamed};
+pub use cache::{Symbolizer, SymbolizerOptions};
 pub use demangle::demangle;
+pub use files::Files;
 pub use image::Image;
 pub use kernel::{KernelName, KernelSymbols, KernelTable};
 pub use language::Language;
+pub use names::{CodeFrame, FileId, Lookup, Name, NoName, Stats, unnamed};
 pub use native::{Cut, Error, Limits, Symbol, SymbolTable};

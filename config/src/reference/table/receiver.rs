@@ -78,6 +78,9 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::unwind::kernel", "Whether the kernel's frames are part of stacks.").restarts(),
     key("receivers::profiling::symbolize", "How addresses get names.").restarts(),
     key("receivers::profiling::symbolize::mode", "`local`: from the binaries on this machine. `none`: the backend has the symbols.").restarts(),
+    key("receivers::profiling::symbolize::lines", "Whether frames get source files and lines, where a binary or its debug file has them.").restarts(),
+    key("receivers::profiling::symbolize::inlines", "Whether inlined calls become frames of their own, from the same source.").restarts(),
+    key("receivers::profiling::symbolize::debug_directories", "Further directories of debug files, as absolute paths that Sidewinder sees. Each is laid out as `/usr/lib/debug`, which is looked at in any case: Sidewinder's own, the machine's where it can be reached, and the target's.").restarts(),
     key("receivers::profiling::symbolize::kernel", "Whether kernel frames get names.").restarts(),
     key("receivers::profiling::trace_context", "Which trace a sample belongs to.").restarts(),
     key("receivers::profiling::trace_context::enabled", "Whether trace and span ids are read from targets.")

@@ -2,9 +2,13 @@
 #[cfg(test)]
 mod cache;
 #[cfg(test)]
+mod companions;
+#[cfg(test)]
 mod elf;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod lines;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]
