@@ -10,9 +10,10 @@ use sidewinder_render::{
     Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, Severity, WeightedStack,
 };
 
+use crate::jit::Runtime;
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
 use crate::sampling::Tally;
-use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
+use crate::sampling::feed::{Event, Message, ProcessKey, Stack, is_without_file};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Collection {
             Message::Process(key, description) => {
                 self.processes.insert(key, description);
             }
+            Message::Jit(key, place) => self.namer.learn_runtime(key, place),
             // Their events are still to be named.
             Message::Departed(_) | Message::ForgetFile(_) => {}
             Message::Event(event) => self.count(event),
@@ -68,19 +70,21 @@ impl Collection {
         tally: &Tally,
     ) -> Profile {
         let mut draft = Draft::default();
-        let mut stacks: HashMap<u64, Vec<FrameIndex>> = HashMap::new();
-        let mut known: HashMap<sidewinder_bpf::Frame, Vec<FrameIndex>> = HashMap::new();
+        // The process is part of what is known where it means something in one process only.
+        let mut stacks: HashMap<(u64, Option<ProcessKey>), Vec<FrameIndex>> = HashMap::new();
+        let mut known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>> = HashMap::new();
         let counts = std::mem::take(&mut self.counts);
         let mut weighted = Vec::with_capacity(counts.len());
         for (seen, (count, stack)) in counts {
             let mut frames = match &stack {
                 Some(stack) => stacks
-                    .entry(stack.number)
+                    .entry((stack.number, stack.has_code_without_file().then_some(seen.process)))
                     .or_insert_with(|| {
                         let mut named = Vec::with_capacity(stack.frames.len());
                         for frame in &stack.frames {
-                            let frames =
-                                known.entry(*frame).or_insert_with(|| draft.frames(&self.namer.name(*frame)));
+                            let frames = known
+                                .entry((*frame, is_without_file(frame).then_some(seen.process)))
+                                .or_insert_with(|| draft.frames(&self.namer.name(seen.process, *frame)));
                             named.extend_from_slice(frames);
                         }
                         named
@@ -190,9 +194,11 @@ impl Draft {
             Code::Rust => FrameKind::Rust,
             Code::Go => FrameKind::Go,
             Code::Kernel => FrameKind::Kernel,
+            Code::Jit(Runtime::CPython) => FrameKind::Python,
+            Code::Jit(_) => FrameKind::Jit,
         };
         if named.functions.is_empty() {
-            let is_named = named.code == Code::Kernel;
+            let is_named = matches!(named.code, Code::Kernel | Code::Jit(_));
             let function = Function { name: &named.name, is_named, ..Function::default() };
             return vec![self.intern(binary, address, kind, &function)];
         }

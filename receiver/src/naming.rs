@@ -10,8 +10,9 @@ use sidewinder_symbolize::{
     CodeFrame, Files, Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, SymbolizerOptions, unnamed,
 };
 
+use crate::jit::{JitNames, JitPlace, Runtime};
 use crate::sampling::debug_file::DebugRoots;
-use crate::sampling::feed::FileFacts;
+use crate::sampling::feed::{FileFacts, ProcessKey};
 
 /// A frame with all that is known of it.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub(crate) enum Code {
     Rust,
     Go,
     Kernel,
+    /// Made while the process ran.
+    Jit(Runtime),
 }
 
 /// Which names are wanted.
@@ -63,12 +66,16 @@ pub(crate) struct NamingOptions {
     pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
+/// Of the room for names, the part that is for code which processes made while they ran.
+const JIT_SHARE: usize = 4;
+
 /// Gives names to frames of files that it was told of.
 #[derive(Debug)]
 pub(crate) struct Namer {
     options: NamingOptions,
     files: HashMap<FileId, Arc<FileFacts>>,
     symbols: Symbolizer,
+    jit: JitNames,
     /// Read when the first kernel frame asks for it.
     kernel: Option<KernelSymbols>,
     no_functions: Arc<[CodeFrame]>,
@@ -79,11 +86,12 @@ impl Namer {
     pub(crate) fn new(options: NamingOptions) -> Self {
         Self {
             symbols: Symbolizer::new(SymbolizerOptions {
-                budget_bytes: options.budget_bytes,
+                budget_bytes: options.budget_bytes - options.budget_bytes / JIT_SHARE,
                 lines: options.lines,
                 inlines: options.inlines,
                 is_patient: options.is_patient,
             }),
+            jit: JitNames::new(options.budget_bytes / JIT_SHARE),
             options,
             files: HashMap::new(),
             kernel: None,
@@ -105,18 +113,29 @@ impl Namer {
         self.files.remove(&id);
     }
 
-    /// Look-ups that gave no name because there was no room for the symbols.
+    /// Look-ups that gave no name because there was no room for the symbols, and functions that processes made for which there
+    /// was none.
     pub(crate) fn names_left_out(&self) -> u64 {
-        self.symbols.stats().no_room
+        self.symbols.stats().no_room + self.jit.cut()
     }
 
-    /// All that is known of a frame.
-    pub(crate) fn name(&mut self, frame: Frame) -> NamedFrame {
+    /// Learns where a process's runtime names its code.
+    pub(crate) fn learn_runtime(&mut self, process: ProcessKey, place: Arc<JitPlace>) {
+        self.jit.learn(process, place);
+    }
+
+    /// Forgets a process.
+    pub(crate) fn forget_process(&mut self, process: ProcessKey) {
+        self.jit.forget(process);
+    }
+
+    /// All that is known of a frame of a process.
+    pub(crate) fn name(&mut self, process: ProcessKey, frame: Frame) -> NamedFrame {
         let address = code_address(frame).address_for_lookup().0;
         match frame.kind() {
             Some(FrameKind::Native { file }) => self.native(FileId(file), code_address(frame)),
             Some(FrameKind::Kernel) => self.kernel(address),
-            Some(FrameKind::Anonymous) | None => self.unknown(format!("[anonymous]+{address:#x}"), address),
+            Some(FrameKind::Anonymous) | None => self.anonymous(process, address),
         }
     }
 
@@ -167,6 +186,19 @@ impl Namer {
             functions: Arc::clone(&self.no_functions),
             name: Arc::from(name),
             code: Code::Kernel,
+        }
+    }
+
+    fn anonymous(&mut self, process: ProcessKey, address: u64) -> NamedFrame {
+        let found = if self.options.native { self.jit.name(process, address) } else { None };
+        match found {
+            None => self.unknown(format!("[anonymous]+{address:#x}"), address),
+            Some((name, runtime)) => NamedFrame {
+                place: Place::Anonymous { address },
+                functions: Arc::clone(&self.no_functions),
+                name,
+                code: Code::Jit(runtime),
+            },
         }
     }
 

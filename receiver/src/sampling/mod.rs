@@ -31,12 +31,13 @@ use sidewinder_bpf::{
     Sample, Storage, Walk, monotonic_ns,
 };
 use sidewinder_process::{
-    EventQueue, FileId, FileTable, FileTableLimits, NoPod, Pid, ProcRoot, Process, ProcfsError, Registry,
-    RegistryLimits,
+    Backing, EventQueue, FileId, FileTable, FileTableLimits, NoPod, Pid, ProcRoot, Process, ProcfsError,
+    Registry, RegistryLimits,
 };
 use thiserror::Error;
 use tracing::warn;
 
+use crate::jit::JitPlace;
 use binaries::Binaries;
 use breath::Breath;
 use doubt::Doubts;
@@ -126,6 +127,8 @@ pub(crate) struct Sampler<'obj> {
     /// Processes that have ended, for the samples that are still to come.
     departed: HashMap<Pid, (Box<Process>, Instant)>,
     introduced: HashMap<u32, ProcessKey>,
+    /// Where the code is named that processes make while they run.
+    runtimes: HashMap<ProcessKey, Runtime>,
     /// Files that were told of, and whether with their headers.
     told_files: HashMap<FileId, bool>,
     /// What there was to say before anybody listened.
@@ -136,6 +139,13 @@ pub(crate) struct Sampler<'obj> {
     swept_at: Instant,
     events: u64,
     bodies_missing: u64,
+}
+
+/// Where a process's own code is named, and whether that was told.
+#[derive(Debug)]
+struct Runtime {
+    place: Arc<JitPlace>,
+    is_told: bool,
 }
 
 impl<'obj> Sampler<'obj> {
@@ -198,6 +208,7 @@ impl<'obj> Sampler<'obj> {
             outdated: HashSet::new(),
             departed: HashMap::new(),
             introduced: HashMap::new(),
+            runtimes: HashMap::new(),
             told_files: HashMap::new(),
             unsaid: Vec::new(),
             healed_at: HashMap::new(),
@@ -335,7 +346,10 @@ impl<'obj> Sampler<'obj> {
                 Record::Body(body) => self.take_body(body, messages),
                 Record::Newcomer(newcomer) => self.welcome(newcomer),
                 Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot, &mut room),
-                Record::Sample(sample) => self.ahead.push_back(Ahead { sample, polls: 0 }),
+                Record::Sample(sample) => {
+                    self.note_runtime(sample.pid);
+                    self.ahead.push_back(Ahead { sample, polls: 0 });
+                }
             }
         }
         self.ahead.make_contiguous().sort_by_key(|ahead| ahead.sample.time_ns);
@@ -397,6 +411,9 @@ impl<'obj> Sampler<'obj> {
     ) {
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
         self.introduce(process, messages);
+        if stack.as_ref().is_some_and(|stack| stack.has_code_without_file()) {
+            self.introduce_runtime(process, messages);
+        }
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
         messages.push(Message::Event(Event {
@@ -430,6 +447,30 @@ impl<'obj> Sampler<'obj> {
         messages.push(Message::Process(key, description.unwrap_or_default()));
     }
 
+    /// Finds out, while a process is there, where code of its own making is named. Its samples may be handed on later.
+    fn note_runtime(&mut self, pid: u32) {
+        let Some(process) = self.registry.process(Pid(pid)) else { return };
+        let key = ProcessKey::of(process);
+        let makes_code = || process.mappings().any(|mapping| mapping.backing == Backing::Anonymous);
+        let is_noted = self.runtimes.get(&key).is_some_and(|runtime| runtime.place.is_still_of(process));
+        if is_noted || !makes_code() {
+            return;
+        }
+        let program =
+            process.description().and_then(|described| described.executable_name().map(<[u8]>::to_vec));
+        if let Some(place) = JitPlace::of(process, &program.unwrap_or_default()) {
+            self.runtimes.insert(key, Runtime { place: Arc::new(place), is_told: false });
+        }
+    }
+
+    /// Tells once where a process's own code is named.
+    fn introduce_runtime(&mut self, key: ProcessKey, messages: &mut Vec<Message>) {
+        if let Some(runtime) = self.runtimes.get_mut(&key).filter(|runtime| !runtime.is_told) {
+            runtime.is_told = true;
+            messages.push(Message::Jit(key, Arc::clone(&runtime.place)));
+        }
+    }
+
     fn keep_house(&mut self, messages: &mut Vec<Message>) {
         self.profiler.arena.reclaim();
         if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > self.options.budget.stacks_bytes {
@@ -443,6 +484,12 @@ impl<'obj> Sampler<'obj> {
         if self.swept_at.elapsed() >= Duration::from_secs(1) {
             self.swept_at = Instant::now();
             self.departed.retain(|_, (_, at)| at.elapsed() < DEPARTED_REMEMBERED);
+            let (registry, departed) = (&self.registry, &self.departed);
+            let is_known = |key: &ProcessKey| {
+                last_with(Pid(key.pid), registry, departed)
+                    .is_some_and(|last| last.instance() == key.instance)
+            };
+            self.runtimes.retain(|key, _| is_known(key));
             self.doubts.sweep();
             self.profiler.close_empty_containers();
             self.welcome_again();

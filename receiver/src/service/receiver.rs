@@ -150,7 +150,8 @@ impl Run {
             let start_ns = monotonic_ns();
             sampler.start()?;
             threads.spawn(move || {
-                privilege::keep(privilege::KERNEL_SYMBOLS);
+                // Files in which runtimes name their code are in the roots of processes.
+                privilege::keep(privilege::KERNEL_SYMBOLS | privilege::LOOKING);
                 yield_to_others();
                 self.report(namer, &incoming, start_ns);
             });
