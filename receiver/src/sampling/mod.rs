@@ -456,9 +456,13 @@ impl<'obj> Sampler<'obj> {
         if is_noted || !makes_code() {
             return;
         }
-        let program =
-            process.description().and_then(|described| described.executable_name().map(<[u8]>::to_vec));
-        if let Some(place) = JitPlace::of(process, &program.unwrap_or_default()) {
+        let description = self.registry.describe(Pid(pid));
+        let program = description.as_ref().and_then(|described| described.executable_name());
+        let place = self
+            .registry
+            .process(Pid(pid))
+            .and_then(|process| JitPlace::of(process, program.unwrap_or_default()));
+        if let Some(place) = place {
             self.runtimes.insert(key, Runtime { place: Arc::new(place), is_told: false });
         }
     }
