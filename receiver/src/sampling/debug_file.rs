@@ -243,4 +243,64 @@ mod tests {
         fs::write(&debug, bytes).unwrap();
         assert_eq!(functions_from_debug_file(&directory), 0);
     }
+
+    /// The build ID of a file in the hexadecimal form of paths, and what the file says of its debug file.
+    fn reference_of(program: &std::path::Path) -> (String, DebugFileReference) {
+        let bytes = fs::read(program).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let id = object::Object::build_id(&file).unwrap().unwrap();
+        let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        (id, DebugFileReference::of(&file).unwrap())
+    }
+
+    #[test]
+    fn a_debug_file_in_a_directory_that_the_user_names_is_looked_for_once() {
+        let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
+        let program = directory.path().join("p");
+        let (id, reference) = reference_of(&program);
+        let named = tempfile::tempdir().unwrap();
+        let below = named.path().join(".build-id").join(&id[..2]);
+        fs::create_dir_all(&below).unwrap();
+        let there = below.join(format!("{}.debug", &id[2..]));
+        fs::rename(directory.path().join("p.debug"), &there).unwrap();
+
+        let pid = Pid(std::process::id());
+        let path = program.to_str().unwrap().as_bytes();
+        let find =
+            |roots: &Arc<DebugRoots>| DebugFile::of_process(pid, path, roots).find(Some(reference.clone()));
+        assert!(find(&Arc::new(DebugRoots::open::<&str>([]))).is_none(), "nobody named the directory");
+        let roots = Arc::new(DebugRoots::open([named.path()]));
+        let found = find(&roots).unwrap();
+        assert!(Arc::ptr_eq(&found, &find(&roots).unwrap()), "it is known now");
+        // What was not found is not sought again either.
+        let late = Arc::new(DebugRoots::open([named.path()]));
+        let hidden = there.with_extension("hidden");
+        fs::rename(&there, &hidden).unwrap();
+        assert!(find(&late).is_none());
+        fs::rename(&hidden, &there).unwrap();
+        assert!(find(&late).is_none());
+        assert!(find(&Arc::new(DebugRoots::open([named.path()]))).is_some());
+    }
+
+    #[test]
+    fn what_debug_files_share_is_found_by_its_path_and_only_with_its_build_id() {
+        let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
+        let at = |name: &str| directory.path().join(name);
+        let run = |command: &str, arguments: &[&str]| {
+            let status = Command::new(command).args(arguments).current_dir(directory.path()).status();
+            assert!(status.unwrap().success());
+        };
+        run("gcc", &["-Wl,--build-id=0x0123456789", "-o", "shared", "p.c"]);
+        for (id, is_found) in [(&b"\x01\x23\x45\x67\x89"[..], true), (&b"\x01\x23\x45\x67\x88"[..], false)] {
+            fs::write(at("link"), [&b"./shared\0"[..], id].concat()).unwrap();
+            run("objcopy", &["--add-section", ".gnu_debugaltlink=link", "p.debug", "linked.debug"]);
+            fs::copy(at("linked.debug"), at("p.debug")).unwrap();
+            run("objcopy", &["--remove-section", ".gnu_debugaltlink", "p.debug", "plain.debug"]);
+            let (_, reference) = reference_of(&at("p"));
+            let found =
+                DebugFile::of_ours(at("p").to_str().unwrap().as_bytes()).find(Some(reference)).unwrap();
+            assert_eq!(found.alternate.is_some(), is_found);
+            fs::copy(at("plain.debug"), at("p.debug")).unwrap();
+        }
+    }
 }

@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(reader.read_u64().unwrap().to_le_bytes(), *expected);
             assert_eq!(reader.read_u8().unwrap(), ((at + 8) % 251) as u8);
             assert_eq!(reader.find(((at + 8) % 251) as u8).unwrap(), 250);
-            let mut rest = reader.clone();
+            let mut rest = reader;
             let piece = rest.split(10).unwrap();
             assert_eq!(piece.to_slice().unwrap()[9], ((at + 18) % 251) as u8);
             assert_eq!(rest.offset_from(&reader), 10);

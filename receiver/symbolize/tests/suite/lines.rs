@@ -51,7 +51,7 @@ fn ours(symbolizer: &mut Symbolizer, pair: &Pair, svma: u64) -> Vec<Line> {
         Lookup::Named(frames) => frames
             .iter()
             .map(|frame| {
-                let path = frame.path.as_ref().map_or_else(|| "??".to_owned(), |path| path.to_string());
+                let path = frame.path.as_ref().map_or_else(|| "??".to_owned(), ToString::to_string);
                 (frame.name.system_name.to_string(), path, frame.line, frame.column)
             })
             .collect(),

@@ -8,6 +8,8 @@ mod elf;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod large;
+#[cfg(test)]
 mod lines;
 #[cfg(test)]
 mod oracle;
