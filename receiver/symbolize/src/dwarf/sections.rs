@@ -23,6 +23,14 @@ const NEEDED: [SectionId; 10] = [
     SectionId::DebugStr,
     SectionId::DebugStrOffsets,
 ];
+/// Those of which a package of split files states what part belongs to which unit, beside [`NEEDED`].
+const PACKAGED: [SectionId; 5] = [
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+    SectionId::DebugTypes,
+];
 /// `Elf64_Chdr`.
 const COMPRESSION_HEADER_BYTES: u64 = 24;
 
@@ -59,7 +67,8 @@ impl Sections {
         let name = |id: SectionId| if is_split { id.dwo_name() } else { Some(id.name()) };
         let mut places = Vec::new();
         let mut unpacked_bytes = 0;
-        for id in NEEDED {
+        let packaged = PACKAGED.into_iter().filter(|_| is_split);
+        for id in NEEDED.into_iter().chain(packaged) {
             let Some(section) = name(id).and_then(|name| layout.section(name)) else { continue };
             if !section.is_compressed {
                 let bytes = section.bytes.end - section.bytes.start;
