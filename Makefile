@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test charts vm-test bench corpus stacks oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
+.PHONY: help setup run test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -72,6 +72,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	cargo build --release -p sidewinder
 	cargo bench -p sidewinder-bpf --bench tables
 	cargo bench -p sidewinder-otlp --bench encode
+	cargo bench -p sidewinder-symbolize --bench names
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench payload
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
@@ -101,9 +102,13 @@ oracle: ## Compare the unwind rows of every ELF file of this machine with gimli'
 	cargo build --release -p sidewinder-unwind-oracle --features machine
 	$(abspath $(target))/release/oracle $(SEARCHED)
 
+names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 addresses each, with llvm-symbolizer's
+	@e2e/setup.sh --tests
+	SIDEWINDER_WHOLE_ORACLE=1 CI=true cargo test -p sidewinder-symbolize --test suite lines_and_inlined_calls -- --nocapture
+
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
-fuzzed := receiver/unwind/fuzz
+fuzzed := receiver/unwind/fuzz receiver/symbolize/fuzz
 # Named, so that build scripts do without the flags.
 host = $(shell rustc -vV | sed -n 's/^host: //p')
 # What `cargo fuzz` asks of a nightly compiler, but for the sanitizer: the crate has no unsafe code.
@@ -112,14 +117,16 @@ coverage := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
 
 fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS each
-	cd $(fuzzed) && RUSTFLAGS="$(coverage)" CARGO_TARGET_DIR=$(abspath $(target))/fuzz \
-		cargo build --release --target $(host)
-	@for source in $(fuzzed)/fuzz_targets/*.rs; do \
-		name=$$(basename $$source .rs); mkdir -p $(fuzzed)/corpus/$$name; \
-		echo "== $$name, $(FUZZ_SECONDS) s"; \
-		$(abspath $(target))/fuzz/$(host)/release/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=1024 \
-			-max_len=16384 -print_final_stats=1 -artifact_prefix=$(fuzzed)/ \
-			$(fuzzed)/corpus/$$name $(fuzzed)/seeds/$$name 2>&1 | grep -E 'ERROR|panicked|Test unit written|number_of_executed_units|peak_rss|^#[0-9]+.*DONE' || exit 1; \
+	@for folder in $(fuzzed); do \
+		(cd $$folder && RUSTFLAGS="$(coverage)" CARGO_TARGET_DIR=$(abspath $(target))/fuzz \
+			cargo build --release --target $(host)) || exit 1; \
+		for source in $$folder/fuzz_targets/*.rs; do \
+			name=$$(basename $$source .rs); mkdir -p $$folder/corpus/$$name $$folder/seeds/$$name; \
+			echo "== $$name, $(FUZZ_SECONDS) s"; \
+			$(abspath $(target))/fuzz/$(host)/release/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
+				-rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 -artifact_prefix=$$folder/ \
+				$$folder/corpus/$$name $$folder/seeds/$$name 2>&1 | grep -E 'ERROR|panicked|Test unit written|number_of_executed_units|peak_rss|^#[0-9]+.*DONE' || exit 1; \
+		done; \
 	done
 
 lint: ## Check form and lints

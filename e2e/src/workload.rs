@@ -75,6 +75,12 @@ pub const WORDS_FP_STATIC: Program = Program {
     source: "words.cc",
     compiler: Compiler::Cxx(&["-fno-omit-frame-pointer", "-static", "-no-pie"]),
 };
+/// Real work with the C++ library, with debug information.
+pub const WORDS_DEBUG: Program = Program {
+    name: "words-debug",
+    source: "words.cc",
+    compiler: Compiler::Cxx(&["-fomit-frame-pointer", "-g"]),
+};
 /// Sampled in the kernel for the most part.
 pub const READS: Program = c("reads", "reads.c");
 /// Threads that compute.

@@ -10,9 +10,10 @@ use sidewinder_render::{
     Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, Severity, WeightedStack,
 };
 
+use crate::jit::Runtime;
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
 use crate::sampling::Tally;
-use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
+use crate::sampling::feed::{Event, Message, ProcessKey, Stack, is_without_file};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Collection {
             Message::Process(key, description) => {
                 self.processes.insert(key, description);
             }
+            Message::Jit(key, place) => self.namer.learn_runtime(key, place),
             // Their events are still to be named.
             Message::Departed(_) | Message::ForgetFile(_) => {}
             Message::Event(event) => self.count(event),
@@ -68,19 +70,24 @@ impl Collection {
         tally: &Tally,
     ) -> Profile {
         let mut draft = Draft::default();
-        let mut stacks: HashMap<u64, Vec<FrameIndex>> = HashMap::new();
-        let mut known: HashMap<sidewinder_bpf::Frame, FrameIndex> = HashMap::new();
+        // The process is part of what is known where it means something in one process only.
+        let mut stacks: HashMap<(u64, Option<ProcessKey>), Vec<FrameIndex>> = HashMap::new();
+        let mut known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>> = HashMap::new();
         let counts = std::mem::take(&mut self.counts);
         let mut weighted = Vec::with_capacity(counts.len());
         for (seen, (count, stack)) in counts {
             let mut frames = match &stack {
                 Some(stack) => stacks
-                    .entry(stack.number)
+                    .entry((stack.number, stack.has_code_without_file().then_some(seen.process)))
                     .or_insert_with(|| {
-                        let named = stack.frames.iter().map(|frame| {
-                            *known.entry(*frame).or_insert_with(|| draft.frame(&self.namer.name(*frame)))
-                        });
-                        named.collect()
+                        let mut named = Vec::with_capacity(stack.frames.len());
+                        for frame in &stack.frames {
+                            let frames = known
+                                .entry((*frame, is_without_file(frame).then_some(seen.process)))
+                                .or_insert_with(|| draft.frames(&self.namer.name(seen.process, *frame)));
+                            named.extend_from_slice(frames);
+                        }
+                        named
                     })
                     .clone(),
                 None => vec![draft.marker(&format!("[truncated: {BODY_MISSING}]"))],
@@ -164,11 +171,12 @@ struct Draft {
     binaries: Vec<Binary>,
     frames: Vec<Frame>,
     binary_numbers: HashMap<u32, BinaryIndex>,
-    frame_numbers: HashMap<(Option<BinaryIndex>, u64, Arc<str>), FrameIndex>,
+    frame_numbers: HashMap<(Option<BinaryIndex>, u64, Box<str>, u32), FrameIndex>,
 }
 
 impl Draft {
-    fn frame(&mut self, named: &NamedFrame) -> FrameIndex {
+    /// A frame of its own for each inlined call, leaf first.
+    fn frames(&mut self, named: &NamedFrame) -> Vec<FrameIndex> {
         let (binary, address) = match &named.place {
             Place::File { id, facts, svma, .. } => {
                 let binaries = &mut self.binaries;
@@ -186,38 +194,61 @@ impl Draft {
             Code::Rust => FrameKind::Rust,
             Code::Go => FrameKind::Go,
             Code::Kernel => FrameKind::Kernel,
+            Code::Jit(Runtime::CPython) => FrameKind::Python,
+            Code::Jit(_) => FrameKind::Jit,
         };
-        let is_named = !named.system_name.is_empty() || named.code == Code::Kernel;
-        self.intern(binary, address, &named.name, is_named.then_some(&named.system_name), kind)
+        if named.functions.is_empty() {
+            let is_named = matches!(named.code, Code::Kernel | Code::Jit(_));
+            let function = Function { name: &named.name, is_named, ..Function::default() };
+            return vec![self.intern(binary, address, kind, &function)];
+        }
+        let functions = named.functions.iter().map(|function| Function {
+            name: &function.name.demangled,
+            is_named: true,
+            system_name: &function.name.system_name,
+            path: function.path.as_deref().unwrap_or_default(),
+            line: function.line,
+        });
+        functions.map(|function| self.intern(binary, address, kind, &function)).collect()
     }
 
     fn marker(&mut self, text: &str) -> FrameIndex {
-        self.intern(None, 0, &Arc::from(text), Some(""), FrameKind::Marker)
+        let function = Function { name: text, is_named: true, ..Function::default() };
+        self.intern(None, 0, FrameKind::Marker, &function)
     }
 
-    /// The number of a frame; `system_name` is `None` where nothing names it.
+    /// The number of a frame.
     fn intern(
         &mut self,
         binary: Option<BinaryIndex>,
         address: u64,
-        name: &Arc<str>,
-        system_name: Option<&str>,
         kind: FrameKind,
+        function: &Function<'_>,
     ) -> FrameIndex {
+        let Function { name, is_named, system_name, path, line } = *function;
         let frames = &mut self.frames;
-        *self.frame_numbers.entry((binary, address, Arc::clone(name))).or_insert_with(|| {
+        *self.frame_numbers.entry((binary, address, name.into(), line)).or_insert_with(|| {
             frames.push(Frame {
-                name: name.to_string(),
-                is_named: system_name.is_some(),
-                system_name: system_name
-                    .filter(|system_name| *system_name != &**name)
-                    .unwrap_or("")
-                    .to_owned(),
+                name: name.to_owned(),
+                is_named,
+                system_name: if system_name == name { String::new() } else { system_name.to_owned() },
                 binary,
                 kind,
                 address,
+                path: path.to_owned(),
+                line,
             });
             FrameIndex(frames.len() as u32 - 1)
         })
     }
+}
+
+/// A function in a frame.
+#[derive(Default)]
+struct Function<'a> {
+    name: &'a str,
+    is_named: bool,
+    system_name: &'a str,
+    path: &'a str,
+    line: u32,
 }

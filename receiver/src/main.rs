@@ -4,6 +4,7 @@
 //! |--------------|------------------------------------------------------------------------------------------|
 //! | `sampling`   | from the rings of the kernel to events with stacks; from processes back to its maps      |
 //! | `naming`     | what frames are called                                                                   |
+//! | `jit`        | what code is called that processes made while they ran                                   |
 //! | `resource`   | whose events they are                                                                    |
 //! | `processor`  | what pipelines change of that                                                            |
 //! | `report`     | events become OTLP reports                                                               |
@@ -22,6 +23,7 @@ mod collect;
 mod command;
 mod exit;
 mod export;
+mod jit;
 mod memory;
 mod naming;
 mod privilege;

@@ -6,18 +6,22 @@ use std::sync::Arc;
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{Frame, FrameKind, Outcome};
 use sidewinder_process::{FileId, OpenedFile};
-use sidewinder_symbolize::{Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, unnamed};
+use sidewinder_symbolize::{
+    CodeFrame, Files, Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, SymbolizerOptions, unnamed,
+};
 
-use crate::sampling::feed::FileFacts;
+use crate::jit::{JitNames, JitPlace, Runtime};
+use crate::sampling::debug_file::DebugRoots;
+use crate::sampling::feed::{FileFacts, ProcessKey};
 
 /// A frame with all that is known of it.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedFrame {
     pub(crate) place: Place,
-    /// As its source spells it; `file+0x...` where it has no name.
+    /// What symbols and debug information say of it, inlined calls first; empty where they say nothing.
+    pub(crate) functions: Arc<[CodeFrame]>,
+    /// What to call it otherwise: the kernel's function, or `file+0x...`.
     pub(crate) name: Arc<str>,
-    /// As the linker knows it; empty where it has no name.
-    pub(crate) system_name: Arc<str>,
     pub(crate) code: Code,
 }
 
@@ -39,18 +43,31 @@ pub(crate) enum Code {
     Rust,
     Go,
     Kernel,
+    /// Made while the process ran.
+    Jit(Runtime),
 }
 
 /// Which names are wanted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct NamingOptions {
     /// Names of functions in files.
     pub(crate) native: bool,
     /// Names of functions in the kernel.
     pub(crate) kernel: bool,
-    /// For symbol tables and names.
+    /// Source files and lines.
+    pub(crate) lines: bool,
+    /// Inlined calls.
+    pub(crate) inlines: bool,
+    /// For symbol tables, names, and what is known of debug information.
     pub(crate) budget_bytes: usize,
+    /// Whether names may take as long as they take.
+    pub(crate) is_patient: bool,
+    /// Where debug files may be.
+    pub(crate) debug_roots: Arc<DebugRoots>,
 }
+
+/// Of the room for names, the part that is for code which processes made while they ran.
+const JIT_SHARE: usize = 4;
 
 /// Gives names to frames of files that it was told of.
 #[derive(Debug)]
@@ -58,19 +75,28 @@ pub(crate) struct Namer {
     options: NamingOptions,
     files: HashMap<FileId, Arc<FileFacts>>,
     symbols: Symbolizer,
+    jit: JitNames,
     /// Read when the first kernel frame asks for it.
     kernel: Option<KernelSymbols>,
-    nameless: Arc<str>,
+    no_functions: Arc<[CodeFrame]>,
+    no_name: Arc<str>,
 }
 
 impl Namer {
     pub(crate) fn new(options: NamingOptions) -> Self {
         Self {
-            symbols: Symbolizer::new(options.budget_bytes),
+            symbols: Symbolizer::new(SymbolizerOptions {
+                budget_bytes: options.budget_bytes - options.budget_bytes / JIT_SHARE,
+                lines: options.lines,
+                inlines: options.inlines,
+                is_patient: options.is_patient,
+            }),
+            jit: JitNames::new(options.budget_bytes / JIT_SHARE),
             options,
             files: HashMap::new(),
             kernel: None,
-            nameless: Arc::from(""),
+            no_functions: Arc::from([]),
+            no_name: Arc::from(""),
         }
     }
 
@@ -87,18 +113,29 @@ impl Namer {
         self.files.remove(&id);
     }
 
-    /// Look-ups that gave no name because there was no room for the symbols.
+    /// Look-ups that gave no name because there was no room for the symbols, and functions that processes made for which there
+    /// was none.
     pub(crate) fn names_left_out(&self) -> u64 {
-        self.symbols.stats().no_room
+        self.symbols.stats().no_room + self.jit.cut()
     }
 
-    /// All that is known of a frame.
-    pub(crate) fn name(&mut self, frame: Frame) -> NamedFrame {
+    /// Learns where a process's runtime names its code.
+    pub(crate) fn learn_runtime(&mut self, process: ProcessKey, place: Arc<JitPlace>) {
+        self.jit.learn(process, place);
+    }
+
+    /// Forgets a process.
+    pub(crate) fn forget_process(&mut self, process: ProcessKey) {
+        self.jit.forget(process);
+    }
+
+    /// All that is known of a frame of a process.
+    pub(crate) fn name(&mut self, process: ProcessKey, frame: Frame) -> NamedFrame {
         let address = code_address(frame).address_for_lookup().0;
         match frame.kind() {
             Some(FrameKind::Native { file }) => self.native(FileId(file), code_address(frame)),
             Some(FrameKind::Kernel) => self.kernel(address),
-            Some(FrameKind::Anonymous) | None => self.unknown(format!("[anonymous]+{address:#x}"), address),
+            Some(FrameKind::Anonymous) | None => self.anonymous(process, address),
         }
     }
 
@@ -112,10 +149,14 @@ impl Namer {
             return self.unknown(unnamed(facts.name(), offset), offset.0);
         };
         let lookup = self.lookup(id, &facts, svma);
-        let (name, system_name, language) = match lookup {
-            Lookup::Named(name) => (name.demangled, name.system_name, name.language),
+        let (functions, name, language) = match lookup {
+            Lookup::Named(functions) => {
+                // Inlined calls are code of the function that they were inlined into.
+                let language = functions.last().map_or(Language::Unknown, |function| function.name.language);
+                (functions, Arc::clone(&self.no_name), language)
+            }
             Lookup::Unnamed { language, .. } => {
-                (Arc::from(unnamed(facts.name(), offset)), Arc::clone(&self.nameless), language)
+                (Arc::clone(&self.no_functions), Arc::from(unnamed(facts.name(), offset)), language)
             }
         };
         let code = match language {
@@ -123,15 +164,15 @@ impl Namer {
             Language::Go => Code::Go,
             Language::Cpp | Language::Unknown => Code::Native,
         };
-        NamedFrame { place: Place::File { id, facts, svma, load }, name, system_name, code }
+        NamedFrame { place: Place::File { id, facts, svma, load }, functions, name, code }
     }
 
     fn lookup(&mut self, id: FileId, facts: &FileFacts, svma: Svma) -> Lookup {
         if !self.options.native {
             return Lookup::Unnamed { why: NoName::NoSymbols, language: Language::Unknown };
         }
-        let open = || facts.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), image);
-        self.symbols.name(sidewinder_symbolize::FileId(id.0), open, svma)
+        let files = FilesOf { facts, roots: &self.options.debug_roots };
+        self.symbols.name(sidewinder_symbolize::FileId(id.0), files, svma)
     }
 
     fn kernel(&mut self, address: u64) -> NamedFrame {
@@ -142,17 +183,30 @@ impl Namer {
         };
         NamedFrame {
             place: Place::Kernel { address },
+            functions: Arc::clone(&self.no_functions),
             name: Arc::from(name),
-            system_name: Arc::clone(&self.nameless),
             code: Code::Kernel,
+        }
+    }
+
+    fn anonymous(&mut self, process: ProcessKey, address: u64) -> NamedFrame {
+        let found = if self.options.native { self.jit.name(process, address) } else { None };
+        match found {
+            None => self.unknown(format!("[anonymous]+{address:#x}"), address),
+            Some((name, runtime)) => NamedFrame {
+                place: Place::Anonymous { address },
+                functions: Arc::clone(&self.no_functions),
+                name,
+                code: Code::Jit(runtime),
+            },
         }
     }
 
     fn unknown(&self, name: String, address: u64) -> NamedFrame {
         NamedFrame {
             place: Place::Anonymous { address },
+            functions: Arc::clone(&self.no_functions),
             name: Arc::from(name),
-            system_name: Arc::clone(&self.nameless),
             code: Code::Native,
         }
     }
@@ -167,9 +221,38 @@ fn code_address(frame: Frame) -> CodeAddress<FileOffset> {
     }
 }
 
+/// What tells the names of a file: itself, and its debug files.
+struct FilesOf<'a> {
+    facts: &'a FileFacts,
+    roots: &'a DebugRoots,
+}
+
+impl Files for FilesOf<'_> {
+    fn content(&self) -> std::io::Result<Image> {
+        self.facts.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), image)
+    }
+
+    fn debug_file(&self) -> Option<Image> {
+        Some(Image::from(Arc::clone(&self.facts.debug_file.as_ref()?.file)))
+    }
+
+    fn alternate(&self) -> Option<Image> {
+        Some(Image::from(Arc::clone(self.facts.debug_file.as_ref()?.alternate.as_ref()?)))
+    }
+
+    fn package(&self) -> Option<Image> {
+        let path = format!("{}.dwp", self.facts.path);
+        self.roots.open_own(path.as_bytes()).map(Image::from)
+    }
+
+    fn split_unit(&self, path: &[u8]) -> Option<Image> {
+        self.roots.open_own(path).map(Image::from)
+    }
+}
+
 fn image(content: &OpenedFile) -> std::io::Result<Image> {
     match content.file() {
-        Some(file) => Ok(Image::from(file.try_clone()?)),
+        Some(file) => Ok(Image::from(Arc::clone(file))),
         None => {
             let mut bytes = vec![0; usize::try_from(content.size_bytes()).unwrap_or(0)];
             content.read_exact_at(&mut bytes, 0)?;

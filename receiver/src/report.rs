@@ -14,10 +14,11 @@ use sidewinder_otlp::builder::{
 use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::ProcessDescription;
 
+use crate::jit::Runtime;
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
-use crate::sampling::feed::{Event, Labels, Message, ProcessKey, Stack};
+use crate::sampling::feed::{Event, Labels, Message, ProcessKey, is_without_file};
 
 /// The release, as the scope of each report names it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -45,20 +46,32 @@ struct Draft {
     interned: Interned,
 }
 
+/// A stack, and how it ended. The process is part of it where it has frames that mean something in one process only.
+type StackKey = (Option<u64>, sidewinder_bpf::Outcome, Option<ProcessKey>);
+
 /// What the builder has numbers for.
 #[derive(Debug, Default)]
 struct Interned {
     resources: HashMap<ProcessKey, ResourceIndex>,
     locations: HashMap<sidewinder_bpf::Frame, LocationIndex>,
-    stacks: HashMap<(Option<u64>, sidewinder_bpf::Outcome), StackIndex>,
+    /// Of frames that mean something in one process only, and may mean something else later.
+    of_processes: HashMap<(ProcessKey, sidewinder_bpf::Frame), LocationIndex>,
+    stacks: HashMap<StackKey, StackIndex>,
     attributes: HashMap<Circumstances, AttributeSetIndex>,
 }
 
 impl Interned {
+    /// Forgets what means something in one process only.
+    fn forget_processes(&mut self) {
+        self.of_processes.clear();
+        self.stacks.retain(|(_, _, process), _| process.is_none());
+    }
+
     /// About how many bytes all of it takes.
     fn bytes(&self) -> usize {
         let of_each = size_of::<(sidewinder_bpf::Frame, LocationIndex)>() * self.locations.len()
-            + size_of::<((Option<u64>, sidewinder_bpf::Outcome), StackIndex)>() * self.stacks.len()
+            + size_of::<((ProcessKey, sidewinder_bpf::Frame), LocationIndex)>() * self.of_processes.len()
+            + size_of::<(StackKey, StackIndex)>() * self.stacks.len()
             + size_of::<(Circumstances, AttributeSetIndex)>() * self.attributes.len()
             + size_of::<(ProcessKey, ResourceIndex)>() * self.resources.len();
         // A hash map is three quarters full on average.
@@ -118,7 +131,14 @@ impl Reporter {
                 }
                 self.descriptions.insert(key, description);
             }
+            Message::Jit(key, place) => {
+                self.namer.learn_runtime(key, place);
+                for draft in &mut self.drafts {
+                    draft.interned.forget_processes();
+                }
+            }
             Message::Departed(key) => {
+                self.namer.forget_process(key);
                 for draft in &mut self.drafts {
                     draft.interned.resources.remove(&key);
                 }
@@ -171,6 +191,8 @@ impl Draft {
 
     fn drain(&mut self, unix_ns: Range<u64>, interned_bytes_max: usize) -> Option<Report> {
         let report = self.builder.drain(unix_ns);
+        // Code that a process made may be thrown away, and its place taken.
+        self.interned.forget_processes();
         if self.builder.interned_bytes() + self.interned.bytes() > interned_bytes_max {
             *self = Self::new(std::mem::take(&mut self.processors));
         }
@@ -193,7 +215,7 @@ impl Draft {
         let identity = SampleIdentity {
             resource: self.resource(event.process, description),
             kind,
-            stack: self.stack(event.stack.as_ref(), event.outcome, namer),
+            stack: self.stack(event, namer),
             attributes: self.attributes(event, outcome),
             link: event.span,
         };
@@ -230,22 +252,25 @@ impl Draft {
         })
     }
 
-    fn stack(
-        &mut self,
-        stack: Option<&Arc<Stack>>,
-        outcome: sidewinder_bpf::Outcome,
-        namer: &mut Namer,
-    ) -> StackIndex {
-        let key = (stack.map(|stack| stack.number), outcome);
+    fn stack(&mut self, event: &Event, namer: &mut Namer) -> StackIndex {
+        let (stack, outcome, process) = (event.stack.as_ref(), event.outcome, event.process);
+        let of_process = stack.filter(|stack| stack.has_code_without_file()).map(|_| process);
+        let key = (stack.map(|stack| stack.number), outcome, of_process);
         if let Some(index) = self.interned.stacks.get(&key) {
             return *index;
         }
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
-        let builder = &mut self.builder;
-        let known = &mut self.interned.locations;
+        let (builder, interned) = (&mut self.builder, &mut self.interned);
         let mut locations: Vec<LocationIndex> = frames
             .iter()
-            .map(|frame| *known.entry(*frame).or_insert_with(|| location(builder, &namer.name(*frame))))
+            .map(|frame| {
+                let mut find = || location(builder, &namer.name(process, *frame));
+                if is_without_file(frame) {
+                    *interned.of_processes.entry((process, *frame)).or_insert_with(find)
+                } else {
+                    *interned.locations.entry(*frame).or_insert_with(&mut find)
+                }
+            })
             .collect();
         let marker = match stack {
             Some(_) => marker(outcome),
@@ -287,17 +312,31 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
         Code::Rust => FrameType::Rust,
         Code::Go => FrameType::Go,
         Code::Kernel => FrameType::Kernel,
+        Code::Jit(Runtime::CPython) => FrameType::CPython,
+        Code::Jit(Runtime::Dotnet) => FrameType::Dotnet,
+        Code::Jit(Runtime::Jvm) => FrameType::Jvm,
+        Code::Jit(Runtime::V8) => FrameType::V8js,
+        Code::Jit(Runtime::Unknown) => FrameType::Native,
     };
     // A place without a name is left to backends that have symbols: they know the file and the address.
-    let has_name = !named.system_name.is_empty() || mapping.is_none();
-    let lines = has_name.then(|| {
-        Line::of(builder.function(&Function {
-            name: &named.name,
-            system_name: &named.system_name,
-            ..Function::default()
-        }))
-    });
-    builder.location(&Frame { mapping, address, frame_type, lines: lines.as_slice() })
+    let lines: Vec<Line> = match &*named.functions {
+        [] if mapping.is_some() => Vec::new(),
+        [] => vec![Line::of(builder.function(&Function { name: &named.name, ..Function::default() }))],
+        functions => functions
+            .iter()
+            .map(|function| Line {
+                function: builder.function(&Function {
+                    name: &function.name.demangled,
+                    system_name: &function.name.system_name,
+                    filename: function.path.as_deref().unwrap_or_default(),
+                    ..Function::default()
+                }),
+                line: function.line,
+                column: function.column,
+            })
+            .collect(),
+    };
+    builder.location(&Frame { mapping, address, frame_type, lines: &lines })
 }
 
 fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
@@ -342,11 +381,12 @@ mod tests {
 
     use super::*;
     use crate::naming::NamingOptions;
+    use crate::sampling::feed::Stack;
 
     /// Two spans on one stack, one of them by two routes: three samples, of one stack, each with its own events.
     #[test]
     fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
-        let namer = Namer::new(NamingOptions { native: false, kernel: false, budget_bytes: 0 });
+        let namer = Namer::new(NamingOptions::default());
         let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
         let frame = sidewinder_bpf::Frame::new(sidewinder_bpf::FrameKind::Anonymous, 0x1000, false, false);
         let stack = Arc::new(Stack { number: 1, frames: [frame].into() });
@@ -394,7 +434,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_process_that_has_departed() {
-        let namer = Namer::new(NamingOptions { native: false, kernel: false, budget_bytes: 0 });
+        let namer = Namer::new(NamingOptions::default());
         let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
         for process in processes {

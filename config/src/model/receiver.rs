@@ -4,6 +4,7 @@
 //! in the reference table (`KEYS`) as deviations. `scope`, `unwind`, `symbolize`,
 //! `trace_context` and `memory_limit_mib` are Sidewinder's own.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{
@@ -213,17 +214,29 @@ pub struct UnwindOverride {
 }
 
 /// How addresses get names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbolize {
     /// Where names of user code come from.
     pub mode: SymbolMode,
+    /// Whether frames get source files and lines.
+    pub lines: bool,
+    /// Whether inlined calls become frames.
+    pub inlines: bool,
+    /// Further directories of debug files, laid out as `/usr/lib/debug`.
+    pub debug_directories: Vec<PathBuf>,
     /// Whether kernel frames get names.
     pub kernel: bool,
 }
 
 impl Default for Symbolize {
     fn default() -> Self {
-        Self { mode: SymbolMode::Local, kernel: true }
+        Self {
+            mode: SymbolMode::Local,
+            lines: true,
+            inlines: true,
+            debug_directories: Vec::new(),
+            kernel: true,
+        }
     }
 }
 

@@ -180,6 +180,12 @@ impl Group for OverrideForm {
 impl Group for Symbolize {
     fn fields(&mut self, fields: &mut Fields<'_>) {
         fields.value("mode", &mut self.mode);
+        fields.value("lines", &mut self.lines);
+        fields.value("inlines", &mut self.inlines);
+        fields.list("debug_directories", &mut self.debug_directories);
+        if self.debug_directories.iter().any(|directory| !directory.is_absolute()) {
+            fields.error("debug_directories", Problem::Contradiction("is an absolute path".to_owned()));
+        }
         fields.value("kernel", &mut self.kernel);
     }
 }

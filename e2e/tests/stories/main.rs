@@ -19,6 +19,7 @@ mod hybrid;
 mod image;
 mod interrupts;
 mod memory;
+mod names;
 mod pods;
 mod rates;
 mod reload;

@@ -69,17 +69,19 @@ fn add_frames(profile: &Profile, strings: &mut Strings, message: &mut proto::Pro
             system_name => strings.index(&visible(system_name)),
         };
         let next_id = functions.len() as u64 + 1;
-        let function_id = *functions.entry((name, system_name, frame.binary)).or_insert_with(|| {
-            message.function.push(proto::Function { id: next_id, name, system_name });
-            next_id
-        });
+        let filename = strings.index(&visible(&frame.path));
+        let function_id =
+            *functions.entry((name, system_name, filename, frame.binary)).or_insert_with(|| {
+                message.function.push(proto::Function { id: next_id, name, system_name, filename });
+                next_id
+            });
         let is_known = |binary: &u32| (*binary as usize) < profile.binaries.len();
         let binary = frame.binary.map(|binary| binary.0).filter(is_known);
         message.location.push(proto::Location {
             id,
             mapping_id: binary.map_or(0, |binary| u64::from(binary) + 1),
             address: frame.address,
-            line: vec![proto::Line { function_id }],
+            line: vec![proto::Line { function_id, line: frame.line.into() }],
         });
     }
 }
@@ -224,6 +226,8 @@ mod proto {
     pub(super) struct Line {
         #[prost(uint64, tag = "1")]
         pub function_id: u64,
+        #[prost(int64, tag = "2")]
+        pub line: i64,
     }
 
     #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -234,5 +238,7 @@ mod proto {
         pub name: i64,
         #[prost(int64, tag = "3")]
         pub system_name: i64,
+        #[prost(int64, tag = "4")]
+        pub filename: i64,
     }
 }

@@ -65,8 +65,12 @@ pub struct Frame {
     pub binary: Option<BinaryIndex>,
     /// What kind of code it is.
     pub kind: FrameKind,
-    /// The address of the instruction, as the binary states it; 0 if unknown.
+    /// The address of the instruction, as the binary states it; 0 if unknown. Calls that were inlined there have the same.
     pub address: u64,
+    /// The source file; empty if unknown.
+    pub path: String,
+    /// The line in it, counted from 1; 0 if unknown.
+    pub line: u32,
 }
 
 /// What kind of code a frame executes.
@@ -177,7 +181,16 @@ pub(crate) mod tests {
 
     pub(crate) fn frame(name: &str, kind: FrameKind, address: u64) -> Frame {
         let binary = Some(BinaryIndex(u32::from(kind == FrameKind::Kernel)));
-        Frame { name: name.to_owned(), is_named: true, system_name: String::new(), binary, kind, address }
+        Frame {
+            name: name.to_owned(),
+            is_named: true,
+            system_name: String::new(),
+            binary,
+            kind,
+            address,
+            path: String::new(),
+            line: 0,
+        }
     }
 
     fn profile(frames: Vec<Frame>, stacks: &[(&[u32], u64)]) -> Profile {

@@ -41,6 +41,8 @@ fn server(stacks: usize, functions: usize) -> Profile {
                 binary: Some(BinaryIndex(binary)),
                 kind,
                 address: 0,
+                path: String::new(),
+                line: 0,
             }
         })
         .collect();

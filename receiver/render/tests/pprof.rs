@@ -16,6 +16,8 @@ fn profile() -> Profile {
         binary: Some(BinaryIndex(binary)),
         kind,
         address,
+        path: if kind == FrameKind::Native { String::from("/src/app.c") } else { String::new() },
+        line: if kind == FrameKind::Native { 7 } else { 0 },
     };
     let stack = |frames: &[u32], count| WeightedStack {
         frames: frames.iter().copied().map(FrameIndex).collect(),

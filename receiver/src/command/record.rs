@@ -5,6 +5,7 @@ use std::io::{BufWriter, IsTerminal, Write};
 use std::mem;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -25,6 +26,7 @@ use crate::exit::{Cause, Failure};
 use crate::memory::{SamplingBudget, WORKING_SET_BYTES_MAX};
 use crate::naming::{Namer, NamingOptions};
 use crate::report::Reporter;
+use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
 use crate::sampling::scope::Scope;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions, Tally};
@@ -33,8 +35,8 @@ use crate::sampling::{Sampler, SamplingError, SamplingOptions, Tally};
 const POLL: Duration = Duration::from_millis(100);
 /// For stacks that wait for tables: what is looked at is most often how a program starts.
 const SNAPSHOTS_BYTES: usize = 64 << 20;
-/// For symbol tables and names.
-const NAMES_BYTES: usize = 64 << 20;
+/// For symbol tables, names, and what is known of debug information.
+const NAMES_BYTES: usize = 32 << 20;
 
 pub(crate) fn record(args: RecordArgs) -> Ended {
     log_to_stderr(if args.quiet { "error" } else { "warn" });
@@ -82,8 +84,16 @@ impl Sink {
 }
 
 fn record_target(args: &RecordArgs) -> Ended {
-    let namer =
-        Namer::new(NamingOptions { native: true, kernel: !args.no_kernel, budget_bytes: NAMES_BYTES });
+    let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let namer = Namer::new(NamingOptions {
+        native: true,
+        kernel: !args.no_kernel,
+        lines: true,
+        inlines: true,
+        budget_bytes: NAMES_BYTES,
+        is_patient: true,
+        debug_roots: Arc::clone(&debug_roots),
+    });
     let mut sink = if args.output.extension().is_some_and(|extension| extension == "otlp") {
         Sink::Report(Box::new(Reporter::new(namer, args.frequency, &[&[]], WORKING_SET_BYTES_MAX)))
     } else {
@@ -100,7 +110,7 @@ fn record_target(args: &RecordArgs) -> Ended {
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
         threads.spawn(|| sink.take_all(incoming, wanted));
-        sample(args, launched.as_mut(), &stop, &outgoing)
+        sample(args, launched.as_mut(), &stop, &outgoing, &debug_roots)
     });
     let status = launched.as_mut().and_then(Launched::end);
     let recorded = recorded?;
@@ -134,6 +144,7 @@ fn sample(
     mut launched: Option<&mut Launched>,
     stop: &AtomicBool,
     sink: &Sender<Vec<Message>>,
+    debug_roots: &Arc<DebugRoots>,
 ) -> Result<Recorded, Failure> {
     let scope = match &launched {
         Some(launched) => Scope::of_pids([launched.pid()]),
@@ -153,6 +164,7 @@ fn sample(
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
         trace_context: TraceContext::default(),
+        debug_roots: Arc::clone(debug_roots),
         budget: SamplingBudget {
             snapshots_bytes: SNAPSHOTS_BYTES,
             ..SamplingBudget::of_tables(u64::from(args.table_budget_mib) << 20)

@@ -1,6 +1,7 @@
 //! The files that processes execute, and where walks find their tables.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFi
 use sidewinder_unwind::Rule;
 
 use super::build::{BuildError, Built, Part};
-use super::debug_file::DebugFile;
+use super::debug_file::{DebugFile, DebugFiles};
 use super::options::SamplingOptions;
 use super::segments::{Segment, push_parts, segment_at};
 use super::table_builder::{Delivery, Order, TableBuilder, What};
@@ -112,7 +113,7 @@ impl Binaries {
         let binary = Binary {
             content: content.clone(),
             packing: options.packing(entry.path(), build_id),
-            debug_file: DebugFile::of_process(user, entry.path()),
+            debug_file: DebugFile::of_process(user, entry.path(), &options.debug_roots),
             state: State::Building { segments: Vec::new(), wanted: sender },
             users: BTreeSet::new(),
             used_at: Instant::now(),
@@ -264,6 +265,14 @@ impl Binaries {
         ready.reverse();
         ready.retain(|ready| seen.insert(ready.file));
         ready
+    }
+
+    /// The debug file of a binary whose table has been built, if it has one.
+    pub(crate) fn debug_file(&self, file: FileId) -> Option<Arc<DebugFiles>> {
+        match &self.binaries.get(&file)?.debug_file {
+            DebugFile::Known(files) => files.clone(),
+            DebugFile::Unknown(..) => None,
+        }
     }
 
     /// Tables that are being built.

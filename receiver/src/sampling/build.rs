@@ -1,6 +1,5 @@
 //! Making unwind tables of files: whole, in parts, and parts once more.
 
-use std::fs::File;
 use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
 use sidewinder_unwind::{ReadFile, Sources, UnwindTable, load_segments};
 use thiserror::Error;
 
-use super::debug_file::DebugFile;
+use super::debug_file::{DebugFile, DebugFiles};
 use super::reader::{Allowance, BoundedReader};
 
 /// Why a file has no table.
@@ -112,7 +111,8 @@ impl Source<'_> {
             let file = parse(&reader, &allowance)?;
             let loads = load_segments(&file);
             let debug_file = self.debug_file.find(DebugFileReference::of(&file));
-            let debug_reader = debug_file.as_deref().map(|file| BoundedReader::new(file, &allowance));
+            let debug_reader =
+                debug_file.as_deref().map(|found| BoundedReader::new(&*found.file, &allowance));
             let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
             let mut sources = Sources::of(&file, debug.as_slice())?;
             let code_bytes: u64 = executable(&loads).map(|load| load.size).sum();
@@ -182,7 +182,7 @@ struct Parts<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     sources: Sources<'file, 'data, 'debug, R, D>,
     loads: Vec<LoadSegment>,
     packing: Packing,
-    debug_file: Option<Arc<File>>,
+    debug_file: Option<Arc<DebugFiles>>,
     by_machine_code: Vec<Range<FileOffset>>,
     /// What has not been handed over.
     segments: Vec<PackedSegment>,
@@ -273,9 +273,9 @@ fn table_of<'data, R: ReadFile<'data>>(
     debug_file: &DebugFile,
     parts: Option<&[Range<Svma>]>,
     allowance: &Allowance,
-) -> Result<(UnwindTable, Option<Arc<File>>), BuildError> {
+) -> Result<(UnwindTable, Option<Arc<DebugFiles>>), BuildError> {
     let debug_file = debug_file.find(DebugFileReference::of(file));
-    let debug_reader = debug_file.as_deref().map(|file| BoundedReader::new(file, allowance));
+    let debug_reader = debug_file.as_deref().map(|found| BoundedReader::new(&*found.file, allowance));
     let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
     let mut sources = Sources::of(file, debug.as_slice())?;
     let table = match parts {

@@ -1,69 +1,166 @@
-//! Finding the separate debug file of a binary: where the process that maps it would.
+//! Finding the separate debug file of a binary: where those are whom we trust, and where the process that maps it would.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read as _;
-use std::sync::Arc;
+use std::os::unix::fs::MetadataExt as _;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use object::ReadCache;
 use sidewinder_process::{Pid, ProcRoot, Root};
-use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
+use sidewinder_unwind::debug_file::{AlternateReference, DebugFileReference, Proof};
 
 use super::reader::Positioned;
 
 /// Debug files over this size are not read for the sake of their checksum. Build IDs need no reading.
 const MAX_CHECKED_BYTES: u64 = 256 << 20;
+/// Binaries of which it is remembered what was found; then all are forgotten.
+const MAX_REMEMBERED: usize = 4096;
+/// Where distributions install debug files.
+const USUAL_DIRECTORY: &[u8] = b"usr/lib/debug";
+
+/// A debug file, and the one with which it shares what several debug files have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct DebugFiles {
+    pub(crate) file: Arc<File>,
+    pub(crate) alternate: Option<Arc<File>>,
+}
 
 /// What is known of a binary's debug file.
 #[derive(Clone, Debug)]
 pub(crate) enum DebugFile {
     /// It has not been looked for.
-    Unknown(Option<Arc<Place>>),
+    Unknown(Arc<DebugRoots>, Option<Arc<Place>>),
     /// This one, or there is none.
-    Known(Option<Arc<File>>),
+    Known(Option<Arc<DebugFiles>>),
+}
+
+/// Where debug files of any binary may be: our own root, that of the machine, and what the user names. None of them is on a
+/// network. What was found here, or was not, holds for every binary of the same build ID.
+#[derive(Debug, Default)]
+pub(crate) struct DebugRoots {
+    own: Option<Root>,
+    machine: Option<Root>,
+    directories: Vec<Vec<u8>>,
+    found: Mutex<HashMap<DebugFileReference, Option<Weak<DebugFiles>>>>,
+}
+
+impl DebugRoots {
+    /// Opens the roots, as far as we may. The directories are absolute paths in our own root.
+    pub(crate) fn open<P: AsRef<std::path::Path>>(directories: impl IntoIterator<Item = P>) -> Self {
+        let identity = |path: &str| std::fs::metadata(path).ok().map(|root| (root.dev(), root.ino()));
+        let is_another = identity("/proc/1/root") != identity("/");
+        let machine = if is_another { Root::of(&ProcRoot::default(), Pid(1)).ok() } else { None };
+        let bytes = |path: P| path.as_ref().as_os_str().as_encoded_bytes().to_vec();
+        Self {
+            own: Root::own().ok(),
+            machine,
+            directories: directories.into_iter().map(bytes).collect(),
+            found: Mutex::default(),
+        }
+    }
+
+    /// Opens a regular file by its path in our own root.
+    pub(crate) fn open_own(&self, path: &[u8]) -> Option<File> {
+        let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
+        self.own.as_ref()?.open([path].into_iter()).next()?.ok()
+    }
+
+    fn find(&self, reference: &DebugFileReference, directory: &[u8]) -> Option<Arc<DebugFiles>> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match found.get(reference) {
+            Some(None) => return None,
+            Some(Some(known)) => {
+                if let Some(files) = known.upgrade() {
+                    return Some(files);
+                }
+            }
+            None => {}
+        }
+        let below = |debug_directory: &[u8]| reference.candidates_below(debug_directory, directory);
+        let named = self.directories.iter().flat_map(|debug_directory| below(debug_directory)).flatten();
+        let usual = || below(USUAL_DIRECTORY).into_iter().flatten();
+        let in_own = named.chain(usual()).collect();
+        let files = self
+            .own
+            .as_ref()
+            .and_then(|own| find_in(own, in_own, reference))
+            .or_else(|| find_in(self.machine.as_ref()?, usual().collect(), reference))
+            .map(Arc::new);
+        if found.len() >= MAX_REMEMBERED {
+            found.clear();
+        }
+        found.insert(reference.clone(), files.as_ref().map(Arc::downgrade));
+        files
+    }
 }
 
 /// Where a binary is.
 #[derive(Debug)]
 pub(crate) struct Place {
-    root: Root,
+    root: Option<Root>,
     directory: Box<[u8]>,
 }
 
 impl Place {
-    pub(crate) fn new(root: Root, path: &[u8]) -> Self {
+    fn new(root: Option<Root>, path: &[u8]) -> Self {
         let directory = path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |slash| &path[..slash]);
         Self { root, directory: directory.into() }
-    }
-
-    /// The first file at one of the places that it may have that is proven to be the right one.
-    fn find(&self, reference: &DebugFileReference) -> Option<File> {
-        let candidates = reference.candidates(&self.directory);
-        self.root
-            .open(candidates)
-            .filter_map(Result::ok)
-            .find(|file| is_proven(reference, file).unwrap_or(false))
     }
 }
 
 impl DebugFile {
     /// That of a binary with this path in the root of a process.
-    pub(crate) fn of_process(pid: Pid, path: &[u8]) -> Self {
+    pub(crate) fn of_process(pid: Pid, path: &[u8], roots: &Arc<DebugRoots>) -> Self {
         let root = Root::of(&ProcRoot::default(), pid).ok();
-        Self::Unknown(root.map(|root| Arc::new(Place::new(root, path))))
+        Self::Unknown(Arc::clone(roots), Some(Arc::new(Place::new(root, path))))
     }
 
     /// That of a binary with this absolute path in our own root.
     pub(crate) fn of_ours(path: &[u8]) -> Self {
-        Self::Unknown(Root::own().ok().map(|root| Arc::new(Place::new(root, path))))
+        let place = Place::new(Root::own().ok(), path);
+        Self::Unknown(Arc::default(), Some(Arc::new(place)))
     }
 
     /// The file. The first answer is to be kept: it decides how the table is cut.
-    pub(crate) fn find(&self, reference: Option<DebugFileReference>) -> Option<Arc<File>> {
+    ///
+    /// A file that others could have put into the process's root is taken only where those whom we trust have none.
+    pub(crate) fn find(&self, reference: Option<DebugFileReference>) -> Option<Arc<DebugFiles>> {
         match self {
-            Self::Known(file) => file.clone(),
-            Self::Unknown(place) => place.as_ref()?.find(&reference?).map(Arc::new),
+            Self::Known(files) => files.clone(),
+            Self::Unknown(roots, place) => {
+                let (reference, place) = (reference?, place.as_ref()?);
+                roots.find(&reference, &place.directory).or_else(|| {
+                    let paths = reference.candidates(&place.directory).collect();
+                    find_in(place.root.as_ref()?, paths, &reference).map(Arc::new)
+                })
+            }
         }
     }
+}
+
+/// The first of the files with these paths that is proven to be the right one.
+fn find_in(root: &Root, paths: Vec<Vec<u8>>, reference: &DebugFileReference) -> Option<DebugFiles> {
+    let opened = root.open(paths.clone().into_iter());
+    let (path, file) = paths
+        .into_iter()
+        .zip(opened)
+        .filter_map(|(path, file)| Some((path, file.ok()?)))
+        .find(|(_, file)| is_proven(reference, file).unwrap_or(false))?;
+    let directory = path.iter().rposition(|byte| *byte == b'/').and_then(|slash| path.get(..slash));
+    let alternate = alternate_of(root, &file, directory.unwrap_or_default()).map(Arc::new);
+    Some(DebugFiles { file: Arc::new(file), alternate })
+}
+
+/// What a debug file in a directory shares with others.
+fn alternate_of(root: &Root, file: &File, directory: &[u8]) -> Option<File> {
+    let cache = ReadCache::new(Positioned::new(file));
+    let reference = AlternateReference::of(&object::File::parse(&cache).ok()?)?;
+    let paths: Vec<_> = reference.candidates(None, directory).collect();
+    root.open(paths.into_iter()).filter_map(Result::ok).find(|file| {
+        let cache = ReadCache::new(Positioned::new(file));
+        object::File::parse(&cache).is_ok_and(|candidate| reference.is(&candidate))
+    })
 }
 
 /// Whether a file is what a reference names; `None` where it can't be read.
@@ -145,5 +242,65 @@ mod tests {
         bytes.push(0);
         fs::write(&debug, bytes).unwrap();
         assert_eq!(functions_from_debug_file(&directory), 0);
+    }
+
+    /// The build ID of a file in the hexadecimal form of paths, and what the file says of its debug file.
+    fn reference_of(program: &std::path::Path) -> (String, DebugFileReference) {
+        let bytes = fs::read(program).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let id = object::Object::build_id(&file).unwrap().unwrap();
+        let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        (id, DebugFileReference::of(&file).unwrap())
+    }
+
+    #[test]
+    fn a_debug_file_in_a_directory_that_the_user_names_is_looked_for_once() {
+        let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
+        let program = directory.path().join("p");
+        let (id, reference) = reference_of(&program);
+        let named = tempfile::tempdir().unwrap();
+        let below = named.path().join(".build-id").join(&id[..2]);
+        fs::create_dir_all(&below).unwrap();
+        let there = below.join(format!("{}.debug", &id[2..]));
+        fs::rename(directory.path().join("p.debug"), &there).unwrap();
+
+        let pid = Pid(std::process::id());
+        let path = program.to_str().unwrap().as_bytes();
+        let find =
+            |roots: &Arc<DebugRoots>| DebugFile::of_process(pid, path, roots).find(Some(reference.clone()));
+        assert!(find(&Arc::new(DebugRoots::open::<&str>([]))).is_none(), "nobody named the directory");
+        let roots = Arc::new(DebugRoots::open([named.path()]));
+        let found = find(&roots).unwrap();
+        assert!(Arc::ptr_eq(&found, &find(&roots).unwrap()), "it is known now");
+        // What was not found is not sought again either.
+        let late = Arc::new(DebugRoots::open([named.path()]));
+        let hidden = there.with_extension("hidden");
+        fs::rename(&there, &hidden).unwrap();
+        assert!(find(&late).is_none());
+        fs::rename(&hidden, &there).unwrap();
+        assert!(find(&late).is_none());
+        assert!(find(&Arc::new(DebugRoots::open([named.path()]))).is_some());
+    }
+
+    #[test]
+    fn what_debug_files_share_is_found_by_its_path_and_only_with_its_build_id() {
+        let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
+        let at = |name: &str| directory.path().join(name);
+        let run = |command: &str, arguments: &[&str]| {
+            let status = Command::new(command).args(arguments).current_dir(directory.path()).status();
+            assert!(status.unwrap().success());
+        };
+        run("gcc", &["-Wl,--build-id=0x0123456789", "-o", "shared", "p.c"]);
+        for (id, is_found) in [(&b"\x01\x23\x45\x67\x89"[..], true), (&b"\x01\x23\x45\x67\x88"[..], false)] {
+            fs::write(at("link"), [&b"./shared\0"[..], id].concat()).unwrap();
+            run("objcopy", &["--add-section", ".gnu_debugaltlink=link", "p.debug", "linked.debug"]);
+            fs::copy(at("linked.debug"), at("p.debug")).unwrap();
+            run("objcopy", &["--remove-section", ".gnu_debugaltlink", "p.debug", "plain.debug"]);
+            let (_, reference) = reference_of(&at("p"));
+            let found =
+                DebugFile::of_ours(at("p").to_str().unwrap().as_bytes()).find(Some(reference)).unwrap();
+            assert_eq!(found.alternate.is_some(), is_found);
+            fs::copy(at("plain.debug"), at("p.debug")).unwrap();
+        }
     }
 }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use sidewinder_address::LoadSegment;
-use sidewinder_bpf::{Frame, Outcome, SampleKind};
+use sidewinder_bpf::{Frame, FrameKind, Outcome, SampleKind};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
 
+use super::debug_file::DebugFiles;
 pub(crate) use super::labels::Labels;
+use crate::jit::JitPlace;
 
 /// A process, told from every other that has or had its number in this run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -31,6 +33,18 @@ pub(crate) struct Stack {
     pub(crate) number: u64,
     /// Leaf first.
     pub(crate) frames: Box<[Frame]>,
+}
+
+impl Stack {
+    /// Whether a frame of it is in memory that no file backs, so that it means something in one process only.
+    pub(crate) fn has_code_without_file(&self) -> bool {
+        self.frames.iter().any(is_without_file)
+    }
+}
+
+/// Whether a frame is in memory that no file backs.
+pub(crate) fn is_without_file(frame: &Frame) -> bool {
+    frame.kind() == Some(FrameKind::Anonymous)
 }
 
 /// One sample.
@@ -65,6 +79,8 @@ pub(crate) struct FileFacts {
     pub(crate) loads: Vec<LoadSegment>,
     /// Its content, which outlives the process.
     pub(crate) content: Option<OpenedFile>,
+    /// Its separate debug file, once that has been looked for.
+    pub(crate) debug_file: Option<Arc<DebugFiles>>,
 }
 
 impl FileFacts {
@@ -83,6 +99,8 @@ pub(crate) enum Message {
     ForgetFile(FileId),
     /// A process, before its first event.
     Process(ProcessKey, Arc<ProcessDescription>),
+    /// Where a process's runtime writes names of its code, before the first event with such code.
+    Jit(ProcessKey, Arc<JitPlace>),
     /// A process of which no more events are to be expected: one that comes all the same tells of it anew.
     Departed(ProcessKey),
     /// An interrupt.

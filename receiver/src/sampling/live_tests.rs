@@ -97,6 +97,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         samples_per_second,
         walk: None,
         frame_limit: 8192,
+        debug_roots: std::sync::Arc::default(),
         kernel_frames: true,
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
@@ -138,7 +139,7 @@ fn poll_until(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
 }
 
 fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
-    let options = NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 };
+    let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
     let mut collection = Collection::new(Namer::new(options));
     messages.into_iter().for_each(|message| collection.take(message));
     collection.into_profile("test".to_owned(), 1, SystemTime::now(), Duration::ZERO, &sampler.tally())

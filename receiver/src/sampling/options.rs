@@ -1,11 +1,13 @@
 //! What to sample, and how.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sidewinder_bpf::{Packing, Walk};
 use sidewinder_config::{BinaryMatch, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
 
+use super::debug_file::DebugRoots;
 use super::scope::Scope;
 use crate::memory::SamplingBudget;
 
@@ -30,6 +32,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_trust: Trust,
     pub(crate) trace_context: TraceContext,
     pub(crate) budget: SamplingBudget,
+    /// Where debug files may be.
+    pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
 impl SamplingOptions {

@@ -19,6 +19,7 @@ use crate::naming::{Namer, NamingOptions};
 use crate::privilege;
 use crate::report::Reporter;
 use crate::sampling::Sampler;
+use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
 use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::Scope;
@@ -131,11 +132,18 @@ impl Run {
     /// there is nothing more to do until then.
     fn sample(&self) -> Result<(), Failure> {
         let mut storage = Storage::uninit();
-        let mut sampler = Sampler::new(&mut storage, self.options(), self.opener.clone())?;
+        let symbolize = &self.config.symbolize;
+        let debug_roots = Arc::new(DebugRoots::open(&symbolize.debug_directories));
+        let options = self.options(Arc::clone(&debug_roots));
+        let mut sampler = Sampler::new(&mut storage, options, self.opener.clone())?;
         let namer = Namer::new(NamingOptions {
-            native: self.config.symbolize.mode == SymbolMode::Local,
-            kernel: self.config.symbolize.kernel,
+            native: symbolize.mode == SymbolMode::Local,
+            kernel: symbolize.kernel,
+            lines: symbolize.lines,
+            inlines: symbolize.inlines,
             budget_bytes: self.budget.names_bytes,
+            is_patient: false,
+            debug_roots,
         });
         let (outgoing, incoming) = sync_channel(BATCHES_WAITING_MAX);
 
@@ -143,7 +151,9 @@ impl Run {
             let start_ns = monotonic_ns();
             sampler.start()?;
             threads.spawn(move || {
-                privilege::keep(privilege::KERNEL_SYMBOLS);
+                // Files in which runtimes name their code are in the roots of processes.
+                privilege::keep(privilege::KERNEL_SYMBOLS | privilege::LOOKING);
+                yield_to_others();
                 self.report(namer, &incoming, start_ns);
             });
             privilege::keep_while(privilege::LOOKING, || sampler.profiler().can_use_maps());
@@ -188,7 +198,7 @@ impl Run {
         counted
     }
 
-    fn options(&self) -> SamplingOptions {
+    fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
         let receiver = &self.config;
         SamplingOptions {
             scope: Scope::of(&receiver.scope),
@@ -204,6 +214,7 @@ impl Run {
             },
             trace_context: receiver.trace_context.clone(),
             budget: self.budget.sampling,
+            debug_roots,
         }
     }
 
@@ -256,6 +267,14 @@ impl Run {
                 destination.send(&report);
             }
         }
+    }
+}
+
+/// Lets what is profiled go first: names can wait. It is the thread's own niceness, as Linux has it.
+fn yield_to_others() {
+    const NICENESS: i32 = 10;
+    if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
+        debug!(%error, "names are sought at the usual priority");
     }
 }
 

@@ -1,272 +1,317 @@
 //! The tables and names in use, under a byte budget.
 
 use std::collections::HashSet;
-use std::io;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
-use sidewinder_address::{FileOffset, Svma};
+use sidewinder_address::Svma;
 
+use crate::binary::{Binary, Request};
 use crate::demangle::demangle;
-use crate::elf::Layout;
-use crate::image::Image;
+use crate::dwarf::{EntryName, Pages, SourceFrame, UnitTable, UnitTables, Wanted};
+use crate::files::Files;
 use crate::language::Language;
-use crate::native::{Error, Limits, SymbolTable};
+use crate::names::{CodeFrame, FileId, Lookup, Name, NoName, Stats};
 
 /// Files kept open at once, well below the usual limit of 1,024 descriptors.
 const OPEN_FILES_LIMIT: usize = 256;
 /// What a file costs beside its index: the entry, and what it remembers of a failure.
 const FILE_BYTES: usize = 512;
-/// What a cached name costs beside its two strings.
+/// What a cached name costs beside its two strings, and the functions at an address beside their paths.
 const NAME_BYTES: usize = 160;
+const FRAME_BYTES: usize = 128;
 
 /// Of all time, one part in so many may go into reading tables again that were evicted: where those in use don't fit, it
 /// would be all of it.
 const REREADING_SHARE: u32 = 10;
 /// Evicted tables that are remembered; then all of them are forgotten.
 const EVICTED_MAX: usize = 16_384;
+/// Of all time, one part in so many may go into lines and inlined calls, beyond what may go at once: files made to harm
+/// would take all of it.
+const LINES_SHARE: u32 = 4;
+const LINES_AT_ONCE: Duration = Duration::from_secs(5);
 
-/// The caller's number for a file's contents: equal numbers, equal symbols.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FileId(pub u32);
-
-/// What a function is called. Cloning is cheap.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Name {
-    /// As its source spells it, or the system name where no demangling applies.
-    pub demangled: Arc<str>,
-    /// As the linker knows it.
-    pub system_name: Arc<str>,
-    /// Where the function starts.
-    pub start: Svma,
-    /// What it was compiled from.
-    pub language: Language,
-}
-
-/// What the symbols say about an address.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Lookup {
-    /// The function that holds it.
-    Named(Name),
-    /// No name.
-    Unnamed {
-        /// Why not.
-        why: NoName,
-        /// What the file as a whole is compiled from, if that is known.
-        language: Language,
-    },
-}
-
-/// Why an address has no name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum NoName {
-    /// The file cannot be opened.
-    NotOpened(io::ErrorKind),
-    /// The file is not ELF, or broken, or no longer what it was.
-    Broken,
-    /// The file has no function symbols (stripped).
-    NoSymbols,
-    /// The file has symbols, and none holds the address.
-    NotCovered,
-    /// The file's table was evicted, and reading evicted tables again takes its share of time already.
-    NoRoom,
-}
-
-/// What happened so far. Each look-up counts once as `named` or under one of the reasons.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Stats {
-    /// Look-ups that gave a name.
-    pub named: u64,
-    /// [`NoName::NotOpened`].
-    pub not_opened: u64,
-    /// [`NoName::Broken`].
-    pub broken: u64,
-    /// [`NoName::NoSymbols`].
-    pub no_symbols: u64,
-    /// [`NoName::NotCovered`].
-    pub not_covered: u64,
-    /// [`NoName::NoRoom`].
-    pub no_room: u64,
-    /// Names longer than the limit, given in part.
-    pub names_cut: u64,
-    /// Symbols left out of tables by a limit.
-    pub symbols_cut: u64,
-    /// Tables read, again after an eviction included.
-    pub tables_read: u64,
-    /// Tables dropped to stay under the budget.
-    pub tables_evicted: u64,
+/// What is wanted, and what it may cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SymbolizerOptions {
+    /// Memory that is held, in bytes.
+    pub budget_bytes: usize,
+    /// Whether source files and lines are wanted.
+    pub lines: bool,
+    /// Whether inlined calls are wanted.
+    pub inlines: bool,
+    /// Whether finding lines may take as long as it takes.
+    pub is_patient: bool,
 }
 
 /// Gives names to addresses of many files in bounded memory.
 ///
-/// Three quarters of the budget hold symbol tables, the rest names; each evicts what was used least recently. One
-/// table never takes more than a third of the tables' part, so that two large files in turn don't evict each other: the
-/// symbols that do not fit are left out and counted. Where evicted tables are wanted again and again, most of these
-/// look-ups give no name, so that they take a bounded share of time.
+/// Where lines or inlined calls are wanted, a quarter of the budget holds what is known of units of debug information and
+/// an eighth pages of it. Three quarters of the rest hold symbol tables, the rest names; each evicts what was used least
+/// recently. One table never takes more than a third of the tables' part, so that two large files in turn don't evict each
+/// other: the symbols that do not fit are left out and counted. Where evicted tables are wanted again and again, most of
+/// these look-ups give no name, so that they take a bounded share of time.
 #[derive(Debug)]
 pub struct Symbolizer {
-    files: LruCache<FileId, Result<SymbolTable, NoName>>,
-    files_bytes: usize,
-    open_files: usize,
-    files_budget_bytes: usize,
-    names: LruCache<(FileId, Svma), Name>,
-    names_bytes: usize,
-    names_budget_bytes: usize,
-    evicted: HashSet<FileId>,
+    options: SymbolizerOptions,
+    tables: Tables,
+    units: Units,
+    pages: Pages,
+    /// By the function's start, and whether it is certain that it holds the address: both may have a name.
+    names: Bounded<(FileId, Svma, bool), Name>,
+    frames: Bounded<(FileId, Svma), Arc<[CodeFrame]>>,
+    paths: HashSet<Arc<str>>,
+    paths_bytes: usize,
     began: Instant,
     /// For reading evicted tables again.
     rereading: Duration,
+    /// For lines and inlined calls.
+    lines_time: Duration,
     stats: Stats,
 }
 
 impl Symbolizer {
-    /// A symbolizer that holds at most `budget_bytes`.
+    /// A symbolizer that holds nothing yet.
     #[must_use]
-    pub fn new(budget_bytes: usize) -> Self {
-        let names_budget_bytes = budget_bytes / 4;
+    pub fn new(options: SymbolizerOptions) -> Self {
+        let SymbolizerOptions { budget_bytes, lines, inlines, .. } = options;
+        let (units_bytes, pages_bytes) =
+            if lines || inlines { (budget_bytes / 4, budget_bytes / 8) } else { (0, 0) };
+        let left_bytes = budget_bytes - units_bytes - pages_bytes;
+        let names_bytes = left_bytes / 4;
         Self {
-            files: LruCache::unbounded(),
-            files_bytes: 0,
-            open_files: 0,
-            files_budget_bytes: budget_bytes - names_budget_bytes,
-            names: LruCache::unbounded(),
-            names_bytes: 0,
-            names_budget_bytes,
-            evicted: HashSet::new(),
+            options,
+            tables: Tables::new(left_bytes - names_bytes),
+            units: Units::new(units_bytes),
+            pages: Pages::new(pages_bytes),
+            names: Bounded::new(names_bytes / 4),
+            frames: Bounded::new(names_bytes / 2),
+            paths: HashSet::new(),
+            paths_bytes: names_bytes / 4,
             began: Instant::now(),
             rereading: Duration::ZERO,
+            lines_time: Duration::ZERO,
             stats: Stats::default(),
         }
     }
 
-    /// The function at an address of a file. `open` is called where the file's table is not at hand; a failure is
+    /// The functions at an address of a file. `files` are asked where the file's table is not at hand; a failure is
     /// remembered until it is evicted or [forgotten](Self::forget).
-    pub fn name<I: Into<Image>>(
-        &mut self,
-        file: FileId,
-        open: impl FnOnce() -> io::Result<I>,
-        svma: Svma,
-    ) -> Lookup {
-        let lookup = match self.have(file, open) {
-            true => self.find(file, svma),
-            false => Lookup::Unnamed { why: NoName::NoRoom, language: Language::Unknown },
+    pub fn name(&mut self, file: FileId, files: impl Files, svma: Svma) -> Lookup {
+        let lookup = match self.frames.get(&(file, svma)).map(Arc::clone) {
+            Some(frames) => Lookup::Named(frames),
+            None if self.have(file, &files) => self.find(file, &files, svma),
+            None => Lookup::Unnamed { why: NoName::NoRoom, language: Language::Unknown },
         };
-        let count = match &lookup {
-            Lookup::Named(_) => &mut self.stats.named,
-            Lookup::Unnamed { why: NoName::NotOpened(_), .. } => &mut self.stats.not_opened,
-            Lookup::Unnamed { why: NoName::Broken, .. } => &mut self.stats.broken,
-            Lookup::Unnamed { why: NoName::NoSymbols, .. } => &mut self.stats.no_symbols,
-            Lookup::Unnamed { why: NoName::NotCovered, .. } => &mut self.stats.not_covered,
-            Lookup::Unnamed { why: NoName::NoRoom, .. } => &mut self.stats.no_room,
-        };
-        *count += 1;
+        self.stats.count(&lookup);
         lookup
     }
 
     /// Drops what is known of a file, so that the next look-up opens it again.
     pub fn forget(&mut self, file: FileId) {
-        self.evicted.remove(&file);
-        if let Some(table) = self.files.pop(&file) {
-            self.uncount(&table);
-        }
-        let keys: Vec<_> = self.names.iter().map(|(key, _)| *key).filter(|key| key.0 == file).collect();
-        for name in keys.iter().filter_map(|key| self.names.pop(key)).collect::<Vec<_>>() {
-            self.names_bytes -= name_bytes(&name);
-        }
+        self.tables.forget(file);
+        self.units.0.retain(|key| key.0 != file);
+        self.names.retain(|key| key.0 != file);
+        self.frames.retain(|key| key.0 != file);
     }
 
     /// What happened so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.stats
+        Stats { tables_evicted: self.tables.evictions, ..self.stats }
     }
 
     /// Memory held, in bytes, by the same reckoning as the budget.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.files_bytes + self.names_bytes
+        let of_paths: usize = self.paths.iter().map(|path| path.len() + NAME_BYTES / 4).sum();
+        self.tables.bytes
+            + self.units.0.bytes
+            + self.pages.held_bytes()
+            + self.names.bytes
+            + self.frames.bytes
+            + of_paths
     }
 
-    fn find(&mut self, file: FileId, svma: Svma) -> Lookup {
-        let table = match self.files.get(&file) {
+    fn find(&mut self, file: FileId, files: &impl Files, svma: Svma) -> Lookup {
+        let unnamed = |why, language| Lookup::Unnamed { why, language };
+        let table = match self.tables.files.get(&file) {
             Some(Ok(table)) => table,
-            Some(Err(why)) => return Lookup::Unnamed { why: *why, language: Language::Unknown },
+            Some(Err(why)) => return unnamed(*why, Language::Unknown),
             // Only a table larger than the whole budget is gone already.
-            None => return Lookup::Unnamed { why: NoName::NoSymbols, language: Language::Unknown },
+            None => return unnamed(NoName::NoSymbols, Language::Unknown),
         };
-        let Some(located) = table.locate(svma) else {
-            let why = if table.is_empty() { NoName::NoSymbols } else { NoName::NotCovered };
-            return Lookup::Unnamed { why, language: table.language_of(svma) };
-        };
-        let key = (file, located.start);
-        if let Some(name) = self.names.get(&key) {
-            return Lookup::Named(name.clone());
-        }
-        let symbol = match table.name(located) {
-            Ok(Some(symbol)) => symbol,
-            Ok(None) => {
-                return Lookup::Unnamed { why: NoName::NotCovered, language: table.language_of(svma) };
+        let language = table.language_of(svma);
+        let symbol = match table.find(svma) {
+            None => None,
+            Some(found) => {
+                let key = (file, found.start(), found.is_certain());
+                match self.names.get(&key) {
+                    Some(name) => Some(name.clone()),
+                    None => match found.name() {
+                        Err(_) => return unnamed(NoName::Broken, language),
+                        Ok(None) => None,
+                        Ok(Some(symbol)) => {
+                            self.stats.names_cut += u64::from(symbol.is_name_cut);
+                            let name = name_of(symbol.name, symbol.language);
+                            self.names.put(key, name.clone(), name_bytes(&name));
+                            Some(name)
+                        }
+                    },
+                }
             }
-            Err(_) => return Lookup::Unnamed { why: NoName::Broken, language: table.language_of(svma) },
         };
-        self.stats.names_cut += u64::from(symbol.is_name_cut);
-        let system_name: Arc<str> = symbol.name.into();
-        let demangled = demangle(&system_name);
-        let demangled = if *demangled == *system_name { Arc::clone(&system_name) } else { demangled.into() };
-        let name = Name { demangled, system_name, start: symbol.start, language: symbol.language };
-        self.keep_name(key, name.clone());
-        Lookup::Named(name)
+
+        let wanted = Wanted { lines: self.options.lines, inlines: self.options.inlines };
+        let mut sources = table.go().map_or_else(Vec::new, |go| go.frames(svma.0, wanted));
+        if let Some(debug) = table.debug().filter(|_| sources.is_empty()) {
+            let began = Instant::now();
+            if self.options.is_patient || self.lines_time < LINES_AT_ONCE + (began - self.began) / LINES_SHARE
+            {
+                let mut units = UnitsOf { file, units: &mut self.units, cut: 0 };
+                sources = debug.frames(svma.0, wanted, files, &self.pages, &mut units);
+                self.stats.files_without_lines += u64::from(units.cut > 0);
+                self.lines_time += began.elapsed();
+            } else {
+                self.stats.lines_left_out += 1;
+            }
+        }
+        let is_empty = table.is_empty();
+        match self.named(symbol, sources, language) {
+            Some(frames) => {
+                let bytes = frames.len() * FRAME_BYTES + FRAME_BYTES;
+                self.frames.put((file, svma), Arc::clone(&frames), bytes);
+                Lookup::Named(frames)
+            }
+            None if is_empty => unnamed(NoName::NoSymbols, language),
+            None => unnamed(NoName::NotCovered, language),
+        }
+    }
+
+    /// Puts together what symbols and debug information say: of the function itself the symbol's name holds.
+    fn named(
+        &mut self,
+        symbol: Option<Name>,
+        sources: Vec<SourceFrame>,
+        language: Language,
+    ) -> Option<Arc<[CodeFrame]>> {
+        let last = sources.len().checked_sub(1);
+        let mut frames = Vec::with_capacity(sources.len().max(1));
+        for (index, source) in sources.into_iter().enumerate() {
+            let own = symbol.as_ref().filter(|_| Some(index) == last).cloned();
+            let Some(name) = own.or_else(|| name_of_entry(source.name?, language)) else { continue };
+            let path = source.path.map(|path| self.shared_path(path));
+            frames.push(CodeFrame { name, path, line: source.line, column: source.column });
+        }
+        if frames.is_empty() {
+            frames.extend(symbol.map(|name| CodeFrame { name, path: None, line: 0, column: 0 }));
+        }
+        (!frames.is_empty()).then(|| frames.into())
+    }
+
+    /// The same path is held once.
+    fn shared_path(&mut self, path: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.paths.get(&path) {
+            return Arc::clone(known);
+        }
+        if (self.paths.len() + 1) * NAME_BYTES > self.paths_bytes {
+            self.paths.clear();
+        }
+        self.paths.insert(Arc::clone(&path));
+        path
     }
 
     /// Sees to it that a file's table is at hand, if there is time for it.
-    fn have<I: Into<Image>>(&mut self, file: FileId, open: impl FnOnce() -> io::Result<I>) -> bool {
-        if self.files.contains(&file) {
+    fn have(&mut self, file: FileId, files: &impl Files) -> bool {
+        if self.tables.files.contains(&file) {
             return true;
         }
-        let is_again = self.evicted.contains(&file);
+        let is_again = self.tables.evicted.contains(&file);
         let began = Instant::now();
         if is_again && self.rereading > (began - self.began) / REREADING_SHARE {
             return false;
         }
-        self.load(file, open);
+        self.load(file, files);
         if is_again {
             self.rereading += began.elapsed();
         }
         true
     }
 
-    fn load<I: Into<Image>>(&mut self, file: FileId, open: impl FnOnce() -> io::Result<I>) {
-        let table = match open() {
-            Ok(image) => self.read(image.into()).map_err(|_| NoName::Broken),
-            Err(error) => Err(NoName::NotOpened(error.kind())),
+    fn load(&mut self, file: FileId, files: &impl Files) {
+        let request = Request {
+            room_bytes: (self.tables.budget_bytes / 3).saturating_sub(FILE_BYTES),
+            wanted: Wanted { lines: self.options.lines, inlines: self.options.inlines },
+            pages: &self.pages,
         };
+        let table = Binary::read(files, &request, |bytes| self.tables.make_room(FILE_BYTES + bytes));
+        if let Ok(table) = &table {
+            self.stats.tables_read += 1;
+            self.stats.symbols_cut += table.symbols_cut();
+            self.stats.files_without_lines += u64::from(table.is_debug_cut);
+        }
+        self.tables.put(file, table);
+    }
+}
+
+fn name_of(system_name: String, language: Language) -> Name {
+    let system_name: Arc<str> = system_name.into();
+    let demangled = demangle(&system_name);
+    let demangled = if *demangled == *system_name { Arc::clone(&system_name) } else { demangled.into() };
+    Name { demangled, system_name, language }
+}
+
+fn name_of_entry(entry: EntryName, of_file: Language) -> Option<Name> {
+    let system_name = entry.linkage.or(entry.plain)?;
+    let language = match Language::of_symbol(&system_name) {
+        Language::Unknown => of_file,
+        mangled => mangled,
+    };
+    Some(name_of(system_name, language))
+}
+
+fn name_bytes(name: &Name) -> usize {
+    NAME_BYTES + name.demangled.len() + name.system_name.len()
+}
+
+/// The symbol tables of files.
+#[derive(Debug)]
+struct Tables {
+    files: LruCache<FileId, Result<Binary, NoName>>,
+    bytes: usize,
+    open_files: usize,
+    budget_bytes: usize,
+    evicted: HashSet<FileId>,
+    evictions: u64,
+}
+
+impl Tables {
+    fn new(budget_bytes: usize) -> Self {
+        let files = LruCache::unbounded();
+        Self { files, bytes: 0, open_files: 0, budget_bytes, evicted: HashSet::new(), evictions: 0 }
+    }
+
+    fn put(&mut self, file: FileId, table: Result<Binary, NoName>) {
         self.make_room(file_bytes(&table));
-        self.files_bytes += file_bytes(&table);
-        self.open_files += usize::from(is_open(&table));
+        self.bytes += file_bytes(&table);
+        self.open_files += open_files(&table);
         self.files.put(file, table);
     }
 
-    /// Reads a table, after others have made room for it.
-    fn read(&mut self, image: Image) -> Result<SymbolTable, Error> {
-        let room = (self.files_budget_bytes / 3).saturating_sub(FILE_BYTES) / SymbolTable::BYTES_PER_SYMBOL;
-        let limits = Limits::default();
-        let limits = Limits { symbols: limits.symbols.min(room), ..limits };
-        let layout = Layout::read(&image)?;
-        self.make_room(
-            FILE_BYTES + SymbolTable::symbols_at_most(&layout, &limits) * SymbolTable::BYTES_PER_SYMBOL,
-        );
-        let table = SymbolTable::index(image, layout, limits)?;
-        self.stats.tables_read += 1;
-        self.stats.symbols_cut += table.cut().beyond_limit + table.cut().out_of_reach;
-        Ok(table)
+    fn forget(&mut self, file: FileId) {
+        self.evicted.remove(&file);
+        if let Some(table) = self.files.pop(&file) {
+            self.uncount(&table);
+        }
     }
 
     fn make_room(&mut self, bytes: usize) {
-        while self.files_bytes + bytes > self.files_budget_bytes || self.open_files >= OPEN_FILES_LIMIT {
+        while self.bytes + bytes > self.budget_bytes || self.open_files >= OPEN_FILES_LIMIT {
             let Some((file, table)) = self.files.pop_lru() else { break };
             self.uncount(&table);
-            self.stats.tables_evicted += u64::from(table.is_ok());
+            self.evictions += u64::from(table.is_ok());
             if self.evicted.len() >= EVICTED_MAX {
                 self.evicted.clear();
             }
@@ -274,39 +319,89 @@ impl Symbolizer {
         }
     }
 
-    fn uncount(&mut self, table: &Result<SymbolTable, NoName>) {
-        self.files_bytes -= file_bytes(table);
-        self.open_files -= usize::from(is_open(table));
-    }
-
-    fn keep_name(&mut self, key: (FileId, Svma), name: Name) {
-        self.names_bytes += name_bytes(&name);
-        if let Some((_, replaced)) = self.names.push(key, name) {
-            self.names_bytes -= name_bytes(&replaced);
-        }
-        while self.names_bytes > self.names_budget_bytes {
-            let Some((_, name)) = self.names.pop_lru() else { break };
-            self.names_bytes -= name_bytes(&name);
-        }
+    fn uncount(&mut self, table: &Result<Binary, NoName>) {
+        self.bytes -= file_bytes(table);
+        self.open_files -= open_files(table);
     }
 }
 
-fn file_bytes(table: &Result<SymbolTable, NoName>) -> usize {
-    FILE_BYTES + table.as_ref().map_or(0, SymbolTable::heap_bytes)
+fn file_bytes(table: &Result<Binary, NoName>) -> usize {
+    FILE_BYTES + table.as_ref().map_or(0, Binary::heap_bytes)
 }
 
-/// A table without symbols has closed its file.
-fn is_open(table: &Result<SymbolTable, NoName>) -> bool {
-    table.as_ref().is_ok_and(|table| !table.is_empty())
+fn open_files(table: &Result<Binary, NoName>) -> usize {
+    table.as_ref().map_or(0, Binary::open_files)
 }
 
-fn name_bytes(name: &Name) -> usize {
-    NAME_BYTES + name.demangled.len() + name.system_name.len()
+/// What is known of units of debug information.
+#[derive(Debug)]
+struct Units(Bounded<(FileId, u32), UnitTable>);
+
+impl Units {
+    fn new(budget_bytes: usize) -> Self {
+        Self(Bounded::new(budget_bytes))
+    }
 }
 
-/// What to call an address without a name: `libfoo.so+0x1234`, the file's last component and the place in it.
-#[must_use]
-pub fn unnamed(file_name: &str, offset: FileOffset) -> String {
-    let base = file_name.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or(file_name);
-    format!("{base}+{offset:#x}")
+/// The units of one file.
+struct UnitsOf<'a> {
+    file: FileId,
+    units: &'a mut Units,
+    cut: u64,
+}
+
+impl UnitTables for UnitsOf<'_> {
+    fn with<T>(
+        &mut self,
+        unit: u32,
+        read: impl FnOnce(usize) -> UnitTable,
+        look: impl FnOnce(&UnitTable) -> T,
+    ) -> T {
+        let key = (self.file, unit);
+        if let Some(table) = self.units.0.get(&key) {
+            return look(table);
+        }
+        let table = read(self.units.0.budget_bytes / 2);
+        self.cut += table.cut;
+        let seen = look(&table);
+        let bytes = table.heap_bytes();
+        self.units.0.put(key, table, bytes);
+        seen
+    }
+}
+
+/// A cache that evicts what was used least recently.
+#[derive(Debug)]
+struct Bounded<K: Hash + Eq, V> {
+    held: LruCache<K, (V, usize)>,
+    bytes: usize,
+    budget_bytes: usize,
+}
+
+impl<K: Hash + Eq + Copy, V> Bounded<K, V> {
+    fn new(budget_bytes: usize) -> Self {
+        Self { held: LruCache::unbounded(), bytes: 0, budget_bytes }
+    }
+
+    fn get(&mut self, key: &K) -> Option<&V> {
+        self.held.get(key).map(|(value, _)| value)
+    }
+
+    fn put(&mut self, key: K, value: V, bytes: usize) {
+        self.bytes += bytes;
+        if let Some((_, (_, replaced_bytes))) = self.held.push(key, (value, bytes)) {
+            self.bytes -= replaced_bytes;
+        }
+        while self.bytes > self.budget_bytes {
+            let Some((_, (_, bytes))) = self.held.pop_lru() else { break };
+            self.bytes -= bytes;
+        }
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&K) -> bool) {
+        let gone: Vec<K> = self.held.iter().map(|(key, _)| *key).filter(|key| !is_kept(key)).collect();
+        for (_, bytes) in gone.iter().filter_map(|key| self.held.pop(key)) {
+            self.bytes -= bytes;
+        }
+    }
 }

@@ -7,6 +7,9 @@ use std::fmt::{self, Write};
 /// hundred bytes stand for one of gigabytes.
 const OUTPUT_LIMIT_BYTES: usize = 4096;
 
+/// What the name of a function ends with where it is the name of a stub that leads there.
+pub(crate) const PLT_SUFFIX: &str = "@plt";
+
 /// How deep a mangled C++ name may nest.
 const RECURSION_LIMIT: u32 = 128;
 
@@ -16,7 +19,11 @@ const RECURSION_LIMIT: u32 = 128;
 /// demangled form would be longer than 4 KiB are returned as they are.
 #[must_use]
 pub fn demangle(name: &str) -> Cow<'_, str> {
-    rust(name).or_else(|| cpp(name)).map_or(Cow::Borrowed(name), Cow::Owned)
+    let (mangled, suffix) = name.strip_suffix(PLT_SUFFIX).map_or((name, ""), |mangled| (mangled, PLT_SUFFIX));
+    match rust(mangled).or_else(|| cpp(mangled)) {
+        Some(demangled) => Cow::Owned(demangled + suffix),
+        None => Cow::Borrowed(name),
+    }
 }
 
 fn rust(name: &str) -> Option<String> {
@@ -43,7 +50,7 @@ struct Bounded(String);
 
 impl Write for Bounded {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if self.0.len() + text.len() > OUTPUT_LIMIT_BYTES {
+        if self.0.len() + text.len() > OUTPUT_LIMIT_BYTES - PLT_SUFFIX.len() {
             return Err(fmt::Error);
         }
         self.0.push_str(text);
@@ -64,6 +71,8 @@ mod tests {
             ("_RNvCskwGfYPst2Cb_3foo3bar", "foo::bar"),
             ("_ZNSt6vectorIiSaIiEE9push_backEOi", "std::vector<int, std::allocator<int> >::push_back(int&&)"),
             ("_ZN3foo3barEv.cold", "foo::bar() [clone .cold]"),
+            ("_ZdlPvm@plt", "operator delete(void*, unsigned long)@plt"),
+            ("memcpy@plt", "memcpy@plt"),
             ("main", "main"),
             ("runtime.mallocgc", "runtime.mallocgc"),
             ("_Znonsense", "_Znonsense"),

@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use object::Endianness;
 use object::elf::{
-    ELFCLASS32, ELFCLASS64, FileHeader32, FileHeader64, SHF_ALLOC, SHF_EXECINSTR, SHN_UNDEF, SHN_XINDEX,
-    SHT_DYNSYM, SHT_SYMTAB, STB_GLOBAL, STB_LOCAL, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE,
+    ELFCLASS32, ELFCLASS64, FileHeader32, FileHeader64, SHF_ALLOC, SHF_COMPRESSED, SHF_EXECINSTR, SHN_UNDEF,
+    SHN_XINDEX, SHT_DYNSYM, SHT_NOBITS, SHT_RELA, SHT_SYMTAB, STB_GLOBAL, STB_LOCAL, STT_FUNC, STT_GNU_IFUNC,
+    STT_NOTYPE, Sym64,
 };
 use object::pod::{self, Pod};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
@@ -21,11 +22,20 @@ use crate::image::Image;
 const SECTIONS_LIMIT: u64 = 65_536;
 /// Bytes of section names looked at, enough for the names of any linked file.
 const SECTION_NAMES_LIMIT_BYTES: u64 = 64 * 1024;
+/// Sections that are remembered by name; a binary with all of DWARF has thirty.
+const NAMED_SECTIONS_LIMIT: usize = 64;
+/// The longest name that any of them has.
+const SECTION_NAME_LIMIT_BYTES: usize = 32;
+/// How the names begin of sections that are remembered.
+const TELLING_PREFIXES: [&str; 7] =
+    [".debug_", ".gnu_debugdata", ".plt", ".gopclntab", ".data.rel.ro.gopclntab", ".go.", ".note.go.buildid"];
+/// The sections that the Go linker leaves.
+const GO_SECTIONS: [&str; 3] = [".gopclntab", ".data.rel.ro.gopclntab", ".note.go.buildid"];
 /// Records read at once.
 const CHUNK_RECORDS: usize = 1024;
 
 /// Where a file keeps its code, its symbols and their names.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Layout {
     form: Form,
     /// Stated addresses of executable sections, sorted by start, none empty.
@@ -34,8 +44,29 @@ pub(crate) struct Layout {
     pub(crate) full: Option<TableLayout>,
     /// `.dynsym`: what the dynamic linker needs.
     pub(crate) dynamic: Option<TableLayout>,
+    /// Relocations that may name symbols of [`dynamic`](Self::dynamic).
+    pub(crate) relocations: Vec<Range<u64>>,
+    /// Other sections that tell something of code, in the file's order.
+    named: Vec<NamedSection>,
+    /// What of the file is in memory: the address of each part, and where it is in the file.
+    loaded: Vec<(u64, Range<u64>)>,
     /// Whether the Go linker left its sections.
     pub(crate) is_go: bool,
+    /// What the code is for, as `e_machine`.
+    pub(crate) machine: u16,
+}
+
+/// A section that is found by its name.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedSection {
+    pub(crate) name: Box<str>,
+    pub(crate) svma: u64,
+    /// Where in the file; empty where the section has no bytes there.
+    pub(crate) bytes: Range<u64>,
+    /// Whether these begin with a compression header (`SHF_COMPRESSED`).
+    pub(crate) is_compressed: bool,
+    /// Bytes of one entry, 0 where the file does not tell.
+    pub(crate) entry_bytes: u64,
 }
 
 /// One symbol table and its names, as places in the file.
@@ -68,16 +99,22 @@ struct Section {
     name: u32,
     link: u32,
     is_code: bool,
-    table: Option<Which>,
+    is_loaded: bool,
+    is_compressed: bool,
+    kind: Kind,
     svma: u64,
     offset: u64,
     size: u64,
+    entry_bytes: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Full,
-    Dynamic,
+enum Kind {
+    FullTable,
+    DynamicTable,
+    Relocations,
+    NoBytes,
+    Other,
 }
 
 impl Layout {
@@ -135,8 +172,8 @@ impl Layout {
             let end = section.offset.checked_add(section.size)?.min(file_bytes);
             (section.offset < end).then_some(section.offset..end)
         };
-        let table_of = |which: Which| -> Option<TableLayout> {
-            let section = sections.iter().find(|section| section.table == Some(which))?;
+        let table_of = |kind: Kind| -> Option<TableLayout> {
+            let section = sections.iter().find(|section| section.kind == kind)?;
             let room = file_bytes.checked_sub(section.offset)?;
             let count = section.size.min(room) / size_of::<H::Sym>() as u64;
             Some(TableLayout { offset: section.offset, count, strings: strings_of(section.link)? })
@@ -149,15 +186,79 @@ impl Layout {
             .filter(|range| !range.is_empty())
             .collect();
         code.sort_unstable_by_key(|range| range.start);
-        let is_go =
-            strings_of(names_index).map_or(Ok(false), |names| has_go_sections(image, names, &sections))?;
-        Ok(Self { form, code, full: table_of(Which::Full), dynamic: table_of(Which::Dynamic), is_go })
+        let named = strings_of(names_index)
+            .map_or(Ok(Vec::new()), |names| named_sections(image, names, &sections, file_bytes))?;
+        let dynamic_index = sections.iter().position(|section| section.kind == Kind::DynamicTable);
+        let relocations = sections
+            .iter()
+            .filter(|section| section.kind == Kind::Relocations)
+            .filter(|section| dynamic_index == Some(section.link as usize))
+            .map(|section| section.offset..section.offset.saturating_add(section.size).min(file_bytes))
+            .filter(|range| !range.is_empty())
+            .collect();
+        let loaded = sections
+            .iter()
+            .filter(|section| section.is_loaded && section.kind != Kind::NoBytes)
+            .map(|section| {
+                let end = section.offset.saturating_add(section.size).min(file_bytes);
+                (section.svma, section.offset..end.max(section.offset))
+            })
+            .take(NAMED_SECTIONS_LIMIT)
+            .collect();
+        Ok(Self {
+            form,
+            code,
+            loaded,
+            full: table_of(Kind::FullTable),
+            dynamic: table_of(Kind::DynamicTable),
+            relocations,
+            is_go: named.iter().any(|section| GO_SECTIONS.contains(&&*section.name)),
+            named,
+            machine: header.e_machine(endian).0,
+        })
+    }
+
+    /// The section with this name, if it is one of those that tell something of code.
+    pub(crate) fn section(&self, name: &str) -> Option<&NamedSection> {
+        self.named.iter().find(|section| &*section.name == name)
+    }
+
+    /// Where in the file the bytes of an address are, and how many follow in the same section.
+    pub(crate) fn in_file(&self, svma: u64) -> Option<Range<u64>> {
+        self.loaded.iter().find_map(|(start, bytes)| {
+            let at = bytes.start.checked_add(svma.checked_sub(*start)?)?;
+            (at < bytes.end).then_some(at..bytes.end)
+        })
+    }
+
+    /// The parts of the file that are data or code in memory.
+    pub(crate) fn loaded(&self) -> impl Iterator<Item = &(u64, Range<u64>)> {
+        self.loaded.iter()
+    }
+
+    /// Whether the file is of 64 bits, little-endian.
+    pub(crate) fn is_little_endian_64(&self) -> bool {
+        self.form.is_64 && self.form.endian == Endianness::Little
+    }
+
+    /// The byte order.
+    pub(crate) fn endian(&self) -> Endianness {
+        self.form.endian
     }
 
     /// The executable section that holds an address.
     pub(crate) fn code_section(&self, svma: u64) -> Option<&Range<u64>> {
         let after = self.code.partition_point(|range| range.start <= svma);
         self.code.get(after.checked_sub(1)?).filter(|range| range.contains(&svma))
+    }
+
+    /// Where in the strings of a table of 64-bit symbols the name of the symbol with this index is.
+    pub(crate) fn name_of(image: &Image, table: &TableLayout, index: u32) -> Option<u32> {
+        let offset = table.offset.checked_add(u64::from(index) * size_of::<Sym64<Endianness>>() as u64)?;
+        let mut name = [0; 4];
+        (u64::from(index) < table.count).then_some(())?;
+        image.read_exact_at(offset, &mut name).ok()?;
+        Some(u32::from_le_bytes(name)).filter(|name| *name != 0)
     }
 
     /// Gives every symbol of a table that is defined, named and may be code, in the table's order. Looks at `limit`
@@ -200,14 +301,19 @@ impl Section {
             name: header.sh_name(endian),
             link: header.sh_link(endian),
             is_code: flags.contains(SHF_ALLOC) && flags.contains(SHF_EXECINSTR),
-            table: match header.sh_type(endian) {
-                SHT_SYMTAB => Some(Which::Full),
-                SHT_DYNSYM => Some(Which::Dynamic),
-                _ => None,
+            is_loaded: flags.contains(SHF_ALLOC),
+            is_compressed: flags.contains(SHF_COMPRESSED),
+            kind: match header.sh_type(endian) {
+                SHT_SYMTAB => Kind::FullTable,
+                SHT_DYNSYM => Kind::DynamicTable,
+                SHT_RELA => Kind::Relocations,
+                SHT_NOBITS => Kind::NoBytes,
+                _ => Kind::Other,
             },
             svma: header.sh_addr(endian).into(),
             offset: header.sh_offset(endian).into(),
             size: header.sh_size(endian).into(),
+            entry_bytes: header.sh_entsize(endian).into(),
         }
     }
 }
@@ -236,19 +342,38 @@ fn code_symbol<S: Sym>(symbol: &S, endian: S::Endian) -> Option<CodeSymbol> {
     })
 }
 
-fn has_go_sections(image: &Image, names: Range<u64>, sections: &[Section]) -> Result<bool, Error> {
+/// The sections whose names say that they tell something of code.
+fn named_sections(
+    image: &Image,
+    names: Range<u64>,
+    sections: &[Section],
+    file_bytes: u64,
+) -> Result<Vec<NamedSection>, Error> {
     let mut blob = vec![0; (names.end - names.start).min(SECTION_NAMES_LIMIT_BYTES) as usize];
     image.read_exact_at(names.start, &mut blob).map_err(|source| Error::Read {
         what: "section names",
         offset: names.start,
         source,
     })?;
-    Ok(sections.iter().any(|section| {
-        let name = blob.get(section.name as usize..).unwrap_or(&[]);
-        [&b".gopclntab\0"[..], b".data.rel.ro.gopclntab\0", b".note.go.buildid\0"]
-            .iter()
-            .any(|go| name.starts_with(go))
-    }))
+    let named = sections.iter().filter_map(|section| {
+        let name = blob.get(section.name as usize..)?.split(|byte| *byte == 0).next()?;
+        let name = str::from_utf8(name).ok().filter(|name| name.len() <= SECTION_NAME_LIMIT_BYTES)?;
+        if !TELLING_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            return None;
+        }
+        let end = match section.kind {
+            Kind::NoBytes => section.offset,
+            _ => section.offset.saturating_add(section.size).min(file_bytes),
+        };
+        Some(NamedSection {
+            name: name.into(),
+            svma: section.svma,
+            bytes: section.offset..end.max(section.offset),
+            is_compressed: section.is_compressed,
+            entry_bytes: section.entry_bytes,
+        })
+    });
+    Ok(named.take(NAMED_SECTIONS_LIMIT).collect())
 }
 
 fn read_one<T: Pod>(image: &Image, what: &'static str, offset: u64) -> Result<T, Error> {

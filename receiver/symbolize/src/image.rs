@@ -6,16 +6,22 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// The bytes of an ELF file: on disk, or in memory (the vDSO has no file).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Image {
     /// Read by position; may shrink or change at any time.
-    File(File),
+    File(Arc<File>),
     /// Read once by somebody else.
     Bytes(Arc<[u8]>),
 }
 
 impl From<File> for Image {
     fn from(file: File) -> Self {
+        Self::File(Arc::new(file))
+    }
+}
+
+impl From<Arc<File>> for Image {
+    fn from(file: Arc<File>) -> Self {
         Self::File(file)
     }
 }

@@ -6,9 +6,11 @@ use std::ops::Range;
 use sidewinder_address::Svma;
 
 use crate::alias::{self, Binding};
+use crate::demangle::PLT_SUFFIX;
 use crate::elf::{CodeSymbol, Layout, TableLayout};
 use crate::image::Image;
 use crate::language::Language;
+use crate::plt;
 
 /// Why a file gives no symbol table, or a symbol no name.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +104,7 @@ struct Entry {
 
 const _: () = assert!(SymbolTable::BYTES_PER_SYMBOL == 12);
 
-/// Where a name is (29 bits of offset), in which table's strings (1 bit), and its binding (2 bits).
+/// Where a name is (29 bits of offset), in which table's strings (1 bit), and its binding or that it is a stub (2 bits).
 #[derive(Clone, Copy, Debug)]
 struct NameRef(u32);
 
@@ -161,6 +163,7 @@ impl SymbolTable {
             build.cut.beyond_limit += beyond_limit;
             build.entries.sort_unstable_by_key(|entry| entry.start);
         }
+        build.add_stubs(&layout, &image);
         // Without symbols there are no names to read.
         let image = if build.entries.is_empty() { Image::from(Vec::new()) } else { image };
         Ok(Self {
@@ -226,6 +229,7 @@ impl SymbolTable {
     }
 
     /// The entries that name an address, all of one start.
+    /// [`Located::is_certain`] tells whether a symbol states that it reaches the address.
     pub(crate) fn locate(&self, svma: Svma) -> Option<Located<'_>> {
         let offset = u32::try_from(svma.0.checked_sub(self.base)?).ok()?;
         let before = self.entries.get(..self.entries.partition_point(|entry| entry.start <= offset))?;
@@ -241,7 +245,8 @@ impl SymbolTable {
         let first = before.partition_point(|entry| entry.start < start);
         let last = before.partition_point(|entry| entry.start <= start);
         let aliases = before.get(first..last)?;
-        Some(Located { start: Svma(self.base + u64::from(start)), aliases, reached })
+        let located = Located { start: Svma(self.base + u64::from(start)), aliases, reached };
+        located.names().next().is_some().then_some(located)
     }
 
     /// The best of the names of a place.
@@ -266,17 +271,20 @@ impl SymbolTable {
         Ok(best.map(|(_, symbol)| symbol))
     }
 
-    fn read_name(&self, name: NameRef) -> Result<(String, bool), Error> {
-        let table = if name.is_dynamic() { &self.layout.dynamic } else { &self.layout.full };
+    fn read_name(&self, name_ref: NameRef) -> Result<(String, bool), Error> {
+        let table = if name_ref.is_dynamic() { &self.layout.dynamic } else { &self.layout.full };
         let strings = table.as_ref().map_or(0..0, |table| table.strings.clone());
-        let (bytes, is_cut) = read_name(&self.image, strings, name.offset(), self.limits.name_bytes)?;
+        let (bytes, is_cut) = read_name(&self.image, strings, name_ref.offset(), self.limits.name_bytes)?;
         let name = String::from_utf8_lossy(&bytes);
         // In `.symtab` the linker writes a version behind the name: `memcpy@@GLIBC_2.14`.
-        let name = match name.find('@') {
+        let mut text = match name.find('@') {
             Some(at) if at > 0 => name.get(..at).unwrap_or(&name).to_owned(),
             _ => name.into_owned(),
         };
-        Ok((name, is_cut))
+        if name_ref.is_stub() {
+            text.push_str(PLT_SUFFIX);
+        }
+        Ok((text, is_cut))
     }
 }
 
@@ -290,6 +298,11 @@ pub(crate) struct Located<'a> {
 }
 
 impl<'a> Located<'a> {
+    /// Whether a symbol says by its size that it holds the address.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.reached.is_some()
+    }
+
     fn names(self) -> impl Iterator<Item = &'a Entry> {
         self.aliases.iter().filter(move |entry| match self.reached {
             Some(offset) => entry.reaches(offset),
@@ -307,6 +320,8 @@ impl Entry {
 impl NameRef {
     const OFFSET_BITS: u32 = 29;
     const DYNAMIC: u32 = 1 << 31;
+    /// In the place of a binding: stubs have none.
+    const STUB: u32 = 3;
 
     fn in_full(symbol: &CodeSymbol) -> Option<Self> {
         let binding = match symbol.binding {
@@ -319,6 +334,16 @@ impl NameRef {
 
     fn in_dynamic(symbol: &CodeSymbol) -> Option<Self> {
         Self::in_full(symbol).map(|name| Self(name.0 | Self::DYNAMIC))
+    }
+
+    /// A stub, by the name of the function that it leads to.
+    fn of_stub(name: u32) -> Option<Self> {
+        (name >> Self::OFFSET_BITS == 0)
+            .then_some(Self(name | Self::STUB << Self::OFFSET_BITS | Self::DYNAMIC))
+    }
+
+    fn is_stub(self) -> bool {
+        self.0 >> Self::OFFSET_BITS & 3 == Self::STUB
     }
 
     fn offset(self) -> u32 {
@@ -364,6 +389,32 @@ impl Build {
         };
         let size = u32::try_from(symbol.size).unwrap_or(u32::MAX);
         self.entries.push(Entry { start, size, name });
+    }
+
+    /// Names the stubs that no symbol names.
+    fn add_stubs(&mut self, layout: &Layout, image: &Image) {
+        let Some(table) = &layout.dynamic else { return };
+        let known = self.entries.len();
+        for stub in plt::stubs(image, layout) {
+            let Some(start) = stub.svma.checked_sub(self.base).and_then(|start| u32::try_from(start).ok())
+            else {
+                continue;
+            };
+            let is_known =
+                |entries: &[Entry]| entries.binary_search_by_key(&start, |entry| entry.start).is_ok();
+            if self.entries.get(..known).is_some_and(is_known) {
+                continue;
+            }
+            if self.entries.len() >= self.limits.symbols {
+                self.cut.beyond_limit += 1;
+                continue;
+            }
+            let name = Layout::name_of(image, table, stub.symbol).and_then(NameRef::of_stub);
+            if let Some(name) = name {
+                self.entries.push(Entry { start, size: stub.bytes, name });
+            }
+        }
+        self.entries.sort_unstable_by_key(|entry| entry.start);
     }
 }
 

@@ -20,13 +20,18 @@ pub(crate) fn mini_debug_info<'data, R: ReadRef<'data>>(
     summary: &mut Summary,
 ) -> Option<Vec<u8>> {
     let compressed = file.section_by_name(".gnu_debugdata")?.data().ok()?;
+    let data = unpack_mini_debug_info(compressed, MAX_MINI_DEBUG_INFO_BYTES);
+    if data.is_none() {
+        Summary::count(&mut summary.malformed, Source::MiniDebugInfo);
+    }
+    data
+}
+
+/// The ELF file that the bytes of `.gnu_debugdata` hold, or `None` where they are broken or it is larger than `max_bytes`.
+#[must_use]
+pub fn unpack_mini_debug_info(compressed: &[u8], max_bytes: u64) -> Option<Vec<u8>> {
     let mut data = Vec::new();
     let reader = XzReader::new_mem_limit(compressed, false, MAX_DECODER_KIB);
-    let read = reader.take(MAX_MINI_DEBUG_INFO_BYTES + 1).read_to_end(&mut data);
-    let whole = read.is_ok_and(|bytes| (bytes as u64) <= MAX_MINI_DEBUG_INFO_BYTES);
-    if !whole {
-        Summary::count(&mut summary.malformed, Source::MiniDebugInfo);
-        return None;
-    }
-    Some(data)
+    let read = reader.take(max_bytes.saturating_add(1)).read_to_end(&mut data);
+    read.is_ok_and(|bytes| bytes as u64 <= max_bytes).then_some(data)
 }

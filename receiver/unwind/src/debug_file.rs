@@ -7,15 +7,16 @@
 use object::{File, Object as _, ReadRef};
 
 /// The longest build ID and the longest file name that are looked for, in bytes. Linkers write 20, and Linux
-/// allows no longer name.
+/// allows no longer name, and no longer path.
 const MAX_BUILD_ID_BYTES: usize = 64;
 const MAX_NAME_BYTES: usize = 255;
+const MAX_PATH_BYTES: usize = 4096;
 
 /// Where distributions install debug files.
 const DEBUG_DIRECTORY: &[u8] = b"usr/lib/debug";
 
 /// What a binary says of its debug file.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DebugFileReference {
     /// The linker's build ID, which the debug file shares.
     build_id: Option<Vec<u8>>,
@@ -46,21 +47,23 @@ impl DebugFileReference {
     /// The paths at which the debug file of a binary in `directory` may be, from the file system's root and
     /// without a leading slash. There are at most four.
     pub fn candidates(&self, directory: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-        let directory = directory.strip_prefix(b"/").unwrap_or(directory);
-        let by_build_id = self.build_id.as_deref().and_then(|id| {
-            let (first, rest) = id.split_first()?;
-            let hex: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-            let name = format!(".build-id/{first:02x}/{hex}.debug");
-            Some(joined(&[DEBUG_DIRECTORY, name.as_bytes()]))
-        });
-        let by_link = self.link.as_ref().map(|(name, _)| {
-            [
-                joined(&[directory, name]),
-                joined(&[directory, b".debug", name]),
-                joined(&[DEBUG_DIRECTORY, directory, name]),
-            ]
-        });
-        by_build_id.into_iter().chain(by_link.into_iter().flatten())
+        let directory = without_root(directory);
+        let [by_build_id, by_link] = self.candidates_below(DEBUG_DIRECTORY, directory);
+        let beside = self
+            .link
+            .as_ref()
+            .map(|(name, _)| [joined(&[directory, name]), joined(&[directory, b".debug", name])]);
+        by_build_id.into_iter().chain(beside.into_iter().flatten()).chain(by_link)
+    }
+
+    /// The paths below a further directory of debug files, as [`candidates`](Self::candidates): by build ID and by link.
+    #[must_use]
+    pub fn candidates_below(&self, debug_directory: &[u8], directory: &[u8]) -> [Option<Vec<u8>>; 2] {
+        let debug_directory = without_root(debug_directory);
+        let by_build_id = self.build_id.as_deref().and_then(|id| by_build_id(debug_directory, id));
+        let by_link =
+            self.link.as_ref().map(|(name, _)| joined(&[debug_directory, without_root(directory), name]));
+        [by_build_id, by_link]
     }
 
     /// How to know whether `candidate` is the debug file.
@@ -71,6 +74,56 @@ impl DebugFileReference {
             (_, _, Some((_, crc))) => Proof::Crc(*crc),
         }
     }
+}
+
+/// What a debug file says of the file with which it shares what several debug files have in common (`.gnu_debugaltlink`,
+/// as dwz writes it).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AlternateReference {
+    path: Vec<u8>,
+    build_id: Vec<u8>,
+}
+
+impl AlternateReference {
+    /// What a file says of it, or `None` if it says nothing.
+    pub fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+        let (path, build_id) = file.gnu_debugaltlink().ok().flatten()?;
+        let is_sound = !path.is_empty()
+            && path.len() <= MAX_PATH_BYTES
+            && (2..=MAX_BUILD_ID_BYTES).contains(&build_id.len());
+        is_sound.then(|| Self { path: path.to_vec(), build_id: build_id.to_vec() })
+    }
+
+    /// The paths at which it may be for a debug file in `directory`, as [`DebugFileReference::candidates`]: by build ID,
+    /// and by the path, which may lead upwards. Whoever opens it keeps it inside the root.
+    pub fn candidates(
+        &self,
+        debug_directory: Option<&[u8]>,
+        directory: &[u8],
+    ) -> impl Iterator<Item = Vec<u8>> {
+        let debug_directory = without_root(debug_directory.unwrap_or(DEBUG_DIRECTORY));
+        let by_path = match self.path.strip_prefix(b"/") {
+            Some(path) => path.to_vec(),
+            None => joined(&[without_root(directory), &self.path]),
+        };
+        by_build_id(debug_directory, &self.build_id).into_iter().chain([by_path])
+    }
+
+    /// Whether `candidate` is the file.
+    pub fn is<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> bool {
+        build_id(candidate) == Some(&*self.build_id)
+    }
+}
+
+fn by_build_id(debug_directory: &[u8], id: &[u8]) -> Option<Vec<u8>> {
+    let (first, rest) = id.split_first()?;
+    let hex: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = format!(".build-id/{first:02x}/{hex}.debug");
+    Some(joined(&[debug_directory, name.as_bytes()]))
+}
+
+fn without_root(directory: &[u8]) -> &[u8] {
+    directory.strip_prefix(b"/").unwrap_or(directory)
 }
 
 fn build_id<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<&'data [u8]> {
@@ -115,6 +168,30 @@ mod tests {
             candidates(&DebugFileReference { build_id: None, ..reference }, "/"),
             ["tool.debug", ".debug/tool.debug", "usr/lib/debug/tool.debug"]
         );
+    }
+
+    #[test]
+    fn a_further_directory_is_laid_out_as_the_usual_one() {
+        let reference = DebugFileReference {
+            build_id: Some(vec![0xab, 0xcd, 0x0e]),
+            link: Some((b"tool.debug".to_vec(), 7)),
+        };
+        let below = reference.candidates_below(b"/mnt/debug", b"/usr/bin");
+        let below = below.map(|path| String::from_utf8(path.unwrap()).unwrap());
+        assert_eq!(below, ["mnt/debug/.build-id/ab/cd0e.debug", "mnt/debug/usr/bin/tool.debug"]);
+    }
+
+    #[test]
+    fn the_file_that_debug_files_share_is_sought_by_build_id_and_by_its_path() {
+        let paths = |path: &[u8]| {
+            let alternate = AlternateReference { path: path.to_vec(), build_id: vec![0xab, 0xcd] };
+            let paths = alternate.candidates(None, b"/usr/lib/debug/.build-id/12");
+            paths.map(|path| String::from_utf8(path).unwrap()).collect::<Vec<_>>()
+        };
+        let by_build_id = "usr/lib/debug/.build-id/ab/cd.debug";
+        assert_eq!(paths(b"/usr/lib/debug/.dwz/all"), [by_build_id, "usr/lib/debug/.dwz/all"]);
+        let relative = "usr/lib/debug/.build-id/12/../../.dwz/all";
+        assert_eq!(paths(b"../../.dwz/all"), [by_build_id, relative]);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! its layout; `function` makes the rows of one function.
 
 mod function;
-mod pclntab;
+pub(crate) mod pclntab;
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
 

@@ -64,7 +64,9 @@ mod synthesize;
 mod table;
 pub mod validate;
 
+pub use companion::unpack_mini_debug_info;
 pub use elf::{Error, load_segments};
+pub use go::pclntab::{Header as GoTableHeader, PcValue, PcValues};
 pub use read::ReadFile;
 pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 pub use sources::{Sources, unwind_table};

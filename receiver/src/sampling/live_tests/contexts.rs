@@ -164,8 +164,9 @@ fn compile(directory: &Path, name: &str, source: &str, arguments: &[&str]) -> Pa
 fn function_of(event: &Event, namer: &mut Namer) -> Option<&'static str> {
     const FUNCTIONS: [&str; 6] = ["in_outer", "in_inner", "outside", "changing", "wild", "cut"];
     let frames = event.stack.iter().flat_map(|stack| &stack.frames);
-    let names: Vec<_> = frames.map(|frame| namer.name(*frame).name.to_string()).collect();
-    FUNCTIONS.into_iter().find(|function| names.iter().any(|name| name == function))
+    let functions: Vec<_> =
+        frames.flat_map(|frame| namer.name(event.process, *frame).functions.to_vec()).collect();
+    FUNCTIONS.into_iter().find(|name| functions.iter().any(|function| &*function.name.demangled == *name))
 }
 
 /// A program that ends with the test.
@@ -204,7 +205,8 @@ fn spans_by_function(
     messages.append(&mut poll_for(&mut sampler, Duration::from_secs(3)));
     sampler.stop(&mut messages);
 
-    let mut namer = Namer::new(NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 });
+    let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
+    let mut namer = Namer::new(options);
     let mut counts = BTreeMap::new();
     for message in messages {
         match message {

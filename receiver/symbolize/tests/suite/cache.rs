@@ -4,9 +4,13 @@ use std::cell::Cell;
 use std::io;
 
 use sidewinder_address::{FileOffset, Svma};
-use sidewinder_symbolize::{FileId, Language, Lookup, Name, NoName, Symbolizer, unnamed};
+use sidewinder_symbolize::{FileId, Language, Lookup, Name, NoName, Symbolizer, SymbolizerOptions, unnamed};
 
 use crate::elf::{FUNC, GLOBAL, Made, TEXT, elf};
+
+fn symbolizer(budget_bytes: usize) -> Symbolizer {
+    Symbolizer::new(SymbolizerOptions { budget_bytes, lines: false, inlines: false, is_patient: true })
+}
 
 const MANGLED: &str = "_ZN3app4work17h0123456789abcdefE";
 
@@ -16,7 +20,7 @@ fn app() -> Vec<u8> {
 
 fn named(lookup: Lookup) -> Name {
     match lookup {
-        Lookup::Named(name) => name,
+        Lookup::Named(frames) => frames[0].name.clone(),
         Lookup::Unnamed { why, .. } => panic!("{why:?}"),
     }
 }
@@ -30,17 +34,17 @@ fn why_not(lookup: &Lookup) -> NoName {
 
 #[test]
 fn a_name_comes_in_both_spellings() {
-    let mut symbolizer = Symbolizer::new(1 << 20);
+    let mut symbolizer = symbolizer(1 << 20);
     let name = named(symbolizer.name(FileId(1), || Ok(app()), Svma(TEXT + 8)));
     assert_eq!((&*name.demangled, &*name.system_name, name.language), ("app::work", MANGLED, Language::Rust));
     let name = named(symbolizer.name(FileId(1), || Ok(app()), Svma(TEXT + 0x28)));
-    assert_eq!((&*name.demangled, name.start), ("plain", Svma(TEXT + 0x20)));
+    assert_eq!(&*name.demangled, "plain");
 }
 
 #[test]
 fn a_file_is_opened_once_whether_that_succeeds_or_not() {
     let opened = Cell::new(0);
-    let mut symbolizer = Symbolizer::new(1 << 20);
+    let mut symbolizer = symbolizer(1 << 20);
     for _ in 0..10 {
         let open = || {
             opened.set(opened.get() + 1);
@@ -61,7 +65,7 @@ fn a_file_is_opened_once_whether_that_succeeds_or_not() {
 
 #[test]
 fn every_look_up_is_counted_once_under_its_reason() {
-    let mut symbolizer = Symbolizer::new(1 << 20);
+    let mut symbolizer = symbolizer(1 << 20);
     let files = [
         (1, app(), TEXT),
         (1, app(), TEXT + 0x40),
@@ -70,7 +74,7 @@ fn every_look_up_is_counted_once_under_its_reason() {
         (1, app(), TEXT + 1),
     ];
     for (file, bytes, svma) in files {
-        symbolizer.name(FileId(file), || Ok(bytes), Svma(svma));
+        symbolizer.name(FileId(file), || Ok(bytes.clone()), Svma(svma));
     }
     symbolizer.name(FileId(4), || Err::<Vec<u8>, _>(io::ErrorKind::NotFound.into()), Svma(0));
     let stats = symbolizer.stats();
@@ -85,7 +89,7 @@ fn the_budget_holds_and_what_was_evicted_comes_back() {
     let symbols: Vec<_> =
         names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
     let file = elf(&symbols, &[], "");
-    let mut symbolizer = Symbolizer::new(BUDGET_BYTES);
+    let mut symbolizer = symbolizer(BUDGET_BYTES);
     for round in 0..3 {
         for id in 0..200 {
             let at = Svma(TEXT + u64::from(id * 7 + round) % 100 * 16);
@@ -108,7 +112,7 @@ fn two_large_tables_do_not_evict_each_other() {
         names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
     let file = elf(&symbols, &[], "");
     // Either would take more than half of what there is.
-    let mut symbolizer = Symbolizer::new(7 << 10);
+    let mut symbolizer = symbolizer(7 << 10);
     for id in (0..20).map(|turn| turn % 2) {
         named(symbolizer.name(FileId(id), || Ok(file.clone()), Svma(TEXT)));
     }
@@ -121,7 +125,7 @@ fn two_large_tables_do_not_evict_each_other() {
 fn files_do_not_stay_open_without_bound() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), app()).unwrap();
-    let mut symbolizer = Symbolizer::new(64 << 20);
+    let mut symbolizer = symbolizer(64 << 20);
     for id in 0..600 {
         named(symbolizer.name(FileId(id), || std::fs::File::open(file.path()), Svma(TEXT)));
     }
@@ -138,7 +142,7 @@ fn one_table_too_large_for_the_budget_is_cut_and_counted() {
     let names: Vec<_> = (0..250).map(|number| format!("f{number}")).collect();
     let symbols: Vec<_> =
         names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
-    let mut symbolizer = Symbolizer::new(4096);
+    let mut symbolizer = symbolizer(4096);
     named(symbolizer.name(FileId(1), || Ok(elf(&symbols, &[], "")), Svma(TEXT)));
     assert!(symbolizer.stats().symbols_cut > 100);
     assert!(symbolizer.held_bytes() <= 4096);
@@ -148,4 +152,12 @@ fn one_table_too_large_for_the_budget_is_cut_and_counted() {
 fn what_has_no_name_is_called_by_its_file() {
     assert_eq!(unnamed("/usr/lib/libfoo.so.1", FileOffset(0x1234)), "libfoo.so.1+0x1234");
     assert_eq!(unnamed("[vdso]", FileOffset(1)), "[vdso]+0x1");
+}
+
+#[test]
+fn what_lies_behind_a_function_is_not_named_after_it() {
+    let mut symbolizer = symbolizer(1 << 20);
+    let file = || Ok(elf(&[Made(GLOBAL, FUNC, "one", 0, 0x20)], &[], ""));
+    named(symbolizer.name(FileId(1), file, Svma(TEXT + 0x1f)));
+    assert_eq!(why_not(&symbolizer.name(FileId(1), file, Svma(TEXT + 0x20))), NoName::NotCovered);
 }

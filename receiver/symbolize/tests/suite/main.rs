@@ -2,9 +2,15 @@
 #[cfg(test)]
 mod cache;
 #[cfg(test)]
+mod companions;
+#[cfg(test)]
 mod elf;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod large;
+#[cfg(test)]
+mod lines;
 #[cfg(test)]
 mod oracle;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Names equal `llvm-symbolizer`'s, on real files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,8 @@ enum Reason {
     BeyondSection,
     /// The oracle does not read `.dynsym` where there is a `.symtab`.
     DynamicOnly,
+    /// The oracle does not know stubs.
+    Stub,
 }
 
 /// One symbol, as an independent reader sees it.
@@ -88,6 +90,9 @@ impl Subject {
             };
         };
         let start = ours.start.0;
+        if ours.name.ends_with("@plt") {
+            return Some(Reason::Stub);
+        }
         let is_ours = |symbol: &&Known| symbol.start == start && symbol.name == ours.name;
         let own = self.symbols.iter().filter(is_ours).find(holds).expect("our name is one of the file's");
         if named.iter().any(|symbol| symbol.start == start) {
@@ -101,6 +106,20 @@ impl Subject {
             named.iter().any(is_weaker).then_some(Reason::NoFunction)
         }
     }
+}
+
+/// Where a file has code.
+pub(crate) fn code_of(path: &Path) -> Vec<(u64, u64)> {
+    Subject::read(path).code
+}
+
+/// Where the functions of each name in a file start.
+pub(crate) fn starts_by_name(path: &Path) -> BTreeMap<String, BTreeSet<u64>> {
+    let mut starts = BTreeMap::<String, BTreeSet<u64>>::new();
+    for symbol in Subject::read(path).symbols {
+        starts.entry(without_version(&symbol.name).to_owned()).or_default().insert(symbol.start);
+    }
+    starts
 }
 
 fn without_version(name: &str) -> &str {
@@ -137,7 +156,7 @@ fn ask_oracle(path: &Path, addresses: &[u64]) -> Option<Vec<Option<String>>> {
 }
 
 /// Addresses all over the code, the same in each run.
-fn addresses(code: &[(u64, u64)]) -> Vec<u64> {
+pub(crate) fn addresses(code: &[(u64, u64)]) -> Vec<u64> {
     let total: u64 = code.iter().map(|(start, end)| end - start).sum();
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let random = std::iter::repeat_with(move || {
@@ -273,5 +292,41 @@ fn a_go_program() {
     let Some((_folder, path)) = compile("program.go", source, &["go", "build"]) else { return };
     if let Some(languages) = agrees(&path) {
         assert!(languages["Go"] > ADDRESSES * 9 / 10, "{languages:?}");
+    }
+}
+
+/// The stubs of a file by address, as `objdump` sees them; `None` without it.
+fn stubs(path: &Path) -> Option<BTreeMap<u64, String>> {
+    let sections = ["-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got"];
+    let output = Command::new("objdump").arg("-d").args(sections).arg(path).output().ok()?;
+    let output = String::from_utf8(output.stdout).unwrap();
+    let labels = output.lines().filter_map(|line| line.strip_suffix(">:")?.split_once(" <"));
+    let named = labels.filter(|(_, name)| name.ends_with("@plt") && !name.starts_with("*ABS*"));
+    Some(named.map(|(address, name)| (u64::from_str_radix(address, 16).unwrap(), name.to_owned())).collect())
+}
+
+#[test]
+fn stubs_are_named_as_objdump_names_them() {
+    let source = "#include <stdio.h>\n#include <string.h>\n#include <stdlib.h>\nint main(int c, char **v) {\n\
+        char *copy = malloc(100); atexit(abort); puts(strncpy(copy, v[0], c)); return 0; }\n";
+    let linked: [&[&str]; 4] = [
+        &["gcc", "-O2"],
+        &["gcc", "-O2", "-fcf-protection=none", "-Wl,-z,lazy"],
+        &["gcc", "-O2", "-fcf-protection", "-Wl,-z,lazy", "-Wl,-z,ibtplt"],
+        &["gcc", "-O2", "-s", "-Wl,-z,now", "-no-pie"],
+    ];
+    for compiler in linked {
+        let Some((_folder, path)) = compile("program.c", source, compiler) else { return };
+        let Some(stubs) = stubs(&path) else {
+            eprintln!("SKIPPED: objdump is not installed");
+            return;
+        };
+        assert!(stubs.values().any(|name| name == "puts@plt"), "{compiler:?}: {stubs:?}");
+        let table = SymbolTable::read(File::open(&path).unwrap(), Limits::default()).unwrap();
+        for (svma, name) in stubs {
+            let ours =
+                [svma, svma + 6].map(|svma| table.lookup(Svma(svma)).unwrap().map(|symbol| symbol.name));
+            assert_eq!(ours, [Some(name.clone()), Some(name)], "{compiler:?} {svma:#x}");
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! to names, to shared tables of values by pc, and to the functions in the order of their addresses. Earlier
 //! layouts aren't read.
 
+use std::ops::Range;
+
 /// `internal/abi.Go118PCLnTabMagic` and `Go120PCLnTabMagic`.
 const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 
@@ -13,12 +15,62 @@ const MAX_NAME_BYTES: usize = 64;
 /// Bytes of a pointer in the only layout that is read.
 const POINTER_BYTES: u8 = 8;
 
-/// The parsed header. All else is read on demand, with every offset checked.
+/// Where the parts of a table are, in bytes from its start. Source: `runtime.pcHeader`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Bytes that pcs in the tables are multiples of.
+    pub pc_quantum: u8,
+    /// Whether functions have a line number before their flags (Go 1.20 and later).
+    pub has_start_lines: bool,
+    /// How many functions there are.
+    pub function_count: u64,
+    /// Where Go's text starts, as the header states it: zero since Go 1.26 and in some relocatable programs.
+    pub stated_text_start: u64,
+    /// Names of functions.
+    pub names: u64,
+    /// For each unit, where the names of its files are.
+    pub unit_files: u64,
+    /// Names of files.
+    pub files: u64,
+    /// Tables of values by pc.
+    pub pc_tables: u64,
+    /// Functions in the order of their addresses, and what describes them.
+    pub functions: u64,
+}
+
+impl Header {
+    /// Bytes of a header.
+    pub const BYTES: usize = 8 + 8 * 8;
+
+    /// Reads a header, or `None` if this is none of a known layout.
+    #[must_use]
+    pub fn parse(data: &[u8]) -> Option<Self> {
+        let magic = u32_at(data, 0)?;
+        let [0, 0, pc_quantum, POINTER_BYTES] = *data.get(4..8)? else { return None };
+        if !MAGICS.contains(&magic) || pc_quantum == 0 {
+            return None;
+        }
+        let word = |index: usize| u64_at(data, 8 + index * 8);
+        Some(Self {
+            pc_quantum,
+            has_start_lines: magic == MAGICS[1],
+            function_count: word(0)?,
+            stated_text_start: word(2)?,
+            names: word(3)?,
+            unit_files: word(4)?,
+            files: word(5)?,
+            pc_tables: word(6)?,
+            functions: word(7)?,
+        })
+    }
+}
+
+/// The parsed header and what it leads to. All else is read on demand, with every offset checked.
 pub(crate) struct Pclntab<'data> {
     data: &'data [u8],
-    /// Bytes that pcs in the tables are multiples of.
     pc_quantum: u8,
-    /// Where Go's text starts, as the header states it: zero since Go 1.26 and in some relocatable programs.
+    has_start_lines: bool,
+    /// As [`Header::stated_text_start`].
     pub(crate) stated_text_start: u64,
     function_count: usize,
     names: &'data [u8],
@@ -29,21 +81,17 @@ pub(crate) struct Pclntab<'data> {
 impl<'data> Pclntab<'data> {
     /// Read the header, or `None` if this is no table of a known layout.
     pub(crate) fn parse(data: &'data [u8]) -> Option<Self> {
-        let magic = u32_at(data, 0)?;
-        let [0, 0, pc_quantum, POINTER_BYTES] = *data.get(4..8)? else { return None };
-        if !MAGICS.contains(&magic) || pc_quantum == 0 {
-            return None;
-        }
-        let word = |index: usize| u64_at(data, 8 + index * 8);
-        let part = |index| data.get(usize::try_from(word(index)?).ok()?..);
+        let header = Header::parse(data)?;
+        let part = |offset: u64| data.get(usize::try_from(offset).ok()?..);
         Some(Self {
             data,
-            pc_quantum,
-            stated_text_start: word(2)?,
-            function_count: usize::try_from(word(0)?).ok()?,
-            names: part(3)?,
-            pc_tables: part(6)?,
-            functions: part(7)?,
+            pc_quantum: header.pc_quantum,
+            has_start_lines: header.has_start_lines,
+            stated_text_start: header.stated_text_start,
+            function_count: usize::try_from(header.function_count).ok()?,
+            names: part(header.names)?,
+            pc_tables: part(header.pc_tables)?,
+            functions: part(header.functions)?,
         })
     }
 
@@ -69,18 +117,13 @@ impl<'data> Pclntab<'data> {
             start,
             next,
             name: name.split(|byte| *byte == 0).next()?,
-            flags: *described.get(if self.has_start_lines() { 41 } else { 37 })?,
+            flags: *described.get(if self.has_start_lines { 41 } else { 37 })?,
             stack_depths: match u32_at(described, 16)? {
                 0 => None,
                 offset => Some(self.pc_tables.get(offset as usize..)?),
             },
             pc_quantum: self.pc_quantum,
         })
-    }
-
-    /// Go 1.20 put a line number before the flags.
-    fn has_start_lines(&self) -> bool {
-        u32_at(self.data, 0) == Some(MAGICS[1])
     }
 }
 
@@ -116,15 +159,9 @@ impl<'data> Function<'data> {
 
     /// How deep the stack is by pc, if the table says: ranges that follow one another from the function's
     /// start.
-    pub(crate) fn stack_depths(&self) -> Option<StackDepths<'data>> {
-        Some(StackDepths {
-            rest: self.stack_depths?,
-            pc: self.start,
-            limit: self.next,
-            depth: -1,
-            first: true,
-            pc_quantum: self.pc_quantum,
-        })
+    pub(crate) fn stack_depths(&self) -> Option<impl Iterator<Item = StackDepth> + Clone + use<'data>> {
+        let values = PcValues::new(self.stack_depths?, self.start..self.next, self.pc_quantum);
+        Some(values.map(|PcValue { start, end, value }| StackDepth { start, end, bytes: value }))
     }
 }
 
@@ -136,21 +173,40 @@ pub(crate) struct StackDepth {
     pub(crate) bytes: i32,
 }
 
-/// Steps of `runtime.pcvalue`. Ends early where the table is broken.
-#[derive(Clone)]
-pub(crate) struct StackDepths<'data> {
+/// A value that holds for pcs from `start` up to `end`, both in bytes from the start of Go's text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PcValue {
+    /// The first pc.
+    pub start: u32,
+    /// The pc behind the last.
+    pub end: u32,
+    /// Depth of the stack, file, line, or whatever the table is of.
+    pub value: i32,
+}
+
+/// Steps of `runtime.pcvalue`: ranges that follow one another. Ends early where the table is broken.
+#[derive(Clone, Debug)]
+pub struct PcValues<'data> {
     rest: &'data [u8],
     pc: u32,
     limit: u32,
-    depth: i32,
+    value: i32,
     first: bool,
     pc_quantum: u8,
 }
 
-impl Iterator for StackDepths<'_> {
-    type Item = StackDepth;
+impl<'data> PcValues<'data> {
+    /// The values of a function with these pcs.
+    #[must_use]
+    pub fn new(table: &'data [u8], function: Range<u32>, pc_quantum: u8) -> Self {
+        Self { rest: table, pc: function.start, limit: function.end, value: -1, first: true, pc_quantum }
+    }
+}
 
-    fn next(&mut self) -> Option<StackDepth> {
+impl Iterator for PcValues<'_> {
+    type Item = PcValue;
+
+    fn next(&mut self) -> Option<PcValue> {
         if self.pc >= self.limit {
             return None;
         }
@@ -160,12 +216,12 @@ impl Iterator for StackDepths<'_> {
         }
         self.first = false;
         // Zigzag: the sign is the lowest bit.
-        self.depth = self.depth.checked_add((change >> 1) as i32 ^ -((change & 1) as i32))?;
+        self.value = self.value.checked_add((change >> 1) as i32 ^ -((change & 1) as i32))?;
         let start = self.pc;
         let bytes =
             varint(&mut self.rest)?.checked_mul(u32::from(self.pc_quantum)).filter(|bytes| *bytes > 0)?;
         self.pc = start.checked_add(bytes)?;
-        Some(StackDepth { start, end: self.pc.min(self.limit), bytes: self.depth })
+        Some(PcValue { start, end: self.pc.min(self.limit), value: self.value })
     }
 }
 

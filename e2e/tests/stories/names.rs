@@ -1,0 +1,194 @@
+//! What the Collector received says what code it is: functions, files, lines, and what was inlined.
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use object::{Object as _, ObjectSymbol as _, SymbolKind};
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::{requirement, session, workload};
+use sidewinder_otlp::FrameType;
+use sidewinder_otlp::decode::Frame;
+
+const NAMED_SHARE: f64 = 0.99;
+
+fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<Frame>> {
+    received.events_of(pid).flat_map(|event| event.sample.stack.iter())
+}
+
+fn has_symbols(path: &str) -> bool {
+    let Ok(bytes) = std::fs::read(path) else { return false };
+    let Ok(file) = object::File::parse(&*bytes) else { return false };
+    let is_function =
+        |symbol: object::Symbol<'_, '_>| symbol.kind() == SymbolKind::Text && symbol.is_definition();
+    file.symbols().any(is_function) || file.dynamic_symbols().any(is_function)
+}
+
+/// Profiles a program of ours for a while, with more lines of configuration.
+fn profiled(more: &[&str]) -> Result<(u32, Received)> {
+    let collector = Collector::start()?;
+    let mut program = workload::WORDS_DEBUG.command(&["60"])?.stdout(Stdio::null()).spawn()?;
+    let settings = Settings {
+        more: more.iter().map(|line| (*line).to_owned()).collect(),
+        ..Settings::of_process(program.id())
+    };
+    let sampled = Daemon::start(&settings, &collector.grpc_endpoint()).and_then(|daemon| {
+        thread::sleep(Duration::from_secs(4));
+        daemon.stop()
+    });
+    program.kill()?;
+    program.wait()?;
+    sampled?;
+    Ok((program.id(), collector.stop()?))
+}
+
+#[test]
+fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
+    if !requirement::ebpf("names")? {
+        return Ok(());
+    }
+    let (pid, received) = profiled(&[])?;
+    let mut symbols = HashMap::<Arc<str>, bool>::new();
+    let (mut named, mut all, mut inlined, mut in_source) = (0, 0, 0, 0);
+    let mut unnamed = BTreeMap::<String, usize>::new();
+    for frame in frames(&received, pid) {
+        let Some(mapping) = &frame.mapping else { continue };
+        let name = &mapping.filename;
+        if !*symbols.entry(Arc::clone(name)).or_insert_with(|| has_symbols(name)) {
+            continue;
+        }
+        all += 1;
+        match frame.function() {
+            Some(_) => named += 1,
+            None => *unnamed.entry(format!("{name}+{:#x}", frame.address)).or_default() += 1,
+        }
+        inlined += usize::from(frame.lines.len() > 1);
+        let is_ours =
+            |line: &sidewinder_otlp::decode::Line| line.filename.ends_with("/words.cc") && line.line > 0;
+        in_source += usize::from(frame.lines.iter().any(is_ours));
+    }
+    let share = named as f64 / f64::from(all.max(1));
+    eprintln!(
+        "{named} of {all} frames named, {inlined} with inlined calls, {in_source} in words.cc; {unnamed:?}"
+    );
+    ensure!(all > 1_000 && share >= NAMED_SHARE, "{named} of {all} frames: {unnamed:?}");
+    ensure!(inlined > all as usize / 20, "{inlined} of {all} frames have inlined calls");
+    ensure!(in_source > all as usize / 10, "{in_source} of {all} frames are in the source");
+    Ok(())
+}
+
+#[test]
+fn lines_and_inlined_calls_and_names_can_be_switched_off() -> Result<()> {
+    if !requirement::ebpf("names switched off")? {
+        return Ok(());
+    }
+    let lines = |symbolize: &'static str| -> Result<Vec<_>> {
+        let (pid, received) = profiled(&[symbolize])?;
+        let user = frames(&received, pid).filter(|frame| frame.mapping.is_some());
+        Ok(user.flat_map(|frame| frame.lines.clone()).collect())
+    };
+    let without = lines("symbolize: { lines: false, inlines: false }")?;
+    ensure!(!without.is_empty() && without.iter().all(|line| line.line == 0 && line.filename.is_empty()));
+    // Build IDs and addresses are left to the backend.
+    ensure!(lines("symbolize: { mode: none }")?.is_empty());
+    Ok(())
+}
+
+/// A program that runs code of its own making for five seconds.
+struct Jit {
+    program: &'static str,
+    arguments: &'static [&'static str],
+    frame_type: FrameType,
+    function: &'static str,
+}
+
+const NODE: &str = "function fib(n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+    const until = Date.now() + 20000; while (Date.now() < until) fib(20);";
+
+const JITS: [Jit; 2] = [
+    Jit {
+        program: "node",
+        arguments: &["--perf-basic-prof", "-e", NODE],
+        frame_type: FrameType::V8js,
+        function: "fib",
+    },
+    Jit {
+        program: "node",
+        arguments: &["--perf-prof", "-e", NODE],
+        frame_type: FrameType::V8js,
+        function: "fib",
+    },
+];
+
+#[test]
+fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()> {
+    for jit in JITS {
+        let title = format!("names of {} {}", jit.program, jit.arguments[0]);
+        if !requirement::ebpf(&title)? || !requirement::program(&title, jit.program)? {
+            return Ok(());
+        }
+        let folder = tempfile::tempdir()?;
+        let mut command = Command::new(jit.program);
+        command.args(jit.arguments).current_dir(&folder).stdout(Stdio::null());
+        let (pid, received) = session::profile_running(command, Duration::from_secs(6))?;
+        let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+        let made = frames(&received, pid).filter(|frame| frame.mapping.is_none());
+        let of_runtime: Vec<_> = made.filter(|frame| frame.frame_type() == Some(jit.frame_type)).collect();
+        let is_it = |frame: &&&Arc<Frame>| frame.function().is_some_and(|name| name.contains(jit.function));
+        let found = of_runtime.iter().filter(is_it).count();
+        eprintln!("{title}: {found} of {} frames", of_runtime.len());
+        ensure!(found > 100, "{title}: {found} of {} frames", of_runtime.len());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Result<()> {
+    let title = "names in a PID namespace";
+    if !requirement::ebpf(title)?
+        || !requirement::program(title, "node")?
+        || !requirement::program(title, "unshare")?
+    {
+        return Ok(());
+    }
+    let collector = Collector::start()?;
+    let folder = tempfile::tempdir()?;
+    // Its own /tmp, and the number 1.
+    let script =
+        format!("mount --bind {} /tmp && exec node --perf-basic-prof -e '{NODE}'", folder.path().display());
+    let mut child = Command::new("unshare")
+        .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", &script])
+        .stdout(Stdio::null())
+        .spawn()?;
+    let ended = (|| -> Result<u32> {
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let mut pid = None;
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(100));
+            pid = std::fs::read_to_string(&children)?.split_whitespace().next().map(str::to_owned);
+            let name = pid.as_ref().and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+            if name.is_some_and(|name| name.trim() == "node") {
+                break;
+            }
+        }
+        let pid = pid.context("no child")?.parse()?;
+        let daemon = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint())?;
+        thread::sleep(Duration::from_secs(6));
+        daemon.stop()?;
+        Ok(pid)
+    })();
+    child.kill()?;
+    child.wait()?;
+    let (pid, received) = (ended?, collector.stop()?);
+    ensure!(folder.path().join("perf-1.map").exists());
+    let found = frames(&received, pid)
+        .filter(|frame| frame.function().is_some_and(|name| name.contains("fib")))
+        .count();
+    ensure!(found > 100, "{found} frames");
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! What names cost: how many there are in a second, and the memory that takes.
+//!
+//! `make bench`. Each line is a process of its own, so that its peak is its own.
+#![expect(clippy::unwrap_used, reason = "what goes wrong ends the bench")]
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use object::{Object, ObjectSection, SectionKind};
+use sidewinder_address::Svma;
+use sidewinder_symbolize::{FileId, Lookup, Symbolizer, SymbolizerOptions};
+
+const BUDGET_BYTES: usize = 32 << 20;
+const ADDRESSES: u64 = 10_000;
+
+const SOURCE: &str = "#include <map>\n#include <regex>\n#include <string>\n#include <vector>\n#include <algorithm>\n\
+    int main(int count, char **texts) { std::map<std::string, int> seen; std::regex word(\"[a-z]+\");\n\
+    for (int i = 0; i < count; i++) if (std::regex_match(texts[i], word)) seen[texts[i]]++;\n\
+    std::vector<int> all; for (auto &pair : seen) all.push_back(pair.second);\n\
+    std::sort(all.begin(), all.end()); return all.empty() ? 0 : all[0]; }\n";
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|argument| argument == "--measure") {
+        return measure(Path::new(&arguments[at + 1]), &arguments[at + 2]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path());
+    let again = |path: &Path, wanted: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg("--measure").arg(path).arg(wanted);
+        assert!(command.status().unwrap().success());
+    };
+    let Some(program) = program else { return };
+    again(&program, "names");
+    again(&program, "lines");
+    let large = enlarged(folder.path(), &program, 300 << 20);
+    again(&large, "lines");
+    again(&with_symbols(folder.path(), 2_000_000), "names");
+    for library in ["/usr/lib/x86_64-linux-gnu/libLLVM-14.so.1", "/usr/lib/llvm-14/lib/libLLVM-14.so"] {
+        if Path::new(library).exists() {
+            return again(Path::new(library), "lines");
+        }
+    }
+}
+
+/// Names addresses all over a file's code, and says what that took.
+fn measure(path: &Path, wanted: &str) {
+    let code = code_of(path);
+    let before_kib = status_kib("VmRSS");
+    let wants_lines = wanted == "lines";
+    let mut symbolizer = Symbolizer::new(SymbolizerOptions {
+        budget_bytes: BUDGET_BYTES,
+        lines: wants_lines,
+        inlines: wants_lines,
+        is_patient: true,
+    });
+    let step = ((code.1 - code.0) / ADDRESSES).max(1);
+    let mut named =
+        |svma: u64| matches!(symbolizer.name(FileId(1), || File::open(path), Svma(svma)), Lookup::Named(_));
+    let began = Instant::now();
+    named(code.0);
+    let first = began.elapsed();
+    let began = Instant::now();
+    let found = (0..ADDRESSES).filter(|index| named(code.0 + index * step)).count();
+    let cold = began.elapsed();
+    let began = Instant::now();
+    let again = (0..ADDRESSES).filter(|index| named(code.0 + index * step)).count();
+    let warm = began.elapsed();
+    assert_eq!(again, found);
+    let per_second = |took: std::time::Duration| ADDRESSES as f64 / took.as_secs_f64();
+    println!(
+        "{:<28} {:>6} MiB {wanted}: first {:>7.1} ms, {:>9.0} names/s, again {:>10.0}, {found} of {ADDRESSES} named, \
+         peak RSS {:.1} MiB over {:.1}, {:.1} MiB held, {} symbols cut",
+        path.file_name().unwrap_or_default().to_string_lossy(),
+        fs::metadata(path).unwrap().len() >> 20,
+        first.as_secs_f64() * 1e3,
+        per_second(cold),
+        per_second(warm),
+        (status_kib("VmHWM") - before_kib) as f64 / 1024.0,
+        before_kib as f64 / 1024.0,
+        symbolizer.held_bytes() as f64 / f64::from(1 << 20),
+        symbolizer.stats().symbols_cut,
+    );
+}
+
+/// Start and end of `.text`, read without reading the file as a whole.
+fn code_of(path: &Path) -> (u64, u64) {
+    let cache = object::ReadCache::new(File::open(path).unwrap());
+    let file = object::File::parse(&cache).unwrap();
+    let text = file.sections().find(|section| section.kind() == SectionKind::Text && section.size() > 256);
+    text.map(|text| (text.address(), text.address() + text.size())).unwrap()
+}
+
+fn status_kib(key: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+fn compiled(folder: &Path) -> Option<PathBuf> {
+    fs::write(folder.join("p.cpp"), SOURCE).unwrap();
+    let done = Command::new("c++").args(["-g", "-O2", "-o", "program", "p.cpp"]).current_dir(folder).status();
+    if !done.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: c++ does not compile here");
+        return None;
+    }
+    Some(folder.join("program"))
+}
+
+/// The program with its units repeated, so that the debug information is of this size.
+fn enlarged(folder: &Path, program: &Path, bytes: usize) -> PathBuf {
+    let content = fs::read(program).unwrap();
+    let file = object::File::parse(&*content).unwrap();
+    let units = file.section_by_name(".debug_info").unwrap().uncompressed_data().unwrap();
+    let mut out = BufWriter::new(File::create(folder.join("units")).unwrap());
+    (0..bytes / units.len()).for_each(|_| out.write_all(&units).unwrap());
+    out.into_inner().unwrap();
+    let large = folder.join("program-300M");
+    let mut command = Command::new("objcopy");
+    command.args(["--update-section", ".debug_info=units", "program"]).arg(&large).current_dir(folder);
+    assert!(command.status().unwrap().success());
+    large
+}
+
+/// A program of so many functions.
+fn with_symbols(folder: &Path, count: usize) -> PathBuf {
+    let mut source = BufWriter::new(File::create(folder.join("many.s")).unwrap());
+    writeln!(source, ".text").unwrap();
+    for number in 0..count {
+        writeln!(source, ".globl f{number}\n.type f{number},@function\nf{number}: ret\n.size f{number},1")
+            .unwrap();
+    }
+    source.into_inner().unwrap();
+    let done = Command::new("cc")
+        .args(["-shared", "-nostdlib", "-o", "many.so", "many.s"])
+        .current_dir(folder)
+        .status();
+    assert!(done.is_ok_and(|status| status.success()));
+    folder.join("many.so")
+}

@@ -1,0 +1,209 @@
+//! The symbols of one binary: its own, and those of the files that tell more of it.
+
+use sidewinder_address::Svma;
+use sidewinder_unwind::unpack_mini_debug_info;
+
+use crate::dwarf::{DebugInfo, Pages, Unusable, Wanted};
+use crate::elf::Layout;
+use crate::files::Files;
+use crate::go::GoTable;
+use crate::image::Image;
+use crate::language::Language;
+use crate::names::NoName;
+use crate::native::{Error, Limits, Located, Symbol, SymbolTable};
+
+/// The most of `.gnu_debugdata` that is read; distributions' are below one MiB.
+const MINI_DEBUG_INFO_LIMIT_BYTES: u64 = 8 << 20;
+
+/// The tables of one binary.
+#[derive(Debug)]
+pub(crate) struct Binary {
+    /// The one that tells most comes first; the last is the binary's own. Never empty.
+    tables: Vec<SymbolTable>,
+    /// Bytes of files that are held in memory.
+    unpacked_bytes: usize,
+    /// Go's own table.
+    go: Option<GoTable>,
+    /// Lines and inlined calls, from the first file that has any.
+    debug: Option<DebugInfo>,
+    /// Whether there was no room for the debug information, or not for all of it.
+    pub(crate) is_debug_cut: bool,
+}
+
+/// What reading a binary may take, and what is wanted of it.
+pub(crate) struct Request<'a> {
+    /// For the tables and the debug information each.
+    pub(crate) room_bytes: usize,
+    pub(crate) wanted: Wanted,
+    pub(crate) pages: &'a Pages,
+}
+
+/// A function's place, before its name is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Found<'a> {
+    table: &'a SymbolTable,
+    located: Located<'a>,
+}
+
+impl Found<'_> {
+    pub(crate) fn start(&self) -> Svma {
+        self.located.start
+    }
+
+    /// As [`Located::is_certain`].
+    pub(crate) fn is_certain(&self) -> bool {
+        self.located.is_certain()
+    }
+
+    pub(crate) fn name(self) -> Result<Option<Symbol>, Error> {
+        self.table.name(self.located)
+    }
+}
+
+impl Binary {
+    /// Reads tables. `make_room` is told how much they will take before they do.
+    ///
+    /// A binary that has no `.symtab` is asked for its debug file, and then for its MiniDebugInfo ("MiniDebugInfo" in GDB's
+    /// manual), one that has no lines for its debug file too. Where one of these is broken, it is as if it were not there.
+    pub(crate) fn read(
+        files: &impl Files,
+        request: &Request<'_>,
+        make_room: impl FnOnce(usize),
+    ) -> Result<Self, NoName> {
+        let image = files.content().map_err(|error| NoName::NotOpened(error.kind()))?;
+        let layout = Layout::read(&image).map_err(|_| NoName::Broken)?;
+        let wants_debug = request.wanted.lines || request.wanted.inlines;
+        let lacks_symbols = !has_symbols(&layout);
+        let lacks_debug = wants_debug && !has_debug_info(&layout);
+        let debug_file = if lacks_symbols || lacks_debug { parsed(files.debug_file()) } else { None };
+        let mut unpacked_bytes = 0;
+        let mut unpacked = || {
+            let unpacked = mini_debug_info(&image, &layout, request.room_bytes / 2)?;
+            unpacked_bytes = unpacked.len();
+            parsed(Some(unpacked.into()))
+        };
+        let companion = match &debug_file {
+            _ if !lacks_symbols => None,
+            Some((image, layout)) if has_symbols(layout) => Some((image.clone(), layout.clone())),
+            _ => unpacked(),
+        };
+        let go = if layout.is_go { GoTable::read(&image, &layout) } else { None };
+        let (debug, is_debug_cut) = match debug_file.filter(|_| lacks_debug) {
+            Some((debug_image, debug_layout)) => {
+                debug_info(files, request, &debug_image, &debug_layout, &layout)
+            }
+            None => debug_info(files, request, &image, &layout, &layout),
+        };
+
+        let parts: Vec<(Image, Layout)> = companion.into_iter().chain([(image, layout)]).collect();
+        let debug_bytes = debug.as_ref().map_or(0, DebugInfo::heap_bytes);
+        let mut left = request.room_bytes.saturating_sub(unpacked_bytes) / SymbolTable::BYTES_PER_SYMBOL;
+        let limits =
+            |left: usize| Limits { symbols: Limits::default().symbols.min(left), ..Limits::default() };
+        let expected: usize =
+            parts.iter().map(|(_, layout)| SymbolTable::symbols_at_most(layout, &limits(left))).sum();
+        make_room(expected.min(left) * SymbolTable::BYTES_PER_SYMBOL + unpacked_bytes + debug_bytes);
+        let mut tables = Vec::with_capacity(parts.len());
+        for (image, layout) in parts {
+            let table = SymbolTable::index(image, layout, limits(left)).map_err(|_| NoName::Broken)?;
+            left -= table.len();
+            tables.push(table);
+        }
+        // Of Go's code its own table tells the same.
+        let is_debug_cut = is_debug_cut && go.is_none();
+        Ok(Self { tables, unpacked_bytes, go, debug, is_debug_cut })
+    }
+
+    /// What Go's own table says, if there is one.
+    pub(crate) fn go(&self) -> Option<&GoTable> {
+        self.go.as_ref()
+    }
+
+    /// Lines and inlined calls, if there are any.
+    pub(crate) fn debug(&self) -> Option<&DebugInfo> {
+        self.debug.as_ref()
+    }
+
+    /// The function that holds an address: one that says so by its size, before one that is only the last before it.
+    pub(crate) fn find(&self, svma: Svma) -> Option<Found<'_>> {
+        let rank = |found: &Found<'_>| (found.located.is_certain(), found.start().0);
+        self.tables
+            .iter()
+            .filter_map(|table| Some(Found { table, located: table.locate(svma)? }))
+            .reduce(|best, other| if rank(&other) > rank(&best) { other } else { best })
+    }
+
+    /// Whether no table has any function.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.go.is_none() && self.tables.iter().all(SymbolTable::is_empty)
+    }
+
+    /// As [`SymbolTable::language_of`].
+    pub(crate) fn language_of(&self, svma: Svma) -> Language {
+        self.tables.last().map_or(Language::Unknown, |table| table.language_of(svma))
+    }
+
+    /// Symbols that limits left out.
+    pub(crate) fn symbols_cut(&self) -> u64 {
+        self.tables.iter().map(SymbolTable::cut).map(|cut| cut.beyond_limit + cut.out_of_reach).sum()
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let debug_bytes = self.debug.as_ref().map_or(0, DebugInfo::heap_bytes);
+        self.unpacked_bytes + debug_bytes + self.tables.iter().map(SymbolTable::heap_bytes).sum::<usize>()
+    }
+
+    /// Files that are held open.
+    pub(crate) fn open_files(&self) -> usize {
+        let of_debug = self.debug.as_ref().map_or(0, DebugInfo::open_files);
+        let of_go = usize::from(self.go.is_some());
+        of_go + of_debug + self.tables.iter().filter(|table| !table.is_empty()).count()
+    }
+}
+
+fn has_symbols(layout: &Layout) -> bool {
+    layout.full.as_ref().is_some_and(|table| table.count > 1)
+}
+
+fn has_debug_info(layout: &Layout) -> bool {
+    layout.section(".debug_info").is_some_and(|section| !section.bytes.is_empty())
+}
+
+fn parsed(image: Option<Image>) -> Option<(Image, Layout)> {
+    let image = image?;
+    let layout = Layout::read(&image).ok()?;
+    Some((image, layout))
+}
+
+/// The debug information in a file, and whether some of it or all had no room.
+fn debug_info(
+    files: &impl Files,
+    request: &Request<'_>,
+    image: &Image,
+    layout: &Layout,
+    own: &Layout,
+) -> (Option<DebugInfo>, bool) {
+    if !(request.wanted.lines || request.wanted.inlines) {
+        return (None, false);
+    }
+    let base = own.code.first().map_or(0, |range| range.start);
+    match DebugInfo::read(image, layout, base, files, request.pages, request.room_bytes) {
+        Ok(debug) => {
+            let is_cut = debug.cut() > 0;
+            (Some(debug), is_cut)
+        }
+        Err(why) => (None, why == Unusable::NoRoom),
+    }
+}
+
+fn mini_debug_info(image: &Image, layout: &Layout, room_bytes: usize) -> Option<Vec<u8>> {
+    let section = layout.section(".gnu_debugdata")?;
+    let bytes = section.bytes.end - section.bytes.start;
+    if bytes > MINI_DEBUG_INFO_LIMIT_BYTES {
+        return None;
+    }
+    let mut compressed = vec![0; usize::try_from(bytes).ok()?];
+    image.read_exact_at(section.bytes.start, &mut compressed).ok()?;
+    unpack_mini_debug_info(&compressed, room_bytes as u64)
+}

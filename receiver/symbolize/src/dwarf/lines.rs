@@ -1,0 +1,118 @@
+//! The line table of a unit.
+
+use std::sync::Arc;
+
+use gimli::{ColumnType, Dwarf, LineProgramHeader, Reader as _, Result, Unit};
+
+use super::pages::Reader;
+use super::ranges::Ranges;
+
+/// The longest path that is given.
+const PATH_LIMIT_BYTES: usize = 4096;
+
+/// From a place on, code of one line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    start: u32,
+    pub(super) line: u32,
+    /// Index of the unit's files; [`Row::NO_FILE`] where no line follows.
+    file: u16,
+    pub(super) column: u16,
+}
+
+impl Row {
+    const NO_FILE: u16 = u16::MAX;
+
+    pub(super) fn file(&self) -> u64 {
+        self.file.into()
+    }
+
+    fn is_end(&self) -> bool {
+        self.file == Self::NO_FILE
+    }
+}
+
+/// The rows of a unit, in order; `None` where there are more than `rows_max`.
+pub(super) fn rows_of(
+    unit: &Unit<Reader<'_>>,
+    ranges: &Ranges,
+    rows_max: usize,
+) -> Result<Option<Box<[Row]>>> {
+    let Some(program) = unit.line_program.clone() else { return Ok(Some(Box::default())) };
+    let mut program = program.rows();
+    let mut rows: Vec<Row> = Vec::new();
+    let mut sequence_start = 0;
+    // Whether the sequence is of code that the linker kept.
+    let mut is_code = true;
+    while let Some((_, row)) = program.next_row()? {
+        let place = ranges.place(row.address());
+        is_code &= place.is_some();
+        if is_code && let Some(start) = place {
+            let row = match row.end_sequence() {
+                true => Row { start, line: 0, file: Row::NO_FILE, column: 0 },
+                false => Row {
+                    start,
+                    line: row.line().and_then(|line| u32::try_from(line.get()).ok()).unwrap_or(0),
+                    file: u16::try_from(row.file_index()).unwrap_or(Row::NO_FILE),
+                    column: match row.column() {
+                        ColumnType::LeftEdge => 0,
+                        ColumnType::Column(column) => u16::try_from(column.get()).unwrap_or(0),
+                    },
+                },
+            };
+            push(&mut rows, sequence_start, row);
+        }
+        if row.end_sequence() {
+            if !is_code {
+                rows.truncate(sequence_start);
+            }
+            (sequence_start, is_code) = (rows.len(), true);
+        }
+        if rows.len() > rows_max {
+            return Ok(None);
+        }
+    }
+    // One sequence may end where another begins.
+    rows.sort_by_key(|row| (row.start, !row.is_end()));
+    Ok(Some(rows.into_boxed_slice()))
+}
+
+/// Adds a row to its sequence: of several for one place the last holds, and one that says what the one before says is none.
+fn push(rows: &mut Vec<Row>, sequence_start: usize, row: Row) {
+    if rows.len() > sequence_start {
+        rows.pop_if(|last| last.start == row.start);
+    }
+    let last = rows.last().filter(|_| rows.len() > sequence_start);
+    let same = |last: &Row| (last.line, last.file, last.column) == (row.line, row.file, row.column);
+    if !last.is_some_and(same) {
+        rows.push(row);
+    }
+}
+
+/// The row that holds a place.
+pub(super) fn row_at(rows: &[Row], place: u32) -> Option<Row> {
+    let after = rows.partition_point(|row| row.start <= place);
+    after.checked_sub(1).and_then(|at| rows.get(at)).copied().filter(|row| !row.is_end())
+}
+
+/// The path of a file of a unit: as the compiler was given it, made absolute by the directories that the unit states.
+pub(super) fn path(dwarf: &Dwarf<Reader<'_>>, unit: &Unit<Reader<'_>>, file: u64) -> Option<Arc<str>> {
+    let header: &LineProgramHeader<Reader<'_>> = unit.line_program.as_ref()?.header();
+    let text = |mut text: Reader<'_>| {
+        text.truncate(text.len().min(PATH_LIMIT_BYTES)).ok()?;
+        Some(text.to_string_lossy().ok()?.into_owned())
+    };
+    let entry = header.file(file)?;
+    let mut path = text(dwarf.attr_string(unit, entry.path_name()).ok()?)?;
+    let directory = entry.directory(header).and_then(|directory| dwarf.attr_string(unit, directory).ok());
+    for directory in [directory, unit.comp_dir].into_iter().flatten() {
+        if path.starts_with('/') {
+            break;
+        }
+        let directory = text(directory)?;
+        if !directory.is_empty() {
+            path = format!("{}/{path}", directory.trim_end_matches('/'));
+        }
+    }
+    (!path.is_empty()).then(|| path.into())
+}

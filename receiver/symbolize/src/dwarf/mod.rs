@@ -1,0 +1,318 @@
+//! Lines and inlined calls, from DWARF 2 to 5: in the binary, in its debug file, or split off.
+//!
+//! Source: DWARF 5, "Debugging Information Format". `gimli` reads the forms; here is what is looked for, in memory that does
+//! not grow with the file: `sections` finds the parts, `pages` holds a few pieces of them, `units` says which unit speaks of an
+//! address, `functions` and `lines` what that unit says. A unit is gone through once, and its [`UnitTable`] kept while there is
+//! room.
+
+mod functions;
+mod lines;
+mod pages;
+mod ranges;
+mod sections;
+mod units;
+
+use std::sync::Arc;
+
+use gimli::{AttributeValue, Dwarf, Result, Unit};
+
+pub(crate) use functions::EntryName;
+pub(crate) use pages::Pages;
+pub(crate) use sections::Unusable;
+
+use crate::elf::Layout;
+use crate::files::Files;
+use crate::image::Image;
+use functions::{Chain, Context, FunctionRange, function_at, functions_of};
+use lines::{Row, path, row_at, rows_of};
+use pages::Reader;
+use ranges::Ranges;
+use sections::Sections;
+use units::{UnitIndex, whole, without_lines};
+
+/// Bytes that may be looked at to find out which units there are. Those of the largest programs have 100 MiB of roots and
+/// abbreviations.
+const INDEX_WORK_BYTES: u64 = 256 << 20;
+/// Bytes that may be looked at for one address; the largest units, of programs optimised as a whole, have some tens of MiB.
+const LOOKUP_WORK_BYTES: u64 = 96 << 20;
+
+/// A function at an address, the line that it is in, and how both are called.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct SourceFrame {
+    pub(crate) name: Option<EntryName>,
+    pub(crate) path: Option<Arc<str>>,
+    /// Counted from 1, 0 where it is not known; the column too.
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// The debug information of one binary.
+#[derive(Debug)]
+pub(crate) struct DebugInfo {
+    sections: Sections,
+    /// What its debug file shares with others.
+    shared: Option<(Sections, UnitIndex)>,
+    /// Its split units, if they are in one file.
+    package: Option<Sections>,
+    units: UnitIndex,
+    ranges: Ranges,
+}
+
+/// What one unit says of its code. Unlike the rest it takes time to find out.
+#[derive(Debug, Default)]
+pub(crate) struct UnitTable {
+    functions: Box<[FunctionRange]>,
+    /// `None` where they are too many to keep.
+    rows: Option<Box<[Row]>>,
+    /// The file that the unit's entries were split off to.
+    split: Option<Sections>,
+    /// Functions that there was no room for.
+    pub(crate) cut: u64,
+}
+
+impl UnitTable {
+    pub(crate) fn heap_bytes(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(&*self.functions)
+            + self.rows.as_ref().map_or(0, |rows| size_of_val(&**rows))
+            + self.split.as_ref().map_or(0, Sections::heap_bytes)
+    }
+}
+
+/// What is kept of units: by number, as [`DebugInfo`] counts them.
+pub(crate) trait UnitTables {
+    /// The table of a unit, which `read` makes where it is not there. It takes that many bytes at most.
+    fn with<T>(
+        &mut self,
+        unit: u32,
+        read: impl FnOnce(usize) -> UnitTable,
+        look: impl FnOnce(&UnitTable) -> T,
+    ) -> T;
+}
+
+/// Which debug information is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) lines: bool,
+    pub(crate) inlines: bool,
+}
+
+impl DebugInfo {
+    /// Finds out which units a file has. `base` is the first address of the binary's code.
+    pub(crate) fn read(
+        image: &Image,
+        layout: &Layout,
+        base: u64,
+        files: &impl Files,
+        pages: &Pages,
+        room_bytes: usize,
+    ) -> std::result::Result<Self, Unusable> {
+        let sections = Sections::find(image, layout, false, room_bytes)?;
+        let ranges = Ranges { base };
+        let room_bytes = room_bytes.saturating_sub(sections.heap_bytes());
+        pages.allow(INDEX_WORK_BYTES);
+        let units = {
+            let open = sections.open(pages);
+            UnitIndex::read(&open.dwarf(), &ranges, room_bytes / 16)
+        };
+        if units.is_empty() {
+            return Err(Unusable::Absent);
+        }
+        let room_bytes = room_bytes.saturating_sub(units.heap_bytes());
+        let shared = files.alternate().and_then(|image| {
+            let layout = Layout::read(&image).ok()?;
+            let sections = Sections::find(&image, &layout, false, room_bytes).ok()?;
+            let units = UnitIndex::starts_only(&sections.open(pages).dwarf());
+            Some((sections, units))
+        });
+        let package = files.package().and_then(|image| {
+            let layout = Layout::read(&image).ok()?;
+            Sections::find(&image, &layout, true, room_bytes).ok()
+        });
+        Ok(Self { sections, shared, package, units, ranges })
+    }
+
+    /// Memory held, in bytes.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        let shared =
+            self.shared.as_ref().map_or(0, |(sections, units)| sections.heap_bytes() + units.heap_bytes());
+        let package = self.package.as_ref().map_or(0, Sections::heap_bytes);
+        self.sections.heap_bytes() + self.units.heap_bytes() + shared + package
+    }
+
+    /// Units and ranges that there was no room for.
+    pub(crate) fn cut(&self) -> u64 {
+        self.units.cut
+    }
+
+    /// Files that are held open.
+    pub(crate) fn open_files(&self) -> usize {
+        1 + usize::from(self.shared.is_some()) + usize::from(self.package.is_some())
+    }
+
+    /// The functions at an address, innermost first; none where the debug information does not speak of it, or not in the
+    /// end of what may be looked at.
+    pub(crate) fn frames(
+        &self,
+        svma: u64,
+        wanted: Wanted,
+        files: &impl Files,
+        pages: &Pages,
+        tables: &mut impl UnitTables,
+    ) -> Vec<SourceFrame> {
+        let Some(place) = self.ranges.place(svma) else { return Vec::new() };
+        pages.allow(LOOKUP_WORK_BYTES);
+        let open = self.sections.open(pages);
+        let shared = self.shared.as_ref().map(|(sections, _)| sections.open(pages));
+        let mut dwarf = open.dwarf();
+        if let Some(shared) = &shared {
+            dwarf.set_sup(shared.dwarf());
+        }
+        let lookup = Lookup { debug: self, pages, dwarf: &dwarf, place, wanted };
+        let units = self.units.at(place);
+        units.into_iter().find_map(|unit| lookup.in_unit(unit, files, tables)).unwrap_or_default()
+    }
+}
+
+/// A look-up of one address.
+struct Lookup<'l, 'a> {
+    debug: &'a DebugInfo,
+    pages: &'a Pages,
+    dwarf: &'l Dwarf<Reader<'a>>,
+    place: u32,
+    wanted: Wanted,
+}
+
+/// The entries of a unit: its own, or those that were split off.
+struct Entries<'e, 'a> {
+    dwarf: &'e Dwarf<Reader<'a>>,
+    unit: &'e Unit<Reader<'a>>,
+    units: &'e UnitIndex,
+}
+
+impl<'a> Lookup<'_, 'a> {
+    /// What a unit says; `None` where it says nothing.
+    fn in_unit(
+        &self,
+        number: u32,
+        files: &impl Files,
+        tables: &mut impl UnitTables,
+    ) -> Option<Vec<SourceFrame>> {
+        let unit = whole(self.dwarf, self.debug.units.header(self.dwarf, number).ok()?).ok()?;
+        let read = |room_bytes| self.table(&unit, files, room_bytes);
+        tables.with(number, read, |table| {
+            let row = match &table.rows {
+                Some(rows) => row_at(rows, self.place),
+                None => rows_of(&unit, &self.debug.ranges, usize::MAX)
+                    .ok()
+                    .flatten()
+                    .and_then(|rows| row_at(&rows, self.place)),
+            };
+            let chain = function_at(&table.functions, self.place)
+                .and_then(|function| {
+                    self.with_entries(&unit, table.split.as_ref(), |Entries { dwarf, unit, units }| {
+                        let shared_units = self.debug.shared.as_ref().map(|(_, units)| units);
+                        let context = Context { dwarf, unit, units, shared_units };
+                        context.chain(function, &self.debug.ranges, self.place, self.wanted.inlines)
+                    })
+                    .ok()
+                })
+                .unwrap_or_default();
+            self.frames(&unit, row, chain)
+        })
+    }
+
+    /// Goes through a unit. One that is broken gives what was found until there.
+    fn table(&self, unit: &Unit<Reader<'a>>, files: &impl Files, room_bytes: usize) -> UnitTable {
+        let split = self.split(unit, files, room_bytes / 2);
+        let room_bytes = room_bytes.saturating_sub(split.as_ref().map_or(0, Sections::heap_bytes));
+        let rows = match self.wanted.lines {
+            true => rows_of(unit, &self.debug.ranges, room_bytes / 2 / size_of::<Row>())
+                .unwrap_or(Some(Box::default())),
+            false => Some(Box::default()),
+        };
+        let functions_max = room_bytes / 2 / size_of::<FunctionRange>();
+        let functions = self.with_entries(unit, split.as_ref(), |entries| {
+            functions_of(entries.dwarf, entries.unit, &self.debug.ranges, functions_max)
+        });
+        let (functions, cut) = functions.unwrap_or_default();
+        UnitTable { functions, rows, split, cut }
+    }
+
+    /// The file of a unit's own that its entries were split off to.
+    fn split(&self, unit: &Unit<Reader<'a>>, files: &impl Files, room_bytes: usize) -> Option<Sections> {
+        unit.dwo_id?;
+        if self.debug.package.is_some() {
+            return None;
+        }
+        let text = |value: AttributeValue<Reader<'a>>| {
+            let text = self.dwarf.attr_string(unit, value).ok()?;
+            gimli::Reader::to_slice(&text).ok().map(std::borrow::Cow::into_owned)
+        };
+        let mut path = text(unit.dwo_name().ok()??)?;
+        let directory = unit.comp_dir.as_ref().and_then(|directory| gimli::Reader::to_slice(directory).ok());
+        if let Some(directory) = directory.filter(|_| !path.starts_with(b"/")) {
+            path = [&*directory, b"/", &path].concat();
+        }
+        let image = files.split_unit(&path)?;
+        let layout = Layout::read(&image).ok()?;
+        Sections::find(&image, &layout, true, room_bytes).ok()
+    }
+
+    /// Looks at the entries of a unit, wherever they are.
+    fn with_entries<T>(
+        &self,
+        unit: &Unit<Reader<'a>>,
+        split: Option<&Sections>,
+        look: impl FnOnce(Entries<'_, '_>) -> Result<T>,
+    ) -> Result<T> {
+        let own = Entries { dwarf: self.dwarf, unit, units: &self.debug.units };
+        let Some((id, sections)) = unit.dwo_id.zip(self.debug.package.as_ref().or(split)) else {
+            return look(own);
+        };
+        let open = sections.open(self.pages);
+        let mut dwarf = match self.debug.package.is_some() {
+            false => open.dwarf(),
+            true => match open.package()?.find_cu(id, self.dwarf)? {
+                Some(dwarf) => dwarf,
+                None => return look(own),
+            },
+        };
+        dwarf.make_dwo(self.dwarf);
+        let units = UnitIndex::starts_only(&dwarf);
+        for header in units.headers(&dwarf) {
+            let mut split_unit = without_lines(&dwarf, header)?;
+            // A file that was made of other code has another.
+            if split_unit.dwo_id == Some(id) {
+                split_unit.copy_relocated_attributes(unit);
+                return look(Entries { dwarf: &dwarf, unit: &split_unit, units: &units });
+            }
+        }
+        look(own)
+    }
+
+    /// Puts together what the entries and the line table say.
+    fn frames(&self, unit: &Unit<Reader<'a>>, row: Option<Row>, chain: Chain) -> Option<Vec<SourceFrame>> {
+        if row.is_none() && chain.function.is_none() {
+            return None;
+        }
+        let path = |file| self.wanted.lines.then(|| path(self.dwarf, unit, file)).flatten();
+        let mut frames = Vec::with_capacity(chain.inlined.len() + 1);
+        // Each frame is where the next inner one was called, and the innermost where the row says.
+        let mut name = chain.function;
+        for (inlined, call) in chain.inlined {
+            let (line, column) = if self.wanted.lines { (call.line, call.column) } else { (0, 0) };
+            frames.push(SourceFrame { name, path: path(call.file), line, column });
+            name = inlined;
+        }
+        let row = row.filter(|_| self.wanted.lines);
+        frames.push(SourceFrame {
+            name,
+            path: row.and_then(|row| path(row.file())),
+            line: row.map_or(0, |row| row.line),
+            column: row.map_or(0, |row| row.column.into()),
+        });
+        frames.reverse();
+        Some(frames)
+    }
+}

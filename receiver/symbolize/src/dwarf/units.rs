@@ -1,0 +1,231 @@
+//! Which unit of a file speaks of an address.
+
+use gimli::{
+    AttributeValue, DebugAddrBase, DebugInfoOffset, DebugLocListsBase, DebugRngListsBase,
+    DebugStrOffsetsBase, Dwarf, Error, Result, Unit, UnitHeader, UnitType,
+};
+
+use super::pages::Reader;
+use super::ranges::{CodeRange, Ranges};
+
+/// Units looked at; the largest programs have some tens of thousands.
+const UNITS_LIMIT: usize = 1 << 17;
+/// Ranges that contain an address are sought among so many that start before it.
+const LOOK_BACK: usize = 32;
+/// Bytes of abbreviations that one unit may have; the largest have some tens of KiB.
+const ABBREVIATIONS_LIMIT_BYTES: usize = 256 << 10;
+/// Bytes that the header of a unit's line table may have: a name of a file takes about twenty.
+const LINE_HEADER_LIMIT_BYTES: usize = 192 << 10;
+
+pub(super) type Unitary<'a> = Unit<Reader<'a>>;
+
+/// The units of a file, and what code is theirs.
+#[derive(Debug, Default)]
+pub(super) struct UnitIndex {
+    /// Where each begins, in ascending order.
+    starts: Box<[usize]>,
+    ranges: Box<[UnitRange]>,
+    /// Units and ranges that limits left out.
+    pub(super) cut: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnitRange {
+    range: CodeRange,
+    /// Index in the starts.
+    unit: u32,
+}
+
+impl UnitIndex {
+    /// Goes through all units. `ranges_max` of their ranges are kept.
+    pub(super) fn read(dwarf: &Dwarf<Reader<'_>>, ranges: &Ranges, ranges_max: usize) -> Self {
+        let mut index = Self::starts_only(dwarf);
+        let mut found = Vec::new();
+        for (unit, start) in (0_u32..).zip(&*index.starts) {
+            // A unit that can't be read says nothing, and the next one may.
+            let _ = for_each_range_of(dwarf, *start, ranges, |range| {
+                if found.len() < ranges_max {
+                    found.push(UnitRange { range, unit });
+                } else {
+                    index.cut += 1;
+                }
+            });
+        }
+        found.sort_unstable_by_key(|unit| (unit.range.start, unit.unit));
+        found.shrink_to_fit();
+        index.ranges = found.into_boxed_slice();
+        index
+    }
+
+    /// The units alone.
+    pub(super) fn starts_only(dwarf: &Dwarf<Reader<'_>>) -> Self {
+        let mut starts = Vec::new();
+        let mut units = dwarf.units();
+        let mut cut = 0;
+        while let Ok(Some(header)) = units.next() {
+            if starts.len() == UNITS_LIMIT {
+                cut = 1;
+                break;
+            }
+            starts.extend(header.debug_info_offset().map(|offset| offset.0));
+        }
+        Self { starts: starts.into_boxed_slice(), ranges: Box::default(), cut }
+    }
+
+    /// The units whose code holds a place, the one first whose range starts last.
+    pub(super) fn at(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
+        let after = self.ranges.partition_point(|unit| unit.range.start <= place);
+        let before = self.ranges.get(..after).unwrap_or_default().iter().rev().take(LOOK_BACK);
+        before.filter(move |unit| unit.range.contains(place)).map(|unit| unit.unit)
+    }
+
+    /// The header of the unit with this number.
+    pub(super) fn header<'a>(&self, dwarf: &Dwarf<Reader<'a>>, unit: u32) -> Result<UnitHeader<Reader<'a>>> {
+        let start = self.starts.get(unit as usize).ok_or(Error::MissingUnitDie)?;
+        dwarf.unit_header(DebugInfoOffset(*start))
+    }
+
+    /// The headers of all units that can be read.
+    pub(super) fn headers<'a>(
+        &self,
+        dwarf: &Dwarf<Reader<'a>>,
+    ) -> impl Iterator<Item = UnitHeader<Reader<'a>>> {
+        self.starts.iter().filter_map(|start| dwarf.unit_header(DebugInfoOffset(*start)).ok())
+    }
+
+    /// The header of the unit that holds an offset of the section.
+    pub(super) fn header_at<'a>(
+        &self,
+        dwarf: &Dwarf<Reader<'a>>,
+        offset: DebugInfoOffset<usize>,
+    ) -> Result<UnitHeader<Reader<'a>>> {
+        let after = self.starts.partition_point(|start| *start <= offset.0);
+        let start =
+            after.checked_sub(1).and_then(|unit| self.starts.get(unit)).ok_or(Error::MissingUnitDie)?;
+        dwarf.unit_header(DebugInfoOffset(*start))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        size_of_val(&*self.starts) + size_of_val(&*self.ranges)
+    }
+}
+
+fn for_each_range_of(
+    dwarf: &Dwarf<Reader<'_>>,
+    start: usize,
+    ranges: &Ranges,
+    visit: impl FnMut(CodeRange),
+) -> Result<()> {
+    let header = dwarf.unit_header(DebugInfoOffset(start))?;
+    if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
+        return Ok(());
+    }
+    let unit = without_lines(dwarf, header)?;
+    let mut entries = unit.entries_raw(None)?;
+    let Some(root) = entries.read_abbreviation()? else { return Ok(()) };
+    let mut attributes = Vec::new();
+    entries.read_attributes(root.attributes(), &mut attributes)?;
+    ranges.of(dwarf, &unit, &attributes, visit)
+}
+
+/// A unit with its line table's header.
+pub(super) fn whole<'a>(dwarf: &Dwarf<Reader<'a>>, header: UnitHeader<Reader<'a>>) -> Result<Unitary<'a>> {
+    let mut unit = without_lines(dwarf, header)?;
+    let mut entries = unit.entries_raw(None)?;
+    let Some(root) = entries.read_abbreviation()? else { return Ok(unit) };
+    let (mut program, mut name, mut directory) = (None, None, None);
+    for spec in root.attributes() {
+        let attribute = entries.read_attribute(*spec)?;
+        match (attribute.name(), attribute.value()) {
+            (gimli::DW_AT_stmt_list, AttributeValue::DebugLineRef(offset)) => program = Some(offset),
+            (gimli::DW_AT_name, value) => name = Some(value),
+            (gimli::DW_AT_comp_dir, value) => directory = Some(value),
+            _ => {}
+        }
+    }
+    unit.name = name.and_then(|name| dwarf.attr_string(&unit, name).ok());
+    unit.comp_dir = directory.and_then(|directory| dwarf.attr_string(&unit, directory).ok());
+    if let Some(offset) = program {
+        let mut peek = gimli::Section::reader(&dwarf.debug_line).to_owned();
+        gimli::Reader::skip(&mut peek, offset.0)?;
+        let (_, format) = gimli::Reader::read_initial_length(&mut peek)?;
+        let version = gimli::Reader::read_u16(&mut peek)?;
+        if version >= 5 {
+            gimli::Reader::skip(&mut peek, 2)?;
+        }
+        if gimli::Reader::read_word(&mut peek, format)? > LINE_HEADER_LIMIT_BYTES {
+            return Err(Error::Io);
+        }
+        let (name, directory) = (unit.name, unit.comp_dir);
+        unit.line_program =
+            dwarf.debug_line.program(offset, unit.header.address_size(), directory, name).ok();
+    }
+    Ok(unit)
+}
+
+/// A unit as far as its entries are read with it: `gimli` would read the header of the line table too.
+pub(super) fn without_lines<'a>(
+    dwarf: &Dwarf<Reader<'a>>,
+    header: UnitHeader<Reader<'a>>,
+) -> Result<Unitary<'a>> {
+    let (encoding, file_type) = (header.encoding(), dwarf.file_type);
+    let dwo_id = match header.type_() {
+        UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => Some(id),
+        _ => None,
+    };
+    let mut abbreviations = *gimli::Section::reader(&dwarf.debug_abbrev);
+    let (offset, bytes) = (header.debug_abbrev_offset().0, gimli::Reader::len(&abbreviations));
+    gimli::Reader::truncate(&mut abbreviations, bytes.min(offset.saturating_add(ABBREVIATIONS_LIMIT_BYTES)))?;
+    let abbreviations = header.abbreviations(&gimli::DebugAbbrev::from(abbreviations))?;
+    let mut unit = Unit {
+        header,
+        abbreviations: abbreviations.into(),
+        name: None,
+        comp_dir: None,
+        low_pc: 0,
+        str_offsets_base: DebugStrOffsetsBase::default_for_encoding_and_file(encoding, file_type),
+        addr_base: DebugAddrBase(0),
+        loclists_base: DebugLocListsBase::default_for_encoding_and_file(encoding, file_type),
+        rnglists_base: DebugRngListsBase::default_for_encoding_and_file(encoding, file_type),
+        line_program: None,
+        dwo_id,
+    };
+    let mut low_pc = None;
+    let mut entries = unit.entries_raw(None)?;
+    let Some(root) = entries.read_abbreviation()? else { return Ok(unit) };
+    let mut bases = Vec::new();
+    for spec in root.attributes() {
+        let attribute = entries.read_attribute(*spec)?;
+        match (attribute.name(), attribute.value()) {
+            (gimli::DW_AT_low_pc, value) => low_pc = Some(value),
+            (_, value) => bases.push((attribute.name(), value)),
+        }
+    }
+    for (name, value) in bases {
+        match (name, value) {
+            (gimli::DW_AT_str_offsets_base, AttributeValue::DebugStrOffsetsBase(base)) => {
+                unit.str_offsets_base = base;
+            }
+            (gimli::DW_AT_addr_base | gimli::DW_AT_GNU_addr_base, AttributeValue::DebugAddrBase(base)) => {
+                unit.addr_base = base;
+            }
+            (
+                gimli::DW_AT_GNU_ranges_base | gimli::DW_AT_rnglists_base,
+                AttributeValue::DebugRngListsBase(base),
+            ) => {
+                unit.rnglists_base = base;
+            }
+            (gimli::DW_AT_GNU_dwo_id, AttributeValue::DwoId(id)) => unit.dwo_id = unit.dwo_id.or(Some(id)),
+            _ => {}
+        }
+    }
+    // The index of an address counts from a base that may come after it.
+    if let Some(low_pc) = low_pc.and_then(|value| dwarf.attr_address(&unit, value).ok().flatten()) {
+        unit.low_pc = low_pc;
+    }
+    Ok(unit)
+}

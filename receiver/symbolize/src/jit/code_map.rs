@@ -1,0 +1,131 @@
+//! Which function lies where, the newest before older ones.
+
+use std::collections::BTreeMap;
+
+/// What a function costs beside its name.
+const ENTRY_BYTES: usize = 64;
+/// The longest name that is kept.
+const NAME_LIMIT_BYTES: usize = 1024;
+
+/// See the [module](self). Ranges do not overlap.
+#[derive(Debug, Default)]
+pub(super) struct CodeMap {
+    /// By start.
+    functions: BTreeMap<u64, Function>,
+    bytes: usize,
+    room_bytes: usize,
+    /// Functions for which there was no room.
+    pub(super) cut: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Function {
+    end: u64,
+    name: Box<str>,
+}
+
+impl CodeMap {
+    pub(super) fn new(room_bytes: usize) -> Self {
+        Self { room_bytes, ..Self::default() }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.functions.clear();
+        self.bytes = 0;
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn lookup(&self, address: u64) -> Option<&str> {
+        let (_, function) = self.functions.range(..=address).next_back()?;
+        (address < function.end).then_some(&*function.name)
+    }
+
+    /// The function whose code starts at an address.
+    pub(super) fn starting_at(&self, start: u64) -> Option<&str> {
+        self.functions.get(&start).map(|function| &*function.name)
+    }
+
+    /// Adds a function, in the place of whatever was there. Bytes of the name that are no UTF-8 are replaced.
+    pub(super) fn insert(&mut self, start: u64, bytes: u64, name: &[u8]) {
+        let Some(end) = start.checked_add(bytes).filter(|end| *end > start) else { return };
+        self.remove(start, end);
+        let name = name.get(..NAME_LIMIT_BYTES).unwrap_or(name);
+        let name: Box<str> = String::from_utf8_lossy(name).into();
+        let cost = ENTRY_BYTES + name.len();
+        if self.bytes + cost > self.room_bytes {
+            self.cut += 1;
+            return;
+        }
+        self.bytes += cost;
+        self.functions.insert(start, Function { end, name });
+    }
+
+    /// Forgets what lies in a range. Of a function that reaches beyond it the rest stays, unless that is in two parts: then
+    /// the first does.
+    pub(super) fn remove(&mut self, start: u64, end: u64) {
+        let before = self.functions.range_mut(..start).next_back();
+        if let Some((_, function)) = before {
+            function.end = function.end.min(start);
+        }
+        let within: Vec<u64> = self.functions.range(start..end).map(|(start, _)| *start).collect();
+        for at in within {
+            let Some(function) = self.functions.remove(&at) else { continue };
+            if function.end > end {
+                self.functions.insert(end, function);
+            } else {
+                self.bytes -= ENTRY_BYTES + function.name.len();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_of_what_overlaps_holds() {
+        let mut map = CodeMap::new(1 << 20);
+        map.insert(0x100, 0x100, b"old");
+        map.insert(0x300, 0x100, b"next");
+        map.insert(0x180, 0x200, b"new");
+        let found = [0x17f, 0x180, 0x37f, 0x380, 0x3ff, 0x400].map(|at| map.lookup(at));
+        assert_eq!(found, [Some("old"), Some("new"), Some("new"), Some("next"), Some("next"), None]);
+    }
+
+    #[test]
+    fn what_has_no_room_is_counted_and_what_is_replaced_makes_room() {
+        let mut map = CodeMap::new(2 * (ENTRY_BYTES + 1));
+        for (start, name) in [(0, b"a"), (16, b"b"), (32, b"c"), (0, b"d")] {
+            map.insert(start, 16, name);
+        }
+        assert_eq!((map.lookup(0), map.lookup(16), map.lookup(32), map.cut), (Some("d"), Some("b"), None, 1));
+        map.insert(u64::MAX, 2, b"beyond");
+        assert_eq!(map.heap_bytes(), 2 * (ENTRY_BYTES + 1));
+    }
+
+    proptest! {
+        /// As if each byte were remembered by itself; but for the second part of what is cut in two.
+        #[test]
+        fn bytes_are_named_by_who_came_last(ranges in prop::collection::vec((0_u64..64, 1_u64..32), 1..40)) {
+            let mut map = CodeMap::new(1 << 20);
+            let mut expected = [None; 96];
+            for (number, (start, bytes)) in ranges.iter().enumerate() {
+                map.insert(*start, *bytes, number.to_string().as_bytes());
+                (*start..start + bytes).for_each(|at| expected[at as usize] = Some(number.to_string()).map(|_| number));
+            }
+            for (at, number) in expected.iter().enumerate() {
+                let found = map.lookup(at as u64).map(|name| name.parse::<usize>().unwrap());
+                prop_assert!(found.is_none() || found == *number, "{at}: {found:?} {number:?}");
+                if *number == Some(ranges.len() - 1) {
+                    prop_assert_eq!(found, *number);
+                }
+            }
+        }
+    }
+}

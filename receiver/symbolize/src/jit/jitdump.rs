@@ -1,0 +1,170 @@
+//! The form that perf(1) reads of `jit-PID.dump`.
+//!
+//! Source: Linux, `tools/perf/Documentation/jitdump-specification.txt`, version 1: a header, then records of a type, a length
+//! and a time each. Only the writer's byte order is read, which is ours where it runs on the same machine.
+
+use super::code_map::CodeMap;
+
+/// `JiTD`.
+const MAGIC: u32 = 0x4a69_5444;
+const HEADER_BYTES: usize = 40;
+const RECORD_BYTES: usize = 16;
+/// Bytes of a record that are looked at: its numbers and its name. The code behind them is passed over.
+const KEPT_BYTES: usize = RECORD_BYTES + 56 + 1024;
+/// Types of records.
+const CODE_LOAD: u32 = 0;
+const CODE_MOVE: u32 = 1;
+
+/// Where in the file we are, and what has been seen of the record there.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    state: State,
+    /// As much of the header or record as matters.
+    seen: Vec<u8>,
+    /// Records of another form; 1 where the whole file is.
+    pub(super) malformed: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum State {
+    /// In the header, whose length is not known yet.
+    #[default]
+    Header,
+    /// In a record, whose length is not known yet.
+    Record,
+    /// In one of which so many bytes are still to come.
+    Within(u64),
+    /// Nothing more can be told apart.
+    Lost,
+}
+
+impl Reader {
+    pub(super) fn take(&mut self, mut bytes: &[u8], code: &mut CodeMap) {
+        while !bytes.is_empty() && self.state != State::Lost {
+            match self.state {
+                State::Header => self.begin(&mut bytes, HEADER_BYTES, |seen| {
+                    // After the magic number and the version, the header's length.
+                    (word(seen, 0) == Some(MAGIC)).then(|| word(seen, 8)).flatten()
+                }),
+                State::Record => self.begin(&mut bytes, RECORD_BYTES, |seen| word(seen, 4)),
+                State::Within(left) => {
+                    let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+                    let (now, rest) = bytes.split_at(here);
+                    let room = KEPT_BYTES.saturating_sub(self.seen.len()).min(now.len());
+                    self.seen.extend_from_slice(now.get(..room).unwrap_or_default());
+                    bytes = rest;
+                    self.state = State::Within(left - here as u64);
+                }
+                State::Lost => {}
+            }
+            if self.state == State::Within(0) {
+                self.end(code);
+            }
+        }
+    }
+
+    /// Reads as much of a header or record as tells its length.
+    fn begin(&mut self, bytes: &mut &[u8], least: usize, length: impl FnOnce(&[u8]) -> Option<u32>) {
+        let (now, rest) = bytes.split_at((least - self.seen.len()).min(bytes.len()));
+        self.seen.extend_from_slice(now);
+        *bytes = rest;
+        if self.seen.len() < least {
+            return;
+        }
+        let length = length(&self.seen).and_then(|length| u64::from(length).checked_sub(least as u64));
+        match length {
+            Some(left) => self.state = State::Within(left),
+            None => {
+                self.malformed += 1;
+                self.state = State::Lost;
+            }
+        }
+    }
+
+    fn end(&mut self, code: &mut CodeMap) {
+        // The header's fields read as a record of the type that its magic number is, which none is.
+        let body = self.seen.get(RECORD_BYTES..).unwrap_or_default();
+        let taken = match word(&self.seen, 0) {
+            Some(CODE_LOAD) => load(body, code),
+            Some(CODE_MOVE) => move_code(body, code),
+            _ => Some(()),
+        };
+        self.malformed += u64::from(taken.is_none());
+        self.seen.clear();
+        self.state = State::Record;
+    }
+}
+
+/// PID, TID, address, address of the code, its length, its number, its name.
+fn load(body: &[u8], code: &mut CodeMap) -> Option<()> {
+    let (start, bytes) = (long(body, 16)?, long(body, 24)?);
+    let name = body.get(40..)?.split(|byte| *byte == 0).next().filter(|name| !name.is_empty())?;
+    code.insert(start, bytes, name);
+    Some(())
+}
+
+/// PID, TID, address, old and new address of the code, its length, its number.
+fn move_code(body: &[u8], code: &mut CodeMap) -> Option<()> {
+    let (from, to, bytes) = (long(body, 16)?, long(body, 24)?, long(body, 32)?);
+    let name = code.starting_at(from)?.to_owned();
+    code.remove(from, from.checked_add(bytes)?);
+    code.insert(to, bytes, name.as_bytes());
+    Some(())
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().copied().map(u32::from_ne_bytes)
+}
+
+fn long(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().copied().map(u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+        let length = (RECORD_BYTES + body.len()) as u32;
+        [&kind.to_ne_bytes()[..], &length.to_ne_bytes(), &[0; 8], body].concat()
+    }
+
+    fn longs(longs: &[u64]) -> Vec<u8> {
+        longs.iter().flat_map(|long| long.to_ne_bytes()).collect()
+    }
+
+    fn file() -> Vec<u8> {
+        let mut file = [MAGIC, 1, HEADER_BYTES as u32].map(u32::to_ne_bytes).concat();
+        file.resize(HEADER_BYTES, 0);
+        let code = [0x90; 0x2000];
+        let body = [&longs(&[0, 0x1000, 0x1000, 0x2000, 7]), &b"LazyCompile:~work\0"[..], &code].concat();
+        file.extend(record(CODE_LOAD, &body));
+        file.extend(record(2, &longs(&[0x1000, 0])));
+        file.extend(record(CODE_MOVE, &longs(&[0, 0, 0x1000, 0x8000, 0x2000, 7])));
+        file.extend(record(CODE_LOAD, &[&longs(&[0, 0x1000, 0x1000, 0x10, 8]), &b"next\0"[..]].concat()));
+        file
+    }
+
+    #[test]
+    fn records_are_read_however_they_arrive() {
+        for size in [1, 5, 17, 100_000] {
+            let (mut reader, mut code) = (Reader::default(), CodeMap::new(1 << 20));
+            file().chunks(size).for_each(|bytes| reader.take(bytes, &mut code));
+            let found = [0x1000, 0x1010, 0x9fff, 0xa000].map(|at| code.lookup(at));
+            assert_eq!(found, [Some("next"), None, Some("LazyCompile:~work"), None]);
+            assert_eq!(reader.malformed, 0);
+            assert!(reader.seen.capacity() <= 2 * KEPT_BYTES);
+        }
+    }
+
+    #[test]
+    fn another_file_and_a_record_shorter_than_itself_end_it() {
+        let (mut reader, mut code) = (Reader::default(), CodeMap::new(1 << 20));
+        reader.take(&[0; 4096], &mut code);
+        assert_eq!((reader.state, reader.malformed), (State::Lost, 1));
+        let mut reader = Reader::default();
+        reader.take(&file()[..HEADER_BYTES], &mut code);
+        reader.take(&[[0_u32, 8].map(u32::to_ne_bytes).concat(), vec![0; 8]].concat(), &mut code);
+        assert_eq!((reader.state, reader.malformed), (State::Lost, 1));
+    }
+}
