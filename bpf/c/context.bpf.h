@@ -8,6 +8,7 @@
 #ifndef SIDEWINDER_CONTEXT_BPF_H
 #define SIDEWINDER_CONTEXT_BPF_H
 
+#include "go.bpf.h"
 #include "regs.bpf.h"
 #include "slot.bpf.h"
 
@@ -109,8 +110,11 @@ static __always_inline __u32 context_bytes(struct sw_context *context)
 static __always_inline bool read_record(struct sw_slot *slot, struct sw_cpu *cpu, struct sw_tls_variable *variable)
 {
 	bool failed;
-	__u64 address = variable_address(slot, variable, &failed), record = 0;
+	__u64 address, record = 0;
 
+	if (variable->model >= SW_TLS_GO_SLICE)
+		return read_labels(slot, cpu, variable, thread_pointer());
+	address = variable_address(slot, variable, &failed);
 	if (address)
 		failed = bpf_probe_read_user(&record, sizeof(record), (void *)address);
 	if (!failed && !record)
@@ -123,6 +127,7 @@ static __always_inline bool read_record(struct sw_slot *slot, struct sw_cpu *cpu
 		sw_count(cpu->contexts_changing, 1);
 		return true;
 	}
+	slot->context_flag = SW_SAMPLE_HAS_CONTEXT;
 	slot->context_bytes = context_bytes(&slot->context);
 	if (slot->context_bytes)
 		sw_count(cpu->contexts_read, 1);
