@@ -28,30 +28,40 @@ struct sw_go_map {
 	__u64 buckets;
 };
 
-/* Copies a string of at most `max` bytes; returns its length, or 0. */
+/* Copies the string whose pointer and length are there in the window, of at most `max` bytes; returns its length, or 0. */
 static __always_inline __u8 copy_string(char *to, __u32 max, struct sw_slot *slot, __u32 at)
 {
-	__u64 start = *(__u64 *)(slot->window + at);
-	__u64 length = *(__u64 *)(slot->window + at + 8);
+	__u64 *string = (void *)(slot->window + (at & (SW_STACK_WINDOW_BYTES - 8)));
+	__u64 length = string[1];
 	__u32 bytes = length;
 
 	if (length > max)
 		return 0;
 	barrier_var(bytes);
-	if (!bytes || bytes > max || bpf_probe_read_user(to, bytes, (void *)start))
+	if (!bytes || bytes > max || bpf_probe_read_user(to, bytes, (void *)string[0]))
 		return 0;
 	return bytes;
 }
 
-static __always_inline void copy_label(struct sw_slot *slot, __u32 i, __u32 key_at, __u32 value_at)
+/*
+ * Makes the strings at two places of the window the key and the value of a label. Not static, and the slot by its number:
+ * twelve strings, each there or not, are more ways than older verifiers follow.
+ */
+__noinline int copy_label(__u32 number, __u32 i, __u32 key_at, __u32 value_at)
 {
-	struct sw_label *label = &slot->labels[i];
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	struct sw_label *label;
 
+	barrier_var(i);
+	if (!slot || i >= SW_LABELS_MAX)
+		return 0;
+	label = &slot->labels[i];
+	label->key_bytes = copy_string(label->key, sizeof(label->key), slot, key_at);
 	label->value_bytes = copy_string(label->value, sizeof(label->value), slot, value_at);
-	label->key_bytes = label->value_bytes ? copy_string(label->key, sizeof(label->key), slot, key_at) : 0;
+	return 0;
 }
 
-static __always_inline bool copy_slice(struct sw_slot *slot, __u64 labels)
+static __always_inline bool copy_slice(struct sw_slot *slot, __u32 number, __u64 labels)
 {
 	struct sw_go_slice slice;
 	__u32 bytes;
@@ -68,7 +78,7 @@ static __always_inline bool copy_slice(struct sw_slot *slot, __u64 labels)
 		const __u32 at = i * 2 * SW_GO_STRING_BYTES;
 
 		if (at < bytes)
-			copy_label(slot, i, at, at + SW_GO_STRING_BYTES);
+			copy_label(number, i, at, at + SW_GO_STRING_BYTES);
 	}
 	return true;
 }
@@ -79,7 +89,7 @@ static __always_inline bool follow(__u64 *pointer, __u64 offset)
 }
 
 /* Of a map of one bucket, to which a pointer leads: of up to eight labels, those in its first cells. */
-static __always_inline bool copy_map(struct sw_slot *slot, __u64 labels)
+static __always_inline bool copy_map(struct sw_slot *slot, __u32 number, __u64 labels)
 {
 	struct sw_go_map map;
 
@@ -91,14 +101,14 @@ static __always_inline bool copy_map(struct sw_slot *slot, __u64 labels)
 		const __u32 at = SW_GO_BUCKET_CELLS + i * SW_GO_STRING_BYTES;
 
 		if (slot->window[i] >= SW_GO_HASH_MIN)
-			copy_label(slot, i, at, at + SW_GO_BUCKET_CELLS * SW_GO_STRING_BYTES);
+			copy_label(number, i, at, at + SW_GO_BUCKET_CELLS * SW_GO_STRING_BYTES);
 	}
 	return true;
 }
 
 /* Leaves the labels in the slot. True: the search ends here. */
-static __always_inline bool read_labels(struct sw_slot *slot, struct sw_cpu *cpu, struct sw_tls_variable *variable,
-					__u64 thread)
+static __always_inline bool read_labels(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu,
+					struct sw_tls_variable *variable, __u64 thread)
 {
 	__u64 curg = (variable->module & 0xff) * 8, labels = (variable->module >> 8) * 8, at = thread;
 	bool is_copied;
@@ -110,7 +120,7 @@ static __always_inline bool read_labels(struct sw_slot *slot, struct sw_cpu *cpu
 #pragma unroll
 	for (__u32 i = 0; i < SW_LABELS_MAX; i++)
 		slot->labels[i].key_bytes = 0;
-	is_copied = variable->model == SW_TLS_GO_SLICE ? copy_slice(slot, at) : copy_map(slot, at);
+	is_copied = variable->model == SW_TLS_GO_SLICE ? copy_slice(slot, number, at) : copy_map(slot, number, at);
 	if (!is_copied) {
 		sw_count(cpu->contexts_unreadable, 1);
 		return true;

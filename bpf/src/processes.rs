@@ -80,7 +80,7 @@ impl TlsVariable {
             Self::Dynamic { module, offset, vector: TlsVector::Musl } => (offset, module, intf::SW_TLS_MUSL),
             Self::Goroutine { g, curg, labels, is_slice } => {
                 let model = if is_slice { intf::SW_TLS_GO_SLICE } else { intf::SW_TLS_GO_MAP };
-                (g, curg / 8 & 0xff | labels / 8 << 8, model)
+                (g, (curg / 8) & 0xff | (labels / 8) << 8, model)
             }
         };
         sw_tls_variable { offset, module, model: model as u16 }

@@ -140,7 +140,10 @@ pub struct Sample {
 
 /// The pprof labels of a goroutine: up to six, of keys of up to 30 and values of up to 64 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct GoroutineLabels(Vec<(Box<[u8]>, Box<[u8]>)>);
+pub struct GoroutineLabels(Vec<Label>);
+
+/// A key and a value.
+type Label = (Box<[u8]>, Box<[u8]>);
 
 impl GoroutineLabels {
     /// Labels as the programs would have sent them.
