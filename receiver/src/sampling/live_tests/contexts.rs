@@ -181,6 +181,12 @@ impl Drop for Killed {
 /// How often each function was seen in each span, by the first byte of its id.
 type Seen = BTreeMap<(&'static str, u8), u64>;
 
+/// Polls until there are so many more events, or half a minute has passed.
+fn poll_until_more(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
+    let before = sampler.tally().events;
+    poll_until(sampler, before + events)
+}
+
 /// What was seen of a program once its threads were known to publish.
 fn spans_by_function(
     program: &mut Command,
@@ -201,7 +207,7 @@ fn spans_by_function(
         messages.append(&mut poll_for(&mut sampler, Duration::from_millis(100)));
     }
     let known_ns = sidewinder_bpf::monotonic_ns();
-    messages.append(&mut poll_for(&mut sampler, Duration::from_secs(3)));
+    messages.append(&mut poll_until_more(&mut sampler, 2_000));
     sampler.stop(&mut messages);
 
     let mut namer = Namer::new(NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 });
@@ -376,7 +382,7 @@ fn samples_tell_the_span_that_their_goroutine_is_in() {
             messages.append(&mut poll_for(&mut sampler, Duration::from_millis(100)));
         }
         let known_ns = sidewinder_bpf::monotonic_ns();
-        messages.append(&mut poll_for(&mut sampler, Duration::from_secs(2)));
+        messages.append(&mut poll_until_more(&mut sampler, 1_200));
         sampler.stop(&mut messages);
         let mut namer = Namer::new(NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 });
         let mut counts = Seen::new();
