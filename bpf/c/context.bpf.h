@@ -8,6 +8,7 @@
 #ifndef SIDEWINDER_CONTEXT_BPF_H
 #define SIDEWINDER_CONTEXT_BPF_H
 
+#include "go.bpf.h"
 #include "regs.bpf.h"
 #include "slot.bpf.h"
 
@@ -26,17 +27,16 @@ _Static_assert((SW_TLS_MODULE_MAX + 2) * 16 <= SW_STACK_WINDOW_BYTES, "a vector 
 static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, __u32 module, __u32 lead, __u32 shift,
 					   bool *failed)
 {
-	__u32 bytes = lead + (module << shift) + sizeof(__u64);
 	__u64 vector, block;
+	__u32 bytes;
 
 	*failed = true;
-	/* One value, checked and used: the compiler would make several of it, and older verifiers know the bounds of one. */
-	barrier_var(bytes);
-	if (bytes > SW_STACK_WINDOW_BYTES)
-		return SW_NO_ADDRESS;
 	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(thread + SW_TLS_VECTOR_OFFSET)))
 		return SW_NO_ADDRESS;
-	if (bpf_probe_read_user(slot->window, bytes, (void *)(vector - lead)))
+	/* One value, checked where it is used: older verifiers forget what they knew of others, as of what was spilled. */
+	bytes = lead + (module << shift) + sizeof(block);
+	barrier_var(bytes);
+	if (bytes > SW_STACK_WINDOW_BYTES || bpf_probe_read_user(slot->window, bytes, (void *)(vector - lead)))
 		return SW_NO_ADDRESS;
 	*failed = false;
 	if (module > *(__u64 *)slot->window)
@@ -106,11 +106,15 @@ static __always_inline __u32 context_bytes(struct sw_context *context)
 }
 
 /* Whether the search ends here: the variable points to a record, whatever that says. */
-static __always_inline bool read_record(struct sw_slot *slot, struct sw_cpu *cpu, struct sw_tls_variable *variable)
+static __always_inline bool read_record(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu,
+					struct sw_tls_variable *variable)
 {
 	bool failed;
-	__u64 address = variable_address(slot, variable, &failed), record = 0;
+	__u64 address, record = 0;
 
+	if (variable->model >= SW_TLS_GO_SLICE)
+		return read_labels(slot, number, cpu, variable, thread_pointer());
+	address = variable_address(slot, variable, &failed);
 	if (address)
 		failed = bpf_probe_read_user(&record, sizeof(record), (void *)address);
 	if (!failed && !record)
@@ -123,6 +127,7 @@ static __always_inline bool read_record(struct sw_slot *slot, struct sw_cpu *cpu
 		sw_count(cpu->contexts_changing, 1);
 		return true;
 	}
+	slot->context_flag = SW_SAMPLE_HAS_CONTEXT;
 	slot->context_bytes = context_bytes(&slot->context);
 	if (slot->context_bytes)
 		sw_count(cpu->contexts_read, 1);
@@ -149,7 +154,8 @@ __noinline int read_context(__u32 kind)
 	for (__u32 i = 0; i < SW_TLS_VARIABLES_MAX; i++) {
 		__u32 at = slot->variables_offset + i * sizeof(struct sw_tls_variable);
 
-		if (i >= slot->variable_count || read_record(slot, cpu, sw_at(struct sw_tls_variable, chunk, at, 8)))
+		if (i >= slot->variable_count ||
+		    read_record(slot, number, cpu, sw_at(struct sw_tls_variable, chunk, at, 8)))
 			break;
 	}
 	return 0;

@@ -114,6 +114,7 @@ enum sw_sample_flag {
 	SW_SAMPLE_IN_KERNEL = 1, /* the interrupt found the CPU in kernel mode */
 	SW_SAMPLE_HAS_SNAPSHOT = 2, /* with the same tid and time_ns, submitted before */
 	SW_SAMPLE_HAS_CONTEXT = 4, /* a sw_context follows, cut after its last attribute */
+	SW_SAMPLE_HAS_LABELS = 8, /* sw_label[SW_LABELS_MAX] follows */
 };
 
 #define SW_COMM_BYTES 16
@@ -148,6 +149,18 @@ struct sw_context {
 	__u8 trace_flags;
 	__u16 attributes_bytes;
 	__u8 attributes[SW_CONTEXT_BYTES - SW_CONTEXT_HEAD_BYTES]; /* each: number of the key, bytes of the text, the text */
+};
+
+/* A pprof label of a goroutine. */
+#define SW_LABELS_MAX 6
+#define SW_LABEL_KEY_BYTES 30
+#define SW_LABEL_VALUE_BYTES 64
+
+struct sw_label {
+	__u8 key_bytes; /* 0: none, or too long */
+	__u8 value_bytes;
+	char key[SW_LABEL_KEY_BYTES];
+	char value[SW_LABEL_VALUE_BYTES];
 };
 
 /* The head of SW_RECORD_STACK and SW_RECORD_CHAIN: a stack, or a chunk of one. */
@@ -300,6 +313,12 @@ enum sw_tls_model {
 	/* at an offset in the block of its module, to which the thread's dynamic thread vector leads: */
 	SW_TLS_GLIBC = 2, /* 16 bytes for each module, the length in the two words before */
 	SW_TLS_MUSL = 3, /* 8 bytes for each module, the length in the first word */
+	/*
+	 * No variable of its own: what leads to the labels of the running goroutine. The offset is that of its g, and `module`
+	 * tells the offsets by 8 of `curg` in an m and, 8 bits up, of `labels` in a g. Labels are a slice since Go 1.24.
+	 */
+	SW_TLS_GO_SLICE = 4,
+	SW_TLS_GO_MAP = 5,
 };
 
 struct sw_tls_variable {

@@ -81,9 +81,13 @@ struct sw_slot {
 	__u32 frames_by_frame_pointer;
 	__u32 frames_unproven;
 
-	__u32 context_bytes; /* 0: none */
+	__u32 context_bytes; /* 0: none, as in each slot that is free */
+	__u32 context_flag; /* which of the two follows the sample */
 	struct sw_sample sample; /* and, contiguous with it, its context */
-	struct sw_context context;
+	union {
+		struct sw_context context;
+		struct sw_label labels[SW_LABELS_MAX];
+	};
 
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];

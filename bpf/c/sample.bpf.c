@@ -12,7 +12,7 @@
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
- *   context.bpf.h  the span that a thread is in
+ *   context.bpf.h  the span that a thread is in   go.bpf.h       the labels of a goroutine
  *
  * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
  * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.
@@ -134,7 +134,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 		.pid = slot->pid,
 		.tid = thread_id(current_task()),
 		.cpu = number,
-		.flags = (slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0) | (context_bytes ? SW_SAMPLE_HAS_CONTEXT : 0),
+		.flags = (slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0) | (context_bytes ? slot->context_flag : 0),
 		.value = 1,
 	};
 	bpf_get_current_comm(sample->comm, sizeof(sample->comm));
@@ -156,7 +156,6 @@ static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool i
 	slot->frames_by_table = 0;
 	slot->frames_by_frame_pointer = 0;
 	slot->frames_unproven = 0;
-	slot->context_bytes = 0;
 	start_stack(slot);
 	return slot;
 }

@@ -70,6 +70,7 @@ static __always_inline struct sw_slot *claimed_slot(__u8 kind, __u32 *number)
 static __always_inline void release_slot(struct sw_slot *slot)
 {
 	slot->owner = 0;
+	slot->context_bytes = 0;
 	slot->sequence++;
 	__sync_fetch_and_add(&slot->claims, -1);
 }

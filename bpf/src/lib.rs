@@ -42,8 +42,8 @@ pub use profiler::{
     ContextCounts, LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage, is_in_initial_pid_namespace,
 };
 pub use ring::{
-    Body, Entries, Frame, FrameKind, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind, Snapshot,
-    StackHash, StackPiece, ThreadContext,
+    Body, Entries, Frame, FrameKind, GoroutineLabels, Newcomer, Record, RegisterFile, Rings, Sample,
+    SampleKind, Snapshot, StackHash, StackPiece, ThreadContext,
 };
 pub use run_time::measure_run_time;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

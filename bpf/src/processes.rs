@@ -43,6 +43,17 @@ pub enum TlsVariable {
         /// Whose vectors they are.
         vector: TlsVector,
     },
+    /// None of its own: what leads to the pprof labels of the goroutine that a thread runs.
+    Goroutine {
+        /// Of the thread's `g`, from the thread pointer.
+        g: i32,
+        /// Of `curg` in an `m`: a multiple of 8 below 2048.
+        curg: u16,
+        /// Of `labels` in a `g`, likewise.
+        labels: u16,
+        /// Whether labels are a slice, as they are since Go 1.24, or a map.
+        is_slice: bool,
+    },
 }
 
 /// The form of the vectors that lead to the blocks of thread-local variables.
@@ -67,6 +78,10 @@ impl TlsVariable {
                 (offset, module, intf::SW_TLS_GLIBC)
             }
             Self::Dynamic { module, offset, vector: TlsVector::Musl } => (offset, module, intf::SW_TLS_MUSL),
+            Self::Goroutine { g, curg, labels, is_slice } => {
+                let model = if is_slice { intf::SW_TLS_GO_SLICE } else { intf::SW_TLS_GO_MAP };
+                (g, (curg / 8) & 0xff | (labels / 8) << 8, model)
+            }
         };
         sw_tls_variable { offset, module, model: model as u16 }
     }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 
 use crate::events::CpuList;
-use crate::intf::{self, sw_body, sw_context, sw_frame, sw_hash, sw_newcomer, sw_sample, sw_snapshot};
+use crate::intf::{
+    self, sw_body, sw_context, sw_frame, sw_hash, sw_label, sw_newcomer, sw_sample, sw_snapshot,
+};
 use crate::outcome::Outcome;
 
 /// 128 bits that name a stack: its frames and how it ends.
@@ -132,6 +134,41 @@ pub struct Sample {
     pub comm: [u8; intf::SW_COMM_BYTES as usize],
     /// The span that the thread says it is in.
     pub context: Option<Box<ThreadContext>>,
+    /// The pprof labels of the goroutine that the thread ran.
+    pub labels: Option<Box<GoroutineLabels>>,
+}
+
+/// The pprof labels of a goroutine: up to six, of keys of up to 30 and values of up to 64 bytes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct GoroutineLabels(Vec<Label>);
+
+/// A key and a value.
+type Label = (Box<[u8]>, Box<[u8]>);
+
+impl GoroutineLabels {
+    /// Labels as the programs would have sent them.
+    #[must_use]
+    pub fn new<'text>(labels: impl IntoIterator<Item = (&'text [u8], &'text [u8])>) -> Self {
+        Self(labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
+    }
+
+    /// Keys and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter().map(|(key, value)| (&**key, &**value))
+    }
+
+    fn parse(bytes: &[u8]) -> Box<Self> {
+        use std::mem::offset_of;
+        let text = |label: &[u8], at: usize, length: u8| -> Option<Box<[u8]>> {
+            Some(label.get(at..at + usize::from(length))?.into())
+        };
+        let labels = bytes.chunks_exact(size_of::<sw_label>()).filter_map(|label| {
+            let key = text(label, offset_of!(sw_label, key), *label.first()?)?;
+            let value = text(label, offset_of!(sw_label, value), *label.get(1)?)?;
+            (!key.is_empty()).then_some((key, value))
+        });
+        Box::new(Self(labels.take(intf::SW_LABELS_MAX as usize).collect()))
+    }
 }
 
 /// What a thread publishes of the span that it is in (OTEP 4947).
@@ -284,6 +321,8 @@ impl Sample {
             in_kernel: flags & intf::SW_SAMPLE_IN_KERNEL != 0,
             has_snapshot: flags & intf::SW_SAMPLE_HAS_SNAPSHOT != 0,
             comm: array(bytes, offset_of!(sw_sample, comm))?,
+            labels: (flags & intf::SW_SAMPLE_HAS_LABELS != 0)
+                .then(|| GoroutineLabels::parse(&bytes[size_of::<sw_sample>()..])),
             context: if has_context { ThreadContext::parse(&bytes[size_of::<sw_sample>()..]) } else { None },
         })
     }

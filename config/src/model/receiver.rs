@@ -257,10 +257,20 @@ pub struct TraceContext {
     pub enabled: bool,
     /// Keys of what threads publish besides their span that become attributes of samples.
     pub attributes: Vec<String>,
+    /// Keys of the pprof labels in which Go programs have the trace, in hexadecimal digits: the first that is there counts.
+    pub trace_id_labels: Vec<String>,
+    /// Likewise of the span.
+    pub span_id_labels: Vec<String>,
 }
 
 impl Default for TraceContext {
     fn default() -> Self {
-        Self { enabled: true, attributes: Vec::new() }
+        let names = |names: [&str; 3]| names.map(str::to_owned).to_vec();
+        Self {
+            enabled: true,
+            attributes: Vec::new(),
+            trace_id_labels: names(["trace_id", "traceID", "trace id"]),
+            span_id_labels: names(["span_id", "spanID", "span id"]),
+        }
     }
 }

@@ -194,5 +194,7 @@ impl Group for TraceContext {
     fn fields(&mut self, fields: &mut Fields<'_>) {
         fields.value("enabled", &mut self.enabled);
         fields.list("attributes", &mut self.attributes);
+        fields.list("trace_id_labels", &mut self.trace_id_labels);
+        fields.list("span_id_labels", &mut self.span_id_labels);
     }
 }

@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 
 use super::Sampler;
 use super::feed::{Message, ProcessKey};
+use super::variables::Variables;
 
 /// Between the first two looks at a process that publishes nothing, or is at it; twice as long between the next ones.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
@@ -50,13 +51,24 @@ struct Followed {
     variables: Vec<TlsVariable>,
 }
 
+/// How the threads of a process say which span they are in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Threads {
+    /// Not at all.
+    Silent,
+    /// By records of their own.
+    Records,
+    /// By the labels of goroutines.
+    Goroutines,
+}
+
 /// A process that was looked at.
 pub(super) struct Look {
     key: ProcessKey,
     /// Whether it publishes something else than before.
     is_new: bool,
-    /// Whether its threads publish records.
-    has_records: bool,
+    /// How its threads publish, if they do.
+    threads: Threads,
 }
 
 impl Contexts {
@@ -81,7 +93,9 @@ impl Contexts {
             Followed { key, due, interval: FIRST_INTERVAL, published: None, variables: Vec::new() };
         self.followed.insert(key.pid, followed);
         self.due.insert((due, key.pid));
-        if self.has_time(due) && self.look_at(key.pid, due).is_some_and(|look| look.has_records) {
+        if self.has_time(due)
+            && self.look_at(key.pid, due).is_some_and(|look| look.threads != Threads::Silent)
+        {
             // The next look is for the variables of its threads.
             self.schedule(key.pid, due);
         }
@@ -111,7 +125,10 @@ impl Contexts {
 
     /// The keys of what the threads of a process publish besides their span, by number.
     pub(super) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
-        self.followed(key).and_then(Followed::threads).map_or(&[], |threads| &threads.attribute_keys)
+        match self.followed(key).and_then(Followed::threads) {
+            Some(ThreadContexts::Records { attribute_keys }) => attribute_keys,
+            _ => &[],
+        }
     }
 
     /// In which variables the threads of a process say which span they are in.
@@ -132,7 +149,7 @@ impl Contexts {
     /// Looks soon again at a process that maps something else now, if its threads publish anything.
     pub(super) fn hurry(&mut self, pid: u32) {
         let due = Instant::now() + LINKING_INTERVAL;
-        let waits = |followed: &&Followed| followed.has_records() && followed.due > due;
+        let waits = |followed: &&Followed| followed.threads().is_some() && followed.due > due;
         if self.followed.get(&pid).filter(waits).is_some() {
             self.schedule(pid, due);
         }
@@ -170,7 +187,7 @@ impl Contexts {
         let look = Look {
             key: followed.key,
             is_new: before.as_ref() != followed.published.as_ref().map(|published| &published.context),
-            has_records: followed.has_records(),
+            threads: followed.kind(),
         };
         self.schedule(pid, due);
         match result {
@@ -198,10 +215,11 @@ impl Sampler<'_> {
             let pid = Pid(look.key.pid);
             let is_it = |process: &&Process| process.instance() == look.key.instance;
             let Some(process) = self.registry.process(pid).filter(is_it) else { continue };
-            let variables = match ProcessDir::open(&ProcRoot::default(), pid) {
-                Ok(directory) if look.has_records => {
+            let variables = match (look.threads, ProcessDir::open(&ProcRoot::default(), pid)) {
+                (Threads::Records, Ok(directory)) => {
                     self.variables.find(process, &mut self.files, &ProcessMemory::of(directory))
                 }
+                (Threads::Goroutines, _) => Variables::find_goroutine(process, &mut self.files),
                 _ => Vec::new(),
             };
             if self.contexts.set_variables(look.key, variables)
@@ -234,8 +252,12 @@ impl Followed {
         self.published.as_ref()?.context.threads.as_ref()
     }
 
-    fn has_records(&self) -> bool {
-        self.threads().is_some()
+    fn kind(&self) -> Threads {
+        match self.threads() {
+            Some(ThreadContexts::Records { .. }) => Threads::Records,
+            Some(ThreadContexts::PprofLabels) => Threads::Goroutines,
+            None => Threads::Silent,
+        }
     }
 
     /// Takes up what is published now. What was there before stays while the writer is at work on it.
@@ -267,7 +289,7 @@ impl Followed {
             Ok(()) => {
                 self.interval = FIRST_INTERVAL;
                 // Its threads may be about to load what they publish in.
-                let is_complete = !self.has_records() || !self.variables.is_empty();
+                let is_complete = self.threads().is_none() || !self.variables.is_empty();
                 if is_complete { KNOWN_INTERVAL } else { FIRST_INTERVAL }
             }
             Err(_) => {

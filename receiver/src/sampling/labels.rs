@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use sidewinder_bpf::ThreadContext;
+use sidewinder_bpf::{GoroutineLabels, ThreadContext};
+use sidewinder_config::TraceContext;
+use sidewinder_otlp::builder::Link;
 
 /// Different values of one key in one run. What comes beyond is [`OTHER`].
 const VALUES_MAX: usize = 256;
@@ -18,23 +20,53 @@ pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 #[derive(Debug)]
 pub(super) struct Allowed {
     values: HashMap<Arc<str>, HashSet<Arc<str>>>,
+    trace_id_labels: Vec<String>,
+    span_id_labels: Vec<String>,
     other: Arc<str>,
     /// The last set that was made: most events have that of the one before.
     last: Labels,
 }
 
 impl Allowed {
-    pub(super) fn new(keys: &[String]) -> Self {
-        let values = keys.iter().map(|key| (Arc::from(key.as_str()), HashSet::new())).collect();
-        Self { values, other: OTHER.into(), last: Arc::default() }
+    pub(super) fn new(options: &TraceContext) -> Self {
+        let values = options.attributes.iter().map(|key| (Arc::from(key.as_str()), HashSet::new())).collect();
+        Self {
+            values,
+            trace_id_labels: options.trace_id_labels.clone(),
+            span_id_labels: options.span_id_labels.clone(),
+            other: OTHER.into(),
+            last: Arc::default(),
+        }
     }
 
     /// Those attributes of a context whose keys are allowed, sorted, given the keys of all by their numbers.
     pub(super) fn labels(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
+        self.labels_of(
+            context.attributes().filter_map(|(number, text)| Some((&**keys.get(usize::from(number))?, text))),
+        )
+    }
+
+    /// Those labels of a goroutine whose keys are allowed.
+    pub(super) fn goroutine_labels(&mut self, labels: &GoroutineLabels) -> Labels {
+        self.labels_of(labels.iter().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))))
+    }
+
+    /// The span that a goroutine is in, by its labels.
+    pub(super) fn span(&self, labels: &GoroutineLabels) -> Option<Link> {
+        let value_of = |names: &[String]| {
+            names.iter().find_map(|name| {
+                labels.iter().find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
+            })
+        };
+        let trace_id = hexadecimal(value_of(&self.trace_id_labels)?)?;
+        let span_id = hexadecimal(value_of(&self.span_id_labels)?)?;
+        (trace_id != [0; 16] && span_id != [0; 8]).then_some(Link { trace_id, span_id })
+    }
+
+    fn labels_of<'text>(&mut self, given: impl Iterator<Item = (&'text str, &'text [u8])>) -> Labels {
         let mut labels: Vec<(Arc<str>, Arc<str>)> = Vec::new();
-        for (number, text) in context.attributes() {
-            let Some(key) = keys.get(usize::from(number)) else { continue };
-            let Some((key, _)) = self.values.get_key_value(&**key) else { continue };
+        for (key, text) in given {
+            let Some((key, _)) = self.values.get_key_value(key) else { continue };
             let key = Arc::clone(key);
             let value = self.value(&key, &String::from_utf8_lossy(text));
             match labels.iter_mut().find(|(held, _)| *held == key) {
@@ -63,9 +95,27 @@ impl Allowed {
     }
 }
 
+/// So many bytes in twice as many digits.
+fn hexadecimal<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    if digits.len() != 2 * BYTES {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn allowing(keys: &[&str]) -> Allowed {
+        let attributes = keys.iter().map(|key| (*key).to_owned()).collect();
+        Allowed::new(&TraceContext { attributes, ..TraceContext::default() })
+    }
 
     fn texts(labels: &Labels) -> Vec<(&str, &str)> {
         labels.iter().map(|(key, value)| (&**key, &**value)).collect()
@@ -73,7 +123,7 @@ mod tests {
 
     #[test]
     fn keys_are_named_by_number_and_only_those_that_are_allowed() {
-        let mut allowed = Allowed::new(&["user".to_owned(), "http.route".to_owned()]);
+        let mut allowed = allowing(&["user", "http.route"]);
         let keys: Vec<Box<str>> = ["secret", "http.route", "user"].map(Box::from).to_vec();
         let labels = |allowed: &mut Allowed, attributes: &[u8]| {
             allowed.labels(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
@@ -85,14 +135,12 @@ mod tests {
         let no_text = labels(&mut allowed, b"\x02\x02\xff\xfe");
         assert_eq!(texts(&no_text), [("user", "\u{fffd}\u{fffd}")]);
         assert!(labels(&mut allowed, b"\x00\x01x").is_empty());
-        assert!(
-            Allowed::new(&[]).labels(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys).is_empty()
-        );
+        assert!(allowing(&[]).labels(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys).is_empty());
     }
 
     #[test]
     fn a_key_has_no_more_values_than_it_may() {
-        let mut allowed = Allowed::new(&["user".to_owned()]);
+        let mut allowed = allowing(&["user"]);
         let keys = [Box::from("user")];
         let mut seen = HashSet::new();
         for number in 0..10_000_u32 {
@@ -103,5 +151,20 @@ mod tests {
         }
         assert_eq!(seen.len(), VALUES_MAX + 1);
         assert!(seen.contains(OTHER) && seen.contains("0"));
+    }
+
+    #[test]
+    fn the_span_of_a_goroutine_is_in_the_labels_that_sdks_use() {
+        let span = |labels: &[(&str, &str)]| {
+            let labels = labels.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
+            allowing(&[]).span(&GoroutineLabels::new(labels)).map(|link| (link.trace_id[15], link.span_id))
+        };
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let found = Some((0x36, [0, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]));
+        assert_eq!(span(&[("trace_id", trace), ("span_id", "00f067aa0ba902b7")]), found);
+        assert_eq!(span(&[("other", "x"), ("span id", "00F067AA0BA902B7"), ("trace id", trace)]), found);
+        assert_eq!(span(&[("span_id", "00f067aa0ba902b7")]), None, "no trace");
+        assert_eq!(span(&[("trace_id", trace), ("span_id", "67667974324578999")]), None, "not hexadecimal");
+        assert_eq!(span(&[("trace_id", trace), ("span_id", "0000000000000000")]), None);
     }
 }

@@ -248,6 +248,7 @@ mod tests {
             has_snapshot: true,
             comm: [0; 16],
             context: None,
+            labels: None,
         };
         let snapshot = Snapshot { tid: 1, time_ns: 2, registers: [0; 17], pieces: Vec::new() };
         let mut late = Late::new(1 << 20);

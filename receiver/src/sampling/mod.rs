@@ -223,7 +223,7 @@ impl<'obj> Sampler<'obj> {
             introduced: HashMap::new(),
             contexts: Contexts::new(options.trace_context.enabled),
             variables: Variables::default(),
-            allowed: Allowed::new(&options.trace_context.attributes),
+            allowed: Allowed::new(&options.trace_context),
             runtimes: HashMap::new(),
             told_files: HashMap::new(),
             unsaid: Vec::new(),
@@ -433,9 +433,15 @@ impl<'obj> Sampler<'obj> {
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
         let context = sample.context.as_deref();
-        let span = context.map(|context| Link { trace_id: context.trace_id, span_id: context.span_id });
-        let keys = self.contexts.attribute_keys(process);
-        let labels = context.map_or_else(Labels::default, |context| self.allowed.labels(context, keys));
+        let (span, labels) = match (context, &sample.labels) {
+            (Some(context), _) => {
+                let keys = self.contexts.attribute_keys(process);
+                let span = Link { trace_id: context.trace_id, span_id: context.span_id };
+                (Some(span), self.allowed.labels(context, keys))
+            }
+            (None, Some(labels)) => (self.allowed.span(labels), self.allowed.goroutine_labels(labels)),
+            (None, None) => (None, Labels::default()),
+        };
         messages.push(Message::Event(Event {
             kind: sample.kind,
             time_ns: sample.time_ns,

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 
 use sidewinder_bpf::{TlsVariable, TlsVector};
 use sidewinder_process::tls::{TlsError, TlsLocation, TlsSymbol};
-use sidewinder_process::{FileId, FileTable, ForeignMemory, Process};
+use sidewinder_process::{FileId, FileTable, ForeignMemory, GoLabels, Process};
 use tracing::debug;
 
 /// The variable that points to the record of a thread (OTEP 4947).
@@ -49,6 +49,22 @@ impl Variables {
         }
         found.truncate(TlsVariable::MAX);
         found
+    }
+
+    /// What leads to the labels of the goroutines of a Go program.
+    pub(super) fn find_goroutine(process: &Process, files: &mut FileTable) -> Vec<TlsVariable> {
+        for mapping in process.mappings() {
+            let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
+                continue;
+            };
+            let labels = files.get(file).and_then(|entry| GoLabels::read(entry.opened()?).ok()?);
+            if let Some(GoLabels { g, curg, labels, is_slice }) = labels
+                && let Ok(g) = i32::try_from(g)
+            {
+                return vec![TlsVariable::Goroutine { g, curg, labels, is_slice }];
+            }
+        }
+        Vec::new()
     }
 
     fn symbol(&mut self, file: FileId, files: &FileTable) -> Option<&TlsSymbol> {

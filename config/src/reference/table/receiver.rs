@@ -85,4 +85,6 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::trace_context", "What processes publish of themselves through OpenTelemetry's process context.").restarts(),
     key("receivers::profiling::trace_context::enabled", "Whether it is read from targets: the resource that their SDK has, and the span that each thread is in.").restarts(),
     key("receivers::profiling::trace_context::attributes", "Keys of what threads publish besides their span that become attributes of samples. Those of few values: a backend may make a series of each.").restarts(),
+    key("receivers::profiling::trace_context::trace_id_labels", "Keys of the pprof labels in which Go programs have the trace, in hexadecimal digits; the first that is there counts.").restarts(),
+    key("receivers::profiling::trace_context::span_id_labels", "Keys of the pprof labels in which Go programs have the span, likewise.").restarts(),
 ];

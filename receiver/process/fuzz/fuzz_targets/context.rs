@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sidewinder_process::context::ProcessContext;
+use sidewinder_process::context::{ProcessContext, ThreadContexts};
 
 fuzz_target!(|payload: &[u8]| {
     let Ok(context) = ProcessContext::parse(payload) else { return };
@@ -11,7 +11,7 @@ fuzz_target!(|payload: &[u8]| {
         assert!(!key.is_empty());
         assert!(context.resource.iter().take(number).all(|(before, _)| before != key));
     }
-    if let Some(threads) = context.threads {
-        assert!(threads.attribute_keys.len() <= 256);
+    if let Some(ThreadContexts::Records { attribute_keys }) = context.threads {
+        assert!(attribute_keys.len() <= 256);
     }
 });

@@ -11,6 +11,7 @@ const KEY_BYTES_MAX: usize = 255;
 /// Keys of thread attributes: what a record can number.
 const THREAD_KEYS_MAX: usize = 256;
 const SCHEMA_VERSION: &str = "threadlocal.schema_version";
+const PPROF_LABELS: &str = "go_pprof_labels_v1";
 const ATTRIBUTE_KEY_MAP: &str = "threadlocal.attribute_key_map";
 
 /// What a process publishes of itself.
@@ -33,12 +34,16 @@ pub enum ContextValue {
     Truth(bool),
 }
 
-/// That the threads of a process say which span they are in: by a record that the thread-local variable
-/// `otel_thread_ctx_v1` points to (OTEP 4947).
+/// How the threads of a process say which span they are in.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ThreadContexts {
-    /// The keys of the attributes in records, by their number.
-    pub attribute_keys: Vec<Box<str>>,
+pub enum ThreadContexts {
+    /// By a record that the thread-local variable `otel_thread_ctx_v1` points to (OTEP 4947).
+    Records {
+        /// The keys of the attributes in records, by their number.
+        attribute_keys: Vec<Box<str>>,
+    },
+    /// By the pprof labels of the goroutines that they run.
+    PprofLabels,
 }
 
 impl ProcessContext {
@@ -79,8 +84,9 @@ impl ThreadContexts {
                     Some(wire::Value::Text(text)) if text.len() <= KEY_BYTES_MAX => text.into(),
                     _ => Box::default(),
                 });
-                Some(Self { attribute_keys: keys.collect() })
+                Some(Self::Records { attribute_keys: keys.collect() })
             }
+            PPROF_LABELS => Some(Self::PprofLabels),
             _ => None,
         }
     }

@@ -85,7 +85,7 @@ fn a_context_is_read_whole() {
     let text = |text: &str| ContextValue::Text(text.into());
     let resource = vec![("service.name".into(), text("shop")), ("host.name".into(), text("a"))];
     let attribute_keys = vec!["http.route".into(), "user".into()];
-    let threads = Some(ThreadContexts { attribute_keys });
+    let threads = Some(ThreadContexts::Records { attribute_keys });
     assert_eq!(*published.context, ProcessContext { resource, threads });
     assert_eq!((published.header, published.published_ns), (Avma(HEADER), 7));
 }
@@ -176,7 +176,7 @@ fn no_payload_makes_more_than_is_bounded() {
     let schema = [("threadlocal.schema_version", "tlsdesc_v1_dev")];
     let context = ProcessContext::parse(&payload(&pairs, &schema, &keys)).unwrap();
     assert_eq!(context.resource.len(), 128);
-    let Some(ThreadContexts { attribute_keys }) = context.threads else { panic!("no records") };
+    let Some(ThreadContexts::Records { attribute_keys }) = context.threads else { panic!("no records") };
     assert_eq!((attribute_keys.len(), &*attribute_keys[255]), (256, "k255"));
     let long = "k".repeat(256);
     assert_eq!(

@@ -96,7 +96,8 @@ pub(super) fn find_string(file: &impl ReadAt, table: Range<u64>, name: &[u8]) ->
     Ok(found)
 }
 
-fn read_up_to(file: &impl ReadAt, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+/// Fills as much as the file has.
+pub(super) fn read_up_to(file: &impl ReadAt, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {
         match file.read_at(&mut bytes[filled..], offset.saturating_add(filled as u64)) {

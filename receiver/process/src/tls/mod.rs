@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::mapping::ExecutableMapping;
 use crate::memory::ForeignMemory;
 pub use elf_reader::ReadAt;
+pub(crate) use symbol::read_section;
 
 /// Words that lead to a variable which are kept of one file: a linker makes one of each kind.
 const SLOTS_MAX: usize = 8;
@@ -103,6 +104,11 @@ impl TlsSymbol {
         })?;
         let address = load.address.wrapping_add(offset).wrapping_sub(load.file_offset);
         Some(mapping.range.start.0.wrapping_sub(address))
+    }
+
+    /// From the thread pointer, of a variable of a program.
+    pub(crate) fn offset_in_program(&self) -> Option<i64> {
+        Some(self.image?.offset_in_program(self.value?))
     }
 
     /// Where the threads of a process have their copies that this file, loaded so, leads to.

@@ -7,7 +7,7 @@ use object::elf;
 use object::endian::LittleEndian as LE;
 use sidewinder_address::Svma;
 
-use super::elf_reader::{ReadAt, find_string, for_each, read_one};
+use super::elf_reader::{ReadAt, find_string, for_each, read_one, read_up_to};
 use super::{Image, LOADS_MAX, Load, SLOTS_MAX, Slot, TlsSymbol};
 
 type Header = elf::FileHeader64<LE>;
@@ -16,6 +16,9 @@ type Section = elf::SectionHeader64<LE>;
 type Symbol = elf::Sym64<LE>;
 type Relocation = elf::Rela64<LE>;
 type Dynamic = elf::Dyn64<LE>;
+
+const DYNAMIC: &[elf::SectionType] = &[elf::SHT_DYNSYM];
+const EITHER: &[elf::SectionType] = &[elf::SHT_DYNSYM, elf::SHT_SYMTAB];
 
 /// Headers of either kind that are looked at.
 const HEADERS_MAX: u16 = 1024;
@@ -27,20 +30,24 @@ impl TlsSymbol {
     /// # Errors
     /// Whatever reading the file returns. A file that is no 64-bit ELF of x86-64 says nothing.
     pub fn read(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
-        let Some(header) = read_one::<Header>(file, 0)? else { return Ok(None) };
-        let is_known = header.e_ident.magic == elf::ELFMAG
-            && header.e_ident.class == elf::ELFCLASS64
-            && header.e_ident.data == elf::ELFDATA2LSB
-            && header.e_machine.get(LE) == elf::EM_X86_64
-            && usize::from(header.e_phentsize.get(LE)) == size_of::<Segment>();
-        if !is_known {
-            return Ok(None);
-        }
+        Self::read_of(file, name, |is_static| if is_static { EITHER } else { DYNAMIC })
+    }
+
+    /// As [`read`](Self::read), by all symbols of any file.
+    pub(crate) fn read_any(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
+        Self::read_of(file, name, |_| EITHER)
+    }
+
+    fn read_of(
+        file: &impl ReadAt,
+        name: &[u8],
+        kinds: impl FnOnce(bool) -> &'static [elf::SectionType],
+    ) -> io::Result<Option<Self>> {
+        let Some(header) = header_of(file)? else { return Ok(None) };
         let sections = sections(file, &header)?;
         let (mut symbol, is_static) = Self::of_segments(file, &header)?;
         // A static program exports nothing, whatever its linker is asked for.
-        let kinds = if is_static { &[elf::SHT_DYNSYM, elf::SHT_SYMTAB][..] } else { &[elf::SHT_DYNSYM] };
-        for kind in kinds {
+        for kind in kinds(is_static) {
             let Some(symbols) = sections.iter().position(|section| section.sh_type.get(LE) == *kind) else {
                 continue;
             };
@@ -167,4 +174,29 @@ fn sections(file: &impl ReadAt, header: &Header) -> io::Result<Vec<Section>> {
 fn place(section: &Section) -> Range<u64> {
     let start = section.sh_offset.get(LE);
     start..start.saturating_add(section.sh_size.get(LE))
+}
+
+/// The header of a 64-bit ELF of x86-64.
+fn header_of(file: &impl ReadAt) -> io::Result<Option<Header>> {
+    Ok(read_one::<Header>(file, 0)?.filter(|header| {
+        header.e_ident.magic == elf::ELFMAG
+            && header.e_ident.class == elf::ELFCLASS64
+            && header.e_ident.data == elf::ELFDATA2LSB
+            && header.e_machine.get(LE) == elf::EM_X86_64
+            && usize::from(header.e_phentsize.get(LE)) == size_of::<Segment>()
+    }))
+}
+
+/// The first bytes of the section of that name.
+pub(crate) fn read_section(file: &impl ReadAt, name: &[u8], bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+    let Some(header) = header_of(file)? else { return Ok(None) };
+    let sections = sections(file, &header)?;
+    let Some(names) = sections.get(usize::from(header.e_shstrndx.get(LE).0)) else { return Ok(None) };
+    let found = find_string(file, place(names), name)?;
+    let is_it = |section: &&Section| found.contains(&section.sh_name.get(LE).into());
+    let Some(section) = sections.iter().find(is_it) else { return Ok(None) };
+    let mut bytes = vec![0; usize::try_from(section.sh_size.get(LE)).unwrap_or(bytes_max).min(bytes_max)];
+    let read = read_up_to(file, &mut bytes, section.sh_offset.get(LE))?;
+    bytes.truncate(read);
+    Ok(Some(bytes))
 }

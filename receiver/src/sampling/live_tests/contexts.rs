@@ -182,6 +182,12 @@ impl Drop for Killed {
 /// How often each function was seen in each span, by the first byte of its id.
 type Seen = BTreeMap<(&'static str, u8), u64>;
 
+/// Polls until there are so many more events, or half a minute has passed.
+fn poll_until_more(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
+    let before = sampler.tally().events;
+    poll_until(sampler, before + events)
+}
+
 /// What was seen of a program once its threads were known to publish.
 fn spans_by_function(
     program: &mut Command,
@@ -202,7 +208,7 @@ fn spans_by_function(
         messages.append(&mut poll_for(&mut sampler, Duration::from_millis(100)));
     }
     let known_ns = sidewinder_bpf::monotonic_ns();
-    messages.append(&mut poll_for(&mut sampler, Duration::from_secs(3)));
+    messages.append(&mut poll_until_more(&mut sampler, 2_000));
     sampler.stop(&mut messages);
 
     let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
@@ -283,4 +289,131 @@ fn hostile_records_tell_of_no_span_and_are_counted() {
     assert_eq!(counts.len(), right.len(), "{counts:?}");
     assert!(contexts.changing >= counts[&("changing", 0)], "{contexts:?} {counts:?}");
     assert!(contexts.unreadable >= counts[&("wild", 0)], "{contexts:?} {counts:?}");
+}
+
+/// Goroutines that are in turns in a span of their own and in none, each in a function of its own, as [`SPANS`] has it.
+const GOROUTINES: &str = r#"
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"runtime/pprof"
+	"syscall"
+	"unsafe"
+)
+
+var sink [64]uint64
+
+//go:noinline
+func in_outer(n int) { for i := 0; i < 3000000; i++ { sink[n] += uint64(i) } }
+
+//go:noinline
+func in_inner(n int) { for i := 0; i < 3000000; i++ { sink[n] += uint64(i) } }
+
+//go:noinline
+func outside(n int) { for i := 0; i < 3000000; i++ { sink[n] += uint64(i) } }
+
+func run(n int) {
+	labels := func(span byte) pprof.LabelSet {
+		return pprof.Labels("trace_id", fmt.Sprintf("%032x", n+1), "span_id", fmt.Sprintf("%016x", span), "http.route", "/cart")
+	}
+	for {
+		pprof.Do(context.Background(), labels(0xa), func(ctx context.Context) {
+			in_outer(n)
+			pprof.Do(ctx, labels(0xb), func(context.Context) { in_inner(n) })
+			in_outer(n)
+		})
+		outside(n)
+	}
+}
+
+func main() {
+	schema := "\n\x1athreadlocal.schema_version\x12\x14\n\x12go_pprof_labels_v1"
+	payload := append([]byte{0x12, byte(len(schema))}, schema...)
+	name, _ := syscall.BytePtrFromString("OTEL_CTX")
+	fd, _, _ := syscall.Syscall(319, uintptr(unsafe.Pointer(name)), 1, 0)
+	syscall.Ftruncate(int(fd), 4096)
+	header, _ := syscall.Mmap(int(fd), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE)
+	copy(header, "OTEL_CTX")
+	binary.LittleEndian.PutUint32(header[8:], 2)
+	binary.LittleEndian.PutUint32(header[12:], uint32(len(payload)))
+	binary.LittleEndian.PutUint64(header[24:], uint64(uintptr(unsafe.Pointer(&payload[0]))))
+	binary.LittleEndian.PutUint64(header[16:], 1)
+	for n := 0; n < 8; n++ {
+		go run(n)
+	}
+	select {}
+}
+"#;
+
+/// With the version of Go that is installed, linked by Go and by the C compiler; and with those in `SIDEWINDER_GO`, such as
+/// `go1.21.13,go1.24.13`, which are then downloaded.
+#[test]
+fn samples_tell_the_span_that_their_goroutine_is_in() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if Command::new("go").arg("version").output().is_err() {
+        eprintln!("SKIPPED: no go");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("main.go"), GOROUTINES).unwrap();
+    std::fs::write(directory.path().join("go.mod"), "module spans\n\ngo 1.21\n").unwrap();
+    let others = std::env::var("SIDEWINDER_GO").unwrap_or_default();
+    let others = others.split(',').filter(|version| !version.is_empty()).map(|version| (version, false));
+    for (version, is_external) in [("local", false), ("local", true)].into_iter().chain(others) {
+        let mut build = Command::new("go");
+        build
+            .arg("build")
+            .args(is_external.then_some("-ldflags=-linkmode=external"))
+            .args(["-o", "spans", "."]);
+        build.env("GOTOOLCHAIN", version).env("CGO_ENABLED", if is_external { "1" } else { "0" });
+        assert!(build.current_dir(directory.path()).status().unwrap().success(), "{version} builds nothing");
+        let child = Killed(Command::new(directory.path().join("spans")).spawn().unwrap());
+        std::thread::sleep(Duration::from_millis(200));
+        let mut storage = Storage::uninit();
+        let mut options = options(child.0.id(), 997, 8 << 20);
+        options.trace_context.attributes = vec!["http.route".to_owned()];
+        let Some(mut sampler) = sampler(&mut storage, options) else { return };
+        sampler.start().unwrap();
+        let mut messages = Vec::new();
+        let patience = Instant::now() + Duration::from_secs(10);
+        let is_linked = |message: &Message| matches!(message, Message::Event(event) if event.span.is_some());
+        while !messages.iter().any(is_linked) && Instant::now() < patience {
+            messages.append(&mut poll_for(&mut sampler, Duration::from_millis(100)));
+        }
+        let known_ns = sidewinder_bpf::monotonic_ns();
+        messages.append(&mut poll_until_more(&mut sampler, 1_200));
+        sampler.stop(&mut messages);
+        let mut namer = Namer::new(NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 });
+        let mut counts = Seen::new();
+        for message in messages {
+            match message {
+                Message::File(id, facts) => namer.learn(id, facts),
+                Message::Event(event) if event.time_ns > known_ns => {
+                    let frames = event.stack.iter().flat_map(|stack| &stack.frames);
+                    let names: Vec<_> = frames.map(|frame| namer.name(*frame).name.to_string()).collect();
+                    let functions = ["in_outer", "in_inner", "outside"];
+                    let shown =
+                        |function: &&str| names.iter().any(|name| name == &format!("main.{function}"));
+                    let Some(function) = functions.into_iter().find(shown) else { continue };
+                    let span = event.span.map_or(0, |link| link.span_id[7]);
+                    let routes: Vec<_> = event.labels.iter().map(|(_, value)| &**value).collect();
+                    assert_eq!(routes, if span == 0 { vec![] } else { vec!["/cart"] }, "{version}");
+                    *counts.entry((function, span)).or_insert(0) += 1;
+                }
+                _ => {}
+            }
+        }
+        let right = [("in_inner", 0xb), ("in_outer", 0xa), ("outside", 0)];
+        let seen: u64 = counts.values().sum();
+        let wrong: u64 = counts.iter().filter(|(key, _)| !right.contains(key)).map(|(_, count)| count).sum();
+        eprintln!("{version}, external linker {is_external}: {counts:?}");
+        assert!(
+            right.iter().all(|key| counts.get(key).is_some_and(|count| *count > 100)),
+            "{version}: {counts:?}"
+        );
+        assert_eq!(wrong, 0, "{version}: {counts:?} of {seen}");
+    }
 }

@@ -1,0 +1,95 @@
+//! Go programs: by which version they were built, and where their runtime keeps what belongs to a goroutine.
+
+use std::io;
+
+use crate::tls::{ReadAt, TlsSymbol, read_section};
+
+/// `runtime.g` of a thread where no linker but Go's own has laid out thread-local storage: the last word before the thread
+/// pointer (cmd/link, "TLS offset").
+const G_ALONE: i64 = -8;
+/// `cmd/internal/buildinfo`: what the section begins with.
+const MAGIC: &[u8] = b"\xff Go buildinf:";
+/// The flag that says that strings follow in the section (Go 1.18).
+const HAS_STRINGS: u8 = 2;
+const HEADER_BYTES: usize = 32;
+const SECTION_BYTES_MAX: usize = 4096;
+
+/// Where the labels of the goroutine are that a thread runs: `g.m`, `m.curg`, `g.labels`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GoLabels {
+    /// Of the thread's `g`, from the thread pointer.
+    pub g: i64,
+    /// Of `curg` in an `m`.
+    pub curg: u16,
+    /// Of `labels` in a `g`.
+    pub labels: u16,
+    /// Whether labels are a slice, or a map.
+    pub is_slice: bool,
+}
+
+impl GoLabels {
+    /// What a file says; `None` of one that isn't Go's, or of a version whose runtime isn't known: 1.21 to 1.26 are.
+    ///
+    /// # Errors
+    /// Whatever reading the file returns.
+    pub fn read(file: &impl ReadAt) -> io::Result<Option<Self>> {
+        let Some(info) = read_section(file, b".go.buildinfo", SECTION_BYTES_MAX)? else { return Ok(None) };
+        let Some((curg, labels, is_slice)) = minor_version(&info).and_then(offsets) else { return Ok(None) };
+        // Where another linker was at work, as with cgo, it has placed the word.
+        let g = match TlsSymbol::read_any(file, b"runtime.tlsg")? {
+            Some(symbol) => symbol.offset_in_program(),
+            None => None,
+        };
+        Ok(Some(Self { g: g.unwrap_or(G_ALONE), curg, labels, is_slice }))
+    }
+}
+
+/// Of `1.N`, in the form of `debug/buildinfo`: a header, and behind it the version as a string with its length before it.
+fn minor_version(info: &[u8]) -> Option<u32> {
+    let rest = info.strip_prefix(MAGIC)?;
+    if rest.get(1)? & HAS_STRINGS == 0 {
+        return None;
+    }
+    let strings = info.get(HEADER_BYTES..)?;
+    let (length, text) = strings.split_first()?;
+    let version = std::str::from_utf8(text.get(..usize::from(*length).min(32))?).ok()?;
+    let minor = version.strip_prefix("go1.")?;
+    minor.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// Of `m.curg` and `g.labels`, as the debug information of programs of each version has them on amd64, and whether labels
+/// are a slice.
+fn offsets(minor: u32) -> Option<(u16, u16, bool)> {
+    match minor {
+        21 | 22 => Some((192, 344, false)),
+        23 => Some((192, 352, false)),
+        24 => Some((192, 352, true)),
+        25 => Some((184, 344, true)),
+        26 => Some((184, 352, true)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_what_the_linker_left() {
+        let info = |flags: u8, version: &[u8]| {
+            let mut info = MAGIC.to_vec();
+            info.extend([8, flags]);
+            info.resize(HEADER_BYTES, 0);
+            info.push(version.len() as u8);
+            info.extend(version);
+            minor_version(&info)
+        };
+        assert_eq!(info(2, b"go1.21.13"), Some(21));
+        assert_eq!(info(2, b"go1.26"), Some(26));
+        assert_eq!(info(2, b"go1.25rc1"), Some(25));
+        assert_eq!(info(2, b"devel +abc"), None);
+        assert_eq!(info(0, b"go1.17"), None);
+        assert_eq!(minor_version(b""), None);
+        assert_eq!(minor_version(MAGIC), None);
+    }
+}
