@@ -101,6 +101,8 @@ fn is_dump(path: &[u8]) -> bool {
 pub(crate) struct JitNames {
     processes: HashMap<ProcessKey, Known>,
     room_bytes: usize,
+    /// Functions left out so far, those of forgotten processes too.
+    cut: u64,
 }
 
 #[derive(Debug)]
@@ -114,7 +116,7 @@ struct Known {
 impl JitNames {
     /// Names that take `room_bytes` at most.
     pub(crate) fn new(room_bytes: usize) -> Self {
-        Self { processes: HashMap::new(), room_bytes }
+        Self { processes: HashMap::new(), room_bytes, cut: 0 }
     }
 
     pub(crate) fn learn(&mut self, process: ProcessKey, place: Arc<JitPlace>) {
@@ -128,7 +130,7 @@ impl JitNames {
 
     /// Functions left out for want of room, and what is in no form that is known.
     pub(crate) fn cut(&self) -> u64 {
-        self.processes.values().flat_map(|known| &known.maps).map(JitMap::cut).sum()
+        self.cut
     }
 
     /// The function at an address of a process, and whose code it is.
@@ -140,7 +142,7 @@ impl JitNames {
             self.make_room();
             let room_bytes = self.room_bytes / SHARE_OF_ONE;
             let known = self.processes.get_mut(&process)?;
-            known.refresh(room_bytes);
+            self.cut += known.refresh(room_bytes);
         }
         let known = self.processes.get(&process)?;
         Some((Arc::from(known.find(address)?), known.place.runtime))
@@ -165,16 +167,21 @@ impl Known {
         self.maps.iter().find_map(|map| map.lookup(address))
     }
 
-    fn refresh(&mut self, room_bytes: usize) {
+    /// Takes up what has been written since, and returns how much of it was left out.
+    fn refresh(&mut self, room_bytes: usize) -> u64 {
         // A file may come late: some runtimes write it as they end.
         if self.maps.len() < self.place.files.len() {
             self.maps = self.place.open(room_bytes);
         }
+        let mut cut = 0;
         for map in &mut self.maps {
+            let before = map.cut();
             // What can't be read any more says what it said.
             let _ = map.refresh();
+            cut += map.cut().saturating_sub(before);
         }
         self.refreshed_at = Some(Instant::now());
+        cut
     }
 }
 

@@ -1,6 +1,7 @@
 //! What frames are called.
 
 use std::collections::HashMap;
+use std::ops::{AddAssign, Sub};
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
@@ -66,6 +67,32 @@ pub(crate) struct NamingOptions {
     pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
+/// What names lack for want of memory or time.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct LeftOut {
+    /// Look-ups for whose symbols there was no room, symbols that tables had none for, and functions that processes made.
+    pub(crate) names: u64,
+    /// Files of which there was no room for lines and inlined calls, and look-ups for which there was no time.
+    pub(crate) lines: u64,
+}
+
+impl AddAssign for LeftOut {
+    fn add_assign(&mut self, more: Self) {
+        *self = Self { names: self.names + more.names, lines: self.lines + more.lines };
+    }
+}
+
+impl Sub for LeftOut {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            names: self.names.saturating_sub(before.names),
+            lines: self.lines.saturating_sub(before.lines),
+        }
+    }
+}
+
 /// Of the room for names, the part that is for code which processes made while they ran.
 const JIT_SHARE: usize = 4;
 
@@ -113,10 +140,13 @@ impl Namer {
         self.files.remove(&id);
     }
 
-    /// Look-ups that gave no name because there was no room for the symbols, and functions that processes made for which there
-    /// was none.
-    pub(crate) fn names_left_out(&self) -> u64 {
-        self.symbols.stats().no_room + self.jit.cut()
+    /// What was left out so far.
+    pub(crate) fn left_out(&self) -> LeftOut {
+        let stats = self.symbols.stats();
+        LeftOut {
+            names: stats.no_room + stats.symbols_cut + self.jit.cut(),
+            lines: stats.files_without_lines + stats.lines_left_out,
+        }
     }
 
     /// Learns where a process's runtime names its code.

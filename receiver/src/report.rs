@@ -15,7 +15,7 @@ use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Val
 use sidewinder_process::ProcessDescription;
 
 use crate::jit::Runtime;
-use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
+use crate::naming::{BODY_MISSING, Code, LeftOut, NamedFrame, Namer, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
 use crate::sampling::feed::{Event, Labels, Message, ProcessKey, is_without_file};
@@ -163,9 +163,9 @@ impl Reporter {
         reports
     }
 
-    /// Look-ups so far that gave no name because there was no room for the symbols.
-    pub(crate) fn names_left_out(&self) -> u64 {
-        self.namer.names_left_out()
+    /// What names lack so far.
+    pub(crate) fn left_out(&self) -> LeftOut {
+        self.namer.left_out()
     }
 
     fn add(&mut self, event: &Event) {

@@ -18,6 +18,7 @@ use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
 
 use crate::export::Destination;
+use crate::naming::LeftOut;
 use crate::sampling::Sampler;
 
 /// See the [module](self).
@@ -69,8 +70,8 @@ pub(crate) struct ReceiverVitals {
     pub(crate) counted: Counted,
     /// Handed to pipelines.
     pub(crate) accepted: Tally,
-    /// Look-ups that gave no name because there was no room for the symbols.
-    pub(crate) names_left_out: u64,
+    /// What names lack.
+    pub(crate) left_out: LeftOut,
     /// Of the runs that have ended.
     before: Counted,
 }
@@ -329,9 +330,9 @@ impl Vitals {
         self.with_receiver(name, |receiver| receiver.accepted += tally);
     }
 
-    /// A receiver has made so many more look-ups in vain, for want of room for the symbols.
-    pub(crate) fn receiver_left_names_out(&self, name: &str, more: u64) {
-        self.with_receiver(name, |receiver| receiver.names_left_out += more);
+    /// The names of a receiver lack so much more.
+    pub(crate) fn receiver_left_out(&self, name: &str, more: LeftOut) {
+        self.with_receiver(name, |receiver| receiver.left_out += more);
     }
 
     fn with_receiver(&self, name: &str, change: impl FnOnce(&mut ReceiverVitals)) {
@@ -340,7 +341,7 @@ impl Vitals {
             activity: Activity::Starting,
             counted: Counted::default(),
             accepted: Tally::default(),
-            names_left_out: 0,
+            left_out: LeftOut::default(),
             before: Counted::default(),
         });
         change(receiver);

@@ -147,6 +147,52 @@ fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()>
     Ok(())
 }
 
+const JAVA: &str = "public class Burn {
+    static int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
+    public static void main(String[] arguments) { while (true) fib(25); }
+}";
+
+/// A virtual machine that writes its map when it is told to, long after its code has been met.
+#[test]
+fn names_that_are_written_late_are_found() -> Result<()> {
+    let title = "names of java";
+    if !requirement::ebpf(title)?
+        || !requirement::program(title, "javac")?
+        || !requirement::program(title, "jcmd")?
+    {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("Burn.java"), JAVA)?;
+    ensure!(Command::new("javac").arg("Burn.java").current_dir(&folder).status()?.success());
+    let collector = Collector::start()?;
+    let mut java = Command::new("java")
+        .args(["-XX:+PreserveFramePointer", "-cp"])
+        .arg(folder.path())
+        .arg("Burn")
+        .stdout(Stdio::null())
+        .spawn()?;
+    let pid = java.id();
+    let sampled = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint()).and_then(|daemon| {
+        thread::sleep(Duration::from_secs(3));
+        let told = Command::new("jcmd").args([&pid.to_string(), "Compiler.perfmap"]).output()?;
+        ensure!(told.status.success(), "{}", String::from_utf8_lossy(&told.stdout));
+        thread::sleep(Duration::from_secs(4));
+        daemon.stop()
+    });
+    java.kill()?;
+    java.wait()?;
+    let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    sampled?;
+    let received = collector.stop()?;
+    let is_java = |frame: &&Arc<Frame>| frame.frame_type() == Some(FrameType::Jvm);
+    let is_it = |frame: &&Arc<Frame>| frame.function().is_some_and(|name| name.contains("fib"));
+    let found = frames(&received, pid).filter(is_java).filter(is_it).count();
+    eprintln!("{title}: {found} frames");
+    ensure!(found > 100, "{found} frames");
+    Ok(())
+}
+
 #[test]
 fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Result<()> {
     let title = "names in a PID namespace";

@@ -15,7 +15,7 @@ use tracing::{debug, error, info, warn};
 use super::plan::{CurrentPlan, Plan};
 use crate::exit::{Cause, Failure};
 use crate::memory::Budget;
-use crate::naming::{Namer, NamingOptions};
+use crate::naming::{LeftOut, Namer, NamingOptions};
 use crate::privilege;
 use crate::report::Reporter;
 use crate::sampling::Sampler;
@@ -228,16 +228,16 @@ impl Run {
             self.budget.interned_bytes,
         );
         let mut due = Instant::now() + plan.next_interval();
-        let mut names_left_out = 0;
+        let mut left_out_before = LeftOut::default();
         loop {
             let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
             for message in received.into_iter().flatten() {
                 reporter.take(message);
             }
-            let left_out = reporter.names_left_out();
-            self.vitals.receiver_left_names_out(&self.name, left_out - names_left_out);
-            names_left_out = left_out;
+            let left_out = reporter.left_out();
+            self.vitals.receiver_left_out(&self.name, left_out - left_out_before);
+            left_out_before = left_out;
             let is_outdated = !self.plan.holds(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
                 let end_ns = monotonic_ns();

@@ -303,11 +303,19 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_names_left_out",
-        description: "Look-ups that gave no name, for want of memory for the symbols.",
-        unit: "{lookups}",
+        description: "Look-ups that gave no name, and functions without one, for want of memory for the symbols.",
+        unit: "{names}",
         kind: Kind::Counter,
         level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.names_left_out),
+        read: |vitals| by_receiver(vitals, |receiver| receiver.left_out.names),
+    },
+    Metric {
+        name: "sidewinder_lines_left_out",
+        description: "Files without all lines and inlined calls, for want of memory, and look-ups, for want of time.",
+        unit: "{lines}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.left_out.lines),
     },
     Metric {
         name: "sidewinder_walked_late",

@@ -88,7 +88,8 @@ fn of_receiver(receiver: &ReceiverVitals) -> Value {
         "table_bytes": counted.table_bytes,
         "table_evictions": counted.table_evictions,
         "tables_cut": counted.tables_cut,
-        "names_left_out": receiver.names_left_out,
+        "names_left_out": receiver.left_out.names,
+        "lines_left_out": receiver.left_out.lines,
     })
 }
 
