@@ -22,6 +22,9 @@ const LIBRARY: &str = "
 __thread char large[1 << 20];
 #endif
 __thread char before[40] = { 1 };
+#ifdef PROTECTED
+__attribute__((visibility(\"protected\")))
+#endif
 __thread void *otel_thread_ctx_v1;
 _Alignas(64) __thread char behind[3];
 void *where(void) { before[0]++; behind[0]++; return &otel_thread_ctx_v1; }
@@ -137,12 +140,32 @@ fn a_variable_of_a_library_is_found_however_it_is_loaded() {
     for (what, arguments, is_static_when_linked, is_static_when_opened) in [
         ("general dynamic", &["-O1"][..], false, false),
         ("of its own", &["-O1", "-Wl,-Bsymbolic"], false, false),
+        ("protected", &["-O1", "-DPROTECTED"], false, false),
+        (
+            "protected descriptors of much",
+            &["-O1", "-DPROTECTED", "-DLARGE", "-mtls-dialect=gnu2"],
+            true,
+            false,
+        ),
         ("descriptors", &["-O1", "-mtls-dialect=gnu2"], true, true),
         ("descriptors of much", &["-O1", "-mtls-dialect=gnu2", "-DLARGE"], true, false),
         ("descriptors of its own", &["-O1", "-mtls-dialect=gnu2", "-Wl,-Bsymbolic"], true, true),
         (
             "descriptors of its own of much",
             &["-O1", "-mtls-dialect=gnu2", "-DLARGE", "-Wl,-Bsymbolic"],
+            true,
+            false,
+        ),
+        ("local dynamic", &["-O1", "-ftls-model=local-dynamic"], false, false),
+        (
+            "local dynamic descriptors",
+            &["-O1", "-ftls-model=local-dynamic", "-mtls-dialect=gnu2"],
+            true,
+            true,
+        ),
+        (
+            "local dynamic descriptors of much",
+            &["-O1", "-DLARGE", "-ftls-model=local-dynamic", "-mtls-dialect=gnu2"],
             true,
             false,
         ),

@@ -54,10 +54,10 @@ struct Load {
 /// Words that the dynamic linker fills in, by the relocation that asks for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slot {
-    /// `TPOFF64`: the offset from the thread pointer.
-    Offset(Svma),
-    /// `TLSDESC`: a function, and its argument.
-    Descriptor(Svma),
+    /// `TPOFF64`: the offset from the thread pointer of a place so far before the variable.
+    Offset(Svma, i64),
+    /// `TLSDESC`: a function, and its argument; likewise.
+    Descriptor(Svma, i64),
     /// `DTPMOD64` of the symbol: the number of the module, and behind it the offset in its block.
     Module(Svma),
     /// `DTPMOD64` of the file itself: the offset is the symbol's value.
@@ -143,7 +143,9 @@ impl TlsSymbol {
             |at: u64| Ok::<_, io::Error>((memory.word(Avma(at))?, memory.word(Avma(at.wrapping_add(8)))?));
         let at = |svma: Svma| svma.0.wrapping_add(bias);
         Ok(match slot {
-            Slot::Offset(svma) => static_offset(memory.word(Avma(at(svma)))?),
+            Slot::Offset(svma, distance) => {
+                static_offset(memory.word(Avma(at(svma)))?).and_then(|place| place.after(distance))
+            }
             Slot::Module(svma) => {
                 let (module, offset) = pair(at(svma))?;
                 dynamic(module, offset)
@@ -152,15 +154,17 @@ impl TlsSymbol {
                 let module = memory.word(Avma(at(svma)))?;
                 self.value.and_then(|value| dynamic(module, value))
             }
-            Slot::Descriptor(svma) => match pair(at(svma))? {
+            Slot::Descriptor(svma, distance) => match pair(at(svma))? {
                 (0, _) => None,
-                (_, argument) if static_offset(argument).is_some() => static_offset(argument),
+                (_, argument) if static_offset(argument).is_some() => {
+                    static_offset(argument).and_then(|place| place.after(distance))
+                }
                 // What a dynamic one has for its argument begins as the two words of a module's slot do (glibc's
                 // `struct tlsdesc_dynamic_arg`, musl's `struct td_index`). One that was not resolved yet has a
                 // relocation there, which begins with an address: no number of a module.
                 (_, argument) if argument >= LEAST_POINTER => {
                     let (module, offset) = pair(argument)?;
-                    dynamic(module, offset)
+                    dynamic(module, offset).and_then(|place| place.after(distance))
                 }
                 _ => None,
             },
@@ -175,6 +179,16 @@ impl Image {
         let end = self.address.wrapping_add(self.bytes);
         let padding = end.wrapping_neg() & (align.wrapping_sub(1));
         value.wrapping_sub(self.bytes).wrapping_sub(padding) as i64
+    }
+}
+
+impl TlsLocation {
+    /// What is so many bytes further, if that may be in the same block.
+    fn after(self, distance: i64) -> Option<Self> {
+        match self {
+            Self::Static { offset } => static_offset(offset.checked_add(distance)? as u64),
+            Self::Dynamic { module, offset } => dynamic(module, offset.checked_add_signed(distance)?),
+        }
     }
 }
 

@@ -140,14 +140,20 @@ impl TlsSymbol {
             let at = Svma(relocation.r_offset.get(LE));
             let (number, kind) = (relocation.r_sym(LE, false), relocation.r_type(LE, false));
             let is_of_symbol = numbers.contains(&number);
-            // A linker that knows that the definition is this file's own names no symbol.
-            let addend = u64::try_from(relocation.r_addend.get(LE)).ok();
-            let is_of_value = number == 0 && self.value.is_some() && self.value == addend;
-            let slot = match kind {
-                elf::R_X86_64_TPOFF64 if is_of_symbol || is_of_value => Slot::Offset(at),
-                elf::R_X86_64_TLSDESC if is_of_symbol || is_of_value => Slot::Descriptor(at),
-                elf::R_X86_64_DTPMOD64 if is_of_symbol => Slot::Module(at),
-                elf::R_X86_64_DTPMOD64 if number == 0 && self.value.is_some() => Slot::OwnModule(at),
+            // A linker that knows that the definition is this file's own names no symbol: what it asks for may be any place
+            // of the block, from which the variable is as far as both are from the block's start.
+            let distance = match self.value {
+                _ if is_of_symbol => Some(0),
+                Some(value) if number == 0 => {
+                    i64::try_from(value).ok().and_then(|value| value.checked_sub(relocation.r_addend.get(LE)))
+                }
+                _ => None,
+            };
+            let slot = match (kind, distance) {
+                (elf::R_X86_64_TPOFF64, Some(distance)) => Slot::Offset(at, distance),
+                (elf::R_X86_64_TLSDESC, Some(distance)) => Slot::Descriptor(at, distance),
+                (elf::R_X86_64_DTPMOD64, Some(_)) if is_of_symbol => Slot::Module(at),
+                (elf::R_X86_64_DTPMOD64, Some(_)) => Slot::OwnModule(at),
                 _ => return true,
             };
             self.slots.push(slot);

@@ -29,25 +29,25 @@ fn words_that_the_linker_has_not_filled_in_say_nothing() {
     let fixed = Some(TlsLocation::Static { offset: -8 });
     let dynamic = Some(TlsLocation::Dynamic { module: 2, offset: 16 });
     let minus_8 = -8_i64 as u64;
-    assert_eq!(locate(Slot::Offset(AT), &[(0x5100, 0)]), None);
-    assert_eq!(locate(Slot::Offset(AT), &[(0x5100, 16)]), None, "above the thread pointer");
-    assert_eq!(locate(Slot::Offset(AT), &[(0x5100, minus_8)]), fixed);
+    assert_eq!(locate(Slot::Offset(AT, 0), &[(0x5100, 0)]), None);
+    assert_eq!(locate(Slot::Offset(AT, 0), &[(0x5100, 16)]), None, "above the thread pointer");
+    assert_eq!(locate(Slot::Offset(AT, 0), &[(0x5100, minus_8)]), fixed);
     assert_eq!(locate(Slot::Module(AT), &[(0x5100, 0), (0x5108, 0)]), None);
     assert_eq!(locate(Slot::Module(AT), &[(0x5100, 2), (0x5108, 16)]), dynamic);
     assert_eq!(locate(Slot::OwnModule(AT), &[(0x5100, 2)]), dynamic);
-    assert_eq!(locate(Slot::Descriptor(AT), &[(0x5100, 0), (0x5108, minus_8)]), None);
-    assert_eq!(locate(Slot::Descriptor(AT), &[(0x5100, 1), (0x5108, minus_8)]), fixed);
-    assert_eq!(locate(Slot::Descriptor(AT), &[(0x5100, 1), (0x5108, 16)]), None);
+    assert_eq!(locate(Slot::Descriptor(AT, 0), &[(0x5100, 0), (0x5108, minus_8)]), None);
+    assert_eq!(locate(Slot::Descriptor(AT, 0), &[(0x5100, 1), (0x5108, minus_8)]), fixed);
+    assert_eq!(locate(Slot::Descriptor(AT, 0), &[(0x5100, 1), (0x5108, 16)]), None);
     let argument = [(0x5100, 1), (0x5108, 0x7f00_0000), (0x7f00_0000, 2), (0x7f00_0008, 16)];
-    assert_eq!(locate(Slot::Descriptor(AT), &argument), dynamic);
+    assert_eq!(locate(Slot::Descriptor(AT, 0), &argument), dynamic);
     // Before its first use: the argument is the relocation, of which the first word is an address.
     let unresolved = [(0x5100, 1), (0x5108, 0x7f00_0000), (0x7f00_0000, 0x3fd8), (0x7f00_0008, 36)];
-    assert_eq!(locate(Slot::Descriptor(AT), &unresolved), None);
+    assert_eq!(locate(Slot::Descriptor(AT, 0), &unresolved), None);
 }
 
 #[test]
 fn a_slot_that_says_nothing_leaves_it_to_the_next() {
-    let both = symbol(&[Slot::Module(Svma(0)), Slot::Offset(Svma(0x10))]);
+    let both = symbol(&[Slot::Module(Svma(0)), Slot::Offset(Svma(0x10), 0)]);
     let words = Words([(0x10, -8_i64 as u64)].into());
     assert_eq!(both.locate(0, &words).unwrap(), TlsLocation::Static { offset: -8 });
     let unreadable = both.locate(8, &words);
@@ -68,7 +68,12 @@ fn a_programs_block_ends_at_the_thread_pointer() {
 proptest! {
     #[test]
     fn any_words_are_understood_or_not(words: [u64; 4], address: u64, value: u64, bias: u64, bytes: u64, align: u64) {
-        let all: [fn(Svma) -> Slot; 4] = [Slot::Offset, Slot::Descriptor, Slot::Module, Slot::OwnModule];
+        let all: [fn(Svma) -> Slot; 4] = [
+            |at| Slot::Offset(at, i64::MAX),
+            |at| Slot::Descriptor(at, 24),
+            Slot::Module,
+            Slot::OwnModule,
+        ];
         let image = Some(Image { address, bytes, align });
         for (slot, is_program) in all.iter().flat_map(|slot| [(slot(Svma(address)), false), (slot(Svma(address)), true)]) {
             let at = address.wrapping_add(bias);
