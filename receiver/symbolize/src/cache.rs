@@ -1,6 +1,6 @@
 //! The tables and names in use, under a byte budget.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +21,9 @@ const OPEN_FILES_LIMIT: usize = 256;
 const FILE_BYTES: usize = 512;
 /// What a cached name costs beside its two strings, and the functions at an address beside their paths.
 const NAME_BYTES: usize = 160;
-const FRAME_BYTES: usize = 128;
+const FRAME_BYTES: usize = 64;
+
+const _: () = assert!(size_of::<CodeFrame>() <= FRAME_BYTES);
 
 /// Of all time, one part in so many may go into reading tables again that were evicted: where those in use don't fit, it
 /// would be all of it.
@@ -62,8 +64,13 @@ pub struct Symbolizer {
     /// By the function's start, and whether it is certain that it holds the address: both may have a name.
     names: Bounded<(FileId, Svma, bool), Name>,
     frames: Bounded<(FileId, Svma), Arc<[CodeFrame]>>,
+    /// Names of inlined functions, which come again at other addresses, and demangling takes time.
+    inlined: HashMap<Arc<str>, Name>,
     paths: HashSet<Arc<str>>,
+    /// What these two take, and may take each.
+    inlined_bytes: usize,
     paths_bytes: usize,
+    shared_budget_bytes: usize,
     began: Instant,
     /// For reading evicted tables again.
     rereading: Duration,
@@ -88,8 +95,11 @@ impl Symbolizer {
             pages: Pages::new(pages_bytes),
             names: Bounded::new(names_bytes / 4),
             frames: Bounded::new(names_bytes / 2),
+            inlined: HashMap::new(),
             paths: HashSet::new(),
-            paths_bytes: names_bytes / 4,
+            inlined_bytes: 0,
+            paths_bytes: 0,
+            shared_budget_bytes: names_bytes / 8,
             began: Instant::now(),
             rereading: Duration::ZERO,
             lines_time: Duration::ZERO,
@@ -126,13 +136,13 @@ impl Symbolizer {
     /// Memory held, in bytes, by the same reckoning as the budget.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        let of_paths: usize = self.paths.iter().map(|path| path.len() + NAME_BYTES / 4).sum();
         self.tables.bytes
             + self.units.0.bytes
             + self.pages.held_bytes()
             + self.names.bytes
             + self.frames.bytes
-            + of_paths
+            + self.paths_bytes
+            + self.inlined_bytes
     }
 
     fn find(&mut self, file: FileId, files: &impl Files, svma: Svma) -> Lookup {
@@ -201,7 +211,7 @@ impl Symbolizer {
         let mut frames = Vec::with_capacity(sources.len().max(1));
         for (index, source) in sources.into_iter().enumerate() {
             let own = symbol.as_ref().filter(|_| Some(index) == last).cloned();
-            let Some(name) = own.or_else(|| name_of_entry(source.name?, language)) else { continue };
+            let Some(name) = own.or_else(|| self.name_of_entry(source.name?, language)) else { continue };
             let path = source.path.map(|path| self.shared_path(path));
             frames.push(CodeFrame { name, path, line: source.line, column: source.column });
         }
@@ -211,13 +221,37 @@ impl Symbolizer {
         (!frames.is_empty()).then(|| frames.into())
     }
 
+    fn name_of_entry(&mut self, entry: EntryName, of_file: Language) -> Option<Name> {
+        let system_name = entry.linkage.or(entry.plain)?;
+        if let Some(known) = self.inlined.get(&*system_name) {
+            return Some(known.clone());
+        }
+        let language = match Language::of_symbol(&system_name) {
+            Language::Unknown => of_file,
+            mangled => mangled,
+        };
+        let name = name_of(system_name, language);
+        // The file's language is part of a name that tells none, and of one file only.
+        if language != of_file {
+            self.inlined_bytes += name_bytes(&name);
+            if self.inlined_bytes > self.shared_budget_bytes {
+                self.inlined.clear();
+                self.inlined_bytes = name_bytes(&name);
+            }
+            self.inlined.insert(Arc::clone(&name.system_name), name.clone());
+        }
+        Some(name)
+    }
+
     /// The same path is held once.
     fn shared_path(&mut self, path: Arc<str>) -> Arc<str> {
         if let Some(known) = self.paths.get(&path) {
             return Arc::clone(known);
         }
-        if (self.paths.len() + 1) * NAME_BYTES > self.paths_bytes {
+        self.paths_bytes += path_bytes(&path);
+        if self.paths_bytes > self.shared_budget_bytes {
             self.paths.clear();
+            self.paths_bytes = path_bytes(&path);
         }
         self.paths.insert(Arc::clone(&path));
         path
@@ -263,13 +297,8 @@ fn name_of(system_name: String, language: Language) -> Name {
     Name { demangled, system_name, language }
 }
 
-fn name_of_entry(entry: EntryName, of_file: Language) -> Option<Name> {
-    let system_name = entry.linkage.or(entry.plain)?;
-    let language = match Language::of_symbol(&system_name) {
-        Language::Unknown => of_file,
-        mangled => mangled,
-    };
-    Some(name_of(system_name, language))
+fn path_bytes(path: &str) -> usize {
+    NAME_BYTES / 4 + path.len()
 }
 
 fn name_bytes(name: &Name) -> usize {

@@ -6,7 +6,7 @@ use std::io;
 use sidewinder_address::{FileOffset, Svma};
 use sidewinder_symbolize::{FileId, Language, Lookup, Name, NoName, Symbolizer, SymbolizerOptions, unnamed};
 
-use crate::elf::{FUNC, GLOBAL, Made, TEXT, elf};
+use crate::elf::{FUNC, GLOBAL, Made, NOTYPE, TEXT, elf};
 
 fn symbolizer(budget_bytes: usize) -> Symbolizer {
     Symbolizer::new(SymbolizerOptions { budget_bytes, lines: false, inlines: false, is_patient: true })
@@ -160,4 +160,9 @@ fn what_lies_behind_a_function_is_not_named_after_it() {
     let file = || Ok(elf(&[Made(GLOBAL, FUNC, "one", 0, 0x20)], &[], ""));
     named(symbolizer.name(FileId(1), file, Svma(TEXT + 0x1f)));
     assert_eq!(why_not(&symbolizer.name(FileId(1), file, Svma(TEXT + 0x20))), NoName::NotCovered);
+
+    let file =
+        || Ok(elf(&[Made(GLOBAL, FUNC, "one", 0, 0x20), Made(GLOBAL, NOTYPE, "label", 0, 0)], &[], ""));
+    assert_eq!(&*named(symbolizer.name(FileId(2), file, Svma(TEXT + 0x1f))).system_name, "one");
+    assert_eq!(&*named(symbolizer.name(FileId(2), file, Svma(TEXT + 0x20))).system_name, "label");
 }
