@@ -108,7 +108,7 @@ names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 a
 
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
-fuzzed := receiver/unwind/fuzz receiver/symbolize/fuzz
+fuzzed := receiver/unwind/fuzz receiver/process/fuzz receiver/symbolize/fuzz
 # Named, so that build scripts do without the flags.
 host = $(shell rustc -vV | sed -n 's/^host: //p')
 # What `cargo fuzz` asks of a nightly compiler, but for the sanitizer: the crate has no unsafe code.

@@ -17,7 +17,7 @@ go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it b
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
 case "${1:-}" in --tests|--corpus|--charts|--cluster) packages+=(python3 python3-pip) ;; esac
 case "${1:-}" in --tests|--corpus|--cluster)
-    packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun)
+    packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools)
     # Their names of code that they make are looked at.
     command -v node >/dev/null || packages+=(nodejs)
     command -v javac >/dev/null || packages+=(default-jdk-headless) ;;
