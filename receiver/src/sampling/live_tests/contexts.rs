@@ -1,5 +1,7 @@
 //! What real processes publish of themselves.
 
+use std::sync::Arc;
+
 use sidewinder_bpf::ContextCounts;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::context::ContextValue;
@@ -160,13 +162,22 @@ fn compile(directory: &Path, name: &str, source: &str, arguments: &[&str]) -> Pa
     output
 }
 
+fn namer() -> Namer {
+    Namer::new(NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() })
+}
+
+/// The functions on an event's stack.
+fn functions_of(event: &Event, namer: &mut Namer) -> Vec<Arc<str>> {
+    let frames = event.stack.iter().flat_map(|stack| &stack.frames);
+    let functions = frames.flat_map(|frame| namer.name(event.process, *frame).functions.to_vec());
+    functions.map(|function| function.name.demangled).collect()
+}
+
 /// The function of [`SPANS`] that an event was in, unless its stack was cut.
 fn function_of(event: &Event, namer: &mut Namer) -> Option<&'static str> {
     const FUNCTIONS: [&str; 6] = ["in_outer", "in_inner", "outside", "changing", "wild", "cut"];
-    let frames = event.stack.iter().flat_map(|stack| &stack.frames);
-    let functions: Vec<_> =
-        frames.flat_map(|frame| namer.name(event.process, *frame).functions.to_vec()).collect();
-    FUNCTIONS.into_iter().find(|name| functions.iter().any(|function| &*function.name.demangled == *name))
+    let names = functions_of(event, namer);
+    FUNCTIONS.into_iter().find(|function| names.iter().any(|name| **name == **function))
 }
 
 /// A program that ends with the test.
@@ -211,8 +222,7 @@ fn spans_by_function(
     messages.append(&mut poll_until_more(&mut sampler, 2_000));
     sampler.stop(&mut messages);
 
-    let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
-    let mut namer = Namer::new(options);
+    let mut namer = namer();
     let mut counts = BTreeMap::new();
     for message in messages {
         match message {
@@ -386,17 +396,16 @@ fn samples_tell_the_span_that_their_goroutine_is_in() {
         let known_ns = sidewinder_bpf::monotonic_ns();
         messages.append(&mut poll_until_more(&mut sampler, 1_200));
         sampler.stop(&mut messages);
-        let mut namer = Namer::new(NamingOptions { native: true, kernel: false, budget_bytes: 8 << 20 });
+        let mut namer = namer();
         let mut counts = Seen::new();
         for message in messages {
             match message {
                 Message::File(id, facts) => namer.learn(id, facts),
                 Message::Event(event) if event.time_ns > known_ns => {
-                    let frames = event.stack.iter().flat_map(|stack| &stack.frames);
-                    let names: Vec<_> = frames.map(|frame| namer.name(*frame).name.to_string()).collect();
+                    let names = functions_of(&event, &mut namer);
                     let functions = ["in_outer", "in_inner", "outside"];
                     let shown =
-                        |function: &&str| names.iter().any(|name| name == &format!("main.{function}"));
+                        |function: &&str| names.iter().any(|name| **name == format!("main.{function}"));
                     let Some(function) = functions.into_iter().find(shown) else { continue };
                     let span = event.span.map_or(0, |link| link.span_id[7]);
                     let routes: Vec<_> = event.labels.iter().map(|(_, value)| &**value).collect();
