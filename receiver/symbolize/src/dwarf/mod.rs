@@ -97,6 +97,14 @@ pub(crate) struct Wanted {
     pub(crate) inlines: bool,
 }
 
+impl Wanted {
+    /// A line and a column, or neither: code that no line of the source has made has line 0, and where it has a column that
+    /// is of nothing (DWARF 5, section 6.2.2).
+    fn position(self, line: u32, column: u32) -> (u32, u32) {
+        if self.lines && line != 0 { (line, column) } else { (0, 0) }
+    }
+}
+
 impl DebugInfo {
     /// Finds out which units a file has. `base` is the first address of the binary's code.
     pub(crate) fn read(
@@ -301,18 +309,25 @@ impl<'a> Lookup<'_, 'a> {
         // Each frame is where the next inner one was called, and the innermost where the row says.
         let mut name = chain.function;
         for (inlined, call) in chain.inlined {
-            let (line, column) = if self.wanted.lines { (call.line, call.column) } else { (0, 0) };
+            let (line, column) = self.wanted.position(call.line, call.column);
             frames.push(SourceFrame { name, path: path(call.file), line, column });
             name = inlined;
         }
-        let row = row.filter(|_| self.wanted.lines);
-        frames.push(SourceFrame {
-            name,
-            path: row.and_then(|row| path(row.file())),
-            line: row.map_or(0, |row| row.line),
-            column: row.map_or(0, |row| row.column.into()),
-        });
+        let (line, column) = row.map_or((0, 0), |row| self.wanted.position(row.line, row.column.into()));
+        frames.push(SourceFrame { name, path: row.and_then(|row| path(row.file())), line, column });
         frames.reverse();
         Some(frames)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_without_a_line_is_none() {
+        let wanted = Wanted { lines: true, inlines: true };
+        assert_eq!([wanted.position(7, 5), wanted.position(0, 5)], [(7, 5), (0, 0)]);
+        assert_eq!(Wanted { lines: false, ..wanted }.position(7, 5), (0, 0));
     }
 }
