@@ -78,14 +78,12 @@ fn theirs(program: &Path, addresses: &[u64]) -> Option<Vec<Vec<Line>>> {
         let lines: Vec<&str> = answer.lines().collect();
         let pairs = lines.chunks_exact(2).map(|pair| {
             let mut parts = pair[1].rsplitn(3, ':');
-            let (column, line) = (parts.next().unwrap(), parts.next().unwrap());
+            let (column, line): (u32, u32) =
+                (parts.next().unwrap().parse().unwrap(), parts.next().unwrap().parse().unwrap());
+            // Where there is no line, what the compiler has left as a column is of nothing.
+            let column = if line == 0 { 0 } else { column };
             let name = pair[0].split('@').next().unwrap();
-            (
-                name.to_owned(),
-                parts.next().unwrap().to_owned(),
-                line.parse().unwrap(),
-                column.parse().unwrap(),
-            )
+            (name.to_owned(), parts.next().unwrap().to_owned(), line, column)
         });
         pairs.collect()
     };
