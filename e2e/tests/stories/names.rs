@@ -209,6 +209,7 @@ fn a_runtime_in_a_pid_namespace_of_its_own_is_found_by_its_number_there() -> Res
         format!("mount --bind {} /tmp && exec node --perf-basic-prof -e '{NODE}'", folder.path().display());
     let mut child = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-c", &script])
+        .current_dir(&folder) // Node leaves a log where it runs.
         .stdout(Stdio::null())
         .spawn()?;
     let ended = (|| -> Result<u32> {
