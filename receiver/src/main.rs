@@ -23,6 +23,7 @@ mod collect;
 mod command;
 mod exit;
 mod export;
+mod hexadecimal;
 mod jit;
 mod memory;
 mod naming;

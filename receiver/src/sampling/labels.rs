@@ -8,6 +8,8 @@ use sidewinder_bpf::{GoroutineLabels, ThreadContext};
 use sidewinder_config::TraceContext;
 use sidewinder_otlp::builder::Link;
 
+use crate::hexadecimal;
+
 /// Different values of one key in one run. What comes beyond is [`OTHER`].
 const VALUES_MAX: usize = 256;
 /// The value in place of those that are too many.
@@ -58,8 +60,8 @@ impl Allowed {
                 labels.iter().find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
             })
         };
-        let trace_id = hexadecimal(value_of(&self.trace_id_labels)?)?;
-        let span_id = hexadecimal(value_of(&self.span_id_labels)?)?;
+        let trace_id = hexadecimal::bytes(value_of(&self.trace_id_labels)?)?;
+        let span_id = hexadecimal::bytes(value_of(&self.span_id_labels)?)?;
         (trace_id != [0; 16] && span_id != [0; 8]).then_some(Link { trace_id, span_id })
     }
 
@@ -93,19 +95,6 @@ impl Allowed {
             None => Arc::clone(&self.other),
         }
     }
-}
-
-/// So many bytes in twice as many digits.
-fn hexadecimal<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
-    if digits.len() != 2 * BYTES {
-        return None;
-    }
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

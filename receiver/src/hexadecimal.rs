@@ -1,0 +1,25 @@
+//! Identifiers as people and programs write them.
+
+/// So many bytes in twice as many digits, and nothing else: no sign, no prefix.
+pub(crate) fn bytes<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    if digits.len() != 2 * BYTES {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn identifiers_are_of_their_own_length() {
+        assert_eq!(super::bytes(b"0aFf"), Some([0x0a, 0xff]));
+        for wrong in ["", "0a", "0aff0", "0x0aff", "+aff", "0aé"] {
+            assert_eq!(super::bytes::<2>(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}
