@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{Frame, FrameKind, Outcome};
-use sidewinder_process::{FileId, OpenedFile};
+use sidewinder_process::{FileId, OpenedFile, ReadAt};
 use sidewinder_symbolize::{
     CodeFrame, Files, Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, SymbolizerOptions, unnamed,
 };

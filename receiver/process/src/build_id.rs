@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::id::{BuildId, write_hex};
 use crate::open::OpenedFile;
+use crate::read_at::ReadAt;
 
 /// The build IDs that a file bears in its notes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -41,7 +42,7 @@ type Segment = elf::ProgramHeader64<LittleEndian>;
 /// Whatever reading the file returns, short reads aside.
 pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
     let mut ids = BuildIds::default();
-    let bytes = read_up_to(file, 0, size_of::<Header>() as u64)?;
+    let bytes = read_most(file, 0, size_of::<Header>() as u64)?;
     let Ok((header, _)) = object::pod::from_bytes::<Header>(&bytes) else { return Ok(ids) };
     let is_known = header.e_ident.magic == elf::ELFMAG
         && header.e_ident.class == elf::ELFCLASS64
@@ -52,14 +53,14 @@ pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
     }
     let count = header.e_phnum.get(LittleEndian).min(MOST_PROGRAM_HEADERS);
     let table_bytes = u64::from(count) * size_of::<Segment>() as u64;
-    let table = read_up_to(file, header.e_phoff.get(LittleEndian), table_bytes)?;
+    let table = read_most(file, header.e_phoff.get(LittleEndian), table_bytes)?;
     for segment in table.chunks_exact(size_of::<Segment>()) {
         let Ok((segment, _)) = object::pod::from_bytes::<Segment>(segment) else { continue };
         if segment.p_type.get(LittleEndian) != elf::PT_NOTE {
             continue;
         }
         let size_bytes = segment.p_filesz.get(LittleEndian).min(MOST_NOTE_BYTES);
-        let notes = read_up_to(file, segment.p_offset.get(LittleEndian), size_bytes)?;
+        let notes = read_most(file, segment.p_offset.get(LittleEndian), size_bytes)?;
         ids.take_notes(&notes, segment.p_align.get(LittleEndian));
         if ids.gnu.is_some() && ids.go.is_some() {
             break;
@@ -131,13 +132,11 @@ pub fn read_htlhash(file: &OpenedFile) -> io::Result<FileHash> {
     Ok(FileHash(first_half))
 }
 
-/// Reads at most `length` bytes from `offset` on: fewer where the file ends before.
-fn read_up_to(file: &OpenedFile, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+/// The `length` bytes from `offset` on; fewer where the file ends before.
+fn read_most(file: &OpenedFile, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let present = file.size_bytes().saturating_sub(offset).min(length);
     let mut bytes = vec![0; usize::try_from(present).unwrap_or_default()];
-    match file.read_exact_at(&mut bytes, offset) {
-        Ok(()) => Ok(bytes),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    let read = file.read_up_to(&mut bytes, offset)?;
+    bytes.truncate(read);
+    Ok(bytes)
 }

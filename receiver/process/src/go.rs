@@ -2,7 +2,8 @@
 
 use std::io;
 
-use crate::tls::{ReadAt, TlsSymbol, read_section};
+use crate::read_at::ReadAt;
+use crate::tls::{TlsSymbol, read_section};
 
 /// `runtime.g` of a thread where no linker but Go's own has laid out thread-local storage: the last word before the thread
 /// pointer (cmd/link, "TLS offset").

@@ -11,7 +11,6 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +28,7 @@ use crate::id::{DeviceId, Pid};
 use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::maps::{escape, read_executable_mappings};
 use crate::procfs::{ProcRoot, ProcessDir, ProcfsError, path_of_descriptor};
+use crate::read_at::ReadAt;
 
 /// Why the file behind a mapping could not be opened.
 #[derive(Debug, Error)]
@@ -141,44 +141,6 @@ impl OpenedFile {
         }
     }
 
-    /// Reads bytes from `offset` on into `bytes`, and says how many there were.
-    ///
-    /// # Errors
-    /// Whatever the file system returns.
-    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        let image = match &self.content {
-            Content::File { file, .. } => return file.read_at(bytes, offset),
-            Content::Memory(image) => image,
-        };
-        let from_offset = usize::try_from(offset).ok().and_then(|offset| image.get(offset..));
-        let length = bytes.len().min(from_offset.map_or(0, <[u8]>::len));
-        if let (Some(to), Some(from)) =
-            (bytes.get_mut(..length), from_offset.and_then(|rest| rest.get(..length)))
-        {
-            to.copy_from_slice(from);
-        }
-        Ok(length)
-    }
-
-    /// Fills `bytes` from `offset` on.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::UnexpectedEof`] where the file ends before, or whatever the file system returns.
-    pub fn read_exact_at(&self, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
-        while !bytes.is_empty() {
-            match self.read_at(bytes, offset) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(read) => {
-                    bytes = bytes.get_mut(read..).unwrap_or_default();
-                    offset += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
     /// The descriptor behind it; `None` for the vDSO.
     #[must_use]
     pub fn file(&self) -> Option<&Arc<File>> {
@@ -201,6 +163,15 @@ impl OpenedFile {
         match &self.content {
             Content::File { file, status } => Looked::at(file.as_fd()).is_ok_and(|now| now.status == *status),
             Content::Memory(_) => true,
+        }
+    }
+}
+
+impl ReadAt for OpenedFile {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        match &self.content {
+            Content::File { file, .. } => ReadAt::read_at(&**file, bytes, offset),
+            Content::Memory(image) => (&**image).read_at(bytes, offset),
         }
     }
 }

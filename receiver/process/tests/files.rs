@@ -12,8 +12,8 @@ use std::process::Command;
 
 use common::{Talker, Tree, compile, line_for};
 use sidewinder_process::{
-    BuildIds, FileTable, FileTableLimits, Identified, OpenError, Pid, ProcRoot, Registry, RegistryLimits,
-    Root,
+    BuildIds, FileTable, FileTableLimits, Identified, OpenError, Pid, ProcRoot, ReadAt, Registry,
+    RegistryLimits, Root,
 };
 
 /// A tree with one process, and the file that it maps.

@@ -6,13 +6,12 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::mem::offset_of;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 use object::elf::{FileHeader64, SHT_SYMTAB, SectionHeader64};
 use object::pod::{bytes_of_slice, bytes_of_slice_mut, from_bytes, slice_from_all_bytes};
 use object::read::elf::{FileHeader as _, SectionHeader as _};
 use object::{LittleEndian, ReadCache, ReadRef};
-use sidewinder_process::OpenedFile;
+use sidewinder_process::{OpenedFile, ReadAt};
 use sidewinder_unwind::ReadFile;
 
 /// What a string costs that is read by itself.
@@ -55,7 +54,7 @@ impl Allowance {
 
 /// A [`ReadCache`] that keeps only what an allowance has room for.
 #[derive(Debug)]
-pub(crate) struct BoundedReader<'file, C: ReadAt> {
+pub(crate) struct BoundedReader<'file, C: Content> {
     cache: ReadCache<Positioned<'file, C>>,
     content: &'file C,
     /// The pieces that are kept, by offset and length, 0 for a string's.
@@ -63,7 +62,7 @@ pub(crate) struct BoundedReader<'file, C: ReadAt> {
     allowance: &'file Allowance,
 }
 
-impl<'file, C: ReadAt> BoundedReader<'file, C> {
+impl<'file, C: Content> BoundedReader<'file, C> {
     pub(crate) fn new(content: &'file C, allowance: &'file Allowance) -> Self {
         let cache = ReadCache::new(Positioned::new(content));
         Self { cache, content, kept: RefCell::default(), allowance }
@@ -79,7 +78,7 @@ impl<'file, C: ReadAt> BoundedReader<'file, C> {
     }
 }
 
-impl<'data, C: ReadAt> ReadRef<'data> for &'data BoundedReader<'_, C> {
+impl<'data, C: Content> ReadRef<'data> for &'data BoundedReader<'_, C> {
     fn len(self) -> Result<u64, ()> {
         (&self.cache).len()
     }
@@ -95,34 +94,25 @@ impl<'data, C: ReadAt> ReadRef<'data> for &'data BoundedReader<'_, C> {
     }
 }
 
-impl<'data, C: ReadAt> ReadFile<'data> for &'data BoundedReader<'_, C> {
+impl<'data, C: Content> ReadFile<'data> for &'data BoundedReader<'_, C> {
     fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
-        read_whole(self.content, buffer, offset)
+        self.content.read_exact_at(buffer, offset).ok()
     }
 }
 
-/// A file that can be read at any place.
-pub(crate) trait ReadAt {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+/// A file whose size is known.
+pub(crate) trait Content: ReadAt {
     /// Bytes that it had when it was opened.
     fn size_bytes(&self) -> u64;
 }
 
-impl ReadAt for OpenedFile {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.read_at(bytes, offset)
-    }
-
+impl Content for OpenedFile {
     fn size_bytes(&self) -> u64 {
         self.size_bytes()
     }
 }
 
-impl ReadAt for File {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        FileExt::read_at(self, bytes, offset)
-    }
-
+impl Content for File {
     fn size_bytes(&self) -> u64 {
         self.metadata().map_or(0, |metadata| metadata.len())
     }
@@ -141,7 +131,7 @@ pub(crate) struct Positioned<'content, C> {
     hidden: Range<u64>,
 }
 
-impl<'content, C: ReadAt> Positioned<'content, C> {
+impl<'content, C: Content> Positioned<'content, C> {
     pub(crate) fn new(content: &'content C) -> Self {
         Self { content, at: 0, hidden: kind_of_symbol_table(content).unwrap_or_default() }
     }
@@ -151,7 +141,7 @@ impl<'content, C: ReadAt> Positioned<'content, C> {
 fn kind_of_symbol_table(content: &impl ReadAt) -> Option<Range<u64>> {
     // Words, since a header is aligned like one.
     let mut header = [0_u64; size_of::<FileHeader64<LittleEndian>>() / 8];
-    read_whole(content, bytes_of_slice_mut(&mut header), 0)?;
+    content.read_exact_at(bytes_of_slice_mut(&mut header), 0).ok()?;
     let (header, _) = from_bytes::<FileHeader64<LittleEndian>>(bytes_of_slice(&header)).ok()?;
     if !header.is_supported() || !header.is_class_64() {
         return None;
@@ -160,7 +150,7 @@ fn kind_of_symbol_table(content: &impl ReadAt) -> Option<Range<u64>> {
     // No more than a number of 16 bits can state.
     let mut headers = vec![0_u64; header_bytes / 8 * usize::from(header.e_shnum.get(LittleEndian))];
     let from = header.e_shoff.get(LittleEndian);
-    read_whole(content, bytes_of_slice_mut(&mut headers), from)?;
+    content.read_exact_at(bytes_of_slice_mut(&mut headers), from).ok()?;
     let headers = bytes_of_slice(&headers);
     let sections = slice_from_all_bytes::<SectionHeader64<LittleEndian>>(headers).ok()?;
     let number = sections.iter().position(|section| section.sh_type(LittleEndian) == SHT_SYMTAB)?;
@@ -169,12 +159,7 @@ fn kind_of_symbol_table(content: &impl ReadAt) -> Option<Range<u64>> {
     Some(start..start.checked_add(4)?)
 }
 
-fn read_whole(content: &impl ReadAt, bytes: &mut [u8], offset: u64) -> Option<()> {
-    let mut from = Positioned { content, at: offset, hidden: 0..0 };
-    Read::read_exact(&mut from, bytes).ok()
-}
-
-impl<C: ReadAt> Read for Positioned<'_, C> {
+impl<C: Content> Read for Positioned<'_, C> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.content.read_at(bytes, self.at)?;
         let end = self.at.saturating_add(read as u64);
@@ -188,7 +173,7 @@ impl<C: ReadAt> Read for Positioned<'_, C> {
     }
 }
 
-impl<C: ReadAt> Seek for Positioned<'_, C> {
+impl<C: Content> Seek for Positioned<'_, C> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),

@@ -6,18 +6,9 @@ use std::io;
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_process::tls::{ReadAt, TlsLocation, TlsSymbol};
+use sidewinder_process::tls::{TlsLocation, TlsSymbol};
 
 struct Bytes<'bytes>(&'bytes [u8]);
-
-impl ReadAt for Bytes<'_> {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        let rest = usize::try_from(offset).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
-        let read = rest.len().min(bytes.len());
-        bytes[..read].copy_from_slice(&rest[..read]);
-        Ok(read)
-    }
-}
 
 impl ForeignMemory for Bytes<'_> {
     fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
@@ -29,7 +20,7 @@ impl ForeignMemory for Bytes<'_> {
 }
 
 fuzz_target!(|file: &[u8]| {
-    let Ok(Some(symbol)) = TlsSymbol::read(&Bytes(file), b"otel_thread_ctx_v1") else { return };
+    let Ok(Some(symbol)) = TlsSymbol::read(&file, b"otel_thread_ctx_v1") else { return };
     if let Ok(TlsLocation::Dynamic { module, .. }) = symbol.locate(0, &Bytes(file)) {
         assert!(module > 0);
     }

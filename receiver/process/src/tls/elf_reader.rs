@@ -5,33 +5,12 @@ use std::ops::Range;
 
 use object::pod::{Pod, slice_from_all_bytes};
 
-use crate::open::OpenedFile;
+use crate::read_at::ReadAt;
 
 /// Bytes read at once: a multiple of what all entries of tables are sized.
 const PIECE_BYTES: usize = 24 * 2048;
 /// The most that is read of one table. The largest tables of relocations of programs that are in use are about as large.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
-
-/// A file that can be read at any place.
-pub trait ReadAt {
-    /// Reads bytes from `offset` on, and says how many there were: fewer only where the file ends.
-    ///
-    /// # Errors
-    /// Whatever the file system returns.
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
-}
-
-impl ReadAt for OpenedFile {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.read_at(bytes, offset)
-    }
-}
-
-impl ReadAt for std::fs::File {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        std::os::unix::fs::FileExt::read_at(self, bytes, offset)
-    }
-}
 
 /// One value; `None` where the file ends before its end.
 pub(super) fn read_one<T: Pod + Copy>(file: &impl ReadAt, offset: u64) -> io::Result<Option<T>> {
@@ -57,7 +36,7 @@ pub(super) fn for_each<T: Pod>(
         let wanted = usize::try_from(end - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES) / size_of::<T>()
             * size_of::<T>();
         let bytes = &mut object::pod::bytes_of_slice_mut(&mut piece)[..wanted];
-        let read = read_up_to(file, bytes, at)? / size_of::<T>() * size_of::<T>();
+        let read = file.read_up_to(bytes, at)? / size_of::<T>() * size_of::<T>();
         let Ok(entries) = slice_from_all_bytes::<T>(&bytes[..read]) else { return Ok(()) };
         for entry in entries {
             if !take(number, entry) {
@@ -82,7 +61,7 @@ pub(super) fn find_string(file: &impl ReadAt, table: Range<u64>, name: &[u8]) ->
     let (mut at, mut found) = (table.start, Vec::new());
     while at < end {
         let most = usize::try_from(end - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-        let read = read_up_to(file, &mut piece[..most], at)?;
+        let read = file.read_up_to(&mut piece[..most], at)?;
         let starts = piece[..read].windows(wanted.len()).enumerate().filter(|(_, bytes)| *bytes == wanted);
         found.extend(starts.map(|(start, _)| at + start as u64 - table.start));
         // What begins in this piece and ends in the next is read again.
@@ -94,18 +73,4 @@ pub(super) fn find_string(file: &impl ReadAt, table: Range<u64>, name: &[u8]) ->
     }
     found.truncate(FOUND_MAX);
     Ok(found)
-}
-
-/// Fills as much as the file has.
-pub(super) fn read_up_to(file: &impl ReadAt, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < bytes.len() {
-        match file.read_at(&mut bytes[filled..], offset.saturating_add(filled as u64)) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }

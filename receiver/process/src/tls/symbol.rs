@@ -7,8 +7,9 @@ use object::elf;
 use object::endian::LittleEndian as LE;
 use sidewinder_address::Svma;
 
-use super::elf_reader::{ReadAt, find_string, for_each, read_one, read_up_to};
+use super::elf_reader::{find_string, for_each, read_one};
 use super::{Image, LOADS_MAX, Load, SLOTS_MAX, Slot, TlsSymbol};
+use crate::read_at::ReadAt;
 
 type Header = elf::FileHeader64<LE>;
 type Segment = elf::ProgramHeader64<LE>;
@@ -202,7 +203,7 @@ pub(crate) fn read_section(file: &impl ReadAt, name: &[u8], bytes_max: usize) ->
     let is_it = |section: &&Section| found.contains(&section.sh_name.get(LE).into());
     let Some(section) = sections.iter().find(is_it) else { return Ok(None) };
     let mut bytes = vec![0; usize::try_from(section.sh_size.get(LE)).unwrap_or(bytes_max).min(bytes_max)];
-    let read = read_up_to(file, &mut bytes, section.sh_offset.get(LE))?;
+    let read = file.read_up_to(&mut bytes, section.sh_offset.get(LE))?;
     bytes.truncate(read);
     Ok(Some(bytes))
 }
