@@ -78,7 +78,7 @@ impl Collection {
         for (seen, (count, stack)) in counts {
             let mut frames = match &stack {
                 Some(stack) => stacks
-                    .entry((stack.number, stack.has_code_without_file().then_some(seen.process)))
+                    .entry((stack.number, stack.has_code_without_file.then_some(seen.process)))
                     .or_insert_with(|| {
                         let mut named = Vec::with_capacity(stack.frames.len());
                         for frame in &stack.frames {

@@ -254,7 +254,7 @@ impl Draft {
 
     fn stack(&mut self, event: &Event, namer: &mut Namer) -> StackIndex {
         let (stack, outcome, process) = (event.stack.as_ref(), event.outcome, event.process);
-        let of_process = stack.filter(|stack| stack.has_code_without_file()).map(|_| process);
+        let of_process = stack.filter(|stack| stack.has_code_without_file).map(|_| process);
         let key = (stack.map(|stack| stack.number), outcome, of_process);
         if let Some(index) = self.interned.stacks.get(&key) {
             return *index;
@@ -389,7 +389,7 @@ mod tests {
         let namer = Namer::new(NamingOptions::default());
         let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
         let frame = sidewinder_bpf::Frame::new(sidewinder_bpf::FrameKind::Anonymous, 0x1000, false, false);
-        let stack = Arc::new(Stack { number: 1, frames: [frame].into() });
+        let stack = Arc::new(Stack::new(1, [frame].into()));
         let link = |id| Some(Link { trace_id: [id; 16], span_id: [id; 8] });
         let route = |route: &str| Labels::from([("http.route".into(), route.into())]);
         let now_ns = monotonic_ns();

@@ -33,12 +33,14 @@ pub(crate) struct Stack {
     pub(crate) number: u64,
     /// Leaf first.
     pub(crate) frames: Box<[Frame]>,
+    /// Whether a frame of it is in memory that no file backs, so that it means something in one process only.
+    pub(crate) has_code_without_file: bool,
 }
 
 impl Stack {
-    /// Whether a frame of it is in memory that no file backs, so that it means something in one process only.
-    pub(crate) fn has_code_without_file(&self) -> bool {
-        self.frames.iter().any(is_without_file)
+    pub(crate) fn new(number: u64, frames: Box<[Frame]>) -> Self {
+        let has_code_without_file = frames.iter().any(is_without_file);
+        Self { number, frames, has_code_without_file }
     }
 }
 

@@ -76,6 +76,7 @@ impl Sampler<'_> {
             match change {
                 Change::MappingsChanged(pid) => {
                     self.contexts.hurry(pid.0);
+                    self.runtimes.mappings_changed(pid);
                     self.publish(pid, known_ns);
                 }
                 Change::Exited(process) => self.forget(process),

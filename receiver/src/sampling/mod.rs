@@ -14,6 +14,7 @@ mod late;
 mod live_tests;
 pub(crate) mod options;
 mod reader;
+mod runtimes;
 pub(crate) mod scope;
 mod scoping;
 mod segments;
@@ -35,13 +36,12 @@ use sidewinder_bpf::{
 };
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{
-    Backing, EventQueue, FileId, FileTable, FileTableLimits, NoPod, Pid, ProcRoot, Process, ProcfsError,
-    Registry, RegistryLimits,
+    EventQueue, FileId, FileTable, FileTableLimits, NoPod, Pid, ProcRoot, Process, ProcfsError, Registry,
+    RegistryLimits,
 };
 use thiserror::Error;
 use tracing::warn;
 
-use crate::jit::JitPlace;
 use binaries::Binaries;
 use breath::Breath;
 use contexts::Contexts;
@@ -50,6 +50,7 @@ use feed::{Event, FileFacts, Labels, Message, ProcessKey, Stack};
 use labels::Allowed;
 use late::Late;
 pub(crate) use options::SamplingOptions;
+use runtimes::Runtimes;
 use scoping::Pod;
 use stacks::Stacks;
 use stagger::Stagger;
@@ -139,8 +140,7 @@ pub(crate) struct Sampler<'obj> {
     /// Where their threads say which span they are in, and what they may say besides.
     variables: Variables,
     allowed: Allowed,
-    /// Where the code is named that processes make while they run.
-    runtimes: HashMap<ProcessKey, Runtime>,
+    runtimes: Runtimes,
     /// Files that were told of, and whether with their headers.
     told_files: HashMap<FileId, bool>,
     /// What there was to say before anybody listened.
@@ -151,13 +151,6 @@ pub(crate) struct Sampler<'obj> {
     swept_at: Instant,
     events: u64,
     bodies_missing: u64,
-}
-
-/// Where a process's own code is named, and whether that was told.
-#[derive(Debug)]
-struct Runtime {
-    place: Arc<JitPlace>,
-    is_told: bool,
 }
 
 impl<'obj> Sampler<'obj> {
@@ -224,7 +217,7 @@ impl<'obj> Sampler<'obj> {
             contexts: Contexts::new(options.trace_context.enabled),
             variables: Variables::default(),
             allowed: Allowed::new(&options.trace_context),
-            runtimes: HashMap::new(),
+            runtimes: Runtimes::default(),
             told_files: HashMap::new(),
             unsaid: Vec::new(),
             healed_at: HashMap::new(),
@@ -363,7 +356,7 @@ impl<'obj> Sampler<'obj> {
                 Record::Newcomer(newcomer) => self.welcome(newcomer),
                 Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot, &mut room),
                 Record::Sample(sample) => {
-                    self.note_runtime(sample.pid);
+                    self.runtimes.meet(Pid(sample.pid), &mut self.registry);
                     self.ahead.push_back(Ahead { sample, polls: 0 });
                 }
             }
@@ -427,8 +420,8 @@ impl<'obj> Sampler<'obj> {
     ) {
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
         self.introduce(process, messages);
-        if stack.as_ref().is_some_and(|stack| stack.has_code_without_file()) {
-            self.introduce_runtime(process, messages);
+        if stack.as_ref().is_some_and(|stack| stack.has_code_without_file) {
+            messages.extend(self.runtimes.untold(process).map(|place| Message::Jit(process, place)));
         }
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
@@ -476,34 +469,6 @@ impl<'obj> Sampler<'obj> {
         messages.push(Message::Process(key, self.contexts.complete(key, description.unwrap_or_default())));
     }
 
-    /// Finds out, while a process is there, where code of its own making is named. Its samples may be handed on later.
-    fn note_runtime(&mut self, pid: u32) {
-        let Some(process) = self.registry.process(Pid(pid)) else { return };
-        let key = ProcessKey::of(process);
-        let makes_code = || process.mappings().any(|mapping| mapping.backing == Backing::Anonymous);
-        let is_noted = self.runtimes.get(&key).is_some_and(|runtime| runtime.place.is_still_of(process));
-        if is_noted || !makes_code() {
-            return;
-        }
-        let description = self.registry.describe(Pid(pid));
-        let program = description.as_ref().and_then(|described| described.executable_name());
-        let place = self
-            .registry
-            .process(Pid(pid))
-            .and_then(|process| JitPlace::of(process, program.unwrap_or_default()));
-        if let Some(place) = place {
-            self.runtimes.insert(key, Runtime { place: Arc::new(place), is_told: false });
-        }
-    }
-
-    /// Tells once where a process's own code is named.
-    fn introduce_runtime(&mut self, key: ProcessKey, messages: &mut Vec<Message>) {
-        if let Some(runtime) = self.runtimes.get_mut(&key).filter(|runtime| !runtime.is_told) {
-            runtime.is_told = true;
-            messages.push(Message::Jit(key, Arc::clone(&runtime.place)));
-        }
-    }
-
     fn keep_house(&mut self, messages: &mut Vec<Message>) {
         self.profiler.arena.reclaim();
         self.follow_contexts(messages);
@@ -523,7 +488,7 @@ impl<'obj> Sampler<'obj> {
                 last_with(Pid(key.pid), registry, departed)
                     .is_some_and(|last| last.instance() == key.instance)
             };
-            self.runtimes.retain(|key, _| is_known(key));
+            self.runtimes.forget_all_but(registry, is_known);
             self.doubts.sweep();
             self.profiler.close_empty_containers();
             self.welcome_again();

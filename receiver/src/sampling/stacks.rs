@@ -101,6 +101,6 @@ impl Stacks {
 
     fn number(&mut self, frames: Box<[Frame]>) -> Arc<Stack> {
         self.last_number += 1;
-        Arc::new(Stack { number: self.last_number, frames })
+        Arc::new(Stack::new(self.last_number, frames))
     }
 }
