@@ -10,33 +10,7 @@ use super::*;
 use crate::sampling::feed::Event;
 
 /// Publishes a process context by the steps of OTEP 4719 when it is told to, while a thread burns CPU.
-const PUBLISHER: &str = r#"
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <unistd.h>
-struct header { char signature[8]; uint32_t version, payload_bytes; volatile uint64_t published_ns; const void *payload; };
-static uint8_t payload[64];
-volatile unsigned long sink;
-static void *burn(void *unused) { for (;;) sink = sink * 6364136223846793005ul + 1; }
-int main(void) {
-    pthread_t thread; pthread_create(&thread, 0, burn, 0);
-    usleep(1500000);
-    static const uint8_t message[] = "\x0a\x1a\x0a\x18\x0a\x0cservice.name\x12\x08\x0a\x06" "by-sdk";
-    memcpy(payload, message, sizeof message - 1);
-    int file = memfd_create("OTEL_CTX", MFD_CLOEXEC);
-    if (ftruncate(file, 4096)) return 1;
-    struct header *header = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-    *header = (struct header){ "OTEL_CTX", 2, sizeof message - 1, 0, payload };
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    header->published_ns = 1;
-    pause();
-}
-"#;
+const PUBLISHER: &str = include_str!("programs/publisher.c");
 
 /// A process that publishes its context long after it was first met is told of anew.
 #[test]
@@ -74,83 +48,7 @@ fn a_context_is_found_that_is_published_late() {
 /// Four threads that are in turns inside of a span of their own, inside of another within it, and in none. Each of these is
 /// a function, so that stacks tell the truth. Ids tell the thread. Records lie across the end of a page, all of them whole
 /// but those of the threads that are told to be hostile.
-const SPANS: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-struct record { uint8_t trace[16], span[8]; volatile uint8_t valid; uint8_t flags; uint16_t bytes; uint8_t attributes[612]; };
-#ifdef OPENED
-static void **(*where)(void);
-#else
-__thread struct record *otel_thread_ctx_v1;
-static void **where(void) { return (void **)&otel_thread_ctx_v1; }
-#endif
-volatile unsigned long sink;
-#define BURN(name) __attribute__((noinline)) void name(void) { for (int i = 0; i < 2000000; i++) sink += i; }
-BURN(in_outer) BURN(in_inner) BURN(outside) BURN(changing) BURN(wild) BURN(cut)
-static void enter(struct record *record, uint8_t span) {
-    uint32_t tid = syscall(SYS_gettid);
-    record->valid = 0; __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    memset(record->trace, 1, 16); memcpy(record->trace, &tid, 4); memset(record->span, span, 8);
-    static const uint8_t attributes[] = "\x01\x05/cart\x00\x01x";
-    memcpy(record->attributes, attributes, sizeof attributes - 1); record->bytes = sizeof attributes - 1;
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); record->valid = 1; }
-static void *run(void *hostile) {
-    uint8_t *pages = mmap(0, 3 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    munmap(pages + 2 * 4096, 4096);
-    struct record *outer = (void *)(pages + 4096 - 30), *inner = (void *)(pages + 2 * 4096 - 38);
-    void **current = where();
-    for (;;) {
-        enter(outer, 0xa); *current = outer; in_outer();
-        enter(inner, 0xb); *current = inner; in_inner(); *current = outer; in_outer();
-        *current = 0; outside();
-        if (!hostile) continue;
-        outer->valid = 0; *current = outer; changing();
-        outer->valid = 2; changing(); outer->valid = 255; changing();
-        *current = (void *)0x10; wild(); *current = (void *)-1ul; wild(); *current = pages + 2 * 4096 - 8; wild();
-        *current = (void *)0xffff888000000000ul; wild(); *current = (void *)0x7ffffffff000ul; wild();
-        *current = 0;
-        enter(outer, 0xc); outer->bytes = 30; outer->attributes[8] = 255; *current = outer; cut();
-        outer->bytes = 65535; cut(); *current = 0;
-    }
-}
-struct header { char signature[8]; uint32_t version, payload_bytes; volatile uint64_t published_ns; const void *payload; };
-static size_t put(uint8_t *to, uint8_t number, const void *bytes, size_t length) {
-    to[0] = number << 3 | 2; to[1] = length; memcpy(to + 2, bytes, length); return 2 + length; }
-static size_t put_text(uint8_t *to, const char *text) { return put(to, 1, text, strlen(text)); }
-static size_t put_pair(uint8_t *to, const char *key, const uint8_t *value, size_t length) {
-    uint8_t pair[100]; size_t at = put_text(pair, key); at += put(pair + at, 2, value, length); return put(to, 2, pair, at); }
-static void publish(void) {
-    static uint8_t payload[200]; uint8_t value[50], values[50]; size_t at, length = 0;
-    at = put_pair(payload, "threadlocal.schema_version", value, put_text(value, "tls_v1"));
-    length += put(values + length, 1, value, put_text(value, "user"));
-    length += put(values + length, 1, value, put_text(value, "http.route"));
-    at += put_pair(payload + at, "threadlocal.attribute_key_map", value, put(value, 5, values, length));
-    int file = memfd_create("OTEL_CTX", MFD_CLOEXEC);
-    if (ftruncate(file, 4096)) exit(1);
-    struct header *header = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-    *header = (struct header){ "OTEL_CTX", 2, at, 0, payload };
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    header->published_ns = 1; }
-int main(int argc, char **argv) {
-    pthread_t threads[4]; int is_hostile = !strcmp(argv[argc - 1], "hostile");
-    publish();
-#ifdef OPENED
-    usleep(1000000);
-    where = (void **(*)(void))dlsym(dlopen(argv[1], RTLD_NOW), "where");
-    if (!where) return 1;
-#endif
-    for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, run, is_hostile ? argv : 0);
-    pthread_join(threads[0], 0);
-}
-"#;
+const SPANS: &str = include_str!("programs/spans.c");
 
 /// A program in its folder, with what it needs there.
 fn compile(directory: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
@@ -199,6 +97,20 @@ fn poll_until_more(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
     poll_until(sampler, before + events)
 }
 
+/// What comes until so many events have followed the first that tells a span, for which it waits 20 s, and when that was.
+fn linked_messages(sampler: &mut Sampler<'_>, events: u64) -> (Vec<Message>, u64) {
+    let mut messages = Vec::new();
+    let patience = Instant::now() + Duration::from_secs(20);
+    let is_linked = |message: &Message| matches!(message, Message::Event(event) if event.span.is_some());
+    while !messages.iter().any(is_linked) && Instant::now() < patience {
+        messages.append(&mut poll_for(sampler, Duration::from_millis(100)));
+    }
+    let known_ns = sidewinder_bpf::monotonic_ns();
+    messages.append(&mut poll_until_more(sampler, events));
+    sampler.stop(&mut messages);
+    (messages, known_ns)
+}
+
 /// What was seen of a program once its threads were known to publish.
 fn spans_by_function(
     program: &mut Command,
@@ -212,16 +124,7 @@ fn spans_by_function(
     options.trace_context.attributes = attributes.iter().map(|key| (*key).to_owned()).collect();
     let mut sampler = sampler(&mut storage, options)?;
     sampler.start().unwrap();
-    let mut messages = Vec::new();
-    let patience = Instant::now() + Duration::from_secs(20);
-    let is_linked = |message: &Message| matches!(message, Message::Event(event) if event.span.is_some());
-    while !messages.iter().any(is_linked) && Instant::now() < patience {
-        messages.append(&mut poll_for(&mut sampler, Duration::from_millis(100)));
-    }
-    let known_ns = sidewinder_bpf::monotonic_ns();
-    messages.append(&mut poll_until_more(&mut sampler, 2_000));
-    sampler.stop(&mut messages);
-
+    let (messages, known_ns) = linked_messages(&mut sampler, 2_000);
     let mut namer = namer();
     let mut counts = BTreeMap::new();
     for message in messages {
@@ -302,61 +205,7 @@ fn hostile_records_tell_of_no_span_and_are_counted() {
 }
 
 /// Goroutines that are in turns in a span of their own and in none, each in a function of its own, as [`SPANS`] has it.
-const GOROUTINES: &str = r#"
-package main
-
-import (
-	"context"
-	"encoding/binary"
-	"fmt"
-	"runtime/pprof"
-	"syscall"
-	"unsafe"
-)
-
-var sink [64]uint64
-
-//go:noinline
-func in_outer(n int) { for i := 0; i < 3000000; i++ { sink[n] += uint64(i) } }
-
-//go:noinline
-func in_inner(n int) { for i := 0; i < 3000000; i++ { sink[n] += uint64(i) } }
-
-//go:noinline
-func outside(n int) { for i := 0; i < 3000000; i++ { sink[n] += uint64(i) } }
-
-func run(n int) {
-	labels := func(span byte) pprof.LabelSet {
-		return pprof.Labels("trace_id", fmt.Sprintf("%032x", n+1), "span_id", fmt.Sprintf("%016x", span), "http.route", "/cart")
-	}
-	for {
-		pprof.Do(context.Background(), labels(0xa), func(ctx context.Context) {
-			in_outer(n)
-			pprof.Do(ctx, labels(0xb), func(context.Context) { in_inner(n) })
-			in_outer(n)
-		})
-		outside(n)
-	}
-}
-
-func main() {
-	schema := "\n\x1athreadlocal.schema_version\x12\x14\n\x12go_pprof_labels_v1"
-	payload := append([]byte{0x12, byte(len(schema))}, schema...)
-	name, _ := syscall.BytePtrFromString("OTEL_CTX")
-	fd, _, _ := syscall.Syscall(319, uintptr(unsafe.Pointer(name)), 1, 0)
-	syscall.Ftruncate(int(fd), 4096)
-	header, _ := syscall.Mmap(int(fd), 0, 4096, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE)
-	copy(header, "OTEL_CTX")
-	binary.LittleEndian.PutUint32(header[8:], 2)
-	binary.LittleEndian.PutUint32(header[12:], uint32(len(payload)))
-	binary.LittleEndian.PutUint64(header[24:], uint64(uintptr(unsafe.Pointer(&payload[0]))))
-	binary.LittleEndian.PutUint64(header[16:], 1)
-	for n := 0; n < 8; n++ {
-		go run(n)
-	}
-	select {}
-}
-"#;
+const GOROUTINES: &str = include_str!("programs/goroutines.go");
 
 /// With the version of Go that is installed, linked by Go and by the C compiler; and with those in `SIDEWINDER_GO`, such as
 /// `go1.21.13,go1.24.13`, which are then downloaded.
@@ -387,15 +236,7 @@ fn samples_tell_the_span_that_their_goroutine_is_in() {
         options.trace_context.attributes = vec!["http.route".to_owned()];
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
         sampler.start().unwrap();
-        let mut messages = Vec::new();
-        let patience = Instant::now() + Duration::from_secs(10);
-        let is_linked = |message: &Message| matches!(message, Message::Event(event) if event.span.is_some());
-        while !messages.iter().any(is_linked) && Instant::now() < patience {
-            messages.append(&mut poll_for(&mut sampler, Duration::from_millis(100)));
-        }
-        let known_ns = sidewinder_bpf::monotonic_ns();
-        messages.append(&mut poll_until_more(&mut sampler, 1_200));
-        sampler.stop(&mut messages);
+        let (messages, known_ns) = linked_messages(&mut sampler, 1_200);
         let mut namer = namer();
         let mut counts = Seen::new();
         for message in messages {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use sidewinder_address::Svma;
 use sidewinder_symbolize::{FileId, Files, Image, Lookup, Symbolizer, SymbolizerOptions};
 
-use crate::oracle::{addresses, code_of, starts_by_name};
+use crate::oracle::{self, addresses, code_of, starts_by_name};
 
 /// One function of a chain: name as the linker knows it, path, line, column.
 type Line = (String, String, u32, u32);
@@ -60,20 +60,6 @@ fn ours(symbolizer: &mut Symbolizer, pair: &Pair, svma: u64) -> Vec<Line> {
 
 /// What the oracle says of each address, innermost first; `None` without an oracle.
 fn theirs(program: &Path, addresses: &[u64]) -> Option<Vec<Vec<Line>>> {
-    let mut child = Command::new("llvm-symbolizer")
-        .args(["--functions=linkage", "--inlines", "--no-demangle", "--obj"])
-        .arg(program)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    let mut questions = child.stdin.take().unwrap();
-    let text: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
-    let writer = std::thread::spawn(move || questions.write_all(text.as_bytes()));
-    let answers = child.wait_with_output().unwrap();
-    writer.join().unwrap().unwrap();
-    let answers = String::from_utf8_lossy(&answers.stdout).into_owned();
     let chain = |answer: &str| -> Vec<Line> {
         let lines: Vec<&str> = answer.lines().collect();
         let pairs = lines.chunks_exact(2).map(|pair| {
@@ -87,9 +73,8 @@ fn theirs(program: &Path, addresses: &[u64]) -> Option<Vec<Vec<Line>>> {
         });
         pairs.collect()
     };
-    let chains: Vec<_> = answers.split("\n\n").map(chain).take(addresses.len()).collect();
-    assert_eq!(chains.len(), addresses.len());
-    Some(chains)
+    let answers = oracle::answers(program, addresses, &["--inlines"])?;
+    Some(answers.iter().map(|answer| chain(answer)).collect())
 }
 
 /// Why an answer may differ from the oracle's.

@@ -126,15 +126,23 @@ fn without_version(name: &str) -> &str {
     name.find('@').filter(|at| *at > 0).map_or(name, |at| &name[..at])
 }
 
-/// What the oracle says of each address; `None` without an oracle.
+/// The names that the oracle gives each address; `None` without an oracle.
 fn ask_oracle(path: &Path, addresses: &[u64]) -> Option<Vec<Option<String>>> {
     // Separate debug files may be installed; they are another question.
     let no_debug_files = tempfile::tempdir().unwrap();
+    let directory = no_debug_files.path().to_str().unwrap();
+    let answers = answers(path, addresses, &["--no-inlines", "--debug-file-directory", directory])?;
+    let names = answers.iter().map(|answer| answer.lines().next().unwrap_or("??"));
+    Some(names.map(|name| (name != "??").then(|| without_version(name).to_owned())).collect())
+}
+
+/// What the oracle, run with further arguments, answers of each address: mangled names, each followed by its place.
+pub(crate) fn answers(program: &Path, addresses: &[u64], arguments: &[&str]) -> Option<Vec<String>> {
     let mut child = Command::new("llvm-symbolizer")
-        .args(["--functions=linkage", "--no-inlines", "--no-demangle", "--debug-file-directory"])
-        .arg(no_debug_files.path())
+        .args(["--functions=linkage", "--no-demangle"])
+        .args(arguments)
         .arg("--obj")
-        .arg(path)
+        .arg(program)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -143,16 +151,12 @@ fn ask_oracle(path: &Path, addresses: &[u64]) -> Option<Vec<Option<String>>> {
     let mut questions = child.stdin.take().unwrap();
     let text: String = addresses.iter().map(|address| format!("{address:#x}\n")).collect();
     let writer = std::thread::spawn(move || questions.write_all(text.as_bytes()));
-    let answers = child.wait_with_output().unwrap();
+    let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
-    let answers = String::from_utf8_lossy(&answers.stdout).into_owned();
-    let names = answers.split("\n\n").map(|answer| answer.lines().next().unwrap_or("??"));
-    let names: Vec<_> = names
-        .map(|name| (name != "??").then(|| without_version(name).to_owned()))
-        .take(addresses.len())
-        .collect();
-    assert_eq!(names.len(), addresses.len(), "{answers}");
-    Some(names)
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answers: Vec<_> = output.split("\n\n").take(addresses.len()).map(str::to_owned).collect();
+    assert_eq!(answers.len(), addresses.len(), "{output}");
+    Some(answers)
 }
 
 /// Addresses all over the code, the same in each run.
