@@ -150,12 +150,16 @@ impl Run {
         thread::scope(|threads| {
             let start_ns = monotonic_ns();
             sampler.start()?;
-            threads.spawn(move || {
+            let report = move || {
                 // Files in which runtimes name their code are in the roots of processes.
                 privilege::keep(privilege::KERNEL_SYMBOLS | privilege::LOOKING);
                 yield_to_others();
                 self.report(namer, &incoming, start_ns);
-            });
+            };
+            thread::Builder::new()
+                .name("report".to_owned())
+                .spawn_scoped(threads, report)
+                .map_err(|error| Failure::runtime("can't start the thread that reports", error))?;
             privilege::keep_while(privilege::LOOKING, || sampler.profiler().can_use_maps());
             info!(
                 receiver = self.name,
