@@ -32,14 +32,15 @@ impl Image {
     /// The profiler under test with its file capabilities.
     ///
     /// # Errors
-    /// When it is not built, or file capabilities can't be set.
+    /// When it is not built, `strip` can't be run, or file capabilities can't be set.
     pub fn new() -> Result<Self> {
         let built = paths::sidewinder()?;
         let program = paths::compiled()?.join("sidewinder-with-capabilities");
         let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
         if !modified(&program).is_ok_and(|copied| modified(&built).is_ok_and(|built| built < copied)) {
             let partial = program.with_extension(std::process::id().to_string());
-            fs::copy(&built, &partial)?;
+            // As in the image, where it has no symbols by which sidecars would name their own samples.
+            strip(&built, &partial)?;
             give_file_capabilities(&partial)?;
             fs::rename(partial, &program)?;
         }
@@ -69,6 +70,13 @@ impl Image {
             memory_limit_bytes: None,
         }
     }
+}
+
+fn strip(program: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("strip").arg("-o").arg(to).arg(program).status();
+    let status = status.context("cannot run strip")?;
+    ensure!(status.success(), "strip ended with {status}");
+    Ok(())
 }
 
 /// Gives a program what the image gives it.
