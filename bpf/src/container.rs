@@ -70,12 +70,22 @@ impl Container {
     /// Whether a process is in it, or in a cgroup below it.
     #[must_use]
     pub fn holds(&self, pid: u32) -> bool {
+        self.some_process(|process| process == pid)
+    }
+
+    /// Whether it is our own, and no other process is in it.
+    pub(crate) fn is_ours_alone(&self) -> bool {
+        let own = std::process::id();
+        self.holds(own) && !self.some_process(|process| process != own)
+    }
+
+    fn some_process(&self, is_wanted: impl Fn(u32) -> bool) -> bool {
         let Ok(own) = self.directory.try_clone() else { return false };
         let mut left = vec![own];
         let mut looked_at = 0;
         while let Some(cgroup) = left.pop() {
             let processes = read_at(cgroup.as_fd(), "cgroup.procs").unwrap_or_default();
-            if processes.lines().any(|line| line.parse() == Ok(pid)) {
+            if processes.lines().filter_map(|line| line.parse().ok()).any(&is_wanted) {
                 return true;
             }
             looked_at += 1;

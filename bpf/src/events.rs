@@ -104,6 +104,8 @@ pub(crate) enum EventKind {
     },
     /// That tasks fork, exec, map and exit.
     SideBand,
+    /// Nothing: it has a ring for others to write into.
+    Ring,
 }
 
 /// Whose time and doings events tell of.
@@ -143,7 +145,7 @@ impl EventKind {
     fn name(self) -> &'static str {
         match self {
             Self::CpuClock { .. } => "CPU clock",
-            Self::SideBand => "side band",
+            Self::SideBand | Self::Ring => "side band",
         }
     }
 
@@ -153,6 +155,13 @@ impl EventKind {
             size: size_of::<perf::perf_event_attr>() as u32,
             ..Default::default()
         };
+        if self == Self::SideBand {
+            attr.set_mmap2(1);
+            attr.set_mmap(1);
+            attr.set_comm(1);
+            attr.set_comm_exec(1);
+            attr.set_task(1);
+        }
         match self {
             Self::CpuClock { period_ns } => {
                 attr.config = u64::from(perf::PERF_COUNT_SW_CPU_CLOCK);
@@ -161,17 +170,12 @@ impl EventKind {
                 // An idle CPU's interrupt runs no program; `witness` knows how long the CPU slept.
                 attr.set_exclude_idle(1);
             }
-            Self::SideBand => {
+            Self::SideBand | Self::Ring => {
                 attr.config = u64::from(perf::PERF_COUNT_SW_DUMMY);
                 attr.sample_type = u64::from(perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME);
                 attr.clockid = rustix::time::ClockId::Monotonic as i32;
                 attr.__bindgen_anon_2.wakeup_watermark = sideband::WAKEUP_BYTES;
                 attr.set_watermark(1);
-                attr.set_mmap2(1);
-                attr.set_mmap(1);
-                attr.set_comm(1);
-                attr.set_comm_exec(1);
-                attr.set_task(1);
                 attr.set_sample_id_all(1);
                 attr.set_use_clockid(1);
             }

@@ -18,7 +18,9 @@ use crate::witness::{Sleep, Witness};
 pub enum Audience {
     /// Those of every task.
     EveryTask,
-    /// Those of containers, of one at the least.
+    /// Those of containers, of which the first is our own. While nobody else is in that one, it has no side band: each
+    /// event of a side band costs all forks, exits and mappings of the node a look at it. Who comes later is met by a
+    /// sample.
     Containers(Vec<Container>),
 }
 
@@ -64,16 +66,16 @@ impl Watch {
     /// Opens the side band of these, instead of what is open.
     pub(crate) fn open_side_band(&mut self, audience: Audience) -> Result<&SideBand, EventError> {
         self.audience = audience;
-        let open = |container| self.opener.events(EventKind::SideBand, &self.cpus, container);
+        let open = |kind, container| self.opener.events(kind, &self.cpus, container);
         let side_band = match &self.audience {
-            Audience::EveryTask => SideBand::new(&self.cpus, open(None)?)?,
+            Audience::EveryTask => SideBand::new(&self.cpus, open(EventKind::SideBand, None)?)?,
             Audience::Containers(containers) => {
-                let [first, others @ ..] = &containers[..] else {
+                let Some(own) = containers.first() else {
                     return Err(EventError::Opener(io::Error::other("there is no container to watch")));
                 };
-                let mut side_band = SideBand::new(&self.cpus, open(Some(first))?)?;
-                for container in others {
-                    side_band.add(container.id(), open(Some(container))?)?;
+                let mut side_band = SideBand::new(&self.cpus, open(EventKind::Ring, Some(own))?)?;
+                for container in containers.iter().filter(|container| !container.is_ours_alone()) {
+                    side_band.add(container.id(), open(EventKind::SideBand, Some(container))?)?;
                 }
                 side_band
             }
@@ -127,7 +129,7 @@ impl Watch {
     /// Closes the events of containers in which no process is left.
     pub(crate) fn close_empty(&mut self) {
         let Audience::Containers(containers) = &mut self.audience else { return };
-        // The first one's side band has the rings.
+        // Our own has the rings.
         for index in (1..containers.len()).rev() {
             if !containers[index].is_populated() {
                 let id = containers.swap_remove(index).id();
