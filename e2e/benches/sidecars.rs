@@ -1,10 +1,14 @@
 //! What the sidecars of a node cost others on it: a program that only computes, one that switches, and one that forks.
 //!
 //! Each pod has an application that is idle for the most part, and a sidecar at 97 Hz. The loads are in no pod. What counts
-//! is the ratio of what they do with sidecars to what they do alone, just before and just after. `sidewinder` in mode `node`
-//! is what one profiler for the whole node costs instead.
+//! is the ratio of what they get done with sidecars to what they get done alone, just before and just after. `sidewinder` in
+//! mode `node` is what one profiler for the whole node costs instead.
+//!
+//! A shared machine's speed changes by more in a minute than is to be measured here. So of the program that computes it is
+//! the CPU time that counts which it is left, and of the others what they do for each round that it does just before them.
 #![forbid(unsafe_code)]
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{array, fmt, thread};
 
@@ -13,28 +17,33 @@ use sidewinder_e2e::pod::{
     Container, ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec,
 };
 use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated, Program};
+use sidewinder_e2e::workload::{self, Gated, Program, Report};
 use sidewinder_e2e::{observe, requirement};
 
 const SIDECARS: usize = 50;
 const SAMPLES_PER_SECOND: u32 = 97;
 const USER: u32 = 10_001;
-const MEASURED_SECONDS: &str = "2";
-const TURNS: usize = 4;
+const TURN_SECONDS: &str = "0.25";
+const TURN: Duration = Duration::from_millis(250);
+const TURNS: usize = 40;
 const CYCLES: usize = 3;
-/// Until the last sidecar that has started is as busy as it stays.
-const SETTLE: Duration = Duration::from_secs(10);
+/// Until a sidecar has found the names of what its idle pod does, once, among them the kernel's.
+const SETTLE: Duration = Duration::from_secs(60);
+/// A profiler that hears of everything has found them sooner.
+const SETTLE_OF_ONE: Duration = Duration::from_secs(10);
 /// Nobody listens there.
 const NOWHERE: &str = "127.0.0.1:9";
 
-/// Name, program and arguments.
-type Load = (&'static str, Program, &'static [&'static str]);
+/// A program and its arguments.
+type Load = (Program, &'static [&'static str]);
 
-const LOADS: [Load; 3] = [
-    ("computes", workload::TENANT, &["neighbour", MEASURED_SECONDS]),
-    ("switches", workload::PINGPONG, &[MEASURED_SECONDS]),
-    ("forks", workload::TENANT, &["neighbour", MEASURED_SECONDS, "0.1"]),
-];
+const COMPUTES: Load = (workload::TENANT, &["neighbour", TURN_SECONDS]);
+const SWITCHES: Load = (workload::PINGPONG, &[TURN_SECONDS]);
+const FORKS: Load = (workload::TENANT, &["neighbour", TURN_SECONDS, "0.1"]);
+
+/// What is measured: of which load, of each.
+const FIGURES: [&str; 3] = ["CPU time", "switches", "forks"];
+type Figures = [f64; FIGURES.len()];
 
 /// A pod with a sidecar.
 struct Profiled {
@@ -73,29 +82,33 @@ service: {{ pipelines: {{ profiles: {{ receivers: [profiling], exporters: [otlp_
         observe::cpu_ns(self.sidecar.container().pid())
     }
 
-    fn resident_bytes(&self) -> Result<u64> {
-        observe::resident_bytes(self.sidecar.container().pid())
+    fn private_bytes(&self) -> Result<u64> {
+        observe::private_bytes(self.sidecar.container().pid())
     }
 }
 
-/// Rounds of a load's work.
-fn rounds((_, program, arguments): Load) -> Result<u64> {
-    let mut load = Gated::start(program.command(arguments)?)?;
+/// Runs a load on one CPU: that of a child that starts elsewhere has to wake up first, which takes its own time.
+fn run((program, arguments): Load) -> Result<Report> {
+    let mut on_one_cpu = Command::new("taskset");
+    on_one_cpu.args(["-c", "0"]).arg(program.compiled()?).args(arguments);
+    let mut load = Gated::start(on_one_cpu)?;
     load.open()?;
-    Ok(load.finish()?.rounds)
+    load.finish()
 }
 
-/// What each load does, in several turns that take turns: the mean of all but the best and the worst.
-fn measure() -> Result<[f64; LOADS.len()]> {
-    let mut turns = [const { Vec::new() }; LOADS.len()];
+/// The median of each figure over many turns.
+fn measure() -> Result<Figures> {
+    let mut turns: [Vec<f64>; FIGURES.len()] = array::from_fn(|_| Vec::new());
     for _ in 0..TURNS {
-        for (load, of_load) in LOADS.into_iter().zip(&mut turns) {
-            of_load.push(rounds(load)?);
-        }
+        let (computed, switched, forked) = (run(COMPUTES)?, run(SWITCHES)?, run(FORKS)?);
+        let for_each_round = |rounds: u64| rounds as f64 / computed.rounds as f64;
+        turns[0].push(computed.cpu_ns as f64 / TURN.as_nanos() as f64);
+        turns[1].push(for_each_round(switched.rounds));
+        turns[2].push(for_each_round(forked.rounds));
     }
-    Ok(turns.map(|mut all| {
-        all.sort_unstable();
-        all.iter().skip(1).take(TURNS - 2).sum::<u64>() as f64 / (TURNS - 2) as f64
+    Ok(turns.map(|mut of_figure| {
+        of_figure.sort_unstable_by(f64::total_cmp);
+        of_figure[TURNS / 2]
     }))
 }
 
@@ -107,13 +120,13 @@ enum Beside {
 }
 
 impl Beside {
-    /// What each load does beside it, with what the sidecars cost as a remark.
-    fn measure(self, image: &Image) -> Result<([f64; LOADS.len()], String)> {
+    /// The figures beside it, with what the sidecars cost as a remark.
+    fn measure(self, image: &Image) -> Result<(Figures, String)> {
         match self {
             Self::NodeProfiler => {
                 let node = Settings { samples_per_second: SAMPLES_PER_SECOND, ..Settings::default() };
                 let node = Daemon::start(&node, NOWHERE)?;
-                thread::sleep(SETTLE);
+                thread::sleep(SETTLE_OF_ONE);
                 let measured = measure()?;
                 node.stop()?;
                 Ok((measured, String::new()))
@@ -125,11 +138,11 @@ impl Beside {
                 let (before_ns, started) = (cpu_ns()?, Instant::now());
                 let measured = measure()?;
                 let spent_ns = (cpu_ns()? - before_ns) as f64 / started.elapsed().as_nanos() as f64;
-                let resident = pods.iter().map(Profiled::resident_bytes).sum::<Result<u64>>()?;
+                let private = pods.iter().map(Profiled::private_bytes).sum::<Result<u64>>()?;
                 let remark = format!(
-                    "each {:.3}% of a CPU, {:.1} MiB resident",
+                    "each {:.3}% of a CPU, {:.1} MiB of its own",
                     100.0 * spent_ns / count as f64,
-                    resident as f64 / count as f64 / f64::from(1 << 20),
+                    private as f64 / count as f64 / f64::from(1 << 20),
                 );
                 Ok((measured, remark))
             }
@@ -147,7 +160,7 @@ impl fmt::Display for Beside {
     }
 }
 
-fn print(what: &str, ratios: [f64; LOADS.len()], remark: &str) {
+fn print(what: &str, ratios: Figures, remark: &str) {
     println!("{what:<28} {} {remark}", ratios.map(|ratio| format!("{ratio:>10.4}")).join(" "));
 }
 
@@ -157,7 +170,7 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let image = Image::new()?;
-    println!("{:<28} {}", "work done, alone is 1", LOADS.map(|(name, ..)| format!("{name:>10}")).join(" "));
+    println!("{:<28} {}", "alone is 1", FIGURES.map(|name| format!("{name:>10}")).join(" "));
     measure()?; // The machine has woken up after it.
     for cycle in 1..=CYCLES {
         println!("cycle {cycle} of {CYCLES}");
@@ -165,12 +178,10 @@ fn main() -> Result<()> {
         for beside in [Beside::NodeProfiler, Beside::Sidecars(1), Beside::Sidecars(SIDECARS)] {
             let (measured, remark) = beside.measure(&image)?;
             let after = measure()?;
-            let ratios = |of: [f64; LOADS.len()]| {
-                array::from_fn(|load| of[load] / ((before[load] + after[load]) / 2.0))
-            };
-            print(&beside.to_string(), ratios(measured), &remark);
+            let alone: Figures = array::from_fn(|figure| (before[figure] + after[figure]) / 2.0);
+            print(&beside.to_string(), array::from_fn(|figure| measured[figure] / alone[figure]), &remark);
             // How far the machine itself went meanwhile: no ratio above is better than this.
-            print("  alone, before and after", array::from_fn(|load| after[load] / before[load]), "");
+            print("  alone, before and after", array::from_fn(|figure| after[figure] / before[figure]), "");
             before = after;
         }
     }

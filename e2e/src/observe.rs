@@ -137,6 +137,18 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
     Ok(kib << 10)
 }
 
+/// Bytes of a process that are in memory and of which no other process has a part: of many processes of one program, what
+/// each of them takes.
+///
+/// # Errors
+/// When the process is gone.
+pub fn private_bytes(pid: u32) -> Result<u64> {
+    let rollup = fs::read_to_string(of(pid).join("smaps_rollup"))?;
+    let private = rollup.lines().filter(|line| line.starts_with("Private_"));
+    let kib = private.filter_map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    Ok(kib.sum::<u64>() << 10)
+}
+
 /// Bytes of a process that are in memory and belong to eBPF maps, which count as kernel memory too.
 ///
 /// # Errors
@@ -185,6 +197,7 @@ mod tests {
         let pid = std::process::id();
         assert!(cpu_ns(pid)? > 0);
         assert!(resident_bytes(pid)? > 100 << 10);
+        assert!((1..resident_bytes(pid)?).contains(&private_bytes(pid)?), "its libraries are others' too");
         assert_eq!(map_bytes(pid), 0);
         Ok(())
     }
