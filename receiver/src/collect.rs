@@ -1,15 +1,21 @@
-//! Events of one recording, gathered for people: how often each stack was seen.
+//! Events of one recording, gathered for people: how often each stack was seen, when, and on which thread.
+
+mod counts;
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::Outcome;
+use sidewinder_otlp::builder::Link;
 use sidewinder_process::ProcessDescription;
 use sidewinder_render::{
-    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, Severity, WeightedStack,
+    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, Sample, Severity, Span, SpanIndex,
+    StackIndex, Thread, ThreadIndex,
 };
 
+use self::counts::Counts;
 use crate::jit::Runtime;
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
 use crate::sampling::Tally;
@@ -20,21 +26,50 @@ use crate::sampling::feed::{Event, Message, ProcessKey, Stack, is_without_file};
 pub(crate) struct Collection {
     namer: Namer,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
-    counts: HashMap<Seen, (u64, Option<Arc<Stack>>)>,
+    stacks: HashMap<u64, Arc<Stack>>,
+    threads: Numbers<ThreadKey>,
+    spans: Numbers<Link>,
+    counts: Counts<Seen>,
 }
 
 /// What the events have in common that are counted together.
-#[derive(PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Seen {
-    process: ProcessKey,
-    comm: [u8; 16],
+    thread: u32,
+    span: Option<u32>,
     stack: Option<u64>,
     outcome: Outcome,
 }
 
+/// A thread under one name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct ThreadKey {
+    process: ProcessKey,
+    tid: u32,
+    comm: [u8; 16],
+}
+
+/// What was recorded, but for the events.
+pub(crate) struct Circumstances<'a> {
+    pub(crate) title: String,
+    pub(crate) rate_hz: u32,
+    pub(crate) start: SystemTime,
+    /// The same by `CLOCK_MONOTONIC`.
+    pub(crate) start_ns: u64,
+    pub(crate) duration: Duration,
+    pub(crate) tally: &'a Tally,
+}
+
 impl Collection {
     pub(crate) fn new(namer: Namer) -> Self {
-        Self { namer, processes: HashMap::new(), counts: HashMap::new() }
+        Self {
+            namer,
+            processes: HashMap::new(),
+            stacks: HashMap::new(),
+            threads: Numbers::default(),
+            spans: Numbers::default(),
+            counts: Counts::new(),
+        }
     }
 
     pub(crate) fn take(&mut self, message: Message) {
@@ -52,78 +87,113 @@ impl Collection {
 
     fn count(&mut self, event: Event) {
         let seen = Seen {
-            process: event.process,
-            comm: event.comm,
+            thread: self.threads.of(ThreadKey { process: event.process, tid: event.tid, comm: event.comm }),
+            span: event.span.map(|span| self.spans.of(span)),
             stack: event.stack.as_ref().map(|stack| stack.number),
             outcome: event.outcome,
         };
-        self.counts.entry(seen).or_insert((0, event.stack)).0 += 1;
+        if let Some(stack) = event.stack {
+            self.stacks.entry(stack.number).or_insert(stack);
+        }
+        self.counts.add(event.time_ns, seen);
     }
 
     /// Names everything and makes a profile of it.
-    pub(crate) fn into_profile(
-        mut self,
-        title: String,
-        rate_hz: u32,
-        start: SystemTime,
-        duration: Duration,
-        tally: &Tally,
-    ) -> Profile {
-        let mut draft = Draft::default();
-        // The process is part of what is known where it means something in one process only.
-        let mut stacks: HashMap<(u64, Option<ProcessKey>), Vec<FrameIndex>> = HashMap::new();
-        let mut known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>> = HashMap::new();
-        let counts = std::mem::take(&mut self.counts);
-        let mut weighted = Vec::with_capacity(counts.len());
-        for (seen, (count, stack)) in counts {
-            let mut frames = match &stack {
-                Some(stack) => stacks
-                    .entry((stack.number, stack.has_code_without_file.then_some(seen.process)))
-                    .or_insert_with(|| {
-                        let mut named = Vec::with_capacity(stack.frames.len());
-                        for frame in &stack.frames {
-                            let frames = known
-                                .entry((*frame, is_without_file(frame).then_some(seen.process)))
-                                .or_insert_with(|| draft.frames(&self.namer.name(seen.process, *frame)));
-                            named.extend_from_slice(frames);
-                        }
-                        named
-                    })
-                    .clone(),
-                None => vec![draft.marker(&format!("[truncated: {BODY_MISSING}]"))],
-            };
-            if stack.is_some()
-                && let Some(marker) = marker(seen.outcome)
-            {
-                frames.push(draft.marker(&marker));
-            }
-            let thread = text_of(&seen.comm);
-            let process = self
-                .processes
-                .get(&seen.process)
-                .and_then(|description| description.executable_name())
-                .map_or_else(|| thread.clone(), |name| String::from_utf8_lossy(name).into());
-            weighted.push(WeightedStack { frames, count, process, thread });
-        }
+    pub(crate) fn into_profile(mut self, of: Circumstances<'_>) -> Profile {
+        let measure = Measure {
+            name: "cpu".to_owned(),
+            rate_hz: of.rate_hz.into(),
+            period_ns: 1_000_000_000 / u64::from(of.rate_hz.max(1)),
+        };
+        let mut rows: Vec<_> = self.counts.rows_since(of.start_ns).collect();
         // The same profile for the same events, whatever the hash maps' order.
-        let numbers = |stack: &WeightedStack| stack.frames.iter().map(|frame| frame.0).collect::<Vec<_>>();
-        weighted.sort_by_cached_key(|stack| {
-            (std::cmp::Reverse(stack.count), Arc::clone(&stack.process), numbers(stack))
+        rows.sort_unstable_by_key(|(slice, seen, _)| {
+            (*slice, seen.thread, seen.stack, seen.outcome.label(), seen.span)
         });
+        let mut draft = Draft::default();
+        let samples = rows.into_iter().map(|(slice, seen, count)| Sample {
+            slice,
+            thread: ThreadIndex(seen.thread),
+            span: seen.span.map(SpanIndex),
+            stack: self.stack(seen, &mut draft),
+            count,
+        });
+        let samples = samples.collect();
         Profile {
-            title,
-            measure: Measure {
-                name: "cpu".to_owned(),
-                rate_hz: rate_hz.into(),
-                period_ns: 1_000_000_000 / u64::from(rate_hz.max(1)),
-            },
-            start,
-            duration,
+            start: of.start,
+            duration: of.duration,
+            slice: self.counts.slice(),
             binaries: draft.binaries,
             frames: draft.frames,
-            stacks: weighted,
-            outcomes: outcomes(tally),
+            stacks: draft.stacks,
+            threads: self.threads.all.iter().map(|thread| self.thread(thread)).collect(),
+            spans: self
+                .spans
+                .all
+                .iter()
+                .map(|link| Span { trace_id: link.trace_id, span_id: link.span_id })
+                .collect(),
+            samples,
+            outcomes: outcomes(of.tally),
+            ..Profile::empty(of.title, measure)
         }
+    }
+
+    /// The stack of an event with all its names.
+    fn stack(&mut self, seen: Seen, draft: &mut Draft) -> StackIndex {
+        let walked = seen.stack.and_then(|number| self.stacks.get(&number));
+        let process = self.threads.all.get(seen.thread as usize).map(|thread| thread.process);
+        // The process is part of what is known where it means something in one process only.
+        let of_process = process.filter(|_| walked.is_some_and(|stack| stack.has_code_without_file));
+        let key = (seen.stack, seen.outcome, of_process);
+        if let Some(index) = draft.stack_numbers.get(&key) {
+            return *index;
+        }
+        let mut frames = Vec::new();
+        match (walked, process) {
+            (Some(stack), Some(process)) => {
+                for frame in &stack.frames {
+                    frames.extend(draft.named(&mut self.namer, process, *frame));
+                }
+                frames.extend(marker(seen.outcome).map(|marker| draft.marker(&marker)));
+            }
+            _ => frames.push(draft.marker(&format!("[truncated: {BODY_MISSING}]"))),
+        }
+        let index = StackIndex(draft.stacks.len() as u32);
+        draft.stacks.push(frames);
+        draft.stack_numbers.insert(key, index);
+        index
+    }
+
+    fn thread(&self, thread: &ThreadKey) -> Thread {
+        let name = text_of(&thread.comm);
+        let description = self.processes.get(&thread.process);
+        let process = description
+            .and_then(|description| description.executable_name())
+            .map_or_else(|| Arc::clone(&name), |name| String::from_utf8_lossy(name).into());
+        Thread { process, pid: thread.process.pid, name, tid: thread.tid }
+    }
+}
+
+/// Numbers for values, in the order of arrival.
+#[derive(Debug)]
+struct Numbers<T> {
+    all: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T> Default for Numbers<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), numbers: HashMap::new() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Numbers<T> {
+    fn of(&mut self, value: T) -> u32 {
+        *self.numbers.entry(value).or_insert_with(|| {
+            self.all.push(value);
+            self.all.len() as u32 - 1
+        })
     }
 }
 
@@ -170,11 +240,31 @@ fn text_of(comm: &[u8; 16]) -> Arc<str> {
 struct Draft {
     binaries: Vec<Binary>,
     frames: Vec<Frame>,
+    stacks: Vec<Vec<FrameIndex>>,
     binary_numbers: HashMap<u32, BinaryIndex>,
+    stack_numbers: HashMap<(Option<u64>, Outcome, Option<ProcessKey>), StackIndex>,
+    /// The frames of a place in code; of a place that means something in one process only, with that.
+    known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>>,
     frame_numbers: HashMap<(Option<BinaryIndex>, u64, Box<str>, u32), FrameIndex>,
 }
 
 impl Draft {
+    /// The frames that a frame of the walk stands for, leaf first.
+    fn named(
+        &mut self,
+        namer: &mut Namer,
+        process: ProcessKey,
+        frame: sidewinder_bpf::Frame,
+    ) -> Vec<FrameIndex> {
+        let key = (frame, is_without_file(&frame).then_some(process));
+        if let Some(frames) = self.known.get(&key) {
+            return frames.clone();
+        }
+        let frames = self.frames(&namer.name(process, frame));
+        self.known.insert(key, frames.clone());
+        frames
+    }
+
     /// A frame of its own for each inlined call, leaf first.
     fn frames(&mut self, named: &NamedFrame) -> Vec<FrameIndex> {
         let (binary, address) = match &named.place {

@@ -25,6 +25,16 @@ pub fn visible(name: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The same, but an empty name stays empty.
+pub(crate) fn visible_or_nothing(name: &str) -> Cow<'_, str> {
+    if name.is_empty() { Cow::Borrowed("") } else { visible(name) }
+}
+
+/// An identifier as people write it.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character,

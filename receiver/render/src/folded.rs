@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use crate::escape::visible;
-use crate::profile::{Frame, FrameKind, Profile, WeightedStack};
+use crate::profile::{Frame, FrameKind, Profile, Sample};
 
 /// Writes the stacks, equal ones merged, in alphabetical order.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -20,16 +20,17 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 /// The lines of the form, without their ends.
 pub(crate) fn lines(profile: &Profile) -> impl Iterator<Item = String> {
     let mut merged = BTreeMap::<String, u64>::new();
-    for stack in &profile.stacks {
-        let count = merged.entry(line(profile, stack)).or_default();
-        *count = count.saturating_add(stack.count);
+    for sample in profile.timeless() {
+        let count = merged.entry(line(profile, &sample)).or_default();
+        *count = count.saturating_add(sample.count);
     }
     merged.into_iter().map(|(stack, count)| format!("{stack} {count}"))
 }
 
-fn line(profile: &Profile, stack: &WeightedStack) -> String {
-    let process = (!stack.process.is_empty()).then(|| field(&stack.process));
-    let frames: Vec<_> = process.into_iter().chain(profile.frames_of(stack).rev().map(name)).collect();
+fn line(profile: &Profile, sample: &Sample) -> String {
+    let process = profile.thread_of(sample).map(|thread| &*thread.process).filter(|name| !name.is_empty());
+    let frames = profile.frames_of(sample.stack).rev().map(name);
+    let frames: Vec<_> = process.map(field).into_iter().chain(frames).collect();
     if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
 }
 

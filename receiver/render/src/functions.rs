@@ -37,19 +37,19 @@ pub(crate) fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
         .collect();
     // The stack that a function was counted for last, so that recursion counts once.
     let mut counted_for = vec![usize::MAX; totals.len()];
-    for (stack_number, stack) in profile.stacks.iter().enumerate() {
-        let functions = stack.frames.iter().filter_map(|frame| index_of_frame.get(frame.0 as usize));
+    for (stack_number, (stack, count)) in profile.stacks.iter().zip(profile.counts()).enumerate() {
+        let functions = stack.iter().filter_map(|frame| index_of_frame.get(frame.0 as usize));
         for (depth, &function) in functions.enumerate() {
             let (Some(totals), Some(counted_for)) = (totals.get_mut(function), counted_for.get_mut(function))
             else {
                 continue;
             };
             if depth == 0 {
-                totals.own += stack.count;
+                totals.own += count;
             }
             if *counted_for != stack_number {
                 *counted_for = stack_number;
-                totals.total += stack.count;
+                totals.total += count;
             }
         }
     }

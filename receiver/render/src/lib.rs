@@ -21,7 +21,8 @@ mod tree;
 pub use escape::visible;
 pub use form::{Error, Form, UnknownForm, write};
 pub use profile::{
-    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Outcome, Profile, Severity, WeightedStack,
+    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Outcome, Part, Profile, Sample, Severity,
+    Span, SpanIndex, StackIndex, Thread, ThreadIndex,
 };
 pub use summary::summary;
 pub use table::{TableOptions, table};

@@ -1,87 +1,60 @@
-//! A page with a flame graph, a table of functions and the outcomes, in one file that needs no network.
+//! A page with everything to look at a profile by, in one file that needs no network.
 //!
-//! The data are JSON inside a `script` element that is no script, in which `<`, `>` and `&` are written as escapes,
-//! so no name can end the element. The page shows names as text only.
+//! The page is built from `receiver/page`; `receiver/page/src/document.ts` has the other side of [`Document`]. What is
+//! shown is JSON, compressed and written in base64: no name can end the element that holds it.
 
 use std::io::{self, BufWriter, Write};
 use std::time::UNIX_EPOCH;
 
+use base64::engine::general_purpose::STANDARD;
+use base64::write::EncoderWriter;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use serde::Serialize;
 
-use crate::escape::visible;
-use crate::profile::{FrameKind, Profile, Severity};
-use crate::tree::Tree;
+use crate::escape::{hexadecimal, visible, visible_or_nothing};
+use crate::profile::{FrameKind, Profile};
+use crate::tree::{Numbered, Tree};
 
-const PAGE: &str = include_str!("page/page.html");
-const STYLE: &str = include_str!("page/page.css");
-const SCRIPT: &str = include_str!("page/page.js");
+/// The page as it was built, with a place for the document.
+const PAGE: &str = include_str!("../../page/page.html");
+const PLACE: &str = "{{document}}";
 
 /// Writes the page.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let tree = Tree::new(profile);
-    let mut rest = PAGE;
-    while let Some((before, (name, after))) =
-        rest.split_once("{{").and_then(|(before, tail)| Some((before, tail.split_once("}}")?)))
-    {
-        out.write_all(before.as_bytes())?;
-        match name {
-            "style" => out.write_all(STYLE.as_bytes())?,
-            "script" => out.write_all(SCRIPT.as_bytes())?,
-            "title" => out.write_all(text(&visible(&profile.title)).as_bytes())?,
-            "data" => {
-                // The serializer writes bit by bit.
-                let mut json = BufWriter::new(ScriptSafe(&mut *out));
-                serde_json::to_writer(&mut json, &data(profile, &tree))?;
-                json.flush()?;
-            }
-            other => out.write_all(other.as_bytes())?,
-        }
-        rest = after;
-    }
-    out.write_all(rest.as_bytes())
+    let (before, after) = PAGE.split_once(PLACE).unwrap_or((PAGE, ""));
+    out.write_all(before.as_bytes())?;
+    let mut base64 = EncoderWriter::new(&mut *out, &STANDARD);
+    let gzip = GzEncoder::new(&mut base64, Compression::default());
+    // The serializer writes bit by bit.
+    let mut json = BufWriter::new(gzip);
+    serde_json::to_writer(&mut json, &Document::of(profile))?;
+    json.into_inner().map_err(io::IntoInnerError::into_error)?.finish()?;
+    base64.finish()?;
+    drop(base64);
+    out.write_all(after.as_bytes())
 }
 
-/// The text with the characters of markup written as references.
-fn text(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-/// Writes JSON in which the characters of markup, which occur only within strings, are escapes.
-struct ScriptSafe<W>(W);
-
-impl<W: Write> Write for ScriptSafe<W> {
-    fn write(&mut self, json: &[u8]) -> io::Result<usize> {
-        for part in json.split_inclusive(|byte| matches!(byte, b'<' | b'>' | b'&')) {
-            let (plain, escape): (_, &[u8]) = match part {
-                [plain @ .., b'<'] => (plain, b"\\u003c"),
-                [plain @ .., b'>'] => (plain, b"\\u003e"),
-                [plain @ .., b'&'] => (plain, b"\\u0026"),
-                plain => (plain, b""),
-            };
-            self.0.write_all(plain)?;
-            self.0.write_all(escape)?;
-        }
-        Ok(json.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-/// What the script reads. Tables are columns, to be small.
+/// What the page reads. Tables are columns, to be small; texts are positions in `strings`, of which the first is empty.
 #[derive(Serialize)]
-struct Data<'a> {
+struct Document<'a> {
     title: String,
     measure: &'a str,
     rate_hz: u64,
     period_ns: u64,
     start_unix_ms: u64,
     duration_ms: u64,
+    slice_ms: f64,
     kinds: Vec<Kind>,
-    labels: Labels,
+    strings: Vec<String>,
+    functions: Functions,
+    places: Places,
     nodes: Nodes,
+    threads: Threads,
+    spans: Spans,
+    samples: Samples,
     outcomes: Vec<Outcome>,
+    parts: Vec<Part>,
 }
 
 #[derive(Serialize)]
@@ -90,19 +63,51 @@ struct Kind {
     colour: [u8; 3],
 }
 
-#[derive(Serialize)]
-struct Labels {
-    name: Vec<String>,
-    binary: Vec<String>,
-    /// Index in the kinds; -1 for a process.
-    kind: Vec<i8>,
+#[derive(Default, Serialize)]
+struct Functions {
+    name: Vec<u32>,
+    binary: Vec<u32>,
+    path: Vec<u32>,
+    /// Index in the kinds.
+    kind: Vec<u8>,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
+struct Places {
+    function: Vec<u32>,
+    line: Vec<u32>,
+}
+
+#[derive(Default, Serialize)]
 struct Nodes {
-    depth: Vec<u32>,
-    label: Vec<u32>,
-    own: Vec<u64>,
+    /// How many nodes before this one its caller is; 0: it has none.
+    parent_before: Vec<u32>,
+    place: Vec<u32>,
+}
+
+#[derive(Default, Serialize)]
+struct Threads {
+    process: Vec<u32>,
+    pid: Vec<u32>,
+    name: Vec<u32>,
+    tid: Vec<u32>,
+}
+
+#[derive(Default, Serialize)]
+struct Spans {
+    trace: Vec<String>,
+    span: Vec<String>,
+}
+
+/// In the order of their slices.
+#[derive(Default, Serialize)]
+struct Samples {
+    slice: Vec<u32>,
+    thread: Vec<u32>,
+    /// One more than the index of the span; 0: none.
+    span: Vec<u32>,
+    node: Vec<u32>,
+    count: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -113,56 +118,119 @@ struct Outcome {
     help: String,
 }
 
-fn data<'a>(profile: &'a Profile, tree: &Tree<'_>) -> Data<'a> {
-    let kind_index = |kind: Option<FrameKind>| {
-        kind.and_then(|kind| FrameKind::ALL.iter().position(|other| *other == kind))
-            .map_or(-1, |index| index as i8)
-    };
-    let shown_or_nothing =
-        |text: &str| if text.is_empty() { String::new() } else { visible(text).into_owned() };
-    Data {
-        title: visible(&profile.title).into_owned(),
-        measure: &profile.measure.name,
-        rate_hz: profile.measure.rate_hz,
-        period_ns: profile.measure.period_ns,
-        start_unix_ms: profile.start.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64),
-        duration_ms: profile.duration.as_millis() as u64,
-        kinds: FrameKind::ALL
-            .iter()
-            .map(|kind| Kind { label: kind.label(), colour: kind.colour() })
-            .collect(),
-        labels: Labels {
-            name: tree.labels.iter().map(|label| visible(label.name).into_owned()).collect(),
-            binary: tree.labels.iter().map(|label| shown_or_nothing(label.binary)).collect(),
-            kind: tree.labels.iter().map(|label| kind_index(label.kind)).collect(),
-        },
-        nodes: Nodes {
-            depth: tree.nodes.iter().map(|node| node.depth).collect(),
-            label: tree.nodes.iter().map(|node| node.label).collect(),
-            own: tree.nodes.iter().map(|node| node.own).collect(),
-        },
-        outcomes: profile
-            .outcomes
-            .iter()
-            .map(|outcome| Outcome {
-                name: visible(&outcome.name).into_owned(),
-                count: outcome.count,
-                severity: match outcome.severity {
-                    Severity::Complete => "complete",
-                    Severity::Aside => "aside",
-                    Severity::Cut => "cut",
-                    Severity::Lost => "lost",
-                },
-                help: shown_or_nothing(&outcome.help),
-            })
-            .collect(),
+#[derive(Serialize)]
+struct Part {
+    name: String,
+    from: u32,
+    to: u32,
+}
+
+impl<'a> Document<'a> {
+    fn of(profile: &'a Profile) -> Self {
+        let tree = Tree::new(profile);
+        let mut texts = Numbered::default();
+        let mut text = |name: &str| texts.number(visible_or_nothing(name).into_owned());
+        text("");
+        let mut functions = Functions::default();
+        for function in &tree.functions {
+            functions.name.push(text(&visible(function.name)));
+            functions.binary.push(text(function.binary));
+            functions.path.push(text(function.path));
+            let kind = FrameKind::ALL.iter().position(|kind| *kind == function.kind);
+            functions.kind.push(kind.unwrap_or_default() as u8);
+        }
+        let mut threads = Threads::default();
+        for thread in &profile.threads {
+            threads.process.push(text(&thread.process));
+            threads.pid.push(thread.pid);
+            threads.name.push(text(&thread.name));
+            threads.tid.push(thread.tid);
+        }
+        Self {
+            title: visible(&profile.title).into_owned(),
+            measure: &profile.measure.name,
+            rate_hz: profile.measure.rate_hz,
+            period_ns: profile.measure.period_ns,
+            start_unix_ms: profile
+                .start
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis() as u64),
+            duration_ms: profile.duration.as_millis() as u64,
+            slice_ms: profile.slice.as_secs_f64() * 1e3,
+            kinds: FrameKind::ALL
+                .iter()
+                .map(|kind| Kind { label: kind.label(), colour: kind.colour() })
+                .collect(),
+            strings: texts.all,
+            functions,
+            places: Places {
+                function: tree.places.iter().map(|place| place.function).collect(),
+                line: tree.places.iter().map(|place| place.line).collect(),
+            },
+            nodes: Nodes {
+                parent_before: (0..)
+                    .zip(&tree.nodes)
+                    .map(|(number, node)| node.parent.map_or(0, |parent| number - parent))
+                    .collect(),
+                place: tree.nodes.iter().map(|node| node.place).collect(),
+            },
+            threads,
+            spans: Spans {
+                trace: profile.spans.iter().map(|span| hexadecimal(&span.trace_id)).collect(),
+                span: profile.spans.iter().map(|span| hexadecimal(&span.span_id)).collect(),
+            },
+            samples: samples(profile, &tree),
+            outcomes: outcomes(profile),
+            parts: profile
+                .parts
+                .iter()
+                .map(|part| Part {
+                    name: visible(&part.name).into_owned(),
+                    from: part.slices.start,
+                    to: part.slices.end,
+                })
+                .collect(),
+        }
     }
+}
+
+/// Samples of things that are not there are left out.
+fn samples(profile: &Profile, tree: &Tree<'_>) -> Samples {
+    let mut sorted = profile.samples.clone();
+    sorted.sort_unstable();
+    let mut samples = Samples::default();
+    for sample in sorted {
+        let Some(&node) = tree.leaves.get(sample.stack.0 as usize) else { continue };
+        if profile.thread_of(&sample).is_none() {
+            continue;
+        }
+        samples.slice.push(sample.slice);
+        samples.thread.push(sample.thread.0);
+        samples.span.push(sample.span.map_or(0, |span| span.0 + 1));
+        samples.node.push(node);
+        samples.count.push(sample.count);
+    }
+    samples
+}
+
+fn outcomes(profile: &Profile) -> Vec<Outcome> {
+    let outcomes = profile.outcomes.iter().map(|outcome| Outcome {
+        name: visible(&outcome.name).into_owned(),
+        count: outcome.count,
+        severity: outcome.severity.label(),
+        help: visible_or_nothing(&outcome.help).into_owned(),
+    });
+    outcomes.collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
     use crate::profile::tests::{one_stack, sample};
+    use base64::Engine as _;
+    use flate2::read::GzDecoder;
     use proptest::prelude::*;
 
     fn page(profile: &Profile) -> String {
@@ -171,43 +239,41 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    fn data_of(page: &str) -> serde_json::Value {
-        let (_, tail) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
-        serde_json::from_str(tail.split_once("</script>").unwrap().0).unwrap()
+    fn document_of(page: &str) -> serde_json::Value {
+        let (before, after) = PAGE.split_once(PLACE).unwrap();
+        let base64 = page.strip_prefix(before).unwrap().strip_suffix(after).unwrap();
+        let mut json = String::new();
+        GzDecoder::new(&*STANDARD.decode(base64).unwrap()).read_to_string(&mut json).unwrap();
+        serde_json::from_str(&json).unwrap()
     }
 
     #[test]
     fn the_page_is_small_and_asks_nobody_for_anything() {
         let page = page(&sample());
-        assert!(page.len() < 60_000, "{} bytes", page.len());
+        assert!(page.len() < 300_000, "{} bytes", page.len());
         assert!(page.contains("default-src 'none'"));
-        for reference in ["http://", "https://", " src=", "@import", "url(", "fetch("] {
+        for reference in [" src=", "@import", "url(", "<link"] {
             assert!(!page.contains(reference), "{reference}");
         }
-        assert!(!page.contains("{{"));
     }
 
     #[test]
-    fn the_data_hold_every_event_and_every_outcome() {
-        let data = data_of(&page(&sample()));
-        let own: u64 = data["nodes"]["own"].as_array().unwrap().iter().map(|own| own.as_u64().unwrap()).sum();
-        assert_eq!(own, 14);
-        assert_eq!(data["outcomes"].as_array().unwrap().len(), 4);
-    }
-
-    #[test]
-    fn a_title_is_text() {
-        let mut profile = sample();
-        profile.title = String::from("</title><script>alert(1)</script>");
-        assert!(!page(&profile).contains("<script>alert"));
+    fn the_document_holds_every_event_and_every_outcome() {
+        let document = document_of(&page(&sample()));
+        let sum = |column: &serde_json::Value| -> u64 {
+            column.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
+        };
+        assert_eq!(sum(&document["samples"]["count"]), 14);
+        assert_eq!(document["outcomes"].as_array().unwrap().len(), 4);
+        assert_eq!(document["nodes"]["parent_before"], serde_json::json!([0, 1, 1, 3, 1]));
     }
 
     proptest! {
         #[test]
-        fn no_name_leaves_the_data(name in "(</script|<!--|]]>|&lt;|\\{\\{script\\}\\}|.){0,20}") {
-            let page = page(&one_stack(&[&name]));
-            prop_assert_eq!(&data_of(&page)["labels"]["name"][0], &*visible(&name));
-            prop_assert_eq!(page.matches("</script").count(), 2);
+        fn no_name_leaves_the_document(name in "(</script|<!--|]]>|&lt;|\\{\\{document\\}\\}|.){0,20}") {
+            let document = document_of(&page(&one_stack(&[&name])));
+            let number = document["functions"]["name"][0].as_u64().unwrap() as usize;
+            prop_assert_eq!(&document["strings"][number], &*visible(&name));
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Source: `proto/profile.proto` of github.com/google/pprof; the messages here carry the fields that are used.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
@@ -10,7 +11,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 
-use crate::escape::visible;
+use crate::escape::{hexadecimal, visible, visible_or_nothing};
 use crate::profile::Profile;
 
 /// Writes the profile, compressed.
@@ -34,7 +35,7 @@ fn message(profile: &Profile) -> proto::Profile {
     };
     add_binaries(profile, &mut strings, &mut message);
     add_frames(profile, &mut strings, &mut message);
-    add_stacks(profile, &mut strings, &mut message);
+    add_samples(profile, &mut strings, &mut message);
     for outcome in &profile.outcomes {
         message.comment.push(strings.index(&format!("{}: {}", visible(&outcome.name), outcome.count)));
     }
@@ -86,23 +87,31 @@ fn add_frames(profile: &Profile, strings: &mut Strings, message: &mut proto::Pro
     }
 }
 
-fn add_stacks(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
-    let (process, thread) = (strings.index("process"), strings.index("thread"));
-    for stack in &profile.stacks {
-        let labels = [(process, &stack.process), (thread, &stack.thread)]
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(key, value)| proto::Label { key, str: strings.index(&visible(value)) })
-            .collect();
+fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
+    let keys = ["process", "thread", "trace_id", "span_id"].map(|key| strings.index(key));
+    for sample in profile.timeless() {
+        let thread = profile.thread_of(&sample);
+        let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
+        let values = [
+            thread.map(|thread| visible_or_nothing(&thread.process)),
+            thread.map(|thread| visible_or_nothing(&thread.name)),
+            span.map(|span| hexadecimal(&span.trace_id).into()),
+            span.map(|span| hexadecimal(&span.span_id).into()),
+        ];
+        let labels = keys.into_iter().zip(values).filter_map(|(key, value)| {
+            let value = value.filter(|value: &Cow<'_, str>| !value.is_empty())?;
+            Some(proto::Label { key, str: strings.index(&value) })
+        });
+        let label = labels.collect();
+        let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
         message.sample.push(proto::Sample {
             location_id: stack
-                .frames
                 .iter()
                 .filter(|index| (index.0 as usize) < profile.frames.len())
                 .map(|index| u64::from(index.0) + 1)
                 .collect(),
-            value: vec![signed(stack.count), signed(stack.count.saturating_mul(profile.measure.period_ns))],
-            label: labels,
+            value: vec![signed(sample.count), signed(sample.count.saturating_mul(profile.measure.period_ns))],
+            label,
         });
     }
 }

@@ -1,5 +1,7 @@
 //! What is rendered: stacks with weights, and how they came about.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,14 +16,24 @@ pub struct Profile {
     pub start: SystemTime,
     /// How long it went on.
     pub duration: Duration,
+    /// How long the slices are into which the time since `start` is divided; zero where no times are known.
+    pub slice: Duration,
     /// The files that hold the code of the frames.
     pub binaries: Vec<Binary>,
     /// Each distinct frame once.
     pub frames: Vec<Frame>,
-    /// The stacks, in any order; equal ones need not be merged.
-    pub stacks: Vec<WeightedStack>,
+    /// Each distinct stack once, leaf first.
+    pub stacks: Vec<Vec<FrameIndex>>,
+    /// The threads that were seen.
+    pub threads: Vec<Thread>,
+    /// The spans that threads said they were in.
+    pub spans: Vec<Span>,
+    /// How often each stack was seen, in any order; equal samples need not be merged.
+    pub samples: Vec<Sample>,
     /// What became of the interrupts, each counted once.
     pub outcomes: Vec<Outcome>,
+    /// The recordings that this one was put together of; empty where it is one.
+    pub parts: Vec<Part>,
 }
 
 /// What is counted.
@@ -112,17 +124,62 @@ impl FrameKind {
     }
 }
 
-/// A stack, and how often it was seen.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WeightedStack {
-    /// Leaf first.
-    pub frames: Vec<FrameIndex>,
+/// Position in [`Profile::stacks`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StackIndex(pub u32);
+
+/// Position in [`Profile::threads`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ThreadIndex(pub u32);
+
+/// Position in [`Profile::spans`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SpanIndex(pub u32);
+
+/// A thread.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Thread {
+    /// Its process, by name; empty if unknown.
+    pub process: Arc<str>,
+    /// Its process, by number; 0 if unknown.
+    pub pid: u32,
+    /// Its name; empty if unknown.
+    pub name: Arc<str>,
+    /// Its number; 0 if unknown.
+    pub tid: u32,
+}
+
+/// A span of a trace.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Span {
+    /// The trace's identifier.
+    pub trace_id: [u8; 16],
+    /// The span's.
+    pub span_id: [u8; 8],
+}
+
+/// Events that have everything in common.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Sample {
+    /// The slice of time, counted from [`Profile::start`].
+    pub slice: u32,
+    /// Who ran.
+    pub thread: ThreadIndex,
+    /// For which span, if for any.
+    pub span: Option<SpanIndex>,
+    /// What ran.
+    pub stack: StackIndex,
     /// Events.
     pub count: u64,
-    /// The process, by name; empty if that is not wanted.
-    pub process: Arc<str>,
-    /// The thread, by name; empty if that is not wanted.
-    pub thread: Arc<str>,
+}
+
+/// A recording that a profile was put together of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// What to call it.
+    pub name: String,
+    /// Its slices.
+    pub slices: Range<u32>,
 }
 
 /// How an outcome bears on the profile's truth.
@@ -136,6 +193,19 @@ pub enum Severity {
     Cut,
     /// The sample is missing.
     Lost,
+}
+
+impl Severity {
+    /// The word for it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Aside => "aside",
+            Self::Cut => "cut",
+            Self::Lost => "lost",
+        }
+    }
 }
 
 /// How many interrupts ended in one way.
@@ -152,26 +222,75 @@ pub struct Outcome {
 }
 
 impl Profile {
+    /// A profile of nothing, to be filled.
+    #[must_use]
+    pub fn empty(title: String, measure: Measure) -> Self {
+        Self {
+            title,
+            measure,
+            start: SystemTime::UNIX_EPOCH,
+            duration: Duration::ZERO,
+            slice: Duration::ZERO,
+            binaries: Vec::new(),
+            frames: Vec::new(),
+            stacks: Vec::new(),
+            threads: Vec::new(),
+            spans: Vec::new(),
+            samples: Vec::new(),
+            outcomes: Vec::new(),
+            parts: Vec::new(),
+        }
+    }
+
     /// The frames of a stack, leaf first. Indices that point nowhere are skipped.
-    pub(crate) fn frames_of<'a>(
-        &'a self,
-        stack: &'a WeightedStack,
-    ) -> impl DoubleEndedIterator<Item = &'a Frame> {
-        stack.frames.iter().filter_map(|index| self.frames.get(index.0 as usize))
+    pub(crate) fn frames_of(&self, stack: StackIndex) -> impl DoubleEndedIterator<Item = &Frame> {
+        let stack = self.stacks.get(stack.0 as usize).map_or(&[][..], Vec::as_slice);
+        stack.iter().filter_map(|index| self.frames.get(index.0 as usize))
+    }
+
+    /// The thread of a sample, if it is known.
+    pub(crate) fn thread_of(&self, sample: &Sample) -> Option<&Thread> {
+        self.threads.get(sample.thread.0 as usize)
+    }
+
+    /// The path of a frame's binary; empty if there is none.
+    pub(crate) fn binary_path(&self, frame: &Frame) -> &str {
+        let binary = frame.binary.and_then(|index| self.binaries.get(index.0 as usize));
+        binary.map_or("", |binary| &binary.path)
     }
 
     /// The last component of the path of a frame's binary; empty if there is none.
     pub(crate) fn binary_name(&self, frame: &Frame) -> &str {
-        let path = frame
-            .binary
-            .and_then(|index| self.binaries.get(index.0 as usize))
-            .map_or("", |binary| &binary.path);
+        let path = self.binary_path(frame);
         path.rsplit('/').next().unwrap_or(path)
     }
 
-    /// Events of all stacks.
-    pub(crate) fn total(&self) -> u64 {
-        self.stacks.iter().fold(0, |sum, stack| sum.saturating_add(stack.count))
+    /// Events of all samples.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.count))
+    }
+
+    /// The samples without their times, equal ones merged, in order.
+    pub(crate) fn timeless(&self) -> Vec<Sample> {
+        let mut merged = BTreeMap::<Sample, u64>::new();
+        for sample in &self.samples {
+            let count = merged.entry(Sample { slice: 0, count: 0, ..*sample }).or_default();
+            *count = count.saturating_add(sample.count);
+        }
+        merged.into_iter().map(|(sample, count)| Sample { count, ..sample }).collect()
+    }
+
+    /// How often each of the stacks was seen.
+    #[must_use]
+    pub fn counts(&self) -> Vec<u64> {
+        let mut counts = vec![0_u64; self.stacks.len()];
+        for sample in &self.samples {
+            if let Some(count) = counts.get_mut(sample.stack.0 as usize) {
+                *count = count.saturating_add(sample.count);
+            }
+        }
+        counts
     }
 }
 
@@ -193,13 +312,15 @@ pub(crate) mod tests {
         }
     }
 
+    /// Every stack a second after the one before it, on one thread.
     fn profile(frames: Vec<Frame>, stacks: &[(&[u32], u64)]) -> Profile {
-        let stack = |&(frames, count): &(&[u32], u64)| WeightedStack {
-            frames: frames.iter().copied().map(FrameIndex).collect(),
+        let samples = stacks.iter().zip(0..).map(|(&(_, count), number)| Sample {
+            slice: number,
+            thread: ThreadIndex(0),
+            span: None,
+            stack: StackIndex(number),
             count,
-            process: "app".into(),
-            thread: "worker".into(),
-        };
+        });
         let outcome = |name: &str, count, severity, help: &str| Outcome {
             name: name.to_owned(),
             count,
@@ -210,13 +331,18 @@ pub(crate) mod tests {
             title: String::from("app --fast"),
             measure: Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 },
             start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-            duration: Duration::from_secs(2),
+            duration: Duration::from_secs(5),
+            slice: Duration::from_secs(1),
             binaries: vec![
                 Binary { path: String::from("/usr/bin/app"), build_id: Some(String::from("0123abcd")) },
                 Binary { path: String::from("[kernel]"), build_id: None },
             ],
             frames,
-            stacks: stacks.iter().map(stack).collect(),
+            stacks: stacks.iter().map(|(stack, _)| stack.iter().copied().map(FrameIndex).collect()).collect(),
+            threads: vec![Thread { process: "app".into(), pid: 7, name: "worker".into(), tid: 8 }],
+            spans: Vec::new(),
+            samples: samples.collect(),
+            parts: Vec::new(),
             outcomes: vec![
                 outcome("complete", 10, Severity::Complete, ""),
                 outcome("idle", 86, Severity::Aside, ""),
@@ -243,7 +369,7 @@ pub(crate) mod tests {
         let frames = names.iter().map(|name| frame(name, FrameKind::Native, 0)).collect();
         let indices: Vec<_> = (0..names.len() as u32).collect();
         let mut profile = profile(frames, &[(&indices, 1)]);
-        profile.stacks[0].process = "p".into();
+        profile.threads[0].process = "p".into();
         profile
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     fn outcomes_that_occurred_are_told_with_their_meaning() {
         assert_eq!(
             summary(&sample()),
-            "14 samples in 2.0 s at 100 Hz, 100 interrupts\n  \
+            "14 samples in 5.0 s at 100 Hz, 100 interrupts\n  \
              complete             10   10.00%\n  \
              idle                 86   86.00%  not wanted\n  \
              no table              4    4.00%  stack cut: raise memory_limit_mib\n"

@@ -14,7 +14,7 @@ use crate::profile::Profile;
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let mut palette = PaletteMap::default();
     let mut paint = |name: &str, [r, g, b]: Rgb| palette.insert(name, Color { r, g, b });
-    for place in profile.stacks.iter().map(|stack| folded::field(&stack.process)).chain(["".into()]) {
+    for place in profile.threads.iter().map(|thread| folded::field(&thread.process)).chain(["".into()]) {
         paint(&place, PLACE);
     }
     for frame in &profile.frames {

@@ -5,7 +5,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_render::{
-    Binary, BinaryIndex, Form, Frame, FrameIndex, FrameKind, Measure, Profile, WeightedStack, write,
+    Binary, BinaryIndex, Form, Frame, FrameIndex, FrameKind, Measure, Profile, Sample, Span, SpanIndex,
+    StackIndex, Thread, ThreadIndex, write,
 };
 
 fn profile() -> Profile {
@@ -19,15 +20,16 @@ fn profile() -> Profile {
         path: if kind == FrameKind::Native { String::from("/src/app.c") } else { String::new() },
         line: if kind == FrameKind::Native { 7 } else { 0 },
     };
-    let stack = |frames: &[u32], count| WeightedStack {
-        frames: frames.iter().copied().map(FrameIndex).collect(),
+    let sample = |stack, count| Sample {
+        slice: 0,
+        thread: ThreadIndex(0),
+        span: Some(SpanIndex(0)),
+        stack: StackIndex(stack),
         count,
-        process: "app".into(),
-        thread: "app".into(),
     };
+    let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
+    let measure = Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 };
     Profile {
-        title: String::from("app"),
-        measure: Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 },
         start: SystemTime::now(),
         duration: Duration::from_secs(1),
         binaries: vec![
@@ -39,8 +41,12 @@ fn profile() -> Profile {
             frame("app::work<\"\u{1b}[31m\">", 0, FrameKind::Rust, 0x2000),
             frame("vfs_write", 1, FrameKind::Kernel, 0xffff_ffff_8100_0000),
         ],
-        stacks: vec![stack(&[1, 0], 60), stack(&[2, 1, 0], 30), stack(&[0], 10)],
-        outcomes: Vec::new(),
+        stacks: vec![stack(&[1, 0]), stack(&[2, 1, 0]), stack(&[0])],
+        threads: vec![Thread { process: "app".into(), pid: 7, name: "app".into(), tid: 7 }],
+        spans: vec![Span { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
+        // The first stack was seen at two times.
+        samples: vec![sample(0, 50), Sample { slice: 1, ..sample(0, 10) }, sample(1, 30), sample(2, 10)],
+        ..Profile::empty(String::from("app"), measure)
     }
 }
 
@@ -83,7 +89,15 @@ fn go_tool_pprof_shows_the_functions_with_their_shares() {
     assert!(!text.contains('\u{1b}'));
 
     let raw = String::from_utf8(pprof(&["-raw"]).unwrap().stdout).unwrap();
-    for part in ["samples/count", "cpu/nanoseconds", "/usr/bin/app", "00aa", "process:[app]", "0x2000"] {
+    for part in [
+        "samples/count",
+        "cpu/nanoseconds",
+        "/usr/bin/app",
+        "00aa",
+        "process:[app]",
+        "trace_id:[abab",
+        "0x2000",
+    ] {
         assert!(raw.contains(part), "{part}: {raw}");
     }
 }

@@ -21,7 +21,7 @@ use sidewinder_unwind::validate::Trust;
 use super::launch::{Launched, exit_code};
 use super::{Ended, log_to_stderr, stop_flag};
 use crate::cli::RecordArgs;
-use crate::collect::{Collection, outcomes};
+use crate::collect::{Circumstances, Collection, outcomes};
 use crate::exit::{Cause, Failure};
 use crate::memory::{SamplingBudget, WORKING_SET_BYTES_MAX};
 use crate::naming::{Namer, NamingOptions};
@@ -235,13 +235,14 @@ fn write(args: &RecordArgs, sink: Sink, recorded: &Recorded) -> Result<(), Failu
         Sink::Profile(collection, form) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
-            let profile = collection.into_profile(
-                title(args),
-                args.frequency,
-                recorded.start,
+            let profile = collection.into_profile(Circumstances {
+                title: title(args),
+                rate_hz: args.frequency,
+                start: recorded.start,
+                start_ns: recorded.start_ns,
                 duration,
-                &recorded.tally,
-            );
+                tally: &recorded.tally,
+            });
             progress.end();
             let file = File::create(&args.output).map_err(|error| failed(error.into()))?;
             let mut out = BufWriter::new(file);
@@ -270,7 +271,7 @@ fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> st
         return Ok(());
     }
     let mut err = std::io::stderr();
-    if profile.is_some_and(|profile| profile.stacks.is_empty())
+    if profile.is_some_and(|profile| profile.samples.is_empty())
         && (args.span.is_some() || args.trace.is_some())
     {
         writeln!(

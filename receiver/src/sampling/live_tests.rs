@@ -19,7 +19,7 @@ use sidewinder_unwind::validate::Trust;
 use super::feed::{Message, ProcessKey};
 use super::scope::Scope;
 use super::{Sampler, SamplingError, SamplingOptions};
-use crate::collect::Collection;
+use crate::collect::{Circumstances, Collection};
 use crate::memory::SamplingBudget;
 use crate::naming::{Namer, NamingOptions};
 
@@ -142,7 +142,14 @@ fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
     let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
     let mut collection = Collection::new(Namer::new(options));
     messages.into_iter().for_each(|message| collection.take(message));
-    collection.into_profile("test".to_owned(), 1, SystemTime::now(), Duration::ZERO, &sampler.tally())
+    collection.into_profile(Circumstances {
+        title: "test".to_owned(),
+        rate_hz: 1,
+        start: SystemTime::now(),
+        start_ns: 0,
+        duration: Duration::ZERO,
+        tally: &sampler.tally(),
+    })
 }
 
 /// The names of the chain's functions on each stack, root first, how often it was seen, and whether it is marked as cut.
@@ -151,11 +158,12 @@ fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
     profile
         .stacks
         .iter()
-        .map(|stack| {
-            let names = stack.frames.iter().rev().map(|index| frame(index).name.as_str());
+        .zip(profile.counts())
+        .map(|(stack, count)| {
+            let names = stack.iter().rev().map(|index| frame(index).name.as_str());
             let chain = names.filter(|name| CHAIN.contains(name)).collect();
-            let is_cut = stack.frames.iter().any(|index| frame(index).kind == FrameKind::Marker);
-            (chain, stack.count, is_cut)
+            let is_cut = stack.iter().any(|index| frame(index).kind == FrameKind::Marker);
+            (chain, count, is_cut)
         })
         .collect()
 }
@@ -335,16 +343,16 @@ fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
         let profile = profile(messages, &sampler);
         let name = |index: &sidewinder_render::FrameIndex| &*profile.frames[index.0 as usize].name;
         let (mut whole_bound, mut all) = (0, 0);
-        for stack in &profile.stacks {
-            all += stack.count;
-            let Some((marker, frames)) = stack.frames.split_last() else { continue };
+        for (stack, count) in profile.stacks.iter().zip(profile.counts()) {
+            all += count;
+            let Some((marker, frames)) = stack.split_last() else { continue };
             let names: Vec<&str> = frames.iter().map(name).collect();
             if name(marker) == "[truncated: frame_limit]" && names.len() == bound && names[0] == "burn" {
                 assert!(
                     names[1..].iter().all(|name| *name == "recurse"),
                     "{walk:?}: a stack that was never there"
                 );
-                whole_bound += stack.count;
+                whole_bound += count;
             }
         }
         assert!(

@@ -1,0 +1,216 @@
+import type { RefObject } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { download, folded, svg } from "./download";
+import { FlameGraph } from "./FlameGraph";
+import { FunctionTable } from "./FunctionTable";
+import { Outcomes } from "./Outcomes";
+import { differenceColour } from "./palette";
+import type { Grouping } from "./select";
+import * as state from "./state";
+import { Timeline } from "./Timeline";
+import { Tip } from "./Tip";
+import { cut, percent, seconds, whole } from "./words";
+
+/** The whole page. */
+export function App() {
+  const search = useRef<HTMLInputElement>(null);
+  const help = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const press = (event: KeyboardEvent) => {
+      const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+      if (event.key === "Escape" && !help.current?.open) {
+        if (isTyping) (event.target as HTMLElement).blur();
+        else state.escape();
+      }
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      const actions: Record<string, () => void> = {
+        "/": () => search.current?.select(),
+        i: () => (state.isIcicle.value = !state.isIcicle.value),
+        c: () => (state.base.value ? (state.base.value = null) : state.compare()),
+        "?": () => help.current?.showModal(),
+      };
+      if (!actions[event.key]) return;
+      event.preventDefault();
+      actions[event.key]();
+    };
+    addEventListener("keydown", press);
+    return () => removeEventListener("keydown", press);
+  }, []);
+  const { slices } = state.recording.value;
+  return (
+    <>
+      <Header search={search} onHelp={() => help.current?.showModal()} />
+      <main>
+        <Outcomes />
+        {slices > 1 && <Timeline />}
+        <Graph />
+        <FunctionTable />
+      </main>
+      <Tip />
+      <dialog ref={help} aria-labelledby="keys">
+        <h2 id="keys">Keys</h2>
+        <dl>
+          {KEYS.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}
+        </dl>
+        <p>The search takes a part of a name, a <code>/regular expression/</code>, <code>kind:kernel</code> or <code>binary:libc</code>.</p>
+        <form method="dialog"><button type="submit">Close</button></form>
+      </dialog>
+    </>
+  );
+}
+
+const KEYS = [
+  ["/", "search"],
+  ["arrows", "walk the flame graph, once it has the focus"],
+  ["Enter, click", "zoom"],
+  ["Backspace", "zoom out by one"],
+  ["s, Shift + click", "callers and callees of a function"],
+  ["i", "root at the top or at the bottom"],
+  ["c", "compare two ranges of time, or stop it"],
+  ["drag", "on the strips: choose a range; with Shift: the one before"],
+  ["Esc", "back, step by step"],
+];
+
+function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>; onHelp(): void }) {
+  const recording = state.recording.value;
+  const { events, base } = state.view.value;
+  const { durationMs, rateHz, start, measure } = recording;
+  return (
+    <header>
+      <div class="what">
+        <h1>{cut(recording.title, 300)}</h1>
+        <p class="faint">
+          <b>{whole(events)}</b> samples · {seconds(recording.seconds(events))} of {measure === "cpu" ? "CPU" : measure} time
+          {base && <> · compared with <b>{whole(base.events)}</b> samples</>}
+          {rateHz > 0 && <> · {whole(rateHz)} Hz</>}
+          {durationMs > 0 && <> for {seconds(durationMs / 1e3)}</>}
+          {start.getTime() > 0 && <> · <time dateTime={start.toISOString()}>{start.toLocaleString()}</time></>}
+        </p>
+      </div>
+      <search>
+        <input
+          ref={search}
+          type="search"
+          placeholder="Search functions ( / )"
+          aria-label="Search functions"
+          spellcheck={false}
+          autocomplete="off"
+          value={state.query.value}
+          onInput={(event) => (state.query.value = event.currentTarget.value)}
+        />
+        <output class="matched">{state.matched.value !== null && `${percent(state.matched.value)} match`}</output>
+      </search>
+      <div class="menu">
+        <select aria-label="Colours of the page" value={state.theme.value} onChange={(event) => (state.theme.value = event.currentTarget.value as typeof state.theme.value)}>
+          <option value="system">as system</option>
+          <option value="light">light</option>
+          <option value="dark">dark</option>
+        </select>
+        <button type="button" onClick={() => download("profile.folded", "text/plain", folded())}>Save .folded</button>
+        <button type="button" onClick={() => download("profile.svg", "image/svg+xml", svg(state.zoomed.value))}>Save .svg</button>
+        <button type="button" aria-label="Keys" title="Keys ( ? )" onClick={onHelp}>?</button>
+      </div>
+    </header>
+  );
+}
+
+/** The flame graph of everything, or around one function. */
+function Graph() {
+  const { focused, isIcicle, view, zoomed, sides } = state;
+  const focus = (label: number) => (focused.value = label);
+  return (
+    <section class="card" aria-label="Flame graph">
+      <div class="tools">
+        {focused.value === null ? <Path /> : <FocusedPath label={focused.value} />}
+        <span class="space" />
+        <Legend />
+        <label>group by <Groupings /></label>
+        {focused.value === null && (
+          <button type="button" aria-pressed={!isIcicle.value} title="Root at the top or at the bottom ( i )" onClick={() => (isIcicle.value = !isIcicle.value)}>
+            {isIcicle.value ? "Icicle" : "Flame"}
+          </button>
+        )}
+      </div>
+      {sides.value && focused.value !== null ? (
+        <>
+          <h2 class="side">Callers</h2>
+          <FlameGraph key="callers" label="Callers" view={sides.value.callers} zoomed={sides.value.callers.count > 1 ? 1 : 0} isIcicle={false} heightShare={0.32} onZoom={(node) => node > 1 && refocus(sides.value!.callers.label[node])} onFocus={focus} />
+          <h2 class="side">Callees</h2>
+          <FlameGraph key="callees" label="Callees" view={sides.value.callees} zoomed={sides.value.callees.count > 1 ? 1 : 0} isIcicle heightShare={0.32} onZoom={(node) => node > 1 && refocus(sides.value!.callees.label[node])} onFocus={focus} />
+        </>
+      ) : (
+        <FlameGraph key="all" label="Flame graph" view={view.value} zoomed={zoomed.value} isIcicle={isIcicle.value} heightShare={0.62} onZoom={state.zoomTo} onFocus={focus} />
+      )}
+    </section>
+  );
+}
+
+/** Groups have no callers. */
+function refocus(label: number) {
+  if (label < state.recording.value.functions.name.length) state.focused.value = label;
+}
+
+function Groupings() {
+  const { spans } = state.recording.value;
+  const offered = state.GROUPINGS.filter((one) => spans.span.length > 0 || (one !== "trace" && one !== "span"));
+  return (
+    <select value={state.grouping.value} onChange={(event) => (state.grouping.value = event.currentTarget.value as Grouping)}>
+      {offered.map((one) => <option key={one} value={one}>{one === "none" ? "nothing" : one}</option>)}
+    </select>
+  );
+}
+
+/** Where the flame graph is zoomed to. */
+function Path() {
+  const { view, zoomed } = state;
+  const steps: number[] = [];
+  for (let node = zoomed.value; node >= 0; node = view.value.parent[node]) steps.unshift(node);
+  const isLong = steps.length > 5;
+  const shown = isLong ? [steps[0], ...steps.slice(-3)] : steps;
+  return (
+    <nav aria-label="Zoomed to">
+      {shown.map((node, position) => (
+        <span key={node}>
+          {position > 0 && (isLong && position === 1 ? "› … ›" : "›")}
+          <button type="button" onClick={() => state.zoomTo(node)} aria-current={node === zoomed.value ? "location" : undefined}>
+            {node === 0 ? "all" : cut(state.nameOf(view.value.label[node]), 120)}
+          </button>
+        </span>
+      ))}
+    </nav>
+  );
+}
+
+function FocusedPath({ label }: { label: number }) {
+  return (
+    <nav aria-label="Around one function">
+      <button type="button" onClick={() => (state.focused.value = null)}>‹ Flame graph</button>
+      <b class="mono">{cut(state.nameOf(label), 160)}</b>
+    </nav>
+  );
+}
+
+function Legend() {
+  const { kinds, functions } = state.recording.value;
+  if (state.view.value.base) {
+    return (
+      <ul class="legend" aria-label="Colours">
+        {([["less", -1], ["same", 0], ["more", 1]] as const).map(([text, change]) =>
+          <li key={text}><i class="swatch" style={{ background: differenceColour(change) }} />{text}</li>)}
+      </ul>
+    );
+  }
+  const occurring = new Set(functions.kind);
+  const search = (label: string) => (state.query.value = state.query.value === `kind:${label}` ? "" : `kind:${label}`);
+  return (
+    <ul class="legend" aria-label="Colours">
+      {kinds.map(({ label, colour }, kind) => occurring.has(kind) && (
+        <li key={label}>
+          <button type="button" aria-pressed={state.query.value === `kind:${label}`} title="Show where it is" onClick={() => search(label)}>
+            <i class="swatch" style={{ background: `rgb(${colour.join(",")})` }} />{label}
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,112 @@
+import { computed, signal, useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
+import type { Row } from "./functions";
+import { colourOf, focused, found, nameOf, recording, rows, view } from "./state";
+import { share } from "./tree";
+import { cut, percent, points, seconds, whole } from "./words";
+
+const ROW_PX = 26;
+const HEIGHT_PX = 16 * ROW_PX;
+
+type Column = "own" | "total" | "change" | "name" | "binary";
+const sorting = signal<{ by: Column; isDescending: boolean }>({ by: "own", isDescending: true });
+
+const changeOf = (row: Row) => share(row.own, view.value.events) - share(row.baseOwn, view.value.base?.events ?? 0);
+const binaryOf = (label: number) => recording.value.functions.binary[label];
+const compareText = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
+const orders: Record<Column, (a: Row, b: Row) => number> = {
+  own: (a, b) => a.own - b.own || a.total - b.total,
+  total: (a, b) => a.total - b.total || a.own - b.own,
+  change: (a, b) => changeOf(a) - changeOf(b),
+  name: (a, b) => compareText(nameOf(a.label), nameOf(b.label)),
+  binary: (a, b) => compareText(binaryOf(a.label), binaryOf(b.label)) || b.own - a.own,
+};
+
+const sorted = computed(() => {
+  const wanted = found.value ? rows.value.filter((row) => found.value![row.label] === 1) : [...rows.value];
+  const by = sorting.value.by === "change" && !view.value.base ? "own" : sorting.value.by;
+  const order = orders[by];
+  return wanted.sort(sorting.value.isDescending ? (a, b) => order(b, a) : order);
+});
+
+/** Every function; of a long list, what is scrolled to. */
+export function FunctionTable() {
+  const first = useSignal(0);
+  const scroll = useRef<HTMLDivElement>(null);
+  const all = sorted.value;
+  const isCompared = view.value.base !== null;
+  const top = Math.min(first.value, Math.max(0, all.length - 1));
+  const shown = all.slice(top, top + 34);
+  const pad = (count: number) => count > 0 && <tr aria-hidden="true"><td colSpan={isCompared ? 5 : 4} style={{ height: `${count * ROW_PX}px`, padding: 0 }} /></tr>;
+  return (
+    <section class="card" aria-label="Functions">
+      <div class="tools">
+        <h2>Functions</h2>
+        <span class="faint" role="status">{whole(all.length)} {all.length === 1 ? "function" : "functions"}{found.value ? " found" : ""}</span>
+        <span class="space" />
+        <span class="faint">A function's name shows who calls it and what it calls.</span>
+      </div>
+      <div
+        class="list"
+        ref={scroll}
+        tabIndex={0}
+        role="group"
+        aria-label="Table of functions"
+        style={{ maxHeight: `${HEIGHT_PX}px` }}
+        onScroll={() => (first.value = Math.max(0, Math.floor(scroll.current!.scrollTop / ROW_PX) - 8))}
+      >
+        <table aria-rowcount={all.length + 1}>
+          <thead>
+            <tr>
+              <Head by="own" text="self" isNumber />
+              <Head by="total" text="total" isNumber />
+              {isCompared && <Head by="change" text="change of self" isNumber />}
+              <Head by="name" text="function" />
+              <Head by="binary" text="binary" />
+            </tr>
+          </thead>
+          <tbody>
+            {pad(top)}
+            {shown.map((row, position) => <Line key={row.label} row={row} number={top + position + 2} />)}
+            {pad(all.length - top - shown.length)}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Head({ by, text, isNumber }: { by: Column; text: string; isNumber?: boolean }) {
+  const { by: now, isDescending } = sorting.value;
+  const sort = () => (sorting.value = { by, isDescending: by === now ? !isDescending : Boolean(isNumber) });
+  const state = by === now ? (isDescending ? "descending" : "ascending") : undefined;
+  return (
+    <th class={isNumber ? "number" : by} aria-sort={state} scope="col">
+      <button type="button" onClick={sort}>{text}</button>
+    </th>
+  );
+}
+
+function Line({ row, number }: { row: Row; number: number }) {
+  const { kinds, functions } = recording.value;
+  const { events, base } = view.value;
+  const name = nameOf(row.label);
+  const cell = (count: number) => (
+    <td class="number" style={{ "--part": 100 * share(count, events) }} title={`${whole(count)} samples, ${seconds(recording.value.seconds(count))}`}>
+      {percent(share(count, events))}
+    </td>
+  );
+  const difference = changeOf(row);
+  return (
+    <tr aria-rowindex={number} class={found.value ? "match" : ""}>
+      {cell(row.own)}
+      {cell(row.total)}
+      {base && <td class={`number change ${difference > 0 ? "more" : "less"}`}>{points(difference)}</td>}
+      <td class="name">
+        <i class="swatch" style={{ background: colourOf(row.label) }} title={kinds[functions.kind[row.label]].label} />
+        <button type="button" title={cut(name, 1000)} aria-pressed={focused.value === row.label} onClick={() => (focused.value = row.label)}>{cut(name, 1000)}</button>
+      </td>
+      <td class="binary" title={cut(functions.path[row.label])}>{functions.binary[row.label]}</td>
+    </tr>
+  );
+}

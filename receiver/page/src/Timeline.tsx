@@ -1,0 +1,176 @@
+import { computed, useSignal } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
+import { heatOf } from "./heat";
+import { base, brushes, compare, isDark, range, recording, threads } from "./state";
+import type { Range } from "./select";
+import { cut, seconds, whole } from "./words";
+
+const SUM_PX = 44;
+const ROW_PX = 18;
+const FEW = 8;
+
+const heat = computed(() => heatOf(recording.value));
+
+/** CPU of each thread over time, to brush. */
+export function Timeline() {
+  const { slices, sliceMs, durationMs } = recording.value;
+  const areAllShown = useSignal(false);
+  const { threads: sorted, most } = heat.value;
+  const shown = areAllShown.value ? sorted : sorted.slice(0, FEW);
+  const spanMs = Math.max(durationMs, slices * sliceMs);
+  return (
+    <section class="card timeline" aria-label="CPU over time">
+      <div class="strip">
+        <div class="names">
+          <div class="sum" style={{ height: `${SUM_PX}px` }}>all threads<small>up to {most.toFixed(1)} CPUs</small></div>
+          {shown.map((thread) => <ThreadName key={thread} thread={thread} />)}
+        </div>
+        <Strip shown={shown} spanMs={spanMs} />
+      </div>
+      <div class="tools">
+        {sorted.length > FEW && (
+          <button type="button" onClick={() => (areAllShown.value = !areAllShown.value)}>
+            {areAllShown.value ? "Fewer threads" : `All ${whole(sorted.length)} threads`}
+          </button>
+        )}
+        {threads.value && <button type="button" onClick={() => (threads.value = null)}>All threads again</button>}
+        <span class="space" />
+        {base.value && <Limits what="before" limits={base} spanMs={spanMs} />}
+        <Limits what={base.value ? "now" : "time"} limits={range} spanMs={spanMs} />
+        {base.value
+          ? <button type="button" onClick={() => { base.value = null; brushes.value = "range"; }}>Stop comparing</button>
+          : <button type="button" onClick={compare}>Compare</button>}
+      </div>
+    </section>
+  );
+}
+
+function ThreadName({ thread }: { thread: number }) {
+  const chosen = threads.value?.has(thread) ?? false;
+  const toggle = () => {
+    const next = new Set(threads.value);
+    if (!next.delete(thread)) next.add(thread);
+    threads.value = next.size > 0 ? next : null;
+  };
+  const title = `${recording.value.processName(thread)} / ${recording.value.threadName(thread)}`;
+  return (
+    <button type="button" class="thread" aria-pressed={chosen} title={cut(title)} onClick={toggle}>
+      {cut(recording.value.threadName(thread), 80)}
+    </button>
+  );
+}
+
+/** The ends of a range in seconds, to type; with what chooses whether brushing sets it. */
+function Limits({ what, limits, spanMs }: { what: string; limits: typeof range; spanMs: number }) {
+  const { slices } = recording.value;
+  const seconds = (slice: number) => ((slice / slices) * spanMs) / 1e3;
+  const { from, to } = limits.value ?? { from: 0, to: slices };
+  const side = limits === base ? "base" : "range";
+  // An end that is moved past the other one moves that too.
+  const setFrom = (slice: number) => {
+    const next = Math.max(0, Math.min(slice, slices - 1));
+    limits.value = { from: next, to: to > next ? to : slices };
+  };
+  const setTo = (slice: number) => {
+    const next = Math.max(1, Math.min(slice, slices));
+    limits.value = { from: from < next ? from : 0, to: next };
+  };
+  const slice = (event: Event) => Math.round((+(event.currentTarget as HTMLInputElement).value * 1e3 * slices) / spanMs);
+  const step = Math.max(0.001, +(spanMs / 1e5).toPrecision(1));
+  const input = (name: string, value: number, change: (event: Event) => void) => (
+    <input type="number" min="0" max={(spanMs / 1e3).toFixed(3)} step={step} value={value.toFixed(3)} aria-label={`${what}: ${name}, in seconds`} onChange={change} />
+  );
+  return (
+    <span class={`limits ${side}`}>
+      {base.value
+        ? <button type="button" aria-pressed={brushes.value === side} title="Brushing sets this range" onClick={() => (brushes.value = side)}>{what}</button>
+        : <span>{what}</span>}
+      {input("from", seconds(from), (event) => setFrom(slice(event)))}
+      –
+      {input("to", seconds(to), (event) => setTo(slice(event)))} s
+      {limits.value && !base.value && <button type="button" aria-label="All of the time" title="All of the time" onClick={() => (limits.value = null)}>×</button>}
+    </span>
+  );
+}
+
+function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const box = useRef<HTMLDivElement>(null);
+  const began = useRef<number | null>(null);
+  const widthPx = useSignal(0);
+  const heightPx = SUM_PX + shown.length * ROW_PX;
+  const { slices, parts } = recording.value;
+
+  useEffect(() => {
+    const element = box.current!;
+    const observer = new ResizeObserver(() => (widthPx.value = element.clientWidth));
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    const pen = canvas.current!.getContext("2d")!;
+    const ratio = devicePixelRatio || 1;
+    canvas.current!.width = Math.round(widthPx.value * ratio);
+    canvas.current!.height = Math.round(heightPx * ratio);
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    paint(pen, widthPx.value, shown);
+  }, [widthPx.value, shown, heat.value, isDark.value, threads.value]);
+
+  const sliceAt = (event: PointerEvent) => {
+    const { left, width } = box.current!.getBoundingClientRect();
+    return Math.max(0, Math.min(slices, Math.round(((event.clientX - left) / width) * slices)));
+  };
+  const target = (event: PointerEvent) => (base.value && (brushes.value === "base" || event.shiftKey) ? base : range);
+  const brush = (event: PointerEvent) => {
+    if (began.current === null) return;
+    const at = sliceAt(event);
+    if (at !== began.current) target(event).value = { from: Math.min(at, began.current), to: Math.max(at, began.current) };
+  };
+  return (
+    <div
+      class="heat"
+      ref={box}
+      onPointerDown={(event) => { if (event.button === 0) { began.current = sliceAt(event); box.current!.setPointerCapture(event.pointerId); } }}
+      onPointerMove={brush}
+      onPointerUp={(event) => {
+        if (began.current === sliceAt(event) && !base.value) range.value = null;
+        began.current = null;
+      }}
+    >
+      <canvas ref={canvas} style={{ width: "100%", height: `${heightPx}px` }} role="img" aria-label="CPU of each thread over time: darker is busier. The fields below set the range of time." />
+      {parts.map((part) => <span key={part.name} class="part" style={{ left: `${(100 * part.from) / slices}%` }}>{cut(part.name, 60)}</span>)}
+      {range.value && <Shade limits={range.value} kind="range" />}
+      {base.value && <Shade limits={base.value} kind="base" />}
+      <div class="axis" aria-hidden="true">{[0, 0.25, 0.5, 0.75, 1].map((at) => <span key={at}>{seconds((at * spanMs) / 1e3)}</span>)}</div>
+    </div>
+  );
+}
+
+function Shade({ limits, kind }: { limits: Range; kind: string }) {
+  const { slices } = recording.value;
+  const percentOf = (slice: number) => `${(100 * slice) / slices}%`;
+  return <div class={`shade ${kind}`} style={{ left: percentOf(limits.from), width: percentOf(limits.to - limits.from) }} />;
+}
+
+function paint(pen: CanvasRenderingContext2D, widthPx: number, shown: number[]) {
+  const style = getComputedStyle(document.documentElement);
+  pen.clearRect(0, 0, widthPx, SUM_PX + shown.length * ROW_PX);
+  const { columns, all, most, rows, threads: sorted } = heat.value;
+  const x = (column: number) => Math.floor((column * widthPx) / columns);
+  pen.fillStyle = style.getPropertyValue("--heat");
+  for (let column = 0; column < columns; column++) {
+    const height = most > 0 ? (all[column] / most) * (SUM_PX - 6) : 0;
+    pen.globalAlpha = 0.75;
+    pen.fillRect(x(column), SUM_PX - 2 - height, x(column + 1) - x(column), height);
+  }
+  shown.forEach((thread, position) => {
+    const of = rows[sorted.indexOf(thread)];
+    const isOut = threads.value !== null && !threads.value.has(thread);
+    for (let column = 0; column < columns; column++) {
+      // What ran at all can be seen.
+      pen.globalAlpha = (of[column] > 0 ? 0.12 + 0.88 * Math.min(1, of[column]) : 0.04) * (isOut ? 0.35 : 1);
+      pen.fillRect(x(column), SUM_PX + position * ROW_PX, x(column + 1) - x(column), ROW_PX - 2);
+    }
+  });
+  pen.globalAlpha = 1;
+}

@@ -1,0 +1,79 @@
+import { signal } from "@preact/signals";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { linesOf } from "./select";
+import { nameOf, recording, selection } from "./state";
+import { share, type View } from "./tree";
+import { cut, percent, points, seconds, whole } from "./words";
+
+const shown = signal<{ view: View; node: number; x: number; y: number } | null>(null);
+
+/** Tells what a node is, beside a place of the window. Below zero: nothing. */
+export function showTip(view: View, node: number, x: number, y: number) {
+  shown.value = node < 0 ? null : { view, node, x, y };
+}
+
+export function hideTip() {
+  shown.value = null;
+}
+
+export function Tip() {
+  const element = useRef<HTMLDivElement>(null);
+  const tip = shown.value;
+  useLayoutEffect(() => {
+    if (!tip || !element.current) return;
+    const { width, height } = element.current.getBoundingClientRect();
+    const left = Math.max(8, Math.min(tip.x + 14, innerWidth - width - 8));
+    const top = tip.y + 18 + height > innerHeight ? Math.max(8, tip.y - height - 12) : tip.y + 18;
+    Object.assign(element.current.style, { left: `${left}px`, top: `${top}px` });
+  }, [tip]);
+  if (!tip) return null;
+  const { view, node } = tip;
+  const label = view.label[node];
+  return (
+    <div class="tip" role="tooltip" ref={element}>
+      <b>{node === 0 ? "all" : nameOf(label)}</b>
+      {node > 0 && <Where view={view} node={node} label={label} />}
+      <table>
+        <thead>
+          <tr><td />{view.base ? <><th>before</th><th>now</th><th>change</th></> : <><th>share</th><th>time</th><th>samples</th></>}</tr>
+        </thead>
+        <tbody>
+          <Numbers name="total" events={view.total[node]} base={view.base?.total[node]} view={view} />
+          {!view.isInverted && <Numbers name="self" events={view.own[node]} base={view.base?.own[node]} view={view} />}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Where({ view, node, label }: { view: View; node: number; label: number }) {
+  const { functions, kinds } = recording.value;
+  if (label >= functions.name.length) return null;
+  const source = view.source ? view.source[node] : -1;
+  const lines = source > 0 && functions.path[label] ? linesOf(recording.value, selection.value, source) : [];
+  const path = functions.path[label];
+  const events = lines.reduce((sum, [, events]) => sum + events, 0);
+  return (
+    <>
+      <div class="where">{[kinds[functions.kind[label]].label, functions.binary[label]].filter(Boolean).join(" · ")}</div>
+      {path && (
+        <div class="where">
+          {cut(path)}{lines.length > 0 && ":"}
+          {lines.slice(0, 4).map(([line, here], at) => (
+            <span key={line}>{at > 0 && ", "}{line}{lines.length > 1 && ` (${percent(share(here, events))})`}</span>
+          ))}
+          {lines.length > 4 && ", …"}
+        </div>
+      )}
+    </>
+  );
+}
+
+function Numbers({ name, events, base, view }: { name: string; events: number; base: number | undefined; view: View }) {
+  const now = share(events, view.events);
+  if (view.base && base !== undefined) {
+    const before = share(base, view.base.events);
+    return <tr><th>{name}</th><td>{percent(before)}</td><td>{percent(now)}</td><td>{points(now - before)}</td></tr>;
+  }
+  return <tr><th>{name}</th><td>{percent(now)}</td><td>{seconds(recording.value.seconds(events))}</td><td>{whole(events)}</td></tr>;
+}

@@ -1,0 +1,35 @@
+import type { Recording } from "./recording";
+import { share, type View } from "./tree";
+
+const rgb = (channels: number[]) => `rgb(${channels.map(Math.round).join(",")})`;
+
+/** The colour of what is no function: the whole, a process, a thread, a span. */
+export const PLACE = "#cfcbc2";
+
+/** The colour of each function: its kind's, a little lighter or darker by its name, so that neighbours part. */
+export function shades(recording: Recording): string[] {
+  return recording.functions.name.map((name, label) => {
+    let hash = 0x811c9dc5;
+    for (let at = 0; at < name.length; at++) hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);
+    const factor = (92 + ((hash >>> 8) % 15)) / 100;
+    return rgb(recording.kinds[recording.functions.kind[label]].colour.map((channel) => Math.min(255, channel * factor)));
+  });
+}
+
+// Blue and orange stay apart for every kind of colour blindness; dark text is readable on all of it.
+const SAME = [226, 224, 219];
+const LESS = [98, 168, 229];
+const MORE = [240, 142, 60];
+
+/** The colour between blue, much less than before, and orange, much more: -1 to 1. */
+export function differenceColour(change: number): string {
+  const [to, weight] = [change < 0 ? LESS : MORE, Math.min(1, Math.abs(change))];
+  return rgb(SAME.map((channel, at) => channel + (to[at] - channel) * weight));
+}
+
+/** How a node's share changed, from -1, it is gone, to 1, it is new. */
+export function change(view: View, node: number): number {
+  if (!view.base) return 0;
+  const [after, before] = [share(view.total[node], view.events), share(view.base.total[node], view.base.events)];
+  return share(after - before, after + before);
+}

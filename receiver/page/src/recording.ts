@@ -1,0 +1,107 @@
+import type { Document, Outcome } from "./document";
+import { Grower } from "./grower";
+import type { Tree } from "./tree";
+
+/** A recording, with its stacks as one tree of functions. */
+export class Recording {
+  readonly title: string;
+  readonly measure: string;
+  readonly rateHz: number;
+  readonly periodNs: number;
+  readonly start: Date;
+  readonly durationMs: number;
+  readonly sliceMs: number;
+  readonly slices: number;
+  readonly kinds: Document["kinds"];
+  readonly outcomes: Outcome[];
+  readonly parts: Document["parts"];
+
+  readonly functions: { name: string[]; binary: string[]; path: string[]; kind: Uint8Array };
+  readonly threads: { process: string[]; pid: number[]; name: string[]; tid: number[] };
+  readonly spans: Document["spans"];
+  /** The tree of functions of all samples. */
+  readonly tree: Tree;
+  /** In the order of slices. `node` is one of `tree`, `place` one of `places`; `span` counts from 1, 0: none. */
+  readonly samples: {
+    count: number;
+    slice: Int32Array;
+    thread: Int32Array;
+    span: Int32Array;
+    node: Int32Array;
+    /** The node with its lines, as the document numbers them. */
+    leaf: Int32Array;
+    events: Float64Array;
+  };
+  /** Nodes as the document has them, which tell the lines of a function apart. */
+  readonly lines: { parent: Int32Array; line: Int32Array; node: Int32Array };
+
+  constructor(document: Document) {
+    const text = (index: number) => document.strings[index] ?? "";
+    this.title = document.title;
+    this.measure = document.measure;
+    this.rateHz = document.rate_hz;
+    this.periodNs = document.period_ns;
+    this.start = new Date(document.start_unix_ms);
+    this.durationMs = document.duration_ms;
+    this.sliceMs = document.slice_ms;
+    this.kinds = document.kinds;
+    this.outcomes = document.outcomes;
+    this.parts = document.parts;
+    this.spans = document.spans;
+    const { functions, threads, nodes, places, samples } = document;
+    this.functions = {
+      name: functions.name.map(text),
+      binary: functions.binary.map(text),
+      path: functions.path.map(text),
+      kind: Uint8Array.from(functions.kind),
+    };
+    this.threads = { ...threads, process: threads.process.map(text), name: threads.name.map(text) };
+    const lastSlice = samples.slice.at(-1) ?? 0;
+    const lasting = this.sliceMs > 0 ? Math.ceil(this.durationMs / this.sliceMs) : 0;
+    this.slices = Math.max(lastSlice + 1, lasting, ...this.parts.map((part) => part.to));
+
+    const nodeCount = nodes.place.length;
+    const grower = new Grower();
+    const grown = new Int32Array(nodeCount);
+    this.lines = { parent: new Int32Array(nodeCount), line: new Int32Array(nodeCount), node: new Int32Array(nodeCount) };
+    for (let node = 0; node < nodeCount; node++) {
+      const before = nodes.parent_before[node];
+      const parent = before === 0 ? -1 : node - before;
+      this.lines.parent[node] = parent;
+      this.lines.line[node] = places.line[nodes.place[node]];
+      grown[node] = grower.child(parent < 0 ? 0 : grown[parent], places.function[nodes.place[node]]);
+    }
+    const weight = new Float64Array(grower.parents.length);
+    for (let row = 0; row < samples.node.length; row++) weight[grown[samples.node[row]]] += samples.count[row];
+    const { tree, placeOf } = grower.flatten(weight);
+    this.tree = tree;
+    for (let node = 0; node < nodeCount; node++) this.lines.node[node] = placeOf[grown[node]];
+    this.samples = {
+      count: samples.node.length,
+      slice: Int32Array.from(samples.slice),
+      thread: Int32Array.from(samples.thread),
+      span: Int32Array.from(samples.span),
+      node: Int32Array.from(samples.node, (node) => this.lines.node[node]),
+      leaf: Int32Array.from(samples.node),
+      events: Float64Array.from(samples.count),
+    };
+  }
+
+  /** The CPU time, or what else is measured, that events stand for. */
+  seconds(events: number): number {
+    return (events * this.periodNs) / 1e9;
+  }
+
+  /** What to call a thread beside others. */
+  threadName(thread: number): string {
+    const { process, name, tid, pid } = this.threads;
+    const number = tid[thread] || pid[thread];
+    return `${name[thread] || process[thread] || "[unnamed]"}${number ? ` ${number}` : ""}`;
+  }
+
+  /** What to call the process of a thread. */
+  processName(thread: number): string {
+    const { process, pid } = this.threads;
+    return `${process[thread] || "[unnamed]"}${pid[thread] ? ` ${pid[thread]}` : ""}`;
+  }
+}

@@ -1,0 +1,69 @@
+import { Grower } from "./grower";
+import { type View, viewOf } from "./tree";
+
+/** Those who call a function, and what it calls: two trees at whose roots it stands. */
+export interface Sandwich {
+  callers: View;
+  callees: View;
+}
+
+/** Every place of a function in which it is not called by itself, so that recursion counts once. */
+function* outermost(view: View, label: number) {
+  for (let node = 1; node < view.count;) {
+    if (view.label[node] === label) {
+      yield node;
+      node = view.end[node];
+    } else {
+      node++;
+    }
+  }
+}
+
+/** Turns the view around a function. */
+export function sandwich(view: View, label: number): Sandwich {
+  return { callers: callers(view, label), callees: callees(view, label) };
+}
+
+function callers(view: View, label: number): View {
+  const grower = new Grower();
+  const ends: [at: number, node: number][] = [];
+  for (const node of outermost(view, label)) {
+    let at = grower.child(0, label);
+    for (let above = view.parent[node]; above > 0; above = view.parent[above]) at = grower.child(at, view.label[above]);
+    ends.push([at, node]);
+  }
+  const inverted = grownView(view, grower, (of, own) => ends.forEach(([at, node]) => (own[at] += of.total[node])));
+  return { ...inverted, isInverted: true };
+}
+
+function callees(view: View, label: number): View {
+  const grower = new Grower();
+  const placed = new Int32Array(view.count);
+  const nodes: number[] = [];
+  for (const outer of outermost(view, label)) {
+    for (let node = outer; node < view.end[outer]; node++) {
+      placed[node] = grower.child(node === outer ? 0 : placed[view.parent[node]], view.label[node]);
+      nodes.push(node);
+    }
+  }
+  return grownView(view, grower, (of, own) => nodes.forEach((node) => (own[placed[node]] += of.own[node])));
+}
+
+type Counts = { own: Float64Array; total: Float64Array };
+
+/** A view of what was grown, whose shares are of the function's events. */
+function grownView(view: View, grower: Grower, fill: (of: Counts, own: Float64Array) => void): View {
+  const grown = (of: Counts) => {
+    const own = new Float64Array(grower.parents.length);
+    fill(of, own);
+    return own;
+  };
+  const [own, baseOwn] = [grown(view), view.base && grown(view.base)];
+  const { tree, placeOf } = grower.flatten(own);
+  const place = (values: Float64Array) => {
+    const placed = new Float64Array(tree.count);
+    values.forEach((value, node) => (placed[placeOf[node]] = value));
+    return placed;
+  };
+  return viewOf({ ...tree, groups: view.groups, source: null }, place(own), baseOwn && place(baseOwn));
+}

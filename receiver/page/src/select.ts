@@ -1,0 +1,144 @@
+import type { Recording } from "./recording";
+import { type View, viewOf } from "./tree";
+
+/** A stretch of time: slices from `from` on, before `to`. */
+export interface Range {
+  from: number;
+  to: number;
+}
+
+/** What boxes at the root are made of. */
+export type Grouping = "none" | "process" | "thread" | "trace" | "span";
+
+/** Which events are looked at. */
+export interface Selection {
+  /** `null`: all of the time. */
+  range: Range | null;
+  /** The range to compare with; `null`: none. */
+  base: Range | null;
+  /** `null`: all threads. */
+  threads: ReadonlySet<number> | null;
+  grouping: Grouping;
+}
+
+const NO_SPAN = "outside of any span";
+
+/** For each thread or span the number of its group, and the groups' names. */
+function groupsOf(recording: Recording, grouping: Grouping) {
+  const names: string[] = [];
+  const numbers = new Map<string, number>();
+  const number = (name: string) => {
+    if (!numbers.has(name)) numbers.set(name, names.push(name) - 1);
+    return numbers.get(name)!;
+  };
+  const { threads, spans } = recording;
+  if (grouping === "process" || grouping === "thread") {
+    const name = grouping === "process"
+      ? (thread: number) => recording.processName(thread)
+      : (thread: number) => recording.threadName(thread);
+    return { names, ofThread: Int32Array.from(threads.tid, (_, thread) => number(name(thread))), ofSpan: null };
+  }
+  const of = grouping === "trace" ? spans.trace : spans.span;
+  const ofSpan = Int32Array.from([NO_SPAN, ...of.map((id) => `${grouping} ${id}`)], number);
+  return { names, ofThread: null, ofSpan };
+}
+
+/** Adds up what was selected. */
+export function select(recording: Recording, selection: Selection): View {
+  const { tree, samples } = recording;
+  const { range, base, threads, grouping } = selection;
+  const isGrouped = grouping !== "none";
+  const groups = isGrouped ? groupsOf(recording, grouping) : { names: [""], ofThread: null, ofSpan: null };
+  const isWanted = threads && Uint8Array.from(recording.threads.tid, (_, thread) => (threads.has(thread) ? 1 : 0));
+  const groupOfRow = (row: number) =>
+    groups.ofThread ? groups.ofThread[samples.thread[row]] : groups.ofSpan ? groups.ofSpan[samples.span[row]] : 0;
+
+  // The rows of each group, those of the busiest group first.
+  const rowsOf: number[][] = groups.names.map(() => []);
+  const eventsOf = new Float64Array(groups.names.length);
+  const within = (slice: number, { from, to }: Range) => slice >= from && slice < to;
+  for (let row = 0; row < samples.count; row++) {
+    if (isWanted && isWanted[samples.thread[row]] === 0) continue;
+    const slice = samples.slice[row];
+    if (range && !within(slice, range) && !(base && within(slice, base))) continue;
+    const group = groupOfRow(row);
+    rowsOf[group].push(row);
+    eventsOf[group] += samples.events[row];
+  }
+  const order = [...rowsOf.keys()].filter((group) => rowsOf[group].length > 0 || !isGrouped);
+  order.sort((a, b) => eventsOf[b] - eventsOf[a]);
+
+  const touched = order.map((group) => touch(recording, rowsOf[group]));
+  // The root of the recording's tree stands for the group, or for everything.
+  const count = touched.reduce((sum, nodes) => sum + nodes.length, isGrouped ? 1 : 0);
+  const [label, parent, depth] = [new Int32Array(count), new Int32Array(count), new Int32Array(count)];
+  const [end, source] = [new Int32Array(count), new Int32Array(count)];
+  const own = new Float64Array(count);
+  const baseOwn = base && new Float64Array(count);
+  const placed = new Int32Array(tree.count);
+  [label[0], parent[0], end[0]] = [-1, -1, count];
+  let next = isGrouped ? 1 : 0;
+  order.forEach((group, number) => {
+    const below = isGrouped ? 1 : 0;
+    if (isGrouped) [label[next], source[next]] = [recording.functions.name.length + group, -1];
+    for (const node of touched[number]) {
+      const at = (placed[node] = next++);
+      depth[at] = tree.depth[node] + below;
+      if (node === 0) continue;
+      label[at] = tree.label[node];
+      parent[at] = placed[tree.parent[node]];
+      source[at] = node;
+    }
+    for (const row of rowsOf[group]) {
+      const [at, slice, events] = [placed[samples.node[row]], samples.slice[row], samples.events[row]];
+      if (!range || within(slice, range)) own[at] += events;
+      if (base && within(slice, base)) baseOwn![at] += events;
+    }
+  });
+  for (let node = count - 1; node > 0; node--) {
+    end[node] = Math.max(end[node], node + 1);
+    end[parent[node]] = Math.max(end[parent[node]], end[node]);
+  }
+  const structure = { count, label, parent, depth, end, source, groups: isGrouped ? groups.names : [] };
+  return viewOf(structure, own, baseOwn);
+}
+
+/** The nodes that rows lead to and those above, in the order of the tree. */
+function touch({ tree, samples }: Recording, rows: number[]): Int32Array {
+  const isTouched = new Uint8Array(tree.count);
+  let count = 1;
+  isTouched[0] = 1;
+  for (const row of rows) {
+    for (let node = samples.node[row]; isTouched[node] === 0; node = tree.parent[node]) {
+      isTouched[node] = 1;
+      count++;
+    }
+  }
+  const touched = new Int32Array(count);
+  for (let node = 0, at = 0; node < tree.count; node++) if (isTouched[node] === 1) touched[at++] = node;
+  return touched;
+}
+
+/** Lines of one node of the recording's tree within the selection, the busiest first: events by line. */
+export function linesOf(recording: Recording, selection: Selection, node: number): [line: number, events: number][] {
+  const { lines, samples } = recording;
+  const of = new Map<number, number>();
+  const { range, threads } = selection;
+  // The line of the ancestor at `node`, found once for each leaf.
+  const found = new Map<number, number>();
+  for (let row = 0; row < samples.count; row++) {
+    if (samples.node[row] < node || samples.node[row] >= recording.tree.end[node]) continue;
+    if (range && (samples.slice[row] < range.from || samples.slice[row] >= range.to)) continue;
+    if (threads && !threads.has(samples.thread[row])) continue;
+    const leaf = samples.leaf[row];
+    let line = found.get(leaf);
+    if (line === undefined) {
+      let at = leaf;
+      while (at >= 0 && lines.node[at] !== node) at = lines.parent[at];
+      line = at < 0 ? 0 : lines.line[at];
+      found.set(leaf, line);
+    }
+    if (line > 0) of.set(line, (of.get(line) ?? 0) + samples.events[row]);
+  }
+  return [...of].sort((a, b) => b[1] - a[1]);
+}

@@ -1,0 +1,89 @@
+/** A tree in the order of a walk: each node stands before what it called. Node 0 is the root, which has no label. */
+export interface Tree {
+  count: number;
+  /** A function, or from the number of functions on a group; -1 for the root. */
+  label: Int32Array;
+  /** -1 for the root. */
+  parent: Int32Array;
+  depth: Int32Array;
+  /** One past the last node at or below. */
+  end: Int32Array;
+}
+
+/** A tree with the events that were selected, ready to be drawn. */
+export interface View extends Tree {
+  /** Events that ended here. */
+  own: Float64Array;
+  /** Events at or below. */
+  total: Float64Array;
+  /** The same of what is compared with; `null` where nothing is. */
+  base: { own: Float64Array; total: Float64Array; events: number } | null;
+  /** What widths are in proportion to: events; where two selections are compared, the mean of both shares. */
+  value: Float64Array;
+  /** Of `value`, what lies to the left. */
+  start: Float64Array;
+  /** Events of everything. */
+  events: number;
+  /** The names of groups, whose labels come after the functions'. */
+  groups: string[];
+  /** The node of the recording's tree that each node is; `null` where it is none. */
+  source: Int32Array | null;
+  /** Nodes stand above those whom they called: what ended at them is no number of theirs. */
+  isInverted?: boolean;
+}
+
+type Structure = Tree & Pick<View, "groups" | "source" | "isInverted">;
+
+/** Sums up a tree whose nodes know what ended there. */
+export function viewOf(tree: Structure, own: Float64Array, baseOwn: Float64Array | null): View {
+  const total = totals(tree, own);
+  const baseTotal = baseOwn && totals(tree, baseOwn);
+  const events = total[0];
+  const base = baseOwn && baseTotal && { own: baseOwn, total: baseTotal, events: baseTotal[0] };
+  let value = total;
+  if (base) {
+    value = new Float64Array(tree.count);
+    for (let node = 0; node < tree.count; node++) {
+      value[node] = share(total[node], events) / 2 + share(base.total[node], base.events) / 2;
+    }
+  }
+  const start = new Float64Array(tree.count);
+  const next = new Float64Array(tree.count);
+  for (let node = 1; node < tree.count; node++) {
+    const above = tree.parent[node];
+    start[node] = start[above] + next[above];
+    next[above] += value[node];
+  }
+  return { ...tree, own, total, base, value, start, events };
+}
+
+/** `part` of `whole`; 0 of nothing. */
+export function share(part: number, whole: number): number {
+  return whole > 0 ? part / whole : 0;
+}
+
+/** What ended at or below each node. */
+export function totals(tree: Tree, own: Float64Array): Float64Array {
+  const total = Float64Array.from(own);
+  for (let node = tree.count - 1; node > 0; node--) total[tree.parent[node]] += total[node];
+  return total;
+}
+
+/** The labels on the way from the root to a node. */
+export function pathTo(view: Tree, node: number): number[] {
+  const path = [];
+  for (let at = node; at > 0; at = view.parent[at]) path.push(view.label[at]);
+  return path.reverse();
+}
+
+/** The node that a path leads to, as far as it goes. */
+export function nodeAt(view: Tree, path: number[]): number {
+  let node = 0;
+  for (const label of path) {
+    let child = node + 1;
+    while (child < view.end[node] && view.label[child] !== label) child = view.end[child];
+    if (child >= view.end[node]) break;
+    node = child;
+  }
+  return node;
+}

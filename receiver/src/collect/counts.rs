@@ -1,0 +1,92 @@
+//! How often events with everything in common occurred, and when, in bounded room.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::Duration;
+
+/// Slices of time begin with this length.
+const SLICE_NS: u64 = 1_000_000;
+/// With more slices than this, each becomes twice as long.
+const SLICES_MAX: u64 = 2000;
+/// With more rows than this as well, as long as that makes them fewer.
+const ROWS_MAX: usize = 1 << 19;
+
+/// Counts by slice of `CLOCK_MONOTONIC`, and by what the events have in common.
+#[derive(Debug)]
+pub(crate) struct Counts<K> {
+    slice_ns: u64,
+    first: u64,
+    last: u64,
+    rows: HashMap<(u64, K), u64>,
+    rows_max: usize,
+}
+
+impl<K: Copy + Eq + Hash> Counts<K> {
+    pub(crate) fn new() -> Self {
+        Self { slice_ns: SLICE_NS, first: u64::MAX, last: 0, rows: HashMap::new(), rows_max: ROWS_MAX }
+    }
+
+    pub(crate) fn add(&mut self, time_ns: u64, what: K) {
+        let slice = time_ns / self.slice_ns;
+        (self.first, self.last) = (self.first.min(slice), self.last.max(slice));
+        *self.rows.entry((slice, what)).or_default() += 1;
+        while self.last - self.first >= SLICES_MAX {
+            self.coarsen();
+        }
+        if self.rows.len() > self.rows_max {
+            self.coarsen();
+            // What does not merge now, because it differs in more than its time, will not merge later.
+            self.rows_max = ROWS_MAX.max(self.rows.len() * 2);
+        }
+    }
+
+    /// How long a slice is now.
+    pub(crate) fn slice(&self) -> Duration {
+        Duration::from_nanos(self.slice_ns)
+    }
+
+    /// Each row, with its slice counted from the one that holds `start_ns`; what is earlier belongs to that one.
+    pub(crate) fn rows_since(&self, start_ns: u64) -> impl Iterator<Item = (u32, K, u64)> {
+        let first = start_ns / self.slice_ns;
+        self.rows.iter().map(move |(&(slice, what), &count)| {
+            (u32::try_from(slice.saturating_sub(first)).unwrap_or(u32::MAX), what, count)
+        })
+    }
+
+    fn coarsen(&mut self) {
+        self.slice_ns *= 2;
+        (self.first, self.last) = (self.first / 2, self.last / 2);
+        for ((slice, what), count) in std::mem::take(&mut self.rows) {
+            *self.rows.entry((slice / 2, what)).or_default() += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_event_is_lost_when_slices_grow() {
+        let mut counts = Counts::new();
+        for event in 0..100_000_u64 {
+            counts.add(7 * SLICE_NS + event * SLICE_NS / 3, event % 2);
+        }
+        let slices = 33_333 * SLICE_NS / u64::try_from(counts.slice().as_nanos()).unwrap();
+        assert!((SLICES_MAX / 2..=SLICES_MAX).contains(&slices), "{slices}");
+        let rows: Vec<_> = counts.rows_since(7 * SLICE_NS).collect();
+        assert_eq!(rows.iter().map(|row| row.2).sum::<u64>(), 100_000);
+        assert_eq!(rows.iter().map(|row| u64::from(row.0)).max(), Some(slices));
+        assert!(rows.len() as u64 <= 2 * (SLICES_MAX + 1));
+    }
+
+    #[test]
+    fn what_differs_in_everything_makes_slices_grow_once_only() {
+        let mut counts = Counts { rows_max: 100, ..Counts::new() };
+        for event in 0..1000_u64 {
+            counts.add(event, event);
+        }
+        assert_eq!(counts.slice(), Duration::from_nanos(2 * SLICE_NS));
+        assert_eq!(counts.rows_since(0).count(), 1000);
+    }
+}
