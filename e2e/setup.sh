@@ -4,8 +4,8 @@
 #   e2e/setup.sh          what building and `make run` need
 #   e2e/setup.sh --image  also what building the container image needs, and running it
 #   e2e/setup.sh --vm     also what booting kernels in qemu needs
-#   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf, the programs that they profile, and the tools
-#                         that render and judge the charts
+#   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf, the programs that they profile, a browser, and
+#                         the tools that render and judge the charts
 #   e2e/setup.sh --charts these tools alone
 #   e2e/setup.sh --cluster also an API server of Kubernetes, on which the charts are tried
 #   e2e/setup.sh --corpus also the programs of the corpus that the tests do without
@@ -16,10 +16,13 @@ go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it b
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
 case "${1:-}" in --tests|--corpus|--charts|--cluster) packages+=(python3 python3-pip) ;; esac
+# What the page is looked at with.
+[ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
 case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools)
     # Their names of code that they make are looked at.
     command -v node >/dev/null || packages+=(nodejs)
+    command -v npm >/dev/null || packages+=(npm)
     command -v javac >/dev/null || packages+=(default-jdk-headless) ;;
 esac
 if [ "${1:-}" = --corpus ]; then
@@ -125,6 +128,17 @@ case "${1:-}" in --tests|--charts|--cluster)
             --target "$tools/python" "kubernetes-validate==$kubernetes_validate"
     fi ;;
 esac
+
+if [ "${1:-}" = --tests ]; then
+    # The page's sources, and its judges. Only what the lock files name; no package's own scripts are run.
+    for folder in receiver/page e2e/page; do
+        stamp="$folder/node_modules/.package-lock.json"
+        [ -f "$stamp" ] && [ ! "$folder/package-lock.json" -nt "$stamp" ] && continue
+        say "installing the packages of $folder"
+        npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --silent
+        touch "$stamp"
+    done
+fi
 
 if [ "${1:-}" = --cluster ]; then
     # As a build of Kubernetes' own does: charts ask for it.

@@ -5,6 +5,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -39,6 +40,24 @@ pub fn program(test: &str, program: &str) -> Result<bool> {
         skip(test, &format!("{program} is not installed"))?;
     }
     Ok(found)
+}
+
+/// Whether Node.js is there, and what `package-lock.json` in `folder` names; if not, `test` is recorded as skipped.
+///
+/// # Errors
+/// When something is missing and `CI=true`.
+pub fn packages(test: &str, folder: &Path) -> Result<bool> {
+    if !program(test, "node")? {
+        return Ok(false);
+    }
+    let are_installed = folder.join("node_modules/.package-lock.json").is_file();
+    if !are_installed {
+        skip(
+            test,
+            &format!("the packages of {} are not installed: e2e/setup.sh --tests does it", folder.display()),
+        )?;
+    }
+    Ok(are_installed)
 }
 
 /// Whether the profiler can be run in pods of our own; if not, `test` is recorded as skipped.

@@ -20,6 +20,7 @@ mod image;
 mod interrupts;
 mod memory;
 mod names;
+mod page;
 mod pods;
 mod rates;
 mod reload;

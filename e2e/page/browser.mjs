@@ -1,0 +1,67 @@
+// Chromium without a window, and what the tests say to it.
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+/** Where the pages are, as the story wrote them, and where pictures of them go. */
+const folder = process.env.PAGES;
+const pictures = join(folder, "pictures");
+mkdirSync(pictures, { recursive: true });
+
+/** Where a file is kept beside the pictures. */
+export const kept = (name) => join(pictures, name);
+
+/** Starts the browser. */
+export async function launch() {
+  for (const executablePath of browsers) {
+    try {
+      return await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+    } catch (error) {
+      if (!/executable doesn't exist|ENOENT/i.test(error.message)) throw error;
+    }
+  }
+  throw new Error(`none of ${browsers.join(", ")} is installed`);
+}
+
+/**
+ * Opens a page, with whatever a link asks for, offline. What it says on the console, throws, or is denied by its own
+ * security policy ends up in `complaints`.
+ */
+export async function open(browser, name, { hash = "", ...options } = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 1000 }, colorScheme: "light", offline: true, ...options });
+  const page = await context.newPage();
+  page.complaints = [];
+  page.on("console", (message) => page.complaints.push(message.text()));
+  page.on("pageerror", (error) => page.complaints.push(error.message));
+  page.on("request", (request) => /^(file|blob):/.test(request.url()) || page.complaints.push(`asked for ${request.url()}`));
+  await page.goto(pathToFileURL(join(folder, name)).href + (hash && `#${hash}`));
+  await page.locator("canvas.graph").first().waitFor();
+  return page;
+}
+
+/** Keeps a picture of the whole page. */
+export async function picture(page, name) {
+  await settle(page);
+  await page.screenshot({ path: kept(`${name}.png`), fullPage: true });
+}
+
+/** Waits until what was asked for is drawn. */
+export async function settle(page) {
+  await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+}
+
+/** The texts of all elements. */
+export const texts = (page, selector) => page.locator(selector).allInnerTexts();
+
+/** The colour of a canvas at a place of the page. */
+export function pixel(page, selector, x, y) {
+  return page.locator(selector).first().evaluate((canvas, [x, y]) => {
+    const ratio = canvas.width / canvas.clientWidth;
+    const pen = new OffscreenCanvas(1, 1).getContext("2d");
+    pen.drawImage(canvas, -Math.round(x * ratio), -Math.round(y * ratio));
+    return [...pen.getImageData(0, 0, 1, 1).data];
+  }, [x, y]);
+}

@@ -1,0 +1,302 @@
+// The page, used as people use it. The profile is what `e2e/tests/stories/page/profiles.rs` describes: ten seconds of a
+// server, the first five of which it parses and the others it writes.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { kept, launch, open, picture, pixel, settle, texts } from "./browser.mjs";
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+/** A test with a page of its own, which must not complain. */
+function shows(what, name, act, options) {
+  test(what, async () => {
+    const page = await open(browser, name, options);
+    try {
+      await act(page);
+      assert.deepEqual(page.complaints, []);
+    } finally {
+      await page.context().close();
+    }
+  });
+}
+
+const search = (page, text) => page.getByRole("searchbox").fill(text);
+const matched = async (page) => parseFloat(await page.locator(".matched").innerText());
+const names = (page) => texts(page, "tbody td.name button");
+const graph = (page) => page.getByRole("application", { name: /^Flame graph/ });
+const samples = async (page) => parseInt((await page.locator("header b").first().innerText()).replaceAll(",", ""), 10);
+
+shows("functions, outcomes and threads are there at first sight", "server.html", async (page) => {
+  assert.match(await page.locator("header").innerText(), /1,000 samples/);
+  assert.match(await page.locator(".outcomes").innerText(), /have a cut stack.*are lost/);
+  assert.deepEqual((await texts(page, ".thread")).map((name) => name.trim()), ["worker 101", "writer 102", "main 100"]);
+  assert.deepEqual((await names(page)).slice(0, 2), ["parse_value", "vfs_write"]);
+  assert.deepEqual(await texts(page, ".legend button"), ["native", "Rust", "kernel"]);
+  await picture(page, "light");
+});
+
+shows("a search tells its share, marks boxes, and is part of the link", "server.html", async (page) => {
+  const [x, y] = [200, 30];
+  const undimmed = await pixel(page, "canvas.graph", x, y);
+  await search(page, "write");
+  assert.equal(await matched(page), 40);
+  assert.deepEqual((await names(page)).sort(), ["vfs_write", "write_all"]);
+  await settle(page);
+  assert.notDeepEqual(await pixel(page, "canvas.graph", x, y), undimmed, "what is not found is dimmed");
+  await picture(page, "search");
+  const link = page.url();
+  assert.match(link, /search=write/);
+  await search(page, "/^parse_.*$/");
+  assert.equal(await matched(page), 50);
+  await search(page, "kind:kernel");
+  assert.equal(await matched(page), 40);
+  await search(page, "/(half typed/");
+  assert.equal(await matched(page), 0);
+  await page.goto(link);
+  await page.reload();
+  assert.equal(await matched(page), 40);
+});
+
+shows("a click zooms, the path leads back", "server.html", async (page) => {
+  await graph(page).click({ position: { x: 300, y: 50 } });
+  assert.deepEqual(await texts(page, "nav[aria-label='Zoomed to'] button"), ["all", "main", "serve"]);
+  assert.match(page.url(), /zoom=/);
+  await picture(page, "zoom");
+  await page.reload();
+  await graph(page).waitFor();
+  assert.equal((await texts(page, "nav button")).at(-1), "serve");
+  await page.getByRole("button", { name: "all", exact: true }).click();
+  assert.deepEqual(await texts(page, "nav button"), ["all"]);
+});
+
+shows("a box tells its file and lines", "server.html", async (page) => {
+  await graph(page).hover({ position: { x: 100, y: 70 } });
+  const tip = await page.getByRole("tooltip").innerText();
+  assert.match(tip, /parse_value/);
+  assert.match(tip, /src\/parse\.rs:12 \(80\.00%\), 15 \(20\.00%\)/);
+  assert.match(tip, /total\s+50\.00%\s+5\.00 s\s+500/);
+});
+
+shows("brushing selects a range of time", "server.html", async (page) => {
+  const strip = await page.locator(".heat").boundingBox();
+  await page.mouse.move(strip.x + 1, strip.y + 20);
+  await page.mouse.down();
+  await page.mouse.move(strip.x + strip.width / 2, strip.y + 20, { steps: 5 });
+  await page.mouse.up();
+  assert.equal(await samples(page), 550);
+  assert.ok(!(await names(page)).includes("vfs_write"), "it wrote later");
+  await picture(page, "brush");
+  await page.getByLabel("time: from, in seconds").fill("5");
+  await page.getByLabel("time: to, in seconds").fill("10");
+  await page.getByLabel("time: to, in seconds").press("Tab");
+  assert.ok(!(await names(page)).includes("parse_value"), "it parsed earlier");
+  await page.getByRole("button", { name: "All of the time" }).click();
+  assert.equal(await samples(page), 1000);
+});
+
+shows("a thread can be looked at alone", "server.html", async (page) => {
+  await page.getByRole("button", { name: "writer 102" }).click();
+  assert.equal(await samples(page), 400);
+  assert.match(page.url(), /threads=/);
+  await page.getByRole("button", { name: "All threads again" }).click();
+  assert.equal(await samples(page), 1000);
+});
+
+shows("two halves are compared", "server.html", async (page) => {
+  await page.getByRole("button", { name: "Compare" }).click();
+  assert.deepEqual(await texts(page, ".legend li"), ["less", "same", "more"]);
+  const row = (name) => page.locator("tr", { hasText: name }).locator("td.change").innerText();
+  assert.match(await row("parse_value"), /^−/);
+  assert.match(await row("vfs_write"), /^\+/);
+  await graph(page).hover({ position: { x: 100, y: 70 } });
+  assert.match(await page.getByRole("tooltip").innerText(), /before\s+now\s+change/);
+  const colours = async (x) => pixel(page, "canvas.graph", x, 65);
+  const [[, , gone], [, , come]] = [await colours(100), await colours(1000)];
+  assert.ok(gone > 200 && come < 90, `blue for what is less, orange for what is more: ${gone}, ${come}`);
+  await picture(page, "compare");
+  await page.reload();
+  await page.getByRole("button", { name: "Stop comparing" }).click();
+  assert.deepEqual(await texts(page, ".legend li"), ["native", "Rust", "kernel"]);
+});
+
+shows("a function stands between its callers and its callees", "server.html", async (page) => {
+  await page.getByRole("button", { name: "serve", exact: true }).click();
+  const around = async (side) => page.getByRole("application", { name: side }).getAttribute("aria-label");
+  assert.match(await around(/^Callers/), /serve: 900 samples, 100\.00%/);
+  await page.getByRole("application", { name: /^Callees/ }).press("ArrowDown");
+  assert.match(await around(/^Callees/), /parse_value: 500 samples/);
+  await page.getByRole("application", { name: /^Callers/ }).press("ArrowUp");
+  assert.match(await around(/^Callers/), /main: 900 samples/);
+  await picture(page, "sandwich");
+  await page.keyboard.press("Escape");
+  assert.equal(await graph(page).count(), 1);
+});
+
+for (const [grouping, outermost] of [
+  ["process", ["server 100"]],
+  ["thread", ["worker 101", "writer 102", "main 100"]],
+  ["trace", ["outside of any span", "trace abababababababababababababababab"]],
+  ["span", ["outside of any span", "span cdcdcdcdcdcdcdcd"]],
+]) {
+  shows(`boxes are grouped by ${grouping}`, "server.html", async (page) => {
+    await page.getByLabel("group by").selectOption(grouping);
+    await graph(page).focus();
+    const seen = [];
+    await page.keyboard.press("ArrowDown");
+    for (const _ of outermost) {
+      seen.push((await graph(page).getAttribute("aria-label")).replace(/^Flame graph\. (.*): .*$/, "$1"));
+      await page.keyboard.press("ArrowRight");
+    }
+    assert.deepEqual(seen, outermost);
+    await picture(page, `by-${grouping}`);
+  });
+}
+
+shows("everything works by keyboard", "server.html", async (page) => {
+  const spoken = async () => (await graph(page).getAttribute("aria-label")).replace("Flame graph. ", "");
+  await graph(page).focus();
+  for (const [key, is] of [
+    ["ArrowDown", /^main: 1,000 samples, 100\.00%/],
+    ["ArrowDown", /^serve: /],
+    ["ArrowRight", /^tick: 100 /],
+    ["ArrowLeft", /^serve: /],
+    ["ArrowDown", /^parse_value: /],
+    ["Enter", /^parse_value: /],
+    ["Backspace", /^serve: /],
+    ["Escape", /^all: /],
+  ]) {
+    await page.keyboard.press(key);
+    assert.match(await spoken(), is, key);
+  }
+  await page.keyboard.press("i");
+  assert.match(page.url(), /root=bottom/);
+  await graph(page).focus();
+  await page.keyboard.press("ArrowUp");
+  assert.match(await spoken(), /^main: /, "the root is at the bottom now");
+  await page.keyboard.press("/");
+  await page.keyboard.type("tick");
+  assert.equal(await matched(page), 10);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("?");
+  await page.getByRole("dialog").waitFor();
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Tab");
+  assert.notEqual(await page.evaluate(() => document.activeElement.tagName), "BODY");
+});
+
+shows("what is selected can be saved", "server.html", async (page) => {
+  const save = async (name) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name }).click()]);
+    const path = kept(download.suggestedFilename());
+    await download.saveAs(path);
+    return readFile(path, "utf8");
+  };
+  const folded = (await save("Save .folded")).trim().split("\n").sort();
+  assert.deepEqual(folded, [
+    "main;serve;parse_value 500",
+    "main;serve;write_all;vfs_write_[k] 400",
+    "main;tick 100",
+  ]);
+  await page.getByRole("button", { name: "writer 102" }).click();
+  assert.equal((await save("Save .folded")).trim(), "main;serve;write_all;vfs_write_[k] 400");
+  assert.match(await save("Save .svg"), /^<svg/);
+  await page.goto(pathToFileURL(kept("profile.svg")).href);
+  assert.deepEqual((await page.locator("g g title").allTextContents()).map((title) => title.replace(/ \(.*/, "")), [
+    "all", "main", "serve", "write_all", "vfs_write",
+  ]);
+});
+
+shows("it is dark where the system is, or where it is told to be", "server.html", async (page) => {
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await background();
+  assert.match(dark, /rgb\((\d|[1-3]\d), /);
+  await picture(page, "dark");
+  await page.getByLabel("Colours of the page").selectOption("light");
+  assert.match(await background(), /rgb\(2\d\d, /);
+  await page.reload();
+  await graph(page).waitFor();
+  assert.match(await background(), /rgb\(2\d\d, /, "it is remembered");
+  await page.getByLabel("Colours of the page").selectOption("system");
+  assert.equal(await background(), dark);
+}, { colorScheme: "dark" });
+
+shows("it fits on a small screen", "server.html", async (page) => {
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+  await picture(page, "small");
+}, { viewport: { width: 390, height: 800 } });
+
+shows("two recordings are compared from the start", "two.html", async (page) => {
+  assert.match(await page.locator("header").innerText(), /compared with/);
+  assert.deepEqual(await texts(page, ".part"), ["before.pb.gz", "after.pb.gz"]);
+  assert.equal(await page.locator("td.change").first().isVisible(), true);
+});
+
+shows("hostile names are text", "hostile.html", async (page) => {
+  assert.equal(await page.evaluate(() => globalThis.pwned), undefined);
+  assert.equal(await page.locator("img, script + script, iframe").count(), 0);
+  const title = "</script><script>globalThis.pwned=1</script>";
+  assert.equal(await page.locator("h1").innerText(), title);
+  assert.equal(await page.title(), `${title} · Sidewinder`);
+  const shown = await names(page);
+  for (const name of [title, "<img src=x onerror=\"globalThis.pwned=1\">", "\\u{1b}[31m\\u{202e}\\u{0}", "{{document}}<!--", "__proto__"]) {
+    assert.ok(shown.includes(name), `${name} in ${shown}`);
+  }
+  assert.ok(shown.some((name) => name.startsWith("xxxx") && name.length <= 1001), "10,000 characters are cut");
+  await search(page, "__proto__");
+  assert.ok(await matched(page) > 0);
+  await search(page, "");
+  await graph(page).hover({ position: { x: 300, y: 30 } });
+  await page.getByRole("tooltip").waitFor();
+  await page.locator(".outcomes summary").click();
+  await picture(page, "hostile");
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Save .svg" }).click()]);
+  const svg = await readFile(await download.path(), "utf8");
+  assert.ok(!/<script|<img/.test(svg));
+});
+
+shows("100,000 stacks are searched, zoomed, brushed and scrolled", "large.html", async (page) => {
+  const whole = await samples(page);
+  assert.ok(whole > 1_000_000);
+  /** How long the page is busy with something. Said, not judged: the machine has a part in it. */
+  const busy = async (what, act) => {
+    const began = await page.evaluate(() => performance.now());
+    await act();
+    await settle(page);
+    console.log(`${what}: ${Math.round(await page.evaluate(() => performance.now()) - began)} ms`);
+  };
+  await busy("search", () => search(page, "malloc"));
+  assert.ok(await matched(page) > 0);
+  await busy("zoom", () => graph(page).click({ position: { x: 300, y: 70 } }));
+  assert.ok((await texts(page, "nav button")).length > 2);
+  await busy("reset", () => page.getByRole("button", { name: "all", exact: true }).click());
+  await search(page, "");
+  await busy("brush", async () => {
+    await page.getByLabel("time: to, in seconds").fill("5");
+    await page.getByLabel("time: to, in seconds").press("Tab");
+  });
+  const half = (await samples(page)) / whole;
+  assert.ok(half > 0.45 && half < 0.55, `${half} of ${whole}`);
+  const list = page.getByRole("group", { name: "Table of functions" });
+  await busy("scroll", () => list.evaluate((element) => (element.scrollTop = element.scrollHeight)));
+  const rows = await page.locator("tr[aria-rowindex]").evaluateAll((rows) => rows.map((row) => +row.getAttribute("aria-rowindex")));
+  const count = +(await page.locator("table[aria-rowcount]").getAttribute("aria-rowcount"));
+  assert.ok(count > 4000 && rows.at(-1) === count && rows.length < 60, `${rows.length} rows to ${rows.at(-1)} of ${count}`);
+  await picture(page, "large");
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  for (const hash of ["", "base=0-50&time=50-100", "function=1"]) {
+    shows(`axe finds nothing serious: ${colorScheme} ${hash}`, "server.html", async (page) => {
+      // The page's own policy lets no other script in: axe comes by the debugger.
+      const axe = await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => globalThis.axe.run());
+      const found = violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map((node) => node.html).join(" ")}`);
+      assert.deepEqual(found, []);
+    }, { colorScheme, hash });
+  }
+}

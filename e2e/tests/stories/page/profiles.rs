@@ -1,0 +1,181 @@
+//! Profiles whose every number is known.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use sidewinder_render::{
+    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Outcome, Part, Profile, Sample, Severity,
+    Span, SpanIndex, StackIndex, Thread, ThreadIndex,
+};
+
+fn frame(name: &str, kind: FrameKind, path: &str, line: u32) -> Frame {
+    let binary = if kind == FrameKind::Kernel { 1 } else { 0 };
+    Frame {
+        name: name.to_owned(),
+        is_named: true,
+        system_name: String::new(),
+        binary: Some(BinaryIndex(binary)),
+        kind,
+        address: 0,
+        path: path.to_owned(),
+        line,
+    }
+}
+
+fn outcome(name: &str, count: u64, severity: Severity, help: &str) -> Outcome {
+    Outcome { name: name.to_owned(), count, severity, help: help.to_owned() }
+}
+
+fn stack(frames: &[u32]) -> Vec<FrameIndex> {
+    frames.iter().copied().map(FrameIndex).collect()
+}
+
+/// Ten seconds of a server at 100 Hz: 500 samples of parsing in the first five, four fifths of them on one line; 400
+/// of writing in the others, within a span; and 100 of ticking all the while.
+pub(crate) fn server() -> Profile {
+    let sample = |slice, thread, span: Option<u32>, stack| Sample {
+        slice,
+        thread: ThreadIndex(thread),
+        span: span.map(SpanIndex),
+        stack: StackIndex(stack),
+        count: 1,
+    };
+    let samples = (0..100).flat_map(|slice| {
+        let parsing = (0..10).map(move |number| sample(slice, 1, None, u32::from(number % 5 == 4)));
+        let writing = (0..8).map(move |_| sample(slice, 2, Some(0), 2));
+        let busy: Vec<_> = if slice < 50 { parsing.collect() } else { writing.collect() };
+        busy.into_iter().chain([sample(slice, 0, None, 3)])
+    });
+    let thread = |name: &str, tid| Thread { process: "server".into(), pid: 100, name: name.into(), tid };
+    let measure = Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 };
+    Profile {
+        start: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
+        duration: Duration::from_secs(10),
+        slice: Duration::from_millis(100),
+        binaries: ["/srv/server", "[kernel]"]
+            .map(|path| Binary { path: path.to_owned(), build_id: None })
+            .to_vec(),
+        frames: vec![
+            frame("main", FrameKind::Rust, "src/main.rs", 7),
+            frame("serve", FrameKind::Rust, "src/serve.rs", 20),
+            frame("parse_value", FrameKind::Rust, "src/parse.rs", 12),
+            frame("parse_value", FrameKind::Rust, "src/parse.rs", 15),
+            frame("write_all", FrameKind::Native, "", 0),
+            frame("vfs_write", FrameKind::Kernel, "", 0),
+            frame("tick", FrameKind::Native, "", 0),
+        ],
+        stacks: vec![stack(&[2, 1, 0]), stack(&[3, 1, 0]), stack(&[5, 4, 1, 0]), stack(&[6, 0])],
+        threads: vec![thread("main", 100), thread("worker", 101), thread("writer", 102)],
+        spans: vec![Span { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
+        samples: samples.collect(),
+        outcomes: vec![
+            outcome("complete", 1000, Severity::Complete, ""),
+            outcome(
+                "no table",
+                7,
+                Severity::Cut,
+                "the binary's unwind table did not fit: raise memory_limit_mib",
+            ),
+            outcome("ring full", 2, Severity::Lost, "the receiver was late: give it more CPU"),
+            outcome("idle", 900, Severity::Aside, "the CPU had nothing to do"),
+        ],
+        ..Profile::empty(String::from("target/release/server --listen 127.0.0.1:8080"), measure)
+    }
+}
+
+/// The same, as if its halves were two recordings without times.
+pub(crate) fn two() -> Profile {
+    let mut profile = server();
+    for sample in &mut profile.samples {
+        sample.slice /= 50;
+    }
+    let part = |name: &str, slice| Part { name: name.to_owned(), slices: slice..slice + 1 };
+    profile.parts = vec![part("before.pb.gz", 0), part("after.pb.gz", 1)];
+    profile.slice = Duration::ZERO;
+    profile
+}
+
+/// The same, with names that nobody should be harmed by.
+pub(crate) fn hostile() -> Profile {
+    const NAMES: [&str; 5] = [
+        "</script><script>globalThis.pwned=1</script>",
+        "<img src=x onerror=\"globalThis.pwned=1\">",
+        "\u{1b}[31m\u{202e}\u{0}",
+        "{{document}}<!--",
+        "__proto__",
+    ];
+    let mut profile = server();
+    // Both lines of the third are of one function.
+    for (frame, name) in [0, 1, 2, 3, 4, 5].into_iter().zip([0, 1, 2, 2, 3, 4]) {
+        profile.frames[frame].name = NAMES[name].to_owned();
+        profile.frames[frame].path = NAMES[name].to_owned();
+    }
+    profile.frames[6].name = "x".repeat(10_000);
+    profile.title = NAMES[0].to_owned();
+    profile.binaries[0].path = NAMES[1].to_owned();
+    for thread in &mut profile.threads {
+        thread.name = NAMES[1].into();
+        thread.process = NAMES[2].into();
+    }
+    for outcome in &mut profile.outcomes {
+        outcome.help = NAMES[1].to_owned();
+    }
+    profile
+}
+
+/// 100,000 different stacks through 5,000 functions on 64 threads.
+pub(crate) fn large() -> Profile {
+    const STACKS: u32 = 100_000;
+    const FUNCTIONS: usize = 5000;
+    const NAMES: [(&str, FrameKind); 8] = [
+        ("server::connection::Connection<S>::serve", FrameKind::Rust),
+        ("<server::router::Router as tower::Service<http::Request<Body>>>::call", FrameKind::Rust),
+        ("serde_json::de::Deserializer<R>::parse_value", FrameKind::Rust),
+        ("std::vector<int, std::allocator<int> >::push_back(int&&)", FrameKind::Native),
+        ("sqlite3VdbeExec", FrameKind::Native),
+        ("_int_malloc", FrameKind::Native),
+        ("runtime.mallocgc", FrameKind::Go),
+        ("do_syscall_64", FrameKind::Kernel),
+    ];
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 33) as usize % below
+    };
+    let mut profile = server();
+    profile.frames = (0..FUNCTIONS)
+        .map(|number| {
+            let (name, kind) = NAMES[number % NAMES.len()];
+            frame(&format!("{name}::{number}"), kind, "src/generated.rs", number as u32 + 1)
+        })
+        .collect();
+    profile.threads = (0..64)
+        .map(|tid| Thread { process: "server".into(), pid: 100, name: "worker".into(), tid: 101 + tid })
+        .collect();
+    profile.stacks.clear();
+    profile.samples.clear();
+    for number in 0..STACKS {
+        let mut at = 0;
+        // Mostly the same ways, sometimes new ones.
+        let mut frames: Vec<_> = (0..3 + random(14) + random(14))
+            .map(|level| {
+                at =
+                    if random(5) < 4 { (at * 5 + 1 + level % 3 + random(2)) % 10 } else { random(FUNCTIONS) };
+                FrameIndex(at as u32)
+            })
+            .collect();
+        frames.reverse();
+        profile.stacks.push(frames);
+        for _ in 0..2 {
+            profile.samples.push(Sample {
+                slice: random(100) as u32,
+                thread: ThreadIndex(random(64) as u32),
+                span: None,
+                stack: StackIndex(number),
+                count: 1 + random(20) as u64,
+            });
+        }
+    }
+    profile
+}
