@@ -11,6 +11,8 @@ const folder = process.env.PAGES;
 const pictures = join(folder, "pictures");
 mkdirSync(pictures, { recursive: true });
 
+/** Where the story wrote a file. */
+export const written = (name) => join(folder, name);
 /** Where a file is kept beside the pictures. */
 export const kept = (name) => join(pictures, name);
 
@@ -37,7 +39,7 @@ export async function open(browser, name, { hash = "", ...options } = {}) {
   page.on("console", (message) => page.complaints.push(message.text()));
   page.on("pageerror", (error) => page.complaints.push(error.message));
   page.on("request", (request) => /^(file|blob):/.test(request.url()) || page.complaints.push(`asked for ${request.url()}`));
-  await page.goto(pathToFileURL(join(folder, name)).href + (hash && `#${hash}`));
+  await page.goto(pathToFileURL(written(name)).href + (hash && `#${hash}`));
   await page.locator("canvas.graph").first().waitFor();
   return page;
 }

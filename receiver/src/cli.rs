@@ -41,16 +41,33 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder record -p 1234 -d 10s -o profile.html\n  \
         sidewinder record -F 997 -a -d 5s -o out.folded\n  \
+        sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -o out.pb.gz -- make -j8\n\n\
         The end of the file's name tells its form:\n  \
         .otlp    OpenTelemetry ProfilesData, protobuf\n  \
         .pb.gz   pprof\n  \
         .folded  a line for each stack, for flame graph tools\n  \
         .svg     a flame graph as a picture\n  \
-        .html    a flame graph as a page that needs no network\n\n\
+        .html    a page to look at it from all sides, which needs no network\n  \
+        .firefox.json     for https://profiler.firefox.com\n  \
+        .speedscope.json  for https://www.speedscope.app\n\n\
         With a command, its exit code is passed on; 125: sidewinder itself failed, 126: the command can't be \
         executed, 127: there is no such command.")]
     Record(RecordArgs),
+    /// Show a profile in the browser, or write it in another form
+    #[command(after_help = "Examples:\n  \
+        sidewinder view profile.otlp                 prints an address to open; Ctrl-C ends\n  \
+        sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
+        perf script | stackcollapse-perf.pl > out.folded && sidewinder view out.folded\n\n\
+        Reads .otlp as record writes it, pprof's form and folded stacks, by anybody. The page is served on this \
+        machine alone, under an address that cannot be guessed.")]
+    View(ViewArgs),
+    /// Compare two profiles: a table here, and the page in the browser
+    #[command(after_help = "Examples:\n  \
+        sidewinder diff before.pb.gz after.pb.gz\n  \
+        sidewinder diff -o change.html before.otlp after.otlp\n\n\
+        What is compared are shares of all samples, so the profiles need not be of the same length.")]
+    Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
     Inspect(InspectArgs),
     /// Say what this kernel and these privileges allow, and what it costs where they don't
@@ -95,7 +112,7 @@ pub(crate) struct ConfigArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "all", "command"])))]
+#[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "comm", "all", "command"])))]
 pub(crate) struct RecordArgs {
     /// Samples a second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -103,6 +120,9 @@ pub(crate) struct RecordArgs {
     /// A process; may be given several times
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pid: Vec<u32>,
+    /// Processes of this name, those to come included; `*` and `?` stand for any characters; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) comm: Vec<String>,
     /// Every process
     #[arg(short, long)]
     pub(crate) all: bool,
@@ -124,8 +144,11 @@ pub(crate) struct RecordArgs {
     /// Frames after which a stack is cut, visibly
     #[arg(long, value_name = "FRAMES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub(crate) max_frames: u32,
+    /// Take kernel frames too, which is the default
+    #[arg(long, overrides_with = "no_kernel")]
+    pub(crate) kernel: bool,
     /// Leave kernel frames out
-    #[arg(long)]
+    #[arg(long, overrides_with = "kernel")]
     pub(crate) no_kernel: bool,
     /// Memory for unwind tables, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512))]
@@ -174,6 +197,29 @@ pub(crate) struct InspectArgs {
     /// How stacks are to be walked
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) unwind: UnwindArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewArgs {
+    /// A profile: .otlp, pprof, or folded stacks
+    pub(crate) file: PathBuf,
+    /// Write it here instead; the end of the name tells the form, as with record
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// The profile to compare with
+    pub(crate) before: PathBuf,
+    /// The profile that is compared
+    pub(crate) after: PathBuf,
+    /// Write the page here instead of showing it: a name that ends in .html
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Functions in the table at most
+    #[arg(long, value_name = "ROWS", default_value_t = 20)]
+    pub(crate) rows: usize,
 }
 
 #[derive(Debug, Args)]
@@ -262,6 +308,9 @@ mod tests {
         assert!(parse(&["-a"]).is_ok());
         assert!(parse(&["-p", "1", "-p", "2", "-d", "1m30s"]).is_ok());
         assert!(parse(&["-o", "x.folded", "--", "ls", "-l"]).is_ok());
+        assert!(parse(&["--comm", "a", "--comm", "b*"]).is_ok());
+        assert!(parse(&["--comm", "a", "-p", "1"]).is_err());
+        assert!(parse(&["-a", "--no-kernel", "--kernel"]).is_ok());
         assert!(parse(&["-a", "-d", "0s"]).is_err());
     }
 

@@ -15,7 +15,7 @@ use sidewinder_render::{
     StackIndex, Thread, ThreadIndex,
 };
 
-use self::counts::Counts;
+pub(crate) use self::counts::Counts;
 use crate::jit::Runtime;
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
 use crate::sampling::Tally;
@@ -95,7 +95,7 @@ impl Collection {
         if let Some(stack) = event.stack {
             self.stacks.entry(stack.number).or_insert(stack);
         }
-        self.counts.add(event.time_ns, seen);
+        self.counts.add(event.time_ns, seen, 1);
     }
 
     /// Names everything and makes a profile of it.
@@ -177,8 +177,8 @@ impl Collection {
 
 /// Numbers for values, in the order of arrival.
 #[derive(Debug)]
-struct Numbers<T> {
-    all: Vec<T>,
+pub(crate) struct Numbers<T> {
+    pub(crate) all: Vec<T>,
     numbers: HashMap<T, u32>,
 }
 
@@ -189,7 +189,7 @@ impl<T> Default for Numbers<T> {
 }
 
 impl<T: Copy + Eq + Hash> Numbers<T> {
-    fn of(&mut self, value: T) -> u32 {
+    pub(crate) fn of(&mut self, value: T) -> u32 {
         *self.numbers.entry(value).or_insert_with(|| {
             self.all.push(value);
             self.all.len() as u32 - 1
@@ -242,6 +242,7 @@ struct Draft {
     frames: Vec<Frame>,
     stacks: Vec<Vec<FrameIndex>>,
     binary_numbers: HashMap<u32, BinaryIndex>,
+    kernel: Option<BinaryIndex>,
     stack_numbers: HashMap<(Option<u64>, Outcome, Option<ProcessKey>), StackIndex>,
     /// The frames of a place in code; of a place that means something in one process only, with that.
     known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>>,
@@ -277,7 +278,15 @@ impl Draft {
                 });
                 (Some(binary), svma.0)
             }
-            Place::Kernel { address } | Place::Anonymous { address } => (None, *address),
+            Place::Kernel { address } => {
+                let binaries = &mut self.binaries;
+                let kernel = *self.kernel.get_or_insert_with(|| {
+                    binaries.push(Binary { path: "[kernel]".to_owned(), build_id: None });
+                    BinaryIndex(binaries.len() as u32 - 1)
+                });
+                (Some(kernel), *address)
+            }
+            Place::Anonymous { address } => (None, *address),
         };
         let kind = match named.code {
             Code::Native => FrameKind::Native,

@@ -13,7 +13,8 @@
 //! | `privilege`  | who keeps which capabilities                                                             |
 //! | `service`    | a configuration kept up, and changed while it runs                                       |
 //! | `vitals`     | what is going on; `telemetry` tells it                                                   |
-//! | `collect`    | events become a profile for people                                                       |
+//! | `collect`    | events become a profile for people; `import` reads one from a file                       |
+//! | `server`     | small pages over HTTP                                                                    |
 //! | `command`    | one module for each command                                                              |
 //! | `cli`, `exit`| the command line, and how it ends                                                        |
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ mod command;
 mod exit;
 mod export;
 mod hexadecimal;
+mod import;
 mod jit;
 mod memory;
 mod naming;
@@ -32,6 +34,7 @@ mod processor;
 mod report;
 mod resource;
 mod sampling;
+mod server;
 mod service;
 mod telemetry;
 mod vitals;
@@ -50,6 +53,8 @@ fn main() -> ExitCode {
         None => command::run::run(&cli.run),
         Some(Command::Run(args)) => command::run::run(&args),
         Some(Command::Record(args)) => command::record::record(args),
+        Some(Command::View(args)) => command::view::view(&args),
+        Some(Command::Diff(args)) => command::view::diff(&args),
         Some(Command::Inspect(args)) => command::inspect::inspect(&args),
         Some(Command::Check(args)) => command::check::check(&args),
         Some(Command::Status(args)) => command::status::status(&args),

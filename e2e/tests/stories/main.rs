@@ -15,6 +15,7 @@ mod configurations;
 mod conservation;
 mod corpus;
 mod delivery;
+mod forms;
 mod hybrid;
 mod image;
 mod interrupts;

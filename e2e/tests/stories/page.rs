@@ -1,7 +1,7 @@
 //! The page, in a real browser: what `e2e/page/page.test.mjs` does with it. Pictures of it are kept in
 //! `target/e2e/page/pictures`.
 
-mod profiles;
+pub(crate) mod profiles;
 
 use std::fs::{self, File};
 use std::io::BufWriter;
@@ -13,38 +13,41 @@ use sidewinder_e2e::{paths, requirement};
 use sidewinder_render::{Form, Profile, write};
 
 /// Where the pages are written.
-fn folder() -> Result<PathBuf> {
+pub(crate) fn folder() -> Result<PathBuf> {
     let folder = paths::compiled()?.join("page");
     fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-fn write_page(name: &str, profile: &Profile) -> Result<()> {
+pub(crate) fn write_form(name: &str, profile: &Profile) -> Result<()> {
     let path = folder()?.join(name);
     let mut out = BufWriter::new(File::create(&path).with_context(|| format!("{}", path.display()))?);
-    write(profile, Form::Html, &mut out)?;
+    write(profile, Form::of_path(&path, &[])?, &mut out)?;
     Ok(())
+}
+
+/// Runs one of the judges in `e2e/page` on what is in the folder; `false` where something for it is missing.
+pub(crate) fn judge(test: &str, judge: &str) -> Result<bool> {
+    let folder_of_judges = paths::e2e().join("page");
+    if !requirement::packages(test, &folder_of_judges)? || !requirement::program(test, "chromium")? {
+        return Ok(false);
+    }
+    let ended = Command::new("node")
+        .args(["--test", "--test-reporter=spec", judge])
+        .current_dir(&folder_of_judges)
+        .env("PAGES", folder()?)
+        .status()?;
+    ensure!(ended.success(), "{judge} finds something wrong: see above");
+    Ok(true)
 }
 
 #[test]
 fn people_can_use_it() -> Result<()> {
-    let judge = paths::e2e().join("page");
-    if !requirement::packages("people_can_use_it", &judge)?
-        || !requirement::program("people_can_use_it", "chromium")?
-    {
-        return Ok(());
-    }
-    write_page("server.html", &profiles::server())?;
-    write_page("two.html", &profiles::two())?;
-    write_page("hostile.html", &profiles::hostile())?;
-    write_page("large.html", &profiles::large())?;
-    let ended = Command::new("node")
-        .args(["--test", "--test-reporter=spec", "page.test.mjs"])
-        .current_dir(&judge)
-        .env("PAGES", folder()?)
-        .status()?;
-    ensure!(ended.success(), "the page does not do what it should: see above");
-    Ok(())
+    write_form("server.html", &profiles::server())?;
+    write_form("two.html", &profiles::two())?;
+    write_form("hostile.html", &profiles::hostile())?;
+    write_form("large.html", &profiles::large())?;
+    judge("people_can_use_it", "page.test.mjs").map(drop)
 }
 
 /// What is in the repository is what its sources make, byte by byte.

@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import type { Row } from "./functions";
 import { colourOf, focused, found, nameOf, recording, rows, view } from "./state";
 import { share } from "./tree";
-import { cut, percent, points, seconds, whole } from "./words";
+import { cut, percent, points, whole } from "./words";
 
 const ROW_PX = 26;
 const HEIGHT_PX = 16 * ROW_PX;
@@ -92,7 +92,7 @@ function Line({ row, number }: { row: Row; number: number }) {
   const { events, base } = view.value;
   const name = nameOf(row.label);
   const cell = (count: number) => (
-    <td class="number" style={{ "--part": 100 * share(count, events) }} title={`${whole(count)} samples, ${seconds(recording.value.seconds(count))}`}>
+    <td class="number" style={{ "--part": 100 * share(count, events) }} title={`${whole(count)} samples ${recording.value.time(count)}`}>
       {percent(share(count, events))}
     </td>
   );

@@ -22,7 +22,7 @@ export function Timeline() {
     <section class="card timeline" aria-label="CPU over time">
       <div class="strip">
         <div class="names">
-          <div class="sum" style={{ height: `${SUM_PX}px` }}>all threads<small>up to {most.toFixed(1)} CPUs</small></div>
+          <div class="sum" style={{ height: `${SUM_PX}px` }}>all threads{sliceMs > 0 && <small>up to {most.toFixed(1)} CPUs</small>}</div>
           {shown.map((thread) => <ThreadName key={thread} thread={thread} />)}
         </div>
         <Strip shown={shown} spanMs={spanMs} />
@@ -35,8 +35,8 @@ export function Timeline() {
         )}
         {threads.value && <button type="button" onClick={() => (threads.value = null)}>All threads again</button>}
         <span class="space" />
-        {base.value && <Limits what="before" limits={base} spanMs={spanMs} />}
-        <Limits what={base.value ? "now" : "time"} limits={range} spanMs={spanMs} />
+        {sliceMs > 0 && base.value && <Limits what="before" limits={base} spanMs={spanMs} />}
+        {sliceMs > 0 && <Limits what={base.value ? "now" : "time"} limits={range} spanMs={spanMs} />}
         {base.value
           ? <button type="button" onClick={() => { base.value = null; brushes.value = "range"; }}>Stop comparing</button>
           : <button type="button" onClick={compare}>Compare</button>}
@@ -141,7 +141,7 @@ function Strip({ shown, spanMs }: { shown: number[]; spanMs: number }) {
       {parts.map((part) => <span key={part.name} class="part" style={{ left: `${(100 * part.from) / slices}%` }}>{cut(part.name, 60)}</span>)}
       {range.value && <Shade limits={range.value} kind="range" />}
       {base.value && <Shade limits={base.value} kind="base" />}
-      <div class="axis" aria-hidden="true">{[0, 0.25, 0.5, 0.75, 1].map((at) => <span key={at}>{seconds((at * spanMs) / 1e3)}</span>)}</div>
+      {spanMs > 0 && <div class="axis" aria-hidden="true">{[0, 0.25, 0.5, 0.75, 1].map((at) => <span key={at}>{seconds((at * spanMs) / 1e3)}</span>)}</div>}
     </div>
   );
 }

@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { linesOf } from "./select";
 import { nameOf, recording, selection } from "./state";
 import { share, type View } from "./tree";
-import { cut, percent, points, seconds, whole } from "./words";
+import { cut, percent, points, whole } from "./words";
 
 const shown = signal<{ view: View; node: number; x: number; y: number } | null>(null);
 
@@ -75,5 +75,5 @@ function Numbers({ name, events, base, view }: { name: string; events: number; b
     const before = share(base, view.base.events);
     return <tr><th>{name}</th><td>{percent(before)}</td><td>{percent(now)}</td><td>{points(now - before)}</td></tr>;
   }
-  return <tr><th>{name}</th><td>{percent(now)}</td><td>{seconds(recording.value.seconds(events))}</td><td>{whole(events)}</td></tr>;
+  return <tr><th>{name}</th><td>{percent(now)}</td><td>{recording.value.time(events)}</td><td>{whole(events)}</td></tr>;
 }

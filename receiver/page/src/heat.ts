@@ -1,6 +1,6 @@
 import type { Recording } from "./recording";
 
-/** CPU time of each thread over time, in as many columns as there is room for. */
+/** CPU time of each thread over time, in as many columns as there is room for. Where no times are known: shares of samples. */
 export interface Heat {
   columns: number;
   /** Threads, the busiest first. */
@@ -32,7 +32,7 @@ export function heatOf(recording: Recording): Heat {
   const perColumn = Float64Array.from({ length: columns }, (_, column) => {
     const first = Math.ceil((column * slices) / columns);
     const after = Math.ceil(((column + 1) * slices) / columns);
-    return ((after - first) * sliceMs * 1e6) / recording.periodNs;
+    return sliceMs > 0 ? ((after - first) * sliceMs * 1e6) / recording.periodNs : all[column] || 1;
   });
   const shares = (of: Float64Array) => of.map((count, column) => count / perColumn[column]);
   const sum = (of: Float64Array) => of.reduce((whole, part) => whole + part, 0);

@@ -1,6 +1,7 @@
 import type { Document, Outcome } from "./document";
 import { Grower } from "./grower";
 import type { Tree } from "./tree";
+import { seconds } from "./words";
 
 /** A recording, with its stacks as one tree of functions. */
 export class Recording {
@@ -87,9 +88,9 @@ export class Recording {
     };
   }
 
-  /** The CPU time, or what else is measured, that events stand for. */
-  seconds(events: number): number {
-    return (events * this.periodNs) / 1e9;
+  /** The time that events stand for, in words; none where nobody says how long one is. */
+  time(events: number): string {
+    return this.periodNs > 0 ? seconds((events * this.periodNs) / 1e9) : "";
   }
 
   /** What to call a thread beside others. */

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::profile::Profile;
-use crate::{folded, page, pprof, svg};
+use crate::{firefox, folded, page, pprof, speedscope, svg};
 
 /// A form that a profile can be written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,13 +15,18 @@ pub enum Form {
     Folded,
     /// A flame graph as a picture with a search.
     Svg,
-    /// A flame graph and a table of functions as a page that needs no network.
+    /// A page with everything to look at it by, which needs no network.
     Html,
+    /// For the Firefox Profiler.
+    Firefox,
+    /// For speedscope.
+    Speedscope,
 }
 
 impl Form {
     /// Every form.
-    pub const ALL: [Self; 4] = [Self::Pprof, Self::Folded, Self::Svg, Self::Html];
+    pub const ALL: [Self; 6] =
+        [Self::Pprof, Self::Folded, Self::Svg, Self::Html, Self::Firefox, Self::Speedscope];
 
     /// How the names of files of this form end.
     #[must_use]
@@ -31,6 +36,8 @@ impl Form {
             Self::Folded => ".folded",
             Self::Svg => ".svg",
             Self::Html => ".html",
+            Self::Firefox => ".firefox.json",
+            Self::Speedscope => ".speedscope.json",
         }
     }
 
@@ -82,6 +89,8 @@ pub fn write(profile: &Profile, form: Form, out: &mut impl Write) -> Result<(), 
         Form::Svg if profile.total() == 0 => return Err(Error::Empty),
         Form::Svg => svg::write(profile, out)?,
         Form::Html => page::write(profile, out)?,
+        Form::Firefox => firefox::write(profile, out)?,
+        Form::Speedscope => speedscope::write(profile, out)?,
     }
     Ok(())
 }
@@ -103,7 +112,8 @@ mod tests {
         let error = Form::of_path(Path::new("out.gz"), &[".otlp"]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the name of out.gz does not tell its form: let it end in one of .otlp, .pb.gz, .folded, .svg, .html"
+            "the name of out.gz does not tell its form: let it end in one of .otlp, .pb.gz, .folded, .svg, \
+             .html, .firefox.json, .speedscope.json"
         );
     }
 }

@@ -89,6 +89,7 @@ fn add_frames(profile: &Profile, strings: &mut Strings, message: &mut proto::Pro
 
 fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
     let keys = ["process", "thread", "trace_id", "span_id"].map(|key| strings.index(key));
+    let number_keys = ["pid", "thread_id"].map(|key| strings.index(key));
     for sample in profile.timeless() {
         let thread = profile.thread_of(&sample);
         let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
@@ -100,9 +101,12 @@ fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Pr
         ];
         let labels = keys.into_iter().zip(values).filter_map(|(key, value)| {
             let value = value.filter(|value: &Cow<'_, str>| !value.is_empty())?;
-            Some(proto::Label { key, str: strings.index(&value) })
+            Some(proto::Label { key, str: strings.index(&value), num: 0 })
         });
-        let label = labels.collect();
+        let mut label: Vec<_> = labels.collect();
+        let numbers = thread.map_or([0, 0], |thread| [thread.pid, thread.tid]);
+        let numbers = number_keys.into_iter().zip(numbers).filter(|(_, number)| *number > 0);
+        label.extend(numbers.map(|(key, number)| proto::Label { key, str: 0, num: number.into() }));
         let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
         message.sample.push(proto::Sample {
             location_id: stack
@@ -150,9 +154,9 @@ impl Strings {
 }
 
 /// The messages, named and numbered as in the source.
-mod proto {
+pub(crate) mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Profile {
+    pub(crate) struct Profile {
         #[prost(message, repeated, tag = "1")]
         pub sample_type: Vec<ValueType>,
         #[prost(message, repeated, tag = "2")]
@@ -178,7 +182,7 @@ mod proto {
     }
 
     #[derive(Clone, Copy, PartialEq, prost::Message)]
-    pub(super) struct ValueType {
+    pub(crate) struct ValueType {
         #[prost(int64, tag = "1")]
         pub r#type: i64,
         #[prost(int64, tag = "2")]
@@ -186,7 +190,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Sample {
+    pub(crate) struct Sample {
         #[prost(uint64, repeated, tag = "1")]
         pub location_id: Vec<u64>,
         #[prost(int64, repeated, tag = "2")]
@@ -196,15 +200,17 @@ mod proto {
     }
 
     #[derive(Clone, Copy, PartialEq, prost::Message)]
-    pub(super) struct Label {
+    pub(crate) struct Label {
         #[prost(int64, tag = "1")]
         pub key: i64,
         #[prost(int64, tag = "2")]
         pub str: i64,
+        #[prost(int64, tag = "3")]
+        pub num: i64,
     }
 
     #[derive(Clone, Copy, PartialEq, prost::Message)]
-    pub(super) struct Mapping {
+    pub(crate) struct Mapping {
         #[prost(uint64, tag = "1")]
         pub id: u64,
         #[prost(uint64, tag = "2")]
@@ -220,7 +226,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Location {
+    pub(crate) struct Location {
         #[prost(uint64, tag = "1")]
         pub id: u64,
         #[prost(uint64, tag = "2")]
@@ -232,7 +238,7 @@ mod proto {
     }
 
     #[derive(Clone, Copy, PartialEq, prost::Message)]
-    pub(super) struct Line {
+    pub(crate) struct Line {
         #[prost(uint64, tag = "1")]
         pub function_id: u64,
         #[prost(int64, tag = "2")]
@@ -240,7 +246,7 @@ mod proto {
     }
 
     #[derive(Clone, Copy, PartialEq, prost::Message)]
-    pub(super) struct Function {
+    pub(crate) struct Function {
         #[prost(uint64, tag = "1")]
         pub id: u64,
         #[prost(int64, tag = "2")]

@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::escape::visible;
+
 /// One recording.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Profile {
@@ -251,6 +253,19 @@ impl Profile {
     /// The thread of a sample, if it is known.
     pub(crate) fn thread_of(&self, sample: &Sample) -> Option<&Thread> {
         self.threads.get(sample.thread.0 as usize)
+    }
+
+    /// What to call a thread beside those of other processes.
+    pub(crate) fn thread_name(&self, thread: ThreadIndex) -> String {
+        let Some(thread) = self.threads.get(thread.0 as usize) else { return String::from("[unknown]") };
+        let numbered = |name: &str, number: u32| match number {
+            0 => visible(name).into_owned(),
+            number => format!("{} {number}", visible(name)),
+        };
+        if thread.name.is_empty() {
+            return numbered(&thread.process, thread.pid);
+        }
+        format!("{} / {}", numbered(&thread.process, thread.pid), numbered(&thread.name, thread.tid))
     }
 
     /// The path of a frame's binary; empty if there is none.

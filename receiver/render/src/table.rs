@@ -41,7 +41,7 @@ pub fn table(profile: &Profile, options: TableOptions) -> String {
     let total = profile.total();
     let binary_columns =
         shown.iter().map(|row| visible(row.binary).width()).max().unwrap_or(0).clamp(6, BINARY_COLUMNS_LIMIT);
-    let name_columns = options.columns.max(40).saturating_sub(NUMBERS_COLUMNS + binary_columns + 2).max(12);
+    let name_columns = name_columns(options, binary_columns);
 
     let mut out = format!("{:>7}  {:>7}  {}  BINARY\n", "SELF", "TOTAL", padded("FUNCTION", name_columns));
     for row in shown {
@@ -58,6 +58,11 @@ pub fn table(profile: &Profile, options: TableOptions) -> String {
         let _ = writeln!(out, "{:>6.2}%           in the other {hidden}", percent(rest, total));
     }
     out
+}
+
+/// What is left for names beside the numbers and a last column.
+pub(crate) fn name_columns(options: TableOptions, last_columns: usize) -> usize {
+    options.columns.max(40).saturating_sub(NUMBERS_COLUMNS + last_columns + 2).max(12)
 }
 
 fn coloured(name: String, row: &FunctionTotals<'_>, is_coloured: bool) -> String {
@@ -89,7 +94,7 @@ fn columns_of(characters: impl Iterator<Item = char>, columns: usize) -> String 
         .collect()
 }
 
-fn padded(text: &str, columns: usize) -> String {
+pub(crate) fn padded(text: &str, columns: usize) -> String {
     let text = fitted(text, columns);
     let missing = columns.saturating_sub(text.width());
     format!("{text}{:missing$}", "")

@@ -5,14 +5,34 @@ use std::collections::HashMap;
 use crate::functions::identity;
 use crate::profile::{FrameKind, Profile};
 
-/// A function.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// A function: what has the same name in the same binary. Forms differ in how much else they tell of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Function<'a> {
     pub(crate) name: &'a str,
     pub(crate) binary: &'a str,
     pub(crate) kind: FrameKind,
     /// The source file; empty if unknown.
     pub(crate) path: &'a str,
+}
+
+/// Every function once.
+#[derive(Default)]
+struct Functions<'a> {
+    all: Vec<Function<'a>>,
+    numbers: HashMap<(&'a str, &'a str), u32>,
+}
+
+impl<'a> Functions<'a> {
+    fn number(&mut self, function: Function<'a>) -> u32 {
+        let number = *self.numbers.entry((function.name, function.binary)).or_insert_with(|| {
+            self.all.push(function);
+            self.all.len() as u32 - 1
+        });
+        if let Some(known) = self.all.get_mut(number as usize).filter(|known| known.path.is_empty()) {
+            known.path = function.path;
+        }
+        number
+    }
 }
 
 /// A line of a function.
@@ -50,8 +70,8 @@ const NO_FRAMES: Function<'static> =
 
 impl<'a> Tree<'a> {
     pub(crate) fn new(profile: &'a Profile) -> Self {
-        let (mut functions, mut places, mut nodes) =
-            (Numbered::default(), Numbered::default(), Numbered::default());
+        let mut functions = Functions::default();
+        let (mut places, mut nodes) = (Numbered::default(), Numbered::default());
         let place_of_frame: Vec<u32> = profile
             .frames
             .iter()

@@ -26,10 +26,10 @@ impl<K: Copy + Eq + Hash> Counts<K> {
         Self { slice_ns: SLICE_NS, first: u64::MAX, last: 0, rows: HashMap::new(), rows_max: ROWS_MAX }
     }
 
-    pub(crate) fn add(&mut self, time_ns: u64, what: K) {
+    pub(crate) fn add(&mut self, time_ns: u64, what: K, count: u64) {
         let slice = time_ns / self.slice_ns;
         (self.first, self.last) = (self.first.min(slice), self.last.max(slice));
-        *self.rows.entry((slice, what)).or_default() += 1;
+        *self.rows.entry((slice, what)).or_default() += count;
         while self.last - self.first >= SLICES_MAX {
             self.coarsen();
         }
@@ -70,7 +70,7 @@ mod tests {
     fn no_event_is_lost_when_slices_grow() {
         let mut counts = Counts::new();
         for event in 0..100_000_u64 {
-            counts.add(7 * SLICE_NS + event * SLICE_NS / 3, event % 2);
+            counts.add(7 * SLICE_NS + event * SLICE_NS / 3, event % 2, 1);
         }
         let slices = 33_333 * SLICE_NS / u64::try_from(counts.slice().as_nanos()).unwrap();
         assert!((SLICES_MAX / 2..=SLICES_MAX).contains(&slices), "{slices}");
@@ -84,7 +84,7 @@ mod tests {
     fn what_differs_in_everything_makes_slices_grow_once_only() {
         let mut counts = Counts { rows_max: 100, ..Counts::new() };
         for event in 0..1000_u64 {
-            counts.add(event, event);
+            counts.add(event, event, 1);
         }
         assert_eq!(counts.slice(), Duration::from_nanos(2 * SLICE_NS));
         assert_eq!(counts.rows_since(0).count(), 1000);

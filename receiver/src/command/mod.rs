@@ -7,6 +7,7 @@ pub(crate) mod launch;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod view;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,6 +46,15 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
             .map_err(|error| Failure::runtime("can't take signals", error))?;
     }
     Ok(flag)
+}
+
+/// How wide the terminal is; 100 columns where there is none.
+fn terminal_columns() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stdout())
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(100)
 }
 
 /// A log for people, on standard error.

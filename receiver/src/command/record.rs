@@ -19,7 +19,7 @@ use sidewinder_render::{Form, Profile, TableOptions};
 use sidewinder_unwind::validate::Trust;
 
 use super::launch::{Launched, exit_code};
-use super::{Ended, log_to_stderr, stop_flag};
+use super::{Ended, log_to_stderr, stop_flag, terminal_columns};
 use crate::cli::RecordArgs;
 use crate::collect::{Circumstances, Collection, outcomes};
 use crate::exit::{Cause, Failure};
@@ -149,6 +149,7 @@ fn sample(
     let scope = match &launched {
         Some(launched) => Scope::of_pids([launched.pid()]),
         None if args.all => Scope::node(),
+        None if !args.comm.is_empty() => Scope::of_names(&args.comm),
         None => Scope::of_pids(args.pid.iter().copied()),
     };
     let progress = Progress::new(args);
@@ -331,6 +332,9 @@ fn title(args: &RecordArgs) -> String {
     if args.all {
         return "all processes".to_owned();
     }
+    if !args.comm.is_empty() {
+        return format!("processes named {}", args.comm.join(", "));
+    }
     let pids: Vec<String> = args.pid.iter().map(ToString::to_string).collect();
     format!("process {}", pids.join(", "))
 }
@@ -344,14 +348,6 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
         .open(path)
         .map(drop)
         .map_err(|error| Failure::new(Cause::Usage, format!("can't write {}", path.display())).because(error))
-}
-
-fn terminal_columns() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout())
-        .ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|columns| *columns > 0)
-        .unwrap_or(100)
 }
 
 /// A line that tells how it goes, where somebody watches.

@@ -55,6 +55,13 @@ impl Scope {
         scope
     }
 
+    /// Processes of these names, now or later, and what they fork. `*` and `?` stand for any characters.
+    pub(crate) fn of_names(names: &[String]) -> Self {
+        let mut scope = Self::node();
+        scope.include.names = names.iter().map(|name| WildMatch::new(name)).collect();
+        scope
+    }
+
     pub(crate) fn of(config: &sidewinder_config::Scope) -> Self {
         use sidewinder_config::ScopeMode;
         Self {

@@ -8,7 +8,6 @@ mod metrics;
 mod otlp;
 mod pages;
 mod process;
-mod server;
 pub(crate) mod status;
 
 use std::collections::BTreeMap;
@@ -29,10 +28,10 @@ use thiserror::Error;
 use tokio::runtime::Handle;
 use tracing::warn;
 
+use crate::server::Server;
 use crate::vitals::Vitals;
 use logs::{Log, LogError};
 use otlp::OtlpError;
-use server::Server;
 use status::StatusSocket;
 
 /// Why there is no telemetry as configured.

@@ -9,8 +9,8 @@ use prometheus::{Registry, TextEncoder};
 use serde_json::{Value, json};
 use sidewinder_config::HealthCheck;
 
-use super::server::{Answer, Page};
 use super::status;
+use crate::server::{Answer, Page};
 use crate::vitals::Vitals;
 
 /// `/metrics`, in Prometheus' text format.
@@ -21,8 +21,7 @@ pub(super) fn metrics(registry: Registry) -> Arc<Answer> {
             Ok(text) => Page::ok(prometheus::TEXT_FORMAT, text),
             Err(error) => Page {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
-                content_type: "text/plain; charset=utf-8",
-                body: format!("the metrics can't be written: {error}\n"),
+                ..Page::ok("text/plain; charset=utf-8", format!("the metrics can't be written: {error}\n"))
             },
         })
     })
@@ -36,16 +35,14 @@ pub(super) fn health(config: &HealthCheck, vitals: Arc<Vitals>) -> Arc<Answer> {
         (path == config.path).then(|| {
             let is_up = vitals.is_up();
             let status = if is_up { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            match &config.response_body {
-                Some(texts) => Page {
-                    status,
-                    content_type: "text/plain; charset=utf-8",
-                    body: if is_up { &texts.healthy } else { &texts.unhealthy }.clone(),
-                },
-                None => {
-                    Page { status, content_type: "application/json", body: health_document(&vitals, is_up) }
-                }
-            }
+            let page = match &config.response_body {
+                Some(texts) => Page::ok(
+                    "text/plain; charset=utf-8",
+                    if is_up { &texts.healthy } else { &texts.unhealthy }.clone(),
+                ),
+                None => Page::ok("application/json", health_document(&vitals, is_up)),
+            };
+            Page { status, ..page }
         })
     })
 }

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,58 +30,84 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 /// A port that is taken is tried again this often.
 const RETRY: Duration = Duration::from_secs(10);
 
+/// What pages without scripts may do.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+/// A page that states its own policy is in no other site's frame; that a page can't state.
+const OWN_POLICY: &str = "frame-ancestors 'none'";
+
 /// What a path is answered with.
-pub(super) struct Page {
-    pub(super) status: StatusCode,
-    pub(super) content_type: &'static str,
-    pub(super) body: String,
+pub(crate) struct Page {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+    /// What the browser lets it do.
+    pub(crate) policy: &'static str,
 }
 
 impl Page {
-    pub(super) fn ok(content_type: &'static str, body: String) -> Self {
-        Self { status: StatusCode::OK, content_type, body }
+    pub(crate) fn ok(content_type: &'static str, body: String) -> Self {
+        Self { status: StatusCode::OK, content_type, body, policy: POLICY }
+    }
+
+    /// A document that states its own policy.
+    pub(crate) fn document(body: String) -> Self {
+        Self { policy: OWN_POLICY, ..Self::ok("text/html; charset=utf-8", body) }
     }
 
     fn text(status: StatusCode, words: &str) -> Self {
-        Self { status, content_type: "text/plain; charset=utf-8", body: format!("{words}\n") }
+        Self { status, ..Self::ok("text/plain; charset=utf-8", format!("{words}\n")) }
     }
 }
 
 /// Answers for a path; `None`: there is no such page.
-pub(super) type Answer = dyn Fn(&str) -> Option<Page> + Send + Sync;
+pub(crate) type Answer = dyn Fn(&str) -> Option<Page> + Send + Sync;
 
 /// Listens until it is dropped.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(crate) struct Server {
     accepting: JoinHandle<()>,
 }
 
 impl Server {
     /// Listens at `address`, now or as soon as the port is free: a port that another program has is a warning.
-    pub(super) fn start(what: String, address: ListenAddress, answer: Arc<Answer>, runtime: &Handle) -> Self {
+    pub(crate) fn start(what: String, address: ListenAddress, answer: Arc<Answer>, runtime: &Handle) -> Self {
         let accepting = runtime.spawn(async move {
             let listener = listener(&what, &address).await;
-            let turns = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-            let address = Arc::new(address);
-            loop {
-                let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { return };
-                match listener.accept().await {
-                    Ok((stream, _)) => {
-                        let connection = serve(stream, Arc::clone(&address), Arc::clone(&answer));
-                        tokio::spawn(async move {
-                            // Who asks too slowly gets no answer.
-                            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-                            drop(turn);
-                        });
-                    }
-                    Err(error) => {
-                        debug!(what, error = &error as &dyn std::error::Error, "no connection");
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                    }
-                }
-            }
+            accept(listener, address, answer).await;
         });
         Self { accepting }
+    }
+
+    /// Listens on a free port of this machine, for nobody else, and says which.
+    pub(crate) fn on_free_port(answer: Arc<Answer>, runtime: &Handle) -> io::Result<(Self, SocketAddr)> {
+        let host = Ipv4Addr::LOCALHOST;
+        let listener = runtime.block_on(TcpListener::bind((host, 0)))?;
+        let local = listener.local_addr()?;
+        let address = ListenAddress { host: host.to_string(), port: local.port() };
+        let accepting = runtime.spawn(accept(listener, address, answer));
+        Ok((Self { accepting }, local))
+    }
+}
+
+async fn accept(listener: TcpListener, address: ListenAddress, answer: Arc<Answer>) {
+    let turns = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let address = Arc::new(address);
+    loop {
+        let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let connection = serve(stream, Arc::clone(&address), Arc::clone(&answer));
+                tokio::spawn(async move {
+                    // Who asks too slowly gets no answer.
+                    let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+                    drop(turn);
+                });
+            }
+            Err(error) => {
+                debug!(%address, error = &error as &dyn std::error::Error, "no connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
     }
 }
 
@@ -169,10 +195,8 @@ fn response(page: Page) -> Response<Full<Bytes>> {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    headers.insert(
-        "content-security-policy",
-        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'"),
-    );
+    headers.insert("content-security-policy", HeaderValue::from_static(page.policy));
+    headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
     if page.status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }

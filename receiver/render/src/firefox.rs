@@ -1,0 +1,121 @@
+//! The Firefox Profiler's form: processed profile JSON, written by samply's library.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use fxprof_processed_profile::{
+    CategoryColor, CategoryPairHandle, CpuDelta, Frame as FirefoxFrame, FrameFlags, FrameHandle, FrameInfo,
+    Profile as FirefoxProfile, ReferenceTimestamp, SamplingInterval, StackHandle, ThreadHandle, Timestamp,
+};
+
+use crate::escape::visible;
+use crate::profile::{Frame, FrameKind, Profile, Sample, Thread, ThreadIndex};
+
+/// Writes the profile.
+pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(out, &converted(profile)).map_err(io::Error::from)
+}
+
+fn converted(profile: &Profile) -> FirefoxProfile {
+    let period_ns = profile.measure.period_ns.max(1);
+    let mut firefox = FirefoxProfile::new(
+        &visible(&profile.title),
+        ReferenceTimestamp::from_system_time(profile.start),
+        SamplingInterval::from_nanos(period_ns),
+    );
+    firefox.set_os_name("Linux");
+    firefox.set_symbolicated(true);
+    let categories =
+        FrameKind::ALL.map(|kind| CategoryPairHandle::from(firefox.add_category(kind.label(), colour(kind))));
+    let mut of_threads = BTreeMap::<ThreadIndex, Vec<Sample>>::new();
+    for sample in profile.samples.iter().filter(|sample| profile.thread_of(sample).is_some()) {
+        of_threads.entry(sample.thread).or_default().push(*sample);
+    }
+    let mut processes = BTreeMap::new();
+    for (index, mut samples) in of_threads {
+        let Some(thread) = profile.threads.get(index.0 as usize) else { continue };
+        samples.sort_unstable();
+        let process = *processes.entry((thread.pid, &thread.process)).or_insert_with(|| {
+            firefox.add_process(
+                &visible(&thread.process),
+                thread.pid,
+                Timestamp::from_nanos_since_reference(0),
+            )
+        });
+        let is_main = thread.tid == thread.pid;
+        let start = Timestamp::from_nanos_since_reference(0);
+        let handle = firefox.add_thread(process, thread.tid, start, is_main);
+        firefox.set_thread_name(handle, &visible(name(thread)));
+        add_samples(&mut firefox, handle, profile, &samples, categories);
+    }
+    firefox
+}
+
+fn add_samples(
+    firefox: &mut FirefoxProfile,
+    thread: ThreadHandle,
+    profile: &Profile,
+    samples: &[Sample],
+    categories: [CategoryPairHandle; FrameKind::ALL.len()],
+) {
+    for sample in samples {
+        let mut stack: Option<StackHandle> = None;
+        for frame in profile.frames_of(sample.stack).rev() {
+            let frame = interned(firefox, thread, frame, categories);
+            stack = Some(firefox.intern_stack(thread, stack, frame));
+        }
+        let at = u64::try_from(Duration::as_nanos(&profile.slice)).unwrap_or(u64::MAX);
+        let time = Timestamp::from_nanos_since_reference(at.saturating_mul(u64::from(sample.slice)));
+        let cpu = CpuDelta::from_nanos(sample.count.saturating_mul(profile.measure.period_ns));
+        firefox.add_sample(thread, time, stack, cpu, i32::try_from(sample.count).unwrap_or(i32::MAX));
+    }
+}
+
+fn interned(
+    firefox: &mut FirefoxProfile,
+    thread: ThreadHandle,
+    frame: &Frame,
+    categories: [CategoryPairHandle; FrameKind::ALL.len()],
+) -> FrameHandle {
+    let label = firefox.intern_string(&visible(&frame.name));
+    let [other, ..] = categories;
+    let of_kind = FrameKind::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.kind);
+    let category_pair = of_kind.map_or(other, |(_, category)| category);
+    firefox.intern_frame(
+        thread,
+        FrameInfo { frame: FirefoxFrame::Label(label), category_pair, flags: FrameFlags::empty() },
+    )
+}
+
+fn name(thread: &Thread) -> &str {
+    if thread.name.is_empty() { &thread.process } else { &thread.name }
+}
+
+/// The nearest of the Firefox Profiler's colours.
+const fn colour(kind: FrameKind) -> CategoryColor {
+    match kind {
+        FrameKind::Native => CategoryColor::Yellow,
+        FrameKind::Rust => CategoryColor::Orange,
+        FrameKind::Go => CategoryColor::LightBlue,
+        FrameKind::Python => CategoryColor::Brown,
+        FrameKind::Jit => CategoryColor::Green,
+        FrameKind::Kernel => CategoryColor::Purple,
+        FrameKind::Marker => CategoryColor::Gray,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::sample;
+
+    #[test]
+    fn every_event_is_a_sample_of_its_thread() {
+        let json = serde_json::to_value(converted(&sample())).unwrap();
+        let [thread] = json["threads"].as_array().unwrap().as_slice() else { panic!("{json}") };
+        assert_eq!(thread["name"], "worker");
+        let weights = thread["samples"]["weight"].as_array().unwrap();
+        assert_eq!(weights.iter().map(|weight| weight.as_u64().unwrap()).sum::<u64>(), 14);
+    }
+}

@@ -1,0 +1,129 @@
+//! Profiles that were written earlier, by us or by others.
+
+mod folded;
+mod pprof;
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+
+use crate::profile::{FrameKind, Profile};
+
+/// Files of more bytes than this, compressed or not, are not read.
+const BYTES_MAX: u64 = 256 << 20;
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// Why a file is no profile that can be shown.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The file, or what is compressed in it, can't be read.
+    #[error("it can't be read")]
+    Read(#[from] io::Error),
+    /// There is more than is read.
+    #[error("it holds more than {} MiB", BYTES_MAX >> 20)]
+    TooLong,
+    /// Not pprof's message.
+    #[error("it is no pprof profile")]
+    Pprof(#[from] prost::DecodeError),
+    /// The message has no kind of value.
+    #[error("this pprof profile says of no value what it is")]
+    NoValues,
+    /// A line of folded stacks has no count.
+    #[error("line {line} does not end in a number of samples, as folded stacks do")]
+    NoCount {
+        /// Counted from 1.
+        line: usize,
+    },
+    /// Neither of them.
+    #[error("it is neither pprof's nor folded stacks")]
+    Unknown,
+}
+
+/// Reads pprof's form, compressed or not, or folded stacks: whichever it is.
+///
+/// # Errors
+///
+/// [`ReadError`].
+pub fn read(path: &Path) -> Result<Profile, ReadError> {
+    let bytes = whole(std::fs::File::open(path)?)?;
+    let bytes = if bytes.starts_with(&GZIP) { whole(GzDecoder::new(&*bytes))? } else { bytes };
+    let title = path.file_name().unwrap_or_default().to_string_lossy();
+    match std::str::from_utf8(&bytes) {
+        Ok(text) if !text.contains('\0') && text.lines().next().is_some_and(folded::is_stack) => {
+            folded::read(&title, text)
+        }
+        Ok(text) if !text.contains('\0') && text.chars().all(|c| !c.is_control() || c.is_whitespace()) => {
+            Err(ReadError::Unknown)
+        }
+        _ => pprof::read(&title, &bytes),
+    }
+}
+
+fn whole(from: impl Read) -> Result<Vec<u8>, ReadError> {
+    let mut bytes = Vec::new();
+    let read = from.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if read as u64 > BYTES_MAX { Err(ReadError::TooLong) } else { Ok(bytes) }
+}
+
+/// What kind of code a frame is, as far as its names tell: these forms do not say it.
+fn guessed_kind(name: &str, source: &str, binary: &str) -> FrameKind {
+    let is = |suffix: &str| source.ends_with(suffix);
+    match name {
+        name if name.starts_with("[truncated: ") => FrameKind::Marker,
+        _ if binary.starts_with("[kernel") || binary == "vmlinux" => FrameKind::Kernel,
+        _ if is(".rs") => FrameKind::Rust,
+        _ if is(".go") => FrameKind::Go,
+        _ if is(".py") => FrameKind::Python,
+        _ => FrameKind::Native,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Form;
+    use crate::profile::tests::sample;
+    use proptest::prelude::*;
+
+    fn read_back(form: Form) -> Profile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        crate::write(&sample(), form, &mut file.as_file()).unwrap();
+        read(file.path()).unwrap()
+    }
+
+    fn folded(profile: &Profile) -> Vec<String> {
+        crate::folded::lines(profile).collect()
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        assert_eq!(folded(&read_back(Form::Folded)), folded(&sample()));
+        let pprof = read_back(Form::Pprof);
+        assert_eq!(folded(&pprof), folded(&sample()));
+        assert_eq!(pprof.measure.period_ns, 10_000_000);
+        assert_eq!(pprof.duration, sample().duration);
+        assert_eq!(pprof.binaries, sample().binaries);
+    }
+
+    #[test]
+    fn what_is_no_profile_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (text, said) in [
+            ("# A title\n", "it is neither pprof's nor folded stacks"),
+            ("a;b 1\na;c\n", "line 2 does not end in a number of samples, as folded stacks do"),
+            ("\u{1}\0\u{fffd}", "it is no pprof profile"),
+        ] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(read(file.path()).unwrap_err().to_string(), said);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_much(bytes: Vec<u8>) {
+            let _ = pprof::read("", &bytes);
+            let _ = folded::read("", &String::from_utf8_lossy(&bytes));
+        }
+    }
+}

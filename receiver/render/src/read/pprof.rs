@@ -1,0 +1,168 @@
+//! pprof's form, as anybody writes it.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use prost::Message;
+
+use super::{ReadError, guessed_kind};
+use crate::pprof::proto;
+use crate::profile::{
+    Binary, BinaryIndex, Frame, FrameIndex, Measure, Profile, Sample, Span, SpanIndex, StackIndex, Thread,
+    ThreadIndex,
+};
+use crate::tree::Numbered;
+
+/// Reads a message that is not compressed. Of several kinds of values, the number of samples is taken where their period
+/// is a time, else times, else the last one, which is the default by pprof's own rule.
+pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
+    let message = proto::Profile::decode(bytes)?;
+    let texts = Texts(&message.string_table);
+    let (column, measure) = measure(&message, texts).ok_or(ReadError::NoValues)?;
+    let mut profile = Profile::empty(title.to_owned(), measure);
+    profile.start = SystemTime::UNIX_EPOCH + nanoseconds(message.time_nanos);
+    profile.duration = nanoseconds(message.duration_nanos);
+    profile.binaries = message
+        .mapping
+        .iter()
+        .map(|mapping| Binary {
+            path: texts.at(mapping.filename).to_owned(),
+            build_id: Some(texts.at(mapping.build_id).to_owned()).filter(|id| !id.is_empty()),
+        })
+        .collect();
+    let frames_of = add_frames(&message, texts, &mut profile);
+    let (mut threads, mut spans) = (Numbered::default(), Numbered::default());
+    for sample in &message.sample {
+        let count = sample.value.get(column).and_then(|value| u64::try_from(*value).ok()).unwrap_or(0);
+        if count == 0 {
+            continue;
+        }
+        let frames = sample.location_id.iter().filter_map(|id| frames_of.get(id)).flatten().copied();
+        profile.stacks.push(frames.collect());
+        let labels = Labels { labels: &sample.label, texts };
+        let span = Option::zip(labels.bytes::<16>("trace_id"), labels.bytes::<8>("span_id"));
+        profile.samples.push(Sample {
+            slice: 0,
+            thread: ThreadIndex(threads.number(Thread {
+                process: labels.text("process").into(),
+                pid: labels.number(&["pid", "process_id"]),
+                name: labels.text("thread").into(),
+                tid: labels.number(&["tid", "thread_id"]),
+            })),
+            span: span.map(|(trace_id, span_id)| SpanIndex(spans.number(Span { trace_id, span_id }))),
+            stack: StackIndex(profile.stacks.len() as u32 - 1),
+            count,
+        });
+    }
+    (profile.threads, profile.spans) = (threads.all, spans.all);
+    Ok(profile)
+}
+
+/// Which value of a sample is taken, and what it is.
+fn measure(message: &proto::Profile, texts: Texts<'_>) -> Option<(usize, Measure)> {
+    let unit = |kind: &proto::ValueType| texts.at(kind.unit).to_owned();
+    let period = message.period_type.as_ref().filter(|kind| unit(kind) == "nanoseconds");
+    let period_ns = u64::try_from(message.period).ok().filter(|period| *period > 0);
+    let find = |wanted: &str| message.sample_type.iter().position(|kind| unit(kind) == wanted);
+    if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find("count")) {
+        let rate_hz = 1_000_000_000 / period_ns;
+        return Some((column, Measure { name: texts.at(kind.r#type).to_owned(), rate_hz, period_ns }));
+    }
+    let times = find("nanoseconds");
+    let column = times.or_else(|| message.sample_type.len().checked_sub(1))?;
+    let name = texts.at(message.sample_type.get(column)?.r#type).to_owned();
+    Some((column, Measure { name, rate_hz: 0, period_ns: u64::from(times.is_some()) }))
+}
+
+/// The frames of each location, leaf first: those inlined there come first, as in the form.
+fn add_frames(
+    message: &proto::Profile,
+    texts: Texts<'_>,
+    profile: &mut Profile,
+) -> HashMap<u64, Vec<FrameIndex>> {
+    let functions: HashMap<_, _> = message.function.iter().map(|function| (function.id, function)).collect();
+    let binaries: HashMap<_, _> = message.mapping.iter().zip(0..).map(|(it, at)| (it.id, at)).collect();
+    let mut frames_of = HashMap::new();
+    for location in &message.location {
+        let binary = binaries.get(&location.mapping_id).copied().map(BinaryIndex);
+        let path =
+            binary.and_then(|at| profile.binaries.get(at.0 as usize)).map_or("", |binary| &binary.path);
+        let frame = |name: &str, system_name: &str, source: &str, line: i64| Frame {
+            name: name.to_owned(),
+            is_named: true,
+            system_name: if system_name == name { String::new() } else { system_name.to_owned() },
+            binary,
+            kind: guessed_kind(name, source, path),
+            address: location.address,
+            path: source.to_owned(),
+            line: u32::try_from(line).unwrap_or(0),
+        };
+        let mut frames: Vec<_> = location
+            .line
+            .iter()
+            .filter_map(|line| Some((line, functions.get(&line.function_id)?)))
+            .map(|(line, function)| {
+                let [name, system, source] =
+                    [function.name, function.system_name, function.filename].map(|at| texts.at(at));
+                frame(if name.is_empty() { system } else { name }, system, source, line.line)
+            })
+            .collect();
+        if frames.is_empty() {
+            let file = path.rsplit('/').next().unwrap_or_default();
+            let name = format!("{file}+{:#x}", location.address);
+            frames.push(Frame { is_named: false, ..frame(&name, "", "", 0) });
+        }
+        let first = profile.frames.len() as u32;
+        frames_of.insert(location.id, (first..first + frames.len() as u32).map(FrameIndex).collect());
+        profile.frames.append(&mut frames);
+    }
+    frames_of
+}
+
+fn nanoseconds(count: i64) -> Duration {
+    Duration::from_nanos(u64::try_from(count).unwrap_or(0))
+}
+
+/// The string table. What it does not have is empty.
+#[derive(Clone, Copy)]
+struct Texts<'a>(&'a [String]);
+
+impl<'a> Texts<'a> {
+    fn at(self, index: i64) -> &'a str {
+        usize::try_from(index).ok().and_then(|index| self.0.get(index)).map_or("", String::as_str)
+    }
+}
+
+/// The labels of a sample, by name.
+struct Labels<'a> {
+    labels: &'a [proto::Label],
+    texts: Texts<'a>,
+}
+
+impl<'a> Labels<'a> {
+    fn find(&self, key: &str) -> Option<&'a proto::Label> {
+        self.labels.iter().find(|label| self.texts.at(label.key) == key)
+    }
+
+    fn text(&self, key: &str) -> &'a str {
+        self.find(key).map_or("", |label| self.texts.at(label.str))
+    }
+
+    fn number(&self, keys: &[&str]) -> u32 {
+        let label = keys.iter().find_map(|key| self.find(key));
+        label.and_then(|label| u32::try_from(label.num).ok()).unwrap_or(0)
+    }
+
+    /// An identifier in hexadecimal digits.
+    fn bytes<const LENGTH: usize>(&self, key: &str) -> Option<[u8; LENGTH]> {
+        let text = self.text(key);
+        let mut bytes = [0; LENGTH];
+        if text.len() != 2 * LENGTH || !text.is_ascii() {
+            return None;
+        }
+        for (byte, at) in bytes.iter_mut().zip((0..).step_by(2)) {
+            *byte = u8::from_str_radix(text.get(at..at + 2)?, 16).ok()?;
+        }
+        Some(bytes)
+    }
+}

@@ -1,0 +1,122 @@
+//! speedscope's form: an object of JSON with a profile for each thread.
+//!
+//! Source: `src/lib/file-format-spec.ts` of github.com/jlfwong/speedscope.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::escape::visible;
+use crate::profile::{Profile, Sample, ThreadIndex};
+
+/// Writes the profile.
+pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(out, &file(profile)).map_err(io::Error::from)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    exporter: &'static str,
+    name: String,
+    active_profile_index: usize,
+    shared: Shared,
+    profiles: Vec<Sampled>,
+}
+
+#[derive(Serialize)]
+struct Shared {
+    frames: Vec<Frame>,
+}
+
+#[derive(Serialize)]
+struct Frame {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sampled {
+    r#type: &'static str,
+    name: String,
+    unit: &'static str,
+    start_value: u64,
+    end_value: u64,
+    /// Each a stack, root first, as positions in the shared frames.
+    samples: Vec<Vec<u32>>,
+    weights: Vec<u64>,
+}
+
+fn file(profile: &Profile) -> File {
+    let mut of_threads = BTreeMap::<ThreadIndex, Vec<Sample>>::new();
+    for sample in &profile.samples {
+        of_threads.entry(sample.thread).or_default().push(*sample);
+    }
+    let mut profiles: Vec<_> =
+        of_threads.into_iter().map(|(thread, samples)| sampled(profile, thread, samples)).collect();
+    // The busiest is shown first.
+    profiles.sort_by_key(|sampled| std::cmp::Reverse(sampled.end_value));
+    let frames = profile.frames.iter().map(|frame| {
+        let place = if frame.path.is_empty() { profile.binary_path(frame) } else { &frame.path };
+        Frame {
+            name: visible(&frame.name).into_owned(),
+            file: (!place.is_empty()).then(|| visible(place).into_owned()),
+            line: (frame.line > 0).then_some(frame.line),
+        }
+    });
+    File {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        exporter: concat!("sidewinder ", env!("CARGO_PKG_VERSION")),
+        name: visible(&profile.title).into_owned(),
+        active_profile_index: 0,
+        shared: Shared { frames: frames.collect() },
+        profiles,
+    }
+}
+
+/// What a thread did, one thing after the other.
+fn sampled(profile: &Profile, thread: ThreadIndex, mut samples: Vec<Sample>) -> Sampled {
+    samples.sort_unstable();
+    let known = |frame: &u32| (*frame as usize) < profile.frames.len();
+    let stack = |sample: &Sample| -> Vec<u32> {
+        let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
+        stack.iter().rev().map(|frame| frame.0).filter(known).collect()
+    };
+    let period_ns = profile.measure.period_ns.max(1);
+    let weights: Vec<_> = samples.iter().map(|sample| sample.count.saturating_mul(period_ns)).collect();
+    Sampled {
+        r#type: "sampled",
+        name: profile.thread_name(thread),
+        unit: "nanoseconds",
+        start_value: 0,
+        end_value: weights.iter().fold(0, |sum, weight| sum.saturating_add(*weight)),
+        samples: samples.iter().map(stack).collect(),
+        weights,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::sample;
+
+    #[test]
+    fn a_thread_has_its_stacks_one_after_the_other() {
+        let file = serde_json::to_value(file(&sample())).unwrap();
+        assert_eq!(
+            file["shared"]["frames"][4],
+            serde_json::json!({"name": "write_it", "file": "/usr/bin/app"})
+        );
+        let [only] = file["profiles"].as_array().unwrap().as_slice() else { panic!("{file}") };
+        assert_eq!(only["name"], "app 7 / worker 8");
+        assert_eq!(only["samples"], serde_json::json!([[0], [0, 1], [0, 2], [0, 1, 2], [0, 4, 3]]));
+        assert_eq!(only["endValue"], 140_000_000);
+    }
+}

@@ -1,0 +1,206 @@
+//! Profiles from files: OpenTelemetry's here, other forms by the crate that writes them.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use sidewinder_otlp::FrameType;
+use sidewinder_otlp::builder::Link;
+use sidewinder_otlp::decode::{self, DecodeError, MAX_MESSAGE_BYTES, OwnedValue};
+use sidewinder_render::{
+    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, ReadError, Sample, Span, SpanIndex,
+    StackIndex, Thread, ThreadIndex,
+};
+
+use crate::collect::{Counts, Numbers};
+
+/// Why a file can't be shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ImportError {
+    #[error("it can't be read")]
+    Read(#[from] std::io::Error),
+    #[error("it is larger than {} MiB", MAX_MESSAGE_BYTES >> 20)]
+    TooLong,
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Other(#[from] ReadError),
+    #[error("none of its profiles is of samples of CPU time")]
+    NoCpu,
+}
+
+/// Reads a profile in any form that is known.
+pub(crate) fn profile(path: &Path) -> Result<Profile, ImportError> {
+    if path.extension().is_none_or(|extension| extension != "otlp") {
+        return Ok(sidewinder_render::read(path)?);
+    }
+    if std::fs::metadata(path)?.len() > MAX_MESSAGE_BYTES as u64 {
+        return Err(ImportError::TooLong);
+    }
+    let title = path.file_name().unwrap_or_default().to_string_lossy();
+    of_otlp(&title, &decode::profiles_data(&std::fs::read(path)?)?)
+}
+
+/// What the events have in common that are counted together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Seen {
+    thread: ThreadIndex,
+    span: Option<SpanIndex>,
+    stack: StackIndex,
+}
+
+/// What is on CPUs becomes one profile, of whichever processes it is.
+fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportError> {
+    let cpu = || profiles.iter().filter(|profile| &*profile.sample_type == "samples");
+    let period_ns = cpu().next().ok_or(ImportError::NoCpu)?.period;
+    let period_ns = u64::try_from(period_ns).unwrap_or(0);
+    let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
+    let measure = Measure { name: "cpu".to_owned(), rate_hz, period_ns };
+    let times = || {
+        let samples = cpu().flat_map(|profile| &profile.samples);
+        samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
+    };
+    let (start_ns, end_ns) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+    let mut draft = Draft::default();
+    let mut counts = Counts::new();
+    for profile in cpu() {
+        for sample in &profile.samples {
+            let seen = Seen {
+                thread: draft.thread(profile, sample),
+                span: sample.link.map(|link| SpanIndex(draft.spans.of(link))),
+                stack: draft.stack(&sample.stack),
+            };
+            for time_ns in &sample.timestamps_unix_ns {
+                counts.add(*time_ns, seen, 1);
+            }
+            if let ([], [value]) = (&*sample.timestamps_unix_ns, &*sample.values) {
+                counts.add(start_ns, seen, u64::try_from(*value).unwrap_or(0));
+            }
+        }
+    }
+    let samples = counts.rows_since(start_ns).map(|(slice, seen, count)| Sample {
+        slice,
+        thread: seen.thread,
+        span: seen.span,
+        stack: seen.stack,
+        count,
+    });
+    let samples = samples.collect();
+    Ok(Profile {
+        start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
+        duration: Duration::from_nanos(end_ns - start_ns),
+        slice: if end_ns > start_ns { counts.slice() } else { Duration::ZERO },
+        binaries: draft.binaries,
+        frames: draft.frames,
+        stacks: draft.stacks,
+        threads: draft.threads,
+        spans: draft
+            .spans
+            .all
+            .iter()
+            .map(|link| Span { trace_id: link.trace_id, span_id: link.span_id })
+            .collect(),
+        samples,
+        ..Profile::empty(title.to_owned(), measure)
+    })
+}
+
+/// The tables of a profile in the making. What was decoded holds each frame and stack once: where it is tells which.
+#[derive(Default)]
+struct Draft {
+    binaries: Vec<Binary>,
+    frames: Vec<Frame>,
+    stacks: Vec<Vec<FrameIndex>>,
+    threads: Vec<Thread>,
+    spans: Numbers<Link>,
+    binary_numbers: HashMap<Arc<str>, BinaryIndex>,
+    frame_numbers: HashMap<*const decode::Frame, Vec<FrameIndex>>,
+    stack_numbers: HashMap<*const Arc<decode::Frame>, StackIndex>,
+    thread_numbers: HashMap<Thread, ThreadIndex>,
+}
+
+impl Draft {
+    fn thread(&mut self, profile: &decode::Profile, sample: &decode::Sample) -> ThreadIndex {
+        let resource = |key: &str| profile.resource.get(key);
+        let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
+        let name = resource("process.executable.name").or_else(|| resource("service.name"));
+        let thread = Thread {
+            process: name.and_then(OwnedValue::as_str).unwrap_or_default().into(),
+            pid: number(resource("process.pid").and_then(OwnedValue::as_int)),
+            name: sample.thread_name().unwrap_or_default().into(),
+            tid: number(sample.thread_id()),
+        };
+        let threads = &mut self.threads;
+        *self.thread_numbers.entry(thread).or_insert_with_key(|thread| {
+            threads.push(thread.clone());
+            ThreadIndex(threads.len() as u32 - 1)
+        })
+    }
+
+    fn stack(&mut self, stack: &Arc<[Arc<decode::Frame>]>) -> StackIndex {
+        if let Some(index) = self.stack_numbers.get(&stack.as_ptr()) {
+            return *index;
+        }
+        let frames = stack.iter().flat_map(|frame| self.frames_of(frame)).collect();
+        let index = StackIndex(self.stacks.len() as u32);
+        self.stacks.push(frames);
+        // Of empty ones none is where it is alone.
+        if !stack.is_empty() {
+            self.stack_numbers.insert(stack.as_ptr(), index);
+        }
+        index
+    }
+
+    /// A frame of its own for each inlined call, leaf first.
+    fn frames_of(&mut self, frame: &Arc<decode::Frame>) -> Vec<FrameIndex> {
+        if let Some(frames) = self.frame_numbers.get(&Arc::as_ptr(frame)) {
+            return frames.clone();
+        }
+        let path = match (&frame.mapping, frame.frame_type()) {
+            (Some(mapping), _) => Some(Arc::clone(&mapping.filename)),
+            (None, Some(FrameType::Kernel)) => Some("[kernel]".into()),
+            (None, _) => None,
+        };
+        let build_id = frame.mapping.as_ref().and_then(|mapping| mapping.gnu_build_id());
+        let binary = path.map(|path| {
+            let binaries = &mut self.binaries;
+            *self.binary_numbers.entry(path).or_insert_with_key(|path| {
+                binaries.push(Binary { path: path.to_string(), build_id: build_id.map(str::to_owned) });
+                BinaryIndex(binaries.len() as u32 - 1)
+            })
+        });
+        let is_marker = frame.mapping.is_none()
+            && frame.address == 0
+            && frame.function().is_some_and(|name| name.starts_with('['));
+        let kind = match frame.frame_type() {
+            _ if is_marker => FrameKind::Marker,
+            Some(FrameType::Kernel) => FrameKind::Kernel,
+            Some(FrameType::Rust) => FrameKind::Rust,
+            Some(FrameType::Go) => FrameKind::Go,
+            Some(FrameType::CPython) => FrameKind::Python,
+            Some(FrameType::Native) | None => FrameKind::Native,
+            Some(_) => FrameKind::Jit,
+        };
+        let file = frame.mapping.as_ref().and_then(|mapping| mapping.filename.rsplit('/').next());
+        let unnamed = decode::Line {
+            function: format!("{}+{:#x}", file.unwrap_or_default(), frame.address).into(),
+            ..decode::Line::default()
+        };
+        let lines = if frame.lines.is_empty() { std::slice::from_ref(&unnamed) } else { &frame.lines };
+        let first = self.frames.len() as u32;
+        self.frames.extend(lines.iter().map(|line| Frame {
+            name: line.function.to_string(),
+            is_named: !frame.lines.is_empty(),
+            system_name: line.system_name.to_string(),
+            binary,
+            kind,
+            address: frame.address,
+            path: line.filename.to_string(),
+            line: u32::try_from(line.line).unwrap_or(0),
+        }));
+        let frames: Vec<_> = (first..self.frames.len() as u32).map(FrameIndex).collect();
+        self.frame_numbers.insert(Arc::as_ptr(frame), frames.clone());
+        frames
+    }
+}
