@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
+.PHONY: help setup run picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -27,6 +27,14 @@ run: ## Profile a C++ program without frame pointers; the flame graph goes to ./
 	c++ -O2 -fomit-frame-pointer e2e/workloads/words.cc -o $(compiled)/words
 	$(as_root) $(sidewinder) record -F 997 --table -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
 	@echo "The flame graph is in ./profile.html: one file, opens in any browser without a network."
+
+picture: ## Make the picture in the README anew, of what `make run` profiles
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	@mkdir -p $(compiled)
+	c++ -O2 -fomit-frame-pointer -g e2e/workloads/words.cc -o $(compiled)/words
+	$(as_root) $(sidewinder) record -F 997 -o $(compiled)/picture.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
+	node e2e/page/picture.mjs $(compiled)/picture.html receiver/page/picture.png
 
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests

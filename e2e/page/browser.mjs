@@ -7,9 +7,9 @@ import { chromium } from "playwright-core";
 
 const browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 /** Where the pages are, as the story wrote them, and where pictures of them go. */
-const folder = process.env.PAGES;
+const folder = process.env.PAGES ?? ".";
 const pictures = join(folder, "pictures");
-mkdirSync(pictures, { recursive: true });
+if (process.env.PAGES) mkdirSync(pictures, { recursive: true });
 
 /** Where the story wrote a file. */
 export const written = (name) => join(folder, name);

@@ -85,9 +85,19 @@ pub(crate) enum Command {
     /// List the components that a configuration can name
     Components,
     /// Write completions for a shell
+    #[command(after_help = "Examples:\n  \
+        sidewinder completions bash > /etc/bash_completion.d/sidewinder\n  \
+        sidewinder completions zsh > \"${fpath[1]}/_sidewinder\"")]
     Completions {
         /// For which shell
         shell: Shell,
+    },
+    /// Write manual pages, one for each command
+    #[command(after_help = "Examples:\n  \
+        sidewinder manual /usr/local/share/man/man1")]
+    Manual {
+        /// Into which folder, which is made if need be
+        folder: PathBuf,
     },
     /// Stop, and become a command when continued
     #[command(name = "exec-when-continued", hide = true)]

@@ -63,6 +63,7 @@ fn main() -> ExitCode {
         Some(Command::PrintConfig(args)) => command::configuration::print(&args),
         Some(Command::Components) => command::configuration::components(),
         Some(Command::Completions { shell }) => command::completions(shell),
+        Some(Command::Manual { folder }) => command::manual(&folder),
         Some(Command::ExecWhenContinued { command }) => command::launch::exec_when_continued(&command),
     };
     ended.unwrap_or_else(|failure| {

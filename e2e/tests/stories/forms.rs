@@ -218,3 +218,26 @@ fn several_processes_are_recorded_together() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn every_command_has_a_manual_page() -> Result<()> {
+    let kept = tempfile::tempdir()?;
+    run(&["manual", text(&kept.path().join("man1"))])?;
+    let page =
+        |name: &str| fs::read_to_string(kept.path().join("man1").join(name)).with_context(|| name.to_owned());
+    let help = run(&["--help"])?;
+    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let commands: Vec<_> = commands
+        .take_while(|line| !line.is_empty())
+        // What is indented further goes on with the line above.
+        .filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' ')))
+        .filter_map(|line| line.split_ascii_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    ensure!(commands.len() > 10, "{commands:?}");
+    for command in commands {
+        ensure!(page(&format!("sidewinder-{command}.1"))?.contains(".SH NAME"), "{command}");
+    }
+    ensure!(page("sidewinder-record.1")?.contains("sidewinder record \\-p 1234"));
+    Ok(())
+}

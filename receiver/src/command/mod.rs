@@ -9,6 +9,7 @@ pub(crate) mod run;
 pub(crate) mod status;
 pub(crate) mod view;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -24,6 +25,14 @@ type Ended = Result<ExitCode, Failure>;
 
 pub(crate) fn completions(shell: Shell) -> Ended {
     clap_complete::generate(shell, &mut Cli::command(), "sidewinder", &mut std::io::stdout());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Manual pages for every command that is not hidden.
+pub(crate) fn manual(folder: &Path) -> Ended {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .map_err(|error| Failure::runtime(format!("can't write into {}", folder.display()), error))?;
     Ok(ExitCode::SUCCESS)
 }
 
