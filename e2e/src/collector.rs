@@ -2,6 +2,7 @@
 
 mod setup;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{TcpListener, TcpStream};
@@ -19,9 +20,9 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::paths;
-use crate::received::Received;
-pub use setup::{KubernetesSetup, MetricsSetup, ServerTls, Setup, Version};
-use setup::{configuration, socket};
+use crate::received::{Received, span};
+pub use setup::{Documented, KubernetesSetup, MetricsSetup, ServerTls, Setup, Version};
+use setup::{socket, write_configuration};
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
@@ -86,12 +87,13 @@ fn build_for(setup: &Setup) -> Result<PathBuf> {
     Ok(binary)
 }
 
-/// A running Collector that receives OTLP and writes the profiles it gets to a file.
+/// A running Collector that receives OTLP and writes the profiles and spans it gets to files.
 #[derive(Debug)]
 pub struct Collector {
     process: Child,
     folder: TempDir,
     setup: Setup,
+    configuration: Vec<PathBuf>,
     grpc_port: u16,
     http_port: u16,
 }
@@ -131,10 +133,9 @@ impl Collector {
     pub fn set_up(setup: Setup) -> Result<Self> {
         let [grpc_port, http_port] = setup.ports.map_or_else(free_ports, Ok)?;
         let folder = tempfile::tempdir()?;
-        let text = configuration(folder.path(), &setup, grpc_port, http_port);
-        fs::write(folder.path().join("collector.yaml"), text)?;
-        let process = spawn(folder.path(), &setup)?;
-        let mut collector = Self { process, folder, setup, grpc_port, http_port };
+        let configuration = write_configuration(folder.path(), &setup, grpc_port, http_port)?;
+        let process = spawn(folder.path(), &setup, &configuration)?;
+        let mut collector = Self { process, folder, setup, configuration, grpc_port, http_port };
         collector.wait_until_ready()?;
         Ok(collector)
     }
@@ -144,7 +145,7 @@ impl Collector {
     /// # Errors
     /// As [`Collector::start`].
     pub fn restart(&mut self) -> Result<()> {
-        self.process = spawn(self.folder.path(), &self.setup)?;
+        self.process = spawn(self.folder.path(), &self.setup, &self.configuration)?;
         self.wait_until_ready()
     }
 
@@ -230,7 +231,7 @@ impl Collector {
     /// Stops the Collector, which flushes, and returns what it wrote.
     ///
     /// # Errors
-    /// When it does not end in time, ends with a failure, or wrote what is no conforming profile.
+    /// When it does not end in time, ends with a failure, or wrote what is no conforming profile or no span.
     pub fn stop(mut self) -> Result<Received> {
         let pid = Pid::from_raw(i32::try_from(self.process.id())?);
         signal::kill(pid, Signal::SIGTERM).context("cannot stop the Collector")?;
@@ -247,14 +248,18 @@ impl Collector {
         if !status.success() {
             bail!("the Collector ended with {status}:\n{}", self.log());
         }
-        let path = self.folder.path().join("profiles.binpb");
-        // With rotation there is no file before there is something to write.
-        let written = if path.exists() {
-            fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?
-        } else {
-            Vec::new()
-        };
-        Received::from_collector_file(&written)
+        let mut received = Received::from_collector_file(&self.written("profiles.binpb")?)?;
+        received.spans = span::of_collector_file(&self.written("traces.json")?)?;
+        Ok(received)
+    }
+
+    /// With rotation there is no file before there is something to write.
+    fn written(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.folder.path().join(name);
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 }
 
@@ -283,13 +288,12 @@ pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
     Ok(ports)
 }
 
-fn spawn(folder: &Path, setup: &Setup) -> Result<Child> {
+fn spawn(folder: &Path, setup: &Setup, configuration: &[PathBuf]) -> Result<Child> {
     let binary = build_for(setup)?;
     let log = File::options().create(true).append(true).open(folder.join("collector.log"))?;
     Command::new(&binary)
         .envs(setup.kubernetes.iter().map(|kubernetes| ("KUBECONFIG", &kubernetes.kubeconfig)))
-        .arg("--config")
-        .arg(folder.join("collector.yaml"))
+        .args(configuration.iter().flat_map(|file| [OsStr::new("--config"), file.as_os_str()]))
         .arg("--feature-gates=+service.profilesSupport")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)

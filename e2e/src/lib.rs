@@ -17,6 +17,7 @@
 //! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
 //! - [`pod`] runs pods without a cluster, and the profiler as a sidecar.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
+//! - [`spans`] runs the example service, and knows which thread was in which span; [`documentation`] has what we tell people.
 //! - [`ledger`] makes events by the thousand and tells what became of each on its way to a receiver.
 //! - [`charts`] has what renders the Helm charts, and makes what is kept of them.
 //! - [`cluster`] starts an API server of Kubernetes, and speaks to it by kubectl.
@@ -29,6 +30,7 @@ pub mod collector;
 pub mod conservation;
 pub mod contradiction;
 pub mod corpus;
+pub mod documentation;
 pub mod elf;
 pub mod judge;
 pub mod ledger;

@@ -1,4 +1,6 @@
-//! Profiles as a receiver got them: checked against every rule of conformance, decoded, counted once.
+//! Profiles as a receiver got them: checked against every rule of conformance, decoded, counted once. And spans.
+
+pub mod span;
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,6 +11,8 @@ use sidewinder_otlp::FrameType;
 use sidewinder_otlp::conformance::{self, Violation};
 use sidewinder_otlp::decode::{self, Event, Profile};
 
+use span::Span;
+
 /// Everything that one receiver got.
 #[derive(Debug, Default)]
 pub struct Received {
@@ -18,6 +22,8 @@ pub struct Received {
     pub duplicates: usize,
     /// The events in those that came twice.
     pub duplicate_events: u64,
+    /// The spans.
+    pub spans: Vec<Span>,
 }
 
 impl Received {

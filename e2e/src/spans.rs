@@ -1,10 +1,11 @@
 //! The example service in `service/`, and the truth that it writes down: when each of its threads was in which span.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
@@ -44,10 +45,25 @@ impl Service {
     /// # Errors
     /// When it can't be built or started.
     pub fn start(mode: &str, seconds: f64, threads: u32, microseconds: u32) -> Result<Self> {
+        Self::start_in(mode, seconds, threads, microseconds, &[])
+    }
+
+    /// As [`Service::start`], with variables in its environment.
+    ///
+    /// # Errors
+    /// As [`Service::start`].
+    pub fn start_in(
+        mode: &str,
+        seconds: f64,
+        threads: u32,
+        microseconds: u32,
+        variables: &[(&str, String)],
+    ) -> Result<Self> {
         let log = tempfile::NamedTempFile::new()?.into_temp_path();
         let mut process = Command::new(build()?)
             .args([mode, &seconds.to_string(), &threads.to_string(), &microseconds.to_string()])
             .arg(&log)
+            .envs(variables.iter().map(|(name, value)| (*name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -89,12 +105,23 @@ impl Drop for Service {
 }
 
 /// A time in which a thread was in a span: published between the first two times, taken back between the last two.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stay {
     /// The span.
     pub span: [u8; 8],
+    /// What was asked for in it.
+    pub route: Box<str>,
     times_ns: [u64; 4],
     /// CPU time of the thread between the inner two times.
+    pub cpu_ns: u64,
+}
+
+/// What spans took.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Spent {
+    /// How often threads entered them, or others within them.
+    pub entries: u64,
+    /// CPU time.
     pub cpu_ns: u64,
 }
 
@@ -137,6 +164,12 @@ impl Stays {
         self.by_thread.values().flatten()
     }
 
+    /// How many spans they are of: a task may be in a span on several threads.
+    #[must_use]
+    pub fn spans(&self) -> usize {
+        self.iter().map(|stay| stay.span).collect::<HashSet<_>>().len()
+    }
+
     /// What a thread published at a time.
     #[must_use]
     pub fn at(&self, thread: i64, time_unix_ns: u64) -> Truth {
@@ -152,10 +185,18 @@ impl Stays {
         innermost
     }
 
-    /// Whether a thread may have been in a span at a time.
+    /// The stay of a thread in a span that it may have been in at a time.
     #[must_use]
-    pub fn allow(&self, thread: i64, time_unix_ns: u64, span: [u8; 8]) -> bool {
-        self.near(thread, time_unix_ns).any(|stay| stay.span == span)
+    pub fn of(&self, thread: i64, time_unix_ns: u64, span: [u8; 8]) -> Option<&Stay> {
+        self.near(thread, time_unix_ns).find(|stay| stay.span == span)
+    }
+
+    /// From when the first span was entered to when the last one was left.
+    #[must_use]
+    pub fn lasted(&self) -> Duration {
+        let begin = self.iter().map(|stay| stay.times_ns[0]).min().unwrap_or_default();
+        let end = self.iter().map(|stay| stay.times_ns[3]).max().unwrap_or_default();
+        Duration::from_nanos(end - begin)
     }
 
     /// The stays of a thread around a time, outer ones first.
@@ -163,24 +204,27 @@ impl Stays {
         let time_ns = time_unix_ns - self.unix_ahead_ns;
         let stays = self.by_thread.get(&thread).map_or(&[][..], Vec::as_slice);
         let begun = stays.partition_point(|stay| stay.times_ns[0] <= time_ns + TOLERANCE_NS);
-        // Spans nest two deep, so that those that are not over are among the last few that have begun.
-        let last = &stays[begun.saturating_sub(16)..begun];
+        // Spans nest two deep, and hold ten others: those that are not over are among the last few that have begun.
+        let last = &stays[begun.saturating_sub(32)..begun];
         last.iter().filter(move |stay| time_ns <= stay.times_ns[3] + TOLERANCE_NS)
     }
 
-    /// The CPU time in spans for each last byte of their ids, without what other spans within them took.
+    /// What spans of each route took, without what other spans within them took.
     #[must_use]
-    pub fn cpu_ns_by_last_byte(&self) -> HashMap<u8, u64> {
-        let mut by_byte = HashMap::new();
+    pub fn spent_by_route(&self) -> HashMap<&str, Spent> {
+        let mut by_route: HashMap<&str, Spent> = HashMap::new();
         for stays in self.by_thread.values() {
             for (index, stay) in stays.iter().enumerate() {
                 let inside =
                     stays[index + 1..].iter().take_while(|other| other.times_ns[3] <= stay.times_ns[3]);
-                let inside_ns: u64 = inside.map(|other| other.cpu_ns).sum();
-                *by_byte.entry(stay.span[7]).or_default() += stay.cpu_ns.saturating_sub(inside_ns);
+                let inside: Vec<u64> = inside.map(|other| other.cpu_ns).collect();
+                let inside_ns: u64 = inside.iter().sum();
+                let spent = by_route.entry(&*stay.route).or_default();
+                spent.entries += 1 + inside.len() as u64;
+                spent.cpu_ns += stay.cpu_ns.saturating_sub(inside_ns);
             }
         }
-        by_byte
+        by_route
     }
 }
 
@@ -188,9 +232,10 @@ fn parse(line: &str) -> Option<(i64, Stay)> {
     let mut words = line.split(' ');
     let thread = words.next()?.parse().ok()?;
     let span = u64::from_str_radix(words.next()?, 16).ok()?.to_be_bytes();
+    let route = words.next()?.into();
     let mut number = || words.next()?.parse().ok();
     let times_ns = [number()?, number()?, number()?, number()?];
-    Some((thread, Stay { span, times_ns, cpu_ns: number()? }))
+    Some((thread, Stay { span, route, times_ns, cpu_ns: number()? }))
 }
 
 #[cfg(test)]
@@ -201,8 +246,8 @@ mod tests {
     fn the_innermost_span_counts_and_its_edges_are_uncertain() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let log = folder.path().join("log");
-        let text = "0\n7 0000000000000101 1000000 1000010 9000000 9000010 600\n\
-                    7 0000000000000207 4000000 4000010 6000000 6000010 200\n";
+        let text = "0\n7 0000000000000101 /a 1000000 1000010 9000000 9000010 600\n\
+                    7 0000000000000207 /b 4000000 4000010 6000000 6000010 200\n";
         fs::write(&log, text)?;
         let stays = Stays::read(&log)?;
         let outer = 0x101_u64.to_be_bytes();
@@ -220,9 +265,11 @@ mod tests {
             assert_eq!(stays.at(7, time_ns), truth, "{time_ns}");
             assert_eq!(stays.at(8, time_ns), Truth::Nothing);
         }
-        assert!(stays.allow(7, 5_000_000, outer) && !stays.allow(7, 3_000_000, inner));
-        let cpu_ns = stays.cpu_ns_by_last_byte();
-        assert_eq!((cpu_ns[&1], cpu_ns[&7]), (400, 200));
+        assert!(stays.of(7, 5_000_000, outer).is_some() && stays.of(7, 3_000_000, inner).is_none());
+        let spent = stays.spent_by_route();
+        assert_eq!(spent["/a"], Spent { entries: 2, cpu_ns: 400 });
+        assert_eq!(spent["/b"], Spent { entries: 1, cpu_ns: 200 });
+        assert_eq!(stays.lasted(), Duration::from_nanos(8_000_010));
         Ok(())
     }
 }

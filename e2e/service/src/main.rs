@@ -2,22 +2,29 @@
 //!
 //! `sidewinder-example-service threads|tasks|switches SECONDS THREADS MICROSECONDS LOG`
 //!
-//! Each span of a route computes for about so long in a function of that route, and then in another one within a span of
-//! its own. Who reads the log knows the truth of every moment. `switches` enters a span each ten microseconds or so,
-//! and writes no log: the function tells the span.
+//! Each span of a route computes for about so long in a function of that route, and then in others within spans of
+//! their own. Who reads the log knows the truth of every moment. `switches` enters a span each ten microseconds or so,
+//! and writes no log: the function tells the span. Spans go to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, if it is set.
 
 mod log;
 mod publish;
+mod service;
 mod work;
 
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
-use tracing::Instrument as _;
+use opentelemetry::trace::TracerProvider as _;
+use tracing::{Instrument as _, Level};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use work::{ROUTES, Route, between};
+
+/// Short spans in each request on a thread, and how many of them take as long as any other.
+const LOOKUPS: u64 = 8;
+const LOOKUPS_IN_ONE: u64 = 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -26,7 +33,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let threads: usize = threads.parse()?;
     publish::process_context()?;
-    tracing_subscriber::registry().with(publish::ThreadContexts).init();
+    let provider = service::tracer_provider()?;
+    tracing_subscriber::registry()
+        // What sends spans has spans of its own.
+        .with(Targets::new().with_target(env!("CARGO_CRATE_NAME"), Level::INFO))
+        .with(publish::ThreadContexts::default())
+        .with(tracing_opentelemetry::layer().with_tracer(provider.tracer(service::NAME)))
+        .init();
     let rounds = work::rounds_in(Duration::from_micros(microseconds.parse()?));
     println!("{}", std::process::id());
     std::io::stdin().lock().read_line(&mut String::new())?;
@@ -39,6 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         other => return Err(format!("{other}: threads, tasks or switches").into()),
     }
     log::write(log)?;
+    provider.shutdown()?;
     Ok(())
 }
 
@@ -56,10 +70,14 @@ fn serve_until(end: Instant, rounds: u64) {
         if Instant::now() >= end {
             return;
         }
-        tracing::info_span!("request", route = route.number).in_scope(|| {
+        tracing::info_span!("request", http.route = route.path).in_scope(|| {
             (route.handle)(rounds);
-            tracing::info_span!("query", route = Route::QUERY.number)
+            tracing::info_span!("query", http.route = Route::QUERY.path)
                 .in_scope(|| (Route::QUERY.handle)(rounds));
+            for _ in 0..LOOKUPS {
+                tracing::info_span!("lookup", http.route = Route::LOOKUP.path)
+                    .in_scope(|| (Route::LOOKUP.handle)(rounds / LOOKUPS_IN_ONE));
+            }
             (route.handle)(rounds);
         });
         between(rounds);
@@ -70,7 +88,7 @@ fn serve_until(end: Instant, rounds: u64) {
 fn switch_until(end: Instant, rounds: u64) {
     while Instant::now() < end {
         for route in ROUTES.iter().cycle().take(1000) {
-            publish::in_bare_span(route.number, || (route.handle)(rounds));
+            publish::in_bare_span(route.number, route.path, || (route.handle)(rounds));
             between(rounds);
         }
     }
@@ -104,10 +122,10 @@ async fn serve_async(task: usize, end: Instant, rounds: u64) {
             (route.handle)(rounds);
             tokio::time::sleep(Duration::from_micros(200)).await;
             (route.handle)(rounds);
-            query.instrument(tracing::info_span!("query", route = Route::QUERY.number)).await;
+            query.instrument(tracing::info_span!("query", http.route = Route::QUERY.path)).await;
             (route.handle)(rounds);
         };
-        request.instrument(tracing::info_span!("request", route = route.number)).await;
+        request.instrument(tracing::info_span!("request", http.route = route.path)).await;
         between(rounds);
     }
 }

@@ -1,28 +1,34 @@
 //! Publishing: the process once, and each thread whenever it enters or leaves a span of `tracing`.
 
-use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libdd_library_config::otel_process_ctx;
 use libdd_library_config::tracer_metadata::{ThreadLocalMetadata, TracerMetadata};
 use libdd_otel_thread_ctx::linux::OwnedThreadContext;
-use tracing::Subscriber;
+use opentelemetry::trace::TraceContextExt as _;
+use tracing::dispatcher::WeakDispatch;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
+use tracing::{Dispatch, Subscriber};
+use tracing_opentelemetry::get_otel_context;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::log;
+use crate::{log, service};
+
+/// The only attribute of records, and its number: the crate has one of its own before those that it is given.
+const HTTP_ROUTE: (u8, &str) = (1, "http.route");
 
 /// Makes the process known to readers outside of it.
 pub fn process_context() -> std::io::Result<()> {
     let metadata = TracerMetadata {
-        service_name: Some("example".to_owned()),
-        service_version: Some("1.2.3".to_owned()),
-        runtime_id: Some("one".to_owned()),
+        service_name: Some(service::NAME.to_owned()),
+        service_version: Some(service::VERSION.to_owned()),
+        runtime_id: Some(service::INSTANCE.to_owned()),
         tracer_language: "rust".to_owned(),
         threadlocal_metadata: Some(ThreadLocalMetadata {
-            attribute_keys: vec!["http.route".to_owned()],
+            attribute_keys: vec![HTTP_ROUTE.1.to_owned()],
             ..ThreadLocalMetadata::default()
         }),
         ..TracerMetadata::default()
@@ -30,47 +36,48 @@ pub fn process_context() -> std::io::Result<()> {
     otel_process_ctx::publish(&metadata.to_otel_process_ctx())
 }
 
-/// What a span is called outside of the process.
-#[derive(Clone, Copy)]
-pub struct Ids {
+/// What a thread says of the span that it is in.
+#[derive(Clone)]
+pub struct Current {
     trace_id: [u8; 16],
-    span_id: [u8; 8],
-    route: u8,
+    pub span_id: [u8; 8],
+    flags: u8,
+    pub route: Box<str>,
 }
 
-static LAST: AtomicU64 = AtomicU64::new(0);
-
-impl Ids {
-    /// Of a new span, whose last byte tells the route.
-    fn new(parent: Option<Self>, route: u8) -> Self {
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let span_id = (number << 8 | u64::from(route)).to_be_bytes();
-        let mut trace_id = [0xee; 16];
-        trace_id[8..].copy_from_slice(&span_id);
-        Self { trace_id: parent.map_or(trace_id, |parent| parent.trace_id), span_id, route }
+impl Current {
+    /// As OpenTelemetry has the span, which is begun there if it was not yet.
+    fn of(span: &Id, route: HttpRoute, dispatch: &Dispatch) -> Option<Self> {
+        let context = get_otel_context(span, dispatch)?;
+        let span = context.span();
+        let ids = span.span_context();
+        ids.is_valid().then(|| Self {
+            trace_id: ids.trace_id().to_bytes(),
+            span_id: ids.span_id().to_bytes(),
+            flags: ids.trace_flags().to_u8(),
+            route: route.0,
+        })
     }
 
-    fn publish(self) {
-        let route = format!("/{}", self.route);
-        OwnedThreadContext::update(self.trace_id, self.span_id, 1, self.span_id, &[(1, &route)]);
+    fn publish(&self) {
+        let Self { trace_id, span_id, flags, route } = self;
+        OwnedThreadContext::update(*trace_id, *span_id, *flags, *span_id, &[(HTTP_ROUTE.0, route)]);
     }
 }
 
-thread_local! {
-    /// The spans that this thread is in, the innermost last, and the log's entries of them.
-    static ENTERED: RefCell<Vec<(Ids, log::Open)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Has each thread publish the innermost span that it is in.
-pub struct ThreadContexts;
-
+/// Has each thread publish the innermost span that it is in. Comes below the layer of `tracing_opentelemetry`, so that a span is
+/// taken back before it ends there.
 #[derive(Default)]
-struct RouteField(u8);
+pub struct ThreadContexts(OnceLock<WeakDispatch>);
 
-impl Visit for RouteField {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "route" {
-            self.0 = value as u8;
+/// The field `http.route` of a span.
+#[derive(Clone, Default)]
+struct HttpRoute(Box<str>);
+
+impl Visit for HttpRoute {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == HTTP_ROUTE.1 {
+            self.0 = value.into();
         }
     }
 
@@ -78,38 +85,50 @@ impl Visit for RouteField {
 }
 
 impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for ThreadContexts {
+    fn on_register_dispatch(&self, dispatch: &Dispatch) {
+        // A subscriber is registered once.
+        let _ = self.0.set(dispatch.downgrade());
+    }
+
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
-        let parent = span.parent().and_then(|parent| parent.extensions().get::<Ids>().copied());
-        let mut route = RouteField::default();
+        let mut route = HttpRoute::default();
         attributes.record(&mut route);
-        span.extensions_mut().insert(Ids::new(parent, route.0));
+        span.extensions_mut().insert(route);
     }
 
     fn on_enter(&self, id: &Id, context: Context<'_, S>) {
-        let ids = context.span(id).and_then(|span| span.extensions().get::<Ids>().copied());
-        let Some(ids) = ids else { return };
-        let before = log::Open::begin(u64::from_be_bytes(ids.span_id));
-        ids.publish();
-        ENTERED.with_borrow_mut(|entered| entered.push((ids, before.entered())));
+        let Some(span) = context.span(id) else { return };
+        let known = span.extensions().get::<Current>().cloned();
+        let entered = known.or_else(|| {
+            let route = span.extensions_mut().remove::<HttpRoute>()?;
+            let begun = Current::of(id, route, &self.0.get()?.upgrade()?)?;
+            span.extensions_mut().insert(begun.clone());
+            Some(begun)
+        });
+        if let Some(entered) = entered {
+            log::entering(&entered, || entered.publish());
+        }
     }
 
-    fn on_exit(&self, _: &Id, _: Context<'_, S>) {
-        ENTERED.with_borrow_mut(|entered| {
-            let Some((_, open)) = entered.pop() else { return };
-            let open = open.leaving();
-            match entered.last() {
-                Some((outer, _)) => outer.publish(),
-                None => drop(OwnedThreadContext::detach()),
-            }
-            open.end();
+    fn on_exit(&self, _: &Id, context: Context<'_, S>) {
+        let outer = context.lookup_current();
+        let outer = outer.and_then(|span| span.extensions().get::<Current>().cloned());
+        log::leaving(|| match outer {
+            Some(outer) => outer.publish(),
+            None => drop(OwnedThreadContext::detach()),
         });
     }
 }
 
-/// As a span, without what tracing and the log cost.
-pub fn in_bare_span(route: u8, run: impl FnOnce()) {
-    Ids::new(None, route).publish();
+/// As a span, without what tracing and the log cost. The last byte of its id is the one given.
+pub fn in_bare_span(last_byte: u8, route: &str, run: impl FnOnce()) {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    let span_id = (number << 8 | u64::from(last_byte)).to_be_bytes();
+    let mut trace_id = [0xee; 16];
+    trace_id[8..].copy_from_slice(&span_id);
+    Current { trace_id, span_id, flags: 1, route: route.into() }.publish();
     run();
     drop(OwnedThreadContext::detach());
 }

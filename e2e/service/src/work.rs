@@ -7,7 +7,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// One kind of request.
 pub struct Route {
-    /// The last byte of its spans' ids.
+    /// What it is asked for by.
+    pub path: &'static str,
+    /// The last byte of the ids of its bare spans.
     pub number: u8,
     /// Computes for so many rounds.
     pub handle: fn(u64),
@@ -15,14 +17,16 @@ pub struct Route {
 
 impl Route {
     /// What every other route asks for within its own span.
-    pub const QUERY: Self = Self { number: 7, handle: query };
+    pub const QUERY: Self = Self { path: "/query", number: 7, handle: query };
+    /// What it asks for many times.
+    pub const LOOKUP: Self = Self { path: "/lookup", number: 8, handle: lookup };
 }
 
 /// Those that are asked for by turns.
 pub const ROUTES: [Route; 3] = [
-    Route { number: 1, handle: cart },
-    Route { number: 2, handle: search },
-    Route { number: 3, handle: checkout },
+    Route { path: "/cart", number: 1, handle: cart },
+    Route { path: "/search", number: 2, handle: search },
+    Route { path: "/checkout", number: 3, handle: checkout },
 ];
 
 macro_rules! functions {
@@ -44,6 +48,7 @@ functions! {
     search = 5,
     checkout = 7,
     query = 11,
+    lookup = 17,
     between = 13,
 }
 

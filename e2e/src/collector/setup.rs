@@ -1,12 +1,13 @@
 //! How a Collector is set up, as a test says and as its configuration does.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
 
-/// What `k8s_attributes` is in. It brings Kubernetes' client with it: it is built in where it is asked for.
-const K8S_ATTRIBUTES: &str =
-    "github.com/open-telemetry/opentelemetry-collector-contrib/processor/k8sattributesprocessor";
+/// Where processors are that bring much with them, as Kubernetes' client: each is built in where it is asked for.
+const PROCESSORS: &str = "github.com/open-telemetry/opentelemetry-collector-contrib/processor/";
 
 /// A version of the Collector that is built here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +72,8 @@ pub struct Setup {
     pub metrics: Option<MetricsSetup>,
     /// What it asks an API server; nothing where absent.
     pub kubernetes: Option<KubernetesSetup>,
+    /// A whole configuration in place of one of ours.
+    pub documented: Option<Documented>,
 }
 
 impl Setup {
@@ -78,10 +81,47 @@ impl Setup {
     pub(super) fn manifest(&self, oldest: &str) -> String {
         let version = Version::Oldest.as_str();
         let mut processors = "processors:\n".to_owned();
-        if self.kubernetes.is_some() {
-            processors += &format!("  - gomod: {K8S_ATTRIBUTES} v{version}\n");
+        let wanted = [
+            ("k8sattributesprocessor", self.kubernetes.is_some()),
+            ("transformprocessor", self.documented.is_some()),
+        ];
+        for (processor, _) in wanted.iter().filter(|(_, is_wanted)| *is_wanted) {
+            processors += &format!("  - gomod: {PROCESSORS}{processor} v{version}\n");
         }
         self.version.manifest(&oldest.replacen("processors:\n", &processors, 1))
+    }
+}
+
+/// A configuration as the documentation has it, word for word. All of its exporters send to one receiver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Documented {
+    /// The YAML.
+    pub text: String,
+    /// Where that receiver is, for gRPC.
+    pub grpc: String,
+    /// And for HTTP.
+    pub http: String,
+}
+
+impl Documented {
+    /// What is said on top of it: nothing but where things are.
+    fn places(&self, grpc_port: u16, http_port: u16) -> Result<String> {
+        let configuration: Value =
+            serde_yaml::from_str(&self.text).context("the documented configuration")?;
+        let exporters = configuration["exporters"].as_object().context("it has no exporters")?;
+        let endpoint = |id: &str| if id.starts_with("otlp_http") { &self.http } else { &self.grpc };
+        let exporters: Map<String, Value> =
+            exporters.keys().map(|id| (id.clone(), json!({ "endpoint": endpoint(id) }))).collect();
+        let protocols = json!({
+            "grpc": { "endpoint": format!("127.0.0.1:{grpc_port}") },
+            "http": { "endpoint": format!("127.0.0.1:{http_port}") },
+        });
+        let places = json!({
+            "receivers": { "otlp": { "protocols": protocols } },
+            "exporters": exporters,
+            "service": { "telemetry": { "metrics": { "level": "none" } } },
+        });
+        Ok(places.to_string())
     }
 }
 
@@ -131,6 +171,7 @@ impl Default for Setup {
             max_request_mib: None,
             metrics: None,
             kubernetes: None,
+            documented: None,
         }
     }
 }
@@ -140,8 +181,29 @@ pub(super) fn socket(folder: &Path) -> PathBuf {
     folder.join("otlp.sock")
 }
 
-/// The Collector's own configuration.
-pub(super) fn configuration(folder: &Path, setup: &Setup, grpc_port: u16, http_port: u16) -> String {
+/// Writes the configuration: files of which each adds to those before it.
+pub(super) fn write_configuration(
+    folder: &Path,
+    setup: &Setup,
+    grpc_port: u16,
+    http_port: u16,
+) -> Result<Vec<PathBuf>> {
+    let write = |name: &str, text: &str| -> Result<PathBuf> {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(path)
+    };
+    match &setup.documented {
+        Some(documented) => Ok(vec![
+            write("documented.yaml", &documented.text)?,
+            write("places.yaml", &documented.places(grpc_port, http_port)?)?,
+        ]),
+        None => Ok(vec![write("collector.yaml", &configuration(folder, setup, grpc_port, http_port))?]),
+    }
+}
+
+/// The configuration of a Collector that writes what it gets to files.
+fn configuration(folder: &Path, setup: &Setup, grpc_port: u16, http_port: u16) -> String {
     let tls = setup.tls.as_ref().map_or_else(String::new, |tls| {
         let client = tls.client_ca_file.as_ref().map_or_else(String::new, |path| {
             format!(", client_ca_file: {}, client_ca_file_reload: true", path.display())
@@ -180,14 +242,16 @@ pub(super) fn configuration(folder: &Path, setup: &Setup, grpc_port: u16, http_p
       grpc: {{ endpoint: {grpc}{grpc_limit} }}
       http: {{ endpoint: 127.0.0.1:{http_port}{tls}{http_limit} }}
 exporters:
-  file: {{ path: {}/profiles.binpb, format: proto, rotation: {{ max_megabytes: 1000 }} }}
+  file: {{ path: {folder}/profiles.binpb, format: proto, rotation: {{ max_megabytes: 1000 }} }}
+  file/traces: {{ path: {folder}/traces.json, rotation: {{ max_megabytes: 1000 }} }}
   debug: {{ verbosity: basic }}
 {exporters}{processors}service:
   telemetry:
     metrics: {metrics}
   pipelines:
     profiles: {{ receivers: [otlp], processors: [{used}], exporters: [file, debug{ids}] }}
+    traces: {{ receivers: [otlp], processors: [{used}], exporters: [file/traces] }}
 ",
-        folder.display()
+        folder = folder.display()
     )
 }
