@@ -8,7 +8,7 @@
 #ifndef SIDEWINDER_CONTEXT_BPF_H
 #define SIDEWINDER_CONTEXT_BPF_H
 
-#include "go.bpf.h"
+#include "labels.bpf.h"
 #include "regs.bpf.h"
 #include "slot.bpf.h"
 
@@ -52,7 +52,7 @@ static __always_inline __u64 variable_address(struct sw_slot *slot, struct sw_tl
 	*failed = false;
 	if (!thread)
 		return SW_NO_ADDRESS;
-	switch (variable->model) {
+	switch (variable->model & ~SW_TLS_LABEL_SET) {
 	case SW_TLS_STATIC:
 		return thread + variable->offset;
 	case SW_TLS_GLIBC:
@@ -105,20 +105,27 @@ static __always_inline __u32 context_bytes(struct sw_context *context)
 	return SW_CONTEXT_HEAD_BYTES + attributes_bytes;
 }
 
-/* Whether the search ends here: the variable points to a record, whatever that says. */
-static __always_inline bool read_record(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu,
-					struct sw_tls_variable *variable)
+/* Whether the search ends here: the variable points to something, whatever that says. */
+static __always_inline bool read_variable(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu,
+					  struct sw_tls_variable *variable)
 {
-	bool failed;
+	bool is_of_go = variable->model == SW_TLS_GO_SLICE || variable->model == SW_TLS_GO_MAP, failed;
 	__u64 address, record = 0;
 
-	if (variable->model >= SW_TLS_GO_SLICE)
-		return read_labels(slot, number, cpu, variable, thread_pointer());
-	address = variable_address(slot, variable, &failed);
-	if (address)
-		failed = bpf_probe_read_user(&record, sizeof(record), (void *)address);
+	if (is_of_go) {
+		record = goroutine_labels(variable, thread_pointer());
+		failed = false;
+	} else {
+		address = variable_address(slot, variable, &failed);
+		if (address)
+			failed = bpf_probe_read_user(&record, sizeof(record), (void *)address);
+	}
 	if (!failed && !record)
 		return false;
+	if (!failed && variable->model >= SW_TLS_GO_SLICE) {
+		read_labels(slot, number, cpu, record, variable->model);
+		return true;
+	}
 	if (failed || !copy_record(slot, record)) {
 		sw_count(cpu->contexts_unreadable, 1);
 		return record;
@@ -155,7 +162,7 @@ __noinline int read_context(__u32 kind)
 		__u32 at = slot->variables_offset + i * sizeof(struct sw_tls_variable);
 
 		if (i >= slot->variable_count ||
-		    read_record(slot, number, cpu, sw_at(struct sw_tls_variable, chunk, at, 8)))
+		    read_variable(slot, number, cpu, sw_at(struct sw_tls_variable, chunk, at, 8)))
 			break;
 	}
 	return 0;

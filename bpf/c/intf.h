@@ -151,7 +151,7 @@ struct sw_context {
 	__u8 attributes[SW_CONTEXT_BYTES - SW_CONTEXT_HEAD_BYTES]; /* each: number of the key, bytes of the text, the text */
 };
 
-/* A pprof label of a goroutine. */
+/* A label of a goroutine (pprof) or of a thread (custom-labels). */
 #define SW_LABELS_MAX 6
 #define SW_LABEL_KEY_BYTES 30
 #define SW_LABEL_VALUE_BYTES 64
@@ -319,6 +319,8 @@ enum sw_tls_model {
 	 */
 	SW_TLS_GO_SLICE = 4,
 	SW_TLS_GO_MAP = 5,
+	/* With one of the first three: the variable points to a set of labels, not to a record (custom-labels, ABI 1). */
+	SW_TLS_LABEL_SET = 8,
 };
 
 struct sw_tls_variable {

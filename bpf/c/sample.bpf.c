@@ -12,7 +12,7 @@
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
- *   context.bpf.h  the span that a thread is in   go.bpf.h       the labels of a goroutine
+ *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
  *
  * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
  * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.

@@ -37,13 +37,13 @@ pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
 pub use pod::{PodCgroup, own_cgroups};
 pub use probe::{Probe, Support, probe};
-pub use processes::{Processes, ProcessesError, Range, TlsVariable, TlsVector};
+pub use processes::{Pointee, Processes, ProcessesError, Range, TlsVariable, TlsVector};
 pub use profiler::{
     ContextCounts, LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage, is_in_initial_pid_namespace,
 };
 pub use ring::{
-    Body, Entries, Frame, FrameKind, GoroutineLabels, Newcomer, Record, RegisterFile, Rings, Sample,
-    SampleKind, Snapshot, StackHash, StackPiece, ThreadContext,
+    Body, Entries, Frame, FrameKind, LabelSet, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind,
+    Snapshot, StackHash, StackPiece, ThreadContext,
 };
 pub use run_time::measure_run_time;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};

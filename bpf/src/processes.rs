@@ -33,6 +33,8 @@ pub enum TlsVariable {
     Static {
         /// From the thread pointer; negative on x86-64.
         offset: i32,
+        /// What it points to, unless it is null.
+        to: Pointee,
     },
     /// In a block that a thread is given when it first needs it.
     Dynamic {
@@ -42,6 +44,8 @@ pub enum TlsVariable {
         offset: i32,
         /// Whose vectors they are.
         vector: TlsVector,
+        /// What it points to, unless it is null.
+        to: Pointee,
     },
     /// None of its own: what leads to the pprof labels of the goroutine that a thread runs.
     Goroutine {
@@ -54,6 +58,15 @@ pub enum TlsVariable {
         /// Whether labels are a slice, as they are since Go 1.24, or a map.
         is_slice: bool,
     },
+}
+
+/// What a thread's variable points to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Pointee {
+    /// The record of the thread (OTEP 4947).
+    Record,
+    /// A set of labels (custom-labels, ABI 1).
+    LabelSet,
 }
 
 /// The form of the vectors that lead to the blocks of thread-local variables.
@@ -72,12 +85,19 @@ impl TlsVariable {
     pub const MODULE_MAX: u16 = intf::SW_TLS_MODULE_MAX as u16;
 
     fn encode(self) -> sw_tls_variable {
+        let pointing = |model: u32, to| match to {
+            Pointee::Record => model,
+            Pointee::LabelSet => model | intf::SW_TLS_LABEL_SET,
+        };
         let (offset, module, model) = match self {
-            Self::Static { offset } => (offset, 0, intf::SW_TLS_STATIC),
-            Self::Dynamic { module, offset, vector: TlsVector::Glibc } => {
-                (offset, module, intf::SW_TLS_GLIBC)
+            Self::Static { offset, to } => (offset, 0, pointing(intf::SW_TLS_STATIC, to)),
+            Self::Dynamic { module, offset, vector, to } => {
+                let model = match vector {
+                    TlsVector::Glibc => intf::SW_TLS_GLIBC,
+                    TlsVector::Musl => intf::SW_TLS_MUSL,
+                };
+                (offset, module, pointing(model, to))
             }
-            Self::Dynamic { module, offset, vector: TlsVector::Musl } => (offset, module, intf::SW_TLS_MUSL),
             Self::Goroutine { g, curg, labels, is_slice } => {
                 let model = if is_slice { intf::SW_TLS_GO_SLICE } else { intf::SW_TLS_GO_MAP };
                 (g, (curg / 8) & 0xff | (labels / 8) << 8, model)

@@ -134,26 +134,26 @@ pub struct Sample {
     pub comm: [u8; intf::SW_COMM_BYTES as usize],
     /// The span that the thread says it is in.
     pub context: Option<Box<ThreadContext>>,
-    /// The pprof labels of the goroutine that the thread ran.
-    pub labels: Option<Box<GoroutineLabels>>,
+    /// The labels of the thread, or of the goroutine that it ran.
+    pub labels: Option<Box<LabelSet>>,
 }
 
-/// The pprof labels of a goroutine: up to six, of keys of up to 30 and values of up to 64 bytes.
+/// The labels of a goroutine (pprof) or of a thread (custom-labels): up to six, of keys of up to 30 and values of up to 64 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct GoroutineLabels(Vec<Label>);
+pub struct LabelSet(Vec<Label>);
 
 /// A key and a value.
 type Label = (Box<[u8]>, Box<[u8]>);
 
-impl GoroutineLabels {
+impl LabelSet {
     /// Labels as the programs would have sent them.
     #[must_use]
     pub fn new<'text>(labels: impl IntoIterator<Item = (&'text [u8], &'text [u8])>) -> Self {
         Self(labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect())
     }
 
-    /// Keys and values.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    /// Keys and values. Of a key that is there twice the first counts.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 
@@ -322,7 +322,7 @@ impl Sample {
             has_snapshot: flags & intf::SW_SAMPLE_HAS_SNAPSHOT != 0,
             comm: array(bytes, offset_of!(sw_sample, comm))?,
             labels: (flags & intf::SW_SAMPLE_HAS_LABELS != 0)
-                .then(|| GoroutineLabels::parse(&bytes[size_of::<sw_sample>()..])),
+                .then(|| LabelSet::parse(&bytes[size_of::<sw_sample>()..])),
             context: if has_context { ThreadContext::parse(&bytes[size_of::<sw_sample>()..]) } else { None },
         })
     }

@@ -261,6 +261,8 @@ pub struct TraceContext {
     pub trace_id_labels: Vec<String>,
     /// Likewise of the span.
     pub span_id_labels: Vec<String>,
+    /// Whether threads are looked at for the labels of custom-labels too.
+    pub custom_labels: bool,
 }
 
 impl Default for TraceContext {
@@ -271,6 +273,7 @@ impl Default for TraceContext {
             attributes: Vec::new(),
             trace_id_labels: names(["trace_id", "traceID", "trace id"]),
             span_id_labels: names(["span_id", "spanID", "span id"]),
+            custom_labels: false,
         }
     }
 }

@@ -196,5 +196,6 @@ impl Group for TraceContext {
         fields.list("attributes", &mut self.attributes);
         fields.list("trace_id_labels", &mut self.trace_id_labels);
         fields.list("span_id_labels", &mut self.span_id_labels);
+        fields.value("custom_labels", &mut self.custom_labels);
     }
 }

@@ -8,7 +8,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::TlsVariable;
+use sidewinder_bpf::{Pointee, TlsVariable};
+use sidewinder_config::TraceContext;
 use sidewinder_process::context::{ContextError, Published, ThreadContexts, read_process_context};
 use sidewinder_process::{
     Pid, ProcRoot, Process, ProcessDescription, ProcessDir, ProcessMemory, ProcfsError,
@@ -35,6 +36,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 pub(super) struct Contexts {
     is_enabled: bool,
     followed: HashMap<u32, Followed>,
+    /// Whether threads are looked at for sets of labels: these are announced by nothing.
+    reads_label_sets: bool,
     /// When each of them is to be looked at.
     due: BTreeSet<(Instant, u32)>,
     last_look: Option<Instant>,
@@ -72,9 +75,10 @@ pub(super) struct Look {
 }
 
 impl Contexts {
-    pub(super) fn new(is_enabled: bool) -> Self {
+    pub(super) fn new(options: &TraceContext) -> Self {
         Self {
-            is_enabled,
+            is_enabled: options.enabled,
+            reads_label_sets: options.enabled && options.custom_labels,
             followed: HashMap::new(),
             due: BTreeSet::new(),
             last_look: None,
@@ -93,9 +97,9 @@ impl Contexts {
             Followed { key, due, interval: FIRST_INTERVAL, published: None, variables: Vec::new() };
         self.followed.insert(key.pid, followed);
         self.due.insert((due, key.pid));
-        if self.has_time(due)
-            && self.look_at(key.pid, due).is_some_and(|look| look.threads != Threads::Silent)
-        {
+        let reads_label_sets = self.reads_label_sets;
+        let may_publish = |look: Look| look.threads != Threads::Silent || reads_label_sets;
+        if self.has_time(due) && self.look_at(key.pid, due).is_some_and(may_publish) {
             // The next look is for the variables of its threads.
             self.schedule(key.pid, due);
         }
@@ -215,12 +219,9 @@ impl Sampler<'_> {
             let pid = Pid(look.key.pid);
             let is_it = |process: &&Process| process.instance() == look.key.instance;
             let Some(process) = self.registry.process(pid).filter(is_it) else { continue };
-            let variables = match (look.threads, ProcessDir::open(&ProcRoot::default(), pid)) {
-                (Threads::Records, Ok(directory)) => {
-                    self.variables.find(process, &mut self.files, &ProcessMemory::of(directory))
-                }
-                (Threads::Goroutines, _) => Variables::find_goroutine(process, &mut self.files),
-                _ => Vec::new(),
+            let mut variables = match look.threads {
+                Threads::Goroutines => Variables::find_goroutine(process, &mut self.files),
+                Threads::Records | Threads::Silent => Vec::new(),
             };
             if self.contexts.set_variables(look.key, variables)
                 && let Some(known_ns) = self.profiler.processes.known_ns(pid.0)
@@ -239,6 +240,16 @@ impl Sampler<'_> {
 
 /// Why there is no context, as far as it makes a difference when to look again.
 #[derive(Debug)]
+            let wanted = [
+                (Pointee::Record, look.threads == Threads::Records),
+                (Pointee::LabelSet, self.contexts.reads_label_sets),
+            ];
+            for (to, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+                let Ok(directory) = ProcessDir::open(&ProcRoot::default(), pid) else { continue };
+                let memory = ProcessMemory::of(directory);
+                variables.extend(self.variables.find(to, process, &mut self.files, &memory));
+            }
+            variables.truncate(TlsVariable::MAX);
 enum Unread {
     /// None, or none that can be made sense of.
     Nothing(#[expect(dead_code, reason = "for the log")] ContextError),

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use sidewinder_bpf::{GoroutineLabels, ThreadContext};
+use sidewinder_bpf::{LabelSet, ThreadContext};
 use sidewinder_config::TraceContext;
 use sidewinder_otlp::builder::Link;
 
@@ -48,13 +48,16 @@ impl Allowed {
         )
     }
 
-    /// Those labels of a goroutine whose keys are allowed.
-    pub(super) fn goroutine_labels(&mut self, labels: &GoroutineLabels) -> Labels {
-        self.labels_of(labels.iter().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))))
+    /// Those of a set of labels whose keys are allowed.
+    pub(super) fn labels_in(&mut self, labels: &LabelSet) -> Labels {
+        // Of those that are given the last counts.
+        self.labels_of(
+            labels.iter().rev().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))),
+        )
     }
 
-    /// The span that a goroutine is in, by its labels.
-    pub(super) fn span(&self, labels: &GoroutineLabels) -> Option<Link> {
+    /// The span that a set of labels tells.
+    pub(super) fn span(&self, labels: &LabelSet) -> Option<Link> {
         let value_of = |names: &[String]| {
             names.iter().find_map(|name| {
                 labels.iter().find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
@@ -143,10 +146,16 @@ mod tests {
     }
 
     #[test]
+    fn of_a_set_of_labels_the_first_of_a_key_counts() {
+        let labels = LabelSet::new([(&b"user"[..], &b"a"[..]), (b"user", b"b"), (b"secret", b"c")]);
+        assert_eq!(texts(&allowing(&["user"]).labels_in(&labels)), [("user", "a")]);
+    }
+
+    #[test]
     fn the_span_of_a_goroutine_is_in_the_labels_that_sdks_use() {
         let span = |labels: &[(&str, &str)]| {
             let labels = labels.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
-            allowing(&[]).span(&GoroutineLabels::new(labels)).map(|link| (link.trace_id[15], link.span_id))
+            allowing(&[]).span(&LabelSet::new(labels)).map(|link| (link.trace_id[15], link.span_id))
         };
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let found = Some((0x36, [0, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]));

@@ -214,7 +214,7 @@ impl<'obj> Sampler<'obj> {
             outdated: HashSet::new(),
             departed: HashMap::new(),
             introduced: HashMap::new(),
-            contexts: Contexts::new(options.trace_context.enabled),
+            contexts: Contexts::new(&options.trace_context),
             variables: Variables::default(),
             allowed: Allowed::new(&options.trace_context),
             runtimes: Runtimes::default(),
@@ -432,7 +432,7 @@ impl<'obj> Sampler<'obj> {
                 let span = Link { trace_id: context.trace_id, span_id: context.span_id };
                 (Some(span), self.allowed.labels(context, keys))
             }
-            (None, Some(labels)) => (self.allowed.span(labels), self.allowed.goroutine_labels(labels)),
+            (None, Some(labels)) => (self.allowed.span(labels), self.allowed.labels_in(labels)),
             (None, None) => (None, Labels::default()),
         };
         messages.push(Message::Event(Event {

@@ -3,30 +3,37 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::io;
 
-use sidewinder_bpf::{TlsVariable, TlsVector};
-use sidewinder_process::tls::{TlsError, TlsLocation, TlsSymbol};
-use sidewinder_process::{FileId, FileTable, ForeignMemory, GoLabels, Process};
+use sidewinder_bpf::{Pointee, TlsVariable, TlsVector};
+use sidewinder_process::tls::{TlsError, TlsLocation, TlsSymbol, read_constant};
+use sidewinder_process::{FileId, FileTable, ForeignMemory, GoLabels, Process, ReadAt};
 use tracing::debug;
 
 /// The variable that points to the record of a thread (OTEP 4947).
-const NAME: &[u8] = b"otel_thread_ctx_v1";
+const RECORD: &[u8] = b"otel_thread_ctx_v1";
+/// The variable that points to the labels of a thread (custom-labels), and what tells the version of that.
+const LABEL_SET: &[u8] = b"custom_labels_current_set";
+const LABEL_SET_VERSION: (&[u8], u32) = (b"custom_labels_abi_version", 1);
 
-/// What files say of the variable, for those in which processes were looked for it.
+/// What files say of a variable, for those in which processes were looked for it.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
-    symbols: HashMap<FileId, Option<TlsSymbol>>,
+    records: HashMap<FileId, Option<TlsSymbol>>,
+    label_sets: HashMap<FileId, Option<TlsSymbol>>,
 }
 
 impl Variables {
     /// Forgets a file.
     pub(super) fn forget(&mut self, file: FileId) {
-        self.symbols.remove(&file);
+        self.records.remove(&file);
+        self.label_sets.remove(&file);
     }
 
     /// The variables of a process, each once. They are few: copies of one in several libraries count as several.
     pub(super) fn find(
         &mut self,
+        to: Pointee,
         process: &Process,
         files: &mut FileTable,
         memory: &impl ForeignMemory,
@@ -39,15 +46,14 @@ impl Variables {
             let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
                 continue;
             };
-            let Some(symbol) = self.symbol(file, files) else { continue };
+            let Some(symbol) = self.symbol(to, file, files) else { continue };
             let Some(bias) = symbol.bias_of(mapping) else { continue };
-            match symbol.locate(bias, memory).map(|location| variable(location, vector)) {
+            match symbol.locate(bias, memory).map(|location| variable(location, vector, to)) {
                 Ok(Some(variable)) if !found.contains(&variable) => found.push(variable),
                 Ok(_) | Err(TlsError::NotYet) => {}
                 Err(error) => debug!(pid = process.pid().0, %error, "no thread context"),
             }
         }
-        found.truncate(TlsVariable::MAX);
         found
     }
 
@@ -67,25 +73,40 @@ impl Variables {
         Vec::new()
     }
 
-    fn symbol(&mut self, file: FileId, files: &FileTable) -> Option<&TlsSymbol> {
-        match self.symbols.entry(file) {
+    fn symbol(&mut self, to: Pointee, file: FileId, files: &FileTable) -> Option<&TlsSymbol> {
+        let known = match to {
+            Pointee::Record => &mut self.records,
+            Pointee::LabelSet => &mut self.label_sets,
+        };
+        match known.entry(file) {
             Entry::Occupied(known) => known.into_mut().as_ref(),
             Entry::Vacant(unknown) => {
                 let opened = files.get(file)?.opened()?;
+                let symbol = match to {
+                    Pointee::Record => TlsSymbol::read(opened, RECORD),
+                    Pointee::LabelSet => read_label_set(opened),
+                };
                 // What can't be read is not tried again.
-                unknown.insert(TlsSymbol::read(opened, NAME).unwrap_or_default()).as_ref()
+                unknown.insert(symbol.unwrap_or_default()).as_ref()
             }
         }
     }
 }
 
+/// The variable of a version that is known.
+fn read_label_set(file: &impl ReadAt) -> io::Result<Option<TlsSymbol>> {
+    let Some(symbol) = TlsSymbol::read(file, LABEL_SET)? else { return Ok(None) };
+    let (name, version) = LABEL_SET_VERSION;
+    Ok((read_constant(file, name)? == Some(version)).then_some(symbol))
+}
+
 /// `None`: further away, or of a higher number, than programs follow.
-fn variable(location: TlsLocation, vector: TlsVector) -> Option<TlsVariable> {
+fn variable(location: TlsLocation, vector: TlsVector, to: Pointee) -> Option<TlsVariable> {
     match location {
-        TlsLocation::Static { offset } => Some(TlsVariable::Static { offset: offset.try_into().ok()? }),
+        TlsLocation::Static { offset } => Some(TlsVariable::Static { offset: offset.try_into().ok()?, to }),
         TlsLocation::Dynamic { module, offset } => {
             let module = u16::try_from(module).ok().filter(|module| *module <= TlsVariable::MODULE_MAX)?;
-            Some(TlsVariable::Dynamic { module, offset: offset.try_into().ok()?, vector })
+            Some(TlsVariable::Dynamic { module, offset: offset.try_into().ok()?, vector, to })
         }
     }
 }

@@ -87,4 +87,5 @@ pub(super) static KEYS: &[Key] = &[
     key("receivers::profiling::trace_context::attributes", "Keys of what threads publish besides their span that become attributes of samples. Those of few values: a backend may make a series of each.").restarts(),
     key("receivers::profiling::trace_context::trace_id_labels", "Keys of the pprof labels in which Go programs have the trace, in hexadecimal digits; the first that is there counts.").restarts(),
     key("receivers::profiling::trace_context::span_id_labels", "Keys of the pprof labels in which Go programs have the span, likewise.").restarts(),
+    key("receivers::profiling::trace_context::custom_labels", "Whether the labels of the library custom-labels (ABI 1) are read too, of any process: nothing announces them, so that every file of every process is searched for their variable, once. They are treated as the labels of Go programs.").restarts(),
 ];

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use crate::mapping::ExecutableMapping;
 use crate::memory::ForeignMemory;
+pub use symbol::read_constant;
 pub(crate) use symbol::read_section;
 
 /// Words that lead to a variable which are kept of one file: a linker makes one of each kind.

@@ -163,6 +163,37 @@ impl TlsSymbol {
     }
 }
 
+/// The initial value of an exported variable of four bytes that is not thread-local; `None` where a file has none of that name.
+///
+/// # Errors
+/// Whatever reading the file returns.
+pub fn read_constant(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<u32>> {
+    let Some(header) = header_of(file)? else { return Ok(None) };
+    let sections = sections(file, &header)?;
+    let (TlsSymbol { loads, .. }, _) = TlsSymbol::of_segments(file, &header)?;
+    let is_exporting = |section: &&Section| DYNAMIC.contains(&section.sh_type.get(LE));
+    let Some(table) = sections.iter().find(is_exporting) else { return Ok(None) };
+    let Some(strings) = sections.get(table.sh_link.get(LE) as usize) else { return Ok(None) };
+    let names = find_string(file, place(strings), name)?;
+    let mut address = None;
+    for_each(file, place(table), |_, symbol: &Symbol| {
+        let is_it = symbol.st_type() == elf::STT_OBJECT
+            && names.contains(&symbol.st_name.get(LE).into())
+            && symbol.st_shndx.get(LE) != elf::SHN_UNDEF
+            && symbol.st_size.get(LE) == size_of::<u32>() as u64;
+        address = address.or(is_it.then(|| symbol.st_value.get(LE)));
+        address.is_none()
+    })?;
+    let offset = address.and_then(|address| {
+        let inside = |load: &&Load| address.checked_sub(load.address).is_some_and(|at| at < load.bytes);
+        let load = loads.iter().find(inside)?;
+        load.file_offset.checked_add(address - load.address)
+    });
+    let Some(offset) = offset else { return Ok(None) };
+    let mut bytes = [0; size_of::<u32>()];
+    Ok((file.read_up_to(&mut bytes, offset)? == bytes.len()).then(|| u32::from_le_bytes(bytes)))
+}
+
 fn sections(file: &impl ReadAt, header: &Header) -> io::Result<Vec<Section>> {
     if usize::from(header.e_shentsize.get(LE)) != size_of::<Section>() {
         return Ok(Vec::new());

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Labels. Those of the running goroutine (pprof): on a thread's own stack, as in the scheduler, its g is another one, so the way
+ * leads through the thread's m to the goroutine that it runs. Six reads of user memory up to the labels, one more of a map, and
+ * two of each. And those of a thread (custom-labels, ABI 1), whose set begins as a slice of Go's does.
+ */
+#ifndef SIDEWINDER_LABELS_BPF_H
+#define SIDEWINDER_LABELS_BPF_H
+
+#include "maps.bpf.h"
+
+#define SW_STRING_BYTES 16 /* a pointer and a length */
+#define SW_GO_LENGTH_AT 8 /* in a string */
+#define SW_CUSTOM_LENGTH_AT 0
+#define SW_GO_M 48 /* in a g: Go 1.21 to 1.26 */
+#define SW_GO_BUCKET_CELLS 8 /* of a map before Go 1.24: as many hashes of a byte, then keys, then values */
+#define SW_GO_BUCKET_BYTES (SW_GO_BUCKET_CELLS * (1 + 2 * SW_STRING_BYTES))
+#define SW_GO_HASH_MIN 5 /* smaller ones mark empty cells */
+
+/* Of pairs of strings, a key and a value. */
+struct sw_label_slice {
+	__u64 start, length;
+};
+
+/* Of `runtime.hmap` the fields up to where its buckets are. */
+struct sw_go_map {
+	__u64 count;
+	__u8 flags, log_buckets;
+	__u16 overflows;
+	__u32 seed;
+	__u64 buckets;
+};
+
+static __always_inline __u64 window_word(struct sw_slot *slot, __u32 at)
+{
+	return *(__u64 *)(slot->window + (at & (SW_STACK_WINDOW_BYTES - 8)));
+}
+
+/* Copies the string whose two words are there in the window, of at most `max` bytes; returns its length, or 0. */
+static __always_inline __u8 copy_string(char *to, __u32 max, struct sw_slot *slot, __u32 at, __u32 length_at)
+{
+	__u64 length = window_word(slot, at + length_at);
+	__u64 start = window_word(slot, at + 8 - length_at);
+	__u32 bytes = length;
+
+	if (length > max)
+		return 0;
+	barrier_var(bytes);
+	if (!bytes || bytes > max || bpf_probe_read_user(to, bytes, (void *)start))
+		return 0;
+	return bytes;
+}
+
+/*
+ * Makes the strings at two places of the window the key and the value of a label. Not static, and the slot by its number:
+ * twelve strings, each there or not, are more ways than older verifiers follow.
+ */
+__noinline int copy_label(__u32 number, __u32 i, __u32 key_at, __u32 value_at, __u32 length_at)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	struct sw_label *label;
+
+	barrier_var(i);
+	if (!slot || i >= SW_LABELS_MAX)
+		return 0;
+	label = &slot->labels[i];
+	label->key_bytes = copy_string(label->key, sizeof(label->key), slot, key_at, length_at);
+	label->value_bytes = copy_string(label->value, sizeof(label->value), slot, value_at, length_at);
+	return 0;
+}
+
+static __always_inline bool copy_slice(struct sw_slot *slot, __u32 number, __u64 labels, __u32 length_at)
+{
+	struct sw_label_slice slice;
+	__u32 bytes;
+
+	if (bpf_probe_read_user(&slice, sizeof(slice), (void *)labels))
+		return false;
+	bytes = (slice.length < SW_LABELS_MAX ? slice.length : SW_LABELS_MAX) * 2 * SW_STRING_BYTES;
+	barrier_var(bytes);
+	if (!bytes || bytes > SW_LABELS_MAX * 2 * SW_STRING_BYTES ||
+	    bpf_probe_read_user(slot->window, bytes, (void *)slice.start))
+		return false;
+#pragma unroll
+	for (__u32 i = 0; i < SW_LABELS_MAX; i++) {
+		const __u32 at = i * 2 * SW_STRING_BYTES;
+
+		if (at < bytes)
+			copy_label(number, i, at, at + SW_STRING_BYTES, length_at);
+	}
+	return true;
+}
+
+static __always_inline bool follow(__u64 *pointer, __u64 offset)
+{
+	return !bpf_probe_read_user(pointer, sizeof(*pointer), (void *)(*pointer + offset)) && *pointer;
+}
+
+/* Of a map of one bucket, to which a pointer leads: of up to eight labels, those in its first cells. */
+static __always_inline bool copy_map(struct sw_slot *slot, __u32 number, __u64 labels)
+{
+	struct sw_go_map map;
+
+	if (!follow(&labels, 0) || bpf_probe_read_user(&map, sizeof(map), (void *)labels) || map.log_buckets || !map.buckets ||
+	    bpf_probe_read_user(slot->window, SW_GO_BUCKET_BYTES, (void *)map.buckets))
+		return false;
+#pragma unroll
+	for (__u32 i = 0; i < SW_LABELS_MAX; i++) {
+		const __u32 at = SW_GO_BUCKET_CELLS + i * SW_STRING_BYTES;
+
+		if (slot->window[i] >= SW_GO_HASH_MIN)
+			copy_label(number, i, at, at + SW_GO_BUCKET_CELLS * SW_STRING_BYTES, SW_GO_LENGTH_AT);
+	}
+	return true;
+}
+
+/* Where the labels of the goroutine are that the thread runs; 0: it runs none, or one without. */
+static __always_inline __u64 goroutine_labels(struct sw_tls_variable *variable, __u64 thread)
+{
+	__u64 curg = (variable->module & 0xff) * 8, labels = (variable->module >> 8) * 8, at = thread;
+
+	if (!thread || !follow(&at, variable->offset) || !follow(&at, SW_GO_M) || !follow(&at, curg) || !follow(&at, labels))
+		return 0;
+	return at;
+}
+
+/* Leaves the labels that are there in the slot. */
+static __always_inline void read_labels(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu, __u64 labels, __u16 model)
+{
+	__u32 length_at = model & SW_TLS_LABEL_SET ? SW_CUSTOM_LENGTH_AT : SW_GO_LENGTH_AT;
+
+#pragma unroll
+	for (__u32 i = 0; i < SW_LABELS_MAX; i++)
+		slot->labels[i].key_bytes = 0;
+	if (!(model == SW_TLS_GO_MAP ? copy_map(slot, number, labels) : copy_slice(slot, number, labels, length_at))) {
+		sw_count(cpu->contexts_unreadable, 1);
+		return;
+	}
+	slot->context_flag = SW_SAMPLE_HAS_LABELS;
+	slot->context_bytes = sizeof(slot->labels);
+	sw_count(cpu->contexts_read, 1);
+}
+
+#endif
