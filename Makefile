@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
+.PHONY: help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -35,6 +35,11 @@ picture: ## Make the picture in the README anew, of what `make run` profiles
 	c++ -O2 -fomit-frame-pointer -g e2e/workloads/words.cc -o $(compiled)/words
 	$(as_root) $(sidewinder) record -F 997 -o $(compiled)/picture.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
 	node e2e/page/picture.mjs $(compiled)/picture.html receiver/page/picture.png
+
+span-picture: ## Record one span of the example service while it runs; the flame graph goes to otlp/span.svg
+	@e2e/setup.sh
+	cargo build --release -p sidewinder
+	$(as_root) e2e/span-picture $(sidewinder) otlp/span.svg
 
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests

@@ -17,6 +17,7 @@
 //! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
 //! - [`pod`] runs pods without a cluster, and the profiler as a sidecar.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
+//! - [`examples`] builds and runs the examples for people who instrument.
 //! - [`spans`] runs the example service, and knows which thread was in which span; [`documentation`] has what we tell people.
 //! - [`ledger`] makes events by the thousand and tells what became of each on its way to a receiver.
 //! - [`charts`] has what renders the Helm charts, and makes what is kept of them.
@@ -32,6 +33,7 @@ pub mod contradiction;
 pub mod corpus;
 pub mod documentation;
 pub mod elf;
+pub mod examples;
 pub mod judge;
 pub mod ledger;
 pub mod observe;

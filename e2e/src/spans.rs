@@ -3,44 +3,28 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::paths;
+use crate::examples;
 
 /// How far the clock of events, which is that of the time of day, may be from the log's.
 const TOLERANCE_NS: u64 = 100_000;
-
-/// Builds the example service, with the dependencies of its own `Cargo.lock`.
-///
-/// # Errors
-/// When there is no registry of crates, or the build fails.
-pub fn build() -> Result<PathBuf> {
-    let target = paths::compiled()?.join("service");
-    let status = Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--locked"])
-        .current_dir(paths::e2e().join("service"))
-        .env("CARGO_TARGET_DIR", &target)
-        .status()
-        .context("cannot run cargo, which builds the example service")?;
-    if !status.success() {
-        bail!("the build of the example service ended with {status}");
-    }
-    Ok(target.join("release/sidewinder-example-service"))
-}
 
 /// The service, publishing its context, at its gate.
 #[derive(Debug)]
 pub struct Service {
     process: Child,
     log: tempfile::TempPath,
+    /// The ids of the trace and of the span that all threads of a `job` are in, in hexadecimal digits.
+    pub job: [String; 2],
 }
 
 impl Service {
-    /// Starts it: `mode` is `threads`, `tasks` or `switches`.
+    /// Starts it: `mode` is `threads`, `tasks`, `switches` or `job`.
     ///
     /// # Errors
     /// When it can't be built or started.
@@ -60,7 +44,7 @@ impl Service {
         variables: &[(&str, String)],
     ) -> Result<Self> {
         let log = tempfile::NamedTempFile::new()?.into_temp_path();
-        let mut process = Command::new(build()?)
+        let mut process = Command::new(examples::build_rust("service", "sidewinder-example-service")?)
             .args([mode, &seconds.to_string(), &threads.to_string(), &microseconds.to_string()])
             .arg(&log)
             .envs(variables.iter().map(|(name, value)| (*name, value)))
@@ -69,11 +53,15 @@ impl Service {
             .spawn()?;
         let mut line = String::new();
         BufReader::new(process.stdout.take().context("no standard output")?).read_line(&mut line)?;
-        let service = Self { process, log };
-        if line.trim().parse::<u32>().ok() != Some(service.pid()) {
-            bail!("the example service said {line:?}");
+        let mut service = Self { process, log, job: <[String; 2]>::default() };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [pid, trace, span] if pid.parse() == Ok(service.pid()) => {
+                service.job = [trace.to_owned(), span.to_owned()];
+                Ok(service)
+            }
+            _ => bail!("the example service said {line:?}"),
         }
-        Ok(service)
     }
 
     /// Its process id.
@@ -87,7 +75,23 @@ impl Service {
     /// # Errors
     /// When it fails, or its log is not one.
     pub fn run(mut self) -> Result<Stays> {
-        self.process.stdin.take().context("the gate is open already")?.write_all(b"\n")?;
+        self.open()?;
+        self.finish()
+    }
+
+    /// Has it work.
+    ///
+    /// # Errors
+    /// When it does already.
+    pub fn open(&mut self) -> Result<()> {
+        Ok(self.process.stdin.take().context("the gate is open already")?.write_all(b"\n")?)
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it fails, or its log is not one.
+    pub fn finish(mut self) -> Result<Stays> {
         let status = self.process.wait()?;
         if !status.success() {
             bail!("the example service ended with {status}");

@@ -1,10 +1,11 @@
 //! A service of spans within spans, on threads or in tasks that move between threads.
 //!
-//! `sidewinder-example-service threads|tasks|switches SECONDS THREADS MICROSECONDS LOG`
+//! `sidewinder-example-service threads|tasks|switches|job SECONDS THREADS MICROSECONDS LOG`
 //!
 //! Each span of a route computes for about so long in a function of that route, and then in others within spans of
 //! their own. Who reads the log knows the truth of every moment. `switches` enters a span each ten microseconds or so,
-//! and writes no log: the function tells the span. Spans go to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, if it is set.
+//! and writes no log: the function tells the span. `job` is a single span for all threads, whose ids it prints when
+//! it starts. Spans go to where `OTEL_EXPORTER_OTLP_ENDPOINT` says, if it is set.
 
 mod log;
 mod publish;
@@ -14,8 +15,9 @@ mod work;
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
-use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
 use tracing::{Instrument as _, Level};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -29,7 +31,7 @@ const LOOKUPS_IN_ONE: u64 = 20;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [mode, seconds, threads, microseconds, log] = &arguments[..] else {
-        return Err("usage: threads|tasks|switches SECONDS THREADS MICROSECONDS LOG".into());
+        return Err("usage: threads|tasks|switches|job SECONDS THREADS MICROSECONDS LOG".into());
     };
     let threads: usize = threads.parse()?;
     publish::process_context()?;
@@ -41,7 +43,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .with(tracing_opentelemetry::layer().with_tracer(provider.tracer(service::NAME)))
         .init();
     let rounds = work::rounds_in(Duration::from_micros(microseconds.parse()?));
-    println!("{}", std::process::id());
+    let job = tracing::info_span!("job", http.route = "/job");
+    let ids = job.context().span().span_context().clone();
+    println!("{} {} {}", std::process::id(), ids.trace_id(), ids.span_id());
     std::io::stdin().lock().read_line(&mut String::new())?;
 
     let end = Instant::now() + Duration::from_secs_f64(seconds.parse()?);
@@ -49,7 +53,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "threads" => on_threads(threads, move || serve_until(end, rounds)),
         "switches" => on_threads(threads, move || switch_until(end, rounds)),
         "tasks" => in_tasks(threads, end, rounds)?,
-        other => return Err(format!("{other}: threads, tasks or switches").into()),
+        "job" => on_threads(threads, move || job.in_scope(|| work_until(end, rounds))),
+        other => return Err(format!("{other}: threads, tasks, switches or job").into()),
     }
     log::write(log)?;
     provider.shutdown()?;
@@ -57,8 +62,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Until all of them have ended and handed in their part of the log. (A scope's threads may do that after it.)
-fn on_threads(count: usize, run: impl Fn() + Copy + Send + 'static) {
-    let threads: Vec<_> = (0..count).map(|_| std::thread::spawn(run)).collect();
+fn on_threads(count: usize, run: impl Fn() + Clone + Send + 'static) {
+    let threads: Vec<_> = (0..count).map(|_| std::thread::spawn(run.clone())).collect();
     for thread in threads {
         // A thread that panicked has said so.
         let _ = thread.join();
@@ -81,6 +86,17 @@ fn serve_until(end: Instant, rounds: u64) {
             (route.handle)(rounds);
         });
         between(rounds);
+    }
+}
+
+/// A part of a long job: all of it in one span, but for what it asks for.
+fn work_until(end: Instant, rounds: u64) {
+    while Instant::now() < end {
+        for route in &ROUTES {
+            (route.handle)(rounds);
+        }
+        tracing::info_span!("query", http.route = Route::QUERY.path)
+            .in_scope(|| (Route::QUERY.handle)(rounds));
     }
 }
 

@@ -2,8 +2,12 @@
 //! for the truth.
 //!
 //! - [`backends`]: spans and profiles of the service arrive as of one, by the documented configurations.
+//! - [`examples`]: programs in C and Go, and one with labels, link their samples as they say.
+//! - [`recorded`]: `record --span` and `--trace` keep what ran inside.
 
 mod backends;
+mod examples;
+mod recorded;
 
 use std::collections::HashMap;
 

@@ -1,0 +1,127 @@
+//! The examples for people who instrument: what they say that they have handled is what their samples are linked to.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::examples::{Example, Handled, build_c, build_go, build_rust};
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::requirement;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_otlp::decode::Event;
+
+use super::{LINKED_SHARE, SAMPLES_PER_SECOND, events_once_known, route_of};
+
+const SECONDS: &str = "6";
+/// The functions of each example, and the route of the span that it calls them in.
+const FUNCTIONS: [(&str, Option<&str>); 3] =
+    [("cart", Some("/cart")), ("query", Some("/query")), ("outside", None)];
+
+/// Profiles an example until its time is over.
+pub(super) fn profile(command: &mut Command, reads_labels: bool) -> Result<(Handled, Received)> {
+    let collector = Collector::start()?;
+    let example = Example::start(command.arg(SECONDS))?;
+    let settings = Settings {
+        samples_per_second: SAMPLES_PER_SECOND,
+        more: vec![format!("trace_context: {{ attributes: [http.route], custom_labels: {reads_labels} }}")],
+        ..Settings::of_process(example.pid())
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let handled = example.finish()?;
+    daemon.stop()?;
+    Ok((handled, collector.stop()?))
+}
+
+/// The ids of the span that an event is linked to, as examples print them.
+fn ids_of(event: &Event<'_>) -> Option<String> {
+    let link = event.sample.link?;
+    let mut ids = String::new();
+    for byte in link.trace_id {
+        write!(ids, "{byte:02x}").ok()?;
+    }
+    ids.push(' ');
+    for byte in link.span_id {
+        write!(ids, "{byte:02x}").ok()?;
+    }
+    Some(ids)
+}
+
+/// Each linked event is of a span that was handled, of the route that the stack shows; nearly all events of functions that run
+/// in spans are linked, and none of others is.
+pub(super) fn judge(handled: &Handled, received: &Received) -> Result<()> {
+    let mut counts: BTreeMap<_, [u64; 2]> = BTreeMap::new();
+    for event in events_once_known(received)? {
+        let names = event.sample.stack.iter().filter_map(|frame| frame.function());
+        let of_name = |name: &str| {
+            // `cart` in C, `main.cart` in Go, `program::cart` in Rust.
+            let name = name.rsplit(['.', ':']).next();
+            FUNCTIONS.into_iter().find(|(function, _)| name == Some(function))
+        };
+        let shown = names.into_iter().find_map(of_name);
+        let ids = ids_of(&event);
+        if let Some(ids) = &ids {
+            // What was not yet handled at the end was not printed either.
+            let route = handled.get(ids).with_context(|| format!("{ids} was never handled"))?;
+            ensure!(route_of(&event) == Some(route), "{:?} in {route}", route_of(&event));
+            ensure!(shown.is_none_or(|(_, of)| of == Some(route)), "{route} in {shown:?}");
+        }
+        if let Some(shown) = shown {
+            counts.entry(shown).or_default()[usize::from(ids.is_some())] += 1;
+        }
+    }
+    eprintln!("{} spans; events without and with a link: {counts:?}", handled.len());
+    for (shown @ (function, route), [unlinked, linked]) in &counts {
+        let seen = unlinked + linked;
+        ensure!(seen > 30, "only {seen} of {function}");
+        match route {
+            Some(_) => ensure!(*linked as f64 >= LINKED_SHARE * seen as f64, "{shown:?}: {linked} of {seen}"),
+            None => ensure!(*linked == 0, "{linked} of {function} are linked"),
+        }
+    }
+    ensure!(counts.len() == FUNCTIONS.len(), "{counts:?}");
+    Ok(())
+}
+
+fn name_of_service(received: &Received) -> Option<String> {
+    let last = received.events().max_by_key(|event| event.time_unix_ns)?;
+    Some(last.profile.resource.get("service.name")?.as_str()?.to_owned())
+}
+
+#[test]
+fn an_example_in_c() -> Result<()> {
+    if !requirement::ebpf("spans of a program in C")? {
+        return Ok(());
+    }
+    let (handled, received) = profile(&mut Command::new(build_c()?), false)?;
+    judge(&handled, &received)?;
+    assert_eq!(name_of_service(&received).as_deref(), Some("spans-in-c"));
+    Ok(())
+}
+
+#[test]
+fn an_example_in_go() -> Result<()> {
+    if !requirement::ebpf("spans of a program in Go")? {
+        return Ok(());
+    }
+    let (handled, received) = profile(&mut Command::new(build_go()?), false)?;
+    judge(&handled, &received)?;
+    assert_eq!(name_of_service(&received).as_deref(), Some("spans-in-go"));
+    Ok(())
+}
+
+/// The published writer of the ABI is at work; without the option nobody reads it.
+#[test]
+fn an_example_with_custom_labels() -> Result<()> {
+    if !requirement::ebpf("spans by custom-labels")? {
+        return Ok(());
+    }
+    let program = build_rust("examples/custom_labels", "sidewinder-example-labels")?;
+    let (handled, received) = profile(&mut Command::new(&program), true)?;
+    judge(&handled, &received)?;
+    let (_, received) = profile(&mut Command::new(&program), false)?;
+    ensure!(received.events().count() > 1_000, "too few events");
+    ensure!(received.events().all(|event| event.sample.link.is_none()), "an event is linked");
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! `sidewinder record --span` and `--trace` on a service that runs: what is kept ran inside, and nothing else.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::spans::Service;
+use sidewinder_e2e::{requirement, sidewinder};
+
+use super::function_of;
+
+/// Records the service for two seconds, and counts events by the function that they show and whether they are of the span.
+fn record(service: &Service, option: &str, id: &str) -> Result<BTreeMap<(&'static str, bool), u64>> {
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp").display().to_string();
+    let pid = service.pid().to_string();
+    let ended = sidewinder::run(&["record", "-F", "997", "-d", "2s", "-p", &pid, option, id, "-o", &output])?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    let received = Received::from_otlp_file(output.as_ref())?;
+    let [_, span] = &service.job;
+    let mut counts = BTreeMap::new();
+    for event in received.events() {
+        let link = event.sample.link.context("an event without a link")?;
+        let is_of_job = span == &link.span_id.map(|byte| format!("{byte:02x}")).concat();
+        let (function, _) = function_of(&event).unwrap_or(("", 0));
+        *counts.entry((function, is_of_job)).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+#[test]
+fn a_recording_of_a_span_or_of_a_trace_has_what_ran_inside_of_it() -> Result<()> {
+    if !requirement::ebpf("recordings of spans")? {
+        return Ok(());
+    }
+    let mut service = Service::start("job", 20.0, 4, 2_000)?;
+    service.open()?;
+    let [trace, span] = service.job.clone();
+    let of_span = record(&service, "--span", &span)?;
+    let of_trace = record(&service, "--trace", &trace)?;
+    eprintln!("of the span: {of_span:?}; of the trace: {of_trace:?}");
+
+    // What the job asks for is in spans of their own, of the same trace.
+    for function in ["cart", "search", "checkout"] {
+        for counts in [&of_span, &of_trace] {
+            ensure!(counts.get(&(function, true)).is_some_and(|count| *count > 50), "few of {function}");
+        }
+    }
+    ensure!(of_span.keys().all(|(function, is_of_job)| *is_of_job && *function != "query"));
+    ensure!(of_trace.get(&("query", false)).is_some_and(|count| *count > 50), "few of the query");
+    ensure!(
+        of_trace
+            .keys()
+            .all(|(function, is_of_job)| *is_of_job == (*function != "query") || function.is_empty())
+    );
+
+    let other = record_nothing(&service)?;
+    ensure!(other.contains("no event was recorded"), "{other}");
+    Ok(())
+}
+
+/// What is said of a span that nobody is in.
+fn record_nothing(service: &Service) -> Result<String> {
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp");
+    let pid = service.pid().to_string();
+    let shown = output.display().to_string();
+    let arguments = ["record", "-d", "1s", "-p", &pid, "--span", "00f067aa0ba902b7", "-o", &shown];
+    let ended = sidewinder::run(&arguments)?;
+    ensure!(ended.status.code() == Some(1) && fs::metadata(&output)?.len() == 0, "{}", ended.status);
+    Ok(ended.log)
+}
