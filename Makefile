@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods cluster-test
+.PHONY: help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods libraries-test cluster-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -74,6 +74,12 @@ cluster-test: ## Try the charts, the injector and a Collector's k8s_attributes o
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_CLUSTER=1 CI=true \
 		cargo test -p sidewinder-e2e --test stories cluster:: -- --test-threads=1
+
+libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian's suites and with musl
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
+		cargo test -p sidewinder-e2e --test stories trace::libraries:: -- --test-threads=1 --nocapture
 
 vm-test: ## Boot Debian's kernels in qemu and profile there; VERIFIER=accept takes new instruction counts as the baseline
 	@e2e/setup.sh --vm

@@ -17,6 +17,7 @@
 //! - [`stops`] compares the stacks of stopped programs with those of gdb and framehop.
 //! - [`pod`] runs pods without a cluster, and the profiler as a sidecar.
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
+//! - [`archive`] has Debian's packages of other suites; [`libc`] has other C libraries to build with.
 //! - [`examples`] builds and runs the examples for people who instrument.
 //! - [`spans`] runs the example service, and knows which thread was in which span; [`documentation`] has what we tell people.
 //! - [`ledger`] makes events by the thousand and tells what became of each on its way to a receiver.
@@ -25,6 +26,7 @@
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod charts;
 pub mod cluster;
 pub mod collector;
@@ -36,6 +38,7 @@ pub mod elf;
 pub mod examples;
 pub mod judge;
 pub mod ledger;
+pub mod libc;
 pub mod observe;
 pub mod paths;
 pub mod perf;

@@ -8,10 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use sidewinder_e2e::archive::run;
 use sidewinder_e2e::{paths, workload};
 use tempfile::TempDir;
-
-use crate::kernels::run;
 
 /// The guest's memory: an archive of files, which the kernel unpacks as its root.
 #[derive(Debug)]

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use guest::{Root, Told};
-use kernels::{Archive, Wanted};
+use kernels::{Wanted, image};
 use serde::de::DeserializeOwned;
+use sidewinder_e2e::archive::Archive;
 use sidewinder_e2e::conservation::{Summary, has_user_stack};
 use sidewinder_e2e::verifier::{Baseline, Verified, series};
 use sidewinder_e2e::{requirement, workload};
@@ -52,7 +53,7 @@ fn main() -> Result<ExitCode> {
     println!("{:<33} {:<11} {:>7}  instructions verified of each program", "kernel", "walk", "load ms");
     let mut few_cpus_bytes = None;
     for wanted in KERNELS {
-        let kernel = match archive.image(wanted) {
+        let kernel = match image(&archive, wanted) {
             Ok(kernel) => kernel,
             Err(error) => {
                 requirement::skip(&format!("vm-test: {wanted:?}"), &format!("{error:#}"))?;

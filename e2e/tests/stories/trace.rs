@@ -3,10 +3,12 @@
 //!
 //! - [`backends`]: spans and profiles of the service arrive as of one, by the documented configurations.
 //! - [`examples`]: programs in C and Go, and one with labels, link their samples as they say.
+//! - [`libraries`]: the example in C with every C library, in the program and in libraries.
 //! - [`recorded`]: `record --span` and `--trace` keep what ran inside.
 
 mod backends;
 mod examples;
+mod libraries;
 mod recorded;
 
 use std::collections::HashMap;

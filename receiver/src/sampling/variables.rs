@@ -39,7 +39,10 @@ impl Variables {
         memory: &impl ForeignMemory,
     ) -> Vec<TlsVariable> {
         let mut found = Vec::new();
-        let is_musls = |name: &[u8]| name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-");
+        // Its file's own name is one of these, by distribution. glibc's `libc.so` is a script for linkers.
+        let is_musls = |name: &[u8]| {
+            name == b"libc.so" || name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-")
+        };
         let mut names = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.name()));
         let vector = if names.any(is_musls) { TlsVector::Musl } else { TlsVector::Glibc };
         for mapping in process.mappings() {
