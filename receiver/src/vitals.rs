@@ -97,6 +97,8 @@ pub(crate) struct Counted {
     pub(crate) snapshots_refused: u64,
     /// What became of the readings of threads' contexts.
     pub(crate) contexts: ContextCounts,
+    /// Processes that publish a context which must not be read.
+    pub(crate) contexts_refused: u64,
     /// Frames found by rows, by proven frame pointers and by unproven ones.
     pub(crate) steps: [u64; 3],
     /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
@@ -146,6 +148,7 @@ impl Counted {
             walked_late: tally.walked_late,
             snapshots_refused: tally.snapshots_refused,
             contexts: profiler.contexts(),
+            contexts_refused: sampler.contexts_refused(),
             steps: profiler.frames_by_mode(),
             depths: profiler.depths().to_vec(),
             table_evictions: profiler.tables.evictions(),
@@ -172,6 +175,7 @@ impl Counted {
         self.contexts.read += before.contexts.read;
         self.contexts.changing += before.contexts.changing;
         self.contexts.unreadable += before.contexts.unreadable;
+        self.contexts_refused += before.contexts_refused;
         self.steps.iter_mut().zip(before.steps).for_each(|(now, before)| *now += before);
         self.depths.resize(self.depths.len().max(before.depths.len()), 0);
         self.depths.iter_mut().zip(&before.depths).for_each(|(now, before)| *now += before);
@@ -195,7 +199,7 @@ impl fmt::Display for Counted {
             f,
             "missed={} interrupts_by_witness={} idle_inferred={} events_exported={} events_dropped={} \
              stack_bodies_missing={} walked_late={} snapshots_refused={} \
-             contexts_read={} contexts_changing={} contexts_unreadable={} \
+             contexts_read={} contexts_changing={} contexts_unreadable={} contexts_refused={} \
              steps_by_table={by_table} \
              steps_by_frame_pointer={by_frame_pointer} steps_unproven={unproven} table_bytes={} \
              table_evictions={} tables_cut={}",
@@ -210,6 +214,7 @@ impl fmt::Display for Counted {
             self.contexts.read,
             self.contexts.changing,
             self.contexts.unreadable,
+            self.contexts_refused,
             self.table_bytes,
             self.table_evictions,
             self.tables_cut,
@@ -416,12 +421,21 @@ impl Vitals {
 
     pub(crate) fn degraded(&self) -> Vec<Degraded> {
         let mut degraded = lock(&self.degraded).clone();
-        let is_wide = |receiver: &ReceiverVitals| receiver.counted.events_of == EventsOf::EveryTaskForPod;
-        if lock(&self.receivers).values().any(is_wide) {
+        let receivers = lock(&self.receivers);
+        let of_any =
+            |is_so: fn(&Counted) -> bool| receivers.values().any(|receiver| is_so(&receiver.counted));
+        if of_any(|counted| counted.events_of == EventsOf::EveryTaskForPod) {
             degraded.push(Degraded {
                 feature: "events of this pod's containers alone",
                 cost: "each interrupt of the node is looked at, and left if it is another pod's",
                 reason: "container",
+            });
+        }
+        if of_any(|counted| counted.contexts_refused > 0) {
+            degraded.push(Degraded {
+                feature: "what processes publish of themselves",
+                cost: "profiles without the resource of the SDK, samples without the span of their thread",
+                reason: "privilege",
             });
         }
         degraded

@@ -6,6 +6,7 @@ mod neighbours;
 mod privileges;
 
 use std::fs;
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use sidewinder_e2e::charts;
@@ -30,7 +31,10 @@ fn security(user: u32, capabilities: &[&'static str]) -> SecurityContext {
 
 /// A program of the application, under the path that it has on this machine: the judge reads the same file.
 fn app(program: Program, arguments: &[&str], cpu: Option<u32>) -> anyhow::Result<ContainerSpec> {
-    let path = program.compiled()?;
+    app_at(program.compiled()?, arguments, cpu)
+}
+
+fn app_at(path: PathBuf, arguments: &[&str], cpu: Option<u32>) -> anyhow::Result<ContainerSpec> {
     let arguments = arguments.iter().map(ToString::to_string);
     let mut mounts = Mount::libraries_of(&path)?;
     mounts.push(Mount::in_place(path.clone()));

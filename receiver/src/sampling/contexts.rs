@@ -5,6 +5,7 @@
 //! the time of its publication is read now and then.
 
 use std::collections::{BTreeSet, HashMap};
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,13 +36,14 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(super) struct Contexts {
     is_enabled: bool,
-    followed: HashMap<u32, Followed>,
     /// Whether threads are looked at for sets of labels: these are announced by nothing.
     reads_label_sets: bool,
+    followed: HashMap<u32, Followed>,
     /// When each of them is to be looked at.
     due: BTreeSet<(Instant, u32)>,
     last_look: Option<Instant>,
-    has_warned: bool,
+    /// Processes that publish something which must not be read.
+    refused: u64,
 }
 
 #[derive(Debug)]
@@ -52,6 +54,8 @@ struct Followed {
     published: Option<Published>,
     /// In which its threads say which span they are in.
     variables: Vec<TlsVariable>,
+    /// Whether it was counted among those that must not be read.
+    is_refused: bool,
 }
 
 /// How the threads of a process say which span they are in.
@@ -82,7 +86,7 @@ impl Contexts {
             followed: HashMap::new(),
             due: BTreeSet::new(),
             last_look: None,
-            has_warned: false,
+            refused: 0,
         }
     }
 
@@ -93,8 +97,14 @@ impl Contexts {
             return;
         }
         let due = Instant::now();
-        let followed =
-            Followed { key, due, interval: FIRST_INTERVAL, published: None, variables: Vec::new() };
+        let followed = Followed {
+            key,
+            due,
+            interval: FIRST_INTERVAL,
+            published: None,
+            variables: Vec::new(),
+            is_refused: false,
+        };
         self.followed.insert(key.pid, followed);
         self.due.insert((due, key.pid));
         let reads_label_sets = self.reads_label_sets;
@@ -103,6 +113,11 @@ impl Contexts {
             // The next look is for the variables of its threads.
             self.schedule(key.pid, due);
         }
+    }
+
+    /// How many processes publish something that must not be read.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Forgets a process.
@@ -193,11 +208,13 @@ impl Contexts {
             is_new: before.as_ref() != followed.published.as_ref().map(|published| &published.context),
             threads: followed.kind(),
         };
+        let is_refused = matches!(result, Err(Unread::NotAllowed(_)));
+        let is_news = is_refused && !mem::replace(&mut followed.is_refused, is_refused);
+        self.refused += u64::from(is_news);
         self.schedule(pid, due);
         match result {
             Ok(()) => {}
-            Err(Unread::NotAllowed(error)) if !self.has_warned => {
-                self.has_warned = true;
+            Err(Unread::NotAllowed(error)) if is_news && self.refused == 1 => {
                 warn!(
                     pid,
                     %error,
@@ -223,6 +240,16 @@ impl Sampler<'_> {
                 Threads::Goroutines => Variables::find_goroutine(process, &mut self.files),
                 Threads::Records | Threads::Silent => Vec::new(),
             };
+            let wanted = [
+                (Pointee::Record, look.threads == Threads::Records),
+                (Pointee::LabelSet, self.contexts.reads_label_sets),
+            ];
+            for (to, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+                let Ok(directory) = ProcessDir::open(&ProcRoot::default(), pid) else { continue };
+                let memory = ProcessMemory::of(directory);
+                variables.extend(self.variables.find(to, process, &mut self.files, &memory));
+            }
+            variables.truncate(TlsVariable::MAX);
             if self.contexts.set_variables(look.key, variables)
                 && let Some(known_ns) = self.profiler.processes.known_ns(pid.0)
             {
@@ -240,16 +267,6 @@ impl Sampler<'_> {
 
 /// Why there is no context, as far as it makes a difference when to look again.
 #[derive(Debug)]
-            let wanted = [
-                (Pointee::Record, look.threads == Threads::Records),
-                (Pointee::LabelSet, self.contexts.reads_label_sets),
-            ];
-            for (to, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-                let Ok(directory) = ProcessDir::open(&ProcRoot::default(), pid) else { continue };
-                let memory = ProcessMemory::of(directory);
-                variables.extend(self.variables.find(to, process, &mut self.files, &memory));
-            }
-            variables.truncate(TlsVariable::MAX);
 enum Unread {
     /// None, or none that can be made sense of.
     Nothing(#[expect(dead_code, reason = "for the log")] ContextError),

@@ -313,6 +313,11 @@ impl<'obj> Sampler<'obj> {
         self.binaries.reloads()
     }
 
+    /// Processes that publish a context which must not be read, for want of a privilege.
+    pub(crate) fn contexts_refused(&self) -> u64 {
+        self.contexts.refused()
+    }
+
     /// Files of whose tables a part is missing, or all, for want of memory to read them.
     pub(crate) fn tables_cut(&self) -> u64 {
         self.binaries.cut()

@@ -347,6 +347,14 @@ static METRICS: &[Metric] = &[
         },
     },
     Metric {
+        name: "sidewinder_contexts_refused",
+        description: "Processes that publish a context which can't be read, for want of CAP_SYS_PTRACE.",
+        unit: "{processes}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.contexts_refused),
+    },
+    Metric {
         name: "sidewinder_receiver_activity",
         description: "1 for what a receiver does now: starting, profiling, out_of_scope, failed or stopped.",
         unit: "1",

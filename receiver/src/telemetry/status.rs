@@ -88,6 +88,8 @@ fn of_receiver(receiver: &ReceiverVitals) -> Value {
         "table_bytes": counted.table_bytes,
         "table_evictions": counted.table_evictions,
         "tables_cut": counted.tables_cut,
+        "contexts_read": counted.contexts.read,
+        "contexts_refused": counted.contexts_refused,
         "names_left_out": receiver.left_out.names,
         "lines_left_out": receiver.left_out.lines,
     })

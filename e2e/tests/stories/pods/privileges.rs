@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_e2e::pod::{Container, Image, Pod, PodSpec, Seccomp, SecurityContext, Sidecar, SidecarSpec};
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e::{examples, requirement, workload};
 
-use super::{APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, NOWHERE, app, configuration, security};
+use super::{APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, NOWHERE, app, app_at, configuration, security};
 
 /// The longest that a sidecar takes to say how it is, on a machine that has much else to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -195,6 +195,44 @@ fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there()
     let healed = running.iter_mut().find(|running| running.case.security.masked_paths == [BTF]);
     let sidecar = &mut healed.context("no such case")?.sidecar;
     sidecar.wait_until_profiling_within(RETRIED_WITHIN).context("with BTF again")
+}
+
+/// As where `kernel.yama.ptrace_scope` is 1: of other processes everything can be read but their memory.
+#[test]
+fn a_sidecar_that_must_not_read_what_its_app_publishes_says_so() -> Result<()> {
+    if !requirement::pods("a sidecar that must not read memory")? {
+        return Ok(());
+    }
+    let pod = Pod::start(PodSpec::default())?;
+    let _app = pod.run(&app_at(examples::build_c()?, &["600"], None)?)?;
+    let image = Image::new()?;
+    let allowed = security(APP_USER, &AS_THE_SAME_USER);
+    let refused =
+        SecurityContext { seccomp: Seccomp::RuntimeDefaultWithout(&["process_vm_readv"]), ..allowed.clone() };
+    for (security, expected) in [(refused, 1), (allowed, 0)] {
+        let configuration = configuration(97, "propagate", NOWHERE);
+        let spec = SidecarSpec { configuration, security, memory_limit_bytes: None, collector: None };
+        let mut sidecar = Sidecar::start(&pod, &image, &spec)?;
+        sidecar.wait_until_profiling()?;
+        let deadline = Instant::now() + PATIENCE;
+        // Where nothing is refused, readings are what there is to wait for.
+        let status = loop {
+            let status = sidecar.status()?.context("it does not answer")?;
+            let number =
+                |name: &str| status.pointer(&format!("/receivers/profiling/{name}")).and_then(Value::as_u64);
+            if number("contexts_refused") > Some(0) || number("contexts_read") > Some(0) {
+                break status;
+            }
+            ensure!(Instant::now() < deadline, "{status}: {}", sidecar.container().log());
+            thread::sleep(Duration::from_millis(200));
+        };
+        let receiver = &status["receivers"]["profiling"];
+        ensure!(receiver["contexts_refused"] == expected, "{receiver}");
+        let degraded = status["degraded"].to_string();
+        let is_said = degraded.contains("what processes publish of themselves");
+        ensure!(is_said == (expected == 1), "{degraded}");
+    }
+    Ok(())
 }
 
 /// A sysctl that has its old value again when this goes.
