@@ -1,4 +1,4 @@
-//! A Collector's `k8s_attributes` finds the pods of our profiles on the API server.
+//! A Collector's `k8s_attributes` finds the pods of our profiles, and of a service's spans, on the API server.
 
 use std::fs;
 use std::process::Command;
@@ -12,6 +12,7 @@ use sidewinder_e2e::pod::Cgroup;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::requirement;
 use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::spans::Service;
 use sidewinder_e2e::workload::{self, Gated};
 use sidewinder_otlp::decode::Profile;
 
@@ -52,10 +53,18 @@ fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_container
         command.env("OTEL_RESOURCE_ATTRIBUTES", attributes);
         processes.push(Gated::start(command)?);
     }
+    // And a service that sends spans too.
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.http_endpoint()),
+        ("OTEL_RESOURCE_ATTRIBUTES", format!("k8s.pod.ip={POD_IP},container.id={}", ids[0])),
+    ];
+    let service = Service::start_in("threads", 3.0, 2, 400, &variables)?;
     let settings = Settings { samples_per_second: 97, ..Settings::default() };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
     let pids: Vec<u32> = processes.iter().map(Gated::pid).collect();
+    let service_pid = service.pid();
     processes.iter_mut().try_for_each(Gated::open)?;
+    service.run()?;
     processes.into_iter().try_for_each(|process| process.finish().map(|_| ()))?;
     daemon.stop()?;
     let received = collector.stop()?;
@@ -78,6 +87,25 @@ fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_container
         assert_eq!(attribute(&received, pid, "k8s.container.name")?.as_deref(), container);
     }
     assert_eq!(attribute(&received, stranger, "k8s.deployment.name")?, None);
+
+    ensure!(!received.spans.is_empty(), "no span");
+    for (key, value) in [
+        ("container.id", ids[0].as_str()),
+        ("k8s.container.name", CONTAINERS[0]),
+        ("k8s.deployment.name", "shop"),
+        ("k8s.namespace.name", "shop"),
+        ("k8s.pod.name", POD),
+        ("k8s.node.name", NODE),
+        ("service.name", "example"),
+    ] {
+        // Until the process was first looked at it had no name of its own.
+        let last = received.profiles_of(service_pid).last().context("no profile of the service")?;
+        let of_profile = last.resource.get(key).and_then(|value| value.as_str());
+        assert_eq!(of_profile, Some(value), "{key} of profiles");
+        for span in &received.spans {
+            assert_eq!(span.resource.get(key).map(String::as_str), Some(value), "{key} of spans");
+        }
+    }
     Ok(())
 }
 
