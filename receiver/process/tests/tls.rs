@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::{Talker, compile};
 use sidewinder_address::Avma;
-use sidewinder_process::tls::{TlsLocation, TlsSymbol};
+use sidewinder_process::tls::{TlsLocation, TlsSymbol, read_constant};
 use sidewinder_process::{ForeignMemory, ProcRoot, ProcessDir, ProcessMemory, read_executable_mappings};
 
 const NAME: &[u8] = b"otel_thread_ctx_v1";
@@ -226,15 +226,32 @@ fn other_files_have_no_such_variable() {
     assert_eq!(TlsSymbol::read(&File::open(text).unwrap(), NAME).unwrap(), None);
 }
 
+#[test]
+fn a_constant_is_read_that_a_library_exports() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = "unsigned version = 0x01020304; const unsigned fixed = 7; unsigned long wide = 1; extern unsigned other;\n\
+                  static unsigned own = 1; __thread unsigned of_thread = 1; unsigned *use(void) { return &own + other; }";
+    let library = compile(directory.path(), "constants.so", source, &["-shared", "-fPIC"]);
+    let library = File::open(library).unwrap();
+    let read = |name: &str| read_constant(&library, name.as_bytes()).unwrap();
+    assert_eq!(read("version"), Some(0x0102_0304));
+    assert_eq!(read("fixed"), Some(7));
+    for name in ["wide", "other", "own", "of_thread", "use", "none", "sion"] {
+        assert_eq!(read(name), None, "{name}");
+    }
+}
+
 /// Each prefix of a library, and each with a byte changed, says something or nothing, and ends.
 #[test]
 fn broken_files_are_read_to_their_end() {
     let directory = tempfile::tempdir().unwrap();
-    let library = compile(directory.path(), "libwhere.so", LIBRARY, &["-shared", "-fPIC"]);
+    let source = [LIBRARY, "unsigned constant = 1;"].concat();
+    let library = compile(directory.path(), "libwhere.so", &source, &["-shared", "-fPIC"]);
     let whole = std::fs::read(library).unwrap();
     assert!(TlsSymbol::read(&&whole[..], NAME).unwrap().is_some());
     for end in (0..whole.len()).step_by(97) {
         let _ = TlsSymbol::read(&&whole[..end], NAME).unwrap();
+        let _ = read_constant(&&whole[..end], b"constant").unwrap();
     }
     let headers = (0..1024).chain(whole.len() - 2048..whole.len());
     for at in headers.step_by(3) {
@@ -242,6 +259,7 @@ fn broken_files_are_read_to_their_end() {
             let mut broken = whole.clone();
             broken[at] = byte;
             let _ = TlsSymbol::read(&&broken[..], NAME).unwrap();
+            let _ = read_constant(&&broken[..], b"constant").unwrap();
         }
     }
 }

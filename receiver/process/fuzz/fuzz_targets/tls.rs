@@ -6,7 +6,7 @@ use std::io;
 use libfuzzer_sys::fuzz_target;
 use sidewinder_address::Avma;
 use sidewinder_process::ForeignMemory;
-use sidewinder_process::tls::{TlsLocation, TlsSymbol};
+use sidewinder_process::tls::{TlsLocation, TlsSymbol, read_constant};
 
 struct Bytes<'bytes>(&'bytes [u8]);
 
@@ -20,6 +20,7 @@ impl ForeignMemory for Bytes<'_> {
 }
 
 fuzz_target!(|file: &[u8]| {
+    let _ = read_constant(&file, b"custom_labels_abi_version");
     let Ok(Some(symbol)) = TlsSymbol::read(&file, b"otel_thread_ctx_v1") else { return };
     if let Ok(TlsLocation::Dynamic { module, .. }) = symbol.locate(0, &Bytes(file)) {
         assert!(module > 0);
