@@ -109,12 +109,11 @@ static __always_inline __u32 context_bytes(struct sw_context *context)
 static __always_inline bool read_variable(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu,
 					  struct sw_tls_variable *variable)
 {
-	bool is_of_go = variable->model == SW_TLS_GO_SLICE || variable->model == SW_TLS_GO_MAP, failed;
+	bool failed = false;
 	__u64 address, record = 0;
 
-	if (is_of_go) {
+	if (variable->model == SW_TLS_GO_SLICE || variable->model == SW_TLS_GO_MAP) {
 		record = goroutine_labels(variable, thread_pointer());
-		failed = false;
 	} else {
 		address = variable_address(slot, variable, &failed);
 		if (address)

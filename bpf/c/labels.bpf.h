@@ -78,8 +78,9 @@ static __always_inline bool copy_slice(struct sw_slot *slot, __u32 number, __u64
 		return false;
 	bytes = (slice.length < SW_LABELS_MAX ? slice.length : SW_LABELS_MAX) * 2 * SW_STRING_BYTES;
 	barrier_var(bytes);
-	if (!bytes || bytes > SW_LABELS_MAX * 2 * SW_STRING_BYTES ||
-	    bpf_probe_read_user(slot->window, bytes, (void *)slice.start))
+	if (!bytes)
+		return true;
+	if (bytes > SW_LABELS_MAX * 2 * SW_STRING_BYTES || bpf_probe_read_user(slot->window, bytes, (void *)slice.start))
 		return false;
 #pragma unroll
 	for (__u32 i = 0; i < SW_LABELS_MAX; i++) {
@@ -128,6 +129,7 @@ static __always_inline __u64 goroutine_labels(struct sw_tls_variable *variable, 
 static __always_inline void read_labels(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu, __u64 labels, __u16 model)
 {
 	__u32 length_at = model & SW_TLS_LABEL_SET ? SW_CUSTOM_LENGTH_AT : SW_GO_LENGTH_AT;
+	__u8 keys_bytes = 0;
 
 #pragma unroll
 	for (__u32 i = 0; i < SW_LABELS_MAX; i++)
@@ -136,6 +138,11 @@ static __always_inline void read_labels(struct sw_slot *slot, __u32 number, stru
 		sw_count(cpu->contexts_unreadable, 1);
 		return;
 	}
+#pragma unroll
+	for (__u32 i = 0; i < SW_LABELS_MAX; i++)
+		keys_bytes |= slot->labels[i].key_bytes;
+	if (!keys_bytes)
+		return;
 	slot->context_flag = SW_SAMPLE_HAS_LABELS;
 	slot->context_bytes = sizeof(slot->labels);
 	sw_count(cpu->contexts_read, 1);

@@ -12,7 +12,7 @@ use sidewinder_e2e::requirement;
 use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_otlp::decode::Event;
 
-use super::{LINKED_SHARE, SAMPLES_PER_SECOND, events_once_known, route_of};
+use super::{LINKED_SHARE, SAMPLES_PER_SECOND, counted, events_once_known, route_of};
 
 const SECONDS: &str = "6";
 /// The functions of each example, and the route of the span that it calls them in.
@@ -30,7 +30,9 @@ pub(super) fn profile(command: &mut Command, reads_labels: bool) -> Result<(Hand
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
     let handled = example.finish()?;
-    daemon.stop()?;
+    let ended = daemon.stop()?;
+    // Where nothing is to be read, as in a set of no labels, that is no failure.
+    ensure!(ended.log.contains("contexts_unreadable=0 "), "{}", counted(&ended.log));
     Ok((handled, collector.stop()?))
 }
 
@@ -121,7 +123,7 @@ fn an_example_with_custom_labels() -> Result<()> {
     let (handled, received) = profile(&mut Command::new(&program), true)?;
     judge(&handled, &received)?;
     let (_, received) = profile(&mut Command::new(&program), false)?;
-    ensure!(received.events().count() > 1_000, "too few events");
+    ensure!(received.events().count() > 100, "too few events");
     ensure!(received.events().all(|event| event.sample.link.is_none()), "an event is linked");
     Ok(())
 }
