@@ -1,12 +1,13 @@
 //! Lines and inlined calls, from DWARF 2 to 5: in the binary, in its debug file, or split off.
 //!
 //! Source: DWARF 5, "Debugging Information Format". `gimli` reads the forms; here is what is looked for, in memory that does
-//! not grow with the file: `sections` finds the parts, `pages` holds a few pieces of them, `units` says which unit speaks of an
-//! address, `functions` and `lines` what that unit says. A unit is gone through once, and its [`UnitTable`] kept while there is
-//! room.
+//! not grow with the file: `sections` finds the parts, `pages` holds a few pieces of them, which `packed` unpacks where they
+//! are compressed, `units` says which unit speaks of an address, `functions` and `lines` what that unit says. A unit is gone
+//! through once, and its [`UnitTable`] kept while there is room.
 
 mod functions;
 mod lines;
+mod packed;
 mod pages;
 mod ranges;
 mod sections;
@@ -115,13 +116,13 @@ impl DebugInfo {
         pages: &Pages,
         room_bytes: usize,
     ) -> std::result::Result<Self, Unusable> {
-        let sections = Sections::find(image, layout, false, room_bytes)?;
+        let sections = Sections::find(image, layout, false, pages, room_bytes)?;
         let ranges = Ranges { base };
         let room_bytes = room_bytes.saturating_sub(sections.heap_bytes());
         pages.allow(INDEX_WORK_BYTES);
         let units = {
             let open = sections.open(pages);
-            UnitIndex::read(&open.dwarf(), &ranges, room_bytes / 16)
+            UnitIndex::read(&open.dwarf(), &ranges, room_bytes / 16, pages)
         };
         if units.is_empty() {
             return Err(Unusable::Absent);
@@ -129,13 +130,13 @@ impl DebugInfo {
         let room_bytes = room_bytes.saturating_sub(units.heap_bytes());
         let shared = files.alternate().and_then(|image| {
             let layout = Layout::read(&image).ok()?;
-            let sections = Sections::find(&image, &layout, false, room_bytes).ok()?;
+            let sections = Sections::find(&image, &layout, false, pages, room_bytes).ok()?;
             let units = UnitIndex::starts_only(&sections.open(pages).dwarf());
             Some((sections, units))
         });
         let package = files.package().and_then(|image| {
             let layout = Layout::read(&image).ok()?;
-            Sections::find(&image, &layout, true, room_bytes).ok()
+            Sections::find(&image, &layout, true, pages, room_bytes).ok()
         });
         Ok(Self { sections, shared, package, units, ranges })
     }
@@ -264,7 +265,7 @@ impl<'a> Lookup<'_, 'a> {
         }
         let image = files.split_unit(&path)?;
         let layout = Layout::read(&image).ok()?;
-        Sections::find(&image, &layout, true, room_bytes).ok()
+        Sections::find(&image, &layout, true, self.pages, room_bytes).ok()
     }
 
     /// Looks at the entries of a unit, wherever they are.

@@ -6,22 +6,32 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimli::{Error, ReaderOffsetId, Result, RunTimeEndian};
 use lru::LruCache;
 
+use super::packed::Packed;
 use crate::image::Image;
 
 /// A power of two.
-const PAGE_BYTES: u64 = 16 << 10;
+pub(super) const PAGE_BYTES: u64 = 16 << 10;
 /// The longest piece that is given as a whole: a name or a path.
 const PIECE_LIMIT_BYTES: usize = 64 << 10;
 
-/// Tells the files apart of which pages are held.
+/// Tells apart of what pages are held: files, and compressed sections.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct ImageId(pub(crate) u64);
+pub(crate) struct ImageId(u64);
 
-/// A file, and the number of a page in it.
+impl ImageId {
+    /// One that nothing has had before.
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A file or a compressed section, and the number of a page in it.
 type PageId = (ImageId, u64);
 
 /// The pages used last, of all files, and how many bytes may still be looked at: what a hostile file makes us do has an end.
@@ -30,53 +40,71 @@ pub(crate) struct Pages {
     held: RefCell<LruCache<PageId, Arc<[u8]>>>,
     pages_max: usize,
     work_left_bytes: Cell<u64>,
+    is_exhausted: Cell<bool>,
 }
 
 impl Pages {
     pub(crate) fn new(budget_bytes: usize) -> Self {
         let pages_max = (budget_bytes / PAGE_BYTES as usize).max(4);
-        Self { held: RefCell::new(LruCache::unbounded()), pages_max, work_left_bytes: Cell::new(0) }
+        Self {
+            held: RefCell::new(LruCache::unbounded()),
+            pages_max,
+            work_left_bytes: Cell::new(0),
+            is_exhausted: Cell::new(false),
+        }
     }
 
     /// Allows so many bytes to be looked at from now on.
     pub(crate) fn allow(&self, work_bytes: u64) {
         self.work_left_bytes.set(work_bytes);
+        self.is_exhausted.set(false);
     }
 
     pub(crate) fn held_bytes(&self) -> usize {
         self.held.borrow().len() * PAGE_BYTES as usize
     }
 
-    fn spend(&self, bytes: u64) -> Result<()> {
-        let left = self.work_left_bytes.get().checked_sub(bytes).ok_or(Error::Io)?;
+    /// Whether more was to be looked at than is allowed.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.is_exhausted.get()
+    }
+
+    pub(super) fn spend(&self, bytes: u64) -> Result<()> {
+        let Some(left) = self.work_left_bytes.get().checked_sub(bytes) else {
+            self.is_exhausted.set(true);
+            return Err(Error::Io);
+        };
         self.work_left_bytes.set(left);
         Ok(())
     }
 
-    fn page(&self, image: &Image, id: ImageId, page: u64) -> Result<Arc<[u8]>> {
+    /// A page, which `read` reads into a buffer where it is not held.
+    fn page(&self, page: PageId, read: impl FnOnce(&mut [u8]) -> Result<usize>) -> Result<Arc<[u8]>> {
         let mut held = self.held.borrow_mut();
-        if let Some(bytes) = held.get(&(id, page)) {
+        if let Some(bytes) = held.get(&page) {
             return Ok(Arc::clone(bytes));
         }
         let mut bytes = vec![0; PAGE_BYTES as usize];
-        let read = image.read_at(page * PAGE_BYTES, &mut bytes).map_err(|_| Error::Io)?;
-        bytes.truncate(read);
+        let count = read(&mut bytes)?;
+        bytes.truncate(count);
         let bytes: Arc<[u8]> = bytes.into();
         while held.len() >= self.pages_max {
             held.pop_lru();
         }
-        held.put((id, page), Arc::clone(&bytes));
+        held.put(page, Arc::clone(&bytes));
         Ok(bytes)
     }
 }
 
 /// Where the bytes of a section are.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Place {
     /// In the file, from this offset on.
     File { offset: u64, bytes: u64 },
-    /// In memory, since the file has them compressed.
-    Memory(Arc<[u8]>),
+    /// In the file, compressed.
+    Packed(ImageId, Packed),
+    /// In memory, since the file has them compressed and they are few.
+    Memory(Box<[u8]>),
 }
 
 impl Place {
@@ -84,7 +112,9 @@ impl Place {
 
     fn bytes(&self) -> usize {
         match self {
-            Self::File { bytes, .. } => usize::try_from(*bytes).unwrap_or(usize::MAX),
+            Self::File { bytes, .. } | Self::Packed(_, Packed { bytes, .. }) => {
+                usize::try_from(*bytes).unwrap_or(usize::MAX)
+            }
             Self::Memory(bytes) => bytes.len(),
         }
     }
@@ -114,6 +144,7 @@ impl<'a> Section<'a> {
     fn with_bytes<T>(&self, at: usize, show: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let offset = match self.place {
             Place::File { offset, .. } => offset.checked_add(at as u64).ok_or(Error::Io)?,
+            Place::Packed(..) => at as u64,
             Place::Memory(bytes) => {
                 let rest = bytes.get(at..).filter(|rest| !rest.is_empty()).ok_or(Error::Io)?;
                 return Ok(show(rest));
@@ -122,11 +153,22 @@ impl<'a> Section<'a> {
         let (page, within) = (offset / PAGE_BYTES, (offset % PAGE_BYTES) as usize);
         let mut current = self.current.borrow_mut();
         if current.0 != page || current.1.is_none() {
-            *current = (page, Some(self.pages.page(self.image, self.id, page)?));
+            *current = (page, Some(self.page(page)?));
         }
         // The file may have shrunk meanwhile.
         let rest = current.1.as_deref().and_then(|bytes| bytes.get(within..)).filter(|rest| !rest.is_empty());
         rest.map(show).ok_or(Error::Io)
+    }
+
+    fn page(&self, page: u64) -> Result<Arc<[u8]>> {
+        match self.place {
+            Place::Packed(id, packed) => {
+                self.pages.page((*id, page), |bytes| packed.fill(self.image, self.pages, page, bytes))
+            }
+            Place::File { .. } | Place::Memory(_) => self.pages.page((self.id, page), |bytes| {
+                self.image.read_at(page * PAGE_BYTES, bytes).map_err(|_| Error::Io)
+            }),
+        }
     }
 
     fn read(&self, mut at: usize, mut buffer: &mut [u8]) -> Result<()> {
@@ -285,7 +327,7 @@ mod tests {
         let pages = Pages::new(held);
         pages.allow(u64::MAX);
         let place = Place::File { offset: 100, bytes: bytes - 100 };
-        let section = Section::new(&pages, &image, ImageId(1), &place);
+        let section = Section::new(&pages, &image, ImageId::new(), &place);
         test(section.reader(RunTimeEndian::Little), &pages, &file)
     }
 

@@ -1,13 +1,10 @@
 //! The sections of one file that hold DWARF.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use gimli::{Dwarf, DwarfPackage, RunTimeEndian, SectionId};
-use object::elf::{ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
-use object::read::{CompressedData, CompressionFormat};
 
+use super::packed::Packed;
 use super::pages::{ImageId, Pages, Place, Reader, Section};
-use crate::elf::{Layout, NamedSection};
+use crate::elf::Layout;
 use crate::image::Image;
 
 /// Those that look-ups need. Others would be unpacked for nothing.
@@ -31,17 +28,18 @@ const PACKAGED: [SectionId; 5] = [
     SectionId::DebugMacro,
     SectionId::DebugTypes,
 ];
-/// `Elf64_Chdr`.
-const COMPRESSION_HEADER_BYTES: u64 = 24;
+/// A compressed section that holds no more is unpacked at once: reading it in pieces would take as much.
+const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
-/// A file's DWARF, of which nothing but what is compressed is in memory.
+/// A file's DWARF, nearly nothing of which is in memory.
 #[derive(Debug)]
 pub(super) struct Sections {
     image: Image,
     id: ImageId,
     endian: RunTimeEndian,
     places: Vec<(SectionId, Place)>,
-    unpacked_bytes: usize,
+    /// What is taken by compressed sections, and by reading them.
+    unpacking_bytes: usize,
 }
 
 /// Why the DWARF of a file isn't used.
@@ -49,51 +47,52 @@ pub(super) struct Sections {
 pub(crate) enum Unusable {
     /// There is none.
     Absent,
-    /// It is compressed, and there is no room for what it holds.
+    /// It is compressed, and there is no room for unpacking it piece by piece.
     NoRoom,
     /// It can't be read.
     Broken,
 }
 
 impl Sections {
-    /// Finds the sections of a file, or of a split one (`.dwo`, `.dwp`). Unpacking them takes `room_bytes` at most.
+    /// Finds the sections of a file, or of a split one (`.dwo`, `.dwp`). Those that are compressed take `room_bytes` at most.
     pub(super) fn find(
         image: &Image,
         layout: &Layout,
         is_split: bool,
+        pages: &Pages,
         room_bytes: usize,
     ) -> Result<Self, Unusable> {
-        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let name = |id: SectionId| if is_split { id.dwo_name() } else { Some(id.name()) };
-        let mut places = Vec::new();
-        let mut unpacked_bytes = 0;
         let packaged = PACKAGED.into_iter().filter(|_| is_split);
+        let mut places = Vec::new();
         for id in NEEDED.into_iter().chain(packaged) {
             let Some(section) = name(id).and_then(|name| layout.section(name)) else { continue };
-            if !section.is_compressed {
-                let bytes = section.bytes.end - section.bytes.start;
-                places.push((id, Place::File { offset: section.bytes.start, bytes }));
-                continue;
-            }
-            let unpacked = unpacked(image, layout, section, room_bytes - unpacked_bytes)?;
-            unpacked_bytes += unpacked.len();
-            places.push((id, Place::Memory(unpacked.into())));
+            let place = if section.is_compressed {
+                let packed = layout
+                    .is_little_endian_64()
+                    .then(|| Packed::read(image, section.bytes.clone()))
+                    .flatten()
+                    .ok_or(Unusable::Broken)?;
+                Place::Packed(ImageId::new(), packed)
+            } else {
+                Place::File { offset: section.bytes.start, bytes: section.bytes.end - section.bytes.start }
+            };
+            places.push((id, place));
         }
-        let has_units = places.iter().any(|(id, _)| *id == SectionId::DebugInfo);
-        if !has_units {
+        if !places.iter().any(|(id, _)| *id == SectionId::DebugInfo) {
             return Err(Unusable::Absent);
         }
         let endian = match layout.endian() {
             object::Endianness::Little => RunTimeEndian::Little,
             object::Endianness::Big => RunTimeEndian::Big,
         };
-        let id = ImageId(NEXT_ID.fetch_add(1, Ordering::Relaxed));
-        Ok(Self { image: image.clone(), id, endian, places, unpacked_bytes })
+        let unpacking_bytes = unpack(&mut places, image, pages, room_bytes as u64)? as usize;
+        Ok(Self { image: image.clone(), id: ImageId::new(), endian, places, unpacking_bytes })
     }
 
     /// Bytes held in memory.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.unpacked_bytes + size_of_val(&*self.places)
+        self.unpacking_bytes + size_of_val(&*self.places)
     }
 
     /// Opens the sections for a look-up.
@@ -133,38 +132,36 @@ impl<'a> OpenSections<'a> {
     }
 }
 
-/// What a section holds that begins with a compression header. Source: System V ABI, "Section Compression".
-fn unpacked(
+/// Unpacks the sections of which little is compressed, and sees to it that the others can be read. Returns what that takes,
+/// which is no more than the room.
+fn unpack(
+    places: &mut [(SectionId, Place)],
     image: &Image,
-    layout: &Layout,
-    section: &NamedSection,
-    room_bytes: usize,
-) -> Result<Vec<u8>, Unusable> {
-    if !layout.is_little_endian_64() {
-        return Err(Unusable::Broken);
+    pages: &Pages,
+    room_bytes: u64,
+) -> Result<u64, Unusable> {
+    let mut taken_bytes = 0_u64;
+    let mut total_bytes = 0_u64;
+    for (_, place) in &mut *places {
+        let Place::Packed(_, packed) = place else { continue };
+        let is_whole = packed.bytes <= WHOLE_BYTES_MAX;
+        taken_bytes =
+            taken_bytes.saturating_add(if is_whole { packed.bytes } else { packed.working_bytes() });
+        if taken_bytes > room_bytes {
+            return Err(Unusable::NoRoom);
+        }
+        if is_whole {
+            pages.allow(2 * WHOLE_BYTES_MAX);
+            *place = Place::Memory(packed.whole(image, pages).map_err(|_| Unusable::Broken)?.into());
+        } else {
+            total_bytes = total_bytes.saturating_add(packed.bytes);
+        }
     }
-    let mut header = [0; COMPRESSION_HEADER_BYTES as usize];
-    image.read_exact_at(section.bytes.start, &mut header).map_err(|_| Unusable::Broken)?;
-    let [a, b, c, d, _, _, _, _, size @ ..] = header;
-    let size = size.first_chunk().copied().map_or(u64::MAX, u64::from_le_bytes);
-    let format = match u32::from_le_bytes([a, b, c, d]) {
-        kind if kind == ELFCOMPRESS_ZLIB.0 => CompressionFormat::Zlib,
-        kind if kind == ELFCOMPRESS_ZSTD.0 => CompressionFormat::Zstandard,
-        _ => return Err(Unusable::Broken),
-    };
-    let packed_bytes = section
-        .bytes
-        .end
-        .checked_sub(section.bytes.start + COMPRESSION_HEADER_BYTES)
-        .ok_or(Unusable::Broken)?;
-    // Both are in memory for a moment.
-    if size.saturating_add(packed_bytes) > room_bytes as u64 {
-        return Err(Unusable::NoRoom);
-    }
-    let mut data = vec![0; packed_bytes as usize];
-    image
-        .read_exact_at(section.bytes.start + COMPRESSION_HEADER_BYTES, &mut data)
-        .map_err(|_| Unusable::Broken)?;
-    let compressed = CompressedData { format, data: &data, uncompressed_size: size };
-    compressed.decompress().map(std::borrow::Cow::into_owned).map_err(|_| Unusable::Broken)
+    // As much again is for what is found out of the units.
+    let stride_bytes = Packed::stride_bytes(total_bytes, (room_bytes - taken_bytes) / 2);
+    let packed = places.iter_mut().filter_map(|(_, place)| match place {
+        Place::Packed(_, packed) => Some(packed),
+        Place::File { .. } | Place::Memory(_) => None,
+    });
+    Ok(taken_bytes + packed.map(|packed| packed.keep_states(stride_bytes)).sum::<u64>())
 }

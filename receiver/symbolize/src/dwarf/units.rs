@@ -5,7 +5,7 @@ use gimli::{
     DebugStrOffsetsBase, Dwarf, Error, Result, Unit, UnitHeader, UnitType,
 };
 
-use super::pages::Reader;
+use super::pages::{Pages, Reader};
 use super::ranges::{CodeRange, Ranges};
 
 /// Units looked at; the largest programs have some tens of thousands.
@@ -25,7 +25,7 @@ pub(super) struct UnitIndex {
     /// Where each begins, in ascending order.
     starts: Box<[usize]>,
     ranges: Box<[UnitRange]>,
-    /// Units and ranges that limits left out.
+    /// Units and ranges that limits left out, or 1 for all that comes after the work that is allowed.
     pub(super) cut: u64,
 }
 
@@ -38,27 +38,32 @@ struct UnitRange {
 
 impl UnitIndex {
     /// Goes through all units. `ranges_max` of their ranges are kept.
-    pub(super) fn read(dwarf: &Dwarf<Reader<'_>>, ranges: &Ranges, ranges_max: usize) -> Self {
-        let mut index = Self::starts_only(dwarf);
+    pub(super) fn read(dwarf: &Dwarf<Reader<'_>>, ranges: &Ranges, ranges_max: usize, pages: &Pages) -> Self {
         let mut found = Vec::new();
-        for (unit, start) in (0_u32..).zip(&*index.starts) {
+        let mut cut = 0;
+        let mut index = Self::of_units(dwarf, |unit, header| {
             // A unit that can't be read says nothing, and the next one may.
-            let _ = for_each_range_of(dwarf, *start, ranges, |range| {
+            let _ = for_each_range_of(dwarf, header, ranges, |range| {
                 if found.len() < ranges_max {
                     found.push(UnitRange { range, unit });
                 } else {
-                    index.cut += 1;
+                    cut += 1;
                 }
             });
-        }
+        });
         found.sort_unstable_by_key(|unit| (unit.range.start, unit.unit));
         found.shrink_to_fit();
         index.ranges = found.into_boxed_slice();
+        index.cut += cut + u64::from(pages.is_exhausted());
         index
     }
 
     /// The units alone.
     pub(super) fn starts_only(dwarf: &Dwarf<Reader<'_>>) -> Self {
+        Self::of_units(dwarf, |_, _| {})
+    }
+
+    fn of_units<'a>(dwarf: &Dwarf<Reader<'a>>, mut visit: impl FnMut(u32, UnitHeader<Reader<'a>>)) -> Self {
         let mut starts = Vec::new();
         let mut units = dwarf.units();
         let mut cut = 0;
@@ -67,7 +72,9 @@ impl UnitIndex {
                 cut = 1;
                 break;
             }
-            starts.extend(header.debug_info_offset().map(|offset| offset.0));
+            let Some(start) = header.debug_info_offset() else { continue };
+            visit(starts.len() as u32, header);
+            starts.push(start.0);
         }
         Self { starts: starts.into_boxed_slice(), ranges: Box::default(), cut }
     }
@@ -114,13 +121,12 @@ impl UnitIndex {
     }
 }
 
-fn for_each_range_of(
-    dwarf: &Dwarf<Reader<'_>>,
-    start: usize,
+fn for_each_range_of<'a>(
+    dwarf: &Dwarf<Reader<'a>>,
+    header: UnitHeader<Reader<'a>>,
     ranges: &Ranges,
     visit: impl FnMut(CodeRange),
 ) -> Result<()> {
-    let header = dwarf.unit_header(DebugInfoOffset(start))?;
     if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use object::Object as _;
 use sidewinder_address::Svma;
 use sidewinder_symbolize::{FileId, Files, Image, Lookup, Symbolizer, SymbolizerOptions};
 
@@ -124,13 +125,17 @@ fn explain(ours: &[Line], theirs: &[Line], are_aliases: AreAliases<'_>) -> Optio
 
 /// Compares the chains of `count` addresses, and returns how many of them have inlined calls.
 fn agrees(pair: &Pair, count: usize) -> Option<usize> {
+    agrees_within(pair, count, 32 << 20)
+}
+
+fn agrees_within(pair: &Pair, count: usize, budget_bytes: usize) -> Option<usize> {
     let code = code_of(&pair.program);
     let addresses = &addresses(&code)[..count];
     let Some(oracle) = theirs(&pair.whole, addresses) else {
         eprintln!("SKIPPED: llvm-symbolizer is not installed");
         return None;
     };
-    let mut symbolizer = symbolizer(32 << 20);
+    let mut symbolizer = symbolizer(budget_bytes);
     let (mut equal, mut inlined) = (0, 0);
     let mut reasons = BTreeMap::<Reason, usize>::new();
     let starts = starts_by_name(&pair.whole);
@@ -154,6 +159,7 @@ fn agrees(pair: &Pair, count: usize) -> Option<usize> {
     }
     let name = pair.program.display();
     eprintln!("{name}: {equal} of {count} equal, {inlined} with inlined calls, {reasons:?}");
+    assert!(symbolizer.held_bytes() <= budget_bytes);
     assert_eq!(unexplained, [] as [String; 0], "{name}");
     // Nothing is explained away.
     assert!(equal > count / 2, "{name}: {equal} of {count}");
@@ -219,14 +225,17 @@ func main() {
 }
 "#;
 
+/// What `memory_limit_mib: 48` leaves for names in files.
+const SIDECAR_BYTES: usize = 9 << 19;
+
 /// How a program's debug information is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kept {
     Inside,
     /// In a file of its own, of which the program has nothing.
     Beside,
-    /// As [`Kept::Beside`], and compressed.
-    Compressed,
+    /// As [`Kept::Beside`], and compressed in this format.
+    Compressed(&'static str),
     /// Split off by unit, and these put together.
     Package,
     /// Nowhere: nothing but what Go's own table says is left.
@@ -261,17 +270,17 @@ const CASES: [Case; 22] = [
     case(C, "c", &["gcc", "-g", "-O2", "-gdwarf-4", "-static"], Kept::Inside),
     case(C, "c", &["gcc", "-g", "-O0", "-gdwarf-5"], Kept::Beside),
     case(C, "c", &["clang", "-g", "-O2", "-gdwarf-4"], Kept::Inside),
-    case(C, "c", &["clang", "-g", "-O2", "-gdwarf-5", "-ffunction-sections"], Kept::Compressed),
+    case(C, "c", &["clang", "-g", "-O2", "-gdwarf-5", "-ffunction-sections"], Kept::Compressed("zlib")),
     case(CPP, "cpp", &["g++", "-g", "-O2", "-gdwarf-4"], Kept::Inside),
     case(CPP, "cpp", &["g++", "-g", "-O1", "-gdwarf-5", "-static"], Kept::Inside),
     case(CPP, "cpp", &["g++", "-g", "-O2", "-gsplit-dwarf", "-gdwarf-4"], Kept::Inside),
     case(CPP, "cpp", &["g++", "-g", "-O3", "-flto"], Kept::Inside),
-    case(CPP, "cpp", &["clang++", "-g", "-O2", "-gdwarf-4"], Kept::Compressed),
+    case(CPP, "cpp", &["clang++", "-g", "-O2", "-gdwarf-4"], Kept::Compressed("zlib")),
     case(CPP, "cpp", &["clang++", "-g", "-O3", "-gdwarf-5", "-flto"], Kept::Beside),
     case(CPP, "cpp", &["clang++", "-g", "-O2", "-gsplit-dwarf", "-gdwarf-5"], Kept::Package),
     case(RUST, "rs", &["rustc", "-g", "-O", "-Clto=fat"], Kept::Beside),
     case(RUST, "rs", &["rustc", "-Cdebuginfo=line-tables-only", "-O"], Kept::Inside),
-    case(RUST, "rs", &["rustc", "-g"], Kept::Compressed),
+    case(RUST, "rs", &["rustc", "-g"], Kept::Compressed("zstd")),
     case(GO, "go", &["go", "build", "-buildmode=pie", "-ldflags=-compressdwarf=false"], Kept::Inside),
 ];
 
@@ -306,10 +315,10 @@ fn made(case: &Case) -> Option<(tempfile::TempDir, Pair)> {
         Kept::Nowhere => {
             runs(&["objcopy", "--strip-all", "program"]);
         }
-        Kept::Beside | Kept::Compressed => {
-            let compress: &[&str] =
-                if case.kept == Kept::Compressed { &["--compress-debug-sections=zlib"] } else { &[] };
-            runs(&[&["objcopy", "--only-keep-debug"], compress, &["program", "program.debug"]].concat());
+        Kept::Beside | Kept::Compressed(_) => {
+            let format = if let Kept::Compressed(format) = case.kept { format } else { "none" };
+            let compress = format!("--compress-debug-sections={format}");
+            runs(&["objcopy", "--only-keep-debug", &compress, "program", "program.debug"]);
             runs(&["objcopy", "--strip-all", "--add-gnu-debuglink=program.debug", "program"]);
             debug_file = Some(at("program.debug"));
         }
@@ -340,6 +349,28 @@ fn lines_and_inlined_calls_are_those_of_llvm_symbolizer() {
             assert!(!is_optimised || inlined > count / 10, "{inlined} of {count} with inlined calls");
         }
     }
+}
+
+/// The C library with the debug file that Debian installs for it, which is compressed.
+#[test]
+fn lines_of_the_c_library_are_those_of_llvm_symbolizer_in_the_room_that_a_sidecar_has_for_names() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let mut mapped = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+    let Some(program) = mapped.find(|path| path.contains("/libc.so")).map(PathBuf::from) else {
+        eprintln!("SKIPPED: no libc is mapped");
+        return;
+    };
+    let bytes = std::fs::read(&program).unwrap();
+    let id = object::File::parse(&*bytes).unwrap().build_id().unwrap().unwrap().to_owned();
+    let hexadecimal: String = id[1..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let debug = PathBuf::from(format!("/usr/lib/debug/.build-id/{:02x}/{hexadecimal}.debug", id[0]));
+    if !debug.exists() {
+        eprintln!("SKIPPED: libc6-dbg is not installed");
+        return;
+    }
+    let count = if std::env::var_os("SIDEWINDER_WHOLE_ORACLE").is_some() { 10_000 } else { 500 };
+    let pair = Pair { program, debug_file: Some(debug.clone()), whole: debug };
+    agrees_within(&pair, count, SIDECAR_BYTES);
 }
 
 #[test]
