@@ -263,20 +263,20 @@ impl Files for FilesOf<'_> {
     }
 
     fn debug_file(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(&self.facts.debug_file.as_ref()?.file)))
+        Some(Image::from(Arc::clone(&self.facts.companions.debug.as_ref()?.file)))
     }
 
     fn alternate(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(self.facts.debug_file.as_ref()?.alternate.as_ref()?)))
+        Some(Image::from(Arc::clone(self.facts.companions.debug.as_ref()?.alternate.as_ref()?)))
     }
 
     fn package(&self) -> Option<Image> {
-        let path = format!("{}.dwp", self.facts.path);
-        self.roots.open_own(path.as_bytes()).map(Image::from)
+        self.split_unit(format!("{}.dwp", self.facts.path).as_bytes())
     }
 
     fn split_unit(&self, path: &[u8]) -> Option<Image> {
-        self.roots.open_own(path).map(Image::from)
+        let in_own = self.roots.open_own(path);
+        in_own.or_else(|| self.facts.companions.open_split(path)).map(Image::from)
     }
 }
 

@@ -17,7 +17,7 @@ use super::Ended;
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
 use crate::sampling::build::{BuildError, read_table, read_validation};
-use crate::sampling::debug_file::DebugFile;
+use crate::sampling::debug_file::{Companions, DebugFile};
 use crate::sampling::options::packing_of;
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
@@ -56,7 +56,7 @@ impl<T: Read + Seek> Image for T {}
 
 fn open(path: &Path) -> io::Result<(Box<dyn Image>, DebugFile)> {
     if path == Path::new("[vdso]") {
-        return Ok((Box::new(Cursor::new(vdso_image()?)), DebugFile::Known(None)));
+        return Ok((Box::new(Cursor::new(vdso_image()?)), DebugFile::Known(Companions::default())));
     }
     let file = File::open(path)?;
     if !file.metadata()?.is_file() {

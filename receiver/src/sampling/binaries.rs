@@ -1,7 +1,6 @@
 //! The files that processes execute, and where walks find their tables.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFi
 use sidewinder_unwind::Rule;
 
 use super::build::{BuildError, Built, Part};
-use super::debug_file::{DebugFile, DebugFiles};
+use super::debug_file::{Companions, DebugFile};
 use super::options::SamplingOptions;
 use super::segments::{Segment, push_parts, segment_at};
 use super::table_builder::{Delivery, Order, TableBuilder, What};
@@ -253,7 +252,7 @@ impl Binaries {
                 (Err(_), State::Built(_)) => binary.missed.clear(),
                 (Err(failure), _) => {
                     self.cut += u64::from(matches!(failure, BuildError::NoRoom(_)));
-                    binary.debug_file = DebugFile::Known(None);
+                    binary.debug_file = DebugFile::Known(Companions::default());
                     binary.state = State::Blank;
                     let failure = Some(failure);
                     ready.push(Ready { file, users: binary.users(), loads: Vec::new(), failure });
@@ -267,11 +266,11 @@ impl Binaries {
         ready
     }
 
-    /// The debug file of a binary whose table has been built, if it has one.
-    pub(crate) fn debug_file(&self, file: FileId) -> Option<Arc<DebugFiles>> {
-        match &self.binaries.get(&file)?.debug_file {
-            DebugFile::Known(files) => files.clone(),
-            DebugFile::Unknown(..) => None,
+    /// What tells more of a binary whose table has been built.
+    pub(crate) fn companions(&self, file: FileId) -> Companions {
+        match self.binaries.get(&file).map(|binary| &binary.debug_file) {
+            Some(DebugFile::Known(companions)) => companions.clone(),
+            Some(DebugFile::Unknown(..)) | None => Companions::default(),
         }
     }
 

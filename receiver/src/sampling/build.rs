@@ -2,7 +2,6 @@
 
 use std::io::{Read, Seek};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -10,12 +9,11 @@ use object::ReadCache;
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
 use sidewinder_process::OpenedFile;
-use sidewinder_unwind::debug_file::DebugFileReference;
 use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
 use sidewinder_unwind::{ReadFile, Sources, UnwindTable, load_segments};
 use thiserror::Error;
 
-use super::debug_file::{DebugFile, DebugFiles};
+use super::debug_file::{Companions, DebugFile};
 use super::reader::{Allowance, BoundedReader};
 
 /// Why a file has no table.
@@ -106,13 +104,13 @@ impl Source<'_> {
     ) -> Result<Built, BuildError> {
         let allowance = Allowance::new(self.room_bytes / READING_SHARE);
         // What was read goes before all rows are packed at once, which takes memory too.
-        let (loads, table, debug_file) = {
+        let (loads, table, companions) = {
             let reader = BoundedReader::new(self.content, &allowance);
             let file = parse(&reader, &allowance)?;
             let loads = load_segments(&file);
-            let debug_file = self.debug_file.find(DebugFileReference::of(&file));
+            let companions = self.debug_file.find(&file);
             let debug_reader =
-                debug_file.as_deref().map(|found| BoundedReader::new(&*found.file, &allowance));
+                companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, &allowance));
             let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
             let mut sources = Sources::of(&file, debug.as_slice())?;
             let code_bytes: u64 = executable(&loads).map(|load| load.size).sum();
@@ -123,7 +121,7 @@ impl Source<'_> {
                     sources,
                     loads,
                     packing: self.packing,
-                    debug_file: debug_file.clone(),
+                    companions: companions.clone(),
                     by_machine_code: Vec::new(),
                     segments: Vec::new(),
                 };
@@ -131,7 +129,7 @@ impl Source<'_> {
                 return Ok(Built { unread_bytes: allowance.refused_bytes(), ..built });
             }
             let table = sources.table();
-            (loads, settle(&file, table, trust)?, debug_file)
+            (loads, settle(&file, table, trust)?, companions)
         };
         let segments = executable(&loads).flat_map(|load| pack(&table, load, self.packing)).collect();
         let by_machine_code = table.by_machine_code().filter_map(|code| in_file(&loads, &code)).collect();
@@ -139,7 +137,7 @@ impl Source<'_> {
             segments,
             by_machine_code,
             loads,
-            debug_file: DebugFile::Known(debug_file),
+            debug_file: DebugFile::Known(companions),
             unread_bytes: allowance.refused_bytes(),
         })
     }
@@ -159,7 +157,7 @@ impl Source<'_> {
         let wanted: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
         // The code is checked as a whole.
         let wanted = (stand_alone && trust == Trust::Rows).then_some(&*wanted);
-        let (table, debug_file) = table_of(&file, self.debug_file, wanted, &allowance)?;
+        let (table, companions) = table_of(&file, self.debug_file, wanted, &allowance)?;
         let table = settle(&file, table, trust)?;
         if let Some(refused_bytes) = allowance.refused_bytes() {
             // With less than what the first table was made of it would say something else.
@@ -170,7 +168,7 @@ impl Source<'_> {
         Ok(Built {
             segments,
             by_machine_code: Vec::new(),
-            debug_file: DebugFile::Known(debug_file),
+            debug_file: DebugFile::Known(companions),
             loads,
             unread_bytes: None,
         })
@@ -182,7 +180,7 @@ struct Parts<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     sources: Sources<'file, 'data, 'debug, R, D>,
     loads: Vec<LoadSegment>,
     packing: Packing,
-    debug_file: Option<Arc<DebugFiles>>,
+    companions: Companions,
     by_machine_code: Vec<Range<FileOffset>>,
     /// What has not been handed over.
     segments: Vec<PackedSegment>,
@@ -217,7 +215,7 @@ impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'd
             loads: self.loads.clone(),
             segments: std::mem::take(&mut self.segments),
             by_machine_code: self.by_machine_code.clone(),
-            debug_file: DebugFile::Known(self.debug_file.clone()),
+            debug_file: DebugFile::Known(self.companions.clone()),
             unread_bytes: None,
         }
     }
@@ -267,15 +265,15 @@ pub(crate) fn read_table(
     Ok((load_segments(&file), table))
 }
 
-/// The table of a file, or of parts of it, and the debug file that helped.
+/// The table of a file, or of parts of it, and the files that tell more of it, some of which have helped.
 fn table_of<'data, R: ReadFile<'data>>(
     file: &object::File<'data, R>,
     debug_file: &DebugFile,
     parts: Option<&[Range<Svma>]>,
     allowance: &Allowance,
-) -> Result<(UnwindTable, Option<Arc<DebugFiles>>), BuildError> {
-    let debug_file = debug_file.find(DebugFileReference::of(file));
-    let debug_reader = debug_file.as_deref().map(|found| BoundedReader::new(&*found.file, allowance));
+) -> Result<(UnwindTable, Companions), BuildError> {
+    let companions = debug_file.find(file);
+    let debug_reader = companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, allowance));
     let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
     let mut sources = Sources::of(file, debug.as_slice())?;
     let table = match parts {
@@ -283,7 +281,7 @@ fn table_of<'data, R: ReadFile<'data>>(
         Some(parts) => sources.table_of(parts),
     };
     drop(debug);
-    Ok((table, debug_file))
+    Ok((table, companions))
 }
 
 /// Reads a file's table and checks it against the file's code.
@@ -314,7 +312,7 @@ mod tests {
             sources: Sources::<_, &[u8]>::of(&file, &[]).unwrap(),
             loads,
             packing: Packing::Auto,
-            debug_file: None,
+            companions: Companions::default(),
             by_machine_code: Vec::new(),
             segments: Vec::new(),
         };

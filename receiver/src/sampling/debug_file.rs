@@ -1,4 +1,5 @@
-//! Finding the separate debug file of a binary: where those are whom we trust, and where the process that maps it would.
+//! Finding the files with debug information of a binary: where those are whom we trust, and where the process that maps it
+//! would.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -6,7 +7,7 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use object::ReadCache;
+use object::{Object as _, ReadCache, ReadRef};
 use sidewinder_process::{Pid, ProcRoot, Root};
 use sidewinder_unwind::debug_file::{AlternateReference, DebugFileReference, Proof};
 
@@ -24,6 +25,23 @@ const USUAL_DIRECTORY: &[u8] = b"usr/lib/debug";
 pub(crate) struct DebugFiles {
     pub(crate) file: Arc<File>,
     pub(crate) alternate: Option<Arc<File>>,
+    /// As [`has_split_units`].
+    has_split_units: bool,
+}
+
+/// What tells more of a binary than it does itself.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Companions {
+    pub(crate) debug: Option<Arc<DebugFiles>>,
+    /// Where the binary is in the root of a process, if debug information was split off to files that may be there.
+    split: Option<Arc<Place>>,
+}
+
+impl Companions {
+    /// Opens a file that debug information was split off to, by its path in the root of a process.
+    pub(crate) fn open_split(&self, path: &[u8]) -> Option<File> {
+        open_in(self.split.as_ref()?.root.as_ref()?, path)
+    }
 }
 
 /// What is known of a binary's debug file.
@@ -31,8 +49,8 @@ pub(crate) struct DebugFiles {
 pub(crate) enum DebugFile {
     /// It has not been looked for.
     Unknown(Arc<DebugRoots>, Option<Arc<Place>>),
-    /// This one, or there is none.
-    Known(Option<Arc<DebugFiles>>),
+    /// This is what there is.
+    Known(Companions),
 }
 
 /// Where debug files of any binary may be: our own root, that of the machine, and what the user names. None of them is on a
@@ -62,8 +80,7 @@ impl DebugRoots {
 
     /// Opens a regular file by its path in our own root.
     pub(crate) fn open_own(&self, path: &[u8]) -> Option<File> {
-        let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
-        self.own.as_ref()?.open([path].into_iter()).next()?.ok()
+        open_in(self.own.as_ref()?, path)
     }
 
     fn find(&self, reference: &DebugFileReference, directory: &[u8]) -> Option<Arc<DebugFiles>> {
@@ -122,21 +139,37 @@ impl DebugFile {
         Self::Unknown(Arc::default(), Some(Arc::new(place)))
     }
 
-    /// The file. The first answer is to be kept: it decides how the table is cut.
+    /// The debug file of a binary with this content. The first answer is to be kept: it decides how the table is cut.
     ///
     /// A file that others could have put into the process's root is taken only where those whom we trust have none.
-    pub(crate) fn find(&self, reference: Option<DebugFileReference>) -> Option<Arc<DebugFiles>> {
+    pub(crate) fn find<'data, R: ReadRef<'data>>(&self, file: &object::File<'data, R>) -> Companions {
         match self {
-            Self::Known(files) => files.clone(),
+            Self::Known(companions) => companions.clone(),
             Self::Unknown(roots, place) => {
-                let (reference, place) = (reference?, place.as_ref()?);
-                roots.find(&reference, &place.directory).or_else(|| {
-                    let paths = reference.candidates(&place.directory).collect();
-                    find_in(place.root.as_ref()?, paths, &reference).map(Arc::new)
-                })
+                let debug = place.as_ref().and_then(|place| {
+                    let reference = DebugFileReference::of(file)?;
+                    roots.find(&reference, &place.directory).or_else(|| {
+                        let paths = reference.candidates(&place.directory).collect();
+                        find_in(place.root.as_ref()?, paths, &reference).map(Arc::new)
+                    })
+                });
+                let is_split =
+                    has_split_units(file) || debug.as_ref().is_some_and(|debug| debug.has_split_units);
+                Companions { debug, split: place.clone().filter(|_| is_split) }
             }
         }
     }
+}
+
+/// Whether units of a file's debug information may be in other files: those have their addresses here.
+fn has_split_units<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> bool {
+    file.section_by_name(".debug_addr").is_some()
+}
+
+/// Opens a regular file by its path in a root.
+fn open_in(root: &Root, path: &[u8]) -> Option<File> {
+    let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
+    root.open([path].into_iter()).next()?.ok()
 }
 
 /// The first of the files with these paths that is proven to be the right one.
@@ -149,7 +182,9 @@ fn find_in(root: &Root, paths: Vec<Vec<u8>>, reference: &DebugFileReference) -> 
         .find(|(_, file)| is_proven(reference, file).unwrap_or(false))?;
     let directory = path.iter().rposition(|byte| *byte == b'/').and_then(|slash| path.get(..slash));
     let alternate = alternate_of(root, &file, directory.unwrap_or_default()).map(Arc::new);
-    Some(DebugFiles { file: Arc::new(file), alternate })
+    let has_split_units =
+        object::File::parse(&ReadCache::new(Positioned::new(&file))).is_ok_and(|file| has_split_units(&file));
+    Some(DebugFiles { file: Arc::new(file), alternate, has_split_units })
 }
 
 /// What a debug file in a directory shares with others.
@@ -244,20 +279,19 @@ mod tests {
         assert_eq!(functions_from_debug_file(&directory), 0);
     }
 
-    /// The build ID of a file in the hexadecimal form of paths, and what the file says of its debug file.
-    fn reference_of(program: &std::path::Path) -> (String, DebugFileReference) {
+    /// The build ID of a file in the hexadecimal form of paths.
+    fn build_id_of(program: &std::path::Path) -> String {
         let bytes = fs::read(program).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
         let id = object::Object::build_id(&file).unwrap().unwrap();
-        let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
-        (id, DebugFileReference::of(&file).unwrap())
+        id.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     #[test]
     fn a_debug_file_in_a_directory_that_the_user_names_is_looked_for_once() {
         let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
         let program = directory.path().join("p");
-        let (id, reference) = reference_of(&program);
+        let id = build_id_of(&program);
         let named = tempfile::tempdir().unwrap();
         let below = named.path().join(".build-id").join(&id[..2]);
         fs::create_dir_all(&below).unwrap();
@@ -266,8 +300,9 @@ mod tests {
 
         let pid = Pid(std::process::id());
         let path = program.to_str().unwrap().as_bytes();
-        let find =
-            |roots: &Arc<DebugRoots>| DebugFile::of_process(pid, path, roots).find(Some(reference.clone()));
+        let bytes = fs::read(&program).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let find = |roots: &Arc<DebugRoots>| DebugFile::of_process(pid, path, roots).find(&file).debug;
         assert!(find(&Arc::new(DebugRoots::open::<&str>([]))).is_none(), "nobody named the directory");
         let roots = Arc::new(DebugRoots::open([named.path()]));
         let found = find(&roots).unwrap();
@@ -296,11 +331,39 @@ mod tests {
             run("objcopy", &["--add-section", ".gnu_debugaltlink=link", "p.debug", "linked.debug"]);
             fs::copy(at("linked.debug"), at("p.debug")).unwrap();
             run("objcopy", &["--remove-section", ".gnu_debugaltlink", "p.debug", "plain.debug"]);
-            let (_, reference) = reference_of(&at("p"));
-            let found =
-                DebugFile::of_ours(at("p").to_str().unwrap().as_bytes()).find(Some(reference)).unwrap();
+            let bytes = fs::read(at("p")).unwrap();
+            let file = object::File::parse(&*bytes).unwrap();
+            let found = DebugFile::of_ours(at("p").to_str().unwrap().as_bytes()).find(&file).debug.unwrap();
             assert_eq!(found.alternate.is_some(), is_found);
             fs::copy(at("plain.debug"), at("p.debug")).unwrap();
         }
+    }
+
+    #[test]
+    fn files_that_units_were_split_off_to_are_opened_in_the_roots_of_programs_that_have_such() {
+        let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
+        let path = |name: &str| directory.path().join(name).to_str().unwrap().as_bytes().to_vec();
+        let run = |command: &str, arguments: &[&str]| {
+            let status = Command::new(command).args(arguments).current_dir(directory.path()).status();
+            assert!(status.unwrap().success());
+        };
+        let companions = |name: &str| {
+            let bytes = fs::read(directory.path().join(name)).unwrap();
+            let place = DebugFile::of_process(Pid(std::process::id()), &path(name), &Arc::default());
+            place.find(&object::File::parse(&*bytes).unwrap())
+        };
+        let opens_units = |companions: &Companions| {
+            assert!(companions.open_split(&path("")).is_none(), "a directory");
+            assert!(companions.open_split(b"/dev/zero").is_none());
+            assert!(companions.open_split(b"no\0path").is_none());
+            companions.open_split(&path("unit.dwo")).is_some()
+        };
+        assert!(companions("p").split.is_none(), "its root needn't be held");
+        run("gcc", &["-g", "-gsplit-dwarf", "-c", "-o", "unit.o", "p.c"]);
+        run("gcc", &["-o", "s", "unit.o"]);
+        assert!(opens_units(&companions("s")));
+        run("objcopy", &["--only-keep-debug", "s", "s.debug"]);
+        run("objcopy", &["--strip-debug", "--add-gnu-debuglink=s.debug", "s"]);
+        assert!(opens_units(&companions("s")), "its debug file has the skeletons");
     }
 }

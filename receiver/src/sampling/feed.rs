@@ -7,7 +7,7 @@ use sidewinder_bpf::{Frame, FrameKind, Outcome, SampleKind};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
 
-use super::debug_file::DebugFiles;
+use super::debug_file::Companions;
 pub(crate) use super::labels::Labels;
 use crate::jit::JitPlace;
 
@@ -81,8 +81,8 @@ pub(crate) struct FileFacts {
     pub(crate) loads: Vec<LoadSegment>,
     /// Its content, which outlives the process.
     pub(crate) content: Option<OpenedFile>,
-    /// Its separate debug file, once that has been looked for.
-    pub(crate) debug_file: Option<Arc<DebugFiles>>,
+    /// Its separate debug file and the like, once they have been looked for.
+    pub(crate) companions: Companions,
 }
 
 impl FileFacts {

@@ -345,7 +345,7 @@ impl<'obj> Sampler<'obj> {
             hash: entry.hash(),
             loads: loads.unwrap_or_default().to_vec(),
             content: entry.opened().cloned(),
-            debug_file: self.binaries.debug_file(id),
+            companions: self.binaries.companions(id),
         };
         self.told_files.insert(id, loads.is_some());
         messages.push(Message::File(id, Arc::new(facts)));

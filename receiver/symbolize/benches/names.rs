@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use object::{Object, ObjectSection, SectionKind};
+use object::{Object, ObjectSection};
 use sidewinder_address::Svma;
 use sidewinder_symbolize::{FileId, Lookup, Symbolizer, SymbolizerOptions};
 
@@ -123,7 +123,8 @@ fn debug_file_of_libc() -> Option<PathBuf> {
 fn code_of(path: &Path) -> (u64, u64) {
     let cache = object::ReadCache::new(File::open(path).unwrap());
     let file = object::File::parse(&cache).unwrap();
-    let text = file.sections().find(|section| section.kind() == SectionKind::Text && section.size() > 256);
+    // A debug file has the section without its bytes.
+    let text = file.section_by_name(".text");
     text.map(|text| (text.address(), text.address() + text.size())).unwrap()
 }
 
