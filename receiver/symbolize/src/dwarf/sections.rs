@@ -28,8 +28,9 @@ const PACKAGED: [SectionId; 5] = [
     SectionId::DebugMacro,
     SectionId::DebugTypes,
 ];
-/// A compressed section that holds no more is unpacked at once: reading it in pieces would take as much.
-const WHOLE_BYTES_MAX: u64 = 64 << 10;
+/// What may be looked at to unpack a section as a whole: so many times what it holds, and a little more.
+const UNPACKING_WORK: u64 = 4;
+const UNPACKING_WORK_BYTES: u64 = 64 << 10;
 
 /// A file's DWARF, nearly nothing of which is in memory.
 #[derive(Debug)]
@@ -144,14 +145,14 @@ fn unpack(
     let mut total_bytes = 0_u64;
     for (_, place) in &mut *places {
         let Place::Packed(_, packed) = place else { continue };
-        let is_whole = packed.bytes <= WHOLE_BYTES_MAX;
-        taken_bytes =
-            taken_bytes.saturating_add(if is_whole { packed.bytes } else { packed.working_bytes() });
+        let working_bytes = packed.working_bytes();
+        taken_bytes = taken_bytes.saturating_add(packed.bytes.min(working_bytes));
         if taken_bytes > room_bytes {
             return Err(Unusable::NoRoom);
         }
-        if is_whole {
-            pages.allow(2 * WHOLE_BYTES_MAX);
+        // Reading it in pieces would take as much.
+        if packed.bytes <= working_bytes {
+            pages.allow(UNPACKING_WORK * packed.bytes + UNPACKING_WORK_BYTES);
             *place = Place::Memory(packed.whole(image, pages).map_err(|_| Unusable::Broken)?.into());
         } else {
             total_bytes = total_bytes.saturating_add(packed.bytes);
