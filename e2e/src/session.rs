@@ -21,6 +21,8 @@ pub struct Settings {
     pub samples_per_second: u32,
     /// The process to look at; `None`: the whole node.
     pub pid: Option<u32>,
+    /// Further processes, where there is one.
+    pub other_pids: Vec<u32>,
     /// More lines of the receiver's YAML, each a key of `profiling`.
     pub more: Vec<String>,
     /// More lines of `service`.
@@ -40,7 +42,10 @@ impl Settings {
     #[must_use]
     pub fn yaml(&self, endpoint: &str) -> String {
         let scope = match self.pid {
-            Some(pid) => format!("{{ mode: processes, include: {{ pids: [{pid}] }} }}"),
+            Some(pid) => {
+                let others: String = self.other_pids.iter().map(|pid| format!(", {pid}")).collect();
+                format!("{{ mode: processes, include: {{ pids: [{pid}{others}] }} }}")
+            }
             None => "{ mode: node }".to_owned(),
         };
         let more: String = self.more.iter().map(|line| format!("    {line}\n")).collect();

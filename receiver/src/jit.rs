@@ -21,6 +21,10 @@ const REFRESH: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(200);
 /// Of the room for all processes, the part that one may take.
 const SHARE_OF_ONE: usize = 2;
+/// Of all time, one part in so many may go into reading what processes write, beyond what may go at once: a file without
+/// end would take all of it. Each process has an equal share of that.
+const READING_SHARE: u32 = 8;
+const READING_AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Whose code it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -101,8 +105,9 @@ fn is_dump(path: &[u8]) -> bool {
 pub(crate) struct JitNames {
     processes: HashMap<ProcessKey, Known>,
     room_bytes: usize,
-    /// Functions left out so far, those of forgotten processes too.
+    /// Functions left out so far, those of forgotten processes too, and look-ups for which nothing could be read in time.
     cut: u64,
+    began: Instant,
 }
 
 #[derive(Debug)]
@@ -110,25 +115,33 @@ struct Known {
     place: Arc<JitPlace>,
     maps: Vec<JitMap>,
     refreshed_at: Option<Instant>,
+    /// For reading, so far.
+    reading: Duration,
     used_at: Instant,
 }
 
 impl JitNames {
     /// Names that take `room_bytes` at most.
     pub(crate) fn new(room_bytes: usize) -> Self {
-        Self { processes: HashMap::new(), room_bytes, cut: 0 }
+        Self { processes: HashMap::new(), room_bytes, cut: 0, began: Instant::now() }
     }
 
     pub(crate) fn learn(&mut self, process: ProcessKey, place: Arc<JitPlace>) {
-        let used_at = Instant::now();
-        self.processes.insert(process, Known { place, maps: Vec::new(), refreshed_at: None, used_at });
+        let known = Known {
+            place,
+            maps: Vec::new(),
+            refreshed_at: None,
+            reading: self.processes.get(&process).map_or(Duration::ZERO, |known| known.reading),
+            used_at: Instant::now(),
+        };
+        self.processes.insert(process, known);
     }
 
     pub(crate) fn forget(&mut self, process: ProcessKey) {
         self.processes.remove(&process);
     }
 
-    /// Functions left out for want of room, and what is in no form that is known.
+    /// Functions left out for want of room or time, and what is in no form that is known.
     pub(crate) fn cut(&self) -> u64 {
         self.cut
     }
@@ -137,15 +150,33 @@ impl JitNames {
     pub(crate) fn name(&mut self, process: ProcessKey, address: u64) -> Option<(Arc<str>, Runtime)> {
         let known = self.processes.get_mut(&process)?;
         known.used_at = Instant::now();
-        let is_older = |known: &Known, age| known.refreshed_at.is_none_or(|at| at.elapsed() >= age);
-        if is_older(known, REFRESH) || (known.find(address).is_none() && is_older(known, RETRY)) {
-            self.make_room();
-            let room_bytes = self.room_bytes / SHARE_OF_ONE;
-            let known = self.processes.get_mut(&process)?;
-            self.cut += known.refresh(room_bytes);
+        let is_known = known.find(address).is_some();
+        if known.is_older(if is_known { REFRESH } else { RETRY }) {
+            if self.may_read(process) {
+                self.read(process);
+            } else {
+                self.cut += u64::from(!is_known);
+            }
         }
         let known = self.processes.get(&process)?;
         Some((Arc::from(known.find(address)?), known.place.runtime))
+    }
+
+    /// Whether a process's share of time is not used up.
+    fn may_read(&self, process: ProcessKey) -> bool {
+        let time = READING_AT_ONCE + self.began.elapsed() / READING_SHARE;
+        let processes = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
+        self.processes.get(&process).is_some_and(|known| known.reading <= time / processes)
+    }
+
+    /// Takes up what a process has written since.
+    fn read(&mut self, process: ProcessKey) {
+        let began = Instant::now();
+        self.make_room();
+        let room_bytes = self.room_bytes / SHARE_OF_ONE;
+        let Some(known) = self.processes.get_mut(&process) else { return };
+        self.cut += known.refresh(room_bytes);
+        known.reading += began.elapsed();
     }
 
     /// Forgets the names of the processes that were asked for longest ago, until another one fits.
@@ -163,6 +194,11 @@ impl JitNames {
 }
 
 impl Known {
+    /// Whether what was read is at least so old.
+    fn is_older(&self, age: Duration) -> bool {
+        self.refreshed_at.is_none_or(|at| at.elapsed() >= age)
+    }
+
     fn find(&self, address: u64) -> Option<&str> {
         self.maps.iter().find_map(|map| map.lookup(address))
     }

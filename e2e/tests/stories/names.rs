@@ -1,5 +1,7 @@
 //! What the Collector received says what code it is: functions, files, lines, and what was inlined.
 
+mod traps;
+
 use std::collections::{BTreeMap, HashMap};
 use std::process::{Command, Stdio};
 use std::sync::Arc;

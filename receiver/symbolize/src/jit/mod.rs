@@ -12,8 +12,8 @@ use std::io;
 use crate::image::Image;
 use code_map::CodeMap;
 
-/// Bytes of the file that are gone through at once. What is left is gone through the next time.
-const BYTES_AT_ONCE: u64 = 64 << 20;
+/// Bytes of the file that are gone through at once, which takes some milliseconds. What is left is gone through the next time.
+const BYTES_AT_ONCE: u64 = 8 << 20;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 

@@ -1,0 +1,163 @@
+//! A process names the files that tell of its code. What it puts there hangs nothing, shows nothing that is outside of its root,
+//! and takes no more memory than there is for names.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::{observe, paths, requirement};
+use tempfile::TempDir;
+
+use super::frames;
+
+/// What `traps.c` lays; the first two are none.
+const KINDS: [&str; 11] = [
+    "none",
+    "names",
+    "fifo",
+    "device",
+    "directory",
+    "link",
+    "way-out",
+    "loop",
+    "sparse",
+    "endless",
+    "changing",
+];
+/// The code that the process makes, in its own map and in that outside.
+const MADE: &str = "made_here";
+const SECRET: &str = "secret";
+/// A local function of the program, which was stripped.
+const LOCAL: &str = "known_by_debug_file";
+
+/// Ends a process however the test ends.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn run(folder: &Path, command: &[&str]) -> Result<()> {
+    let status = Command::new(command[0]).args(&command[1..]).current_dir(folder).status()?;
+    ensure!(status.success(), "{command:?}");
+    Ok(())
+}
+
+/// Compiles the program: stripped, with its debug file, and with the file that its unit was split off to.
+fn compile(folder: &Path) -> Result<()> {
+    let source = paths::e2e().join("workloads/traps.c").display().to_string();
+    // As if it had been compiled in the root that it will have.
+    let moved = format!("-fdebug-prefix-map={}=/", folder.display());
+    run(folder, &["cc", "-O2", "-g", "-gsplit-dwarf", &moved, "-c", "-o", "unit.o", &source])?;
+    run(folder, &["cc", "-static", "-Wl,--build-id", "-o", "program", "unit.o"])?;
+    run(folder, &["objcopy", "--only-keep-debug", "program", "program.debug"])?;
+    run(folder, &["objcopy", "--strip-all", "--add-gnu-debuglink=program.debug", "program"])
+}
+
+/// Starts the program in a root of its own, and waits until its traps are laid.
+fn start(kind: &str, compiled: &Path, outside: &Path) -> Result<(Ending, TempDir)> {
+    let root = tempfile::tempdir()?;
+    fs::create_dir(root.path().join("tmp"))?;
+    fs::copy(compiled.join("program"), root.path().join("program"))?;
+    if kind == "none" {
+        for name in ["program.debug", "unit.dwo"] {
+            fs::copy(compiled.join(name), root.path().join(name))?;
+        }
+    }
+    let child = Command::new(compiled.join("program"))
+        .args([root.path().as_os_str(), kind.as_ref(), outside.as_os_str()])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut program = Ending(child);
+    let mut line = String::new();
+    if let Some(says) = program.0.stdout.take() {
+        BufReader::new(says).read_line(&mut line)?;
+    }
+    ensure!(line == "ready\n", "{kind}: {line}");
+    Ok((program, root))
+}
+
+/// What would be found by whoever is led out of the root: the debug file, the unit, and a map of the same code.
+fn lay_outside(outside: &Path, compiled: &Path) -> Result<()> {
+    fs::copy(compiled.join("program.debug"), outside.with_extension("debug"))?;
+    fs::copy(compiled.join("unit.dwo"), outside.with_extension("dwo"))?;
+    fs::write(outside.with_extension("map"), format!("100000000000 1000 {SECRET}\n"))?;
+    Ok(())
+}
+
+fn count(received: &Received, pid: u32, is_it: impl Fn(&str) -> bool) -> usize {
+    frames(received, pid).filter(|frame| frame.function().is_some_and(&is_it)).count()
+}
+
+#[test]
+fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
+    const LIMIT_MIB: u64 = 48;
+    let title = "traps in the place of files with names";
+    if !requirement::ebpf(title)? {
+        return Ok(());
+    }
+    let compiled = tempfile::tempdir()?;
+    compile(compiled.path())?;
+    let outside = tempfile::tempdir()?;
+    let outside_path = outside.path().join("outside");
+    lay_outside(&outside_path, compiled.path())?;
+    let programs: Vec<_> =
+        KINDS.iter().map(|kind| start(kind, compiled.path(), &outside_path)).collect::<Result<_>>()?;
+
+    let collector = Collector::start()?;
+    let mut pids: Vec<u32> = programs.iter().map(|(program, _)| program.0.id()).collect();
+    let settings = Settings {
+        samples_per_second: 199,
+        pid: pids.pop(),
+        other_pids: pids,
+        more: vec![format!("memory_limit_mib: {LIMIT_MIB}")],
+        ..Settings::default()
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let mut resident_bytes = 0;
+    for _ in 0..60 {
+        thread::sleep(Duration::from_millis(200));
+        resident_bytes = observe::resident_bytes(daemon.running().pid())?.max(resident_bytes);
+    }
+    daemon.stop()?;
+    let received = collector.stop()?;
+
+    eprintln!("{} kB resident at most", resident_bytes >> 10);
+    for (kind, (program, _)) in KINDS.iter().zip(&programs) {
+        let pid = program.0.id();
+        let events = received.events_of(pid).count();
+        let made = count(&received, pid, |name| name.contains(MADE));
+        let local = count(&received, pid, |name| name.contains(LOCAL));
+        let in_source = frames(&received, pid)
+            .filter(|frame| {
+                frame.lines.iter().any(|line| line.filename.ends_with("/traps.c") && line.line > 0)
+            })
+            .count();
+        eprintln!(
+            "{kind}: {events} events, {made} in code of its making, {local} in {LOCAL}, {in_source} with lines"
+        );
+        ensure!(events > 50, "{kind}: {events} events");
+        let secret = count(&received, pid, |name| name.contains(SECRET));
+        ensure!(secret == 0, "{kind}: {secret} frames are named by a file outside");
+        let longest = frames(&received, pid).filter_map(|frame| Some(frame.function()?.len())).max();
+        ensure!(longest.unwrap_or(0) <= 4096, "{kind}: a name of {longest:?} bytes");
+        match *kind {
+            // All of these files are read where they are what they should be.
+            "none" => ensure!(made > 10 && local > 10 && in_source > 10, "{made} {local} {in_source}"),
+            "names" => ensure!(count(&received, pid, |name| name.ends_with("nnnn")) > 10),
+            _ => ensure!(local == 0 && in_source == 0, "{kind}: {local} frames by a file outside"),
+        }
+    }
+    ensure!(resident_bytes <= LIMIT_MIB << 20, "{resident_bytes} bytes resident");
+    Ok(())
+}
