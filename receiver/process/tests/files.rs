@@ -474,4 +474,35 @@ fn a_root_opens_regular_files_inside_it_and_no_others() {
     assert!(open("inside").is_ok(), "an absolute link starts at the root");
     symlink("../../../../../../../../etc/passwd", below("outside")).unwrap();
     assert!(matches!(open("outside"), Err(OpenError::NotFound)));
+    symlink("loop", below("loop")).unwrap();
+    assert!(matches!(open("loop"), Err(OpenError::NotFound)));
+    assert!(Command::new("mkfifo").arg(below("fifo")).status().unwrap().success());
+    assert!(matches!(open("fifo"), Err(OpenError::NotRegular)), "nobody waits for a writer");
+    for path in ["", "lib/\0x", &"x/".repeat(4096), &"x".repeat(300), "lib/x/../x"] {
+        assert!(matches!(open(path), Err(OpenError::NotFound)), "{path:?}");
+    }
+    fs::write(below("two\nlines\x1b[31m"), "").unwrap();
+    assert!(open("two\nlines\x1b[31m").is_ok(), "a name is bytes");
+    assert!(open("../../../../lib/x").is_ok(), "above the root is the root");
+}
+
+#[test]
+fn a_root_in_which_a_file_system_never_answers_is_not_waited_for() {
+    let target = Target::new();
+    let root = Root::of(&target.tree.proc_root(), Pid(PID)).unwrap();
+    let Some(mount) = SilentMount::new(target.file.parent().unwrap()) else {
+        eprintln!("skipped: FUSE can't be mounted here");
+        return;
+    };
+    let mountinfo = target.tree.proc_root().0.join(PID.to_string()).join("mountinfo");
+    fs::copy("/proc/self/mountinfo", mountinfo).unwrap();
+    let (answer, answers) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let opened = root.open(std::iter::once(b"lib/x.debug".to_vec())).next().unwrap();
+        answer.send(opened.map(drop)).unwrap();
+    });
+    let opened =
+        answers.recv_timeout(std::time::Duration::from_secs(10)).expect("nobody waits for the mount");
+    drop(mount);
+    assert!(matches!(opened, Err(OpenError::Remote)), "{opened:?}");
 }
