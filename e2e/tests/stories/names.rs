@@ -1,15 +1,14 @@
 //! What the Collector received says what code it is: functions, files, lines, and what was inlined.
 
+mod shares;
 mod traps;
 
-use std::collections::{BTreeMap, HashMap};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use object::{Object as _, ObjectSymbol as _, SymbolKind};
 use sidewinder_e2e::collector::Collector;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::session::{Daemon, Settings};
@@ -17,18 +16,10 @@ use sidewinder_e2e::{requirement, session, workload};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::Frame;
 
-const NAMED_SHARE: f64 = 0.99;
+use shares::{Share, in_files_with_symbols};
 
 fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<Frame>> {
     received.events_of(pid).flat_map(|event| event.sample.stack.iter())
-}
-
-fn has_symbols(path: &str) -> bool {
-    let Ok(bytes) = std::fs::read(path) else { return false };
-    let Ok(file) = object::File::parse(&*bytes) else { return false };
-    let is_function =
-        |symbol: object::Symbol<'_, '_>| symbol.kind() == SymbolKind::Text && symbol.is_definition();
-    file.symbols().any(is_function) || file.dynamic_symbols().any(is_function)
 }
 
 /// Profiles a program of ours for a while, with more lines of configuration.
@@ -55,32 +46,18 @@ fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
         return Ok(());
     }
     let (pid, received) = profiled(&[])?;
-    let mut symbols = HashMap::<Arc<str>, bool>::new();
-    let (mut named, mut all, mut inlined, mut in_source) = (0, 0, 0, 0);
-    let mut unnamed = BTreeMap::<String, usize>::new();
-    for frame in frames(&received, pid) {
-        let Some(mapping) = &frame.mapping else { continue };
-        let name = &mapping.filename;
-        if !*symbols.entry(Arc::clone(name)).or_insert_with(|| has_symbols(name)) {
-            continue;
-        }
+    let (mut all, mut inlined, mut in_source) = (0, 0, 0);
+    for frame in in_files_with_symbols(&received, pid) {
         all += 1;
-        match frame.function() {
-            Some(_) => named += 1,
-            None => *unnamed.entry(format!("{name}+{:#x}", frame.address)).or_default() += 1,
-        }
         inlined += usize::from(frame.lines.len() > 1);
         let is_ours =
             |line: &sidewinder_otlp::decode::Line| line.filename.ends_with("/words.cc") && line.line > 0;
         in_source += usize::from(frame.lines.iter().any(is_ours));
     }
-    let share = named as f64 / f64::from(all.max(1));
-    eprintln!(
-        "{named} of {all} frames named, {inlined} with inlined calls, {in_source} in words.cc; {unnamed:?}"
-    );
-    ensure!(all > 1_000 && share >= NAMED_SHARE, "{named} of {all} frames: {unnamed:?}");
-    ensure!(inlined > all as usize / 20, "{inlined} of {all} frames have inlined calls");
-    ensure!(in_source > all as usize / 10, "{in_source} of {all} frames are in the source");
+    eprintln!("{all} frames, {inlined} with inlined calls, {in_source} in words.cc");
+    Share::of(in_files_with_symbols(&received, pid)).must_be_named("C++ with debug information")?;
+    ensure!(inlined > all / 20, "{inlined} of {all} frames have inlined calls");
+    ensure!(in_source > all / 10, "{in_source} of {all} frames are in the source");
     Ok(())
 }
 
