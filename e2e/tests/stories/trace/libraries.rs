@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use sidewinder_e2e::libc::{self, Libc};
 use sidewinder_e2e::{archive, paths, requirement};
 
-use super::examples::{judge, profile};
+use super::examples::{Labels, judge, profile};
 
 /// Where the variable is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ fn try_all(libc: Libc, builds: &[(Place, &str)]) -> Result<()> {
     for &(place, dialect) in builds {
         eprint!("{}, {}, {place:?}, {dialect}: ", libc.name(), libc::version(libc)?);
         let (handled, received) = profile(&mut Command::new(build(libc, place, dialect)?), false)?;
-        judge(&handled, &received)?;
+        judge(&handled, &received, Labels::AtOnce)?;
     }
     Ok(())
 }
