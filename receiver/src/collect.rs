@@ -127,12 +127,7 @@ impl Collection {
             frames: draft.frames,
             stacks: draft.stacks,
             threads: self.threads.all.iter().map(|thread| self.thread(thread)).collect(),
-            spans: self
-                .spans
-                .all
-                .iter()
-                .map(|link| Span { trace_id: link.trace_id, span_id: link.span_id })
-                .collect(),
+            spans: self.spans.to_spans(),
             samples,
             outcomes: outcomes(of.tally),
             ..Profile::empty(of.title, measure)
@@ -194,6 +189,13 @@ impl<T: Copy + Eq + Hash> Numbers<T> {
             self.all.push(value);
             self.all.len() as u32 - 1
         })
+    }
+}
+
+impl Numbers<Link> {
+    /// As a profile has them, by number.
+    pub(crate) fn to_spans(&self) -> Vec<Span> {
+        self.all.iter().map(|link| Span { trace_id: link.trace_id, span_id: link.span_id }).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::Link;
 use sidewinder_otlp::decode::{self, DecodeError, MAX_MESSAGE_BYTES, OwnedValue};
 use sidewinder_render::{
-    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, ReadError, Sample, Span, SpanIndex,
+    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, ReadError, Sample, SpanIndex,
     StackIndex, Thread, ThreadIndex,
 };
 
@@ -95,12 +95,7 @@ fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportE
         frames: draft.frames,
         stacks: draft.stacks,
         threads: draft.threads,
-        spans: draft
-            .spans
-            .all
-            .iter()
-            .map(|link| Span { trace_id: link.trace_id, span_id: link.span_id })
-            .collect(),
+        spans: draft.spans.to_spans(),
         samples,
         ..Profile::empty(title.to_owned(), measure)
     })

@@ -291,6 +291,17 @@ impl SilentMount {
             .ok()?;
         Some(Self { at: at.to_owned(), _server: server })
     }
+
+    /// On the folder of a target's file, which the target's process has mounted, too. `None`, and said, where we may not.
+    fn over_the_file_of(target: &Target) -> Option<Self> {
+        let mount = Self::new(target.file.parent().unwrap());
+        if mount.is_none() {
+            eprintln!("skipped: FUSE can't be mounted here");
+        }
+        let mountinfo = target.tree.proc_root().0.join(PID.to_string()).join("mountinfo");
+        fs::copy("/proc/self/mountinfo", mountinfo).unwrap();
+        mount
+    }
 }
 
 impl Drop for SilentMount {
@@ -302,12 +313,7 @@ impl Drop for SilentMount {
 #[test]
 fn a_file_system_that_never_answers_is_not_waited_for() {
     let target = Target::new();
-    let Some(mount) = SilentMount::new(target.file.parent().unwrap()) else {
-        eprintln!("skipped: FUSE can't be mounted here");
-        return;
-    };
-    let mountinfo = target.tree.proc_root().0.join(PID.to_string()).join("mountinfo");
-    fs::copy("/proc/self/mountinfo", mountinfo).unwrap();
+    let Some(mount) = SilentMount::over_the_file_of(&target) else { return };
     let (answer, answers) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (_, found) = target.identify();
@@ -490,12 +496,7 @@ fn a_root_opens_regular_files_inside_it_and_no_others() {
 fn a_root_in_which_a_file_system_never_answers_is_not_waited_for() {
     let target = Target::new();
     let root = Root::of(&target.tree.proc_root(), Pid(PID)).unwrap();
-    let Some(mount) = SilentMount::new(target.file.parent().unwrap()) else {
-        eprintln!("skipped: FUSE can't be mounted here");
-        return;
-    };
-    let mountinfo = target.tree.proc_root().0.join(PID.to_string()).join("mountinfo");
-    fs::copy("/proc/self/mountinfo", mountinfo).unwrap();
+    let Some(mount) = SilentMount::over_the_file_of(&target) else { return };
     let (answer, answers) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let opened = root.open(std::iter::once(b"lib/x.debug".to_vec())).next().unwrap();
