@@ -81,10 +81,10 @@ libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian'
 	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
 		cargo test -p sidewinder-e2e --test stories trace::libraries:: -- --test-threads=1 --nocapture
 
-vm-test: ## Boot Debian's kernels in qemu and profile there; VERIFIER=accept takes new instruction counts as the baseline
+vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline
 	@e2e/setup.sh --vm
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) cargo run -p sidewinder-e2e --bin vm-test
+	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) cargo run -p sidewinder-e2e --bin vm-test -- $(KERNELS)
 
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests

@@ -18,6 +18,16 @@ pub(crate) enum Wanted {
     Newest,
 }
 
+impl Wanted {
+    /// As the command line calls it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Of(suite) => suite,
+            Self::Newest => "newest",
+        }
+    }
+}
+
 /// The compressed image of a kernel.
 ///
 /// # Errors

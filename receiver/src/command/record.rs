@@ -12,11 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::json;
-use sidewinder_bpf::{Opener, Storage, monotonic_ns};
+use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
 use sidewinder_config::TraceContext;
 use sidewinder_otlp::send::file::write_profiles_data;
 use sidewinder_render::{Form, Profile, TableOptions};
 use sidewinder_unwind::validate::Trust;
+use tracing::warn;
 
 use super::launch::{Launched, exit_code};
 use super::{Ended, log_to_stderr, stop_flag, terminal_columns};
@@ -172,6 +173,7 @@ fn sample(
         },
     };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
+    let mut cpus = CpuList::online().ok();
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
     sampler.start()?;
@@ -191,6 +193,10 @@ fn sample(
         }
         sampler.poll(rest.min(POLL), &mut messages);
         pass_on(&mut messages);
+        if cpus.is_some() && cpus != CpuList::online().ok() {
+            cpus = None;
+            warn!("degraded: CPUs came or went: those that came are not recorded");
+        }
         progress.show_tally(|| sampler.tally(), began.elapsed());
         ended = launched.as_mut().and_then(|launched| launched.ended());
     }

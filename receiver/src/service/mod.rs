@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidewinder_bpf::{Opener, Support, measure_run_time, probe};
+use sidewinder_bpf::{CpuList, Opener, Support, measure_run_time, probe};
 use sidewinder_config::{ComponentId, Config, Loaded, MetricLevel, ProfilingReceiver, Reload, change_takes};
 use tokio::runtime::{Handle, Runtime};
 use tracing::{error, info, warn};
@@ -52,6 +52,7 @@ pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Resul
         if signals.is_to_reload() || service.watch.has_changed() {
             service.reload(args);
         }
+        service.follow_cpus();
         service.destinations.end_retired();
         signals.wait(LOOK);
     }
@@ -78,6 +79,8 @@ struct Service {
     receivers: BTreeMap<ComponentId, Receiver>,
     opener: Opener,
     watch: Watch,
+    /// Those that were online before the receivers started: events are open on each CPU of then, and end with it for good.
+    cpus: Option<CpuList>,
     /// While it is there the kernel measures the time of our programs.
     measuring: Option<OwnedFd>,
 }
@@ -98,12 +101,11 @@ impl Service {
             receivers: BTreeMap::new(),
             opener,
             watch: Watch::new(loaded.files),
+            cpus: CpuList::online().ok(),
             measuring: None,
         };
         service.measure_run_time();
-        for (id, receiver) in &config.receivers {
-            service.start_receiver(id, receiver)?;
-        }
+        service.start_missing_receivers()?;
         service.vitals.set_up(true);
         Ok(service)
     }
@@ -170,12 +172,7 @@ impl Service {
         // Those that go on wait with their next report until it is known where it goes.
         let restarted: Vec<ComponentId> =
             self.receivers.keys().filter(|id| must_restart(id, &before, &next)).cloned().collect();
-        let leaving: Vec<Receiver> = restarted.iter().filter_map(|id| self.receivers.remove(id)).collect();
-        leaving.iter().for_each(Receiver::stop);
-        for receiver in leaving {
-            // Its failure is in the log, and another one follows if any.
-            let _ = receiver.join();
-        }
+        self.end_receivers(&restarted);
         let paused: Vec<_> = self.receivers.values().map(|receiver| receiver.plan.take_away()).collect();
         self.destinations.change(&before, &next, opened);
         drop(paused);
@@ -186,13 +183,43 @@ impl Service {
                 receiver.plan.put(plan);
             }
         }
-        for (id, receiver) in &next.receivers {
+        self.start_missing_receivers()?;
+        self.measure_run_time();
+        self.vitals.reloaded(next);
+        Ok(())
+    }
+
+    /// Starts every receiver anew where other CPUs are online than those that it samples.
+    fn follow_cpus(&mut self) {
+        let Ok(online) = CpuList::online() else { return };
+        if self.cpus.as_ref() == Some(&online) {
+            return;
+        }
+        info!(cpus = online.iter().count(), "the machine has other CPUs now: profiling starts anew");
+        let running: Vec<ComponentId> = self.receivers.keys().cloned().collect();
+        self.end_receivers(&running);
+        match self.start_missing_receivers() {
+            Ok(()) => self.cpus = Some(online),
+            Err(failure) => error!("profiling can't start anew, it will be tried again: {failure}"),
+        }
+    }
+
+    /// Ends these; what they have sampled is sent.
+    fn end_receivers(&mut self, ids: &[ComponentId]) {
+        let leaving: Vec<Receiver> = ids.iter().filter_map(|id| self.receivers.remove(id)).collect();
+        leaving.iter().for_each(Receiver::stop);
+        for failure in leaving.into_iter().filter_map(|receiver| receiver.join().err()) {
+            error!("a receiver ended by itself, another one follows: {failure}");
+        }
+    }
+
+    fn start_missing_receivers(&mut self) -> Result<(), Failure> {
+        let config = Arc::clone(&self.config);
+        for (id, receiver) in &config.receivers {
             if !self.receivers.contains_key(id) {
                 self.start_receiver(id, receiver)?;
             }
         }
-        self.measure_run_time();
-        self.vitals.reloaded(next);
         Ok(())
     }
 
