@@ -1,4 +1,4 @@
-//! Readers outside of the process find the variable by name: the program exports it.
+//! Readers outside of the process find the variable by name: programs export it.
 
 fn main() {
     println!("cargo::rustc-link-arg-bins=-Wl,--export-dynamic-symbol=otel_thread_ctx_v1");

@@ -19,7 +19,7 @@
 //! - [`verifier`] compares what verifying the programs takes with the baseline that is kept in `vm/`.
 //! - [`archive`] has Debian's packages of other suites; [`libc`] has other C libraries to build with.
 //! - [`examples`] builds and runs the examples for people who instrument.
-//! - [`spans`] runs the example service, and knows which thread was in which span; [`documentation`] has what we tell people.
+//! - [`service`] runs the example service; [`spans`] knows which of its threads was in which span; [`documentation`] has what we tell people.
 //! - [`ledger`] makes events by the thousand and tells what became of each on its way to a receiver.
 //! - [`charts`] has what renders the Helm charts, and makes what is kept of them.
 //! - [`cluster`] starts an API server of Kubernetes, and speaks to it by kubectl.
@@ -49,6 +49,7 @@ pub mod rate;
 pub mod received;
 pub mod recording;
 pub mod requirement;
+pub mod service;
 pub mod session;
 pub mod sidewinder;
 pub mod spans;

@@ -1,112 +1,14 @@
-//! The example service in `service/`, and the truth that it writes down: when each of its threads was in which span.
+//! The truth that the example service writes down: when each of its threads was in which span.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-
-use crate::examples;
+use anyhow::{Context as _, Result};
 
 /// How far the clock of events, which is that of the time of day, may be from the log's.
 const TOLERANCE_NS: u64 = 100_000;
-
-/// The service, publishing its context, at its gate.
-#[derive(Debug)]
-pub struct Service {
-    process: Child,
-    log: tempfile::TempPath,
-    /// The ids of the trace and of the span that all threads of a `job` are in, in hexadecimal digits.
-    pub job: [String; 2],
-}
-
-impl Service {
-    /// Starts it: `mode` is `threads`, `tasks`, `switches` or `job`.
-    ///
-    /// # Errors
-    /// When it can't be built or started.
-    pub fn start(mode: &str, seconds: f64, threads: u32, microseconds: u32) -> Result<Self> {
-        Self::start_in(mode, seconds, threads, microseconds, &[])
-    }
-
-    /// As [`Service::start`], with variables in its environment.
-    ///
-    /// # Errors
-    /// As [`Service::start`].
-    pub fn start_in(
-        mode: &str,
-        seconds: f64,
-        threads: u32,
-        microseconds: u32,
-        variables: &[(&str, String)],
-    ) -> Result<Self> {
-        let log = tempfile::NamedTempFile::new()?.into_temp_path();
-        let mut process = Command::new(examples::build_rust("service", "sidewinder-example-service")?)
-            .args([mode, &seconds.to_string(), &threads.to_string(), &microseconds.to_string()])
-            .arg(&log)
-            .envs(variables.iter().map(|(name, value)| (*name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().context("no standard output")?).read_line(&mut line)?;
-        let mut service = Self { process, log, job: <[String; 2]>::default() };
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            [pid, trace, span] if pid.parse() == Ok(service.pid()) => {
-                service.job = [trace.to_owned(), span.to_owned()];
-                Ok(service)
-            }
-            _ => bail!("the example service said {line:?}"),
-        }
-    }
-
-    /// Its process id.
-    #[must_use]
-    pub fn pid(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// Has it work, and waits for its end.
-    ///
-    /// # Errors
-    /// When it fails, or its log is not one.
-    pub fn run(mut self) -> Result<Stays> {
-        self.open()?;
-        self.finish()
-    }
-
-    /// Has it work.
-    ///
-    /// # Errors
-    /// When it does already.
-    pub fn open(&mut self) -> Result<()> {
-        Ok(self.process.stdin.take().context("the gate is open already")?.write_all(b"\n")?)
-    }
-
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// When it fails, or its log is not one.
-    pub fn finish(mut self) -> Result<Stays> {
-        let status = self.process.wait()?;
-        if !status.success() {
-            bail!("the example service ended with {status}");
-        }
-        Stays::read(&self.log)
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        // Ends a service that a failing test left behind.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// A time in which a thread was in a span: published between the first two times, taken back between the last two.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,7 +50,11 @@ pub struct Stays {
 }
 
 impl Stays {
-    fn read(log: &Path) -> Result<Self> {
+    /// Reads the log of a service that has ended.
+    ///
+    /// # Errors
+    /// When it is no such log.
+    pub fn read(log: &Path) -> Result<Self> {
         let text = fs::read_to_string(log)?;
         let mut lines = text.lines();
         let unix_ahead_ns = lines.next().context("an empty log")?.parse()?;
@@ -172,6 +78,24 @@ impl Stays {
     #[must_use]
     pub fn spans(&self) -> usize {
         self.iter().map(|stay| stay.span).collect::<HashSet<_>>().len()
+    }
+
+    /// How many threads were in a span.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.by_thread.len()
+    }
+
+    /// How many spans went on on another thread than they had begun on.
+    #[must_use]
+    pub fn moved(&self) -> usize {
+        let mut threads: HashMap<[u8; 8], HashSet<i64>> = HashMap::new();
+        for (thread, stays) in &self.by_thread {
+            for stay in stays {
+                threads.entry(stay.span).or_default().insert(*thread);
+            }
+        }
+        threads.values().filter(|threads| threads.len() > 1).count()
     }
 
     /// What a thread published at a time.

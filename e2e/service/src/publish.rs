@@ -1,7 +1,6 @@
 //! Publishing: the process once, and each thread whenever it enters or leaves a span of `tracing`.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use libdd_library_config::otel_process_ctx;
 use libdd_library_config::tracer_metadata::{ThreadLocalMetadata, TracerMetadata};
@@ -15,7 +14,7 @@ use tracing_opentelemetry::get_otel_context;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::{log, service};
+use crate::resource;
 
 /// The only attribute of records, and its number: the crate has one of its own before those that it is given.
 const HTTP_ROUTE: (u8, &str) = (1, "http.route");
@@ -23,9 +22,9 @@ const HTTP_ROUTE: (u8, &str) = (1, "http.route");
 /// Makes the process known to readers outside of it.
 pub fn process_context() -> std::io::Result<()> {
     let metadata = TracerMetadata {
-        service_name: Some(service::NAME.to_owned()),
-        service_version: Some(service::VERSION.to_owned()),
-        runtime_id: Some(service::INSTANCE.to_owned()),
+        service_name: Some(resource::NAME.to_owned()),
+        service_version: Some(resource::VERSION.to_owned()),
+        runtime_id: Some(resource::INSTANCE.to_owned()),
         tracer_language: "rust".to_owned(),
         threadlocal_metadata: Some(ThreadLocalMetadata {
             attribute_keys: vec![HTTP_ROUTE.1.to_owned()],
@@ -39,9 +38,10 @@ pub fn process_context() -> std::io::Result<()> {
 /// What a thread says of the span that it is in.
 #[derive(Clone)]
 pub struct Current {
-    trace_id: [u8; 16],
+    pub trace_id: [u8; 16],
     pub span_id: [u8; 8],
-    flags: u8,
+    pub flags: u8,
+    /// Empty: of none.
     pub route: Box<str>,
 }
 
@@ -59,10 +59,18 @@ impl Current {
         })
     }
 
-    fn publish(&self) {
+    /// Until this thread publishes another one, or takes it back.
+    pub fn publish(&self) {
         let Self { trace_id, span_id, flags, route } = self;
-        OwnedThreadContext::update(*trace_id, *span_id, *flags, *span_id, &[(HTTP_ROUTE.0, route)]);
+        let attributes = [(HTTP_ROUTE.0, &**route)];
+        let attributes = if route.is_empty() { &[][..] } else { &attributes };
+        OwnedThreadContext::update(*trace_id, *span_id, *flags, *span_id, attributes);
     }
+}
+
+/// Says that this thread is in no span.
+pub fn take_back() {
+    drop(OwnedThreadContext::detach());
 }
 
 /// Has each thread publish the innermost span that it is in. Comes below the layer of `tracing_opentelemetry`, so that a span is
@@ -107,28 +115,16 @@ impl<S: Subscriber + for<'span> LookupSpan<'span>> Layer<S> for ThreadContexts {
             Some(begun)
         });
         if let Some(entered) = entered {
-            log::entering(&entered, || entered.publish());
+            entered.publish();
         }
     }
 
     fn on_exit(&self, _: &Id, context: Context<'_, S>) {
         let outer = context.lookup_current();
         let outer = outer.and_then(|span| span.extensions().get::<Current>().cloned());
-        log::leaving(|| match outer {
+        match outer {
             Some(outer) => outer.publish(),
-            None => drop(OwnedThreadContext::detach()),
-        });
+            None => take_back(),
+        }
     }
-}
-
-/// As a span, without what tracing and the log cost. The last byte of its id is the one given.
-pub fn in_bare_span(last_byte: u8, route: &str, run: impl FnOnce()) {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    let span_id = (number << 8 | u64::from(last_byte)).to_be_bytes();
-    let mut trace_id = [0xee; 16];
-    trace_id[8..].copy_from_slice(&span_id);
-    Current { trace_id, span_id, flags: 1, route: route.into() }.publish();
-    run();
-    drop(OwnedThreadContext::detach());
 }

@@ -1,37 +1,13 @@
-//! What the service does: a function for each route, so that a stack tells which one it was in.
+//! What the service does: functions that compute, so that a stack tells which one it was in.
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// One kind of request.
-pub struct Route {
-    /// What it is asked for by.
-    pub path: &'static str,
-    /// The last byte of the ids of its bare spans.
-    pub number: u8,
-    /// Computes for so many rounds.
-    pub handle: fn(u64),
-}
-
-impl Route {
-    /// What every other route asks for within its own span.
-    pub const QUERY: Self = Self { path: "/query", number: 7, handle: query };
-    /// What it asks for many times.
-    pub const LOOKUP: Self = Self { path: "/lookup", number: 8, handle: lookup };
-}
-
-/// Those that are asked for by turns.
-pub const ROUTES: [Route; 3] = [
-    Route { path: "/cart", number: 1, handle: cart },
-    Route { path: "/search", number: 2, handle: search },
-    Route { path: "/checkout", number: 3, handle: checkout },
-];
-
 macro_rules! functions {
     ($($name:ident = $salt:literal,)*) => { $(
-        /// Computes.
+        /// Computes for so many rounds.
         #[inline(never)]
         pub fn $name(rounds: u64) {
             let mut value = $salt;
@@ -49,14 +25,14 @@ functions! {
     checkout = 7,
     query = 11,
     lookup = 17,
-    between = 13,
+    admit = 13,
 }
 
 /// About as many rounds as take so long here and now.
 pub fn rounds_in(time: Duration) -> u64 {
     const TRIED: u64 = 4_000_000;
     let before = thread_cpu_ns();
-    between(TRIED);
+    admit(TRIED);
     let took = (thread_cpu_ns() - before).max(1);
     (u128::from(TRIED) * time.as_nanos() / u128::from(took)).max(1) as u64
 }

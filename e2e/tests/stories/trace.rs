@@ -12,40 +12,56 @@ mod libraries;
 mod recorded;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e::collector::Collector;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::requirement;
+use sidewinder_e2e::service::{Service, Switches};
 use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::spans::{Service, Stays, Truth};
+use sidewinder_e2e::spans::{Stays, Truth};
 use sidewinder_otlp::decode::Event;
 
 const SAMPLES_PER_SECOND: u32 = 997;
 /// The functions of the service, and the last byte of the bare spans that they run in; 0: they run in none.
 const FUNCTIONS: [(&str, u8); 5] = [("cart", 1), ("search", 2), ("checkout", 3), ("query", 7), (OUTSIDE, 0)];
-const OUTSIDE: &str = "between";
+const OUTSIDE: &str = "admit";
 /// Of the events within a span, so many are linked to it.
 const LINKED_SHARE: f64 = 0.999;
 /// From the first event of a process until its spans are known.
 const KNOWN_WITHIN_NS: u64 = 1_000_000_000;
+/// Threads of the service that are to handle requests where there are many of them.
+const THREADS: usize = 64;
+/// How many there are then, for one or another may only ever wait for the network; and connections.
+const WORKERS: u32 = 72;
+/// Of the spans of tasks that wait, so many go on on another thread.
+const MOVED_SHARE: f64 = 0.05;
 /// The least number of spans that the service is to begin in a second.
 const SPANS_PER_SECOND: f64 = 1_000.0;
 /// What entering and leaving a span takes at most that the log counts as another's.
 const SPAN_COST_NS: u64 = 3_000;
 
-/// Profiles the service from its gate to its end.
-fn profile(service: Service) -> Result<(Stays, Received, String)> {
+/// Profiles a process while something is done; the log of the profiler is the last.
+fn profile<T>(pid: u32, run: impl FnOnce() -> Result<T>) -> Result<(T, Received, String)> {
     let collector = Collector::start()?;
     let settings = Settings {
         samples_per_second: SAMPLES_PER_SECOND,
         more: vec!["trace_context: { attributes: [http.route] }".to_owned()],
-        ..Settings::of_process(service.pid())
+        ..Settings::of_process(pid)
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    let stays = service.run()?;
+    let done = run()?;
     let ended = daemon.stop()?;
-    Ok((stays, collector.stop()?, ended.log))
+    Ok((done, collector.stop()?, ended.log))
+}
+
+/// Profiles the service while it answers so many connections, for so many seconds.
+fn profile_service(service: Service, connections: u32, seconds: u64) -> Result<(Stays, Received, String)> {
+    profile(service.pid(), || {
+        service.ask(connections, Duration::from_secs(seconds))?;
+        service.finish()
+    })
 }
 
 /// What the profiler counted of its readings.
@@ -127,10 +143,11 @@ fn sixty_four_threads_and_a_thousand_spans_a_second() -> Result<()> {
     if !requirement::ebpf("spans of threads")? {
         return Ok(());
     }
-    let (stays, received, log) = profile(Service::start("threads", 12.0, 64, 400)?)?;
-    let spans = stays.spans();
+    let (stays, received, log) = profile_service(Service::start(WORKERS, 400)?, WORKERS, 12)?;
+    let (spans, threads) = (stays.spans(), stays.threads());
     let a_second = spans as f64 / stays.lasted().as_secs_f64();
-    eprintln!("{spans} spans, {a_second:.0} a second; {}", counted(&log));
+    eprintln!("{spans} spans on {threads} threads, {a_second:.0} a second; {}", counted(&log));
+    ensure!(threads >= THREADS, "spans on {threads} threads");
     ensure!(a_second >= SPANS_PER_SECOND, "only {a_second:.0} spans a second");
     let events = events_once_known(&received)?;
     judge(&events, Some(&stays))?;
@@ -166,7 +183,10 @@ fn tasks_that_move_between_threads() -> Result<()> {
     if !requirement::ebpf("spans of tasks")? {
         return Ok(());
     }
-    let (stays, received, _) = profile(Service::start("tasks", 6.0, 8, 500)?)?;
+    let (stays, received, _) = profile_service(Service::start(8, 500)?, 32, 6)?;
+    let (spans, moved) = (stays.spans(), stays.moved());
+    eprintln!("{moved} of {spans} spans went on on another thread");
+    ensure!(moved as f64 >= MOVED_SHARE * spans as f64, "only {moved} of {spans} spans moved");
     judge(&events_once_known(&received)?, Some(&stays))
 }
 
@@ -176,7 +196,8 @@ fn a_span_every_ten_microseconds() -> Result<()> {
     if !requirement::ebpf("short spans")? {
         return Ok(());
     }
-    let (_, received, log) = profile(Service::start("switches", 4.0, 8, 10)?)?;
+    let switches = Switches::start(4, 8, 10)?;
+    let ((), received, log) = profile(switches.pid(), || switches.run())?;
     eprintln!("{}", counted(&log));
     judge(&events_once_known(&received)?, None)
 }
@@ -187,14 +208,14 @@ fn no_event_is_linked_where_it_is_switched_off() -> Result<()> {
     if !requirement::ebpf("trace context switched off")? {
         return Ok(());
     }
-    let service = Service::start("threads", 2.0, 4, 500)?;
+    let service = Service::start(4, 500)?;
     let collector = Collector::start()?;
     let settings = Settings {
         more: vec!["trace_context: { enabled: false }".to_owned()],
         ..Settings::of_process(service.pid())
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    service.run()?;
+    service.ask(4, Duration::from_secs(2))?;
     daemon.stop()?;
     let received = collector.stop()?;
     ensure!(received.events().count() > 500, "too few events");

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -11,8 +12,8 @@ use sidewinder_e2e::collector::{Collector, KubernetesSetup, Setup};
 use sidewinder_e2e::pod::Cgroup;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::requirement;
+use sidewinder_e2e::service::Service;
 use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::spans::Service;
 use sidewinder_e2e::workload::{self, Gated};
 use sidewinder_otlp::decode::Profile;
 
@@ -58,13 +59,14 @@ fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_container
         ("OTEL_EXPORTER_OTLP_ENDPOINT", collector.http_endpoint()),
         ("OTEL_RESOURCE_ATTRIBUTES", format!("k8s.pod.ip={POD_IP},container.id={}", ids[0])),
     ];
-    let service = Service::start_in("threads", 3.0, 2, 400, &variables)?;
+    let service = Service::start_in(2, 400, &variables)?;
     let settings = Settings { samples_per_second: 97, ..Settings::default() };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
     let pids: Vec<u32> = processes.iter().map(Gated::pid).collect();
     let service_pid = service.pid();
     processes.iter_mut().try_for_each(Gated::open)?;
-    service.run()?;
+    service.ask(2, Duration::from_secs(3))?;
+    service.finish()?;
     processes.into_iter().try_for_each(|process| process.finish().map(|_| ()))?;
     daemon.stop()?;
     let received = collector.stop()?;

@@ -2,6 +2,7 @@
 //! `otlp/TRACES.md`, word for word but for where things are.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e::collector::{Collector, Documented, Setup, Version};
@@ -9,8 +10,9 @@ use sidewinder_e2e::documentation;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::received::span::{Attributes, Span};
 use sidewinder_e2e::requirement;
+use sidewinder_e2e::service::Service;
 use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::spans::{Service, Stays};
+use sidewinder_e2e::spans::Stays;
 use sidewinder_otlp::decode::{OwnedValue, Profile};
 
 use super::{events_once_known, judge, route_of};
@@ -45,13 +47,14 @@ fn through(heading: &str, version: Version) -> Result<(Stays, Received)> {
         // None is to be lost on the way.
         ("OTEL_BSP_MAX_QUEUE_SIZE", "100000".to_owned()),
     ];
-    let service = Service::start_in("threads", 5.0, 16, 400, &variables)?;
+    let service = Service::start_in(16, 400, &variables)?;
     let settings = Settings {
         more: vec!["trace_context: { attributes: [http.route] }".to_owned()],
         ..Settings::of_process(service.pid())
     };
     let daemon = Daemon::start(&settings, &gateway.grpc_endpoint())?;
-    let stays = service.run()?;
+    service.ask(16, Duration::from_secs(8))?;
+    let stays = service.finish()?;
     daemon.stop()?;
     // What it has not yet sent on it sends at its end.
     gateway.stop()?;

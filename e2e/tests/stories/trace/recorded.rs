@@ -5,24 +5,27 @@ use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e::received::Received;
-use sidewinder_e2e::spans::Service;
+use sidewinder_e2e::service::Service;
 use sidewinder_e2e::{requirement, sidewinder};
 
 use super::function_of;
 
 /// Records the service for two seconds, and counts events by the function that they show and whether they are of the span.
-fn record(service: &Service, option: &str, id: &str) -> Result<BTreeMap<(&'static str, bool), u64>> {
+fn record(
+    service: &Service,
+    job: &str,
+    [option, id]: [&str; 2],
+) -> Result<BTreeMap<(&'static str, bool), u64>> {
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp").display().to_string();
     let pid = service.pid().to_string();
     let ended = sidewinder::run(&["record", "-F", "997", "-d", "2s", "-p", &pid, option, id, "-o", &output])?;
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     let received = Received::from_otlp_file(output.as_ref())?;
-    let [_, span] = &service.job;
     let mut counts = BTreeMap::new();
     for event in received.events() {
         let link = event.sample.link.context("an event without a link")?;
-        let is_of_job = span == &link.span_id.map(|byte| format!("{byte:02x}")).concat();
+        let is_of_job = job == link.span_id.map(|byte| format!("{byte:02x}")).concat();
         let (function, _) = function_of(&event).unwrap_or(("", 0));
         *counts.entry((function, is_of_job)).or_default() += 1;
     }
@@ -34,11 +37,10 @@ fn a_recording_of_a_span_or_of_a_trace_has_what_ran_inside_of_it() -> Result<()>
     if !requirement::ebpf("recordings of spans")? {
         return Ok(());
     }
-    let mut service = Service::start("job", 20.0, 4, 2_000)?;
-    service.open()?;
-    let [trace, span] = service.job.clone();
-    let of_span = record(&service, "--span", &span)?;
-    let of_trace = record(&service, "--trace", &trace)?;
+    let service = Service::start(4, 2_000)?;
+    let [trace, span] = service.begin_report(20)?;
+    let of_span = record(&service, &span, ["--span", &span])?;
+    let of_trace = record(&service, &span, ["--trace", &trace])?;
     eprintln!("of the span: {of_span:?}; of the trace: {of_trace:?}");
 
     // What the job asks for is in spans of their own, of the same trace.
