@@ -145,6 +145,12 @@ pub(crate) struct RecordArgs {
     /// Only what ran inside of spans of this trace: 32 hexadecimal digits
     #[arg(long, value_name = "ID", value_parser = identifier::<16>)]
     pub(crate) trace: Option<[u8; 16]>,
+    /// Read the labels of the library custom-labels too: which span a thread is in, where it publishes no record
+    #[arg(long)]
+    pub(crate) custom_labels: bool,
+    /// A key of what threads publish besides their span, to become an attribute of samples, in .otlp; may be given several times
+    #[arg(long, value_name = "KEY")]
+    pub(crate) attribute: Vec<String>,
     /// Where to; the end of the name tells the form
     #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
     pub(crate) output: PathBuf,

@@ -165,7 +165,11 @@ fn sample(
         unwind_mode: args.unwind.into(),
         unwind_overrides: Vec::new(),
         unwind_trust: Trust::Rows,
-        trace_context: TraceContext::default(),
+        trace_context: TraceContext {
+            custom_labels: args.custom_labels,
+            attributes: args.attribute.clone(),
+            ..TraceContext::default()
+        },
         debug_roots: Arc::clone(debug_roots),
         budget: SamplingBudget {
             snapshots_bytes: SNAPSHOTS_BYTES,

@@ -1,13 +1,17 @@
-//! `sidewinder record --span` and `--trace` on a service that runs: what is kept ran inside, and nothing else.
+//! `sidewinder record` on what publishes: with `--span` and `--trace` what is kept ran inside, and nothing else; with
+//! `--custom-labels` these labels link samples too.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e::examples::{Example, Handled, build_rust};
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::service::Service;
 use sidewinder_e2e::{requirement, sidewinder};
 
+use super::examples::{Labels, judge};
 use super::function_of;
 
 /// Records the service for two seconds, and counts events by the function that they show and whether they are of the span.
@@ -59,6 +63,32 @@ fn a_recording_of_a_span_or_of_a_trace_has_what_ran_inside_of_it() -> Result<()>
 
     let other = record_nothing(&service)?;
     ensure!(other.contains("no event was recorded"), "{other}");
+    Ok(())
+}
+
+/// Records the example with labels from its start to its end, with these options more.
+fn record_labels(options: &[&str]) -> Result<(Handled, Received)> {
+    let program = build_rust("examples/custom_labels", "sidewinder-example-labels")?;
+    let example = Example::start(Command::new(program).arg("4"))?;
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("out.otlp").display().to_string();
+    let pid = example.pid().to_string();
+    let common = ["record", "-F", "997", "-p", &pid, "-o", &output];
+    let ended = sidewinder::run(&[&common, options].concat())?;
+    ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
+    Ok((example.finish()?, Received::from_otlp_file(output.as_ref())?))
+}
+
+#[test]
+fn a_recording_reads_custom_labels_where_it_is_told_to() -> Result<()> {
+    if !requirement::ebpf("recordings with custom-labels")? {
+        return Ok(());
+    }
+    let (handled, received) = record_labels(&["--custom-labels", "--attribute", "http.route"])?;
+    judge(&handled, &received, Labels::OneByOne)?;
+    let (_, received) = record_labels(&[])?;
+    ensure!(received.events().count() > 100, "too few events");
+    ensure!(received.events().all(|event| event.sample.link.is_none()), "an event is linked");
     Ok(())
 }
 
