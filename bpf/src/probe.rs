@@ -24,7 +24,9 @@ pub enum Support {
 /// One thing that was tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Probe {
-    /// What.
+    /// What, for programs: it stays.
+    pub id: &'static str,
+    /// What, for people.
     pub name: &'static str,
     /// Whether there is no profiling without it.
     pub required: bool,
@@ -36,55 +38,77 @@ pub struct Probe {
     pub remedy: &'static str,
 }
 
+/// What it takes to open events of all tasks.
+const FOR_EVENTS: &str = "run as root or with CAP_PERFMON";
+
 /// Tries everything that the profiler may use. Nothing stays behind.
 #[must_use]
 pub fn probe() -> Vec<Probe> {
-    let helper = |id| program_has_helper(id);
     let obstacle = denial::obstacle();
+    let programs = supports_perf_event_programs();
+    let clock = open_everywhere(CLOCK);
+    let helper = |id| match &programs {
+        Ok(()) => program_has_helper(id),
+        // The kernel is asked by loading one.
+        Err(_) => Support::No { why: "can't be told, for no program can be loaded".to_owned() },
+    };
+    let of_container = match &clock {
+        Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
+        Err(_) => obstacle.unwrap_or(FOR_EVENTS),
+    };
     vec![
         Probe {
+            id: "btf",
             name: "kernel type information (BTF)",
             required: true,
-            support: of(fs::metadata("/sys/kernel/btf/vmlinux").map(drop)),
+            support: of(&fs::metadata("/sys/kernel/btf/vmlinux").map(drop)),
             cost: "the programs can't be relocated to this kernel",
             remedy: "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (all current distributions)",
         },
         Probe {
+            id: "bpf_maps",
             name: "BPF maps and ring buffers",
             required: true,
-            support: of(create_ring(4096).map(drop)),
+            support: of(&create_ring(4096).map(drop)),
             cost: "nothing can be loaded",
-            remedy: obstacle.unwrap_or("run as root or with CAP_BPF (and, before Linux 5.11, enough locked memory); Linux 5.8 or later"),
+            remedy: obstacle.unwrap_or(
+                "run as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later; before 5.11 it takes enough locked memory too",
+            ),
         },
         Probe {
+            id: "perf_event_programs",
             name: "eBPF programs for perf events",
             required: true,
-            support: of(supports_perf_event_programs()),
+            support: of(&programs),
             cost: "interrupts can't be turned into samples",
             remedy: obstacle.unwrap_or("run as root or with CAP_BPF and CAP_PERFMON"),
         },
         Probe {
+            id: "cpu_clock_events",
             name: "CPU clock events of every task",
             required: true,
-            support: of(open_everywhere(CLOCK)),
+            support: of(&clock),
             cost: "there are no interrupts to sample",
             remedy: obstacle.unwrap_or("run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open"),
         },
         Probe {
+            id: "process_events",
             name: "side band of process events",
             required: false,
-            support: of(open_everywhere(EventKind::SideBand)),
+            support: of(&open_everywhere(EventKind::SideBand)),
             cost: "new mappings are learnt only when a sample meets them",
-            remedy: obstacle.unwrap_or("run as root or with CAP_PERFMON"),
+            remedy: obstacle.unwrap_or(FOR_EVENTS),
         },
         Probe {
+            id: "container_events",
             name: "CPU clock events of a container alone",
             required: false,
-            support: of(open_for_own_container()),
+            support: of(&open_for_own_container()),
             cost: "where the scope is a pod, each interrupt of the node is looked at, and left if it is another pod's",
-            remedy: "use cgroups of version 2, mounted on /sys/fs/cgroup",
+            remedy: of_container,
         },
         Probe {
+            id: "bpf_loop",
             name: "loops in programs (bpf_loop)",
             required: false,
             support: helper(BPF_LOOP),
@@ -92,6 +116,7 @@ pub fn probe() -> Vec<Probe> {
             remedy: "use Linux 5.17 or later",
         },
         Probe {
+            id: "bpf_find_vma",
             name: "telling absent pages from bad addresses (bpf_find_vma)",
             required: false,
             support: helper(BPF_FIND_VMA),
@@ -99,6 +124,7 @@ pub fn probe() -> Vec<Probe> {
             remedy: "use Linux 5.17 or later",
         },
         Probe {
+            id: "kernel_symbols",
             name: "kernel symbol addresses",
             required: false,
             support: kernel_symbols(),
@@ -108,7 +134,7 @@ pub fn probe() -> Vec<Probe> {
     ]
 }
 
-fn of<E: std::fmt::Display>(tried: Result<(), E>) -> Support {
+fn of<E: std::fmt::Display>(tried: &Result<(), E>) -> Support {
     match tried {
         Ok(()) => Support::Yes,
         Err(error) => Support::No { why: error.to_string() },

@@ -36,12 +36,18 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run as configured; the same as no command
+    #[command(after_help = "Examples:\n  \
+        sidewinder run --config sidewinder.yaml\n  \
+        sidewinder run --config env:SIDEWINDER_CONFIG --set exporters.otlp_grpc.endpoint=collector:4317\n  \
+        OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 sidewinder run\n\n\
+        Takes a changed configuration over while it runs: on SIGHUP, and when one of its files changes.")]
     Run(ConfigArgs),
     /// Profile for a while and write a file
     #[command(after_help = "Examples:\n  \
         sidewinder record -p 1234 -d 10s -o profile.html\n  \
         sidewinder record -F 997 -a -d 5s -o out.folded\n  \
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
+        sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
         sidewinder record -o out.pb.gz -- make -j8\n\n\
         The end of the file's name tells its form:\n  \
         .otlp    OpenTelemetry ProfilesData, protobuf\n  \
@@ -69,20 +75,49 @@ pub(crate) enum Command {
         What is compared are shares of all samples, so the profiles need not be of the same length.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
+    #[command(after_help = "Examples:\n  \
+        sidewinder inspect /usr/bin/openssl                 how it is walked, and what its table takes\n  \
+        sidewinder inspect --pc 0x2a1f0 /usr/bin/openssl    what holds at an address\n  \
+        sidewinder inspect --rows '[vdso]'\n  \
+        sidewinder inspect --validate ./server              where the file contradicts its own code")]
     Inspect(InspectArgs),
     /// Say what this kernel and these privileges allow, and what it costs where they don't
+    #[command(after_help = "Examples:\n  \
+        sidewinder check\n  \
+        kubectl exec POD -c sidewinder -- /sidewinder check\n  \
+        sidewinder check --json | jq -r '.checks[] | select(.state != \"ok\") | .id + \": \" + .next'\n\n\
+        A check is ok, limited (profiling works, and lacks something) or missing (nothing works without it). \
+        Colours are for terminals; NO_COLOR=1 switches them off.\n\n\
+        Exit codes: 0 ready to profile, 3 something is missing.")]
     Check(CheckArgs),
     /// Say how the profilers are that run here: what they sample, and what became of it
-    #[command(after_help = "Exit codes: 0 all is well, 1 something is not, or nobody answers.")]
+    #[command(after_help = "Examples:\n  \
+        sidewinder status\n  \
+        kubectl exec POD -c sidewinder -- /sidewinder status\n  \
+        sidewinder status --json | jq .\n\n\
+        Exit codes: 0 all is well, 1 something is not, or nobody answers.")]
     Status(StatusArgs),
     /// Say whether the profilers that run here are up, for a probe; what they can't do is for `status`
-    #[command(after_help = "Exit codes: 0 all that answer are up, 1 one is not, or nobody answers.")]
+    #[command(after_help = "Examples:\n  \
+        sidewinder health && echo up\n  \
+        livenessProbe: { exec: { command: [/sidewinder, health] } }      in a container's spec\n\n\
+        Exit codes: 0 all that answer are up, 1 one is not, or nobody answers.")]
     Health(HealthArgs),
     /// Check the configuration, and report everything that is wrong with it at once
+    #[command(after_help = "Examples:\n  \
+        sidewinder validate --config sidewinder.yaml\n  \
+        sidewinder validate --config base.yaml --config site.yaml --set receivers::profiling::samples_per_second=19\n\n\
+        Exit codes: 0 it holds, with warnings or without, 2 something is wrong.")]
     Validate(ConfigArgs),
     /// Print the configuration that holds, with defaults filled in
+    #[command(after_help = "Examples:\n  \
+        sidewinder print-config --config sidewinder.yaml\n  \
+        sidewinder print-config --config base.yaml --config site.yaml --format json | jq .exporters\n\n\
+        Secrets are shown as [REDACTED], unless --mode unredacted is given.")]
     PrintConfig(PrintConfigArgs),
     /// List the components that a configuration can name
+    #[command(after_help = "Examples:\n  \
+        sidewinder components")]
     Components,
     /// Write completions for a shell
     #[command(after_help = "Examples:\n  \
@@ -314,6 +349,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_has_examples_that_are_taken() {
+        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:"), "{} has none", command.get_name());
+            let examples = help.lines().map(str::trim).filter_map(|line| line.strip_prefix("sidewinder "));
+            for example in examples {
+                // Two spaces come before what is said of it.
+                let words = example.split("  ").next().unwrap_or_default();
+                let words = words.split([' ']).take_while(|word| !["|", "&&", ">"].contains(word));
+                let words = words.map(|word| word.trim_matches('\''));
+                let parsed = Cli::try_parse_from(std::iter::once("sidewinder").chain(words));
+                assert!(parsed.is_ok(), "{example}: {:?}", parsed.err());
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | `vitals`     | what is going on; `telemetry` tells it                                                   |
 //! | `collect`    | events become a profile for people; `import` reads one from a file                       |
 //! | `server`     | small pages over HTTP                                                                    |
+//! | `terminal`   | whether what goes to a terminal is coloured                                              |
 //! | `command`    | one module for each command                                                              |
 //! | `cli`, `exit`| the command line, and how it ends                                                        |
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod sampling;
 mod server;
 mod service;
 mod telemetry;
+mod terminal;
 mod vitals;
 
 use std::process::ExitCode;

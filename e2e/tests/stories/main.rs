@@ -8,6 +8,7 @@ mod bad_input;
 mod budget;
 mod change;
 mod charts;
+mod check;
 mod clock;
 mod cluster;
 mod completeness;

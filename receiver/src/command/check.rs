@@ -1,50 +1,132 @@
-//! `sidewinder check`: what works here, and what its absence costs.
+//! `sidewinder check`: what works here, what its absence costs, and what to do about it.
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sidewinder_bpf::{Probe, Support, Walk, probe, verify};
 
 use super::Ended;
 use crate::cli::CheckArgs;
 use crate::exit::{Cause, Failure};
 use crate::sampling::SamplingError;
+use crate::terminal::is_coloured;
+
+/// What to do where all is well.
+const FIRST_RECORDING: &str = "sidewinder record -a -d 10s -o profile.html";
 
 pub(crate) fn check(args: &CheckArgs) -> Ended {
     if args.verify {
         return print_verified();
     }
     let probes = probe();
-    let printed = if args.json { print_json(&probes) } else { print_text(&probes) };
-    printed.map_err(|error| Failure::runtime("can't print", error))?;
-    let is_ready = probes.iter().all(|probe| !probe.required || probe.support == Support::Yes);
-    Ok(if is_ready { ExitCode::SUCCESS } else { ExitCode::from(Cause::Privilege as u8) })
+    let mut out = std::io::stdout();
+    let text =
+        if args.json { format!("{:#}\n", as_json(&probes)) } else { as_text(&probes, is_coloured(&out)) };
+    out.write_all(text.as_bytes()).map_err(|error| Failure::runtime("can't print", error))?;
+    Ok(if is_ready(&probes) { ExitCode::SUCCESS } else { ExitCode::from(Cause::Privilege as u8) })
 }
 
-fn print_text(probes: &[Probe]) -> std::io::Result<()> {
-    let mut out = std::io::stdout();
-    let is_coloured = out.is_terminal();
-    let mark = |colour: u8, word: &str| {
-        if is_coloured { format!("\u{1b}[{colour}m{word}\u{1b}[0m") } else { word.to_owned() }
+fn is_ready(probes: &[Probe]) -> bool {
+    probes.iter().all(|probe| State::of(probe) != State::Missing)
+}
+
+/// What there is to say of a probe in one word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Ok,
+    /// Profiling works, and lacks something.
+    Limited,
+    /// Nothing works without it.
+    Missing,
+}
+
+impl State {
+    fn of(probe: &Probe) -> Self {
+        match (&probe.support, probe.required) {
+            (Support::Yes, _) => Self::Ok,
+            (Support::No { .. }, false) => Self::Limited,
+            (Support::No { .. }, true) => Self::Missing,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Limited => "limited",
+            Self::Missing => "missing",
+        }
+    }
+
+    /// The parameter of the terminal's sequence that selects a colour (ECMA-48, SGR): green, yellow, red.
+    const fn colour(self) -> u8 {
+        match self {
+            Self::Ok => 32,
+            Self::Limited => 33,
+            Self::Missing => 31,
+        }
+    }
+}
+
+fn as_text(probes: &[Probe], is_coloured: bool) -> String {
+    let paint = |state: State, text: &str| match is_coloured {
+        true => format!("\u{1b}[{}m{text}\u{1b}[0m", state.colour()),
+        false => text.to_owned(),
     };
+    let mut text = format!("Sidewinder {} on Linux {}\n\n", env!("CARGO_PKG_VERSION"), kernel());
+    // Writing into a string does not fail.
     for probe in probes {
-        match &probe.support {
-            Support::Yes => writeln!(out, "{}       {}", mark(32, "ok"), probe.name)?,
-            Support::No { why } => {
-                let word = if probe.required { mark(31, "missing") } else { mark(33, "limited") };
-                writeln!(out, "{word}  {}", probe.name)?;
-                writeln!(out, "         why:  {why}")?;
-                writeln!(out, "         cost: {}", probe.cost)?;
-                writeln!(out, "         next: {}", probe.remedy)?;
+        let state = State::of(probe);
+        _ = writeln!(text, "{}  {}", paint(state, &format!("{:<7}", state.word())), probe.name);
+        if let Support::No { why } = &probe.support {
+            for (what, words) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
+                _ = writeln!(text, "         {what}  {words}");
             }
         }
     }
-    let missing = probes.iter().filter(|p| p.required && p.support != Support::Yes).count();
-    match missing {
-        0 => writeln!(out, "\nReady to profile."),
-        _ => writeln!(out, "\nNot ready: {missing} of the things above can't be done without."),
-    }
+    let count = |state| probes.iter().filter(|probe| State::of(probe) == state).count();
+    let next = |state| probes.iter().find(|probe| State::of(probe) == state).map(|probe| probe.remedy);
+    let (verdict, step) = match (count(State::Missing), count(State::Limited)) {
+        (0, 0) => (paint(State::Ok, "Ready to profile."), None),
+        (0, limits) => (paint(State::Limited, &format!("Ready to profile, with limits ({limits}).")), None),
+        (missing, _) => {
+            let verdict = format!("Not ready: {missing} of these can't be done without.");
+            (paint(State::Missing, &verdict), next(State::Missing))
+        }
+    };
+    _ = writeln!(text, "\n{verdict}\nNext: {}", step.unwrap_or(FIRST_RECORDING));
+    text
+}
+
+/// The keys are a promise: see VERSIONING.md.
+fn as_json(probes: &[Probe]) -> Value {
+    let checks = probes.iter().map(|probe| {
+        let (why, cost, next) = match &probe.support {
+            Support::Yes => (None, None, None),
+            Support::No { why } => (Some(why), Some(probe.cost), Some(probe.remedy)),
+        };
+        json!({
+            "id": probe.id,
+            "name": probe.name,
+            "state": State::of(probe).word(),
+            "required": probe.required,
+            "why": why,
+            "cost": cost,
+            "next": next,
+        })
+    });
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "kernel": kernel(),
+        "ready": is_ready(probes),
+        "checks": checks.collect::<Vec<_>>(),
+    })
+}
+
+/// The release of the kernel, as `uname -r` says it.
+fn kernel() -> String {
+    rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 fn print_verified() -> Ended {
@@ -62,23 +144,48 @@ fn print_verified() -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(probes: &[Probe]) -> std::io::Result<()> {
-    let rows: Vec<_> = probes
-        .iter()
-        .map(|probe| {
-            let why = match &probe.support {
-                Support::Yes => None,
-                Support::No { why } => Some(why),
-            };
-            json!({
-                "name": probe.name,
-                "required": probe.required,
-                "works": why.is_none(),
-                "why": why,
-                "cost": probe.cost,
-                "remedy": probe.remedy,
-            })
-        })
-        .collect();
-    writeln!(std::io::stdout(), "{}", serde_json::Value::from(rows))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe_of(id: &'static str, required: bool, works: bool) -> Probe {
+        let support = if works { Support::Yes } else { Support::No { why: format!("{id} is refused") } };
+        Probe { id, name: id, required, support, cost: "its cost", remedy: "its remedy" }
+    }
+
+    #[test]
+    fn the_worst_probe_tells_the_verdict_and_the_next_step() {
+        let ok = [probe_of("a", true, true)];
+        let limited = [probe_of("a", true, true), probe_of("b", false, false)];
+        let missing = [probe_of("a", true, false), probe_of("b", false, false)];
+        for (probes, verdict, next, is_ready) in [
+            (&ok[..], "Ready to profile.", FIRST_RECORDING, true),
+            (&limited, "Ready to profile, with limits (1).", FIRST_RECORDING, true),
+            (&missing, "Not ready: 1 of these can't be done without.", "its remedy", false),
+        ] {
+            let text = as_text(probes, false);
+            assert!(text.ends_with(&format!("\n{verdict}\nNext: {next}\n")), "{text}");
+            assert!(!text.contains('\u{1b}'), "{text}");
+            assert_eq!(as_json(probes)["ready"], is_ready);
+        }
+        assert!(
+            as_text(&missing, true).contains("\u{1b}[31mmissing\u{1b}[0m  a\n         why   a is refused\n")
+        );
+    }
+
+    #[test]
+    fn a_document_for_programs_has_just_these_keys() {
+        let document = as_json(&[probe_of("a", true, true), probe_of("b", false, false)]);
+        let keys = |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
+        assert_eq!(
+            keys(&document),
+            Some(["checks", "kernel", "ready", "version"].map(str::to_owned).to_vec())
+        );
+        for check in document["checks"].as_array().into_iter().flatten() {
+            let expected = ["cost", "id", "name", "next", "required", "state", "why"];
+            assert_eq!(keys(check), Some(expected.map(str::to_owned).to_vec()));
+        }
+        assert_eq!(document["checks"][0]["state"], "ok");
+        assert_eq!(document["checks"][1]["next"], "its remedy");
+    }
 }

@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
 use crate::exit::Failure;
+use crate::terminal::is_coloured;
 
 type Ended = Result<ExitCode, Failure>;
 
@@ -74,6 +75,7 @@ fn log_to_stderr(default_level: &str) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
+        .with_ansi(is_coloured(&std::io::stderr()))
         .with_target(false)
         .try_init();
 }

@@ -31,6 +31,7 @@ use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
 use crate::sampling::scope::Scope;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions, Tally};
+use crate::terminal;
 
 /// How often the rings are drained, and progress is shown.
 const POLL: Duration = Duration::from_millis(100);
@@ -270,7 +271,7 @@ fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> st
     if let Some(profile) = profile
         && args.table
     {
-        let is_coloured = std::io::stdout().is_terminal();
+        let is_coloured = terminal::is_coloured(&std::io::stdout());
         let columns = terminal_columns();
         let table = sidewinder_render::table(
             profile,

@@ -1,7 +1,7 @@
 //! `sidewinder view` and `sidewinder diff`: profiles that were written earlier, to look at.
 
 use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::cli::{DiffArgs, ViewArgs};
 use crate::exit::{Cause, Failure};
 use crate::import;
 use crate::server::{Answer, Page, Server};
+use crate::terminal::is_coloured;
 
 /// How often it is looked whether to end.
 const POLL: Duration = Duration::from_millis(100);
@@ -35,7 +36,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Ended {
     let options = TableOptions {
         rows: args.rows,
         columns: terminal_columns(),
-        is_coloured: std::io::stdout().is_terminal(),
+        is_coloured: is_coloured(&std::io::stdout()),
     };
     write!(std::io::stdout(), "{}", difference(&before, &after, options))
         .map_err(|error| Failure::runtime("can't print", error))?;

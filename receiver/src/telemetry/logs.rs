@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
-use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -23,6 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::otlp::{self, OtlpError};
+use crate::terminal::is_coloured;
 use crate::vitals::lock;
 
 /// Why there is no log as configured.
@@ -91,7 +91,7 @@ fn layers(
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.encoding {
         LogEncoding::Json => Box::new(lines.json()),
         // Colours only where a terminal may be read.
-        LogEncoding::Console => Box::new(lines.with_ansi(std::io::stderr().is_terminal())),
+        LogEncoding::Console => Box::new(lines.with_ansi(is_coloured(&std::io::stderr()))),
     };
     let sampled = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
         let layer = layer.with_filter(targets(config.level));
