@@ -163,7 +163,7 @@ pub(crate) struct RecordArgs {
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
     /// A process; may be given several times
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, long, value_name = "PID", value_parser = process)]
     pub(crate) pid: Vec<u32>,
     /// Processes of this name, those to come included; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]
@@ -328,7 +328,12 @@ pub(crate) enum PrintFormat {
 fn duration(text: &str) -> Result<Duration, String> {
     sidewinder_config::parse_duration(text)
         .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| "not a time, as 10s or 1m30s".to_owned())
+        .ok_or_else(|| "not a time with its unit, as 10s or 1m30s".to_owned())
+}
+
+fn process(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "not the number of a process; processes are named with --comm".to_owned())
 }
 
 fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String> {

@@ -43,6 +43,12 @@ impl Failure {
         self
     }
 
+    /// What to do now.
+    pub(crate) const fn then(mut self, next_step: &'static str) -> Self {
+        self.next_step = Some(next_step);
+        self
+    }
+
     /// The same failure under another exit code.
     pub(crate) fn with_cause(self, cause: Cause) -> Self {
         Self { cause, ..self }
@@ -64,11 +70,18 @@ impl From<SamplingError> for Failure {
         let (cause, next_step) = match &error {
             SamplingError::Load(load) => (Cause::Privilege, Some(load.next_step())),
             SamplingError::NoPod(_) => (Cause::Privilege, None),
-            SamplingError::NoProcess(_) => (Cause::Runtime, None),
+            SamplingError::NoProcess(_) => (
+                Cause::Runtime,
+                Some(
+                    "look it up with `pgrep -a NAME`, on this side of a container's border; or use --comm NAME",
+                ),
+            ),
             SamplingError::Rate { .. } => {
                 (Cause::Usage, Some("ask for fewer samples a second, or raise the limit with sysctl"))
             }
-            SamplingError::Scan(_) | SamplingError::Thread(_) => (Cause::Runtime, None),
+            SamplingError::Scan(_) | SamplingError::Thread(_) => {
+                (Cause::Runtime, Some("see what is allowed here with `sidewinder check`"))
+            }
             SamplingError::Budget(_) => (Cause::Usage, Some("raise memory_limit_mib")),
         };
         let failure = Self::new(cause, "can't sample").because(error);

@@ -40,6 +40,54 @@ fn what_is_not_on_the_command_line_is_a_usage_error() -> Result<()> {
     assert_ends(&["record", "-F", "0", "-d", "1s", "-a"], USAGE, "0")
 }
 
+/// Each tells what failed, where and why, and what to do now.
+#[test]
+fn a_wrong_call_is_told_the_next_step() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let no_profile = folder.path().join("no.pb.gz");
+    fs::write(&no_profile, "no profile")?;
+    let no_profile = no_profile.display().to_string();
+    let output = folder.path().join("out.html").display().to_string();
+    for (arguments, code, parts) in [
+        (
+            &["view", "/no/such.otlp"][..],
+            USAGE,
+            &["/no/such.otlp", "No such file", "next: give what `record`"][..],
+        ),
+        (&["view", &no_profile], USAGE, &[&no_profile, "next: give"]),
+        (&["view", "-o", "/no/such/out.html", "/no/such.otlp"], USAGE, &["/no/such.otlp", "next: "]),
+        (&["diff", &no_profile, &no_profile], USAGE, &[&no_profile, "next: give"]),
+        (&["inspect", "/no/such"], RUNTIME, &["/no/such", "No such file", "next: give an executable"]),
+        (&["inspect", &no_profile], RUNTIME, &[&no_profile, "ELF", "next: "]),
+        (
+            &["record", "-a", "-d", "1s", "-o", "/no/such/out.html"],
+            USAGE,
+            &["/no/such/out.html", "next: choose"],
+        ),
+        (
+            &["record", "-a", "-d", "1s", "-o", &output, "--summary-json", "/no/such/summary"],
+            USAGE,
+            &["/no/such/summary", "next: choose"],
+        ),
+        (&["record", "-p", "nginx"], USAGE, &["nginx", "--pid", "--comm"]),
+        (&["record", "-a", "-d", "5"], USAGE, &["'5'", "--duration", "10s"]),
+        (&["record", "-a", "--span", "12"], USAGE, &["'12'", "16 hexadecimal digits"]),
+        (&["record"], USAGE, &["--pid", "--comm", "--all", "COMMAND"]),
+        (&["manual", "/proc/no"], RUNTIME, &["/proc/no", "next: choose a folder"]),
+        (&["status", "--pid", "4294967295"], RUNTIME, &["4294967295", "next: leave --pid out"]),
+        (&["run", "--config", "http://host/x"], USAGE, &["http", "next: name a file"]),
+        (&["validate", "--config", "env:SIDEWINDER_NOWHERE"], USAGE, &["SIDEWINDER_NOWHERE", "next: mend"]),
+        (&["validate", "--set", "receivers.x"], USAGE, &["--set #1", "key=value", "next: "]),
+    ] {
+        let Ended { status, log: said } = sidewinder::run(arguments)?;
+        assert_eq!(status.code(), Some(code), "{arguments:?}: {said}");
+        for part in parts {
+            assert!(said.contains(part), "{arguments:?} does not say {part:?}: {said}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn an_output_whose_form_is_unknown_is_a_usage_error_before_anything_runs() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -57,7 +105,14 @@ fn a_process_that_is_gone_is_named() -> Result<()> {
     gone.wait()?;
     let folder = tempfile::tempdir()?;
     let output = folder.path().join("out.otlp").display().to_string();
-    assert_ends(&["record", "-p", &pid, "-d", "1s", "-o", &output], RUNTIME, &pid)
+    assert_ends(&["record", "-p", &pid, "-d", "1s", "-o", &output], RUNTIME, &pid)?;
+    assert_ends(&["record", "-p", &pid, "-d", "1s", "-o", &output], RUNTIME, "next: look it up")?;
+    let output = folder.path().join("out.folded").display().to_string();
+    assert_ends(
+        &["record", "--comm", "nobody-is-called-so", "-d", "1s", "-o", &output],
+        OK,
+        "next: see with `ps",
+    )
 }
 
 #[test]

@@ -28,14 +28,16 @@ pub(crate) fn read(args: &ConfigArgs) -> Result<Loaded, Failure> {
             eprintln!("warning: feature gate {id:?} is unknown here and changes nothing");
         }
     }
-    let sources: Vec<Source> = args
-        .config
-        .iter()
-        .map(|text| text.parse())
-        .collect::<Result<_, _>>()
-        .map_err(|error| Failure::new(Cause::Usage, "can't read --config").because(error))?;
-    load(&sources, &args.set, &ProcessEnvironment)
-        .map_err(|errors| Failure::new(Cause::Usage, format!("the configuration does not hold\n{errors}")))
+    let sources: Vec<Source> =
+        args.config.iter().map(|text| text.parse()).collect::<Result<_, _>>().map_err(|error| {
+            Failure::new(Cause::Usage, "can't read --config")
+                .because(error)
+                .then("name a file, or file:PATH, env:NAME, yaml:TEXT")
+        })?;
+    load(&sources, &args.set, &ProcessEnvironment).map_err(|errors| {
+        Failure::new(Cause::Usage, format!("the configuration does not hold\n{errors}"))
+            .then("mend all of these; `sidewinder print-config` shows every key with its default")
+    })
 }
 
 pub(crate) fn validate(args: &ConfigArgs) -> Ended {

@@ -22,9 +22,10 @@ use crate::sampling::options::packing_of;
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     let failed = || format!("can't inspect {}", args.file.display());
-    let build_failed = |error: BuildError| Failure::new(Cause::Runtime, failed()).because(error);
+    let next = "give an executable or a shared library, or '[vdso]'";
+    let build_failed = |error: BuildError| Failure::new(Cause::Runtime, failed()).because(error).then(next);
     let (image, debug_file) =
-        open(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error))?;
+        open(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error).then(next))?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.validate {
         let validation = read_validation(image, &debug_file).map_err(build_failed)?;

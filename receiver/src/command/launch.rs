@@ -92,5 +92,9 @@ pub(crate) fn exec_when_continued(command: &[OsString]) -> Ended {
     // Returns only if it fails.
     let error = Command::new(program).args(arguments).exec();
     let cause = if error.kind() == io::ErrorKind::NotFound { Cause::NotFound } else { Cause::NotExecutable };
-    Err(Failure::new(cause, format!("can't execute {}", program.display())).because(error))
+    let next = match cause {
+        Cause::NotFound => "give its path, or see that a folder of PATH has it",
+        _ => "see that it is a program, and that you may execute it",
+    };
+    Err(Failure::new(cause, format!("can't execute {}", program.display())).because(error).then(next))
 }

@@ -22,6 +22,9 @@ use crate::cli::{Cli, UnwindArg};
 use crate::exit::Failure;
 use crate::terminal::is_coloured;
 
+/// What to do where a file can't be written.
+const ELSEWHERE: &str = "choose another place with -o FILE: a folder that exists, on a disk with room";
+
 type Ended = Result<ExitCode, Failure>;
 
 pub(crate) fn completions(shell: Shell) -> Ended {
@@ -31,9 +34,12 @@ pub(crate) fn completions(shell: Shell) -> Ended {
 
 /// Manual pages for every command that is not hidden.
 pub(crate) fn manual(folder: &Path) -> Ended {
-    std::fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
-        .map_err(|error| Failure::runtime(format!("can't write into {}", folder.display()), error))?;
+    std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder)).map_err(
+        |error| {
+            Failure::runtime(format!("can't write into {}", folder.display()), error)
+                .then("choose a folder that you may write to")
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

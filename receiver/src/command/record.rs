@@ -20,7 +20,7 @@ use sidewinder_unwind::validate::Trust;
 use tracing::warn;
 
 use super::launch::{Launched, exit_code};
-use super::{Ended, log_to_stderr, stop_flag, terminal_columns};
+use super::{ELSEWHERE, Ended, log_to_stderr, stop_flag, terminal_columns};
 use crate::cli::RecordArgs;
 use crate::collect::{Circumstances, Collection, outcomes};
 use crate::exit::{Cause, Failure};
@@ -103,7 +103,9 @@ fn record_target(args: &RecordArgs) -> Ended {
             .map_err(|error| Failure::new(Cause::Usage, "can't write the profile").because(error))?;
         Sink::Profile(Box::new(Collection::new(namer)), form)
     };
-    check_writable(&args.output)?;
+    for path in std::iter::once(&args.output).chain(&args.summary_json) {
+        check_writable(path)?;
+    }
     let stop = stop_flag()?;
 
     let mut launched = if args.command.is_empty() { None } else { Some(Launched::stopped(&args.command)?) };
@@ -226,7 +228,7 @@ fn sample(
 
 fn write(args: &RecordArgs, sink: Sink, recorded: &Recorded) -> Result<(), Failure> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-        Failure::runtime(format!("can't write {}", args.output.display()), error)
+        Failure::runtime(format!("can't write {}", args.output.display()), error).then(ELSEWHERE)
     };
     let progress = Progress::new(args);
     let profile = match sink {
@@ -239,7 +241,8 @@ fn write(args: &RecordArgs, sink: Sink, recorded: &Recorded) -> Result<(), Failu
                     return Err(Failure::new(
                         Cause::Runtime,
                         "no event was recorded, so nothing was written",
-                    ));
+                    )
+                    .then(why_empty(args)));
                 }
             }
             None
@@ -283,14 +286,6 @@ fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> st
         return Ok(());
     }
     let mut err = std::io::stderr();
-    if profile.is_some_and(|profile| profile.samples.is_empty())
-        && (args.span.is_some() || args.trace.is_some())
-    {
-        writeln!(
-            err,
-            "no sample was taken inside of it: do threads of the target say which span they are in?"
-        )?;
-    }
     match profile {
         Some(profile) => write!(err, "{}", sidewinder_render::summary(profile))?,
         None => {
@@ -299,7 +294,21 @@ fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> st
             }
         }
     }
+    if profile.is_some_and(|profile| profile.samples.is_empty()) {
+        writeln!(err, "no sample was taken\n  next: {}", why_empty(args))?;
+    }
     writeln!(err, "wrote {}", args.output.display())
+}
+
+/// What to look at where nothing was recorded.
+fn why_empty(args: &RecordArgs) -> &'static str {
+    if args.span.is_some() || args.trace.is_some() {
+        "see whether threads of the target say which span they are in, and were in this one just then: otlp/TRACES.md"
+    } else if !args.comm.is_empty() {
+        "see with `ps -e -o comm` whether a process of such a name runs; it counts when it uses a CPU"
+    } else {
+        "record for longer, or while what is profiled works: what waits uses no CPU"
+    }
 }
 
 /// For programs: how every interrupt ended.
@@ -352,13 +361,9 @@ fn title(args: &RecordArgs) -> String {
 
 /// Finds out before the recording, not after it.
 fn check_writable(path: &Path) -> Result<(), Failure> {
-    File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map(drop)
-        .map_err(|error| Failure::new(Cause::Usage, format!("can't write {}", path.display())).because(error))
+    File::options().write(true).create(true).truncate(false).open(path).map(drop).map_err(|error| {
+        Failure::new(Cause::Usage, format!("can't write {}", path.display())).because(error).then(ELSEWHERE)
+    })
 }
 
 /// A line that tells how it goes, where somebody watches.

@@ -46,7 +46,15 @@ fn documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
     documents.retain(|document| pid.is_none_or(|pid| document.get("pid") == Some(&Value::from(pid))));
     if documents.is_empty() {
         let what = "no profiler answers here: none runs in this network namespace, or only another user's";
-        return Err(Failure::new(Cause::Runtime, what));
+        let next = "ask where it runs, as its user: `kubectl exec POD -c sidewinder -- /sidewinder status`";
+        return Err(match pid {
+            // Others may answer.
+            Some(pid) => {
+                Failure::new(Cause::Runtime, format!("no profiler with the process id {pid} answers here"))
+                    .then("leave --pid out to see those that do")
+            }
+            None => Failure::new(Cause::Runtime, what).then(next),
+        });
     }
     Ok(documents)
 }

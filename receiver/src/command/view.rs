@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use sidewinder_render::{Form, Profile, TableOptions, difference, joined, write};
 
-use super::{Ended, log_to_stderr, stop_flag, terminal_columns};
+use super::{ELSEWHERE, Ended, log_to_stderr, stop_flag, terminal_columns};
 use crate::cli::{DiffArgs, ViewArgs};
 use crate::exit::{Cause, Failure};
 use crate::import;
@@ -53,11 +53,14 @@ pub(crate) fn diff(args: &DiffArgs) -> Ended {
 
 fn profile(path: &Path) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
-        Failure::new(Cause::Usage, format!("can't show {}", path.display())).because(why)
+        Failure::new(Cause::Usage, format!("can't show {}", path.display())).because(why).then(
+            "give what `record` has written as .otlp, .pb.gz or .folded, or anybody's pprof or folded stacks",
+        )
     };
     let profile = import::profile(path).map_err(failed)?;
     if profile.total() == 0 {
-        return Err(Failure::new(Cause::Usage, format!("{} holds no samples", path.display())));
+        return Err(Failure::new(Cause::Usage, format!("{} holds no samples", path.display()))
+            .then("record again, for longer, or while what is profiled works"));
     }
     Ok(profile)
 }
@@ -69,7 +72,7 @@ fn form_of(path: &Path) -> Result<Form, Failure> {
 
 fn write_file(profile: &Profile, path: &Path) -> Ended {
     let form = form_of(path)?;
-    let failed = |error| Failure::runtime(format!("can't write {}", path.display()), error);
+    let failed = |error| Failure::runtime(format!("can't write {}", path.display()), error).then(ELSEWHERE);
     let mut out = BufWriter::new(File::create(path).map_err(|error| failed(error.into()))?);
     write(profile, form, &mut out)
         .map_err(|error| failed(Box::<dyn std::error::Error + Send + Sync>::from(error)))?;
