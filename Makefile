@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods libraries-test cluster-test
+.PHONY: help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods libraries-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -80,6 +80,9 @@ libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian'
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
 		cargo test -p sidewinder-e2e --test stories trace::libraries:: -- --test-threads=1 --nocapture
+
+fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as people meet it; SUITE names another one
+	$(as_root) e2e/fresh-run $(SUITE)
 
 vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline
 	@e2e/setup.sh --vm
