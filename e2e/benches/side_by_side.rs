@@ -316,11 +316,15 @@ fn row(load: &Load, profiler: Profiler, cost: &Cost, rounds_alone: u64) -> Strin
     row
 }
 
-/// Takes the loads that are named on the command line, or all.
+/// Takes the loads and the profilers that are named on the command line; all loads, or all profilers, where none is.
 fn side_by_side() -> Result<()> {
     let named: Vec<String> =
         std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    let is_wanted = |load: &&Load| named.is_empty() || named.iter().any(|name| name == load.name);
+    let names_any = |all: &[&str]| named.iter().any(|name| all.contains(&name.as_str()));
+    let names_loads = names_any(&LOADS.map(|load| load.name));
+    let names_profilers = names_any(&PROFILERS.map(Profiler::name));
+    let is_wanted = |load: &&Load| !names_loads || names_any(&[load.name]);
+    let is_asked = |profiler: &Profiler| !names_profilers || names_any(&[profiler.name()]);
     println!(
         "{:<14} {:<12} {:>4} {:<8} {:<7} {:>8} {:>9} {:>8} {:>9} {:>7} {:>7} {:>7}",
         "load",
@@ -342,7 +346,7 @@ fn side_by_side() -> Result<()> {
     );
     for load in LOADS.iter().filter(is_wanted) {
         let rounds_alone = rounds_alone(load)?;
-        for profiler in PROFILERS.into_iter().filter(|profiler| profiler.fits(load)) {
+        for profiler in PROFILERS.into_iter().filter(|profiler| profiler.fits(load)).filter(is_asked) {
             let Some(program) = profiler.program()? else { continue };
             match measure(load, profiler, &program) {
                 Ok(cost) => println!("{}", row(load, profiler, &cost, rounds_alone)),
