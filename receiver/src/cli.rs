@@ -134,12 +134,6 @@ pub(crate) enum Command {
         /// Into which folder, which is made if need be
         folder: PathBuf,
     },
-    /// Stop, and become a command when continued
-    #[command(name = "exec-when-continued", hide = true)]
-    ExecWhenContinued {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
-        command: Vec<OsString>,
-    },
 }
 
 /// Where the configuration comes from.
@@ -358,7 +352,7 @@ mod tests {
 
     #[test]
     fn each_command_has_examples_that_are_taken() {
-        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        for command in Cli::command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{} has none", command.get_name());
             let examples = help.lines().map(str::trim).filter_map(|line| line.strip_prefix("sidewinder "));

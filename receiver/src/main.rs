@@ -46,12 +46,23 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::{Cli, Command};
+use exit::Failure;
 
 fn main() -> ExitCode {
     sidewinder_bpf::keep_heap_small();
     privilege::raise();
-    let cli = Cli::parse();
-    let ended = match cli.command {
+    let ended = match command::launch::to_become() {
+        Some(command) => command::launch::exec_when_continued(&command),
+        None => run(Cli::parse()),
+    };
+    ended.unwrap_or_else(|failure| {
+        eprintln!("sidewinder: {failure}");
+        failure.code()
+    })
+}
+
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    match cli.command {
         None => command::run::run(&cli.run),
         Some(Command::Run(args)) => command::run::run(&args),
         Some(Command::Record(args)) => command::record::record(args),
@@ -66,10 +77,5 @@ fn main() -> ExitCode {
         Some(Command::Components) => command::configuration::components(),
         Some(Command::Completions { shell }) => command::completions(shell),
         Some(Command::Manual { folder }) => command::manual(&folder),
-        Some(Command::ExecWhenContinued { command }) => command::launch::exec_when_continued(&command),
-    };
-    ended.unwrap_or_else(|failure| {
-        eprintln!("sidewinder: {failure}");
-        failure.code()
-    })
+    }
 }

@@ -17,6 +17,7 @@ mod conservation;
 mod corpus;
 mod delivery;
 mod forms;
+mod help;
 mod hybrid;
 mod image;
 mod interrupts;

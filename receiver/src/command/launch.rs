@@ -14,6 +14,9 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::Ended;
 use crate::exit::{Cause, Failure};
 
+/// The first argument of that child. No command of the command line: neither help nor completions show it.
+const EXEC_WHEN_CONTINUED: &str = "exec-when-continued";
+
 /// A command that is about to run, or running.
 #[derive(Debug)]
 pub(crate) struct Launched {
@@ -25,8 +28,7 @@ impl Launched {
     pub(crate) fn stopped(command: &[OsString]) -> Result<Self, Failure> {
         let failed = |error| Failure::new(Cause::RecordFailed, "can't start the command").because(error);
         let ourselves = std::env::current_exe().map_err(failed)?;
-        let child =
-            Command::new(ourselves).arg("exec-when-continued").args(command).spawn().map_err(failed)?;
+        let child = Command::new(ourselves).arg(EXEC_WHEN_CONTINUED).args(command).spawn().map_err(failed)?;
         let launched = Self { child };
         waitid(
             WaitId::Pid(launched.process()?),
@@ -80,6 +82,12 @@ impl Launched {
 pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(1))
+}
+
+/// The command that this process is to become, where it is such a child.
+pub(crate) fn to_become() -> Option<Vec<OsString>> {
+    let mut arguments = std::env::args_os().skip(1);
+    (arguments.next()? == EXEC_WHEN_CONTINUED).then(|| arguments.collect())
 }
 
 /// The other side: stops, and becomes the command when continued.
