@@ -104,9 +104,13 @@ impl Binary {
             parts.iter().map(|(_, layout)| SymbolTable::symbols_at_most(layout, &limits(left))).sum();
         make_room(expected.min(left) * SymbolTable::BYTES_PER_SYMBOL + unpacked_bytes + debug_bytes);
         let mut tables = Vec::with_capacity(parts.len());
-        for (image, layout) in parts {
-            let table = SymbolTable::index(image, layout, limits(left)).map_err(|_| NoName::Broken)?;
-            left -= table.len();
+        let count = parts.len();
+        for (number, (image, layout)) in parts.into_iter().enumerate() {
+            // One that is behind has some room in any case.
+            let room = if number + 1 < count { left / 4 * 3 } else { left };
+            let mut table = SymbolTable::index(image, layout, limits(room)).map_err(|_| NoName::Broken)?;
+            table.divide();
+            left -= table.heap_bytes().div_ceil(SymbolTable::BYTES_PER_SYMBOL).min(left);
             tables.push(table);
         }
         // Of Go's code its own table tells the same.
@@ -122,6 +126,18 @@ impl Binary {
     /// Lines and inlined calls, if there are any.
     pub(crate) fn debug(&self) -> Option<&DebugInfo> {
         self.debug.as_ref()
+    }
+
+    /// Whether all symbols that may hold an address are here.
+    pub(crate) fn holds(&self, svma: Svma) -> bool {
+        self.tables.iter().all(|table| table.holds(svma))
+    }
+
+    /// Takes up the symbols around an address. Of a file that can't be read any more there are none.
+    pub(crate) fn take_up(&mut self, svma: Svma) {
+        for table in &mut self.tables {
+            let _ = table.take_up(svma);
+        }
     }
 
     /// The function that holds an address: one that says so by its size, before one that is only the last before it.

@@ -1,24 +1,25 @@
 //! The tables and names in use, under a byte budget.
 
+mod bounded;
+mod tables;
+mod units;
+
 use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lru::LruCache;
 use sidewinder_address::Svma;
 
 use crate::binary::{Binary, Request};
 use crate::demangle::demangle;
-use crate::dwarf::{EntryName, Pages, SourceFrame, UnitTable, UnitTables, Wanted};
+use crate::dwarf::{EntryName, Pages, SourceFrame, Wanted};
 use crate::files::Files;
 use crate::language::Language;
 use crate::names::{CodeFrame, FileId, Lookup, Name, NoName, Stats};
+use bounded::Bounded;
+use tables::{FILE_BYTES, Tables};
+use units::{Units, UnitsOf};
 
-/// Files kept open at once, well below the usual limit of 1,024 descriptors.
-const OPEN_FILES_LIMIT: usize = 256;
-/// What a file costs beside its index: the entry, and what it remembers of a failure.
-const FILE_BYTES: usize = 512;
 /// What a cached name costs beside its two strings, and the functions at an address beside their paths.
 const NAME_BYTES: usize = 160;
 const FRAME_BYTES: usize = 64;
@@ -28,8 +29,9 @@ const _: () = assert!(size_of::<CodeFrame>() <= FRAME_BYTES);
 /// Of all time, one part in so many may go into reading tables again that were evicted: where those in use don't fit, it
 /// would be all of it.
 const REREADING_SHARE: u32 = 10;
-/// Evicted tables that are remembered; then all of them are forgotten.
-const EVICTED_MAX: usize = 16_384;
+/// Likewise for parts of tables that don't fit as a whole, beyond what may go at once.
+const PARTS_SHARE: u32 = 10;
+const PARTS_AT_ONCE: Duration = Duration::from_secs(1);
 /// Of all time, one part in so many may go into lines and inlined calls, beyond what may go at once: files made to harm
 /// would take all of it.
 const LINES_SHARE: u32 = 4;
@@ -44,7 +46,7 @@ pub struct SymbolizerOptions {
     pub lines: bool,
     /// Whether inlined calls are wanted.
     pub inlines: bool,
-    /// Whether finding lines may take as long as it takes.
+    /// Whether finding lines, and names in large files, may take as long as it takes.
     pub is_patient: bool,
 }
 
@@ -53,8 +55,8 @@ pub struct SymbolizerOptions {
 /// Where lines or inlined calls are wanted, a quarter of the budget holds what is known of units of debug information and
 /// an eighth pages of it. Three quarters of the rest hold symbol tables, the rest names; each evicts what was used least
 /// recently. One table never takes more than a third of the tables' part, so that two large files in turn don't evict each
-/// other: the symbols that do not fit are left out and counted. Where evicted tables are wanted again and again, most of
-/// these look-ups give no name, so that they take a bounded share of time.
+/// other: of one that does not fit, the parts in use are held. Where parts or evicted tables are wanted again and again,
+/// most of these look-ups give no name, so that they take a bounded share of time.
 #[derive(Debug)]
 pub struct Symbolizer {
     options: SymbolizerOptions,
@@ -74,6 +76,8 @@ pub struct Symbolizer {
     began: Instant,
     /// For reading evicted tables again.
     rereading: Duration,
+    /// For reading parts of tables.
+    parts_time: Duration,
     /// For lines and inlined calls.
     lines_time: Duration,
     stats: Stats,
@@ -102,6 +106,7 @@ impl Symbolizer {
             shared_budget_bytes: names_bytes / 8,
             began: Instant::now(),
             rereading: Duration::ZERO,
+            parts_time: Duration::ZERO,
             lines_time: Duration::ZERO,
             stats: Stats::default(),
         }
@@ -112,7 +117,7 @@ impl Symbolizer {
     pub fn name(&mut self, file: FileId, files: impl Files, svma: Svma) -> Lookup {
         let lookup = match self.frames.get(&(file, svma)).map(Arc::clone) {
             Some(frames) => Lookup::Named(frames),
-            None if self.have(file, &files) => self.find(file, &files, svma),
+            None if self.have(file, &files) && self.have_around(file, svma) => self.find(file, &files, svma),
             None => Lookup::Unnamed { why: NoName::NoRoom, language: Language::Unknown },
         };
         self.stats.count(&lookup);
@@ -274,6 +279,23 @@ impl Symbolizer {
         true
     }
 
+    /// Sees to it that the part of a file's table around an address is at hand, if there is time for it.
+    fn have_around(&mut self, file: FileId, svma: Svma) -> bool {
+        let Some(Ok(table)) = self.tables.files.get_mut(&file) else { return true };
+        if table.holds(svma) {
+            return true;
+        }
+        let began = Instant::now();
+        if !self.options.is_patient && self.parts_time > PARTS_AT_ONCE + (began - self.began) / PARTS_SHARE {
+            return false;
+        }
+        let cut_before = table.symbols_cut();
+        table.take_up(svma);
+        self.stats.symbols_cut += table.symbols_cut().saturating_sub(cut_before);
+        self.parts_time += began.elapsed();
+        true
+    }
+
     fn load(&mut self, file: FileId, files: &impl Files) {
         let request = Request {
             room_bytes: (self.tables.budget_bytes / 3).saturating_sub(FILE_BYTES),
@@ -303,134 +325,4 @@ fn path_bytes(path: &str) -> usize {
 
 fn name_bytes(name: &Name) -> usize {
     NAME_BYTES + name.demangled.len() + name.system_name.len()
-}
-
-/// The symbol tables of files.
-#[derive(Debug)]
-struct Tables {
-    files: LruCache<FileId, Result<Binary, NoName>>,
-    bytes: usize,
-    open_files: usize,
-    budget_bytes: usize,
-    evicted: HashSet<FileId>,
-    evictions: u64,
-}
-
-impl Tables {
-    fn new(budget_bytes: usize) -> Self {
-        let files = LruCache::unbounded();
-        Self { files, bytes: 0, open_files: 0, budget_bytes, evicted: HashSet::new(), evictions: 0 }
-    }
-
-    fn put(&mut self, file: FileId, table: Result<Binary, NoName>) {
-        self.make_room(file_bytes(&table));
-        self.bytes += file_bytes(&table);
-        self.open_files += open_files(&table);
-        self.files.put(file, table);
-    }
-
-    fn forget(&mut self, file: FileId) {
-        self.evicted.remove(&file);
-        if let Some(table) = self.files.pop(&file) {
-            self.uncount(&table);
-        }
-    }
-
-    fn make_room(&mut self, bytes: usize) {
-        while self.bytes + bytes > self.budget_bytes || self.open_files >= OPEN_FILES_LIMIT {
-            let Some((file, table)) = self.files.pop_lru() else { break };
-            self.uncount(&table);
-            self.evictions += u64::from(table.is_ok());
-            if self.evicted.len() >= EVICTED_MAX {
-                self.evicted.clear();
-            }
-            self.evicted.insert(file);
-        }
-    }
-
-    fn uncount(&mut self, table: &Result<Binary, NoName>) {
-        self.bytes -= file_bytes(table);
-        self.open_files -= open_files(table);
-    }
-}
-
-fn file_bytes(table: &Result<Binary, NoName>) -> usize {
-    FILE_BYTES + table.as_ref().map_or(0, Binary::heap_bytes)
-}
-
-fn open_files(table: &Result<Binary, NoName>) -> usize {
-    table.as_ref().map_or(0, Binary::open_files)
-}
-
-/// What is known of units of debug information.
-#[derive(Debug)]
-struct Units(Bounded<(FileId, u32), UnitTable>);
-
-impl Units {
-    fn new(budget_bytes: usize) -> Self {
-        Self(Bounded::new(budget_bytes))
-    }
-}
-
-/// The units of one file.
-struct UnitsOf<'a> {
-    file: FileId,
-    units: &'a mut Units,
-    cut: u64,
-}
-
-impl UnitTables for UnitsOf<'_> {
-    fn with<T>(
-        &mut self,
-        unit: u32,
-        read: impl FnOnce(usize) -> UnitTable,
-        look: impl FnOnce(&UnitTable) -> T,
-    ) -> T {
-        let key = (self.file, unit);
-        if let Some(table) = self.units.0.get(&key) {
-            return look(table);
-        }
-        let table = read(self.units.0.budget_bytes / 2);
-        self.cut += table.cut;
-        let seen = look(&table);
-        let bytes = table.heap_bytes();
-        self.units.0.put(key, table, bytes);
-        seen
-    }
-}
-
-/// A cache that evicts what was used least recently.
-#[derive(Debug)]
-struct Bounded<K: Hash + Eq, V> {
-    held: LruCache<K, (V, usize)>,
-    bytes: usize,
-    budget_bytes: usize,
-}
-
-impl<K: Hash + Eq + Copy, V> Bounded<K, V> {
-    fn new(budget_bytes: usize) -> Self {
-        Self { held: LruCache::unbounded(), bytes: 0, budget_bytes }
-    }
-
-    fn get(&mut self, key: &K) -> Option<&V> {
-        self.held.get(key).map(|(value, _)| value)
-    }
-
-    fn put(&mut self, key: K, value: V, bytes: usize) {
-        self.bytes += bytes;
-        if let Some((_, (_, replaced_bytes))) = self.held.push(key, (value, bytes)) {
-            self.bytes -= replaced_bytes;
-        }
-        while self.bytes > self.budget_bytes {
-            let Some((_, (_, bytes))) = self.held.pop_lru() else { break };
-            self.bytes -= bytes;
-        }
-    }
-
-    fn retain(&mut self, is_kept: impl Fn(&K) -> bool) {
-        let gone: Vec<K> = self.held.iter().map(|(key, _)| *key).filter(|key| !is_kept(key)).collect();
-        for (_, bytes) in gone.iter().filter_map(|key| self.held.pop(key)) {
-            self.bytes -= bytes;
-        }
-    }
 }

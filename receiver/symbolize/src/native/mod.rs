@@ -1,5 +1,10 @@
 //! The function symbols of one ELF file.
 
+mod build;
+mod entry;
+mod go_text;
+mod parts;
+
 use std::io;
 use std::ops::Range;
 
@@ -7,10 +12,12 @@ use sidewinder_address::Svma;
 
 use crate::alias::{self, Binding};
 use crate::demangle::PLT_SUFFIX;
-use crate::elf::{CodeSymbol, Layout, TableLayout};
+use crate::elf::Layout;
 use crate::image::Image;
 use crate::language::Language;
-use crate::plt;
+use build::Build;
+use entry::{Entry, NameRef};
+use parts::Parts;
 
 /// Why a file gives no symbol table, or a symbol no name.
 #[derive(Debug, thiserror::Error)]
@@ -84,37 +91,24 @@ pub struct SymbolTable {
     image: Image,
     layout: Layout,
     /// Sorted by start.
-    entries: Box<[Entry]>,
+    entries: Vec<Entry>,
+    /// Which of them are here, where there is no room for all.
+    parts: Option<Parts>,
     /// Start of the first executable section: what [`Entry::start`] counts from.
     base: u64,
     /// What the Go linker placed; the rest of a Go program's text is C's.
     go_text: Option<Range<u64>>,
     limits: Limits,
     cut: Cut,
+    /// Of what is cut, symbols that were not looked at.
+    unscanned: u64,
 }
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// Bytes from the table's base.
-    start: u32,
-    /// In bytes, 0 where unknown.
-    size: u32,
-    name: NameRef,
-}
-
-const _: () = assert!(SymbolTable::BYTES_PER_SYMBOL == 12);
-
-/// Where a name is (29 bits of offset), in which table's strings (1 bit), and its binding or that it is a stub (2 bits).
-#[derive(Clone, Copy, Debug)]
-struct NameRef(u32);
 
 /// Functions that start before an address and are asked whether they reach it. Functions nest where
 /// assembly gives symbols to parts of one, a few deep.
 const LOOK_BACK: usize = 64;
 /// Names of one address that are compared.
 const ALIASES_LIMIT: usize = 64;
-/// Unsized symbols of a Go file whose names are read to find the bounds of its text.
-const GO_MARKS_LIMIT: u32 = 256;
 
 impl SymbolTable {
     /// What one symbol costs.
@@ -133,55 +127,27 @@ impl SymbolTable {
 
     pub(crate) fn index(image: Image, layout: Layout, limits: Limits) -> Result<Self, Error> {
         let base = layout.code.first().map_or(0, |range| range.start);
-        let mut build = Build {
-            entries: Vec::with_capacity(Self::symbols_at_most(&layout, &limits)),
-            base,
-            limits,
-            cut: Cut::default(),
-        };
-        let mut go_text = GoText::default();
-        if let Some(table) = &layout.full {
-            let beyond_limit = layout.for_each_symbol(&image, table, limits.symbols_scanned, |symbol| {
-                if layout.is_go && symbol.size == 0 {
-                    go_text.note(&image, table, &symbol);
-                }
-                build.add(&layout, &symbol, NameRef::in_full);
-            })?;
-            build.cut.beyond_limit += beyond_limit;
-        }
-        build.entries.sort_unstable_by_key(|entry| entry.start);
-        if let Some(table) = &layout.dynamic {
-            let known = build.entries.len();
-            let beyond_limit = layout.for_each_symbol(&image, table, limits.symbols_scanned, |symbol| {
-                let is_known = build.start_of(&symbol).is_some_and(|start| {
-                    build.entries[..known].binary_search_by_key(&start, |entry| entry.start).is_ok()
-                });
-                if !is_known {
-                    build.add(&layout, &symbol, NameRef::in_dynamic);
-                }
-            })?;
-            build.cut.beyond_limit += beyond_limit;
-            build.entries.sort_unstable_by_key(|entry| entry.start);
-        }
-        build.add_stubs(&layout, &image);
+        let collected = Build::new(&image, &layout, limits, base).collect()?;
+        let mut entries = collected.entries;
+        entries.shrink_to_fit();
         // Without symbols there are no names to read.
-        let image = if build.entries.is_empty() { Image::from(Vec::new()) } else { image };
+        let image = if entries.is_empty() { Image::from(Vec::new()) } else { image };
         Ok(Self {
             image,
             layout,
-            entries: build.entries.into_boxed_slice(),
+            entries,
+            parts: None,
             base,
-            go_text: go_text.range(),
+            go_text: collected.go_text,
             limits,
-            cut: build.cut,
+            cut: collected.cut,
+            unscanned: collected.unscanned,
         })
     }
 
     /// How many symbols the index of a file will hold at most.
     pub(crate) fn symbols_at_most(layout: &Layout, limits: &Limits) -> usize {
-        let count =
-            [&layout.full, &layout.dynamic].into_iter().flatten().map(|table| table.count).sum::<u64>();
-        usize::try_from(count).unwrap_or(usize::MAX).min(limits.symbols)
+        build::symbols_at_most(layout, limits)
     }
 
     /// The function that holds an address.
@@ -200,7 +166,7 @@ impl SymbolTable {
     /// Whether the file has no function symbols at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.is_empty() && self.parts.is_none()
     }
 
     /// How many symbols are kept.
@@ -218,7 +184,8 @@ impl SymbolTable {
     /// Memory held by the index, in bytes.
     #[must_use]
     pub fn heap_bytes(&self) -> usize {
-        size_of_val(&*self.entries) + self.layout.code.capacity() * size_of::<Range<u64>>()
+        self.entries.capacity() * Self::BYTES_PER_SYMBOL
+            + self.layout.code.capacity() * size_of::<Range<u64>>()
     }
 
     /// What code of this file is written in where no symbol tells: [`Language::Go`] or unknown.
@@ -308,141 +275,6 @@ impl<'a> Located<'a> {
             Some(offset) => entry.reaches(offset),
             None => entry.size == 0,
         })
-    }
-}
-
-impl Entry {
-    fn reaches(&self, offset: u32) -> bool {
-        offset.checked_sub(self.start).is_some_and(|within| within < self.size)
-    }
-}
-
-impl NameRef {
-    const OFFSET_BITS: u32 = 29;
-    const DYNAMIC: u32 = 1 << 31;
-    /// In the place of a binding: stubs have none.
-    const STUB: u32 = 3;
-
-    fn in_full(symbol: &CodeSymbol) -> Option<Self> {
-        let binding = match symbol.binding {
-            Binding::Global => 0,
-            Binding::Weak => 1,
-            Binding::Local => 2,
-        };
-        (symbol.name >> Self::OFFSET_BITS == 0).then_some(Self(symbol.name | binding << Self::OFFSET_BITS))
-    }
-
-    fn in_dynamic(symbol: &CodeSymbol) -> Option<Self> {
-        Self::in_full(symbol).map(|name| Self(name.0 | Self::DYNAMIC))
-    }
-
-    /// A stub, by the name of the function that it leads to.
-    fn of_stub(name: u32) -> Option<Self> {
-        (name >> Self::OFFSET_BITS == 0)
-            .then_some(Self(name | Self::STUB << Self::OFFSET_BITS | Self::DYNAMIC))
-    }
-
-    fn is_stub(self) -> bool {
-        self.0 >> Self::OFFSET_BITS & 3 == Self::STUB
-    }
-
-    fn offset(self) -> u32 {
-        self.0 & ((1 << Self::OFFSET_BITS) - 1)
-    }
-
-    fn is_dynamic(self) -> bool {
-        self.0 & Self::DYNAMIC != 0
-    }
-
-    fn binding(self) -> Binding {
-        match self.0 >> Self::OFFSET_BITS & 3 {
-            0 => Binding::Global,
-            1 => Binding::Weak,
-            _ => Binding::Local,
-        }
-    }
-}
-
-struct Build {
-    entries: Vec<Entry>,
-    base: u64,
-    limits: Limits,
-    cut: Cut,
-}
-
-impl Build {
-    fn start_of(&self, symbol: &CodeSymbol) -> Option<u32> {
-        u32::try_from(symbol.svma.checked_sub(self.base)?).ok()
-    }
-
-    fn add(&mut self, layout: &Layout, symbol: &CodeSymbol, name: fn(&CodeSymbol) -> Option<NameRef>) {
-        if layout.code_section(symbol.svma).is_none() {
-            return;
-        }
-        if self.entries.len() >= self.limits.symbols {
-            self.cut.beyond_limit += 1;
-            return;
-        }
-        let (Some(start), Some(name)) = (self.start_of(symbol), name(symbol)) else {
-            self.cut.out_of_reach += 1;
-            return;
-        };
-        let size = u32::try_from(symbol.size).unwrap_or(u32::MAX);
-        self.entries.push(Entry { start, size, name });
-    }
-
-    /// Names the stubs that no symbol names.
-    fn add_stubs(&mut self, layout: &Layout, image: &Image) {
-        let Some(table) = &layout.dynamic else { return };
-        let known = self.entries.len();
-        for stub in plt::stubs(image, layout) {
-            let Some(start) = stub.svma.checked_sub(self.base).and_then(|start| u32::try_from(start).ok())
-            else {
-                continue;
-            };
-            let is_known =
-                |entries: &[Entry]| entries.binary_search_by_key(&start, |entry| entry.start).is_ok();
-            if self.entries.get(..known).is_some_and(is_known) {
-                continue;
-            }
-            if self.entries.len() >= self.limits.symbols {
-                self.cut.beyond_limit += 1;
-                continue;
-            }
-            let name = Layout::name_of(image, table, stub.symbol).and_then(NameRef::of_stub);
-            if let Some(name) = name {
-                self.entries.push(Entry { start, size: stub.bytes, name });
-            }
-        }
-        self.entries.sort_unstable_by_key(|entry| entry.start);
-    }
-}
-
-/// The bounds of Go's own code, which the Go linker marks with two unsized symbols.
-#[derive(Default)]
-struct GoText {
-    start: Option<u64>,
-    end: Option<u64>,
-    marks_read: u32,
-}
-
-impl GoText {
-    fn note(&mut self, image: &Image, table: &TableLayout, symbol: &CodeSymbol) {
-        if self.marks_read == GO_MARKS_LIMIT {
-            return;
-        }
-        self.marks_read += 1;
-        // A name that cannot be read is no mark; whoever looks it up will learn why.
-        let name = read_name(image, table.strings.clone(), symbol.name, 32).unwrap_or_default().0;
-        match &*name {
-            b"runtime.text" => self.start = Some(symbol.svma),
-            b"runtime.etext" => self.end = Some(symbol.svma),
-            _ => {}
-        }
-    }
-
-    fn range(&self) -> Option<Range<u64>> {
-        Some(self.start?..self.end?)
     }
 }
 

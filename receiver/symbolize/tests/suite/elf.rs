@@ -17,6 +17,16 @@ pub(crate) struct Made<'a>(pub(crate) u8, pub(crate) u8, pub(crate) &'a str, pub
 /// A 64-bit little-endian file with `.text`, these symbols in `.symtab` and those in `.dynsym`, and one more
 /// section of a name given.
 pub(crate) fn elf(full: &[Made<'_>], dynamic: &[Made<'_>], extra_section: &str) -> Vec<u8> {
+    elf_of_text(TEXT_BYTES, full, dynamic, extra_section)
+}
+
+/// As [`elf`], with a `.text` of another length.
+pub(crate) fn elf_of_text(
+    text_bytes: u64,
+    full: &[Made<'_>],
+    dynamic: &[Made<'_>],
+    extra_section: &str,
+) -> Vec<u8> {
     let (full, full_names) = tables(full);
     let (dynamic, dynamic_names) = tables(dynamic);
     let section_names = format!("\0.text\0{extra_section}\0").into_bytes();
@@ -36,7 +46,7 @@ pub(crate) fn elf(full: &[Made<'_>], dynamic: &[Made<'_>], extra_section: &str) 
         file.extend(bytes);
     };
     section(0, 0, 0, 0, &[], 0, 0);
-    section(1, 8, 6, TEXT, &[], TEXT_BYTES, 0); // NOBITS: what its bytes are does not matter here
+    section(1, 8, 6, TEXT, &[], text_bytes, 0); // NOBITS: what its bytes are does not matter here
     section(0, 2, 0, 0, &full, full.len() as u64, 3);
     section(0, 3, 0, 0, &full_names, full_names.len() as u64, 0);
     section(0, 11, 2, 0, &dynamic, dynamic.len() as u64, 5);

@@ -13,5 +13,6 @@ mod large;
 mod lines;
 #[cfg(test)]
 mod oracle;
+mod parts;
 #[cfg(test)]
 mod symbols;

@@ -1,0 +1,42 @@
+//! What is known of units of debug information, as much as there is room for.
+
+use super::bounded::Bounded;
+use crate::dwarf::{UnitTable, UnitTables};
+use crate::names::FileId;
+
+/// What is known of units of debug information.
+#[derive(Debug)]
+pub(super) struct Units(pub(super) Bounded<(FileId, u32), UnitTable>);
+
+impl Units {
+    pub(super) fn new(budget_bytes: usize) -> Self {
+        Self(Bounded::new(budget_bytes))
+    }
+}
+
+/// The units of one file.
+pub(super) struct UnitsOf<'a> {
+    pub(super) file: FileId,
+    pub(super) units: &'a mut Units,
+    pub(super) cut: u64,
+}
+
+impl UnitTables for UnitsOf<'_> {
+    fn with<T>(
+        &mut self,
+        unit: u32,
+        read: impl FnOnce(usize) -> UnitTable,
+        look: impl FnOnce(&UnitTable) -> T,
+    ) -> T {
+        let key = (self.file, unit);
+        if let Some(table) = self.units.0.get(&key) {
+            return look(table);
+        }
+        let table = read(self.units.0.budget_bytes / 2);
+        self.cut += table.cut;
+        let seen = look(&table);
+        let bytes = table.heap_bytes();
+        self.units.0.put(key, table, bytes);
+        seen
+    }
+}

@@ -1,0 +1,180 @@
+//! Collecting the symbols of a file, or of a part of its code.
+
+use std::ops::Range;
+
+use super::entry::{Entry, NameRef};
+use super::go_text::GoText;
+use super::{ALIASES_LIMIT, Cut, Error, Limits};
+use crate::elf::{CodeSymbol, Layout};
+use crate::image::Image;
+use crate::plt;
+
+/// What is collected, and of what.
+pub(super) struct Build<'a> {
+    image: &'a Image,
+    layout: &'a Layout,
+    limits: Limits,
+    base: u64,
+    /// The part that is wanted, from the base; `None`: all code.
+    part: Option<Range<u32>>,
+    /// The last ones that start before the part, all at one place: without a size they may reach into it.
+    before: Vec<Entry>,
+    entries: Vec<Entry>,
+    cut: Cut,
+    unscanned: u64,
+    go_text: GoText,
+}
+
+/// What was collected.
+pub(super) struct Collected {
+    /// Sorted by start.
+    pub(super) entries: Vec<Entry>,
+    pub(super) go_text: Option<Range<u64>>,
+    /// All that the limits left out.
+    pub(super) cut: Cut,
+    /// Of that, symbols that were not looked at.
+    pub(super) unscanned: u64,
+}
+
+impl<'a> Build<'a> {
+    pub(super) fn new(image: &'a Image, layout: &'a Layout, limits: Limits, base: u64) -> Self {
+        Self {
+            image,
+            layout,
+            limits,
+            base,
+            part: None,
+            before: Vec::new(),
+            entries: Vec::new(),
+            cut: Cut::default(),
+            unscanned: 0,
+            go_text: GoText::default(),
+        }
+    }
+
+    /// Leaves out what starts behind a part of the code or ends before it.
+    pub(super) fn of_part(self, part: Range<u32>) -> Self {
+        Self { part: Some(part), ..self }
+    }
+
+    /// Goes through the tables. A file without symbols gives none.
+    pub(super) fn collect(mut self) -> Result<Collected, Error> {
+        if self.part.is_none() {
+            self.entries.reserve_exact(symbols_at_most(self.layout, &self.limits));
+        }
+        self.add_full()?;
+        self.sort();
+        self.add_dynamic()?;
+        self.before.truncate(self.limits.symbols.saturating_sub(self.entries.len()));
+        self.entries.append(&mut self.before);
+        self.sort();
+        self.add_stubs();
+        self.sort();
+        self.cut.beyond_limit += self.unscanned;
+        let Self { entries, go_text, cut, unscanned, .. } = self;
+        Ok(Collected { entries, go_text: go_text.range(), cut, unscanned })
+    }
+
+    fn sort(&mut self) {
+        self.entries.sort_unstable_by_key(|entry| entry.start);
+    }
+
+    fn add_full(&mut self) -> Result<(), Error> {
+        let (image, layout) = (self.image, self.layout);
+        let Some(table) = &layout.full else { return Ok(()) };
+        self.unscanned += layout.for_each_symbol(image, table, self.limits.symbols_scanned, |symbol| {
+            if layout.is_go && symbol.size == 0 {
+                self.go_text.note(image, table, &symbol);
+            }
+            self.add(&symbol, NameRef::in_full);
+        })?;
+        Ok(())
+    }
+
+    /// For addresses that the full table lacks.
+    fn add_dynamic(&mut self) -> Result<(), Error> {
+        let (image, layout) = (self.image, self.layout);
+        let Some(table) = &layout.dynamic else { return Ok(()) };
+        let known = self.entries.len();
+        self.unscanned += layout.for_each_symbol(image, table, self.limits.symbols_scanned, |symbol| {
+            if !self.start_of(&symbol).is_some_and(|start| self.is_known(known, start)) {
+                self.add(&symbol, NameRef::in_dynamic);
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Names the stubs that no symbol names.
+    fn add_stubs(&mut self) {
+        let (image, layout) = (self.image, self.layout);
+        let Some(table) = &layout.dynamic else { return };
+        let known = self.entries.len();
+        for stub in plt::stubs(image, layout) {
+            let Some(start) = stub.svma.checked_sub(self.base).and_then(|start| u32::try_from(start).ok())
+            else {
+                continue;
+            };
+            let is_wanted = self.part.as_ref().is_none_or(|part| part.contains(&start));
+            if !is_wanted || self.is_known(known, start) {
+                continue;
+            }
+            let name = || Layout::name_of(image, table, stub.symbol).and_then(NameRef::of_stub);
+            if self.entries.len() >= self.limits.symbols {
+                self.cut.beyond_limit += 1;
+            } else if let Some(name) = name() {
+                self.entries.push(Entry { start, size: stub.bytes, name });
+            }
+        }
+    }
+
+    /// Whether one of the first entries, which are sorted, starts there.
+    fn is_known(&self, first: usize, start: u32) -> bool {
+        let is_before = self.before.first().is_some_and(|entry| entry.start == start);
+        let known = self.entries.get(..first).unwrap_or_default();
+        is_before || known.binary_search_by_key(&start, |entry| entry.start).is_ok()
+    }
+
+    fn start_of(&self, symbol: &CodeSymbol) -> Option<u32> {
+        u32::try_from(symbol.svma.checked_sub(self.base)?).ok()
+    }
+
+    fn add(&mut self, symbol: &CodeSymbol, name: fn(&CodeSymbol) -> Option<NameRef>) {
+        if self.layout.code_section(symbol.svma).is_none() {
+            return;
+        }
+        let is_full = self.entries.len() >= self.limits.symbols;
+        if is_full && self.part.is_none() {
+            self.cut.beyond_limit += 1;
+            return;
+        }
+        let (Some(start), Some(name)) = (self.start_of(symbol), name(symbol)) else {
+            // Of a part, what is out of reach has been counted with the whole.
+            self.cut.out_of_reach += u64::from(self.part.is_none());
+            return;
+        };
+        let size = u32::try_from(symbol.size).unwrap_or(u32::MAX);
+        let entry = Entry { start, size, name };
+        match &self.part {
+            Some(part) if start >= part.end => {}
+            Some(part) if start < part.start && !entry.reaches(part.start) => self.add_before(entry),
+            _ if is_full => self.cut.beyond_limit += 1,
+            _ => self.entries.push(entry),
+        }
+    }
+
+    fn add_before(&mut self, entry: Entry) {
+        let last = self.before.first().map_or(entry.start, |before| before.start);
+        if entry.start > last {
+            self.before.clear();
+        }
+        if entry.start >= last && self.before.len() < ALIASES_LIMIT {
+            self.before.push(entry);
+        }
+    }
+}
+
+/// How many symbols of a file are collected at most.
+pub(super) fn symbols_at_most(layout: &Layout, limits: &Limits) -> usize {
+    let count = [&layout.full, &layout.dynamic].into_iter().flatten().map(|table| table.count).sum::<u64>();
+    usize::try_from(count).unwrap_or(usize::MAX).min(limits.symbols)
+}

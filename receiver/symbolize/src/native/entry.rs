@@ -1,0 +1,71 @@
+//! A symbol in twelve bytes.
+
+use crate::alias::Binding;
+use crate::elf::CodeSymbol;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Entry {
+    /// Bytes from the table's base.
+    pub(super) start: u32,
+    /// In bytes, 0 where unknown.
+    pub(super) size: u32,
+    pub(super) name: NameRef,
+}
+
+const _: () = assert!(size_of::<Entry>() == 12);
+
+/// Where a name is (29 bits of offset), in which table's strings (1 bit), and its binding or that it is a stub (2 bits).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct NameRef(u32);
+
+impl Entry {
+    pub(super) fn reaches(&self, offset: u32) -> bool {
+        offset.checked_sub(self.start).is_some_and(|within| within < self.size)
+    }
+}
+
+impl NameRef {
+    const OFFSET_BITS: u32 = 29;
+    const DYNAMIC: u32 = 1 << 31;
+    /// In the place of a binding: stubs have none.
+    const STUB: u32 = 3;
+
+    pub(super) fn in_full(symbol: &CodeSymbol) -> Option<Self> {
+        let binding = match symbol.binding {
+            Binding::Global => 0,
+            Binding::Weak => 1,
+            Binding::Local => 2,
+        };
+        (symbol.name >> Self::OFFSET_BITS == 0).then_some(Self(symbol.name | binding << Self::OFFSET_BITS))
+    }
+
+    pub(super) fn in_dynamic(symbol: &CodeSymbol) -> Option<Self> {
+        Self::in_full(symbol).map(|name| Self(name.0 | Self::DYNAMIC))
+    }
+
+    /// A stub, by the name of the function that it leads to.
+    pub(super) fn of_stub(name: u32) -> Option<Self> {
+        (name >> Self::OFFSET_BITS == 0)
+            .then_some(Self(name | Self::STUB << Self::OFFSET_BITS | Self::DYNAMIC))
+    }
+
+    pub(super) fn is_stub(self) -> bool {
+        self.0 >> Self::OFFSET_BITS & 3 == Self::STUB
+    }
+
+    pub(super) fn offset(self) -> u32 {
+        self.0 & ((1 << Self::OFFSET_BITS) - 1)
+    }
+
+    pub(super) fn is_dynamic(self) -> bool {
+        self.0 & Self::DYNAMIC != 0
+    }
+
+    pub(super) fn binding(self) -> Binding {
+        match self.0 >> Self::OFFSET_BITS & 3 {
+            0 => Binding::Global,
+            1 => Binding::Weak,
+            _ => Binding::Local,
+        }
+    }
+}

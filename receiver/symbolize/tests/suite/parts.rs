@@ -1,0 +1,76 @@
+//! Files with more symbols than there is room for: what is held is a part of them, what is said is the same.
+
+use proptest::prelude::*;
+use sidewinder_address::Svma;
+use sidewinder_symbolize::{FileId, Lookup, Symbolizer, SymbolizerOptions};
+
+use crate::elf::{FUNC, GLOBAL, LOCAL, Made, NOTYPE, TEXT, elf_of_text};
+
+const CODE_BYTES: u64 = 1 << 20;
+
+fn symbolizer(budget_bytes: usize, is_patient: bool) -> Symbolizer {
+    Symbolizer::new(SymbolizerOptions { budget_bytes, lines: false, inlines: false, is_patient })
+}
+
+fn said(lookup: Lookup) -> Option<String> {
+    match lookup {
+        Lookup::Named(frames) => Some(frames[0].name.system_name.to_string()),
+        Lookup::Unnamed { .. } => None,
+    }
+}
+
+/// What a file's symbols are made of: where, how long, and of which sort each is.
+fn symbols() -> impl Strategy<Value = Vec<(u64, u64, u8)>> {
+    let size = prop_oneof![4 => 1..600_u64, 1 => Just(0), 1 => 1..10_000_u64];
+    prop::collection::vec((0..CODE_BYTES, size, 0..4_u8), 1500..2500)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn names_are_the_same_whether_there_is_room_for_all_symbols_or_not(
+        symbols in symbols(),
+        addresses in prop::collection::vec(0..CODE_BYTES, 300),
+    ) {
+        let names: Vec<_> = (0..symbols.len()).map(|number| format!("f{number}")).collect();
+        let made = |is_dynamic: bool| -> Vec<_> {
+            let of_table = symbols.iter().zip(&names).filter(|((_, _, sort), _)| (*sort == 3) == is_dynamic);
+            of_table
+                .map(|((start, size, sort), name)| match (sort, size) {
+                    (_, 0) => Made(GLOBAL, NOTYPE, name, *start, 0),
+                    (0, _) => Made(LOCAL, FUNC, name, *start, *size),
+                    _ => Made(GLOBAL, FUNC, name, *start, *size),
+                })
+                .collect()
+        };
+        let file = elf_of_text(CODE_BYTES, &made(false), &made(true), "");
+        let (mut roomy, mut narrow) = (symbolizer(8 << 20, true), symbolizer(32 << 10, true));
+        for at in addresses {
+            let look_up = |symbolizer: &mut Symbolizer| {
+                said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)))
+            };
+            prop_assert_eq!(look_up(&mut narrow), look_up(&mut roomy), "at {:#x}", at);
+            prop_assert!(narrow.held_bytes() <= 32 << 10);
+        }
+        prop_assert_eq!((narrow.stats().symbols_cut, narrow.stats().tables_read), (0, 1));
+    }
+}
+
+/// A part that is asked for again is there, and one that has made room for others is read again.
+#[test]
+fn parts_make_room_for_others() {
+    let names: Vec<_> = (0..4000).map(|number| format!("f{number}")).collect();
+    let symbols: Vec<_> =
+        names.iter().zip(0..).map(|(name, number)| Made(GLOBAL, FUNC, name, number * 256, 256)).collect();
+    let file = elf_of_text(CODE_BYTES, &symbols, &[], "");
+    let mut symbolizer = symbolizer(32 << 10, true);
+    for _ in 0..2 {
+        for (number, name) in names.iter().enumerate() {
+            let at = Svma(TEXT + number as u64 * 256 + 7);
+            let found = said(symbolizer.name(FileId(1), || Ok(file.clone()), at));
+            assert_eq!(found.as_ref(), Some(name));
+        }
+    }
+    assert!(symbolizer.held_bytes() <= 32 << 10);
+}
