@@ -14,7 +14,7 @@ use sidewinder_e2e::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::Frame;
 
-use super::frames;
+use super::{NODE, frames};
 
 const NAMED_SHARE: f64 = 0.99;
 /// Frames below which a share says nothing.
@@ -153,4 +153,15 @@ fn frames_of_python_have_names() -> Result<()> {
     let mut python = Command::new(program);
     python.args(["-X", "perf"]).arg(Path::new(paths::e2e()).join("workloads/recursive.py")).arg("30");
     with_runtime("python -X perf", python, FrameType::CPython, "fibonacci")
+}
+
+#[test]
+fn frames_of_node_have_names() -> Result<()> {
+    let title = "names of node --perf-basic-prof";
+    if !requirement::ebpf(title)? || !requirement::program(title, "node")? {
+        return Ok(());
+    }
+    let mut node = Command::new("node");
+    node.args(["--perf-basic-prof", "-e", NODE]);
+    with_runtime("node --perf-basic-prof", node, FrameType::V8js, "fib")
 }
