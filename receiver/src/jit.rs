@@ -1,20 +1,22 @@
 //! Names of code that processes made while they ran.
 //!
 //! Runtimes write them where perf(1) looks for them: in `/tmp/perf-PID.map` of the process's own root and by its number in its
-//! own PID namespace, or in a `jit-PID.dump` that they map. [`JitPlace`] is where, and is made while the process is there;
-//! [`JitNames`] reads it when names are asked for, which may be later.
+//! own PID namespace, or in a `jit-PID.dump` that they map. Others keep them in memory, for debuggers. [`JitPlace`] is where,
+//! and is made while the process is there; [`JitNames`] reads it when names are asked for, which may be later.
+
+mod interface;
+mod place;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_process::{Pid, ProcRoot, Process, ProcessDir, Root};
-use sidewinder_symbolize::{JitForm, JitMap};
+use sidewinder_symbolize::JitMap;
 
 use crate::sampling::feed::ProcessKey;
+use interface::Interface;
+pub(crate) use place::{JitPlace, Runtime};
 
-/// What is read of `/proc/PID/status`.
-const STATUS_BYTES: u64 = 16 << 10;
 /// How long what was read counts as new. Code may have taken the place of other code meanwhile.
 const REFRESH: Duration = Duration::from_secs(1);
 /// After how long an address that nothing names is looked for again.
@@ -25,80 +27,6 @@ const SHARE_OF_ONE: usize = 2;
 /// end would take all of it. Each process has an equal share of that.
 const READING_SHARE: u32 = 8;
 const READING_AT_ONCE: Duration = Duration::from_secs(2);
-
-/// Whose code it is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Runtime {
-    CPython,
-    Dotnet,
-    Jvm,
-    V8,
-    Unknown,
-}
-
-impl Runtime {
-    fn of_program(name: &[u8]) -> Self {
-        match name {
-            b"java" => Self::Jvm,
-            b"node" | b"nodejs" => Self::V8,
-            b"dotnet" => Self::Dotnet,
-            name if name.starts_with(b"python") => Self::CPython,
-            _ => Self::Unknown,
-        }
-    }
-}
-
-/// Where a process's runtime writes the names of its code.
-#[derive(Debug)]
-pub(crate) struct JitPlace {
-    root: Root,
-    /// Paths from the root, and in which form these files are.
-    files: Vec<(Vec<u8>, JitForm)>,
-    runtime: Runtime,
-}
-
-impl JitPlace {
-    /// That of a process which is there.
-    pub(crate) fn of(process: &Process, program: &[u8]) -> Option<Self> {
-        let pid = process.pid();
-        let proc_root = ProcRoot::default();
-        let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
-        let map = format!("tmp/perf-{}.map", inner_pid(&status).unwrap_or(pid).0).into_bytes();
-        let mut files: Vec<_> = dumps(process).map(|path| (path.to_vec(), JitForm::JitDump)).collect();
-        files.push((map, JitForm::PerfMap));
-        Some(Self { root: Root::of(&proc_root, pid).ok()?, files, runtime: Runtime::of_program(program) })
-    }
-
-    /// Whether the process has mapped no other jitdump since.
-    pub(crate) fn is_still_of(&self, process: &Process) -> bool {
-        dumps(process).all(|dump| self.files.iter().any(|(path, _)| path == dump))
-    }
-
-    fn open(&self, room_bytes: usize) -> Vec<JitMap> {
-        let paths = self.files.iter().map(|(path, _)| path.clone());
-        let opened = self.root.open(paths).zip(&self.files);
-        opened.filter_map(|(file, (_, form))| Some(JitMap::new(file.ok()?, *form, room_bytes))).collect()
-    }
-}
-
-/// The number of a process in its innermost PID namespace, from `/proc/PID/status`.
-fn inner_pid(status: &[u8]) -> Option<Pid> {
-    let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
-    str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok().map(Pid)
-}
-
-/// The jitdumps that a process has mapped, which it does so that they are found: paths from the root.
-fn dumps(process: &Process) -> impl Iterator<Item = &[u8]> {
-    let paths = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.path()));
-    paths.filter(|path| is_dump(path)).map(|path| path.strip_prefix(b"/").unwrap_or(path))
-}
-
-/// Whether a path is one that perf(1) would take for that of a jitdump.
-fn is_dump(path: &[u8]) -> bool {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
-    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
-}
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -114,10 +42,20 @@ pub(crate) struct JitNames {
 struct Known {
     place: Arc<JitPlace>,
     maps: Vec<JitMap>,
+    in_memory: InMemory,
     refreshed_at: Option<Instant>,
     /// For reading, so far.
     reading: Duration,
     used_at: Instant,
+}
+
+/// What a process has in its memory for debuggers.
+#[derive(Debug)]
+enum InMemory {
+    /// Nothing has asked for it.
+    Unknown,
+    None,
+    Found(Interface),
 }
 
 impl JitNames {
@@ -130,6 +68,7 @@ impl JitNames {
         let known = Known {
             place,
             maps: Vec::new(),
+            in_memory: InMemory::Unknown,
             refreshed_at: None,
             reading: self.processes.get(&process).map_or(Duration::ZERO, |known| known.reading),
             used_at: Instant::now(),
@@ -153,7 +92,7 @@ impl JitNames {
         let is_known = known.find(address).is_some();
         if known.is_older(if is_known { REFRESH } else { RETRY }) {
             if self.may_read(process) {
-                self.read(process);
+                self.read(process, address);
             } else {
                 self.cut += u64::from(!is_known);
             }
@@ -169,25 +108,25 @@ impl JitNames {
         self.processes.get(&process).is_some_and(|known| known.reading <= time / processes)
     }
 
-    /// Takes up what a process has written since.
-    fn read(&mut self, process: ProcessKey) {
+    /// Takes up what a process has written since, for the sake of an address.
+    fn read(&mut self, process: ProcessKey, address: u64) {
         let began = Instant::now();
         self.make_room();
         let room_bytes = self.room_bytes / SHARE_OF_ONE;
         let Some(known) = self.processes.get_mut(&process) else { return };
-        self.cut += known.refresh(room_bytes);
+        self.cut += known.refresh(room_bytes, address);
         known.reading += began.elapsed();
     }
 
     /// Forgets the names of the processes that were asked for longest ago, until another one fits.
     fn make_room(&mut self) {
-        let held = |known: &Known| known.maps.iter().map(JitMap::heap_bytes).sum::<usize>();
-        while self.processes.values().map(held).sum::<usize>()
+        while self.processes.values().map(Known::heap_bytes).sum::<usize>()
             > self.room_bytes - self.room_bytes / SHARE_OF_ONE
         {
-            let with_maps = self.processes.values_mut().filter(|known| !known.maps.is_empty());
-            let Some(oldest) = with_maps.min_by_key(|known| known.used_at) else { break };
+            let holding = self.processes.values_mut().filter(|known| known.heap_bytes() > 0);
+            let Some(oldest) = holding.min_by_key(|known| known.used_at) else { break };
             oldest.maps.clear();
+            oldest.in_memory = InMemory::Unknown;
             oldest.refreshed_at = None;
         }
     }
@@ -200,43 +139,51 @@ impl Known {
     }
 
     fn find(&self, address: u64) -> Option<&str> {
-        self.maps.iter().find_map(|map| map.lookup(address))
+        let written = self.maps.iter().find_map(|map| map.lookup(address));
+        written.or_else(|| match &self.in_memory {
+            InMemory::Found(interface) => interface.lookup(address),
+            InMemory::Unknown | InMemory::None => None,
+        })
+    }
+
+    fn heap_bytes(&self) -> usize {
+        let of_interface = match &self.in_memory {
+            InMemory::Found(interface) => interface.heap_bytes(),
+            InMemory::Unknown | InMemory::None => 0,
+        };
+        of_interface + self.maps.iter().map(JitMap::heap_bytes).sum::<usize>()
+    }
+
+    fn cut(&self) -> u64 {
+        let of_interface = match &self.in_memory {
+            InMemory::Found(interface) => interface.cut(),
+            InMemory::Unknown | InMemory::None => 0,
+        };
+        of_interface + self.maps.iter().map(JitMap::cut).sum::<u64>()
     }
 
     /// Takes up what has been written since, and returns how much of it was left out.
-    fn refresh(&mut self, room_bytes: usize) -> u64 {
+    fn refresh(&mut self, room_bytes: usize, address: u64) -> u64 {
         // A file may come late: some runtimes write it as they end.
         if self.maps.len() < self.place.files.len() {
             self.maps = self.place.open(room_bytes);
         }
-        let mut cut = 0;
+        let before = self.cut();
         for map in &mut self.maps {
-            let before = map.cut();
             // What can't be read any more says what it said.
             let _ = map.refresh();
-            cut += map.cut().saturating_sub(before);
+        }
+        // Looking for it takes time, and most runtimes that write names have none in memory.
+        if matches!(self.in_memory, InMemory::Unknown) && self.find(address).is_none() {
+            self.in_memory = match self.place.interface(room_bytes) {
+                Some(interface) => InMemory::Found(interface),
+                None => InMemory::None,
+            };
+        }
+        if let InMemory::Found(interface) = &mut self.in_memory {
+            interface.refresh(self.place.memory());
         }
         self.refreshed_at = Some(Instant::now());
-        cut
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_innermost_number_of_a_process_is_taken() {
-        let status = b"Name:\tnode\nPid:\t4711\nNSpid:\t4711\t12\t1\nNSpgid:\t9\n";
-        assert_eq!(inner_pid(status), Some(Pid(1)));
-        assert_eq!(inner_pid(b"Name:\tnode\n"), None);
-    }
-
-    #[test]
-    fn only_a_dump_is_taken_for_one() {
-        assert!(is_dump(b"/app/jit-12.dump") && is_dump(b"/jit-1.dump"));
-        for other in [&b"/app/jit-.dump"[..], b"/app/jit-x.dump", b"/app/jit-12.dump (deleted)", b"/jit-1"] {
-            assert!(!is_dump(other));
-        }
+        self.cut().saturating_sub(before)
     }
 }

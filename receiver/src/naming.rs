@@ -8,7 +8,8 @@ use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{Frame, FrameKind, Outcome};
 use sidewinder_process::{FileId, OpenedFile, ReadAt};
 use sidewinder_symbolize::{
-    CodeFrame, Files, Image, KernelSymbols, Language, Lookup, NoName, Symbolizer, SymbolizerOptions, unnamed,
+    CodeFrame, Files, Image, KernelSymbols, Language, Lookup, Name, NoName, Symbolizer, SymbolizerOptions,
+    unnamed,
 };
 
 use crate::jit::{JitNames, JitPlace, Runtime};
@@ -223,12 +224,15 @@ impl Namer {
         let found = if self.options.native { self.jit.name(process, address) } else { None };
         match found {
             None => self.unknown(format!("[anonymous]+{address:#x}"), address),
-            Some((name, runtime)) => NamedFrame {
-                place: Place::Anonymous { address },
-                functions: Arc::clone(&self.no_functions),
-                name,
-                code: Code::Jit(runtime),
-            },
+            Some((name, runtime)) => {
+                let name = Name::of_symbol(name);
+                NamedFrame {
+                    place: Place::Anonymous { address },
+                    functions: Arc::from([CodeFrame { name, path: None, line: 0, column: 0 }]),
+                    name: Arc::clone(&self.no_name),
+                    code: Code::Jit(runtime),
+                }
+            }
         }
     }
 

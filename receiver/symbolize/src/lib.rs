@@ -5,7 +5,7 @@
 //! length taken from one is bounded, and what a bound leaves out is counted ([`Cut`], [`Stats`]).
 //!
 //! [`SymbolTable`] is one file's index, [`Symbolizer`] keeps what is in use of many files under a byte budget,
-//! [`KernelSymbols`] is the running kernel's table, [`JitMap`] what a runtime writes of the code that it makes.
+//! [`KernelSymbols`] is the running kernel's table, [`JitMap`] what a runtime writes of the code that it makes, and [`JitSymbols`] what it has for debuggers.
 //!
 //! # Rooms
 //!
@@ -34,7 +34,7 @@ pub use cache::{Symbolizer, SymbolizerOptions};
 pub use demangle::demangle;
 pub use files::Files;
 pub use image::Image;
-pub use jit::{JitForm, JitMap};
+pub use jit::{JitForm, JitMap, JitSymbols};
 pub use kernel::{KernelName, KernelSymbols, KernelTable};
 pub use language::Language;
 pub use names::{CodeFrame, FileId, Lookup, Name, NoName, Stats, unnamed};

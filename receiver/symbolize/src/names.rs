@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sidewinder_address::FileOffset;
 
+use crate::demangle::demangle;
 use crate::language::Language;
 
 /// The caller's number for a file's contents: equal numbers, equal symbols.
@@ -20,6 +21,22 @@ pub struct Name {
     pub system_name: Arc<str>,
     /// What it was compiled from.
     pub language: Language,
+}
+
+impl Name {
+    /// A function whose name is all that is known of it.
+    #[must_use]
+    pub fn of_symbol(system_name: Arc<str>) -> Self {
+        let language = Language::of_symbol(&system_name);
+        Self::new(system_name, language)
+    }
+
+    pub(crate) fn new(system_name: impl Into<Arc<str>>, language: Language) -> Self {
+        let system_name = system_name.into();
+        let demangled = demangle(&system_name);
+        let demangled = if *demangled == *system_name { Arc::clone(&system_name) } else { demangled.into() };
+        Self { demangled, system_name, language }
+    }
 }
 
 /// A function at an address, and where in its source that is.

@@ -38,7 +38,24 @@ const SECRET: &str = "secret";
 const LOCAL: &str = "known_by_debug_file";
 
 /// Ends a process however the test ends.
-struct Ending(Child);
+pub(super) struct Ending(Child);
+
+impl Ending {
+    /// Starts a program, and waits until it says that it is ready.
+    pub(super) fn start(command: &mut Command, title: &str) -> Result<Self> {
+        let mut program = Self(command.stdout(Stdio::piped()).spawn()?);
+        let mut line = String::new();
+        if let Some(says) = program.0.stdout.take() {
+            BufReader::new(says).read_line(&mut line)?;
+        }
+        ensure!(line == "ready\n", "{title}: {line}");
+        Ok(program)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
 
 impl Drop for Ending {
     fn drop(&mut self) {
@@ -47,7 +64,7 @@ impl Drop for Ending {
     }
 }
 
-fn run(folder: &Path, command: &[&str]) -> Result<()> {
+pub(super) fn run(folder: &Path, command: &[&str]) -> Result<()> {
     let status = Command::new(command[0]).args(&command[1..]).current_dir(folder).status()?;
     ensure!(status.success(), "{command:?}");
     Ok(())
@@ -74,16 +91,9 @@ fn start(kind: &str, compiled: &Path, outside: &Path) -> Result<(Ending, TempDir
             fs::copy(compiled.join(name), root.path().join(name))?;
         }
     }
-    let child = Command::new(compiled.join("program"))
-        .args([root.path().as_os_str(), kind.as_ref(), outside.as_os_str()])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut program = Ending(child);
-    let mut line = String::new();
-    if let Some(says) = program.0.stdout.take() {
-        BufReader::new(says).read_line(&mut line)?;
-    }
-    ensure!(line == "ready\n", "{kind}: {line}");
+    let mut command = Command::new(compiled.join("program"));
+    command.args([root.path().as_os_str(), kind.as_ref(), outside.as_os_str()]);
+    let program = Ending::start(&mut command, kind)?;
     Ok((program, root))
 }
 
@@ -95,7 +105,7 @@ fn lay_outside(outside: &Path, compiled: &Path) -> Result<()> {
     Ok(())
 }
 
-fn count(received: &Received, pid: u32, is_it: impl Fn(&str) -> bool) -> usize {
+pub(super) fn count(received: &Received, pid: u32, is_it: impl Fn(&str) -> bool) -> usize {
     frames(received, pid).filter(|frame| frame.function().is_some_and(&is_it)).count()
 }
 
@@ -115,7 +125,7 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
         KINDS.iter().map(|kind| start(kind, compiled.path(), &outside_path)).collect::<Result<_>>()?;
 
     let collector = Collector::start()?;
-    let mut pids: Vec<u32> = programs.iter().map(|(program, _)| program.0.id()).collect();
+    let mut pids: Vec<u32> = programs.iter().map(|(program, _)| program.pid()).collect();
     let settings = Settings {
         samples_per_second: 199,
         pid: pids.pop(),
@@ -134,7 +144,7 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
 
     eprintln!("{} kB resident at most", resident_bytes >> 10);
     for (kind, (program, _)) in KINDS.iter().zip(&programs) {
-        let pid = program.0.id();
+        let pid = program.pid();
         let events = received.events_of(pid).count();
         let made = count(&received, pid, |name| name.contains(MADE));
         let local = count(&received, pid, |name| name.contains(LOCAL));

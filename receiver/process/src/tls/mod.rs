@@ -5,6 +5,7 @@
 
 mod elf_reader;
 mod symbol;
+mod variable;
 
 use std::io;
 
@@ -13,8 +14,8 @@ use thiserror::Error;
 
 use crate::mapping::ExecutableMapping;
 use crate::memory::ForeignMemory;
-pub use symbol::read_constant;
 pub(crate) use symbol::read_section;
+pub use variable::{Variable, read_constant};
 
 /// Words that lead to a variable which are kept of one file: a linker makes one of each kind.
 const SLOTS_MAX: usize = 8;
@@ -96,14 +97,7 @@ impl TlsSymbol {
     /// Where this file is in memory, given one of its mappings: what is to be added to its own addresses.
     #[must_use]
     pub fn bias_of(&self, mapping: &ExecutableMapping) -> Option<u64> {
-        let offset = mapping.file_offset.0;
-        let load = self.loads.iter().find(|load| {
-            // Mappings are of whole pages, so that one may begin before its segment does.
-            let start = load.file_offset & !0xfff;
-            offset >= start && offset < load.file_offset.saturating_add(load.bytes)
-        })?;
-        let address = load.address.wrapping_add(offset).wrapping_sub(load.file_offset);
-        Some(mapping.range.start.0.wrapping_sub(address))
+        bias(&self.loads, mapping)
     }
 
     /// From the thread pointer, of a variable of a program.
@@ -170,6 +164,18 @@ impl TlsSymbol {
             },
         })
     }
+}
+
+/// What is to be added to the addresses of a file, given its segments and one of its mappings.
+fn bias(loads: &[Load], mapping: &ExecutableMapping) -> Option<u64> {
+    let offset = mapping.file_offset.0;
+    let load = loads.iter().find(|load| {
+        // Mappings are of whole pages, so that one may begin before its segment does.
+        let start = load.file_offset & !0xfff;
+        offset >= start && offset < load.file_offset.saturating_add(load.bytes)
+    })?;
+    let address = load.address.wrapping_add(offset).wrapping_sub(load.file_offset);
+    Some(mapping.range.start.0.wrapping_sub(address))
 }
 
 impl Image {

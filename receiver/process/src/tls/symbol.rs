@@ -13,12 +13,12 @@ use crate::read_at::ReadAt;
 
 type Header = elf::FileHeader64<LE>;
 type Segment = elf::ProgramHeader64<LE>;
-type Section = elf::SectionHeader64<LE>;
-type Symbol = elf::Sym64<LE>;
+pub(super) type Section = elf::SectionHeader64<LE>;
+pub(super) type Symbol = elf::Sym64<LE>;
 type Relocation = elf::Rela64<LE>;
 type Dynamic = elf::Dyn64<LE>;
 
-const DYNAMIC: &[elf::SectionType] = &[elf::SHT_DYNSYM];
+pub(super) const DYNAMIC: &[elf::SectionType] = &[elf::SHT_DYNSYM];
 const EITHER: &[elf::SectionType] = &[elf::SHT_DYNSYM, elf::SHT_SYMTAB];
 
 /// Headers of either kind that are looked at.
@@ -69,7 +69,7 @@ impl TlsSymbol {
     }
 
     /// Without symbols; and whether it is a static program.
-    fn of_segments(file: &impl ReadAt, header: &Header) -> io::Result<(Self, bool)> {
+    pub(super) fn of_segments(file: &impl ReadAt, header: &Header) -> io::Result<(Self, bool)> {
         let count = header.e_phnum.get(LE).min(HEADERS_MAX);
         let start = header.e_phoff.get(LE);
         let end = start.saturating_add(u64::from(count) * size_of::<Segment>() as u64);
@@ -163,38 +163,7 @@ impl TlsSymbol {
     }
 }
 
-/// The initial value of an exported variable of four bytes that is not thread-local; `None` where a file has none of that name.
-///
-/// # Errors
-/// Whatever reading the file returns.
-pub fn read_constant(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<u32>> {
-    let Some(header) = header_of(file)? else { return Ok(None) };
-    let sections = sections(file, &header)?;
-    let (TlsSymbol { loads, .. }, _) = TlsSymbol::of_segments(file, &header)?;
-    let is_exporting = |section: &&Section| DYNAMIC.contains(&section.sh_type.get(LE));
-    let Some(table) = sections.iter().find(is_exporting) else { return Ok(None) };
-    let Some(strings) = sections.get(table.sh_link.get(LE) as usize) else { return Ok(None) };
-    let names = find_string(file, place(strings), name)?;
-    let mut address = None;
-    for_each(file, place(table), |_, symbol: &Symbol| {
-        let is_it = symbol.st_type() == elf::STT_OBJECT
-            && names.contains(&symbol.st_name.get(LE).into())
-            && symbol.st_shndx.get(LE) != elf::SHN_UNDEF
-            && symbol.st_size.get(LE) == size_of::<u32>() as u64;
-        address = address.or(is_it.then(|| symbol.st_value.get(LE)));
-        address.is_none()
-    })?;
-    let offset = address.and_then(|address| {
-        let inside = |load: &&Load| address.checked_sub(load.address).is_some_and(|at| at < load.bytes);
-        let load = loads.iter().find(inside)?;
-        load.file_offset.checked_add(address - load.address)
-    });
-    let Some(offset) = offset else { return Ok(None) };
-    let mut bytes = [0; size_of::<u32>()];
-    Ok((file.read_up_to(&mut bytes, offset)? == bytes.len()).then(|| u32::from_le_bytes(bytes)))
-}
-
-fn sections(file: &impl ReadAt, header: &Header) -> io::Result<Vec<Section>> {
+pub(super) fn sections(file: &impl ReadAt, header: &Header) -> io::Result<Vec<Section>> {
     if usize::from(header.e_shentsize.get(LE)) != size_of::<Section>() {
         return Ok(Vec::new());
     }
@@ -209,13 +178,13 @@ fn sections(file: &impl ReadAt, header: &Header) -> io::Result<Vec<Section>> {
     Ok(sections)
 }
 
-fn place(section: &Section) -> Range<u64> {
+pub(super) fn place(section: &Section) -> Range<u64> {
     let start = section.sh_offset.get(LE);
     start..start.saturating_add(section.sh_size.get(LE))
 }
 
 /// The header of a 64-bit ELF of x86-64.
-fn header_of(file: &impl ReadAt) -> io::Result<Option<Header>> {
+pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Header>> {
     Ok(read_one::<Header>(file, 0)?.filter(|header| {
         header.e_ident.magic == elf::ELFMAG
             && header.e_ident.class == elf::ELFCLASS64

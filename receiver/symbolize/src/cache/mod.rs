@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use sidewinder_address::Svma;
 
 use crate::binary::{Binary, Request};
-use crate::demangle::demangle;
 use crate::dwarf::{EntryName, Pages, SourceFrame, Wanted};
 use crate::files::Files;
 use crate::language::Language;
@@ -170,7 +169,7 @@ impl Symbolizer {
                         Ok(None) => None,
                         Ok(Some(symbol)) => {
                             self.stats.names_cut += u64::from(symbol.is_name_cut);
-                            let name = name_of(symbol.name, symbol.language);
+                            let name = Name::new(symbol.name, symbol.language);
                             self.names.put(key, name.clone(), name_bytes(&name));
                             Some(name)
                         }
@@ -235,7 +234,7 @@ impl Symbolizer {
             Language::Unknown => of_file,
             mangled => mangled,
         };
-        let name = name_of(system_name, language);
+        let name = Name::new(system_name, language);
         // The file's language is part of a name that tells none, and of one file only.
         if language != of_file {
             self.inlined_bytes += name_bytes(&name);
@@ -310,13 +309,6 @@ impl Symbolizer {
         }
         self.tables.put(file, table);
     }
-}
-
-fn name_of(system_name: String, language: Language) -> Name {
-    let system_name: Arc<str> = system_name.into();
-    let demangled = demangle(&system_name);
-    let demangled = if *demangled == *system_name { Arc::clone(&system_name) } else { demangled.into() };
-    Name { demangled, system_name, language }
 }
 
 fn path_bytes(path: &str) -> usize {

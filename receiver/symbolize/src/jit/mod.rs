@@ -6,11 +6,13 @@
 mod code_map;
 mod jitdump;
 mod perf_map;
+mod symbol_files;
 
 use std::io;
 
 use crate::image::Image;
 use code_map::CodeMap;
+pub use symbol_files::JitSymbols;
 
 /// Bytes of the file that are gone through at once, which takes some milliseconds. What is left is gone through the next time.
 const BYTES_AT_ONCE: u64 = 8 << 20;

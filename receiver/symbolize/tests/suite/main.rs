@@ -13,6 +13,9 @@ mod large;
 mod lines;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
 mod parts;
+#[cfg(test)]
+mod symbol_files;
 #[cfg(test)]
 mod symbols;

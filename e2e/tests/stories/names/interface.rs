@@ -1,0 +1,117 @@
+//! Code whose names a process has in its memory, for debuggers: a real compiler's, and that of a process that wants to do harm.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use sidewinder_e2e::collector::Collector;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::{observe, paths, requirement, session};
+use sidewinder_otlp::FrameType;
+use sidewinder_otlp::decode::Frame;
+
+use super::frames;
+use super::shares::Share;
+use super::traps::{Ending, count, run};
+
+/// What `jit_interface.c` has for debuggers; of the first four it is what it should be.
+const KINDS: [&str; 14] = [
+    "names", "replaced", "removed", "changing", "loop", "long", "huge", "large", "short", "garbage",
+    "nowhere", "beyond", "version", "none",
+];
+const MADE: &str = "made_here";
+
+/// LLVM's interpreter compiles what it runs, and tells debuggers.
+#[test]
+fn code_that_a_compiler_tells_debuggers_of_has_names() -> Result<()> {
+    let title = "names of lli";
+    if !requirement::ebpf(title)?
+        || !requirement::program(title, "lli")?
+        || !requirement::program(title, "clang++")?
+    {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let source = paths::e2e().join("workloads/compiled.cc").display().to_string();
+    run(folder.path(), &["clang++", "-O1", "-S", "-emit-llvm", "-o", "compiled.ll", &source])?;
+    let mut lli = Command::new("lli");
+    lli.arg(folder.path().join("compiled.ll")).stdout(Stdio::null());
+    let (pid, received) = session::profile_running(lli, Duration::from_secs(5))?;
+    let is_without_file =
+        |frame: &&Arc<Frame>| frame.mapping.is_none() && frame.frame_type() == Some(FrameType::Native);
+    let found = count(&received, pid, |name| name == "app::fibonacci(int)");
+    eprintln!("{title}: {found} frames");
+    ensure!(found > 1_000, "{found} frames");
+    let systems = frames(&received, pid)
+        .filter(|frame| frame.lines.iter().any(|line| &*line.system_name == "_ZN3app9fibonacciEi"))
+        .count();
+    ensure!(systems == found, "{systems} of {found} frames have the name that the linker knows");
+    Share::of(frames(&received, pid).filter(is_without_file)).must_be_named("lli, made at run time")
+}
+
+#[test]
+fn what_a_process_has_for_debuggers_may_be_a_trap() -> Result<()> {
+    const LIMIT_MIB: u64 = 48;
+    let title = "traps in the place of names for debuggers";
+    if !requirement::ebpf(title)? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let source = paths::e2e().join("workloads/jit_interface.c").display().to_string();
+    run(folder.path(), &["cc", "-O2", "-o", "jit_interface", &source])?;
+    let collector = Collector::start()?;
+    let program = folder.path().join("jit_interface");
+    let programs: Vec<Ending> = KINDS
+        .iter()
+        .map(|kind| Ending::start(Command::new(&program).arg(kind), kind))
+        .collect::<Result<_>>()?;
+
+    let mut pids: Vec<u32> = programs.iter().map(Ending::pid).collect();
+    let settings = Settings {
+        samples_per_second: 199,
+        pid: pids.pop(),
+        other_pids: pids,
+        more: vec![format!("memory_limit_mib: {LIMIT_MIB}")],
+        ..Settings::default()
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let mut resident_bytes = 0;
+    for _ in 0..60 {
+        thread::sleep(Duration::from_millis(200));
+        resident_bytes = observe::resident_bytes(daemon.running().pid())?.max(resident_bytes);
+    }
+    daemon.stop()?;
+    let received = collector.stop()?;
+
+    eprintln!("{} kB resident at most", resident_bytes >> 10);
+    for (kind, program) in KINDS.iter().zip(&programs) {
+        let called = |is_it: fn(&str) -> bool| count(&received, program.pid(), is_it);
+        let (made, replaced) = (called(|name| name == MADE), called(|name| name == "replaced_here"));
+        let unnamed = called(|name| name.starts_with("[anonymous]"));
+        eprintln!(
+            "{kind}: {made} frames in {MADE}, {replaced} in what replaced it, {unnamed} without a name"
+        );
+        ensure!(made + replaced + unnamed > 30, "{kind}: {made} + {replaced} + {unnamed} frames");
+        match *kind {
+            "names" => ensure!(replaced + unnamed == 0, "{kind}: {replaced} and {unnamed} of {made}"),
+            "replaced" => ensure!(made + unnamed == 0, "{kind}: {made} and {unnamed} of {replaced}"),
+            "removed" => {
+                let mut named: Vec<(u64, bool)> = received
+                    .events_of(program.pid())
+                    .filter(|event| event.sample.stack.first().is_some_and(|leaf| leaf.mapping.is_none()))
+                    .map(|event| (event.time_unix_ns, event.sample.stack[0].function() == Some(MADE)))
+                    .collect();
+                named.sort_unstable();
+                let last = named.iter().rev().take(10).filter(|(_, is_named)| *is_named).count();
+                ensure!(made > 10 && last == 0, "{kind}: {made} frames, {last} of the last ten");
+            }
+            // What it was named after the last time holds for a second.
+            "changing" => {}
+            _ => ensure!(made + replaced == 0, "{kind}: {made} and {replaced} of {unnamed}"),
+        }
+    }
+    ensure!(resident_bytes <= LIMIT_MIB << 20, "{resident_bytes} bytes resident");
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! The list in which a process tells debuggers of the code that it makes: of each piece, an object file in its memory.
+//!
+//! Source: "JIT Compilation Interface", GDB's manual. A debugger would stop the process at each change; here the list is
+//! read while the process goes on, which may be at work on it, and is not trusted: it may have no end.
+
+use std::io;
+
+use sidewinder_address::Avma;
+use thiserror::Error;
+
+use crate::memory::ForeignMemory;
+
+/// The variable that leads to the list.
+pub const JIT_DESCRIPTOR: &[u8] = b"__jit_debug_descriptor";
+
+/// `struct jit_descriptor`: version, what was done last, to which entry, and the first one.
+const DESCRIPTOR_BYTES: usize = 24;
+const VERSION: u32 = 1;
+/// `struct jit_code_entry`: next, previous, the file's address and length.
+const ENTRY_BYTES: usize = 32;
+/// Entries of a list that are read. LLVM makes one for each module, LuaJIT for each trace.
+const ENTRIES_MAX: usize = 4096;
+/// Readings of a list that changes while it is read.
+const TRIES: u32 = 3;
+
+/// An object file in the memory of a process, and the entry that leads to it.
+///
+/// Two that are equal hold the same code, unless an entry has been given away and its place and its neighbour's were used
+/// again for a file of the same length at the same place.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SymbolFile {
+    entry: Avma,
+    next: Avma,
+    /// Where it begins.
+    pub start: Avma,
+    /// How long it is, as the process says.
+    pub bytes: u64,
+}
+
+/// Why there is no list.
+#[derive(Debug, Error)]
+pub enum JitListError {
+    /// Of a version that is not known.
+    #[error("a list of code of version {0}, which is not known")]
+    Version(u32),
+    /// It was changed during each reading.
+    #[error("the list of code is being changed")]
+    Busy,
+    /// Longer than is read, or without end.
+    #[error("a list of code of more than {ENTRIES_MAX} entries, or without end")]
+    TooLong,
+    /// Memory that can't be read, or not by us.
+    #[error("can't read the list of code")]
+    Unreadable(#[from] io::Error),
+}
+
+/// Reads the list that a descriptor leads to. The last file is the one that was added first: writers add at the front.
+///
+/// # Errors
+/// See [`JitListError`].
+pub fn read_jit_list(memory: &impl ForeignMemory, descriptor: Avma) -> Result<Vec<SymbolFile>, JitListError> {
+    for _ in 0..TRIES {
+        let before = read::<DESCRIPTOR_BYTES>(memory, descriptor)?;
+        let [a, b, c, d, ..] = before;
+        match u32::from_ne_bytes([a, b, c, d]) {
+            VERSION => {}
+            other => return Err(JitListError::Version(other)),
+        }
+        let listed = follow(memory, Avma(word(&before, 16)));
+        // Only where nothing was changed meanwhile is it what there is.
+        let is_steady = read::<DESCRIPTOR_BYTES>(memory, descriptor)? == before;
+        if is_steady {
+            return listed;
+        }
+    }
+    Err(JitListError::Busy)
+}
+
+fn follow(memory: &impl ForeignMemory, first: Avma) -> Result<Vec<SymbolFile>, JitListError> {
+    let mut files = Vec::new();
+    let mut entry = first;
+    while entry.0 != 0 {
+        if files.len() == ENTRIES_MAX {
+            return Err(JitListError::TooLong);
+        }
+        let fields = read::<ENTRY_BYTES>(memory, entry)?;
+        let next = Avma(word(&fields, 0));
+        files.push(SymbolFile { entry, next, start: Avma(word(&fields, 16)), bytes: word(&fields, 24) });
+        entry = next;
+    }
+    Ok(files)
+}
+
+fn read<const BYTES: usize>(memory: &impl ForeignMemory, at: Avma) -> io::Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    memory.read_exact(at, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().map_or(0, u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const DESCRIPTOR: Avma = Avma(0x1000);
+    /// More than any list takes.
+    const READINGS_MAX: u32 = 100_000;
+
+    /// Memory from [`DESCRIPTOR`] on, whose first entry may be another after some readings.
+    struct Memory {
+        bytes: Vec<u8>,
+        readings: Cell<u32>,
+        changes_after: u32,
+    }
+
+    impl ForeignMemory for Memory {
+        fn read_exact(&self, at: Avma, to: &mut [u8]) -> io::Result<()> {
+            let missing = || io::Error::from(rustix::io::Errno::FAULT);
+            let start = at.0.checked_sub(DESCRIPTOR.0).ok_or_else(missing)? as usize;
+            let end = start.checked_add(to.len()).ok_or_else(missing)?;
+            to.copy_from_slice(self.bytes.get(start..end).ok_or_else(missing)?);
+            self.readings.set(self.readings.get() + 1);
+            if self.readings.get() > READINGS_MAX {
+                return Err(missing());
+            }
+            if self.readings.get() > self.changes_after && at == DESCRIPTOR {
+                to[8] = self.readings.get() as u8;
+            }
+            Ok(())
+        }
+    }
+
+    fn memory(version: u64, words: &[u64]) -> Memory {
+        let words = [&[version, 0], words].concat();
+        let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Memory { bytes, readings: Cell::new(0), changes_after: u32::MAX }
+    }
+
+    /// Two entries, at 0x1018 and 0x1038.
+    const TWO: [u64; 9] = [0x1018, 0x1038, 0, 0xa000, 0x100, 0, 0x1018, 0xb000, 0x200];
+
+    #[test]
+    fn all_entries_are_read_in_the_order_of_the_list() {
+        let files = read_jit_list(&memory(1, &TWO), DESCRIPTOR).unwrap();
+        let places: Vec<_> = files.iter().map(|file| (file.start, file.bytes)).collect();
+        assert_eq!(places, [(Avma(0xa000), 0x100), (Avma(0xb000), 0x200)]);
+        assert_eq!(read_jit_list(&memory(1, &[0]), DESCRIPTOR).unwrap(), []);
+    }
+
+    #[test]
+    fn a_list_without_end_is_left() {
+        let mut endless = TWO;
+        endless[5] = 0x1018;
+        let failure = read_jit_list(&memory(1, &endless), DESCRIPTOR);
+        assert!(matches!(failure, Err(JitListError::TooLong)), "{failure:?}");
+        // Each entry leads to another one, 24 bytes further; more of them than are read.
+        let long: Vec<u64> = (0..3 * 5_000).map(|at| 0x1018 + u64::div_ceil(at, 3) * 24).collect();
+        let failure = read_jit_list(&memory(1, &long), DESCRIPTOR);
+        assert!(matches!(failure, Err(JitListError::TooLong)), "{failure:?}");
+    }
+
+    #[test]
+    fn what_leads_nowhere_or_is_of_another_version_is_an_error() {
+        for words in [&[0x10][..], &[u64::MAX - 8], &[0x1018, 0xdead_0000, 0, 0, 0]] {
+            let failure = read_jit_list(&memory(1, words), DESCRIPTOR);
+            assert!(matches!(failure, Err(JitListError::Unreadable(_))), "{failure:?}");
+        }
+        let failure = read_jit_list(&memory(2, &TWO), DESCRIPTOR);
+        assert!(matches!(failure, Err(JitListError::Version(2))), "{failure:?}");
+        assert!(matches!(read_jit_list(&memory(1, &TWO), Avma(8)), Err(JitListError::Unreadable(_))));
+    }
+
+    #[test]
+    fn a_list_that_changes_meanwhile_is_read_again() {
+        let busy = Memory { changes_after: 0, ..memory(1, &TWO) };
+        assert!(matches!(read_jit_list(&busy, DESCRIPTOR), Err(JitListError::Busy)));
+        assert_eq!(busy.readings.get(), TRIES * 4);
+    }
+}

@@ -1,0 +1,82 @@
+//! Variables of which a process has one: where they are, and what they are at first.
+
+use std::io;
+
+use object::elf;
+use object::endian::LittleEndian as LE;
+use sidewinder_address::{Avma, Svma};
+
+use super::elf_reader::{find_string, for_each};
+use super::symbol::{Section, Symbol, header_of, place, sections};
+use super::{Load, TlsSymbol, bias};
+use crate::mapping::ExecutableMapping;
+use crate::read_at::ReadAt;
+
+/// A variable that is not thread-local, as the file has it that defines it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Variable {
+    address: Svma,
+    bytes: u64,
+    loads: Vec<Load>,
+}
+
+impl Variable {
+    /// The variable of a name, by a file's dynamic symbols or else by all of them; `None` where it defines none.
+    ///
+    /// # Errors
+    /// Whatever reading the file returns. A file that is no 64-bit ELF of x86-64 defines none.
+    pub fn read(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
+        match Self::read_of(file, name, elf::SHT_DYNSYM)? {
+            None => Self::read_of(file, name, elf::SHT_SYMTAB),
+            found => Ok(found),
+        }
+    }
+
+    /// Where it is in a process, given a mapping of the file.
+    #[must_use]
+    pub fn in_memory(&self, mapping: &ExecutableMapping) -> Option<Avma> {
+        Some(Avma(self.address.0.wrapping_add(bias(&self.loads, mapping)?)))
+    }
+
+    fn read_of(file: &impl ReadAt, name: &[u8], kind: elf::SectionType) -> io::Result<Option<Self>> {
+        let Some(header) = header_of(file)? else { return Ok(None) };
+        let sections: Vec<Section> = sections(file, &header)?;
+        let is_of_kind = |section: &&Section| section.sh_type.get(LE) == kind;
+        let Some(table) = sections.iter().find(is_of_kind) else { return Ok(None) };
+        let Some(strings) = sections.get(table.sh_link.get(LE) as usize) else { return Ok(None) };
+        let names = find_string(file, place(strings), name)?;
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let mut found = None;
+        for_each(file, place(table), |_, symbol: &Symbol| {
+            let is_it = symbol.st_type() == elf::STT_OBJECT
+                && names.contains(&symbol.st_name.get(LE).into())
+                && symbol.st_shndx.get(LE) != elf::SHN_UNDEF;
+            found = found.or(is_it.then(|| (Svma(symbol.st_value.get(LE)), symbol.st_size.get(LE))));
+            found.is_none()
+        })?;
+        let Some((address, bytes)) = found else { return Ok(None) };
+        let (TlsSymbol { loads, .. }, _) = TlsSymbol::of_segments(file, &header)?;
+        Ok(Some(Self { address, bytes, loads }))
+    }
+
+    fn file_offset(&self) -> Option<u64> {
+        let within = |load: &Load| self.address.0.checked_sub(load.address).filter(|at| *at < load.bytes);
+        self.loads.iter().find_map(|load| load.file_offset.checked_add(within(load)?))
+    }
+}
+
+/// The initial value of an exported variable of four bytes; `None` where a file has none of that name.
+///
+/// # Errors
+/// Whatever reading the file returns.
+pub fn read_constant(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<u32>> {
+    let variable = Variable::read_of(file, name, elf::SHT_DYNSYM)?;
+    let mut value = [0; size_of::<u32>()];
+    let is_word = |variable: &Variable| variable.bytes == value.len() as u64;
+    let Some(offset) = variable.filter(is_word).and_then(|variable| variable.file_offset()) else {
+        return Ok(None);
+    };
+    Ok((file.read_up_to(&mut value, offset)? == value.len()).then(|| u32::from_le_bytes(value)))
+}

@@ -1,0 +1,92 @@
+//! Object files that a process has in its memory, to tell debuggers of code that it made.
+//!
+//! Source: "JIT Compilation Interface", GDB's manual. The addresses of sections are those of the code; symbols count from
+//! their section where the file is relocatable (System V ABI, "Symbol Table"), as LLVM's and LuaJIT's are.
+
+use object::Endianness;
+use object::elf::{FileHeader64, STT_FUNC};
+use object::read::elf::ElfFile64;
+use object::read::{Object as _, ObjectKind, ObjectSection as _, ObjectSymbol as _};
+
+use super::code_map::CodeMap;
+
+/// What such files say of the code of one process.
+#[derive(Debug)]
+pub struct JitSymbols {
+    code: CodeMap,
+    /// Files that are none.
+    malformed: u64,
+}
+
+/// A function, as far as a file tells.
+struct Function<'a> {
+    start: u64,
+    /// 0: up to the next one.
+    bytes: u64,
+    section_end: u64,
+    name: &'a [u8],
+}
+
+impl JitSymbols {
+    /// Names that take `room_bytes` at most.
+    #[must_use]
+    pub fn new(room_bytes: usize) -> Self {
+        Self { code: CodeMap::new(room_bytes), malformed: 0 }
+    }
+
+    /// Forgets all code.
+    pub fn clear(&mut self) {
+        self.code.clear();
+    }
+
+    /// Takes up the functions of a file, in the place of whatever was there.
+    pub fn add(&mut self, file: &[u8]) {
+        let Ok(file) = ElfFile64::<Endianness>::parse(file) else {
+            self.malformed += 1;
+            return;
+        };
+        let mut functions: Vec<Function<'_>> =
+            file.symbols().filter_map(|symbol| function(&file, &symbol)).collect();
+        // One without a size reaches to the next one, or to the end of its section.
+        functions.sort_by_key(|function| (function.bytes > 0, function.start));
+        for function in functions {
+            let bytes = match function.bytes {
+                0 => function.section_end - function.start,
+                stated => stated.min(function.section_end - function.start),
+            };
+            self.code.insert(function.start, bytes, function.name);
+        }
+    }
+
+    /// The function that holds an address.
+    #[must_use]
+    pub fn lookup(&self, address: u64) -> Option<&str> {
+        self.code.lookup(address)
+    }
+
+    /// Functions for which there was no room, and files that are none.
+    #[must_use]
+    pub fn cut(&self) -> u64 {
+        self.code.cut + self.malformed
+    }
+
+    /// Memory held, in bytes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.code.heap_bytes()
+    }
+}
+
+type File<'a> = ElfFile64<'a, Endianness>;
+type Symbol<'a, 'file> = object::read::elf::ElfSymbol<'a, 'file, FileHeader64<Endianness>>;
+
+fn function<'a>(file: &File<'a>, symbol: &Symbol<'a, '_>) -> Option<Function<'a>> {
+    let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
+    let section = file.section_by_index(symbol.section_index()?).ok()?;
+    let base = if file.kind() == ObjectKind::Relocatable { section.address() } else { 0 };
+    let start = base.checked_add(symbol.address())?;
+    let section_end = section.address().checked_add(section.size())?;
+    let is_function = symbol.elf_symbol().st_type() == STT_FUNC;
+    let is_it = is_function && (section.address()..section_end).contains(&start);
+    is_it.then_some(Function { start, bytes: symbol.size(), section_end, name })
+}
