@@ -25,6 +25,8 @@ pub(crate) struct NamedFrame {
     /// What to call it otherwise: the kernel's function, or `file+0x...`.
     pub(crate) name: Arc<str>,
     pub(crate) code: Code,
+    /// Whether there was no time to look for a name, so that there may be one the next time.
+    pub(crate) is_unsought: bool,
 }
 
 /// Where a frame is. Return addresses are already moved into the call.
@@ -180,6 +182,7 @@ impl Namer {
             return self.unknown(unnamed(facts.name(), offset), offset.0);
         };
         let lookup = self.lookup(id, &facts, svma);
+        let is_unsought = matches!(lookup, Lookup::Unnamed { why: NoName::NoRoom, .. });
         let (functions, name, language) = match lookup {
             Lookup::Named(functions) => {
                 // Inlined calls are code of the function that they were inlined into.
@@ -195,7 +198,7 @@ impl Namer {
             Language::Go => Code::Go,
             Language::Cpp | Language::Unknown => Code::Native,
         };
-        NamedFrame { place: Place::File { id, facts, svma, load }, functions, name, code }
+        NamedFrame { place: Place::File { id, facts, svma, load }, functions, name, code, is_unsought }
     }
 
     fn lookup(&mut self, id: FileId, facts: &FileFacts, svma: Svma) -> Lookup {
@@ -217,6 +220,7 @@ impl Namer {
             functions: Arc::clone(&self.no_functions),
             name: Arc::from(name),
             code: Code::Kernel,
+            is_unsought: false,
         }
     }
 
@@ -231,6 +235,7 @@ impl Namer {
                     functions: Arc::from([CodeFrame { name, path: None, line: 0, column: 0 }]),
                     name: Arc::clone(&self.no_name),
                     code: Code::Jit(runtime),
+                    is_unsought: false,
                 }
             }
         }
@@ -242,6 +247,7 @@ impl Namer {
             functions: Arc::clone(&self.no_functions),
             name: Arc::from(name),
             code: Code::Native,
+            is_unsought: false,
         }
     }
 }

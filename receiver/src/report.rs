@@ -261,15 +261,26 @@ impl Draft {
         }
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
         let (builder, interned) = (&mut self.builder, &mut self.interned);
+        let mut has_unsought = false;
         let mut locations: Vec<LocationIndex> = frames
             .iter()
             .map(|frame| {
-                let mut find = || location(builder, &namer.name(process, *frame));
-                if is_without_file(frame) {
-                    *interned.of_processes.entry((process, *frame)).or_insert_with(find)
-                } else {
-                    *interned.locations.entry(*frame).or_insert_with(&mut find)
+                let of_process = is_without_file(frame).then_some((process, *frame));
+                let known = match &of_process {
+                    Some(key) => interned.of_processes.get(key),
+                    None => interned.locations.get(frame),
+                };
+                if let Some(index) = known {
+                    return *index;
                 }
+                let named = namer.name(process, *frame);
+                let index = location(builder, &named);
+                match of_process {
+                    _ if named.is_unsought => has_unsought = true,
+                    Some(key) => drop(interned.of_processes.insert(key, index)),
+                    None => drop(interned.locations.insert(*frame, index)),
+                }
+                index
             })
             .collect();
         let marker = match stack {
@@ -278,7 +289,9 @@ impl Draft {
         };
         locations.extend(marker.map(|marker| marker_location(&mut self.builder, &marker)));
         let index = self.builder.stack(&locations);
-        self.interned.stacks.insert(key, index);
+        if !has_unsought {
+            self.interned.stacks.insert(key, index);
+        }
         index
     }
 }

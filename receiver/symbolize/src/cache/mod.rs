@@ -30,7 +30,7 @@ const _: () = assert!(size_of::<CodeFrame>() <= FRAME_BYTES);
 const REREADING_SHARE: u32 = 10;
 /// Likewise for parts of tables that don't fit as a whole, beyond what may go at once.
 const PARTS_SHARE: u32 = 10;
-const PARTS_AT_ONCE: Duration = Duration::from_secs(1);
+const PARTS_AT_ONCE: Duration = Duration::from_secs(5);
 /// Of all time, one part in so many may go into lines and inlined calls, beyond what may go at once: files made to harm
 /// would take all of it.
 const LINES_SHARE: u32 = 4;
