@@ -23,7 +23,8 @@ case "${1:-}" in --tests|--corpus|--cluster)
     # Their names of code that they make are looked at.
     command -v node >/dev/null || packages+=(nodejs)
     command -v npm >/dev/null || packages+=(npm)
-    command -v javac >/dev/null || packages+=(default-jdk-headless) ;;
+    command -v javac >/dev/null || packages+=(default-jdk-headless)
+    command -v mcs >/dev/null || packages+=(mono-mcs) ;;
 esac
 if [ "${1:-}" = --corpus ]; then
     packages+=(perl lua5.4 redis-server ocaml-nox zstd bzip2)
@@ -130,6 +131,13 @@ case "${1:-}" in --tests|--charts|--cluster)
 esac
 
 if [ "${1:-}" = --tests ]; then
+    dotnet=3.1.23   # the newest that PyPI has
+    if [ ! -d "$tools/dotnet/dotnetcore2-$dotnet.dist-info" ]; then
+        say "fetching .NET"
+        rm -rf "$tools/dotnet"
+        python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
+            --target "$tools/dotnet" "dotnetcore2==$dotnet"
+    fi
     # The page's sources, and its judges. Only what the lock files name; no package's own scripts are run.
     for folder in receiver/page e2e/page; do
         stamp="$folder/node_modules/.package-lock.json"

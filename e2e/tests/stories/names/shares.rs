@@ -102,14 +102,31 @@ fn native_frames_of_c_cpp_rust_and_go_have_names() -> Result<()> {
     native("Go, stripped", command)
 }
 
-/// Runs `program`, whose runtime writes a map of its code, and looks at its native frames and at those in that code.
-fn with_runtime(title: &str, mut command: Command, of_runtime: FrameType, function: &str) -> Result<()> {
+/// Runs a program, whose runtime writes a map of its code, and looks at its native frames and at those in that code.
+fn with_runtime(title: &str, command: Command, of_runtime: FrameType, function: &str) -> Result<()> {
+    let (pid, received) = run_with_map(command)?;
+    Share::of(in_files_with_symbols(&received, pid)).must_be_named(&format!("{title}, native"))?;
+    made_at_run_time(title, &received, pid, of_runtime, function)
+}
+
+fn run_with_map(mut command: Command) -> Result<(u32, Received)> {
     let folder = tempfile::tempdir()?;
     command.current_dir(&folder).stdout(Stdio::null());
     let (pid, received) = session::profile_running(command, Duration::from_secs(6))?;
-    let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
-    Share::of(in_files_with_symbols(&received, pid)).must_be_named(&format!("{title}, native"))?;
-    let made: Vec<_> = frames(&received, pid)
+    for written in [format!("/tmp/perf-{pid}.map"), format!("/tmp/perfinfo-{pid}.map")] {
+        let _ = std::fs::remove_file(written);
+    }
+    Ok((pid, received))
+}
+
+fn made_at_run_time(
+    title: &str,
+    received: &Received,
+    pid: u32,
+    of_runtime: FrameType,
+    function: &str,
+) -> Result<()> {
+    let made: Vec<_> = frames(received, pid)
         .filter(|frame| frame.mapping.is_none() && frame.frame_type() != Some(FrameType::Kernel))
         .filter(|frame| frame.frame_type().is_some())
         .collect();
@@ -164,4 +181,41 @@ fn frames_of_node_have_names() -> Result<()> {
     let mut node = Command::new("node");
     node.args(["--perf-basic-prof", "-e", NODE]);
     with_runtime("node --perf-basic-prof", node, FrameType::V8js, "fib")
+}
+
+const DOTNET: &str = "public static class Burn {
+    static int Fib(int n) { return n < 2 ? n : Fib(n - 1) + Fib(n - 2); }
+    public static void Main() { while (true) Fib(25); }
+}";
+
+/// .NET as PyPI has it, and Mono's compiler: `e2e/setup.sh --tests` installs both. Its libraries are stripped of what they do
+/// not export, which is most of their code.
+#[test]
+fn frames_of_dotnet_have_names() -> Result<()> {
+    let title = "names of .NET";
+    let home = paths::compiled()?.join("tools/dotnet/dotnetcore2/bin");
+    let program = home.join("dotnet").display().to_string();
+    if !requirement::ebpf(title)?
+        || !requirement::program(title, "mcs")?
+        || !requirement::program(title, &program)?
+    {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("Burn.cs"), DOTNET)?;
+    let version = "3.1.23";
+    let library = home.join(format!("shared/Microsoft.NETCore.App/{version}/System.Private.CoreLib.dll"));
+    let mut compile = Command::new("mcs");
+    compile.args(["-nostdlib", "-noconfig", "-out:Burn.dll", "Burn.cs"]).current_dir(&folder);
+    ensure!(compile.arg(format!("-r:{}", library.display())).status()?.success());
+    let framework = format!(r#"{{ "name": "Microsoft.NETCore.App", "version": "{version}" }}"#);
+    let settings = format!(r#"{{ "runtimeOptions": {{ "framework": {framework} }} }}"#);
+    std::fs::write(folder.path().join("Burn.runtimeconfig.json"), settings)?;
+    let mut dotnet = Command::new(program);
+    dotnet.arg(folder.path().join("Burn.dll"));
+    // The second name is that of versions before 6.
+    dotnet.envs([("DOTNET_PerfMapEnabled", "1"), ("COMPlus_PerfMapEnabled", "1")]);
+    dotnet.env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1");
+    let (pid, received) = run_with_map(dotnet)?;
+    made_at_run_time(".NET", &received, pid, FrameType::Dotnet, "Burn::Fib(int32)")
 }
