@@ -1,0 +1,21 @@
+//! What targets have in common.
+
+use sidewinder_symbolize::{JitForm, JitMap};
+
+/// What names may take.
+pub const ROOM_BYTES: usize = 4096;
+/// Looked up in whatever was read.
+pub const ADDRESSES: [u64; 4] = [0, 0x1000, 0x7fff_ffff_f000, u64::MAX];
+
+/// Reads any bytes as what a runtime writes of its code.
+///
+/// # Panics
+/// Where more is kept than there is room for.
+pub fn read_map(data: &[u8], form: JitForm) {
+    let mut map = JitMap::new(data.to_vec(), form, ROOM_BYTES);
+    map.refresh().expect("memory can be read");
+    assert!(map.heap_bytes() <= ROOM_BYTES);
+    for address in ADDRESSES {
+        let _ = map.lookup(address);
+    }
+}
