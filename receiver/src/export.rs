@@ -78,8 +78,7 @@ impl Destination {
             delivered = counts.delivered.events,
             queued = counts.queued.events,
             dropped = counts.dropped().events,
-            counts = ?counts,
-            "exporter ended"
+            "exporter ended: {counts}"
         );
     }
 }

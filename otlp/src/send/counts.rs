@@ -1,5 +1,6 @@
 //! What became of events: each one ends in exactly one state.
 
+use std::fmt;
 use std::ops::AddAssign;
 
 use crate::report::Tally;
@@ -89,6 +90,19 @@ impl Counts {
             + self.dropped_shutdown
             + self.dropped_write_failed
             + self.dropped_storage_damaged
+    }
+}
+
+/// The states in which there are events: `134 delivered, 2 dropped_shutdown`.
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let states = State::ALL.iter().map(|&state| (self.get(state).events, state.as_str()));
+        let mut separator = "";
+        for (events, state) in states.filter(|(events, _)| *events > 0) {
+            write!(f, "{separator}{events} {state}")?;
+            separator = ", ";
+        }
+        if separator.is_empty() { f.write_str("no events") } else { Ok(()) }
     }
 }
 
