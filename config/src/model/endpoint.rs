@@ -1,6 +1,7 @@
 //! Where an OTLP exporter sends, and where extensions listen.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -251,6 +252,13 @@ impl ListenAddress {
     #[must_use]
     pub fn local(port: u16) -> Self {
         Self { host: "localhost".to_owned(), port }
+    }
+
+    /// Whether only this machine reaches it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        let is_loopback = |ip: IpAddr| ip.to_canonical().is_loopback();
+        self.host.eq_ignore_ascii_case("localhost") || self.host.parse().is_ok_and(is_loopback)
     }
 }
 

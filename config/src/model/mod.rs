@@ -14,6 +14,7 @@ mod receiver;
 mod secret;
 mod telemetry;
 mod tls;
+mod ui;
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,7 @@ pub use extension::{
 };
 pub use number::{
     Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, Pid,
-    SamplesPerSecond, VerifierLogLevel,
+    SamplesPerSecond, UiMemoryMib, VerifierLogLevel,
 };
 pub use processor::{
     AttributeAction, AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
@@ -45,6 +46,7 @@ pub use telemetry::{
     OtlpProtocol, OtlpTelemetry, PeriodicReader, PrometheusReader, Telemetry, Temporality,
 };
 pub use tls::{ClientIdentity, Pem, TlsClient, TlsVersion};
+pub use ui::Ui;
 
 /// Everything the user decided, checked, with defaults filled in.
 #[derive(Clone, PartialEq, Debug)]
@@ -61,6 +63,8 @@ pub struct Config {
     pub pipelines: BTreeMap<ComponentId, Pipeline>,
     /// `service::telemetry`: what Sidewinder says about itself.
     pub telemetry: Telemetry,
+    /// `service::ui`: the page that follows what is profiled.
+    pub ui: Ui,
 }
 
 impl Default for Config {
@@ -80,6 +84,7 @@ impl Default for Config {
             extensions: BTreeMap::new(),
             pipelines: BTreeMap::from([(ComponentId::of("profiles"), pipeline)]),
             telemetry: Telemetry::default(),
+            ui: Ui::default(),
         }
     }
 }

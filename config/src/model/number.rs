@@ -69,6 +69,10 @@ ranged! {
     MemoryLimitMib(u32): 16..=65_536, default 48
 }
 ranged! {
+    /// Bytes of memory, in MiB, that samples may take which are held for the page.
+    UiMemoryMib(u32): 1..=1_024, default 16
+}
+ranged! {
     /// Frames after which a stack is cut, visibly.
     MaxFrames(u32): 1..=8_192, default 8_192
 }

@@ -12,6 +12,7 @@ mod processor;
 mod receiver;
 mod scalar;
 mod telemetry;
+mod ui;
 
 pub(crate) use components::{ALIASES, default_exporter, default_extension};
 pub(crate) use fields::{Written, WrittenKey, write_fields};

@@ -22,6 +22,7 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
         extensions: BTreeMap::new(),
         pipelines: BTreeMap::new(),
         telemetry: Telemetry::default(),
+        ui: Ui::default(),
     };
     let Some(sections) = map_of("", tree, report) else { return config };
     check_keys("", "", sections, report);
@@ -69,6 +70,9 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
     check_keys("service", "service", service, report);
     if let Some(node) = service.get("telemetry") {
         read_group(&mut config.telemetry, "service::telemetry", "service::telemetry", node, report);
+    }
+    if let Some(node) = service.get("ui") {
+        read_group(&mut config.ui, "service::ui", "service::ui", node, report);
     }
     let running =
         read_ids("service::extensions", "extensions", service.get("extensions"), &extensions, report);
@@ -281,6 +285,7 @@ pub(crate) fn write_config(config: &Config, written: &mut Written) -> Node {
                 ("extensions", running),
                 ("pipelines", pipelines),
                 ("telemetry", write_fields(&mut config.telemetry, "service::telemetry", written)),
+                ("ui", write_fields(&mut config.ui, "service::ui", written)),
             ]),
         ),
     ])

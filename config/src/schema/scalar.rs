@@ -119,7 +119,15 @@ macro_rules! ranged_whole_numbers {
     };
 }
 
-ranged_whole_numbers!(SamplesPerSecond, MemoryLimitMib, MaxFrames, NumConsumers, Percent, VerifierLogLevel);
+ranged_whole_numbers!(
+    SamplesPerSecond,
+    MemoryLimitMib,
+    UiMemoryMib,
+    MaxFrames,
+    NumConsumers,
+    Percent,
+    VerifierLogLevel
+);
 
 whole_numbers! {
     Pid, u32, format!("a process id, 1 to {}", Pid::MAX), (1.0, Some(Pid::MAX.into())),

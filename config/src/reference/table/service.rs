@@ -82,7 +82,7 @@ pub(super) static METRIC_EXPORTER: &[Key] =
 pub(super) static LOG_EXPORTER: &[Key] =
     otlp_keys!("service::telemetry::logs::processors[]::batch::exporter::otlp");
 
-/// The rest of self-telemetry.
+/// The rest of self-telemetry, and the page.
 #[rustfmt::skip]
 pub(super) static REST: &[Key] = &[
     key("service::telemetry::metrics::readers[]::pull", "They are fetched."),
@@ -105,4 +105,9 @@ pub(super) static REST: &[Key] = &[
     key("service::telemetry::resource::schema_url", "Version of the attributes' meaning.").meaningless("it is that of the release"),
     key("service::telemetry::resource::detection/development", "What finds attributes.").refused("null", "leave it out: name attributes"),
     key("service::telemetry::resource::*", "One attribute."),
+    key("service::ui", "The page that follows what is profiled: a flame graph that fills."),
+    key("service::ui::enabled", "Whether there is the page, as with `run --ui`."),
+    key("service::ui::endpoint", "Where to listen. Whoever reaches it sees the names of functions; one other than this machine's is a warning."),
+    key("service::ui::window", "How long samples are held for it."),
+    key("service::ui::memory_limit_mib", "What they may take for each receiver, beside its own `memory_limit_mib`; older ones are let go, and the page says how many.").unit("MiB"),
 ];
