@@ -20,12 +20,12 @@ help: ## Show this list
 setup: ## Install what is missing, on Debian and Ubuntu
 	@e2e/setup.sh --tests
 
-run: ## Profile a C++ program without frame pointers; the flame graph goes to ./profile.html
+run: ## Profile a C++ program without frame pointers; look at it live on localhost:7878, and afterwards in ./profile.html
 	@e2e/setup.sh
 	cargo build --release -p sidewinder
 	@mkdir -p $(compiled)
 	c++ -O2 -fomit-frame-pointer e2e/workloads/words.cc -o $(compiled)/words
-	$(as_root) $(sidewinder) record -F 997 --table -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
+	$(as_root) $(sidewinder) record -F 997 --table --ui -o profile.html -- $(compiled)/words $(SECONDS_TO_PROFILE)
 	@echo "The flame graph is in ./profile.html: one file, opens in any browser without a network."
 
 picture: ## Make the picture in the README anew, of what `make run` profiles

@@ -1,6 +1,7 @@
 // Chromium without a window, and what the tests say to it.
 
 import { mkdirSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
@@ -33,15 +34,35 @@ export async function launch() {
  * security policy ends up in `complaints`.
  */
 export async function open(browser, name, { hash = "", ...options } = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 1000 }, colorScheme: "light", offline: true, ...options });
+  const page = await blank(browser, /^(file|blob):/, { offline: true, ...options });
+  await page.goto(pathToFileURL(written(name)).href + (hash && `#${hash}`));
+  await page.locator("canvas.graph").first().waitFor();
+  return page;
+}
+
+/** Opens a page that a profiler serves. It may ask that profiler, and nobody else. */
+export async function follow(browser, url, options) {
+  const page = await blank(browser, { test: (asked) => asked.startsWith(url) || asked.startsWith("blob:") }, options);
+  await page.goto(url);
+  await page.locator("canvas.graph").first().waitFor();
+  return page;
+}
+
+async function blank(browser, allowed, options) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 1000 }, colorScheme: "light", ...options });
   const page = await context.newPage();
   page.complaints = [];
   page.on("console", (message) => page.complaints.push(message.text()));
   page.on("pageerror", (error) => page.complaints.push(error.message));
-  page.on("request", (request) => /^(file|blob):/.test(request.url()) || page.complaints.push(`asked for ${request.url()}`));
-  await page.goto(pathToFileURL(written(name)).href + (hash && `#${hash}`));
-  await page.locator("canvas.graph").first().waitFor();
+  page.on("request", (request) => allowed.test(request.url()) || page.complaints.push(`asked for ${request.url()}`));
   return page;
+}
+
+/** What axe finds. The page's own policy lets no other script in: axe comes by the debugger. */
+export async function violations(page) {
+  await page.evaluate(await readFile(new URL("node_modules/axe-core/axe.min.js", import.meta.url), "utf8"));
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  return violations.map(({ id, impact, nodes }) => `${impact} ${id}: ${nodes.map((node) => node.html).join(" ")}`);
 }
 
 /** Keeps a picture of the whole page. */

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use sidewinder_config::ListenAddress;
 
 use crate::hexadecimal;
 
@@ -27,7 +28,7 @@ use crate::hexadecimal;
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) run: ConfigArgs,
+    pub(crate) run: RunArgs,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
@@ -39,16 +40,18 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder run --config sidewinder.yaml\n  \
         sidewinder run --config env:SIDEWINDER_CONFIG --set exporters.otlp_grpc.endpoint=collector:4317\n  \
-        OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 sidewinder run\n\n\
+        OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 sidewinder run\n  \
+        sidewinder run --ui                          and look at http://localhost:7878/\n\n\
         Takes a changed configuration over while it runs: on SIGHUP, and when one of its files changes.")]
-    Run(ConfigArgs),
+    Run(RunArgs),
     /// Profile for a while and write a file
     #[command(after_help = "Examples:\n  \
         sidewinder record -p 1234 -d 10s -o profile.html\n  \
         sidewinder record -F 997 -a -d 5s -o out.folded\n  \
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
-        sidewinder record -o out.pb.gz -- make -j8\n\n\
+        sidewinder record -o out.pb.gz -- make -j8\n  \
+        sidewinder record --ui -- ./server             and look at http://localhost:7878/ meanwhile\n\n\
         The end of the file's name tells its form:\n  \
         .otlp    OpenTelemetry ProfilesData, protobuf\n  \
         .pb.gz   pprof\n  \
@@ -151,6 +154,25 @@ pub(crate) struct ConfigArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Serve a page on this machine that follows what is profiled: the same as --set service.ui.enabled=true
+    #[arg(long)]
+    pub(crate) ui: bool,
+}
+
+impl RunArgs {
+    /// Where the configuration comes from, the flags included.
+    pub(crate) fn into_config(mut self) -> ConfigArgs {
+        if self.ui {
+            self.config.set.push("service.ui.enabled=true".to_owned());
+        }
+        self.config
+    }
+}
+
+#[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "comm", "all", "command"])))]
 pub(crate) struct RecordArgs {
     /// Samples a second and CPU
@@ -201,6 +223,9 @@ pub(crate) struct RecordArgs {
     /// Also write how all interrupts ended to this file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) summary_json: Option<PathBuf>,
+    /// Meanwhile serve a page on this machine that follows what is recorded, there or at another address
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "localhost:7878")]
+    pub(crate) ui: Option<ListenAddress>,
     /// Also print a table of the busiest functions
     #[arg(long)]
     pub(crate) table: bool,

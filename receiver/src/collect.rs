@@ -1,6 +1,9 @@
 //! Events of one recording, gathered for people: how often each stack was seen, when, and on which thread.
 
+mod compact;
 mod counts;
+mod draft;
+mod window;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,16 +13,16 @@ use std::time::{Duration, SystemTime};
 use sidewinder_bpf::Outcome;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::ProcessDescription;
-use sidewinder_render::{
-    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, Sample, Severity, Span, SpanIndex,
-    StackIndex, Thread, ThreadIndex,
-};
+use sidewinder_render::{Measure, Profile, Sample, Severity, Span, SpanIndex, ThreadIndex};
 
 pub(crate) use self::counts::Counts;
-use crate::jit::Runtime;
-use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
+use self::draft::{Draft, ThreadKey};
+pub(crate) use self::window::{Bounds, Window};
+use crate::live::Audience;
+use crate::naming::{BODY_MISSING, Namer};
 use crate::sampling::Tally;
-use crate::sampling::feed::{Event, Message, ProcessKey, Stack, is_without_file};
+use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
+use crate::vitals::Counted;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -39,14 +42,6 @@ struct Seen {
     span: Option<u32>,
     stack: Option<u64>,
     outcome: Outcome,
-}
-
-/// A thread under one name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct ThreadKey {
-    process: ProcessKey,
-    tid: u32,
-    comm: [u8; 16],
 }
 
 /// What was recorded, but for the events.
@@ -110,63 +105,46 @@ impl Collection {
         rows.sort_unstable_by_key(|(slice, seen, _)| {
             (*slice, seen.thread, seen.stack, seen.outcome.label(), seen.span)
         });
-        let mut draft = Draft::default();
-        let samples = rows.into_iter().map(|(slice, seen, count)| Sample {
-            slice,
-            thread: ThreadIndex(seen.thread),
-            span: seen.span.map(SpanIndex),
-            stack: self.stack(seen, &mut draft),
-            count,
+        let mut draft = Draft::of(Profile::empty(of.title, measure));
+        let samples = rows.into_iter().filter_map(|(slice, seen, count)| {
+            let thread = self.threads.all.get(seen.thread as usize)?;
+            let walked = seen.stack.and_then(|number| self.stacks.get(&number));
+            Some(Sample {
+                slice,
+                thread: ThreadIndex(seen.thread),
+                span: seen.span.map(SpanIndex),
+                stack: draft.stack(
+                    &mut self.namer,
+                    thread.process,
+                    walked.map(|stack| &**stack),
+                    seen.outcome,
+                ),
+                count,
+            })
         });
         let samples = samples.collect();
+        let thread =
+            |key: &ThreadKey| key.described(self.processes.get(&key.process).map(|process| &**process));
         Profile {
             start: of.start,
             duration: of.duration,
             slice: self.counts.slice(),
-            binaries: draft.binaries,
-            frames: draft.frames,
-            stacks: draft.stacks,
-            threads: self.threads.all.iter().map(|thread| self.thread(thread)).collect(),
+            threads: self.threads.all.iter().map(thread).collect(),
             spans: self.spans.to_spans(),
             samples,
             outcomes: outcomes(of.tally),
-            ..Profile::empty(of.title, measure)
+            ..draft.profile
         }
     }
+}
 
-    /// The stack of an event with all its names.
-    fn stack(&mut self, seen: Seen, draft: &mut Draft) -> StackIndex {
-        let walked = seen.stack.and_then(|number| self.stacks.get(&number));
-        let process = self.threads.all.get(seen.thread as usize).map(|thread| thread.process);
-        // The process is part of what is known where it means something in one process only.
-        let of_process = process.filter(|_| walked.is_some_and(|stack| stack.has_code_without_file));
-        let key = (seen.stack, seen.outcome, of_process);
-        if let Some(index) = draft.stack_numbers.get(&key) {
-            return *index;
-        }
-        let mut frames = Vec::new();
-        match (walked, process) {
-            (Some(stack), Some(process)) => {
-                for frame in &stack.frames {
-                    frames.extend(draft.named(&mut self.namer, process, *frame));
-                }
-                frames.extend(marker(seen.outcome).map(|marker| draft.marker(&marker)));
-            }
-            _ => frames.push(draft.marker(&format!("[truncated: {BODY_MISSING}]"))),
-        }
-        let index = StackIndex(draft.stacks.len() as u32);
-        draft.stacks.push(frames);
-        draft.stack_numbers.insert(key, index);
-        index
+impl Audience for Collection {
+    fn show(&mut self, message: &Message, window: &mut Window) {
+        window.take(message, &mut self.namer, &self.processes);
     }
 
-    fn thread(&self, thread: &ThreadKey) -> Thread {
-        let name = text_of(&thread.comm);
-        let description = self.processes.get(&thread.process);
-        let process = description
-            .and_then(|description| description.executable_name())
-            .map_or_else(|| Arc::clone(&name), |name| String::from_utf8_lossy(name).into());
-        Thread { process, pid: thread.process.pid, name, tid: thread.tid }
+    fn take(&mut self, message: Message) {
+        Self::take(self, message);
     }
 }
 
@@ -201,26 +179,51 @@ impl Numbers<Link> {
 
 /// The lines of a summary: what happened to each interrupt.
 pub(crate) fn outcomes(tally: &Tally) -> Vec<sidewinder_render::Outcome> {
-    let of_outcome = |&(outcome, count): &(Outcome, u64)| sidewinder_render::Outcome {
-        name: outcome.label().replace('_', " "),
+    let counts = tally.interrupts.outcomes.iter().copied();
+    outcomes_of(counts, [(MISSED, tally.interrupts.missed()), (NO_BODY, tally.bodies_missing)])
+}
+
+/// The same for those who look while profiling goes on.
+pub(crate) fn outcomes_so_far(counted: &Counted) -> Vec<sidewinder_render::Outcome> {
+    let counts =
+        Outcome::ALL.iter().filter_map(|&outcome| Some((outcome, *counted.outcomes.get(outcome.label())?)));
+    let others = [
+        (MISSED, counted.missed),
+        (NO_BODY, counted.stack_bodies_missing),
+        (DROPPED, counted.events_dropped),
+    ];
+    outcomes_of(counts, others)
+}
+
+/// How interrupts end of which the walk does not say it: a name, what it means for the profile, and why.
+type OtherOutcome = (&'static str, Severity, &'static str);
+const MISSED: OtherOutcome =
+    ("missed", Severity::Lost, "the kernel did not run the program for these interrupts");
+const NO_BODY: OtherOutcome = (
+    BODY_MISSING,
+    Severity::Cut,
+    "these samples, counted above by how their walk ended, arrived without their stack",
+);
+const DROPPED: OtherOutcome = (
+    "dropped",
+    Severity::Lost,
+    "these samples, counted above by how their walk ended, came faster than they could be named",
+);
+
+fn outcomes_of<const OTHERS: usize>(
+    counts: impl Iterator<Item = (Outcome, u64)>,
+    others: [(OtherOutcome, u64); OTHERS],
+) -> Vec<sidewinder_render::Outcome> {
+    let row = |name: &str, count, severity, help: &str| sidewinder_render::Outcome {
+        name: name.replace('_', " "),
         count,
-        severity: severity(outcome),
-        help: outcome.meaning().to_owned(),
+        severity,
+        help: help.to_owned(),
     };
-    let missed = sidewinder_render::Outcome {
-        name: "missed".to_owned(),
-        count: tally.interrupts.missed(),
-        severity: Severity::Lost,
-        help: "the kernel did not run the program for these interrupts".to_owned(),
-    };
-    let body_missing = sidewinder_render::Outcome {
-        name: BODY_MISSING.replace('_', " "),
-        count: tally.bodies_missing,
-        severity: Severity::Cut,
-        help: "these samples, counted above by how their walk ended, arrived without their stack".to_owned(),
-    };
-    let rows = tally.interrupts.outcomes.iter().map(of_outcome).chain([missed, body_missing]);
-    rows.filter(|row| row.count > 0).collect()
+    let of_walks =
+        counts.map(|(outcome, count)| row(outcome.label(), count, severity(outcome), outcome.meaning()));
+    let others = others.map(|((name, severity, help), count)| row(name, count, severity, help));
+    of_walks.chain(others).filter(|row| row.count > 0).collect()
 }
 
 fn severity(outcome: Outcome) -> Severity {
@@ -232,124 +235,34 @@ fn severity(outcome: Outcome) -> Severity {
     }
 }
 
-fn text_of(comm: &[u8; 16]) -> Arc<str> {
-    let name = comm.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(name).into()
-}
+#[cfg(test)]
+pub(crate) mod tests {
+    use sidewinder_bpf::{Frame, FrameKind, SampleKind, monotonic_ns};
 
-/// The tables of a profile in the making.
-#[derive(Default)]
-struct Draft {
-    binaries: Vec<Binary>,
-    frames: Vec<Frame>,
-    stacks: Vec<Vec<FrameIndex>>,
-    binary_numbers: HashMap<u32, BinaryIndex>,
-    kernel: Option<BinaryIndex>,
-    stack_numbers: HashMap<(Option<u64>, Outcome, Option<ProcessKey>), StackIndex>,
-    /// The frames of a place in code; of a place that means something in one process only, with that.
-    known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>>,
-    frame_numbers: HashMap<(Option<BinaryIndex>, u64, Box<str>, u32), FrameIndex>,
-}
+    use super::*;
+    use crate::naming::NamingOptions;
+    use crate::sampling::feed::Labels;
 
-impl Draft {
-    /// The frames that a frame of the walk stands for, leaf first.
-    fn named(
-        &mut self,
-        namer: &mut Namer,
-        process: ProcessKey,
-        frame: sidewinder_bpf::Frame,
-    ) -> Vec<FrameIndex> {
-        let key = (frame, is_without_file(&frame).then_some(process));
-        if let Some(frames) = self.known.get(&key) {
-            return frames.clone();
-        }
-        let frames = self.frames(&namer.name(process, frame));
-        self.known.insert(key, frames.clone());
-        frames
+    pub(crate) fn nothing_known() -> (Namer, HashMap<ProcessKey, Arc<ProcessDescription>>) {
+        (Namer::new(NamingOptions::default()), HashMap::new())
     }
 
-    /// A frame of its own for each inlined call, leaf first.
-    fn frames(&mut self, named: &NamedFrame) -> Vec<FrameIndex> {
-        let (binary, address) = match &named.place {
-            Place::File { id, facts, svma, .. } => {
-                let binaries = &mut self.binaries;
-                let binary = *self.binary_numbers.entry(id.0).or_insert_with(|| {
-                    let build_id = facts.build_ids.gnu.as_ref().map(ToString::to_string);
-                    binaries.push(Binary { path: facts.path.clone(), build_id });
-                    BinaryIndex(binaries.len() as u32 - 1)
-                });
-                (Some(binary), svma.0)
-            }
-            Place::Kernel { address } => {
-                let binaries = &mut self.binaries;
-                let kernel = *self.kernel.get_or_insert_with(|| {
-                    binaries.push(Binary { path: "[kernel]".to_owned(), build_id: None });
-                    BinaryIndex(binaries.len() as u32 - 1)
-                });
-                (Some(kernel), *address)
-            }
-            Place::Anonymous { address } => (None, *address),
-        };
-        let kind = match named.code {
-            Code::Native => FrameKind::Native,
-            Code::Rust => FrameKind::Rust,
-            Code::Go => FrameKind::Go,
-            Code::Kernel => FrameKind::Kernel,
-            Code::Jit(Runtime::CPython) => FrameKind::Python,
-            Code::Jit(_) => FrameKind::Jit,
-        };
-        if named.functions.is_empty() {
-            let is_named = matches!(named.code, Code::Kernel | Code::Jit(_));
-            let function = Function { name: &named.name, is_named, ..Function::default() };
-            return vec![self.intern(binary, address, kind, &function)];
-        }
-        let functions = named.functions.iter().map(|function| Function {
-            name: &function.name.demangled,
-            is_named: true,
-            system_name: &function.name.system_name,
-            path: function.path.as_deref().unwrap_or_default(),
-            line: function.line,
-        });
-        functions.map(|function| self.intern(binary, address, kind, &function)).collect()
-    }
-
-    fn marker(&mut self, text: &str) -> FrameIndex {
-        let function = Function { name: text, is_named: true, ..Function::default() };
-        self.intern(None, 0, FrameKind::Marker, &function)
-    }
-
-    /// The number of a frame.
-    fn intern(
-        &mut self,
-        binary: Option<BinaryIndex>,
-        address: u64,
-        kind: FrameKind,
-        function: &Function<'_>,
-    ) -> FrameIndex {
-        let Function { name, is_named, system_name, path, line } = *function;
-        let frames = &mut self.frames;
-        *self.frame_numbers.entry((binary, address, name.into(), line)).or_insert_with(|| {
-            frames.push(Frame {
-                name: name.to_owned(),
-                is_named,
-                system_name: if system_name == name { String::new() } else { system_name.to_owned() },
-                binary,
-                kind,
-                address,
-                path: path.to_owned(),
-                line,
-            });
-            FrameIndex(frames.len() as u32 - 1)
+    /// An event of now on a stack of one frame, at `stack * 0x1000`.
+    pub(crate) fn event(stack: u64, span: Option<Link>) -> Message {
+        let frame = Frame::new(FrameKind::Anonymous, stack << 12, false, false);
+        let mut comm = [0; 16];
+        comm[..6].copy_from_slice(b"thread");
+        Message::Event(Event {
+            kind: SampleKind::Cpu,
+            time_ns: monotonic_ns(),
+            process: ProcessKey { pid: 7, instance: 1 },
+            tid: 7,
+            cpu: 0,
+            comm,
+            outcome: Outcome::Complete,
+            stack: Some(Arc::new(Stack::new(stack, [frame].into()))),
+            span,
+            labels: Labels::default(),
         })
     }
-}
-
-/// A function in a frame.
-#[derive(Default)]
-struct Function<'a> {
-    name: &'a str,
-    is_named: bool,
-    system_name: &'a str,
-    path: &'a str,
-    line: u32,
 }

@@ -125,6 +125,7 @@ impl Draft {
             pid: number(resource("process.pid").and_then(OwnedValue::as_int)),
             name: sample.thread_name().unwrap_or_default().into(),
             tid: number(sample.thread_id()),
+            container: resource("container.id").and_then(OwnedValue::as_str).unwrap_or_default().into(),
         };
         let threads = &mut self.threads;
         *self.thread_numbers.entry(thread).or_insert_with_key(|thread| {
@@ -158,10 +159,15 @@ impl Draft {
             (None, _) => None,
         };
         let build_id = frame.mapping.as_ref().and_then(|mapping| mapping.gnu_build_id());
+        let htlhash = frame.mapping.as_ref().and_then(|mapping| mapping.htlhash());
         let binary = path.map(|path| {
             let binaries = &mut self.binaries;
             *self.binary_numbers.entry(path).or_insert_with_key(|path| {
-                binaries.push(Binary { path: path.to_string(), build_id: build_id.map(str::to_owned) });
+                binaries.push(Binary {
+                    path: path.to_string(),
+                    build_id: build_id.map(str::to_owned),
+                    htlhash: htlhash.map(str::to_owned),
+                });
                 BinaryIndex(binaries.len() as u32 - 1)
             })
         });

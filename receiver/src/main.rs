@@ -13,7 +13,8 @@
 //! | `privilege`  | who keeps which capabilities                                                             |
 //! | `service`    | a configuration kept up, and changed while it runs                                       |
 //! | `vitals`     | what is going on; `telemetry` tells it                                                   |
-//! | `collect`    | events become a profile for people; `import` reads one from a file                       |
+//! | `collect`    | events become a profile for people; `import` reads one from a file, `encode` the way back|
+//! | `live`       | the page that follows what is profiled                                                   |
 //! | `server`     | small pages over HTTP                                                                    |
 //! | `terminal`   | whether what goes to a terminal is coloured                                              |
 //! | `command`    | one module for each command                                                              |
@@ -23,11 +24,13 @@
 mod cli;
 mod collect;
 mod command;
+mod encode;
 mod exit;
 mod export;
 mod hexadecimal;
 mod import;
 mod jit;
+mod live;
 mod memory;
 mod naming;
 mod privilege;
@@ -63,8 +66,8 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
     match cli.command {
-        None => command::run::run(&cli.run),
-        Some(Command::Run(args)) => command::run::run(&args),
+        None => command::run::run(&cli.run.into_config()),
+        Some(Command::Run(args)) => command::run::run(&args.into_config()),
         Some(Command::Record(args)) => command::record::record(args),
         Some(Command::View(args)) => command::view::view(&args),
         Some(Command::Diff(args)) => command::view::diff(&args),

@@ -14,14 +14,16 @@ use sidewinder_otlp::builder::{
 use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::ProcessDescription;
 
+use crate::collect::Window;
 use crate::jit::Runtime;
+use crate::live::Audience;
 use crate::naming::{BODY_MISSING, Code, LeftOut, NamedFrame, Namer, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
 use crate::sampling::feed::{Event, Labels, Message, ProcessKey, is_without_file};
 
 /// The release, as the scope of each report names it.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Events of one report: with these it is far below what a Collector takes, and takes little memory while
 /// it is made. Where there are more, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
@@ -180,6 +182,16 @@ impl Reporter {
         for draft in &mut self.drafts {
             draft.add(event, kind, time_ns, description, &mut self.namer);
         }
+    }
+}
+
+impl Audience for Reporter {
+    fn show(&mut self, message: &Message, window: &mut Window) {
+        window.take(message, &mut self.namer, &self.descriptions);
+    }
+
+    fn take(&mut self, message: Message) {
+        Self::take(self, message);
     }
 }
 

@@ -9,14 +9,14 @@ use sidewinder_process::context::ContextValue;
 use crate::sampling::feed::ProcessKey;
 
 /// Keys of the semantic conventions for resources.
-mod key {
-    pub(super) const CONTAINER_ID: &str = "container.id";
+pub(crate) mod key {
+    pub(crate) const CONTAINER_ID: &str = "container.id";
     pub(super) const K8S_POD_UID: &str = "k8s.pod.uid";
     pub(super) const PROCESS_CREATION_TIME: &str = "process.creation.time";
-    pub(super) const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
+    pub(crate) const PROCESS_EXECUTABLE_NAME: &str = "process.executable.name";
     pub(super) const PROCESS_EXECUTABLE_PATH: &str = "process.executable.path";
     pub(super) const PROCESS_OWNER: &str = "process.owner";
-    pub(super) const PROCESS_PID: &str = "process.pid";
+    pub(crate) const PROCESS_PID: &str = "process.pid";
 }
 
 /// How the name of a service begins to which nobody gave one (semantic conventions, "Service").

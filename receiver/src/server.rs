@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -39,22 +39,22 @@ const OWN_POLICY: &str = "frame-ancestors 'none'";
 pub(crate) struct Page {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
-    pub(crate) body: String,
+    pub(crate) body: Bytes,
     /// What the browser lets it do.
     pub(crate) policy: &'static str,
 }
 
 impl Page {
-    pub(crate) fn ok(content_type: &'static str, body: String) -> Self {
-        Self { status: StatusCode::OK, content_type, body, policy: POLICY }
+    pub(crate) fn ok(content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        Self { status: StatusCode::OK, content_type, body: body.into(), policy: POLICY }
     }
 
     /// A document that states its own policy.
-    pub(crate) fn document(body: String) -> Self {
+    pub(crate) fn document(body: impl Into<Bytes>) -> Self {
         Self { policy: OWN_POLICY, ..Self::ok("text/html; charset=utf-8", body) }
     }
 
-    fn text(status: StatusCode, words: &str) -> Self {
+    pub(crate) fn text(status: StatusCode, words: &str) -> Self {
         Self { status, ..Self::ok("text/plain; charset=utf-8", format!("{words}\n")) }
     }
 }
@@ -190,13 +190,16 @@ fn is_ours(host: &str, address: &ListenAddress, local: IpAddr) -> bool {
 }
 
 fn response(page: Page) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(page.body)));
+    let mut response = Response::new(Full::new(page.body));
     *response.status_mut() = page.status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     headers.insert("content-security-policy", HeaderValue::from_static(page.policy));
     headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
+    // What is here is no other site's, not even as a picture or a script.
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if page.status == StatusCode::METHOD_NOT_ALLOWED {
         headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
@@ -234,6 +237,10 @@ mod tests {
         for host in ["127.0.0.1", "localhost:1", &format!("127.0.0.1:{port}")] {
             let answer = page("/page", host);
             assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("it"), "{host}: {answer}");
+            assert!(!answer.to_lowercase().contains("access-control"), "no other site reads it: {answer}");
+            for header in ["cross-origin-resource-policy: same-origin", "x-content-type-options: nosniff"] {
+                assert!(answer.contains(header), "{header}: {answer}");
+            }
         }
         for host in ["evil.example", "127.0.0.2", "", "[::1]"] {
             assert!(page("/page", host).starts_with("HTTP/1.1 421"), "{host}");

@@ -1,6 +1,7 @@
-//! The page, in a real browser: what `e2e/page/page.test.mjs` does with it. Pictures of it are kept in
+//! The page, in a real browser: what `e2e/page/page.test.mjs` and its neighbours do with it. Pictures of it are kept in
 //! `target/e2e/page/pictures`.
 
+mod live;
 pub(crate) mod profiles;
 
 use std::fs::{self, File};
@@ -28,6 +29,11 @@ pub(crate) fn write_form(name: &str, profile: &Profile) -> Result<()> {
 
 /// Runs one of the judges in `e2e/page` on what is in the folder; `false` where something for it is missing.
 pub(crate) fn judge(test: &str, judge: &str) -> Result<bool> {
+    judge_with(test, judge, &[])
+}
+
+/// The same, with variables in its environment.
+fn judge_with(test: &str, judge: &str, variables: &[(&str, String)]) -> Result<bool> {
     let folder_of_judges = paths::e2e().join("page");
     if !requirement::packages(test, &folder_of_judges)? || !requirement::program(test, "chromium")? {
         return Ok(false);
@@ -36,6 +42,7 @@ pub(crate) fn judge(test: &str, judge: &str) -> Result<bool> {
         .args(["--test", "--test-reporter=spec", judge])
         .current_dir(&folder_of_judges)
         .env("PAGES", folder()?)
+        .envs(variables.iter().map(|(name, value)| (*name, value)))
         .status()?;
     ensure!(ended.success(), "{judge} finds something wrong: see above");
     Ok(true)

@@ -3,6 +3,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { download, folded, svg } from "./download";
 import { FlameGraph } from "./FlameGraph";
 import { FunctionTable } from "./FunctionTable";
+import { pause } from "./live";
+import { LiveBar } from "./LiveBar";
 import { Outcomes } from "./Outcomes";
 import { differenceColour } from "./palette";
 import type { Grouping } from "./select";
@@ -27,6 +29,7 @@ export function App() {
         "/": () => search.current?.select(),
         i: () => (state.isIcicle.value = !state.isIcicle.value),
         c: () => (state.base.value ? (state.base.value = null) : state.compare()),
+        p: pause,
         "?": () => help.current?.showModal(),
       };
       if (!actions[event.key]) return;
@@ -41,6 +44,7 @@ export function App() {
     <>
       <Header search={search} onHelp={() => help.current?.showModal()} />
       <main>
+        <LiveBar />
         <Outcomes />
         {slices > 1 && <Timeline />}
         <Graph />
@@ -67,6 +71,7 @@ const KEYS = [
   ["s, Shift + click", "callers and callees of a function"],
   ["i", "root at the top or at the bottom"],
   ["c", "compare two ranges of time, or stop it"],
+  ["p", "pause, where the page follows what is profiled"],
   ["drag", "on the strips: choose a range; with Shift: the one before"],
   ["Esc", "back, step by step"],
 ];
@@ -151,8 +156,9 @@ function refocus(label: number) {
 }
 
 function Groupings() {
-  const { spans } = state.recording.value;
-  const offered = state.GROUPINGS.filter((one) => spans.span.length > 0 || (one !== "trace" && one !== "span"));
+  const { spans, threads } = state.recording.value;
+  const isThere = { trace: spans.span.length > 0, span: spans.span.length > 0, container: threads.container.some(Boolean) };
+  const offered = state.GROUPINGS.filter((one) => isThere[one as keyof typeof isThere] ?? true);
   return (
     <select value={state.grouping.value} onChange={(event) => (state.grouping.value = event.currentTarget.value as Grouping)}>
       {offered.map((one) => <option key={one} value={one}>{one === "none" ? "nothing" : one}</option>)}

@@ -3,8 +3,8 @@ import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import * as flame from "./flame";
 import { change, differenceColour } from "./palette";
 import { colourOf, found, isDark, nameOf, recording } from "./state";
-import { hideTip, showTip } from "./Tip";
-import { share, type View } from "./tree";
+import { hideTip, renewTip, showTip } from "./Tip";
+import { nodeAt, pathTo, share, type View } from "./tree";
 import { cut, percent, whole } from "./words";
 
 interface Props {
@@ -77,8 +77,19 @@ export function FlameGraph(props: Props) {
     draw();
   }, [view, zoomed, isIcicle, found.value, isDark.value, size.value, colourOf]);
 
-  // Another view has other nodes.
+  // Another view has other nodes. Of one that is only newer, what was looked at is still looked at.
+  const before = useRef({ recording: recording.value, view, zoomed, isIcicle });
   useLayoutEffect(() => {
+    const last = before.current;
+    before.current = { recording: recording.value, view, zoomed, isIcicle };
+    const isNewer = last.recording !== recording.value && last.isIcicle === isIcicle;
+    if (isNewer) {
+      selected.current = nodeAt(view, pathTo(last.view, selected.current));
+      hovered.current = hovered.current < 0 ? -1 : nodeAt(view, pathTo(last.view, hovered.current));
+      renewTip(last.view, view);
+      draw();
+      return;
+    }
     selected.current = zoomed;
     hovered.current = -1;
     spoken.value = describe(zoomed);

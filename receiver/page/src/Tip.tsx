@@ -2,7 +2,7 @@ import { signal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { linesOf } from "./select";
 import { nameOf, recording, selection } from "./state";
-import { share, type View } from "./tree";
+import { nodeAt, pathTo, share, type View } from "./tree";
 import { cut, percent, points, whole } from "./words";
 
 const shown = signal<{ view: View; node: number; x: number; y: number } | null>(null);
@@ -14,6 +14,15 @@ export function showTip(view: View, node: number, x: number, y: number) {
 
 export function hideTip() {
   shown.value = null;
+}
+
+/** Tells the same of a newer view. */
+export function renewTip(before: View, view: View) {
+  const tip = shown.value;
+  if (tip?.view !== before) return;
+  const path = pathTo(before, tip.node);
+  const node = nodeAt(view, path);
+  shown.value = view.depth[node] === path.length ? { ...tip, view, node } : null;
 }
 
 export function Tip() {

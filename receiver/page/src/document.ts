@@ -14,13 +14,26 @@ export interface Document {
   places: { function: number[]; line: number[] };
   /** `parent_before`: how many nodes before this one its caller is; 0: it has none. */
   nodes: { parent_before: number[]; place: number[] };
-  threads: { process: number[]; pid: number[]; name: number[]; tid: number[] };
+  /** `container` is 0 where there is none. */
+  threads: { process: number[]; pid: number[]; name: number[]; tid: number[]; container: number[] };
   spans: { trace: string[]; span: string[] };
-  /** In the order of slices; `span` is one more than the index of the span, 0: none. */
+  /** In the order of slices, but for what came late to a page that follows; `span` is one more than the index of the span, 0: none. */
   samples: { slice: number[]; thread: number[]; span: number[]; node: number[]; count: number[] };
   outcomes: Outcome[];
   /** The recordings that this one was put together of, as ranges of slices. */
   parts: { name: string; from: number; to: number }[];
+  /** There for a page that follows what is profiled: then tables are only what came since the last answer. */
+  live?: {
+    /** What to ask for next. */
+    next: string;
+    /** Whether it is everything, not what is new. */
+    is_whole: boolean;
+    /** What is before this slice is held no longer. */
+    first_slice: number;
+    /** Events that were held and are no longer. */
+    forgotten: number;
+    has_ended: boolean;
+  };
 }
 
 /** How many interrupts ended in one way. */
@@ -29,6 +42,34 @@ export interface Outcome {
   count: number;
   severity: "complete" | "aside" | "cut" | "lost";
   help: string;
+}
+
+const TABLES = ["functions", "places", "nodes", "threads", "spans", "samples"] as const;
+
+/** Puts what is new at the end of what is there. */
+export function append(document: Document, more: Document): Document {
+  for (const text of more.strings) document.strings.push(text);
+  for (const table of TABLES) {
+    const to: Record<string, unknown[]> = document[table];
+    const from: Record<string, unknown[]> = more[table];
+    for (const column in to) for (const value of from[column]) to[column].push(value);
+  }
+  const { strings, functions, places, nodes, threads, spans, samples } = document;
+  return { ...more, strings, functions, places, nodes, threads, spans, samples };
+}
+
+/** Lets go of samples before a slice. */
+export function forget(document: Document, before: number) {
+  const { slice } = document.samples;
+  let kept = 0;
+  const columns: number[][] = Object.values(document.samples);
+  for (let row = 0; row < slice.length; row++) {
+    if (slice[row] < before) continue;
+    // `slice` is one of the columns: what is read of it is at or after what is written.
+    for (const column of columns) column[kept] = column[row];
+    kept++;
+  }
+  for (const column of columns) column.length = kept;
 }
 
 /** Reads what an element holds: JSON, compressed by gzip, in base64. */

@@ -1,13 +1,18 @@
 import { render } from "preact";
 import { App } from "./App";
 import { read } from "./document";
+import { begin } from "./live";
 import { Recording } from "./recording";
 import * as state from "./state";
 
 const root = document.getElementById("app")!;
 
 async function start() {
-  state.recording.value = new Recording(await read(document.getElementById("document") as HTMLTemplateElement));
+  const held = document.getElementById("document") as HTMLTemplateElement;
+  // A page that holds nothing follows what is profiled.
+  const isLive = held.content.textContent === "";
+  if (isLive) root.textContent = "Waiting for the profiler to begin …";
+  state.recording.value = isLive ? await begin() : new Recording(await read(held));
   document.title = `${state.recording.value.title} · Sidewinder`;
   state.dress();
   state.link();

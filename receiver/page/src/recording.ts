@@ -13,12 +13,15 @@ export class Recording {
   readonly durationMs: number;
   readonly sliceMs: number;
   readonly slices: number;
+  /** The number of its first slice, where it is a window on what is profiled; slices count from there. */
+  readonly firstSlice: number;
+  readonly live: Document["live"];
   readonly kinds: Document["kinds"];
   readonly outcomes: Outcome[];
   readonly parts: Document["parts"];
 
   readonly functions: { name: string[]; binary: string[]; path: string[]; kind: Uint8Array };
-  readonly threads: { process: string[]; pid: number[]; name: string[]; tid: number[] };
+  readonly threads: { process: string[]; pid: number[]; name: string[]; tid: number[]; container: string[] };
   readonly spans: Document["spans"];
   /** The tree of functions of all samples. */
   readonly tree: Tree;
@@ -43,7 +46,9 @@ export class Recording {
     this.rateHz = document.rate_hz;
     this.periodNs = document.period_ns;
     this.start = new Date(document.start_unix_ms);
-    this.durationMs = document.duration_ms;
+    this.live = document.live;
+    this.firstSlice = document.live?.first_slice ?? 0;
+    this.durationMs = document.duration_ms - this.firstSlice * document.slice_ms;
     this.sliceMs = document.slice_ms;
     this.kinds = document.kinds;
     this.outcomes = document.outcomes;
@@ -56,8 +61,14 @@ export class Recording {
       path: functions.path.map(text),
       kind: Uint8Array.from(functions.kind),
     };
-    this.threads = { ...threads, process: threads.process.map(text), name: threads.name.map(text) };
-    const lastSlice = samples.slice.at(-1) ?? 0;
+    this.threads = {
+      process: threads.process.map(text),
+      pid: threads.pid.slice(),
+      name: threads.name.map(text),
+      tid: threads.tid.slice(),
+      container: threads.container.map(text),
+    };
+    const lastSlice = samples.slice.reduce((last, slice) => Math.max(last, slice), 0) - this.firstSlice;
     const lasting = this.sliceMs > 0 ? Math.ceil(this.durationMs / this.sliceMs) : 0;
     this.slices = Math.max(lastSlice + 1, lasting, ...this.parts.map((part) => part.to));
 
@@ -79,7 +90,7 @@ export class Recording {
     for (let node = 0; node < nodeCount; node++) this.lines.node[node] = placeOf[grown[node]];
     this.samples = {
       count: samples.node.length,
-      slice: Int32Array.from(samples.slice),
+      slice: Int32Array.from(samples.slice, (slice) => slice - this.firstSlice),
       thread: Int32Array.from(samples.thread),
       span: Int32Array.from(samples.span),
       node: Int32Array.from(samples.node, (node) => this.lines.node[node]),
@@ -98,6 +109,12 @@ export class Recording {
     const { process, name, tid, pid } = this.threads;
     const number = tid[thread] || pid[thread];
     return `${name[thread] || process[thread] || "[unnamed]"}${number ? ` ${number}` : ""}`;
+  }
+
+  /** What to call the container of a thread. */
+  containerName(thread: number): string {
+    const { container } = this.threads;
+    return container[thread] ? `container ${container[thread]}` : "outside of any container";
   }
 
   /** What to call the process of a thread. */

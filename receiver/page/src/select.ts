@@ -8,7 +8,7 @@ export interface Range {
 }
 
 /** What boxes at the root are made of. */
-export type Grouping = "none" | "process" | "thread" | "trace" | "span";
+export type Grouping = "none" | "process" | "thread" | "container" | "trace" | "span";
 
 /** Which events are looked at. */
 export interface Selection {
@@ -32,15 +32,22 @@ function groupsOf(recording: Recording, grouping: Grouping) {
     return numbers.get(name)!;
   };
   const { threads, spans } = recording;
-  if (grouping === "process" || grouping === "thread") {
-    const name = grouping === "process"
-      ? (thread: number) => recording.processName(thread)
-      : (thread: number) => recording.threadName(thread);
-    return { names, ofThread: Int32Array.from(threads.tid, (_, thread) => number(name(thread))), ofSpan: null };
+  const nameOfThread = {
+    process: (thread: number) => recording.processName(thread),
+    thread: (thread: number) => recording.threadName(thread),
+    container: (thread: number) => recording.containerName(thread),
+  }[grouping as string];
+  if (nameOfThread) {
+    return { names, ofThread: Int32Array.from(threads.tid, (_, thread) => number(nameOfThread(thread))), ofSpan: null };
   }
   const of = grouping === "trace" ? spans.trace : spans.span;
   const ofSpan = Int32Array.from([NO_SPAN, ...of.map((id) => `${grouping} ${id}`)], number);
   return { names, ofThread: null, ofSpan };
+}
+
+/** The names of groups, whose labels come after the functions'. */
+export function groupNames(recording: Recording, grouping: Grouping): string[] {
+  return grouping === "none" ? [] : groupsOf(recording, grouping).names;
 }
 
 /** Adds up what was selected. */

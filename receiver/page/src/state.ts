@@ -1,13 +1,13 @@
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { functionsOf } from "./functions";
 import { PLACE, shades } from "./palette";
 import type { Recording } from "./recording";
 import { sandwich } from "./sandwich";
 import { matchedShare, search } from "./search";
-import { type Grouping, type Range, type Selection, select } from "./select";
+import { type Grouping, groupNames, type Range, type Selection, select } from "./select";
 import { nodeAt, pathTo } from "./tree";
 
-export const GROUPINGS: Grouping[] = ["none", "process", "thread", "trace", "span"];
+export const GROUPINGS: Grouping[] = ["none", "process", "thread", "container", "trace", "span"];
 
 /** All that the user can change. What links hold is in the address: `remember` and `recall`. */
 export const recording = signal<Recording>(null!);
@@ -119,6 +119,56 @@ function recall() {
   zoomPath.value = numbers(state.get("zoom"), ".");
   const [label] = numbers(state.get("function"), ".");
   focused.value = label < functions.name.length ? label : null;
+}
+
+/**
+ * Shows a newer recording of the same, in which functions and threads may have other numbers and slices are counted from
+ * later: what the user chose stays what it is.
+ */
+export function renew(next: Recording) {
+  const before = recording.value;
+  const label = relabel(before, next);
+  const later = next.firstSlice - before.firstSlice;
+  const move = (limits: Range | null) =>
+    limits && limits.to > later ? { from: Math.max(0, limits.from - later), to: limits.to - later } : null;
+  batch(() => {
+    const { value: path } = zoomPath;
+    const moved = path.map(label);
+    const lost = moved.indexOf(-1);
+    const threadAt = sameIn(next, before, threadKey, next.threads.tid.length);
+    const kept = threads.value && [...threads.value].map(threadAt).filter((thread) => thread >= 0);
+    recording.value = next;
+    zoomPath.value = lost < 0 ? moved : moved.slice(0, lost);
+    if (focused.value !== null) focused.value = label(focused.value) < 0 ? null : label(focused.value);
+    threads.value = kept && kept.length > 0 ? new Set(kept) : null;
+    [range.value, base.value] = [move(range.value), move(base.value)];
+  });
+}
+
+const functionKey = ({ functions }: Recording, at: number) => `${functions.binary[at]}\n${functions.name[at]}`;
+const threadKey = ({ threads }: Recording, at: number) =>
+  [threads.pid[at], threads.tid[at], threads.process[at], threads.name[at]].join("\n");
+
+/** Where the things of one recording are in another: mostly where they were. */
+function sameIn(next: Recording, before: Recording, key: (of: Recording, at: number) => string, count: number) {
+  let places: Map<string, number> | undefined;
+  return (at: number) => {
+    const wanted = key(before, at);
+    if (at < count && key(next, at) === wanted) return at;
+    places ??= new Map(Array.from({ length: count }, (_, place) => [key(next, place), place]));
+    return places.get(wanted) ?? -1;
+  };
+}
+
+function relabel(before: Recording, next: Recording) {
+  const [functions, nextFunctions] = [before.functions.name.length, next.functions.name.length];
+  const functionAt = sameIn(next, before, functionKey, nextFunctions);
+  const [groups, nextGroups] = [before, next].map((of) => groupNames(of, grouping.value));
+  return (label: number) => {
+    if (label < functions) return functionAt(label);
+    const group = nextGroups.indexOf(groups[label - functions]);
+    return group < 0 ? -1 : nextFunctions + group;
+  };
 }
 
 /** Keeps the address and the state alike from now on. */

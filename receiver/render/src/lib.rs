@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod difference;
+mod document;
 mod escape;
 mod firefox;
 mod folded;
@@ -17,7 +18,6 @@ mod palette;
 mod pprof;
 mod profile;
 mod read;
-
 mod speedscope;
 mod summary;
 mod svg;
@@ -25,9 +25,11 @@ mod table;
 mod tree;
 
 pub use difference::difference;
+pub use document::{Growth, Instalment, Mark, MarkError};
 pub use escape::visible;
 pub use form::{Error, Form, UnknownForm, write};
 pub use join::joined;
+pub use page::live_page;
 pub use profile::{
     Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Outcome, Part, Profile, Sample, Severity,
     Span, SpanIndex, StackIndex, Thread, ThreadIndex,

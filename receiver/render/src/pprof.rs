@@ -88,7 +88,7 @@ fn add_frames(profile: &Profile, strings: &mut Strings, message: &mut proto::Pro
 }
 
 fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
-    let keys = ["process", "thread", "trace_id", "span_id"].map(|key| strings.index(key));
+    let keys = ["process", "thread", "container.id", "trace_id", "span_id"].map(|key| strings.index(key));
     let number_keys = ["pid", "thread_id"].map(|key| strings.index(key));
     for sample in profile.timeless() {
         let thread = profile.thread_of(&sample);
@@ -96,6 +96,7 @@ fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Pr
         let values = [
             thread.map(|thread| visible_or_nothing(&thread.process)),
             thread.map(|thread| visible_or_nothing(&thread.name)),
+            thread.map(|thread| visible_or_nothing(&thread.container)),
             span.map(|span| hexadecimal(&span.trace_id).into()),
             span.map(|span| hexadecimal(&span.span_id).into()),
         ];

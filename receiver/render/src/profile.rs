@@ -64,6 +64,8 @@ pub struct Binary {
     pub path: String,
     /// The GNU build ID in hexadecimal, if it has one.
     pub build_id: Option<String>,
+    /// OpenTelemetry's hash of its beginning, end and length (`process.executable.build_id.htlhash`), if it is known.
+    pub htlhash: Option<String>,
 }
 
 /// A place in code.
@@ -149,6 +151,8 @@ pub struct Thread {
     pub name: Arc<str>,
     /// Its number; 0 if unknown.
     pub tid: u32,
+    /// The container that it runs in, by its id; empty if in none, or if unknown.
+    pub container: Arc<str>,
 }
 
 /// A span of a trace.
@@ -349,12 +353,22 @@ pub(crate) mod tests {
             duration: Duration::from_secs(5),
             slice: Duration::from_secs(1),
             binaries: vec![
-                Binary { path: String::from("/usr/bin/app"), build_id: Some(String::from("0123abcd")) },
-                Binary { path: String::from("[kernel]"), build_id: None },
+                Binary {
+                    path: String::from("/usr/bin/app"),
+                    build_id: Some(String::from("0123abcd")),
+                    htlhash: None,
+                },
+                Binary { path: String::from("[kernel]"), build_id: None, htlhash: None },
             ],
             frames,
             stacks: stacks.iter().map(|(stack, _)| stack.iter().copied().map(FrameIndex).collect()).collect(),
-            threads: vec![Thread { process: "app".into(), pid: 7, name: "worker".into(), tid: 8 }],
+            threads: vec![Thread {
+                process: "app".into(),
+                pid: 7,
+                name: "worker".into(),
+                tid: 8,
+                container: "".into(),
+            }],
             spans: Vec::new(),
             samples: samples.collect(),
             parts: Vec::new(),

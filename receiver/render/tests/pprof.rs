@@ -33,8 +33,12 @@ fn profile() -> Profile {
         start: SystemTime::now(),
         duration: Duration::from_secs(1),
         binaries: vec![
-            Binary { path: String::from("/usr/bin/app"), build_id: Some(String::from("00aa")) },
-            Binary { path: String::from("[kernel]"), build_id: None },
+            Binary {
+                path: String::from("/usr/bin/app"),
+                build_id: Some(String::from("00aa")),
+                htlhash: None,
+            },
+            Binary { path: String::from("[kernel]"), build_id: None, htlhash: None },
         ],
         frames: vec![
             frame("main", 0, FrameKind::Native, 0x1000),
@@ -42,7 +46,13 @@ fn profile() -> Profile {
             frame("vfs_write", 1, FrameKind::Kernel, 0xffff_ffff_8100_0000),
         ],
         stacks: vec![stack(&[1, 0]), stack(&[2, 1, 0]), stack(&[0])],
-        threads: vec![Thread { process: "app".into(), pid: 7, name: "app".into(), tid: 7 }],
+        threads: vec![Thread {
+            process: "app".into(),
+            pid: 7,
+            name: "app".into(),
+            tid: 7,
+            container: "".into(),
+        }],
         spans: vec![Span { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
         // The first stack was seen at two times.
         samples: vec![sample(0, 50), Sample { slice: 1, ..sample(0, 10) }, sample(1, 30), sample(2, 10)],

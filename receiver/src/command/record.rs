@@ -1,5 +1,7 @@
 //! `sidewinder record`: profile for a while and write a file.
 
+mod page;
+
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::mem;
@@ -19,11 +21,13 @@ use sidewinder_render::{Form, Profile, TableOptions};
 use sidewinder_unwind::validate::Trust;
 use tracing::warn;
 
+use self::page::Page;
 use super::launch::{Launched, exit_code};
 use super::{ELSEWHERE, Ended, log_to_stderr, stop_flag, terminal_columns};
 use crate::cli::RecordArgs;
-use crate::collect::{Circumstances, Collection, outcomes};
+use crate::collect::{Circumstances, Collection, Window, outcomes};
 use crate::exit::{Cause, Failure};
+use crate::live::{Audience, Shown};
 use crate::memory::{SamplingBudget, WORKING_SET_BYTES_MAX};
 use crate::naming::{Namer, NamingOptions};
 use crate::report::Reporter;
@@ -75,12 +79,30 @@ enum Sink {
 
 impl Sink {
     /// Takes all that comes and is wanted, until no more can. What waits is little beside what a recording keeps of it.
-    fn take_all(&mut self, incoming: Receiver<Vec<Message>>, wanted: Wanted) {
-        for message in incoming.into_iter().flatten().filter(|message| wanted.admits(message)) {
-            match self {
-                Self::Report(reporter) => reporter.take(message),
-                Self::Profile(collection, _) => collection.take(message),
+    fn take_all(&mut self, incoming: Receiver<Vec<Message>>, wanted: Wanted, shown: Option<&Shown>) {
+        let messages = incoming.into_iter().flatten().filter(|message| wanted.admits(message));
+        match (shown, self) {
+            (None, sink) => messages.for_each(|message| sink.take(message)),
+            (Some(shown), sink) => {
+                shown.take(messages, sink);
+                shown.end();
             }
+        }
+    }
+}
+
+impl Audience for Sink {
+    fn show(&mut self, message: &Message, window: &mut Window) {
+        match self {
+            Self::Report(reporter) => reporter.show(message, window),
+            Self::Profile(collection, _) => collection.show(message, window),
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match self {
+            Self::Report(reporter) => reporter.take(message),
+            Self::Profile(collection, _) => collection.take(message),
         }
     }
 }
@@ -107,14 +129,18 @@ fn record_target(args: &RecordArgs) -> Ended {
         check_writable(path)?;
     }
     let stop = stop_flag()?;
+    let page = args.ui.as_ref().map(|address| Page::serve(address, title(args), args.frequency));
+    let mut page = page.transpose()?;
 
     let mut launched = if args.command.is_empty() { None } else { Some(Launched::stopped(&args.command)?) };
     let wanted = Wanted { span: args.span, trace: args.trace };
     // Reading symbols takes long, and sampling does not wait for it.
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
-        threads.spawn(|| sink.take_all(incoming, wanted));
-        sample(args, launched.as_mut(), &stop, &outgoing, &debug_roots)
+        let shown = page.as_ref().map(|page| Arc::clone(&page.shown));
+        let sink = &mut sink;
+        threads.spawn(move || sink.take_all(incoming, wanted, shown.as_deref()));
+        sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots)
     });
     let status = launched.as_mut().and_then(Launched::end);
     let recorded = recorded?;
@@ -146,6 +172,7 @@ struct Recorded {
 fn sample(
     args: &RecordArgs,
     mut launched: Option<&mut Launched>,
+    mut page: Option<&mut Page>,
     stop: &AtomicBool,
     sink: &Sender<Vec<Message>>,
     debug_roots: &Arc<DebugRoots>,
@@ -205,6 +232,9 @@ fn sample(
             warn!("degraded: CPUs came or went: those that came are not recorded");
         }
         progress.show_tally(|| sampler.tally(), began.elapsed());
+        if let Some(page) = &mut page {
+            page.tell(|| sampler.tally());
+        }
         ended = launched.as_mut().and_then(|launched| launched.ended());
     }
     let end_ns = monotonic_ns();

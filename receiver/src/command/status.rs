@@ -132,6 +132,10 @@ fn text(document: &Value) -> String {
             word(exporter, "queue_capacity_bytes"),
         );
     }
+    let page = word(document, "ui");
+    if !page.is_empty() {
+        let _ = writeln!(out, "  page: {page}");
+    }
     for what in document.get("degraded").and_then(Value::as_array).into_iter().flatten() {
         let (feature, reason, cost) = (word(what, "feature"), word(what, "reason"), word(what, "cost"));
         let _ = writeln!(out, "  degraded: {feature} ({reason}): {cost}");
@@ -163,6 +167,7 @@ mod tests {
                 "interrupts": { "complete": 5, "idle": 0 },
             } },
             "exporters": { "file": { "events": { "delivered": 5 }, "queue_bytes": 0, "queue_capacity_bytes": 0 } },
+            "ui": "http://localhost:7878/",
             "degraded": [],
         })
     }
@@ -192,6 +197,7 @@ mod tests {
             "because: can't sample",
             "delivered=5",
             "unknown key",
+            "page: http://localhost:7878/",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

@@ -5,6 +5,7 @@
 //! | `receiver`     | one receiver's threads                                       |
 //! | `plan`         | what of a receiver changes while it samples                  |
 //! | `destinations` | the exporters                                                |
+//! | `ui`           | the page that follows what is profiled                       |
 //! | `signals`      | what the outside tells us                                    |
 //! | `watch`        | whether the files of the configuration have changed          |
 
@@ -12,6 +13,7 @@ mod destinations;
 mod plan;
 mod receiver;
 mod signals;
+mod ui;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -35,6 +37,7 @@ use destinations::Destinations;
 use plan::Plan;
 use receiver::Receiver;
 pub(crate) use signals::Signals;
+use ui::Ui;
 use watch::Watch;
 
 /// How often files and receivers are looked at.
@@ -76,6 +79,7 @@ struct Service {
     vitals: Arc<Vitals>,
     telemetry: Telemetry,
     destinations: Destinations,
+    ui: Ui,
     receivers: BTreeMap<ComponentId, Receiver>,
     opener: Opener,
     watch: Watch,
@@ -93,11 +97,13 @@ impl Service {
             .map_err(|error| Failure::new(Cause::Usage, "can't set up telemetry").because(error))?;
         vitals.set_degraded(degraded(&opener));
         let destinations = Destinations::open(&config, &vitals)?;
+        let ui = Ui::start(&config.ui, &vitals, runtime);
         let mut service = Self {
             config: Arc::clone(&config),
             vitals,
             telemetry,
             destinations,
+            ui,
             receivers: BTreeMap::new(),
             opener,
             watch: Watch::new(loaded.files),
@@ -114,8 +120,8 @@ impl Service {
     fn start_receiver(&mut self, id: &ComponentId, receiver: &ProfilingReceiver) -> Result<(), Failure> {
         let Some(plan) = Plan::of(id, receiver, &self.config, &self.destinations) else { return Ok(()) };
         let budget = Budget::of(receiver);
-        let (vitals, opener) = (Arc::clone(&self.vitals), self.opener.clone());
-        let started = Receiver::start(id.to_string(), receiver.clone(), budget, plan, vitals, opener)?;
+        let (vitals, live, opener) = (Arc::clone(&self.vitals), self.ui.live(), self.opener.clone());
+        let started = Receiver::start(id.to_string(), receiver.clone(), budget, plan, vitals, live, opener)?;
         self.receivers.insert(id.clone(), started);
         Ok(())
     }
@@ -185,6 +191,7 @@ impl Service {
         }
         self.start_missing_receivers()?;
         self.measure_run_time();
+        self.ui.change(&next.ui);
         self.vitals.reloaded(next);
         Ok(())
     }

@@ -14,6 +14,7 @@ use tracing::{debug, error, info, warn};
 
 use super::plan::{CurrentPlan, Plan};
 use crate::exit::{Cause, Failure};
+use crate::live::Live;
 use crate::memory::Budget;
 use crate::naming::{LeftOut, Namer, NamingOptions};
 use crate::privilege;
@@ -50,13 +51,22 @@ impl Receiver {
         budget: Budget,
         plan: Plan,
         vitals: Arc<Vitals>,
+        live: Arc<Live>,
         opener: Opener,
     ) -> Result<Self, Failure> {
         let plan = Arc::new(CurrentPlan::new(plan));
         let stop = Arc::new(AtomicBool::new(false));
         let privileges = opener.clone();
-        let run =
-            Run { name, config, budget, plan: Arc::clone(&plan), stop: Arc::clone(&stop), vitals, opener };
+        let run = Run {
+            name,
+            config,
+            budget,
+            plan: Arc::clone(&plan),
+            stop: Arc::clone(&stop),
+            vitals,
+            live,
+            opener,
+        };
         let thread = privileges
             .spawn("sample", move || run.until_stopped())
             .map_err(|error| Failure::runtime("can't start the thread that samples", error))?;
@@ -87,6 +97,7 @@ struct Run {
     plan: Arc<CurrentPlan>,
     stop: Arc<AtomicBool>,
     vitals: Arc<Vitals>,
+    live: Arc<Live>,
     opener: Opener,
 }
 
@@ -231,14 +242,13 @@ impl Run {
             &plan.processors(),
             self.budget.interned_bytes,
         );
+        let shown = self.live.begin(&self.name, self.name.clone(), self.config.samples_per_second.get());
         let mut due = Instant::now() + plan.next_interval();
         let mut left_out_before = LeftOut::default();
         loop {
             let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
-            for message in received.into_iter().flatten() {
-                reporter.take(message);
-            }
+            shown.take(received.into_iter().flatten(), &mut reporter);
             let left_out = reporter.left_out();
             self.vitals.receiver_left_out(&self.name, left_out - left_out_before);
             left_out_before = left_out;
@@ -248,6 +258,7 @@ impl Run {
                 self.send(reporter.drain(start_ns..end_ns), &plan);
                 start_ns = end_ns;
                 if is_over {
+                    shown.end();
                     return;
                 }
                 if is_outdated {

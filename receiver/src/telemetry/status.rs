@@ -62,6 +62,7 @@ pub(super) fn document(vitals: &Vitals) -> Value {
         "exporters": exporters.iter().map(|of| (of.name.clone(), of_exporter(of))).collect::<BTreeMap<_, _>>(),
         "pipelines": pipelines(&configuration.config),
         "extensions": ids(configuration.config.extensions.keys()),
+        "ui": configuration.config.ui.enabled.then(|| format!("http://{}/", configuration.config.ui.endpoint)),
         "degraded": degraded,
     })
 }

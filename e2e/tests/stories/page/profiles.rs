@@ -45,14 +45,22 @@ pub(crate) fn server() -> Profile {
         let busy: Vec<_> = if slice < 50 { parsing.collect() } else { writing.collect() };
         busy.into_iter().chain([sample(slice, 0, None, 3)])
     });
-    let thread = |name: &str, tid| Thread { process: "server".into(), pid: 100, name: name.into(), tid };
+    let container = "c0ffee".repeat(11);
+    let thread = |name: &str, tid| Thread {
+        process: "server".into(),
+        pid: 100,
+        name: name.into(),
+        tid,
+        // All but the writer are in one.
+        container: if tid == 102 { "".into() } else { container[..64].into() },
+    };
     let measure = Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 };
     Profile {
         start: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
         duration: Duration::from_secs(10),
         slice: Duration::from_millis(100),
         binaries: ["/srv/server", "[kernel]"]
-            .map(|path| Binary { path: path.to_owned(), build_id: None })
+            .map(|path| Binary { path: path.to_owned(), build_id: None, htlhash: None })
             .to_vec(),
         frames: vec![
             frame("main", FrameKind::Rust, "src/main.rs", 7),
@@ -151,7 +159,13 @@ pub(crate) fn large() -> Profile {
         })
         .collect();
     profile.threads = (0..64)
-        .map(|tid| Thread { process: "server".into(), pid: 100, name: "worker".into(), tid: 101 + tid })
+        .map(|tid| Thread {
+            process: "server".into(),
+            pid: 100,
+            name: "worker".into(),
+            tid: 101 + tid,
+            container: "".into(),
+        })
         .collect();
     profile.stacks.clear();
     profile.samples.clear();

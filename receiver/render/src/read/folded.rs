@@ -24,7 +24,13 @@ fn parts(line: &str) -> Option<(&str, u64)> {
 pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
     let measure = Measure { name: String::from("samples"), rate_hz: 0, period_ns: 0 };
     let mut profile = Profile::empty(title.to_owned(), measure);
-    profile.threads.push(Thread { process: "".into(), pid: 0, name: "".into(), tid: 0 });
+    profile.threads.push(Thread {
+        process: "".into(),
+        pid: 0,
+        name: "".into(),
+        tid: 0,
+        container: "".into(),
+    });
     let mut names = Numbered::default();
     for (line, number) in text.lines().zip(1..) {
         if line.trim().is_empty() {

@@ -28,6 +28,7 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
         .map(|mapping| Binary {
             path: texts.at(mapping.filename).to_owned(),
             build_id: Some(texts.at(mapping.build_id).to_owned()).filter(|id| !id.is_empty()),
+            htlhash: None,
         })
         .collect();
     let frames_of = add_frames(&message, texts, &mut profile);
@@ -48,6 +49,7 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
                 pid: labels.number(&["pid", "process_id"]),
                 name: labels.text("thread").into(),
                 tid: labels.number(&["tid", "thread_id"]),
+                container: labels.text("container.id").into(),
             })),
             span: span.map(|(trace_id, span_id)| SpanIndex(spans.number(Span { trace_id, span_id }))),
             stack: StackIndex(profile.stacks.len() as u32 - 1),

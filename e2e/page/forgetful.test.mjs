@@ -1,0 +1,19 @@
+// The page of a profiler that may hold little: what it no longer holds is said.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { follow, launch, picture } from "./browser.mjs";
+
+test("what is no longer held is counted, and the page goes on", async () => {
+  const browser = await launch();
+  const page = await follow(browser, process.env.LIVE);
+  const bar = page.getByRole("region", { name: "Live" });
+  await bar.getByText(/older samples are not/).waitFor({ timeout: 60_000 });
+  const forgotten = async () => parseInt((await bar.locator("b").innerText()).replaceAll(",", ""), 10);
+  const first = await forgotten();
+  await page.waitForFunction((first) => parseInt(document.querySelector(".live b").textContent.replaceAll(",", ""), 10) > first, first, { timeout: 60_000 });
+  assert.ok(parseInt(await page.locator("header b").first().innerText(), 10) > 0, "it holds the newest");
+  await picture(page, "live-forgetful");
+  assert.deepEqual(page.complaints, []);
+  await browser.close();
+});

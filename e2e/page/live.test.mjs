@@ -1,0 +1,139 @@
+// The page that follows what is profiled, as `e2e/tests/stories/page/live.rs` serves it: a program that climbs through ten
+// functions and never rests.
+
+import assert from "node:assert/strict";
+import { rename } from "node:fs/promises";
+import { after, before, test } from "node:test";
+import { follow, kept, launch, open, picture, texts, violations, written } from "./browser.mjs";
+
+const url = process.env.LIVE;
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+/** A test with a page of its own, which must not complain. */
+function shows(what, act, options) {
+  test(what, async () => {
+    const page = await follow(browser, url, options);
+    try {
+      await act(page);
+      assert.deepEqual(page.complaints, []);
+    } finally {
+      await page.context().close();
+    }
+  });
+}
+
+const samples = async (page) => parseInt((await page.locator("header b").first().innerText()).replaceAll(",", ""), 10);
+const seconds = (count) => new Promise((done) => setTimeout(done, count * 1e3));
+const bar = (page) => page.getByRole("region", { name: "Live" });
+const graph = (page) => page.getByRole("application", { name: /^Flame graph/ });
+
+/** Waits until there are more samples than these. */
+async function more(page, than) {
+  for (let tries = 0; tries < 150; tries++) {
+    const now = await samples(page);
+    if (now > than) return now;
+    await seconds(0.2);
+  }
+  throw new Error(`still ${await samples(page)} samples, not more than ${than}`);
+}
+
+shows("it fills while the program runs", async (page) => {
+  const first = await more(page, 0);
+  await picture(page, "live-early");
+  const second = await more(page, first);
+  await more(page, second);
+  assert.match(await bar(page).innerText(), /live.*are held/s);
+  assert.ok((await texts(page, "tbody td.name button")).some((name) => /climb/.test(name)));
+  assert.match(await page.locator(".outcomes").innerText(), /of the samples wanted are complete/);
+  await picture(page, "live");
+});
+
+shows("what was looked at is still looked at when more comes", async (page) => {
+  await more(page, 100);
+  await graph(page).focus();
+  for (let depth = 0; depth < 5; depth++) await page.keyboard.press("ArrowDown");
+  const selected = (await graph(page).getAttribute("aria-label")).replace(/: .*/, "");
+  await page.keyboard.press("Enter");
+  const path = await texts(page, "nav[aria-label='Zoomed to'] button");
+  const now = await samples(page);
+  await more(page, now);
+  await more(page, await samples(page));
+  assert.deepEqual(await texts(page, "nav[aria-label='Zoomed to'] button"), path, "the zoom");
+  await page.keyboard.press("ArrowRight");
+  assert.equal((await graph(page).getAttribute("aria-label")).replace(/: .*/, ""), selected, "the box with the focus");
+  await page.getByRole("searchbox").fill("climb");
+  await more(page, await samples(page));
+  assert.equal(await page.getByRole("searchbox").inputValue(), "climb");
+  assert.ok(parseFloat(await page.locator(".matched").innerText()) > 0);
+});
+
+shows("a pause stops the picture, and nothing is missed by it", async (page) => {
+  await more(page, 0);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await seconds(0.5);
+  const before = await samples(page);
+  await seconds(3);
+  assert.equal(await samples(page), before);
+  assert.match(await bar(page).innerText(), /paused/);
+  await picture(page, "live-paused");
+  await page.keyboard.press("p");
+  const after = await more(page, before);
+  const fresh = await follow(browser, url);
+  // Both hold what the profiler holds: the one that was opened later may hold a little more.
+  const other = await samples(fresh);
+  await fresh.context().close();
+  assert.ok(other >= after && await more(page, other - 1) >= other, `${after}, ${other}`);
+});
+
+shows("a range of time stays where it was put, and the newest time is followed", async (page) => {
+  await more(page, 1500);
+  await page.getByLabel("time: from, in seconds").fill("0");
+  await page.getByLabel("time: to, in seconds").fill("1");
+  await page.getByLabel("time: to, in seconds").press("Tab");
+  await seconds(1.5);
+  const early = await samples(page);
+  await seconds(2.5);
+  assert.equal(await samples(page), early, "nothing comes into the past");
+  await page.getByRole("button", { name: "All of the time" }).click();
+  assert.ok(await samples(page) > early);
+  await seconds(9);
+  await bar(page).getByRole("combobox").selectOption({ label: "the last 10 s" });
+  const from = async () => +(await page.getByLabel("time: from, in seconds").inputValue());
+  const [began, whole] = [await from(), await page.getByLabel("time: to, in seconds").inputValue()];
+  assert.ok(Math.abs(+whole - began - 10) < 0.2, `${began} to ${whole}`);
+  await seconds(3);
+  assert.ok(await from() > began + 1, "it moves along");
+  await picture(page, "live-last");
+});
+
+shows("what is shown can be saved in every form", async (page) => {
+  await more(page, 500);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await seconds(0.5);
+  const shown = await samples(page);
+  const save = async (what) => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByText(what, { exact: true }).click()]);
+    await download.saveAs(kept(`live-${download.suggestedFilename()}`));
+  };
+  for (const suffix of [".folded", ".svg", ".otlp", ".pb.gz", ".html"]) await save(`Save ${suffix}`);
+  // The story reads the others.
+  await rename(kept("live-profile.html"), written("live-saved.html"));
+  const saved = await open(browser, "live-saved.html");
+  const inFile = await samples(saved);
+  assert.ok(Math.abs(inFile - shown) <= 0.02 * shown, `${inFile} of ${shown}: the newest slice goes on`);
+  assert.equal(await saved.getByRole("region", { name: "Live" }).count(), 0);
+  assert.deepEqual(saved.complaints, []);
+  await saved.context().close();
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  shows(`axe finds nothing: ${colorScheme}`, async (page) => {
+    await more(page, 0);
+    assert.deepEqual(await violations(page), []);
+    await page.getByRole("button", { name: "Pause" }).click();
+    assert.deepEqual(await violations(page), []);
+    if (colorScheme === "dark") await picture(page, "live-dark");
+  }, { colorScheme });
+}

@@ -1,0 +1,127 @@
+//! The page that follows what is profiled: `service.ui`.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use anyhow::{Context as _, Result, ensure};
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::workload::{DISTINCT, Gated, LADDER};
+use sidewinder_e2e::{collector, received::Received, requirement, sidewinder};
+
+use super::{folder, judge_with};
+
+/// A profiler of a program, with a page on this port.
+fn serve(workload: &Gated, port: u16, more: &str, samples_per_second: u32) -> Result<Daemon> {
+    let [nobody] = collector::free_ports()?;
+    let settings = Settings {
+        samples_per_second,
+        more: vec!["monitor_interval: 200ms".to_owned()],
+        service: vec![format!("ui: {{ enabled: true, endpoint: 127.0.0.1:{port}{more} }}")],
+        ..Settings::of_process(workload.pid())
+    };
+    Daemon::start(&settings, &format!("127.0.0.1:{nobody}"))
+}
+
+fn url(port: u16) -> [(&'static str, String); 1] {
+    [("LIVE", format!("http://127.0.0.1:{port}/"))]
+}
+
+#[test]
+fn the_flame_graph_fills_while_the_program_runs() -> Result<()> {
+    let test = "the_flame_graph_fills_while_the_program_runs";
+    if !requirement::ebpf(test)? {
+        return Ok(());
+    }
+    let [port] = collector::free_ports()?;
+    let mut workload = Gated::start(LADDER.command(&[180, 10])?)?;
+    let daemon = serve(&workload, port, "", 499)?;
+    workload.open()?;
+    let is_judged = judge_with(test, "live.test.mjs", &url(port))?;
+    let pid = daemon.running().pid().to_string();
+    let status = sidewinder::run(&["status", "--pid", &pid])?;
+    ensure!(status.log.contains(&format!("page: http://127.0.0.1:{port}/")), "{}", status.log);
+    daemon.stop()?;
+    if !is_judged {
+        return Ok(());
+    }
+
+    // What was saved is what others read, and the same in each form.
+    let saved =
+        |suffix: &str| folder().map(|folder| folder.join("pictures/live-profile").with_extension(suffix));
+    let events = Received::from_otlp_file(&saved("otlp")?)?.events().count() as u64;
+    ensure!(events > 500, "{events} events");
+    let kept = tempfile::tempdir()?;
+    for suffix in ["otlp", "pb.gz"] {
+        let out = kept.path().join(format!("{suffix}.folded"));
+        let (from, to) = (saved(suffix)?, out.display().to_string());
+        let ended = sidewinder::run(&["view", "-o", &to, &from.display().to_string()])?;
+        ensure!(ended.status.success(), "{}", ended.log);
+        let text = std::fs::read_to_string(&out)?;
+        let count = |line: &str| line.rsplit_once(' ').and_then(|(_, count)| count.parse::<u64>().ok());
+        let sum: u64 = text.lines().filter_map(count).sum();
+        let climbing: u64 = text.lines().filter(|line| line.contains(";main;climb;")).filter_map(count).sum();
+        // One was saved a moment after the other, of the same time: its last slice may hold more.
+        ensure!(sum.abs_diff(events) * 50 <= events, "{sum} events in {suffix}, {events} in otlp");
+        ensure!(climbing * 100 >= sum * 90, "{climbing} of {sum} in what is known to run");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_the_page_no_longer_holds_is_said() -> Result<()> {
+    let test = "what_the_page_no_longer_holds_is_said";
+    if !requirement::ebpf(test)? {
+        return Ok(());
+    }
+    let [port] = collector::free_ports()?;
+    let mut workload = Gated::start(DISTINCT.command(&[120, 100_000])?)?;
+    let daemon = serve(&workload, port, ", memory_limit_mib: 1", 997)?;
+    workload.open()?;
+    judge_with(test, "forgetful.test.mjs", &url(port))?;
+    daemon.stop()?;
+    Ok(())
+}
+
+#[test]
+fn only_this_machine_and_only_its_own_page_is_answered() -> Result<()> {
+    if !requirement::ebpf("only_this_machine_and_only_its_own_page_is_answered")? {
+        return Ok(());
+    }
+    let [port] = collector::free_ports()?;
+    let mut workload = Gated::start(LADDER.command(&[60, 10])?)?;
+    let daemon = serve(&workload, port, "", 97)?;
+    workload.open()?;
+    let ask = |method: &str, path: &str, host: &str| -> Result<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        let origin = "Origin: http://evil.example\r\n";
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let begins = |answer: &str, status: &str| answer.starts_with(&format!("HTTP/1.1 {status}"));
+    for path in ["/", "/data/0"] {
+        let answer = crate::telemetry::until(path, || {
+            ask("GET", path, "localhost").map(|answer| begins(&answer, "200").then_some(answer))
+        })?;
+        let head = answer.split("\r\n\r\n").next().context("no head")?.to_lowercase();
+        ensure!(!head.contains("access-control"), "other sites may read it: {head}");
+        for header in [
+            "cross-origin-resource-policy: same-origin",
+            "x-content-type-options: nosniff",
+            "content-security-policy",
+        ] {
+            ensure!(head.contains(header), "{header} is missing: {head}");
+        }
+        let rebound = ask("GET", path, "evil.example")?;
+        ensure!(begins(&rebound, "421") && !rebound.contains("samples"), "{rebound}");
+        let posted = ask("POST", path, "localhost")?;
+        ensure!(begins(&posted, "405"), "{posted}");
+    }
+    for path in ["/etc/passwd", "/../../etc/passwd", "/data", "/0-10.exe"] {
+        let answer = ask("GET", path, "localhost")?;
+        ensure!(begins(&answer, "404"), "{path}: {answer}");
+    }
+    daemon.stop()?;
+    Ok(())
+}

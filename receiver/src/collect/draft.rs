@@ -1,0 +1,250 @@
+//! The tables of a profile in the making: what events refer to, each once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sidewinder_bpf::Outcome;
+use sidewinder_process::ProcessDescription;
+use sidewinder_render::{
+    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Profile, Span, StackIndex, Thread,
+};
+
+use crate::jit::Runtime;
+use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
+use crate::sampling::feed::{ProcessKey, Stack, is_without_file};
+
+/// A thread under one name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct ThreadKey {
+    pub(super) process: ProcessKey,
+    pub(super) tid: u32,
+    pub(super) comm: [u8; 16],
+}
+
+impl ThreadKey {
+    /// As people are told of it.
+    pub(super) fn described(&self, process: Option<&ProcessDescription>) -> Thread {
+        let name = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name: Arc<str> = String::from_utf8_lossy(name).into();
+        let container = process.and_then(|process| process.container_id.as_ref());
+        Thread {
+            process: process
+                .and_then(ProcessDescription::executable_name)
+                .map_or_else(|| Arc::clone(&name), |name| String::from_utf8_lossy(name).into()),
+            pid: self.process.pid,
+            name,
+            tid: self.tid,
+            container: container.map_or_else(|| "".into(), |container| container.as_str().into()),
+        }
+    }
+}
+
+/// A stack as it was walked, and how that ended; of one that means something in one process only, with that.
+type StackKey = (Option<u64>, Outcome, Option<ProcessKey>);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Draft {
+    /// What holds the tables.
+    pub(super) profile: Profile,
+    /// By the number of the file.
+    pub(super) binary_numbers: HashMap<u32, BinaryIndex>,
+    pub(super) kernel: Option<BinaryIndex>,
+    pub(super) stack_numbers: HashMap<StackKey, StackIndex>,
+    /// Stacks that were walked in different ways may have the same names.
+    named_stacks: HashMap<Arc<[FrameIndex]>, StackIndex>,
+    /// The frames of a place in code; of a place that means something in one process only, with that.
+    known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>>,
+    frame_numbers: HashMap<FrameKey, FrameIndex>,
+    /// Bytes of all names and paths.
+    texts_bytes: usize,
+    /// Frames of all stacks.
+    stack_frames: usize,
+}
+
+/// A frame by its binary, its address, its function and its line.
+type FrameKey = (Option<BinaryIndex>, u64, Box<str>, u32);
+
+impl Draft {
+    pub(super) fn of(profile: Profile) -> Self {
+        Self {
+            profile,
+            binary_numbers: HashMap::new(),
+            kernel: None,
+            stack_numbers: HashMap::new(),
+            named_stacks: HashMap::new(),
+            known: HashMap::new(),
+            frame_numbers: HashMap::new(),
+            texts_bytes: 0,
+            stack_frames: 0,
+        }
+    }
+
+    /// A stack with all its names; `walked` is `None` where it never arrived.
+    pub(super) fn stack(
+        &mut self,
+        namer: &mut Namer,
+        process: ProcessKey,
+        walked: Option<&Stack>,
+        outcome: Outcome,
+    ) -> StackIndex {
+        // The process is part of what is known where it means something in one process only.
+        let of_process = walked.filter(|stack| stack.has_code_without_file).map(|_| process);
+        let key = (walked.map(|stack| stack.number), outcome, of_process);
+        if let Some(index) = self.stack_numbers.get(&key) {
+            return *index;
+        }
+        let mut frames = Vec::new();
+        match walked {
+            Some(stack) => {
+                for frame in &stack.frames {
+                    frames.extend(self.named(namer, process, *frame));
+                }
+                frames.extend(marker(outcome).map(|marker| self.marker(&marker)));
+            }
+            None => frames.push(self.marker(&format!("[truncated: {BODY_MISSING}]"))),
+        }
+        let index = self.intern_stack(frames);
+        self.stack_numbers.insert(key, index);
+        index
+    }
+
+    pub(super) fn intern_stack(&mut self, frames: Vec<FrameIndex>) -> StackIndex {
+        let (stacks, stack_frames) = (&mut self.profile.stacks, &mut self.stack_frames);
+        *self.named_stacks.entry(frames.into()).or_insert_with_key(|frames| {
+            stacks.push(frames.to_vec());
+            *stack_frames += frames.len();
+            StackIndex(stacks.len() as u32 - 1)
+        })
+    }
+
+    /// Seeks names anew from now on: there may be better ones.
+    pub(super) fn forget_names(&mut self) {
+        self.known.clear();
+        self.stack_numbers.clear();
+    }
+
+    /// The same for code that processes make: it may be thrown away, and its place taken.
+    pub(super) fn forget_names_of_processes(&mut self) {
+        self.known.retain(|(_, of_process), _| of_process.is_none());
+        self.stack_numbers.retain(|(_, _, of_process), _| of_process.is_none());
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn bytes(&self) -> usize {
+        // A hash map is three quarters full on average.
+        let entries = size_of::<(FrameKey, FrameIndex)>() * self.frame_numbers.len()
+            + size_of::<(StackKey, StackIndex)>() * self.stack_numbers.len()
+            + size_of::<(Arc<[FrameIndex]>, StackIndex)>() * self.named_stacks.len()
+            + size_of::<(sidewinder_bpf::Frame, Option<ProcessKey>, Vec<FrameIndex>)>() * self.known.len();
+        let tables = size_of::<Frame>() * self.profile.frames.len()
+            + size_of::<Vec<FrameIndex>>() * self.profile.stacks.len()
+            + 2 * size_of::<FrameIndex>() * self.stack_frames
+            + size_of::<Thread>() * self.profile.threads.len()
+            + size_of::<Span>() * self.profile.spans.len();
+        entries / 3 * 4 + tables + self.texts_bytes
+    }
+
+    /// The frames that a frame of the walk stands for, leaf first.
+    fn named(
+        &mut self,
+        namer: &mut Namer,
+        process: ProcessKey,
+        frame: sidewinder_bpf::Frame,
+    ) -> Vec<FrameIndex> {
+        let key = (frame, is_without_file(&frame).then_some(process));
+        if let Some(frames) = self.known.get(&key) {
+            return frames.clone();
+        }
+        let frames = self.frames(&namer.name(process, frame));
+        self.known.insert(key, frames.clone());
+        frames
+    }
+
+    /// A frame of its own for each inlined call, leaf first.
+    fn frames(&mut self, named: &NamedFrame) -> Vec<FrameIndex> {
+        let (binary, address) = match &named.place {
+            Place::File { id, facts, svma, .. } => {
+                let binaries = &mut self.profile.binaries;
+                let binary = *self.binary_numbers.entry(id.0).or_insert_with(|| {
+                    let build_id = facts.build_ids.gnu.as_ref().map(ToString::to_string);
+                    let htlhash = facts.hash.map(|hash| hash.to_string());
+                    binaries.push(Binary { path: facts.path.clone(), build_id, htlhash });
+                    BinaryIndex(binaries.len() as u32 - 1)
+                });
+                (Some(binary), svma.0)
+            }
+            Place::Kernel { address } => {
+                let binaries = &mut self.profile.binaries;
+                let kernel = *self.kernel.get_or_insert_with(|| {
+                    binaries.push(Binary { path: "[kernel]".to_owned(), build_id: None, htlhash: None });
+                    BinaryIndex(binaries.len() as u32 - 1)
+                });
+                (Some(kernel), *address)
+            }
+            Place::Anonymous { address } => (None, *address),
+        };
+        let kind = match named.code {
+            Code::Native => FrameKind::Native,
+            Code::Rust => FrameKind::Rust,
+            Code::Go => FrameKind::Go,
+            Code::Kernel => FrameKind::Kernel,
+            Code::Jit(Runtime::CPython) => FrameKind::Python,
+            Code::Jit(_) => FrameKind::Jit,
+        };
+        if named.functions.is_empty() {
+            let is_named = matches!(named.code, Code::Kernel | Code::Jit(_));
+            let function = Function { name: &named.name, is_named, ..Function::default() };
+            return vec![self.intern(binary, address, kind, &function)];
+        }
+        let functions = named.functions.iter().map(|function| Function {
+            name: &function.name.demangled,
+            is_named: true,
+            system_name: &function.name.system_name,
+            path: function.path.as_deref().unwrap_or_default(),
+            line: function.line,
+        });
+        functions.map(|function| self.intern(binary, address, kind, &function)).collect()
+    }
+
+    fn marker(&mut self, text: &str) -> FrameIndex {
+        let function = Function { name: text, is_named: true, ..Function::default() };
+        self.intern(None, 0, FrameKind::Marker, &function)
+    }
+
+    /// The number of a frame.
+    pub(super) fn intern(
+        &mut self,
+        binary: Option<BinaryIndex>,
+        address: u64,
+        kind: FrameKind,
+        function: &Function<'_>,
+    ) -> FrameIndex {
+        let Function { name, is_named, system_name, path, line } = *function;
+        let (frames, texts_bytes) = (&mut self.profile.frames, &mut self.texts_bytes);
+        *self.frame_numbers.entry((binary, address, name.into(), line)).or_insert_with(|| {
+            *texts_bytes += 2 * name.len() + system_name.len() + path.len();
+            frames.push(Frame {
+                name: name.to_owned(),
+                is_named,
+                system_name: if system_name == name { String::new() } else { system_name.to_owned() },
+                binary,
+                kind,
+                address,
+                path: path.to_owned(),
+                line,
+            });
+            FrameIndex(frames.len() as u32 - 1)
+        })
+    }
+}
+
+/// A function in a frame.
+#[derive(Default)]
+pub(super) struct Function<'a> {
+    pub(super) name: &'a str,
+    pub(super) is_named: bool,
+    pub(super) system_name: &'a str,
+    pub(super) path: &'a str,
+    pub(super) line: u32,
+}

@@ -1,0 +1,60 @@
+//! The page that follows a recording: `record --ui`.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sidewinder_config::{ListenAddress, Ui};
+use sidewinder_render::Outcome;
+use tokio::runtime::Runtime;
+
+use crate::collect::{Bounds, outcomes};
+use crate::exit::Failure;
+use crate::live::{Live, Shown};
+use crate::sampling::Tally;
+use crate::server::Server;
+use crate::vitals::lock;
+
+/// How often it is told how interrupts ended.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Serves until it is dropped.
+pub(super) struct Page {
+    pub(super) shown: Arc<Shown>,
+    outcomes: Arc<Mutex<Vec<Outcome>>>,
+    counted_at: Instant,
+    _server: Server,
+    _runtime: Runtime,
+}
+
+impl Page {
+    pub(super) fn serve(
+        address: &ListenAddress,
+        title: String,
+        samples_per_second: u32,
+    ) -> Result<Self, Failure> {
+        let failed = |error| Failure::runtime("can't serve the page", error);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let bounds = Ui::default();
+        let bytes = usize::try_from(bounds.memory_limit_mib.get()).unwrap_or(usize::MAX) << 20;
+        let live = Arc::new(Live::within(Some(Bounds { time: bounds.window, bytes })));
+        let shown = live.begin("record", title, samples_per_second);
+        let outcomes = Arc::<Mutex<Vec<Outcome>>>::default();
+        let told = Arc::clone(&outcomes);
+        let answer = live.answer(Arc::new(move |_| lock(&told).clone()));
+        let server = Server::start("ui".to_owned(), address.clone(), answer, runtime.handle());
+        eprintln!("http://{address}/ follows what is recorded");
+        Ok(Self { shown, outcomes, counted_at: Instant::now(), _server: server, _runtime: runtime })
+    }
+
+    /// Tells how interrupts ended, every so often.
+    pub(super) fn tell(&mut self, tally: impl FnOnce() -> Tally) {
+        if self.counted_at.elapsed() >= INTERVAL {
+            self.counted_at = Instant::now();
+            *lock(&self.outcomes) = outcomes(&tally());
+        }
+    }
+}

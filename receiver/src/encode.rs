@@ -1,0 +1,246 @@
+//! A profile for people as a report of OpenTelemetry: the way back of `import`.
+
+use std::collections::HashMap;
+use std::iter;
+use std::time::UNIX_EPOCH;
+
+use sidewinder_otlp::builder::{
+    AttributeSetIndex, BuildIds, Frame, Function, Line, Link, LocationIndex, Mapping, MappingIndex,
+    ResourceIndex, SampleAttributes, SampleIdentity,
+};
+use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
+use sidewinder_render::{FrameIndex, FrameKind, Profile, Thread};
+
+use crate::report::VERSION;
+use crate::resource::key;
+
+/// The report of all events, each at the beginning of its slice of time; `None` where there is none.
+pub(crate) fn report(profile: &Profile) -> Option<Report> {
+    let mut builder = ReportBuilder::new(ReportOptions::new(VERSION));
+    let mappings: Vec<_> = profile
+        .binaries
+        .iter()
+        .map(|binary| {
+            // Without its hash a file can't be told from others; the names of its functions stay.
+            let htlhash = binary.htlhash.as_deref()?;
+            let build_ids = BuildIds { htlhash, gnu: binary.build_id.as_deref(), go: None };
+            // Addresses are the file's own, wherever it was mapped.
+            Some(builder.mapping(&Mapping { filename: &binary.path, build_ids, ..Mapping::default() }))
+        })
+        .collect();
+    let mut locations = Locations { profile, mappings, numbers: HashMap::new() };
+    let stacks: Vec<_> = profile
+        .stacks
+        .iter()
+        .map(|stack| {
+            let stack: Vec<_> = physical(profile, stack).map(|at| locations.of(&mut builder, at)).collect();
+            builder.stack(&stack)
+        })
+        .collect();
+    let threads: Vec<_> = profile.threads.iter().map(|thread| of_thread(&mut builder, thread)).collect();
+    let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
+    let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
+    for sample in &profile.samples {
+        let (Some(&(resource, attributes)), Some(&stack)) =
+            (threads.get(sample.thread.0 as usize), stacks.get(sample.stack.0 as usize))
+        else {
+            continue;
+        };
+        let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
+        let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
+        let kind = Kind::Cpu { samples_per_second };
+        let identity = SampleIdentity { resource, kind, stack, attributes, link };
+        for _ in 0..sample.count {
+            builder.event(&identity, unix_ns(sample.slice).unwrap_or(u64::MAX), 1);
+        }
+    }
+    let start = unix_ns(0).unwrap_or(u64::MAX);
+    let lasting = u64::try_from(profile.duration.as_nanos()).unwrap_or(u64::MAX);
+    builder.finish(start..start.saturating_add(lasting))
+}
+
+/// The frames of a stack by the places in code that they are at: calls that were inlined are at their caller's.
+fn physical<'a>(profile: &'a Profile, stack: &'a [FrameIndex]) -> impl Iterator<Item = &'a [FrameIndex]> {
+    let place = |index: &FrameIndex| {
+        profile.frames.get(index.0 as usize).map(|frame| (frame.binary, frame.address, frame.kind))
+    };
+    let mut rest = stack;
+    iter::from_fn(move || {
+        let first = rest.first()?;
+        let is_marker = place(first).is_none_or(|(_, address, _)| address == 0);
+        // The same frame once more is a function that called itself.
+        let count = (1..rest.len())
+            .find(|&at| is_marker || place(&rest[at]) != place(first) || rest[..at].contains(&rest[at]))
+            .unwrap_or(rest.len());
+        let (group, after) = rest.split_at(count);
+        rest = after;
+        Some(group)
+    })
+}
+
+/// A location for each place in code that is reached.
+struct Locations<'a> {
+    profile: &'a Profile,
+    mappings: Vec<Option<MappingIndex>>,
+    numbers: HashMap<&'a [FrameIndex], LocationIndex>,
+}
+
+impl<'a> Locations<'a> {
+    fn of(&mut self, builder: &mut ReportBuilder, place: &'a [FrameIndex]) -> LocationIndex {
+        if let Some(number) = self.numbers.get(place) {
+            return *number;
+        }
+        let frames = || place.iter().filter_map(|index| self.profile.frames.get(index.0 as usize));
+        let outermost = frames().next_back();
+        let (kind, address) = outermost.map_or((FrameKind::Marker, 0), |frame| (frame.kind, frame.address));
+        let binary = outermost.and_then(|frame| frame.binary).filter(|_| kind != FrameKind::Kernel);
+        let mapping = binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied().flatten());
+        // A place without a name is left to backends that have symbols: they know the file and the address.
+        let lines: Vec<_> = frames()
+            .filter(|frame| frame.is_named || mapping.is_none())
+            .map(|frame| Line {
+                function: builder.function(&Function {
+                    name: &frame.name,
+                    system_name: &frame.system_name,
+                    filename: &frame.path,
+                    ..Function::default()
+                }),
+                line: frame.line,
+                column: 0,
+            })
+            .collect();
+        let location =
+            builder.location(&Frame { mapping, address, frame_type: frame_type(kind), lines: &lines });
+        self.numbers.insert(place, location);
+        location
+    }
+}
+
+fn frame_type(kind: FrameKind) -> FrameType {
+    match kind {
+        FrameKind::Rust => FrameType::Rust,
+        FrameKind::Go => FrameType::Go,
+        FrameKind::Python => FrameType::CPython,
+        FrameKind::Kernel => FrameType::Kernel,
+        // Which runtime made it is not known here.
+        FrameKind::Native | FrameKind::Jit | FrameKind::Marker => FrameType::Native,
+    }
+}
+
+fn of_thread(builder: &mut ReportBuilder, thread: &Thread) -> (ResourceIndex, AttributeSetIndex) {
+    let mut resource = Vec::new();
+    for (key, text) in
+        [(key::PROCESS_EXECUTABLE_NAME, &thread.process), (key::CONTAINER_ID, &thread.container)]
+    {
+        if !text.is_empty() {
+            resource.push((key, Value::Str(text)));
+        }
+    }
+    if thread.pid > 0 {
+        resource.push((key::PROCESS_PID, Value::Int(thread.pid.into())));
+    }
+    let attributes = SampleAttributes {
+        thread_id: (thread.tid > 0).then_some(thread.tid.into()),
+        thread_name: Some(&*thread.name).filter(|name| !name.is_empty()),
+        ..SampleAttributes::default()
+    };
+    (builder.resource(&resource), builder.attributes(&attributes))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use sidewinder_otlp::{conformance, decode};
+    use sidewinder_render::{
+        Binary, BinaryIndex, Frame, Measure, Sample, Span, SpanIndex, StackIndex, ThreadIndex,
+    };
+
+    use super::*;
+    use crate::import;
+
+    fn frame(name: &str, kind: FrameKind, binary: u32, address: u64) -> Frame {
+        Frame {
+            name: name.to_owned(),
+            is_named: true,
+            system_name: String::new(),
+            binary: Some(BinaryIndex(binary)).filter(|_| kind != FrameKind::Marker),
+            kind,
+            address,
+            path: String::from("src/a.rs"),
+            line: 3,
+        }
+    }
+
+    /// `inner` is inlined into `outer`, which calls itself once.
+    fn profile() -> Profile {
+        let measure = Measure { name: "cpu".to_owned(), rate_hz: 100, period_ns: 10_000_000 };
+        let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
+        let sample = |slice, stack, count| Sample {
+            slice,
+            thread: ThreadIndex(0),
+            span: Some(SpanIndex(0)),
+            stack: StackIndex(stack),
+            count,
+        };
+        Profile {
+            start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000),
+            duration: Duration::from_secs(2),
+            slice: Duration::from_secs(1),
+            binaries: ["/srv/app", "[kernel]"]
+                .map(|path| Binary {
+                    path: path.to_owned(),
+                    build_id: Some("0123abcd".to_owned()),
+                    htlhash: Some("01".repeat(16)),
+                })
+                .to_vec(),
+            frames: vec![
+                frame("inner", FrameKind::Rust, 0, 0x1000),
+                frame("outer", FrameKind::Rust, 0, 0x1000),
+                frame("vfs_write", FrameKind::Kernel, 1, 0xffff_ffff_8100_0000),
+                frame("[truncated: no_rule]", FrameKind::Marker, 0, 0),
+            ],
+            stacks: vec![stack(&[0, 1, 0, 1]), stack(&[2, 1, 3])],
+            threads: vec![Thread {
+                process: "app".into(),
+                pid: 7,
+                name: "worker".into(),
+                tid: 8,
+                container: "c0ffee".into(),
+            }],
+            spans: vec![Span { trace_id: [1; 16], span_id: [2; 8] }],
+            samples: vec![sample(0, 0, 2), sample(1, 1, 1)],
+            ..Profile::empty("app".to_owned(), measure)
+        }
+    }
+
+    #[test]
+    fn what_is_written_conforms_and_is_read_back() {
+        let report = report(&profile()).unwrap();
+        assert_eq!(conformance::check(report.as_bytes()), []);
+        let decoded = decode::profiles_data(report.as_bytes()).unwrap();
+        let mut shapes: Vec<Vec<usize>> = decoded[0]
+            .samples
+            .iter()
+            .map(|sample| sample.stack.iter().map(|frame| frame.lines.len()).collect())
+            .collect();
+        shapes.sort();
+        assert_eq!(shapes, [vec![1, 1, 1], vec![2, 2]], "a call that was inlined is at its caller's place");
+        let file = tempfile::Builder::new().suffix(".otlp").tempfile().unwrap();
+        std::fs::write(file.path(), report.as_bytes()).unwrap();
+        let read = import::profile(file.path()).unwrap();
+        let mut out = [Vec::new(), Vec::new()];
+        for (profile, out) in [&profile(), &read].into_iter().zip(&mut out) {
+            sidewinder_render::write(profile, sidewinder_render::Form::Folded, out).unwrap();
+        }
+        assert_eq!(out[0], out[1]);
+        assert_eq!((&read.threads, &read.spans), (&profile().threads, &profile().spans));
+        assert_eq!(read.measure.period_ns, 10_000_000);
+    }
+
+    #[test]
+    fn nothing_makes_no_report() {
+        assert!(report(&Profile { samples: Vec::new(), ..profile() }).is_none());
+    }
+}

@@ -1,0 +1,228 @@
+//! The page that follows what is profiled, over HTTP: `service::ui`, and `record --ui`.
+//!
+//! | Path               | Answer                                                                       |
+//! |--------------------|------------------------------------------------------------------------------|
+//! | `/`                | the page of the first receiver; of several, `/1/` is the second's            |
+//! | `/data/CURSOR`     | what is new since the answer that gave this cursor, as JSON; else everything |
+//! | `/FROM-TO.SUFFIX`  | these slices of time in the form of that suffix, as `record` writes it       |
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use http::StatusCode;
+use sidewinder_render::{Form, Outcome, live_page};
+
+use crate::collect::{Bounds, Window};
+use crate::encode;
+use crate::sampling::feed::Message;
+use crate::server::{Answer, Page};
+use crate::vitals::lock;
+
+/// What is shown, by the names of receivers.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    /// `None`: nothing is held, for nobody looks.
+    bounds: Mutex<Option<Bounds>>,
+    receivers: Mutex<BTreeMap<String, Arc<Shown>>>,
+}
+
+/// What one receiver shows.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    title: String,
+    samples_per_second: u32,
+    window: Mutex<Option<Window>>,
+}
+
+/// How the interrupts of a receiver have ended so far.
+pub(crate) type OutcomesOf = dyn Fn(&str) -> Vec<Outcome> + Send + Sync;
+
+impl Live {
+    /// Holds what these bounds allow.
+    pub(crate) fn within(bounds: Option<Bounds>) -> Self {
+        Self { bounds: Mutex::new(bounds), ..Self::default() }
+    }
+
+    /// Keeps to other bounds from now on; with none, everything is let go.
+    pub(crate) fn change(&self, bounds: Option<Bounds>) {
+        *lock(&self.bounds) = bounds;
+        for shown in lock(&self.receivers).values() {
+            shown.keep_to(bounds);
+        }
+    }
+
+    /// A receiver begins, and shows nothing of what it showed before.
+    pub(crate) fn begin(&self, name: &str, title: String, samples_per_second: u32) -> Arc<Shown> {
+        let shown = Arc::new(Shown { title, samples_per_second, window: Mutex::default() });
+        shown.keep_to(*lock(&self.bounds));
+        lock(&self.receivers).insert(name.to_owned(), Arc::clone(&shown));
+        shown
+    }
+
+    /// Answers for every path.
+    pub(crate) fn answer(self: &Arc<Self>, outcomes: Arc<OutcomesOf>) -> Arc<Answer> {
+        let live = Arc::clone(self);
+        Arc::new(move |path| live.page(path.strip_prefix('/')?, &*outcomes))
+    }
+
+    fn page(&self, path: &str, outcomes: &OutcomesOf) -> Option<Page> {
+        let (number, path) = match path.split_once('/') {
+            Some((number, path)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                (number.parse().ok()?, path)
+            }
+            _ => (0, path),
+        };
+        let receiver =
+            lock(&self.receivers).iter().nth(number).map(|(name, shown)| (name.clone(), Arc::clone(shown)));
+        // The first one may be about to begin.
+        if path.is_empty() && (receiver.is_some() || number == 0) {
+            return Some(Page::document(live_page()));
+        }
+        let (name, shown) = receiver?;
+        if let Some(cursor) = path.strip_prefix("data/") {
+            let told = shown.window().as_mut()?.instalment(cursor, outcomes(&name));
+            return Some(Page::ok("application/json", told));
+        }
+        let (range, suffix) = path.split_once('.')?;
+        let profile = shown.window().as_mut()?.profile(slices(range)?, outcomes(&name));
+        // Another page may be served meanwhile: the window is no longer held.
+        let suffix = format!(".{suffix}");
+        let written = match Form::ALL.into_iter().find(|form| form.suffix() == suffix) {
+            Some(form) => {
+                let mut out = Vec::new();
+                sidewinder_render::write(&profile, form, &mut out).map(|()| (content_type(form), out)).ok()
+            }
+            None if suffix == ".otlp" => {
+                encode::report(&profile).map(|report| ("application/x-protobuf", report.as_bytes().to_vec()))
+            }
+            None => return None,
+        };
+        Some(written.map_or_else(
+            || Page::text(StatusCode::NOT_FOUND, "no sample is held of this time"),
+            |(content_type, body)| Page::ok(content_type, body),
+        ))
+    }
+}
+
+impl Shown {
+    /// The window, if one is to be filled.
+    pub(crate) fn window(&self) -> MutexGuard<'_, Option<Window>> {
+        lock(&self.window)
+    }
+
+    /// Shows these messages, and hands them on.
+    pub(crate) fn take(&self, messages: impl Iterator<Item = Message>, to: &mut impl Audience) {
+        for message in messages {
+            // Not held for longer: who looks does not wait for all of them.
+            if let Some(window) = self.window().as_mut() {
+                to.show(&message, window);
+            }
+            to.take(message);
+        }
+    }
+
+    /// Nothing more will come.
+    pub(crate) fn end(&self) {
+        if let Some(window) = self.window().as_mut() {
+            window.end();
+        }
+    }
+
+    fn keep_to(&self, bounds: Option<Bounds>) {
+        let mut window = self.window();
+        match (bounds, &mut *window) {
+            (Some(bounds), Some(window)) => window.change_bounds(bounds),
+            (Some(bounds), none) => {
+                *none = Some(Window::new(self.title.clone(), self.samples_per_second, bounds));
+            }
+            (None, window) => *window = None,
+        }
+    }
+}
+
+/// Who takes what sampling says, and knows the names that it takes to show it.
+pub(crate) trait Audience {
+    /// Shows a window what is about to be taken.
+    fn show(&mut self, message: &Message, window: &mut Window);
+    /// Takes it.
+    fn take(&mut self, message: Message);
+}
+
+/// `FROM-TO`, in numbers of slices.
+fn slices(text: &str) -> Option<Range<u32>> {
+    let (from, to) = text.split_once('-')?;
+    let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+    (from < to).then_some(from..to)
+}
+
+fn content_type(form: Form) -> &'static str {
+    match form {
+        Form::Pprof => "application/gzip",
+        Form::Folded => "text/plain; charset=utf-8",
+        Form::Svg => "image/svg+xml",
+        Form::Html => "text/html; charset=utf-8",
+        Form::Firefox | Form::Speedscope => "application/json",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::collect::tests::{event, nothing_known};
+
+    const BOUNDS: Bounds = Bounds { time: Duration::from_secs(600), bytes: 1 << 20 };
+
+    fn ask(live: &Arc<Live>, path: &str) -> Option<Page> {
+        live.answer(Arc::new(|_| Vec::new()))(path)
+    }
+
+    fn json(live: &Arc<Live>, path: &str) -> Value {
+        serde_json::from_slice(&ask(live, path).unwrap().body).unwrap()
+    }
+
+    #[test]
+    fn each_receiver_has_its_page_its_data_and_its_files() {
+        let live = Arc::new(Live::within(Some(BOUNDS)));
+        let _empty = live.begin("profiling", "first".to_owned(), 97);
+        let shown = live.begin("profiling/two", "second".to_owned(), 97);
+        let (mut namer, processes) = nothing_known();
+        shown.window().as_mut().unwrap().take(&event(1, None), &mut namer, &processes);
+        for path in ["/", "/1/"] {
+            assert!(ask(&live, path).unwrap().body.starts_with(b"<!DOCTYPE html>"));
+        }
+        assert_eq!(json(&live, "/data/0")["title"], "first");
+        let told = json(&live, "/1/data/0");
+        assert_eq!((&told["title"], &told["samples"]["count"]), (&"second".into(), &serde_json::json!([1])));
+        let folded = ask(&live, "/1/0-10.folded").unwrap();
+        assert_eq!(
+            (folded.status, folded.body.as_ref()),
+            (StatusCode::OK, &b"thread;[anonymous]+0x1000 1\n"[..])
+        );
+        for suffix in [".otlp", ".pb.gz", ".svg", ".html", ".speedscope.json", ".firefox.json"] {
+            assert_eq!(ask(&live, &format!("/1/0-10{suffix}")).unwrap().status, StatusCode::OK, "{suffix}");
+        }
+        assert_eq!(ask(&live, "/0-10.otlp").unwrap().status, StatusCode::NOT_FOUND, "no sample");
+        for path in
+            ["/2/", "/2/data/0", "/data", "/1/0-10.exe", "/1/10-0.svg", "/1/x-9.svg", "/../etc/passwd", ""]
+        {
+            assert!(ask(&live, path).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_held_while_there_is_no_page() {
+        let live = Arc::new(Live::within(None));
+        let shown = live.begin("profiling", String::new(), 97);
+        assert!(shown.window().is_none());
+        assert!(ask(&live, "/data/0").is_none());
+        live.change(Some(BOUNDS));
+        assert!(shown.window().is_some(), "from now on");
+        live.change(None);
+        assert!(shown.window().is_none(), "it is let go");
+    }
+}
