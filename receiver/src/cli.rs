@@ -63,6 +63,14 @@ pub(crate) enum Command {
         With a command, its exit code is passed on; 125: sidewinder itself failed, 126: the command can't be \
         executed, 127: there is no such command.")]
     Record(RecordArgs),
+    /// Show the busiest functions and processes in the terminal, while they run
+    #[command(after_help = "Examples:\n  \
+        sidewinder top                     every process\n  \
+        sidewinder top -p 1234 -F 997\n  \
+        sidewinder top --comm 'nginx*'\n\n\
+        Keys: q quits, Tab shows processes, s, t and n sort by self, total and name, / filters, + and - change the \
+        time that is shown, p pauses, the arrows scroll.")]
+    Top(TopArgs),
     /// Show a profile in the browser, or write it in another form
     #[command(after_help = "Examples:\n  \
         sidewinder view profile.otlp                 prints an address to open; Ctrl-C ends\n  \
@@ -235,6 +243,25 @@ pub(crate) struct RecordArgs {
     /// A command to run and profile, with its children
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// A process; may be given several times; without this and --comm every process
+    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "comm")]
+    pub(crate) pid: Vec<u32>,
+    /// Processes of this name, those to come included; `*` and `?` stand for any characters; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) comm: Vec<String>,
+    /// Samples a second and CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) frequency: u32,
+    /// How much of the time is shown, in seconds
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub(crate) seconds: u32,
+    /// Leave kernel frames out
+    #[arg(long)]
+    pub(crate) no_kernel: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

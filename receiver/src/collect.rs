@@ -17,7 +17,7 @@ use sidewinder_render::{Measure, Profile, Sample, Severity, Span, SpanIndex, Thr
 
 pub(crate) use self::counts::Counts;
 use self::draft::{Draft, ThreadKey};
-pub(crate) use self::window::{Bounds, Window};
+pub(crate) use self::window::{Bounds, SLICE, Window};
 use crate::live::Audience;
 use crate::naming::{BODY_MISSING, Namer};
 use crate::sampling::Tally;

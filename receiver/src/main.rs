@@ -69,6 +69,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         None => command::run::run(&cli.run.into_config()),
         Some(Command::Run(args)) => command::run::run(&args.into_config()),
         Some(Command::Record(args)) => command::record::record(args),
+        Some(Command::Top(args)) => command::top::top(&args),
         Some(Command::View(args)) => command::view::view(&args),
         Some(Command::Diff(args)) => command::view::diff(&args),
         Some(Command::Inspect(args)) => command::inspect::inspect(&args),

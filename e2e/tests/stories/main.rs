@@ -30,6 +30,7 @@ mod reload;
 mod scale;
 mod stacks;
 mod telemetry;
+mod top;
 mod trace;
 mod verifier;
 mod young_processes;

@@ -6,21 +6,25 @@ use crate::profile::{Frame, FrameKind, Profile};
 
 /// One function's share of the events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FunctionTotals<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) binary: &'a str,
-    pub(crate) kind: FrameKind,
+pub struct FunctionTotals<'a> {
+    /// Its name, which may be hostile.
+    pub name: &'a str,
+    /// The last component of the path of its binary, likewise; empty if there is none.
+    pub binary: &'a str,
+    /// What kind of code it is.
+    pub kind: FrameKind,
     /// Events in which it is the leaf.
-    pub(crate) own: u64,
+    pub own: u64,
     /// Events in which it is on the stack, each counted once however often it recurs.
-    pub(crate) total: u64,
+    pub total: u64,
 }
 
 /// What stands for all functions of a file that nothing names.
 const NO_SYMBOL: &str = "[no symbol]";
 
 /// Every function that was seen, the busiest first. The code of a file that nothing names is one.
-pub(crate) fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
+#[must_use]
+pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
     let mut totals = Vec::new();
     let mut indices = HashMap::new();
     let index_of_frame: Vec<usize> = profile

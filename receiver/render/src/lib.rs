@@ -28,6 +28,7 @@ pub use difference::difference;
 pub use document::{Growth, Instalment, Mark, MarkError};
 pub use escape::visible;
 pub use form::{Error, Form, UnknownForm, write};
+pub use functions::{FunctionTotals, functions};
 pub use join::joined;
 pub use page::live_page;
 pub use profile::{

@@ -238,6 +238,11 @@ impl Window {
         Profile { start: all.start + SLICE * from, duration: SLICE * (to - from), samples, ..all.clone() }
     }
 
+    /// How many slices ended before now.
+    pub(crate) fn slices(&self) -> u32 {
+        self.slice_at(monotonic_ns())
+    }
+
     fn tell_circumstances(&mut self, outcomes: Vec<Outcome>) {
         let profile = &mut self.draft.profile;
         profile.outcomes = outcomes;

@@ -7,6 +7,7 @@ pub(crate) mod launch;
 pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod top;
 pub(crate) mod view;
 
 use std::path::Path;

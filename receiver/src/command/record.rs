@@ -18,7 +18,6 @@ use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
 use sidewinder_config::TraceContext;
 use sidewinder_otlp::send::file::write_profiles_data;
 use sidewinder_render::{Form, Profile, TableOptions};
-use sidewinder_unwind::validate::Trust;
 use tracing::warn;
 
 use self::page::Page;
@@ -28,7 +27,7 @@ use crate::cli::RecordArgs;
 use crate::collect::{Circumstances, Collection, Window, outcomes};
 use crate::exit::{Cause, Failure};
 use crate::live::{Audience, Shown};
-use crate::memory::{SamplingBudget, WORKING_SET_BYTES_MAX};
+use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingOptions};
 use crate::report::Reporter;
 use crate::sampling::debug_file::DebugRoots;
@@ -39,8 +38,6 @@ use crate::terminal;
 
 /// How often the rings are drained, and progress is shown.
 const POLL: Duration = Duration::from_millis(100);
-/// For stacks that wait for tables: what is looked at is most often how a program starts.
-const SNAPSHOTS_BYTES: usize = 64 << 20;
 /// For symbol tables, names, and what is known of debug information.
 const NAMES_BYTES: usize = 32 << 20;
 
@@ -186,25 +183,17 @@ fn sample(
     let progress = Progress::new(args);
     progress.show("reading unwind tables");
     let mut storage = Storage::uninit();
+    let tables_bytes = u64::from(args.table_budget_mib) << 20;
     let options = SamplingOptions {
-        scope,
-        samples_per_second: args.frequency,
-        walk: None,
         frame_limit: args.max_frames,
         kernel_frames: !args.no_kernel,
         unwind_mode: args.unwind.into(),
-        unwind_overrides: Vec::new(),
-        unwind_trust: Trust::Rows,
         trace_context: TraceContext {
             custom_labels: args.custom_labels,
             attributes: args.attribute.clone(),
             ..TraceContext::default()
         },
-        debug_roots: Arc::clone(debug_roots),
-        budget: SamplingBudget {
-            snapshots_bytes: SNAPSHOTS_BYTES,
-            ..SamplingBudget::of_tables(u64::from(args.table_budget_mib) << 20)
-        },
+        ..SamplingOptions::for_people(scope, args.frequency, tables_bytes, debug_roots)
     };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     let mut cpus = CpuList::online().ok();

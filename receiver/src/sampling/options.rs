@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sidewinder_bpf::{Packing, Walk};
-use sidewinder_config::{BinaryMatch, TraceContext, UnwindMode, UnwindOverride};
+use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
 
 use super::debug_file::DebugRoots;
@@ -36,7 +36,35 @@ pub(crate) struct SamplingOptions {
     pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
+/// For stacks that wait for tables, where people look: that is most often how a program starts.
+const SNAPSHOTS_BYTES: usize = 64 << 20;
+
 impl SamplingOptions {
+    /// What suits commands that people wait for.
+    pub(crate) fn for_people(
+        scope: Scope,
+        samples_per_second: u32,
+        tables_bytes: u64,
+        debug_roots: &Arc<DebugRoots>,
+    ) -> Self {
+        Self {
+            scope,
+            samples_per_second,
+            walk: None,
+            frame_limit: MaxFrames::default().get(),
+            kernel_frames: true,
+            unwind_mode: UnwindMode::Auto,
+            unwind_overrides: Vec::new(),
+            unwind_trust: Trust::Rows,
+            trace_context: TraceContext::default(),
+            debug_roots: Arc::clone(debug_roots),
+            budget: SamplingBudget {
+                snapshots_bytes: SNAPSHOTS_BYTES,
+                ..SamplingBudget::of_tables(tables_bytes)
+            },
+        }
+    }
+
     /// How long to wait on average between two looks at what has happened.
     pub(super) fn breath(&self) -> Duration {
         let (shortest, longest) = BREATH_BOUNDS;

@@ -4,11 +4,14 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::sidewinder::Running;
 use sidewinder_e2e::workload::{DISTINCT, Gated, LADDER};
 use sidewinder_e2e::{collector, received::Received, requirement, sidewinder};
 
 use super::{folder, judge_with};
+use crate::telemetry::until;
 
 /// A profiler of a program, with a page on this port.
 fn serve(workload: &Gated, port: u16, more: &str, samples_per_second: u32) -> Result<Daemon> {
@@ -82,6 +85,53 @@ fn what_the_page_no_longer_holds_is_said() -> Result<()> {
     Ok(())
 }
 
+/// `record --ui` fills the page while it records, and writes its file all the same.
+#[test]
+fn a_recording_can_be_followed_too() -> Result<()> {
+    if !requirement::ebpf("a_recording_can_be_followed_too")? {
+        return Ok(());
+    }
+    let [port] = collector::free_ports()?;
+    let mut workload = Gated::start(LADDER.command(&[60, 10])?)?;
+    let kept = tempfile::tempdir()?;
+    let out = kept.path().join("out.otlp");
+    let mut command = sidewinder::command()?;
+    let pid = workload.pid().to_string();
+    command.args(["record", "-F", "499", "-p", &pid, &format!("--ui=127.0.0.1:{port}"), "-o"]).arg(&out);
+    let recording = Running::start_sampling(command)?;
+    workload.open()?;
+    let events = || -> Result<u64> {
+        let told: Value = serde_json::from_str(body(&ask(port, "GET", "/data/0", "localhost")?)?)?;
+        let counts = told.pointer("/samples/count").and_then(Value::as_array).context("no samples")?;
+        Ok(counts.iter().filter_map(Value::as_u64).sum())
+    };
+    let more_than = |than| until("more samples", || Ok(Some(events()?).filter(|now| *now > than)));
+    let shown = more_than(more_than(0)?)?;
+    let ended = recording.stop()?;
+    ensure!(
+        ended.status.success() && ended.log.contains(&format!("http://127.0.0.1:{port}/")),
+        "{}",
+        ended.log
+    );
+    let written = Received::from_otlp_file(&out)?.events().count() as u64;
+    ensure!(written >= shown, "{written} events in the file, {shown} were shown");
+    Ok(())
+}
+
+/// What this port answers.
+fn ask(port: u16, method: &str, path: &str, host: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    let origin = "Origin: http://evil.example\r\n";
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+fn body(answer: &str) -> Result<&str> {
+    Ok(answer.split_once("\r\n\r\n").context("no body")?.1)
+}
+
 #[test]
 fn only_this_machine_and_only_its_own_page_is_answered() -> Result<()> {
     if !requirement::ebpf("only_this_machine_and_only_its_own_page_is_answered")? {
@@ -91,17 +141,10 @@ fn only_this_machine_and_only_its_own_page_is_answered() -> Result<()> {
     let mut workload = Gated::start(LADDER.command(&[60, 10])?)?;
     let daemon = serve(&workload, port, "", 97)?;
     workload.open()?;
-    let ask = |method: &str, path: &str, host: &str| -> Result<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        let origin = "Origin: http://evil.example\r\n";
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
+    let ask = |method, path, host| ask(port, method, path, host);
     let begins = |answer: &str, status: &str| answer.starts_with(&format!("HTTP/1.1 {status}"));
     for path in ["/", "/data/0"] {
-        let answer = crate::telemetry::until(path, || {
+        let answer = until(path, || {
             ask("GET", path, "localhost").map(|answer| begins(&answer, "200").then_some(answer))
         })?;
         let head = answer.split("\r\n\r\n").next().context("no head")?.to_lowercase();

@@ -1,0 +1,204 @@
+//! `sidewinder top`, in a terminal of its own. Its screen is kept in `target/e2e/top`.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+use sidewinder_e2e::workload::{Gated, LADDER};
+use sidewinder_e2e::{paths, requirement, sidewinder};
+
+const ROWS: u16 = 30;
+const COLUMNS: u16 = 100;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A command on a terminal.
+struct Terminal {
+    process: Child,
+    /// The user's side.
+    keyboard: File,
+    /// The command's side.
+    line: OwnedFd,
+    /// The line as it was before.
+    settings: Termios,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Terminal {
+    fn run(arguments: &[&str]) -> Result<Self> {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let line = rustix::fs::open(ptsname(&master, Vec::new())?, flags, Mode::empty())?;
+        tcsetwinsize(&line, Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 })?;
+        let settings = tcgetattr(&line)?;
+        let mut command = sidewinder::command()?;
+        let side = || line.try_clone().map(Stdio::from);
+        let process = command.args(arguments).stdin(side()?).stdout(side()?).stderr(side()?).spawn()?;
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let keyboard = File::from(master);
+        let (mut written, shown) = (keyboard.try_clone()?, Arc::clone(&screen));
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = written.read(&mut bytes) {
+                shown.lock().unwrap_or_else(PoisonError::into_inner).process(&bytes[..count]);
+            }
+        });
+        Ok(Self { process, keyboard, line, settings, screen })
+    }
+
+    fn press(&mut self, keys: &str) -> Result<()> {
+        Ok(self.keyboard.write_all(keys.as_bytes())?)
+    }
+
+    fn with_screen<T>(&self, look: impl FnOnce(&vt100::Screen) -> T) -> T {
+        look(self.screen.lock().unwrap_or_else(PoisonError::into_inner).screen())
+    }
+
+    /// Waits until the screen is as it should be, and returns it.
+    fn until(&mut self, what: &str, is_so: impl Fn(&str) -> bool) -> Result<String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let shown = self.with_screen(vt100::Screen::contents);
+            if is_so(&shown) {
+                return Ok(shown);
+            }
+            ensure!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}:\n{shown}");
+            if let Some(status) = self.process.try_wait()? {
+                bail!("{what}: it ended with {status}:\n{shown}");
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits for its end, after which the terminal must be as it was.
+    fn ended(mut self) -> Result<ExitStatus> {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match self.process.try_wait()? {
+                Some(status) => break status,
+                None => ensure!(Instant::now() < deadline, "it does not end"),
+            }
+            thread::sleep(Duration::from_millis(20));
+        };
+        // What it wrote last is on its way.
+        thread::sleep(Duration::from_millis(200));
+        ensure!(!self.with_screen(vt100::Screen::alternate_screen), "the alternate screen is left on");
+        ensure!(!self.with_screen(vt100::Screen::hide_cursor), "the cursor is left hidden");
+        let settings = tcgetattr(&self.line)?;
+        let modes = |of: &Termios| (of.input_modes, of.output_modes, of.local_modes, of.control_modes);
+        ensure!(modes(&settings) == modes(&self.settings), "the line is left in another mode: {settings:?}");
+        Ok(status)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // One that a failing test left running; one that ended is gone already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The line of the screen that begins a table's row with this name, as numbers: self and total, in percent.
+fn shares(screen: &str, name: &str) -> Option<[f64; 2]> {
+    let mut of_rows = screen.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    of_rows.find_map(|words| match &words[..] {
+        [own, total, found, ..] if *found == name => {
+            Some([own.strip_suffix('%')?.parse().ok()?, total.strip_suffix('%')?.parse().ok()?])
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn the_busiest_functions_and_processes_are_shown_while_they_run() -> Result<()> {
+    if !requirement::ebpf("the_busiest_functions_and_processes_are_shown_while_they_run")? {
+        return Ok(());
+    }
+    let mut workload = Gated::start(LADDER.command(&[180, 10])?)?;
+    let pid = workload.pid().to_string();
+    let mut terminal = Terminal::run(&["top", "-p", &pid, "-F", "499"])?;
+    workload.open()?;
+    let screen = terminal.until("the function that burns", |screen| {
+        shares(screen, "burn").is_some_and(|[own, _]| own > 80.0) && screen.contains("% complete")
+    })?;
+    let kept = paths::compiled()?.join("top");
+    fs::create_dir_all(&kept)?;
+    fs::write(kept.join("functions.txt"), &screen)?;
+    let first = screen.lines().nth(3).context("no row")?;
+    ensure!(first.contains("burn") && first.contains("ladder"), "the busiest comes first:\n{screen}");
+    ensure!(screen.contains("lost since the start") && screen.contains(" a second"), "{screen}");
+
+    // What leads to all of it has all of the total, and nothing of its own.
+    terminal.press("t")?;
+    let screen = terminal.until("by total", |screen| screen.contains("total↓"))?;
+    let [own, total] = shares(&screen, "climb").with_context(|| screen.clone())?;
+    ensure!(own < 20.0 && total > 80.0, "{own} {total}:\n{screen}");
+    terminal.press("/climb")?;
+    let screen = terminal.until("the filter", |screen| {
+        screen.contains("filter: climb")
+            && shares(screen, "climb").is_some()
+            && shares(screen, "burn").is_none()
+    })?;
+    ensure!(screen.contains("Enter keeps it"), "{screen}");
+    terminal.press("\r\u{1b}")?;
+    terminal.until("no filter", |screen| shares(screen, "burn").is_some())?;
+
+    terminal.press("\t")?;
+    let screen = terminal.until("processes", |screen| shares(screen, "ladder") == Some([100.0, 100.0]))?;
+    ensure!(screen.contains(&pid), "{screen}");
+    fs::write(kept.join("processes.txt"), &screen)?;
+    terminal.press("p")?;
+    terminal.until("a pause", |screen| screen.contains("paused"))?;
+    let counts = |screen: &str| screen.lines().nth(1).map(str::to_owned);
+    let paused = terminal.with_screen(|screen| counts(&screen.contents()));
+    thread::sleep(Duration::from_secs(3));
+    assert_eq!(terminal.with_screen(|screen| counts(&screen.contents())), paused, "while it is paused");
+    terminal.press("q")?;
+    ensure!(terminal.ended()?.success());
+    Ok(())
+}
+
+#[test]
+fn however_it_ends_the_terminal_is_as_it_was() -> Result<()> {
+    if !requirement::ebpf("however_it_ends_the_terminal_is_as_it_was")? {
+        return Ok(());
+    }
+    let workload = Gated::start(LADDER.command(&[60, 10])?)?;
+    let pid = workload.pid().to_string();
+    let is_up = |screen: &str| screen.contains("sidewinder top") && screen.contains("q quit");
+    for end in ["\u{3}", "\u{1b}", "SIGTERM"] {
+        let mut terminal = Terminal::run(&["top", "-p", &pid])?;
+        terminal.until("the screen", is_up)?;
+        if end == "SIGTERM" {
+            let pid = nix::unistd::Pid::from_raw(terminal.process.id().cast_signed());
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM)?;
+        } else {
+            terminal.press(end)?;
+        }
+        let status = terminal.ended().with_context(|| format!("after {end:?}"))?;
+        ensure!(status.success(), "after {end:?}: {status}");
+    }
+    Ok(())
+}
+
+#[test]
+fn without_a_terminal_it_says_so() -> Result<()> {
+    let ended = sidewinder::run(&["top"])?;
+    assert_eq!(ended.status.code(), Some(2), "{}", ended.log);
+    ensure!(
+        ended.log.contains("top draws on a terminal") && ended.log.contains("record --table"),
+        "{}",
+        ended.log
+    );
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! `sidewinder top`: the busiest functions and processes in the terminal, while they run.
+
+mod screen;
+mod shown;
+
+use std::collections::HashMap;
+use std::io::IsTerminal as _;
+use std::mem;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sidewinder_bpf::{Opener, Storage};
+use sidewinder_process::ProcessDescription;
+use sidewinder_render::Outcome;
+
+use self::screen::Screen;
+use super::{Ended, log_to_stderr, stop_flag};
+use crate::cli::TopArgs;
+use crate::collect::{Bounds, Window, outcomes};
+use crate::exit::{Cause, Failure};
+use crate::live::{Audience, Live, Shown};
+use crate::naming::{Namer, NamingOptions};
+use crate::sampling::debug_file::DebugRoots;
+use crate::sampling::feed::{Message, ProcessKey};
+use crate::sampling::scope::Scope;
+use crate::sampling::{Sampler, SamplingError, SamplingOptions};
+use crate::vitals::lock;
+
+/// How often the rings are drained.
+const POLL: Duration = Duration::from_millis(100);
+/// How often it is counted how interrupts ended.
+const COUNT: Duration = Duration::from_secs(1);
+/// For symbol tables, names, and what is known of debug information.
+const NAMES_BYTES: usize = 32 << 20;
+/// For the events that are shown, and those that may be.
+const WINDOW_BYTES: usize = 32 << 20;
+/// Stacks that wait for tables.
+const TABLES_BYTES: u64 = 32 << 20;
+
+pub(crate) fn top(args: &TopArgs) -> Ended {
+    // What is logged would tear the screen.
+    log_to_stderr("off");
+    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
+        return Err(Failure::new(
+            Cause::Usage,
+            "top draws on a terminal, and this is none: `sidewinder record --table` prints a table anywhere",
+        ));
+    }
+    let stop = stop_flag()?;
+    let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
+    let mut storage = Storage::uninit();
+    let options = SamplingOptions {
+        kernel_frames: !args.no_kernel,
+        ..SamplingOptions::for_people(scope(args), args.frequency, TABLES_BYTES, &debug_roots)
+    };
+    let opener = Opener::start().map_err(SamplingError::Thread)?;
+    eprintln!("reading unwind tables ...");
+    let mut sampler = Sampler::new(&mut storage, options, opener)?;
+    sampler.start()?;
+
+    let live = Live::within(Some(Bounds { time: screen::LONGEST, bytes: WINDOW_BYTES }));
+    let shown = live.begin("top", title(args), args.frequency);
+    let told = Mutex::<Vec<Outcome>>::default();
+    let mut screen = Screen::new(title(args), args.frequency, args.seconds);
+    let names = Names::new(!args.no_kernel, debug_roots);
+    let drawn = thread::scope(|threads| {
+        let (outgoing, incoming) = channel();
+        threads.spawn(|| names.take_all(incoming, &shown));
+        // Neither naming nor drawing makes sampling wait.
+        let drawing = threads.spawn(|| {
+            let drawn = screen.run(&shown, &told, &stop);
+            stop.store(true, Ordering::Relaxed);
+            drawn
+        });
+        sample(&mut sampler, &outgoing, &told, &stop);
+        drop(outgoing);
+        drawing.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that draws has panicked")))
+    });
+    drawn.map_err(|error| Failure::runtime("can't draw on the terminal", error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Samples until told to stop; where all has ended that was to be sampled, there is still something to look at.
+fn sample(
+    sampler: &mut Sampler<'_>,
+    outgoing: &Sender<Vec<Message>>,
+    told: &Mutex<Vec<Outcome>>,
+    stop: &AtomicBool,
+) {
+    let mut messages = Vec::new();
+    let mut counted_at = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        if sampler.is_over() {
+            thread::sleep(POLL);
+            continue;
+        }
+        sampler.poll(POLL, &mut messages);
+        // The other side only ends after this one.
+        let _ = outgoing.send(mem::take(&mut messages));
+        if counted_at.elapsed() >= COUNT {
+            counted_at = Instant::now();
+            *lock(told) = outcomes(&sampler.tally());
+        }
+    }
+    sampler.stop(&mut messages);
+}
+
+fn scope(args: &TopArgs) -> Scope {
+    match (&*args.pid, &*args.comm) {
+        ([], []) => Scope::node(),
+        ([], names) => Scope::of_names(names),
+        (pids, _) => Scope::of_pids(pids.iter().copied()),
+    }
+}
+
+fn title(args: &TopArgs) -> String {
+    match (&*args.pid, &*args.comm) {
+        ([], []) => "all processes".to_owned(),
+        ([], names) => format!("processes named {}", names.join(", ")),
+        (pids, _) => {
+            format!("process {}", pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// What names and describes what sampling tells of.
+struct Names {
+    namer: Namer,
+    processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
+}
+
+impl Names {
+    fn new(kernel: bool, debug_roots: Arc<DebugRoots>) -> Self {
+        let namer = Namer::new(NamingOptions {
+            native: true,
+            kernel,
+            lines: false,
+            inlines: true,
+            budget_bytes: NAMES_BYTES,
+            is_patient: false,
+            debug_roots,
+        });
+        Self { namer, processes: HashMap::new() }
+    }
+
+    fn take_all(mut self, incoming: Receiver<Vec<Message>>, shown: &Shown) {
+        shown.take(incoming.into_iter().flatten(), &mut self);
+    }
+}
+
+impl Audience for Names {
+    fn show(&mut self, message: &Message, window: &mut Window) {
+        window.take(message, &mut self.namer, &self.processes);
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::File(id, facts) => self.namer.learn(id, facts),
+            Message::ForgetFile(id) => self.namer.forget(id),
+            Message::Process(key, description) => drop(self.processes.insert(key, description)),
+            Message::Jit(key, place) => self.namer.learn_runtime(key, place),
+            Message::Departed(key) => {
+                self.namer.forget_process(key);
+                self.processes.remove(&key);
+            }
+            Message::Event(_) => {}
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The screen of `top`: what it shows, and what its keys do.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{io, mem};
+
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
+use ratatui::{DefaultTerminal, Frame};
+use sidewinder_render::{Outcome, Profile};
+
+use super::shown::{Order, Row, Tab, outcomes_line, rows};
+use crate::collect::SLICE;
+use crate::live::Shown;
+use crate::vitals::lock;
+
+/// How much time can be shown at a time, in seconds.
+const SPANS: [u32; 4] = [5, 10, 30, 60];
+/// The longest of them.
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
+/// How often the picture is drawn anew.
+const DRAW: Duration = Duration::from_secs(1);
+/// How often it is looked whether to end.
+const LOOK: Duration = Duration::from_millis(100);
+
+const KEYS: &str =
+    "q quit  Tab processes  s self  t total  n name  / filter  + - time  p pause  arrows scroll";
+
+/// See the [module](self).
+pub(super) struct Screen {
+    title: String,
+    samples_per_second: u32,
+    seconds: u32,
+    tab: Tab,
+    order: Order,
+    filter: String,
+    /// The filter is being typed.
+    is_typing: bool,
+    is_paused: bool,
+    profile: Option<Profile>,
+    outcomes: Vec<Outcome>,
+    rows: Vec<Row>,
+    table: TableState,
+}
+
+/// Whether to go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    GoOn,
+    Quit,
+}
+
+impl Screen {
+    pub(super) fn new(title: String, samples_per_second: u32, seconds: u32) -> Self {
+        Self {
+            title,
+            samples_per_second,
+            seconds,
+            tab: Tab::Functions,
+            order: Order::Own,
+            filter: String::new(),
+            is_typing: false,
+            is_paused: false,
+            profile: None,
+            outcomes: Vec::new(),
+            rows: Vec::new(),
+            table: TableState::default(),
+        }
+    }
+
+    /// Draws until the user has enough or `stop` says so, and leaves the terminal as it was.
+    pub(super) fn run(
+        &mut self,
+        shown: &Shown,
+        outcomes: &Mutex<Vec<Outcome>>,
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
+        let mut terminal = ratatui::try_init()?;
+        let ended = self.draw_until_told(&mut terminal, shown, outcomes, stop);
+        ratatui::try_restore().and(ended)
+    }
+
+    fn draw_until_told(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        shown: &Shown,
+        outcomes: &Mutex<Vec<Outcome>>,
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
+        let mut due = Instant::now();
+        while !stop.load(Ordering::Relaxed) {
+            if Instant::now() >= due {
+                due = Instant::now() + DRAW;
+                self.look(shown, outcomes);
+                terminal.draw(|frame| self.draw(frame))?;
+            }
+            if !event::poll(LOOK.min(due.saturating_duration_since(Instant::now())))? {
+                continue;
+            }
+            match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    if self.press(key) == Next::Quit {
+                        return Ok(());
+                    }
+                }
+                Event::Resize(..) => {}
+                _ => continue,
+            }
+            terminal.draw(|frame| self.draw(frame))?;
+        }
+        Ok(())
+    }
+
+    /// Takes what is newest.
+    fn look(&mut self, shown: &Shown, outcomes: &Mutex<Vec<Outcome>>) {
+        if self.is_paused {
+            return;
+        }
+        self.outcomes = lock(outcomes).clone();
+        if let Some(window) = shown.window().as_mut() {
+            let now = window.slices();
+            let held =
+                u32::try_from(Duration::from_secs(self.seconds.into()).as_millis() / SLICE.as_millis());
+            let from = now.saturating_sub(held.unwrap_or(u32::MAX));
+            self.profile = Some(window.profile(from..now + 1, Vec::new()));
+        }
+        self.sort();
+    }
+
+    fn sort(&mut self) {
+        let chosen = self.table.selected().and_then(|at| self.rows.get(at)).map(|row| row.name.clone());
+        if let Some(profile) = &self.profile {
+            self.rows = rows(profile, self.tab, self.order, &self.filter);
+        }
+        // What was chosen is still chosen, wherever it went.
+        let place = chosen.and_then(|name| self.rows.iter().position(|row| row.name == name));
+        self.table.select(place.or_else(|| self.table.selected().filter(|at| *at < self.rows.len())));
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Next {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { Next::Quit } else { Next::GoOn };
+        }
+        if mem::take(&mut self.is_typing) {
+            match key.code {
+                KeyCode::Enter => return Next::GoOn,
+                KeyCode::Esc => self.filter.clear(),
+                KeyCode::Backspace => drop(self.filter.pop()),
+                KeyCode::Char(character) => self.filter.push(character),
+                _ => {}
+            }
+            self.is_typing = key.code != KeyCode::Esc;
+            self.table.select(None);
+            self.sort();
+            return Next::GoOn;
+        }
+        let last = self.rows.len().saturating_sub(1);
+        let at = self.table.selected();
+        match key.code {
+            KeyCode::Char('q') => return Next::Quit,
+            KeyCode::Esc if self.filter.is_empty() => return Next::Quit,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Tab => {
+                self.tab = if self.tab == Tab::Functions { Tab::Processes } else { Tab::Functions };
+                self.table.select(None);
+            }
+            KeyCode::Char('s') => self.order = Order::Own,
+            KeyCode::Char('t') => self.order = Order::Total,
+            KeyCode::Char('n') => self.order = Order::Name,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char('+') => {
+                let longer = SPANS.into_iter().find(|span| *span > self.seconds);
+                self.seconds = longer.unwrap_or(self.seconds);
+            }
+            KeyCode::Char('-') => {
+                let shorter = SPANS.into_iter().rev().find(|span| *span < self.seconds);
+                self.seconds = shorter.unwrap_or(self.seconds);
+            }
+            KeyCode::Down => self.table.select(Some(at.map_or(0, |at| at + 1).min(last))),
+            KeyCode::Up => self.table.select(at.map(|at| at.saturating_sub(1))),
+            KeyCode::PageDown => self.table.select(Some(at.map_or(0, |at| at + 10).min(last))),
+            KeyCode::PageUp => self.table.select(at.map(|at| at.saturating_sub(10))),
+            KeyCode::Home => self.table.select(None),
+            KeyCode::End => self.table.select(Some(last)),
+            _ => {}
+        }
+        self.sort();
+        Next::GoOn
+    }
+
+    fn draw(&mut self, frame: &mut Frame<'_>) {
+        let lines = Constraint::Length(1);
+        let [title, counts, body, footer] =
+            Layout::vertical([lines, lines, Constraint::Fill(1), lines]).areas(frame.area());
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let state = if self.is_paused { "  paused" } else { "" };
+        let what = format!("  {}, {} Hz, the last {} s", self.title, self.samples_per_second, self.seconds);
+        frame.render_widget(
+            Line::from(vec![Span::styled("sidewinder top", bold), what.into(), Span::styled(state, bold)]),
+            title,
+        );
+        frame.render_widget(Line::from(self.counts()), counts);
+        let total = self.profile.as_ref().map_or(0, Profile::total);
+        let table = self.table(total, bold);
+        frame.render_stateful_widget(table, body, &mut self.table);
+        let said = match (self.is_typing, &*self.filter) {
+            (true, filter) => format!("filter: {filter}_   Enter keeps it, Esc clears it"),
+            (false, "") => KEYS.to_owned(),
+            (false, filter) => format!("filter: {filter}   Esc clears it   {KEYS}"),
+        };
+        frame.render_widget(Line::from(said).style(Style::new().add_modifier(Modifier::DIM)), footer);
+    }
+
+    fn counts(&self) -> String {
+        let Some(profile) = &self.profile else { return "waiting for the first samples".to_owned() };
+        let events = profile.total();
+        let per_second = events as f64 / profile.duration.as_secs_f64().max(0.1);
+        format!("{events} samples, {per_second:.0} a second; {}", outcomes_line(&self.outcomes))
+    }
+
+    fn table(&self, total: u64, bold: Style) -> Table<'static> {
+        let share = |events: u64| format!("{:6.2}%", 100.0 * events as f64 / total.max(1) as f64);
+        let row = |row: &Row| {
+            TableRow::new(
+                [share(row.own), share(row.total), row.name.clone(), row.of.clone()].map(Cell::from),
+            )
+        };
+        let mark =
+            |order, name: &str| if self.order == order { format!("{name}↓") } else { name.to_owned() };
+        let (name, of) = match self.tab {
+            Tab::Functions => ("function", "binary"),
+            Tab::Processes => ("process", "pid"),
+        };
+        let of_numbers = |order, name| format!("{:>7}", mark(order, name));
+        let head = [
+            of_numbers(Order::Own, "self"),
+            of_numbers(Order::Total, "total"),
+            mark(Order::Name, name),
+            of.to_owned(),
+        ];
+        let widths = [Constraint::Length(8), Constraint::Length(8), Constraint::Fill(1), Constraint::Max(28)];
+        Table::new(self.rows.iter().map(row), widths)
+            .header(TableRow::new(head).style(bold))
+            .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
+    }
+}

@@ -1,0 +1,164 @@
+//! What the screen shows of a profile: rows, sorted and filtered.
+
+use std::collections::HashMap;
+
+use sidewinder_render::{Outcome, Profile, Severity, functions, visible};
+
+/// What rows are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tab {
+    Functions,
+    Processes,
+}
+
+/// What rows are sorted by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// What each did itself, the most first.
+    Own,
+    /// What each caused.
+    Total,
+    Name,
+}
+
+/// One function or process. Texts hold nothing that a terminal acts on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Row {
+    pub(super) name: String,
+    /// The function's binary, or the process's number.
+    pub(super) of: String,
+    pub(super) own: u64,
+    pub(super) total: u64,
+}
+
+/// The rows of a profile, of which each has a part of its texts that the filter names.
+pub(super) fn rows(profile: &Profile, tab: Tab, order: Order, filter: &str) -> Vec<Row> {
+    let mut rows = match tab {
+        Tab::Functions => of_functions(profile),
+        Tab::Processes => of_processes(profile),
+    };
+    let filter = filter.to_lowercase();
+    rows.retain(|row| [&row.name, &row.of].iter().any(|text| text.to_lowercase().contains(&filter)));
+    rows.sort_by(|a, b| {
+        let by_name = || a.name.cmp(&b.name).then_with(|| a.of.cmp(&b.of));
+        match order {
+            Order::Own => (b.own, b.total).cmp(&(a.own, a.total)).then_with(by_name),
+            Order::Total => (b.total, b.own).cmp(&(a.total, a.own)).then_with(by_name),
+            Order::Name => by_name(),
+        }
+    });
+    rows
+}
+
+fn of_functions(profile: &Profile) -> Vec<Row> {
+    let functions = functions(profile).into_iter().map(|function| Row {
+        name: visible(function.name).into_owned(),
+        of: if function.binary.is_empty() { String::new() } else { visible(function.binary).into_owned() },
+        own: function.own,
+        total: function.total,
+    });
+    functions.collect()
+}
+
+fn of_processes(profile: &Profile) -> Vec<Row> {
+    let mut events = HashMap::<(u32, &str), u64>::new();
+    for sample in &profile.samples {
+        let Some(thread) = profile.threads.get(sample.thread.0 as usize) else { continue };
+        *events.entry((thread.pid, &thread.process)).or_default() += sample.count;
+    }
+    let rows = events.into_iter().map(|((pid, name), events)| Row {
+        name: visible(name).into_owned(),
+        of: pid.to_string(),
+        own: events,
+        total: events,
+    });
+    rows.collect()
+}
+
+/// What became of the interrupts since the start, in a line: whatever is cut or lost is said.
+pub(super) fn outcomes_line(outcomes: &[Outcome]) -> String {
+    let sum = |severity| -> u64 {
+        outcomes.iter().filter(|outcome| outcome.severity == severity).map(|outcome| outcome.count).sum()
+    };
+    let [complete, cut, lost] = [Severity::Complete, Severity::Cut, Severity::Lost].map(sum);
+    let wanted = complete + cut + lost;
+    if wanted == 0 {
+        return "no sample was wanted so far".to_owned();
+    }
+    let share = 100.0 * complete as f64 / wanted as f64;
+    format!("{share:.1}% complete, {cut} with a cut stack, {lost} lost since the start")
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_render::{Frame, FrameIndex, FrameKind, Measure, Sample, StackIndex, Thread, ThreadIndex};
+
+    use super::*;
+
+    /// Two processes: `a` calls `b` in the first, and works itself in the other.
+    fn profile() -> Profile {
+        let frame = |name: &str| Frame {
+            name: name.to_owned(),
+            is_named: true,
+            system_name: String::new(),
+            binary: None,
+            kind: FrameKind::Native,
+            address: 0,
+            path: String::new(),
+            line: 0,
+        };
+        let thread = |process: &str, pid| Thread {
+            process: process.into(),
+            pid,
+            name: process.into(),
+            tid: pid,
+            container: "".into(),
+        };
+        let sample = |thread, stack, count| Sample {
+            slice: 0,
+            thread: ThreadIndex(thread),
+            span: None,
+            stack: StackIndex(stack),
+            count,
+        };
+        let measure = Measure { name: "cpu".to_owned(), rate_hz: 1, period_ns: 1 };
+        Profile {
+            frames: vec![frame("a\u{7}"), frame("B")],
+            stacks: vec![vec![FrameIndex(1), FrameIndex(0)], vec![FrameIndex(0)]],
+            threads: vec![thread("one", 1), thread("two", 2)],
+            samples: vec![sample(0, 0, 6), sample(1, 1, 4)],
+            ..Profile::empty(String::new(), measure)
+        }
+    }
+
+    fn named(tab: Tab, order: Order, filter: &str) -> Vec<(String, u64, u64)> {
+        rows(&profile(), tab, order, filter).into_iter().map(|row| (row.name, row.own, row.total)).collect()
+    }
+
+    #[test]
+    fn rows_are_sorted_and_filtered_and_hold_nothing_that_a_terminal_acts_on() {
+        let (a, b) = (("a\\u{7}".to_owned(), 4, 10), ("B".to_owned(), 6, 6));
+        assert_eq!(named(Tab::Functions, Order::Own, ""), [b.clone(), a.clone()]);
+        assert_eq!(named(Tab::Functions, Order::Total, ""), [a.clone(), b.clone()]);
+        assert_eq!(named(Tab::Functions, Order::Name, ""), [b.clone(), a]);
+        assert_eq!(named(Tab::Functions, Order::Own, "b"), [b]);
+        let processes = [("one".to_owned(), 6, 6), ("two".to_owned(), 4, 4)];
+        assert_eq!(named(Tab::Processes, Order::Own, ""), processes);
+        assert_eq!(named(Tab::Processes, Order::Own, "2"), processes[1..], "by its number");
+    }
+
+    #[test]
+    fn whatever_is_cut_or_lost_is_said() {
+        let outcome = |severity, count| Outcome { name: String::new(), count, severity, help: String::new() };
+        assert_eq!(outcomes_line(&[outcome(Severity::Aside, 7)]), "no sample was wanted so far");
+        assert_eq!(
+            outcomes_line(&[
+                outcome(Severity::Complete, 97),
+                outcome(Severity::Cut, 2),
+                outcome(Severity::Lost, 1),
+                outcome(Severity::Aside, 1000),
+            ]),
+            "97.0% complete, 2 with a cut stack, 1 lost since the start"
+        );
+    }
+}
