@@ -1,5 +1,5 @@
 // Runs code of its own making, and lays a trap for whoever opens the files that it says tell of it: the map of that
-// code, its debug file, and the file that its units were split off to.
+// code, a jitdump of more of it, its debug file, and the file that its units were split off to.
 //
 // traps KIND OUTSIDE: OUTSIDE is an absolute path without its suffix, of files that are not in its root.
 // traps ROOT KIND OUTSIDE: the same as `/program` of this root, as a container would have it.
@@ -19,6 +19,11 @@
 
 // Where maps, those outside too, say that the code is.
 #define CODE ((char *)0x100000000000)
+// Where the jitdump says so.
+#define DUMPED ((char *)0x200000000000)
+// It is there before, for jitdumps are found by being mapped.
+#define DUMPS "/tmp/dumps"
+#define DUMP DUMPS "/jit-1.dump"
 #define NOINLINE __attribute__((noinline, noclone))
 
 extern char __start_copied[], __stop_copied[];
@@ -76,6 +81,24 @@ static void enter(const char *root) {
     must(syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0, "pivot_root");
 }
 
+// Code that isn't in any file.
+static void (*copy_to(char *place))(void) {
+    char *code = mmap(place, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    must(code != MAP_FAILED, "mmap");
+    memcpy(code, __start_copied, (size_t)(__stop_copied - __start_copied));
+    must(mprotect(code, 4096, PROT_READ | PROT_EXEC) == 0, "mprotect");
+    return (void (*)(void))code;
+}
+
+// Has a jitdump found, and another directory over the one that it is in.
+static void claim_dump(int is_to_be_covered) {
+    int dump = open(DUMP, O_RDONLY);
+    must(dump >= 0 && mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, dump, 0) != MAP_FAILED, DUMP);
+    close(dump);
+    if (is_to_be_covered)
+        must(mkdir("/tmp/over", 0755) == 0 && mount("/tmp/over", DUMPS, NULL, MS_BIND, NULL) == 0, DUMPS);
+}
+
 int main(int count, char **arguments) {
     if (count == 4) {
         enter(arguments[1]);
@@ -94,9 +117,13 @@ int main(int count, char **arguments) {
         memset(line + end, 'n', 10000);
         strcpy(line + end + 10000, "\n");
     }
-    if (strcmp(kind, "none") == 0 || strcmp(kind, "names") == 0) {
+    int is_trap = strcmp(kind, "none") != 0 && strcmp(kind, "names") != 0;
+    claim_dump(is_trap);
+    if (!is_trap) {
         close(create(map, line));
     } else {
+        snprintf(outside, sizeof outside, "%s.dump", arguments[2]);
+        trap(kind, DUMP, outside, "DTiJ");
         snprintf(outside, sizeof outside, "%s.map", arguments[2]);
         trap(kind, map, outside, line);
         snprintf(outside, sizeof outside, "%s.debug", arguments[2]);
@@ -105,15 +132,13 @@ int main(int count, char **arguments) {
         trap(kind, "/unit.dwo", outside, "\x7f" "ELF\2\1\1");
     }
 
-    char *code = mmap(CODE, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    must(code != MAP_FAILED, "mmap");
-    memcpy(code, __start_copied, bytes);
-    must(mprotect(code, 4096, PROT_READ | PROT_EXEC) == 0, "mprotect");
+    void (*made)(void) = copy_to(CODE), (*dumped)(void) = copy_to(DUMPED);
     puts("ready");
     fflush(stdout);
     int changed = open(map, O_RDWR | O_NONBLOCK);
     for (int round = 0;; round++) {
-        ((void (*)(void))code)();
+        made();
+        dumped();
         known_by_debug_file();
         if (strcmp(kind, "changing") == 0 && round % 16 == 0) {
             // Grows by what is half a line, and is empty the next time.

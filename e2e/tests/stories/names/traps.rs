@@ -31,8 +31,11 @@ const KINDS: [&str; 11] = [
     "endless",
     "changing",
 ];
-/// The code that the process makes, in its own map and in that outside.
+/// The code that the process makes, in its own map, in its jitdump, and in those outside.
 const MADE: &str = "made_here";
+const DUMPED: &str = "dumped_here";
+/// Where `traps.c` puts that of the jitdump.
+const DUMPED_AT: u64 = 0x2000_0000_0000;
 const SECRET: &str = "secret";
 /// A local function of the program, which was stripped.
 const LOCAL: &str = "known_by_debug_file";
@@ -84,7 +87,8 @@ fn compile(folder: &Path) -> Result<()> {
 /// Starts the program in a root of its own, and waits until its traps are laid.
 fn start(kind: &str, compiled: &Path, outside: &Path) -> Result<(Ending, TempDir)> {
     let root = tempfile::tempdir()?;
-    fs::create_dir(root.path().join("tmp"))?;
+    fs::create_dir_all(root.path().join("tmp/dumps"))?;
+    fs::write(root.path().join("tmp/dumps/jit-1.dump"), jitdump(DUMPED))?;
     fs::copy(compiled.join("program"), root.path().join("program"))?;
     if kind == "none" {
         for name in ["program.debug", "unit.dwo"] {
@@ -97,11 +101,28 @@ fn start(kind: &str, compiled: &Path, outside: &Path) -> Result<(Ending, TempDir
     Ok((program, root))
 }
 
-/// What would be found by whoever is led out of the root: the debug file, the unit, and a map of the same code.
+/// A jitdump with one record: the code has this name. The form is that of the kernel's `tools/perf/util/jitdump.h`.
+fn jitdump(name: &str) -> Vec<u8> {
+    const HEADER_BYTES: u32 = 40;
+    const X86_64: u32 = 62;
+    const RECORD_BYTES: u32 = 56;
+    let code = [0x90; 16];
+    let record_bytes = RECORD_BYTES + name.len() as u32 + 1 + code.len() as u32;
+    let words = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+    let longs = |longs: &[u64]| longs.iter().flat_map(|long| long.to_ne_bytes()).collect::<Vec<u8>>();
+    let header = [words(&[0x4A69_5444, 1, HEADER_BYTES, X86_64, 0, 1]), longs(&[0, 0])].concat();
+    // The address twice, the size, and which code it is.
+    let place = longs(&[DUMPED_AT, DUMPED_AT, 4096, 0]);
+    let record = [words(&[0, record_bytes]), longs(&[1]), words(&[1, 1]), place].concat();
+    [&header, &record, name.as_bytes(), &[0], &code[..]].concat()
+}
+
+/// What would be found by whoever is led out of the root: the debug file, the unit, and names of the same code.
 fn lay_outside(outside: &Path, compiled: &Path) -> Result<()> {
     fs::copy(compiled.join("program.debug"), outside.with_extension("debug"))?;
     fs::copy(compiled.join("unit.dwo"), outside.with_extension("dwo"))?;
     fs::write(outside.with_extension("map"), format!("100000000000 1000 {SECRET}\n"))?;
+    fs::write(outside.with_extension("dump"), jitdump(SECRET))?;
     Ok(())
 }
 
@@ -147,6 +168,7 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
         let pid = program.pid();
         let events = received.events_of(pid).count();
         let made = count(&received, pid, |name| name.contains(MADE));
+        let dumped = count(&received, pid, |name| name.contains(DUMPED));
         let local = count(&received, pid, |name| name.contains(LOCAL));
         let in_source = frames(&received, pid)
             .filter(|frame| {
@@ -154,7 +176,7 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
             })
             .count();
         eprintln!(
-            "{kind}: {events} events, {made} in code of its making, {local} in {LOCAL}, {in_source} with lines"
+            "{kind}: {events} events, {made} and {dumped} in code of its making, {local} in {LOCAL}, {in_source} with lines"
         );
         ensure!(events > 50, "{kind}: {events} events");
         let secret = count(&received, pid, |name| name.contains(SECRET));
@@ -163,9 +185,15 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
         ensure!(longest.unwrap_or(0) <= 4096, "{kind}: a name of {longest:?} bytes");
         match *kind {
             // All of these files are read where they are what they should be.
-            "none" => ensure!(made > 10 && local > 10 && in_source > 10, "{made} {local} {in_source}"),
+            "none" => ensure!(
+                made > 10 && dumped > 10 && local > 10 && in_source > 10,
+                "{made} {dumped} {local} {in_source}"
+            ),
             "names" => ensure!(count(&received, pid, |name| name.ends_with("nnnn")) > 10),
-            _ => ensure!(local == 0 && in_source == 0, "{kind}: {local} frames by a file outside"),
+            _ => ensure!(
+                dumped == 0 && local == 0 && in_source == 0,
+                "{kind}: {dumped} and {local} frames by files that are not what they should be"
+            ),
         }
     }
     ensure!(resident_bytes <= LIMIT_MIB << 20, "{resident_bytes} bytes resident");
