@@ -315,20 +315,21 @@ fn labels(labels: &Labels) -> Vec<(&str, Value<'_>)> {
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
     let (mapping, address) = match &named.place {
         Place::File { facts, svma, load, .. } => {
-            let hash = facts.hash.map(|hash| hash.to_string()).unwrap_or_default();
-            let gnu = facts.build_ids.gnu.as_ref().map(ToString::to_string);
-            let mapping = builder.mapping(&Mapping {
-                memory_start: load.svma.0,
-                memory_limit: load.svma.0.saturating_add(load.size),
-                file_offset: load.file_offset.0,
-                filename: &facts.path,
-                build_ids: BuildIds {
-                    htlhash: &hash,
-                    gnu: gnu.as_deref(),
-                    go: facts.build_ids.go.as_deref(),
-                },
+            // A mapping says what its file is by this hash. Of a file that could not be read the name of the frame tells.
+            let mapping = facts.hash.map(|hash| {
+                builder.mapping(&Mapping {
+                    memory_start: load.svma.0,
+                    memory_limit: load.svma.0.saturating_add(load.size),
+                    file_offset: load.file_offset.0,
+                    filename: &facts.path,
+                    build_ids: BuildIds {
+                        htlhash: &hash.to_string(),
+                        gnu: facts.build_ids.gnu.as_ref().map(ToString::to_string).as_deref(),
+                        go: facts.build_ids.go.as_deref(),
+                    },
+                })
             });
-            (Some(mapping), svma.0)
+            (mapping, svma.0)
         }
         Place::Kernel { address } | Place::Anonymous { address } => (None, *address),
     };
