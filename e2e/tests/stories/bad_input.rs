@@ -270,7 +270,7 @@ fn what_a_collector_that_never_comes_costs_is_counted() -> Result<()> {
     let log = without_escapes(&daemon.stop()?.log);
     assert!(log.contains(&format!("127.0.0.1:{port}")), "it does not say where it sends to:\n{log}");
     let exporter = log.split_once("exporter ended").map(|(_, rest)| rest);
-    let dropped = exporter.and_then(|rest| rest.split_once("dropped=")?.1.split(' ').next());
+    let dropped = exporter.and_then(|rest| rest.split_once("dropped=")?.1.split(char::is_whitespace).next());
     let dropped = dropped.with_context(|| format!("nothing was counted:\n{log}"))?.parse()?;
     assert!(expected.admits(dropped, 0.03), "{dropped} dropped, {expected}:\n{log}");
     Ok(())
