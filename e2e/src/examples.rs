@@ -1,8 +1,10 @@
 //! The examples for people who instrument, in `service/` and `examples/`: built as they say themselves, and run.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Seek as _};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -57,7 +59,11 @@ pub type Handled = HashMap<String, String>;
 
 /// An example that works until its time is over.
 #[derive(Debug)]
-pub struct Example(Child);
+pub struct Example {
+    process: Child,
+    /// What it says, in a file: it would wait for who reads a pipe.
+    said: File,
+}
 
 impl Example {
     /// Starts one.
@@ -65,25 +71,27 @@ impl Example {
     /// # Errors
     /// When it can't be started.
     pub fn start(command: &mut Command) -> Result<Self> {
-        Ok(Self(command.stdout(Stdio::piped()).spawn()?))
+        let said = tempfile::tempfile()?;
+        Ok(Self { process: command.stdout(said.try_clone()?).spawn()?, said })
     }
 
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.0.id()
+        self.process.id()
     }
 
     /// Waits for its end.
     ///
     /// # Errors
     /// When it fails, or says something else.
-    pub fn finish(self) -> Result<Handled> {
-        let output = self.0.wait_with_output()?;
-        if !output.status.success() {
-            bail!("the example ended with {}", output.status);
+    pub fn finish(mut self) -> Result<Handled> {
+        let status = self.process.wait()?;
+        if !status.success() {
+            bail!("the example ended with {status}");
         }
-        let said = String::from_utf8(output.stdout)?;
+        self.said.rewind()?;
+        let said = io::read_to_string(&self.said)?;
         let spans = said.lines().map(|line| {
             let (ids, route) = line.rsplit_once(' ').with_context(|| format!("{line:?} is no span"))?;
             Ok((ids.to_owned(), route.to_owned()))
