@@ -6,13 +6,15 @@
 //!
 //! A shared machine's speed changes by more in a minute than is to be measured here. So of the program that computes it is
 //! the CPU time that counts which it is left, and of the others what they do for each round that it does just before them.
+//! On some machines not even these two can be compared. So `perf record` also tells how much of the forking program's CPU
+//! time the kernel spends in code of perf events and eBPF; what perf itself adds to that is the same beside all.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{array, fmt, thread};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use sidewinder_e2e::pod::{
     Container, ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec,
 };
@@ -41,9 +43,14 @@ const COMPUTES: Load = (workload::TENANT, &["neighbour", TURN_SECONDS]);
 const SWITCHES: Load = (workload::PINGPONG, &[TURN_SECONDS]);
 const FORKS: Load = (workload::TENANT, &["neighbour", TURN_SECONDS, "0.1"]);
 
-/// What is measured: of which load, of each.
+/// What is compared: of which load, of each.
 const FIGURES: [&str; 3] = ["CPU time", "switches", "forks"];
 type Figures = [f64; FIGURES.len()];
+
+/// As [`FORKS`], for long enough to be sampled.
+const FORKS_LONG: Load = (workload::TENANT, &["neighbour", "15", "0.1"]);
+/// How functions begin that run because somebody listens.
+const OF_EVENTS: [&str; 5] = ["perf_", "__perf_", "bpf_", "__bpf_", "ctx_"];
 
 /// A pod with a sidecar.
 struct Profiled {
@@ -87,29 +94,55 @@ service: {{ pipelines: {{ profiles: {{ receivers: [profiling], exporters: [otlp_
     }
 }
 
+/// What was measured at one time.
+struct Measured {
+    figures: Figures,
+    /// The share of the forking program's samples that are [`OF_EVENTS`].
+    in_events: f64,
+}
+
 /// Runs a load on one CPU: that of a child that starts elsewhere has to wake up first, which takes its own time.
-fn run((program, arguments): Load) -> Result<Report> {
-    let mut on_one_cpu = Command::new("taskset");
-    on_one_cpu.args(["-c", "0"]).arg(program.compiled()?).args(arguments);
-    let mut load = Gated::start(on_one_cpu)?;
+fn run((program, arguments): Load, mut by: Command) -> Result<Report> {
+    by.args(["taskset", "-c", "0"]).arg(program.compiled()?).args(arguments);
+    let mut load = Gated::start(by)?;
     load.open()?;
     load.finish()
 }
 
 /// The median of each figure over many turns.
-fn measure() -> Result<Figures> {
+fn measure() -> Result<Measured> {
     let mut turns: [Vec<f64>; FIGURES.len()] = array::from_fn(|_| Vec::new());
+    let alone = || Command::new("env");
     for _ in 0..TURNS {
-        let (computed, switched, forked) = (run(COMPUTES)?, run(SWITCHES)?, run(FORKS)?);
+        let (computed, switched, forked) =
+            (run(COMPUTES, alone())?, run(SWITCHES, alone())?, run(FORKS, alone())?);
         let for_each_round = |rounds: u64| rounds as f64 / computed.rounds as f64;
         turns[0].push(computed.cpu_ns as f64 / TURN.as_nanos() as f64);
         turns[1].push(for_each_round(switched.rounds));
         turns[2].push(for_each_round(forked.rounds));
     }
-    Ok(turns.map(|mut of_figure| {
+    let figures = turns.map(|mut of_figure| {
         of_figure.sort_unstable_by(f64::total_cmp);
         of_figure[TURNS / 2]
-    }))
+    });
+    Ok(Measured { figures, in_events: share_in_events()? })
+}
+
+fn share_in_events() -> Result<f64> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("perf.data");
+    let mut perf = Command::new("perf");
+    perf.args(["record", "-q", "-e", "cpu-clock", "-F", "1997", "-o"]).arg(&data).arg("--");
+    run(FORKS_LONG, perf)?;
+    let script = Command::new("perf").args(["script", "-F", "sym", "-i"]).arg(&data).output()?;
+    let functions = String::from_utf8(script.stdout)?;
+    let functions = functions.lines().map(str::trim_start);
+    let (all, of_events) = functions.fold((0_u32, 0_u32), |(all, of_events), function| {
+        let is_of_events = OF_EVENTS.iter().any(|prefix| function.starts_with(prefix));
+        (all + 1, of_events + u32::from(is_of_events))
+    });
+    ensure!(all > 10_000, "perf has {all} samples: {}", String::from_utf8_lossy(&script.stderr));
+    Ok(f64::from(of_events) / f64::from(all))
 }
 
 /// What is on the node beside the loads.
@@ -121,7 +154,7 @@ enum Beside {
 
 impl Beside {
     /// The figures beside it, with what the sidecars cost as a remark.
-    fn measure(self, image: &Image) -> Result<(Figures, String)> {
+    fn measure(self, image: &Image) -> Result<(Measured, String)> {
         match self {
             Self::NodeProfiler => {
                 let node = Settings { samples_per_second: SAMPLES_PER_SECOND, ..Settings::default() };
@@ -160,8 +193,9 @@ impl fmt::Display for Beside {
     }
 }
 
-fn print(what: &str, ratios: Figures, remark: &str) {
-    println!("{what:<28} {} {remark}", ratios.map(|ratio| format!("{ratio:>10.4}")).join(" "));
+fn print(what: &str, ratios: Figures, in_events: f64, remark: &str) {
+    let ratios = ratios.map(|ratio| format!("{ratio:>10.4}")).join(" ");
+    println!("{what:<28} {ratios} {:>9.2}% {remark}", 100.0 * in_events);
 }
 
 fn main() -> Result<()> {
@@ -170,7 +204,12 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let image = Image::new()?;
-    println!("{:<28} {}", "alone is 1", FIGURES.map(|name| format!("{name:>10}")).join(" "));
+    println!(
+        "{:<28} {} {:>10}",
+        "alone is 1",
+        FIGURES.map(|name| format!("{name:>10}")).join(" "),
+        "in events"
+    );
     measure()?; // The machine has woken up after it.
     for cycle in 1..=CYCLES {
         println!("cycle {cycle} of {CYCLES}");
@@ -178,10 +217,13 @@ fn main() -> Result<()> {
         for beside in [Beside::NodeProfiler, Beside::Sidecars(1), Beside::Sidecars(SIDECARS)] {
             let (measured, remark) = beside.measure(&image)?;
             let after = measure()?;
-            let alone: Figures = array::from_fn(|figure| (before[figure] + after[figure]) / 2.0);
-            print(&beside.to_string(), array::from_fn(|figure| measured[figure] / alone[figure]), &remark);
+            let (was, is) = (before.figures, after.figures);
+            let alone: Figures = array::from_fn(|figure| (was[figure] + is[figure]) / 2.0);
+            let ratios = array::from_fn(|figure| measured.figures[figure] / alone[figure]);
+            print(&beside.to_string(), ratios, measured.in_events, &remark);
             // How far the machine itself went meanwhile: no ratio above is better than this.
-            print("  alone, before and after", array::from_fn(|figure| after[figure] / before[figure]), "");
+            let ratios = array::from_fn(|figure| is[figure] / was[figure]);
+            print("  alone, before and after", ratios, after.in_events, "");
             before = after;
         }
     }
