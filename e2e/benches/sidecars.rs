@@ -136,10 +136,10 @@ fn share_in_events() -> Result<f64> {
     perf.args(["record", "-q", "-a", "-C", "0", "-e", "cpu-clock", "-F", "1997", "-o"]).arg(&data).arg("--");
     run(FORKS_LONG, perf)?;
     let mut script = Command::new("perf");
-    script.args(["script", "--comms", "tenant", "-F", "sym", "-i"]).arg(&data);
+    script.args(["script", "--comms", "tenant", "-F", "ip,sym", "-i"]).arg(&data);
     let script = script.output()?;
     let functions = String::from_utf8(script.stdout)?;
-    let functions = functions.lines().map(str::trim_start);
+    let functions = functions.lines().filter_map(|line| line.split_ascii_whitespace().nth(1));
     let (all, of_events) = functions.fold((0_u32, 0_u32), |(all, of_events), function| {
         let is_of_events = OF_EVENTS.iter().any(|prefix| function.starts_with(prefix));
         (all + 1, of_events + u32::from(is_of_events))
