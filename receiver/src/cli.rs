@@ -248,7 +248,7 @@ pub(crate) struct RecordArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// A process; may be given several times; without this and --comm every process
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "comm")]
+    #[arg(short, long, value_name = "PID", value_parser = process, conflicts_with = "comm")]
     pub(crate) pid: Vec<u32>,
     /// Processes of this name, those to come included; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]

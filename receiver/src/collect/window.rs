@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::{SampleKind, monotonic_ns};
+use sidewinder_config::Ui;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::ProcessDescription;
 use sidewinder_render::{
@@ -35,6 +36,14 @@ pub(crate) struct Bounds {
     pub(crate) time: Duration,
     /// What all of it may take.
     pub(crate) bytes: usize,
+}
+
+impl Bounds {
+    /// Those of a page that is configured so.
+    pub(crate) fn of(page: &Ui) -> Self {
+        let mib = usize::try_from(page.memory_limit_mib.get()).unwrap_or(usize::MAX);
+        Self { time: page.window, bytes: mib.saturating_mul(1 << 20) }
+    }
 }
 
 /// See the [module](self).

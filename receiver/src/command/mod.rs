@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
 use crate::exit::Failure;
+use crate::sampling::scope::Scope;
 use crate::terminal::is_coloured;
 
 /// What to do where a file can't be written.
@@ -42,6 +43,18 @@ pub(crate) fn manual(folder: &Path) -> Ended {
         },
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The processes that `--pid` and `--comm` choose, and what to call them; where there is neither, every process.
+fn chosen(pids: &[u32], names: &[String]) -> (Scope, String) {
+    match (pids, names) {
+        ([], []) => (Scope::node(), "all processes".to_owned()),
+        ([], names) => (Scope::of_names(names), format!("processes named {}", names.join(", "))),
+        (pids, _) => {
+            let numbers: Vec<String> = pids.iter().map(ToString::to_string).collect();
+            (Scope::of_pids(pids.iter().copied()), format!("process {}", numbers.join(", ")))
+        }
+    }
 }
 
 impl From<UnwindArg> for sidewinder_config::UnwindMode {

@@ -22,7 +22,7 @@ use tracing::warn;
 
 use self::page::Page;
 use super::launch::{Launched, exit_code};
-use super::{ELSEWHERE, Ended, log_to_stderr, stop_flag, terminal_columns};
+use super::{ELSEWHERE, Ended, chosen, log_to_stderr, stop_flag, terminal_columns};
 use crate::cli::RecordArgs;
 use crate::collect::{Circumstances, Collection, Window, outcomes};
 use crate::exit::{Cause, Failure};
@@ -176,9 +176,7 @@ fn sample(
 ) -> Result<Recorded, Failure> {
     let scope = match &launched {
         Some(launched) => Scope::of_pids([launched.pid()]),
-        None if args.all => Scope::node(),
-        None if !args.comm.is_empty() => Scope::of_names(&args.comm),
-        None => Scope::of_pids(args.pid.iter().copied()),
+        None => chosen(&args.pid, &args.comm).0,
     };
     let progress = Progress::new(args);
     progress.show("reading unwind tables");
@@ -368,14 +366,7 @@ fn title(args: &RecordArgs) -> String {
         let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
         return if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() };
     }
-    if args.all {
-        return "all processes".to_owned();
-    }
-    if !args.comm.is_empty() {
-        return format!("processes named {}", args.comm.join(", "));
-    }
-    let pids: Vec<String> = args.pid.iter().map(ToString::to_string).collect();
-    format!("process {}", pids.join(", "))
+    chosen(&args.pid, &args.comm).1
 }
 
 /// Finds out before the recording, not after it.

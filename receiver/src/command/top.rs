@@ -18,7 +18,7 @@ use sidewinder_process::ProcessDescription;
 use sidewinder_render::Outcome;
 
 use self::screen::Screen;
-use super::{Ended, log_to_stderr, stop_flag};
+use super::{Ended, chosen, log_to_stderr, stop_flag};
 use crate::cli::TopArgs;
 use crate::collect::{Bounds, Window, outcomes};
 use crate::exit::{Cause, Failure};
@@ -26,7 +26,6 @@ use crate::live::{Audience, Live, Shown};
 use crate::naming::{Namer, NamingOptions};
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{Message, ProcessKey};
-use crate::sampling::scope::Scope;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
 use crate::vitals::lock;
 
@@ -50,12 +49,13 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
             "top draws on a terminal, and this is none: `sidewinder record --table` prints a table anywhere",
         ));
     }
+    let (scope, title) = chosen(&args.pid, &args.comm);
     let stop = stop_flag()?;
     let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
-        ..SamplingOptions::for_people(scope(args), args.frequency, TABLES_BYTES, &debug_roots)
+        ..SamplingOptions::for_people(scope, args.frequency, TABLES_BYTES, &debug_roots)
     };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     eprintln!("reading unwind tables ...");
@@ -63,9 +63,9 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
     sampler.start()?;
 
     let live = Live::within(Some(Bounds { time: screen::LONGEST, bytes: WINDOW_BYTES }));
-    let shown = live.begin("top", title(args), args.frequency);
+    let shown = live.begin("top", title.clone(), args.frequency);
     let told = Mutex::<Vec<Outcome>>::default();
-    let mut screen = Screen::new(title(args), args.frequency, args.seconds);
+    let mut screen = Screen::new(title, args.frequency, args.seconds);
     let names = Names::new(!args.no_kernel, debug_roots);
     let drawn = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
@@ -107,24 +107,6 @@ fn sample(
         }
     }
     sampler.stop(&mut messages);
-}
-
-fn scope(args: &TopArgs) -> Scope {
-    match (&*args.pid, &*args.comm) {
-        ([], []) => Scope::node(),
-        ([], names) => Scope::of_names(names),
-        (pids, _) => Scope::of_pids(pids.iter().copied()),
-    }
-}
-
-fn title(args: &TopArgs) -> String {
-    match (&*args.pid, &*args.comm) {
-        ([], []) => "all processes".to_owned(),
-        ([], names) => format!("processes named {}", names.join(", ")),
-        (pids, _) => {
-            format!("process {}", pids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
-        }
-    }
 }
 
 /// What names and describes what sampling tells of.

@@ -64,6 +64,5 @@ impl Ui {
 }
 
 fn bounds(config: &UiConfig) -> Option<Bounds> {
-    let bytes = usize::try_from(config.memory_limit_mib.get()).unwrap_or(usize::MAX).saturating_mul(1 << 20);
-    config.enabled.then_some(Bounds { time: config.window, bytes })
+    config.enabled.then(|| Bounds::of(config))
 }

@@ -38,9 +38,7 @@ impl Page {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let bounds = Ui::default();
-        let bytes = usize::try_from(bounds.memory_limit_mib.get()).unwrap_or(usize::MAX) << 20;
-        let live = Arc::new(Live::within(Some(Bounds { time: bounds.window, bytes })));
+        let live = Arc::new(Live::within(Some(Bounds::of(&Ui::default()))));
         let shown = live.begin("record", title, samples_per_second);
         let outcomes = Arc::<Mutex<Vec<Outcome>>>::default();
         let told = Arc::clone(&outcomes);
