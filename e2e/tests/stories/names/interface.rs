@@ -2,19 +2,16 @@
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::{observe, paths, requirement, session};
+use sidewinder_e2e::{paths, requirement, session};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::Frame;
 
 use super::frames;
 use super::shares::Share;
-use super::traps::{Ending, count, run};
+use super::traps::{Ending, count, profile, run};
 
 /// What `jit_interface.c` has for debuggers; of the first four it is what it should be.
 const KINDS: [&str; 14] = [
@@ -61,31 +58,13 @@ fn what_a_process_has_for_debuggers_may_be_a_trap() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let source = paths::e2e().join("workloads/jit_interface.c").display().to_string();
     run(folder.path(), &["cc", "-O2", "-o", "jit_interface", &source])?;
-    let collector = Collector::start()?;
     let program = folder.path().join("jit_interface");
     let programs: Vec<Ending> = KINDS
         .iter()
         .map(|kind| Ending::start(Command::new(&program).arg(kind), kind))
         .collect::<Result<_>>()?;
 
-    let mut pids: Vec<u32> = programs.iter().map(Ending::pid).collect();
-    let settings = Settings {
-        samples_per_second: 199,
-        pid: pids.pop(),
-        other_pids: pids,
-        more: vec![format!("memory_limit_mib: {LIMIT_MIB}")],
-        ..Settings::default()
-    };
-    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    let mut resident_bytes = 0;
-    for _ in 0..60 {
-        thread::sleep(Duration::from_millis(200));
-        resident_bytes = observe::resident_bytes(daemon.running().pid())?.max(resident_bytes);
-    }
-    daemon.stop()?;
-    let received = collector.stop()?;
-
-    eprintln!("{} kB resident at most", resident_bytes >> 10);
+    let (received, resident_bytes) = profile(programs.iter().map(Ending::pid).collect(), LIMIT_MIB)?;
     for (kind, program) in KINDS.iter().zip(&programs) {
         let called = |is_it: fn(&str) -> bool| count(&received, program.pid(), is_it);
         let (made, replaced) = (called(|name| name == MADE), called(|name| name == "replaced_here"));

@@ -126,6 +126,27 @@ fn lay_outside(outside: &Path, compiled: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Profiles these for twelve seconds within so many MiB. With what arrived comes how many bytes the profiler took at most.
+pub(super) fn profile(mut pids: Vec<u32>, limit_mib: u64) -> Result<(Received, u64)> {
+    let collector = Collector::start()?;
+    let settings = Settings {
+        samples_per_second: 199,
+        pid: pids.pop(),
+        other_pids: pids,
+        more: vec![format!("memory_limit_mib: {limit_mib}")],
+        ..Settings::default()
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    let mut resident_bytes = 0;
+    for _ in 0..60 {
+        thread::sleep(Duration::from_millis(200));
+        resident_bytes = observe::resident_bytes(daemon.running().pid())?.max(resident_bytes);
+    }
+    daemon.stop()?;
+    eprintln!("{} kB resident at most", resident_bytes >> 10);
+    Ok((collector.stop()?, resident_bytes))
+}
+
 pub(super) fn count(received: &Received, pid: u32, is_it: impl Fn(&str) -> bool) -> usize {
     frames(received, pid).filter(|frame| frame.function().is_some_and(&is_it)).count()
 }
@@ -145,25 +166,8 @@ fn files_that_a_process_claims_tell_of_its_code_may_be_traps() -> Result<()> {
     let programs: Vec<_> =
         KINDS.iter().map(|kind| start(kind, compiled.path(), &outside_path)).collect::<Result<_>>()?;
 
-    let collector = Collector::start()?;
-    let mut pids: Vec<u32> = programs.iter().map(|(program, _)| program.pid()).collect();
-    let settings = Settings {
-        samples_per_second: 199,
-        pid: pids.pop(),
-        other_pids: pids,
-        more: vec![format!("memory_limit_mib: {LIMIT_MIB}")],
-        ..Settings::default()
-    };
-    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    let mut resident_bytes = 0;
-    for _ in 0..60 {
-        thread::sleep(Duration::from_millis(200));
-        resident_bytes = observe::resident_bytes(daemon.running().pid())?.max(resident_bytes);
-    }
-    daemon.stop()?;
-    let received = collector.stop()?;
-
-    eprintln!("{} kB resident at most", resident_bytes >> 10);
+    let pids = programs.iter().map(|(program, _)| program.pid());
+    let (received, resident_bytes) = profile(pids.collect(), LIMIT_MIB)?;
     for (kind, (program, _)) in KINDS.iter().zip(&programs) {
         let pid = program.pid();
         let events = received.events_of(pid).count();
