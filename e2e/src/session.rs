@@ -146,7 +146,7 @@ impl Session {
     /// How many events there should be of what the workload accounts for.
     #[must_use]
     pub fn expected(&self, samples_per_second: u32) -> Expected {
-        Expected::of(samples_per_second, self.report.cpu_ns, self.stolen_ns)
+        Expected::of(samples_per_second, self.report.cpu_ns, self.stolen_ns).but_for_missed(&self.log)
     }
 }
 

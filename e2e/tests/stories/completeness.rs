@@ -34,7 +34,7 @@ fn own_program(program: Program, argument: &str, chain: impl Fn(Vec<String>) -> 
     assert_complete(&format!("{} {argument}", program.name), &verdict);
     // Nothing was left out of what was judged.
     let events = verdict.user_events + verdict.kernel_events;
-    assert!(expected.admits(events, 0.03), "{events} events, {expected}");
+    assert!(expected.admits(events, 0.03), "{events} events, {expected}:\n{}", session.log);
     Ok(())
 }
 

@@ -16,7 +16,7 @@ fn assert_rate(samples_per_second: u32, threads: u32, seconds: u32) -> Result<()
     let events = session.received.events_of(session.report.pid).count();
     let expected = session.expected(samples_per_second);
     eprintln!("{name}: {events} events, {expected}");
-    assert!(expected.admits(events, 0.02), "{name}: {events} events, {expected}");
+    assert!(expected.admits(events, 0.02), "{name}: {events} events, {expected}:\n{}", session.log);
     Ok(())
 }
 
