@@ -3,6 +3,7 @@
 //! | Module       | Holds                                                                                    |
 //! |--------------|------------------------------------------------------------------------------------------|
 //! | `sampling`   | from the rings of the kernel to events with stacks; from processes back to its maps      |
+//! | `handover`   | what waits between sampling and naming                                                   |
 //! | `naming`     | what frames are called                                                                   |
 //! | `jit`        | what code is called that processes made while they ran                                   |
 //! | `resource`   | whose events they are                                                                    |
@@ -27,6 +28,7 @@ mod command;
 mod encode;
 mod exit;
 mod export;
+mod handover;
 mod hexadecimal;
 mod import;
 mod jit;

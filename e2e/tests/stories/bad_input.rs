@@ -57,8 +57,8 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
         (&["view", &no_profile], USAGE, &[&no_profile, "next: give"]),
         (&["view", "-o", "/no/such/out.html", "/no/such.otlp"], USAGE, &["/no/such.otlp", "next: "]),
         (&["diff", &no_profile, &no_profile], USAGE, &[&no_profile, "next: give"]),
-        (&["inspect", "/no/such"], RUNTIME, &["/no/such", "No such file", "next: give an executable"]),
-        (&["inspect", &no_profile], RUNTIME, &[&no_profile, "ELF", "next: "]),
+        (&["inspect", "/no/such"], USAGE, &["/no/such", "No such file", "next: give an executable"]),
+        (&["inspect", &no_profile], USAGE, &[&no_profile, "ELF", "next: "]),
         (
             &["record", "-a", "-d", "1s", "-o", "/no/such/out.html"],
             USAGE,

@@ -21,11 +21,12 @@ use crate::sampling::debug_file::{Companions, DebugFile};
 use crate::sampling::options::packing_of;
 
 pub(crate) fn inspect(args: &InspectArgs) -> Ended {
-    let failed = || format!("can't inspect {}", args.file.display());
-    let next = "give an executable or a shared library, or '[vdso]'";
-    let build_failed = |error: BuildError| Failure::new(Cause::Runtime, failed()).because(error).then(next);
-    let (image, debug_file) =
-        open(&args.file).map_err(|error| Failure::new(Cause::Runtime, failed()).because(error).then(next))?;
+    let wrong_file = || {
+        Failure::new(Cause::Usage, format!("can't inspect {}", args.file.display()))
+            .then("give an executable or a shared library, or '[vdso]'")
+    };
+    let build_failed = |error: BuildError| wrong_file().because(error);
+    let (image, debug_file) = open(&args.file).map_err(|error| wrong_file().because(error))?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.validate {
         let validation = read_validation(image, &debug_file).map_err(build_failed)?;

@@ -5,10 +5,9 @@ mod shown;
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
-use std::mem;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,14 +19,15 @@ use sidewinder_render::Outcome;
 use self::screen::Screen;
 use super::{Ended, chosen, log_to_stderr, stop_flag};
 use crate::cli::TopArgs;
-use crate::collect::{Bounds, Window, outcomes};
+use crate::collect::{Bounds, Window, outcomes_so_far};
 use crate::exit::{Cause, Failure};
+use crate::handover::{Handover, handover};
 use crate::live::{Audience, Live, Shown};
 use crate::naming::{Namer, NamingOptions};
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{Message, ProcessKey};
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
-use crate::vitals::lock;
+use crate::vitals::{Counted, lock};
 
 /// How often the rings are drained.
 const POLL: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
     let mut screen = Screen::new(title, args.frequency, args.seconds);
     let names = Names::new(!args.no_kernel, debug_roots);
     let drawn = thread::scope(|threads| {
-        let (outgoing, incoming) = channel();
+        let (handover, incoming) = handover();
         threads.spawn(|| names.take_all(incoming, &shown));
         // Neither naming nor drawing makes sampling wait.
         let drawing = threads.spawn(|| {
@@ -76,8 +76,7 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
             stop.store(true, Ordering::Relaxed);
             drawn
         });
-        sample(&mut sampler, &outgoing, &told, &stop);
-        drop(outgoing);
+        sample(&mut sampler, handover, &told, &stop);
         drawing.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that draws has panicked")))
     });
     drawn.map_err(|error| Failure::runtime("can't draw on the terminal", error))?;
@@ -85,28 +84,21 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
 }
 
 /// Samples until told to stop; where all has ended that was to be sampled, there is still something to look at.
-fn sample(
-    sampler: &mut Sampler<'_>,
-    outgoing: &Sender<Vec<Message>>,
-    told: &Mutex<Vec<Outcome>>,
-    stop: &AtomicBool,
-) {
-    let mut messages = Vec::new();
+fn sample(sampler: &mut Sampler<'_>, mut handover: Handover, told: &Mutex<Vec<Outcome>>, stop: &AtomicBool) {
     let mut counted_at = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         if sampler.is_over() {
             thread::sleep(POLL);
             continue;
         }
-        sampler.poll(POLL, &mut messages);
-        // The other side only ends after this one.
-        let _ = outgoing.send(mem::take(&mut messages));
+        sampler.poll(POLL, &mut handover.waiting);
+        handover.pass_on("top");
         if counted_at.elapsed() >= COUNT {
             counted_at = Instant::now();
-            *lock(told) = outcomes(&sampler.tally());
+            *lock(told) = outcomes_so_far(&Counted::of(sampler, handover.dropped()));
         }
     }
-    sampler.stop(&mut messages);
+    sampler.stop(&mut handover.waiting);
 }
 
 /// What names and describes what sampling tells of.

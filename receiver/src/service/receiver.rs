@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,11 @@ use sidewinder_bpf::{Opener, Spawned, Storage, monotonic_ns};
 use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust};
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::Trust;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, error, info};
 
 use super::plan::{CurrentPlan, Plan};
 use crate::exit::{Cause, Failure};
+use crate::handover::handover;
 use crate::live::Live;
 use crate::memory::Budget;
 use crate::naming::{LeftOut, Namer, NamingOptions};
@@ -31,10 +32,6 @@ use crate::vitals::{Activity, Counted, Vitals};
 const POLL: Duration = Duration::from_millis(500);
 /// How long to wait before trying again what a privilege or the kernel refused.
 const RETRY: Duration = Duration::from_secs(30);
-/// Batches of events that may wait to be named and sent.
-const BATCHES_WAITING_MAX: usize = 64;
-/// Messages that may wait beyond that; what comes after is dropped, and said.
-const MESSAGES_WAITING_MAX: usize = 100_000;
 
 /// A receiver that runs.
 #[derive(Debug)]
@@ -156,9 +153,9 @@ impl Run {
             is_patient: false,
             debug_roots,
         });
-        let (outgoing, incoming) = sync_channel(BATCHES_WAITING_MAX);
 
         thread::scope(|threads| {
+            let (mut handover, incoming) = handover();
             let start_ns = monotonic_ns();
             sampler.start()?;
             let report = move || {
@@ -180,20 +177,19 @@ impl Run {
                 "profiling"
             );
             self.vitals.receiver_does(&self.name, Activity::Profiling);
-            let mut handover = Handover { outgoing, waiting: Vec::new(), dropped: 0 };
             let mut counted_at = Instant::now();
             while !self.is_stopped() && !sampler.is_over() {
                 sampler.poll(POLL, &mut handover.waiting);
                 handover.pass_on(&self.name);
                 if self.plan.peek().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
-                    debug!(receiver = self.name, "so far: {}", self.count(&sampler, handover.dropped));
+                    debug!(receiver = self.name, "so far: {}", self.count(&sampler, handover.dropped()));
                 }
             }
             let is_over = sampler.is_over();
             sampler.stop(&mut handover.waiting);
+            let counted = self.count(&sampler, handover.dropped());
             handover.pass_all_on();
-            let counted = self.count(&sampler, handover.dropped);
             info!(receiver = self.name, "profiling ended: {counted}");
             if is_over {
                 self.vitals.receiver_does(&self.name, Activity::OutOfScope);
@@ -290,37 +286,5 @@ fn yield_to_others() {
     const NICENESS: i32 = 10;
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         debug!(%error, "names are sought at the usual priority");
-    }
-}
-
-/// From the thread that samples to the one that names and sends. Sampling never waits for it.
-struct Handover {
-    outgoing: SyncSender<Vec<Message>>,
-    waiting: Vec<Message>,
-    dropped: u64,
-}
-
-impl Handover {
-    fn pass_on(&mut self, receiver: &str) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        match self.outgoing.try_send(std::mem::take(&mut self.waiting)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(waiting) | TrySendError::Disconnected(waiting)) => self.waiting = waiting,
-        }
-        if self.waiting.len() > MESSAGES_WAITING_MAX {
-            // What events refer to is kept: later ones refer to it too.
-            let before = self.waiting.len();
-            self.waiting.retain(|message| !matches!(message, Message::Event(_)));
-            let dropped = (before - self.waiting.len()) as u64;
-            self.dropped += dropped;
-            warn!(receiver, dropped, "naming can't keep up: events are dropped");
-        }
-    }
-
-    fn pass_all_on(&mut self) {
-        // The other side only ends after this one.
-        let _ = self.outgoing.send(std::mem::take(&mut self.waiting));
     }
 }
