@@ -190,22 +190,29 @@ fn unix_ns() -> u64 {
     u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// gdb ends some stacks, of Go's, with a frame at address 0.
 fn theirs_of_gdb(look: &Look, space: &Space) -> Theirs {
-    let mut frames: Vec<u64> = look.frames.iter().map(|(pc, _)| *pc).collect();
-    frames.pop_if(|outermost| *outermost == 0);
+    let frames: Vec<u64> = look.frames.iter().map(|(pc, _)| *pc).collect();
     theirs(&frames, look, space)
 }
 
 /// Frames of which gdb says which are of signals. Those of programs that don't return from handlers through the C library
 /// are told by their code.
 fn theirs(frames: &[u64], look: &Look, space: &Space) -> Theirs {
+    let frames = &frames[..led_to_code(frames, space)];
     let by_gdb: BTreeSet<u64> =
         look.frames.iter().filter(|(_, is_signal_frame)| *is_signal_frame).map(|(pc, _)| *pc).collect();
     Theirs {
         places: places(frames.iter().copied(), space),
         are_signal_frames: frames.iter().map(|pc| by_gdb.contains(pc) || space.is_sigreturn(*pc)).collect(),
     }
+}
+
+/// How many frames there are before the first caller that is no code: who was led there has gone beyond the outermost
+/// frame without seeing it, as gdb behind Go's and those of some threads.
+fn led_to_code(frames: &[u64], space: &Space) -> usize {
+    let is_code = |pc: &u64| space.is_code(pc.wrapping_sub(1));
+    let callers = frames.iter().skip(1).take_while(|pc| is_code(pc)).count();
+    frames.len().min(1 + callers)
 }
 
 /// Each address in the terms of the file that its call is in.

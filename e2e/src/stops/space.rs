@@ -65,9 +65,18 @@ impl Space {
         &self.code
     }
 
+    /// Whether there is code at an address.
+    pub(crate) fn is_code(&self, address: u64) -> bool {
+        self.mapping(address).is_some()
+    }
+
+    fn mapping(&self, address: u64) -> Option<&Mapping> {
+        self.code.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))
+    }
+
     /// What is mapped at an address.
     pub(crate) fn place(&self, address: u64) -> Place {
-        match self.code.iter().find(|mapping| (mapping.start..mapping.end).contains(&address)) {
+        match self.mapping(address) {
             Some(mapping) if !mapping.path.is_empty() => {
                 Place::File(Arc::clone(&mapping.path), address - mapping.start + mapping.file_offset)
             }
