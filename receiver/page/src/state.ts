@@ -78,12 +78,17 @@ export function compare() {
   brushes.value = "range";
 }
 
-const rangeText = ({ from, to }: Range) => `${from}-${to}`;
+/** A range for a link: counted from the first slice there ever was, so that it means the same in a window that moves. */
+function rangeText({ from, to }: Range): string {
+  const { firstSlice } = recording.value;
+  return `${firstSlice + from}-${firstSlice + to}`;
+}
 
 function parseRange(text: string | null): Range | null {
-  const [, from, to] = /^(\d+)-(\d+)$/.exec(text ?? "") ?? [];
-  if (!to || +from >= +to || +from >= recording.value.slices) return null;
-  return { from: +from, to: Math.min(+to, recording.value.slices) };
+  const { firstSlice, slices } = recording.value;
+  const [, first, last] = /^(\d+)-(\d+)$/.exec(text ?? "") ?? [];
+  const [from, to] = [Math.max(0, +first - firstSlice), Math.min(+last - firstSlice, slices)];
+  return from < to ? { from, to } : null;
 }
 
 function numbers(text: string | null, separator: string): number[] {
