@@ -93,21 +93,17 @@ fn layers(
         // Colours only where a terminal may be read.
         LogEncoding::Console => Box::new(lines.with_ansi(is_coloured(&std::io::stderr()))),
     };
-    let sampled = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
-        let layer = layer.with_filter(targets(config.level));
-        match &config.sampling {
-            Some(sampling) => Box::new(layer.with_filter(Sampled::new(sampling.clone()))),
-            None => Box::new(layer),
-        }
+    let said = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
+        Box::new(layer.with_filter(Said::new(targets(config.level), config.sampling.clone())))
     };
-    let mut layers = vec![sampled(lines)];
+    let mut layers = vec![said(lines)];
     let mut provider = SdkLoggerProvider::builder().with_resource(resource.clone());
     for processor in &config.processors {
         provider = provider.with_batch_exporter(otlp::logs(processor)?);
     }
     let provider = (!config.processors.is_empty()).then(|| provider.build());
     if let Some(provider) = &provider {
-        layers.push(sampled(Box::new(OpenTelemetryTracingBridge::new(provider))));
+        layers.push(said(Box::new(OpenTelemetryTracingBridge::new(provider))));
     }
     Ok((layers, provider))
 }
@@ -139,37 +135,47 @@ fn writer(output: &LogOutput) -> Result<BoxMakeWriter, LogError> {
     })
 }
 
-/// Leaves out lines that repeat: of each place in the source, the first few in a tick of the clock pass, then one in so
-/// many.
-struct Sampled {
-    config: LogSampling,
+/// What is said: lines of the wanted levels, of which those that repeat are left out: of each place in the source, the
+/// first few in a tick of the clock pass, then one in so many.
+///
+/// This is one filter, and asked for every line: tracing-subscriber 0.3 keeps, for a thread's next line, what a filter
+/// thought of the last one, where another filter around it left that out or nobody asks again.
+struct Said {
+    targets: Targets,
+    sampling: Option<LogSampling>,
     counted: Mutex<HashMap<Identifier, (Instant, u64)>>,
 }
 
-impl Sampled {
-    fn new(config: LogSampling) -> Self {
-        Self { config, counted: Mutex::default() }
+impl Said {
+    fn new(targets: Targets, sampling: Option<LogSampling>) -> Self {
+        Self { targets, sampling, counted: Mutex::default() }
     }
 
     fn passes(&self, place: Identifier, now: Instant) -> bool {
+        let Some(sampling) = &self.sampling else { return true };
         let mut counted = lock(&self.counted);
         let (since, count) = counted.entry(place).or_insert((now, 0));
-        if now.duration_since(*since) >= self.config.tick {
+        if now.duration_since(*since) >= sampling.tick {
             (*since, *count) = (now, 0);
         }
         *count += 1;
-        let beyond = count.saturating_sub(self.config.initial);
-        beyond == 0 || (self.config.thereafter > 0 && beyond % self.config.thereafter == 0)
+        let beyond = count.saturating_sub(sampling.initial);
+        beyond == 0 || (sampling.thereafter > 0 && beyond % sampling.thereafter == 0)
     }
 }
 
-impl<S> Filter<S> for Sampled {
-    fn enabled(&self, _: &Metadata<'_>, _: &Context<'_, S>) -> bool {
-        true
+impl<S> Filter<S> for Said {
+    fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
+        Filter::enabled(&self.targets, metadata, context)
     }
 
-    fn callsite_enabled(&self, _: &'static Metadata<'static>) -> Interest {
-        Interest::always()
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        let interest = Filter::<S>::callsite_enabled(&self.targets, metadata);
+        if interest.is_never() { interest } else { Interest::sometimes() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Filter::<S>::max_level_hint(&self.targets)
     }
 
     fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
@@ -181,17 +187,46 @@ impl<S> Filter<S> for Sampled {
 mod tests {
     use std::time::Duration;
 
+    use tracing::{debug, info};
+
     use super::*;
+
+    const TICK: Duration = Duration::from_secs(10);
 
     #[test]
     fn lines_that_repeat_are_left_out_until_the_clock_has_ticked() {
-        let tick = Duration::from_secs(10);
-        let sampled = Sampled::new(LogSampling { tick, initial: 2, thereafter: 3 });
+        let sampling = LogSampling { tick: TICK, initial: 2, thereafter: 3 };
+        let said = Said::new(Targets::new(), Some(sampling));
         let place = tracing::callsite!(name: "line", kind: tracing::metadata::Kind::EVENT, fields: );
         let place = tracing::Callsite::metadata(place).callsite();
         let now = Instant::now();
-        let passed: Vec<bool> = (0..8).map(|_| sampled.passes(place.clone(), now)).collect();
+        let passed: Vec<bool> = (0..8).map(|_| said.passes(place.clone(), now)).collect();
         assert_eq!(passed, [true, true, false, false, true, false, false, true]);
-        assert!(sampled.passes(place, now + tick));
+        assert!(said.passes(place, now + TICK));
+    }
+
+    #[test]
+    fn a_line_is_said_whatever_was_left_out_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let config = LogTelemetry {
+            sampling: Some(LogSampling { tick: TICK, initial: 2, thereafter: 0 }),
+            output_paths: vec![LogOutput::File(path.clone())],
+            ..LogTelemetry::default()
+        };
+        let (layers, _) = layers(&config, &Resource::builder_empty().build()).unwrap();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layers), || {
+            for number in 0..5 {
+                debug!("not at this level");
+                info!("line {number}");
+            }
+            for _ in 0..5 {
+                debug!("not at this level, elsewhere");
+            }
+            info!("the last");
+        });
+        let log = std::fs::read_to_string(path).unwrap();
+        let said: Vec<&str> = log.lines().filter_map(|line| line.split("INFO ").nth(1)).collect();
+        assert_eq!(said, ["line 0", "line 1", "the last"]);
     }
 }
