@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use guest::{Root, Told};
 use kernels::{Wanted, image};
 use serde::de::DeserializeOwned;
@@ -53,6 +53,10 @@ fn main() -> Result<ExitCode> {
     println!("{:<33} {:<11} {:>7}  instructions verified of each program", "kernel", "walk", "load ms");
     let mut few_cpus_bytes = None;
     let asked: Vec<String> = std::env::args().skip(1).collect();
+    let names = KERNELS.map(|wanted| wanted.name());
+    if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
+        bail!("there is no kernel {unknown}: name some of {}", names.join(", "));
+    }
     let is_asked = |wanted: &Wanted| asked.is_empty() || asked.iter().any(|name| name == wanted.name());
     for wanted in KERNELS.into_iter().filter(is_asked) {
         let kernel = match image(&archive, wanted) {
