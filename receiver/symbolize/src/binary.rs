@@ -42,17 +42,31 @@ pub(crate) struct Request<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     table: &'a SymbolTable,
+    table_number: u8,
     located: Located<'a>,
 }
 
-impl Found<'_> {
-    pub(crate) fn start(&self) -> Svma {
-        self.located.start
-    }
+/// Which symbols of a file name a place; addresses of which it is the same have the same name.
+///
+/// All symbols start at one place. Those of them that reach an address are the longest ones, so that their number tells
+/// which they are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Symbols {
+    start: Svma,
+    count: u32,
+    table_number: u8,
+    is_certain: bool,
+}
 
-    /// As [`Located::is_certain`].
-    pub(crate) fn is_certain(&self) -> bool {
-        self.located.is_certain()
+impl Found<'_> {
+    pub(crate) fn symbols(&self) -> Symbols {
+        let located = &self.located;
+        Symbols {
+            start: located.start,
+            count: u32::try_from(located.count()).unwrap_or(u32::MAX),
+            table_number: self.table_number,
+            is_certain: located.is_certain(),
+        }
     }
 
     pub(crate) fn name(self) -> Result<Option<Symbol>, Error> {
@@ -142,10 +156,13 @@ impl Binary {
 
     /// The function that holds an address: one that says so by its size, before one that is only the last before it.
     pub(crate) fn find(&self, svma: Svma) -> Option<Found<'_>> {
-        let rank = |found: &Found<'_>| (found.located.is_certain(), found.start().0);
+        let rank = |found: &Found<'_>| (found.located.is_certain(), found.located.start.0);
         self.tables
             .iter()
-            .filter_map(|table| Some(Found { table, located: table.locate(svma)? }))
+            .zip(0..)
+            .filter_map(|(table, table_number)| {
+                Some(Found { table, table_number, located: table.locate(svma)? })
+            })
             .reduce(|best, other| if rank(&other) > rank(&best) { other } else { best })
     }
 

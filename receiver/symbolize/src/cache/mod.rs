@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::Svma;
 
-use crate::binary::{Binary, Request};
+use crate::binary::{Binary, Request, Symbols};
 use crate::dwarf::{EntryName, Pages, SourceFrame, Wanted};
 use crate::files::Files;
 use crate::language::Language;
@@ -63,7 +63,7 @@ pub struct Symbolizer {
     units: Units,
     pages: Pages,
     /// By the function's start, and whether it is certain that it holds the address: both may have a name.
-    names: Bounded<(FileId, Svma, bool), Name>,
+    names: Bounded<(FileId, Symbols), Name>,
     frames: Bounded<(FileId, Svma), Arc<[CodeFrame]>>,
     /// Names of inlined functions, which come again at other addresses, and demangling takes time.
     inlined: HashMap<Arc<str>, Name>,
@@ -161,7 +161,7 @@ impl Symbolizer {
         let symbol = match table.find(svma) {
             None => None,
             Some(found) => {
-                let key = (file, found.start(), found.is_certain());
+                let key = (file, found.symbols());
                 match self.names.get(&key) {
                     Some(name) => Some(name.clone()),
                     None => match found.name() {

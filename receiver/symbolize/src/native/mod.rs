@@ -270,6 +270,11 @@ impl<'a> Located<'a> {
         self.reached.is_some()
     }
 
+    /// How many symbols count.
+    pub(crate) fn count(&self) -> usize {
+        self.names().count()
+    }
+
     fn names(self) -> impl Iterator<Item = &'a Entry> {
         self.aliases.iter().filter(move |entry| match self.reached {
             Some(offset) => entry.reaches(offset),

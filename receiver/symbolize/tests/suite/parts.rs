@@ -74,3 +74,17 @@ fn parts_make_room_for_others() {
     }
     assert!(symbolizer.held_bytes() <= 32 << 10);
 }
+
+/// What was said of one address says nothing of another that fewer of the symbols reach.
+#[test]
+fn symbols_of_one_start_name_what_they_reach() {
+    let symbols = [Made(LOCAL, FUNC, "whole", 64, 4096), Made(GLOBAL, FUNC, "head", 64, 512)];
+    let file = elf_of_text(CODE_BYTES, &symbols, &[], "");
+    for order in [[1000, 70, 1001], [70, 1000, 71]] {
+        let mut symbolizer = symbolizer(8 << 20, true);
+        for at in order {
+            let found = said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)));
+            assert_eq!(found.as_deref(), Some(if at < 64 + 512 { "head" } else { "whole" }), "at {at}");
+        }
+    }
+}
