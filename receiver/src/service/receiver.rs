@@ -183,7 +183,8 @@ impl Run {
                 handover.pass_on(&self.name);
                 if self.plan.peek().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
-                    debug!(receiver = self.name, "so far: {}", self.count(&sampler, handover.dropped()));
+                    let counted = self.count(&sampler, handover.dropped());
+                    debug!(receiver = self.name, "so far: {counted}");
                 }
             }
             let is_over = sampler.is_over();
