@@ -62,7 +62,7 @@ pub struct Symbolizer {
     tables: Tables,
     units: Units,
     pages: Pages,
-    /// By the function's start, and whether it is certain that it holds the address: both may have a name.
+    /// By the symbols that name a place.
     names: Bounded<(FileId, Symbols), Name>,
     frames: Bounded<(FileId, Svma), Arc<[CodeFrame]>>,
     /// Names of inlined functions, which come again at other addresses, and demangling takes time.
