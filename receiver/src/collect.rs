@@ -106,6 +106,7 @@ impl Collection {
             (*slice, seen.thread, seen.stack, seen.outcome.label(), seen.span)
         });
         let mut draft = Draft::of(Profile::empty(of.title, measure));
+        let end_ns = of.start_ns.saturating_add(u64::try_from(of.duration.as_nanos()).unwrap_or(u64::MAX));
         let samples = rows.into_iter().filter_map(|(slice, seen, count)| {
             let thread = self.threads.all.get(seen.thread as usize)?;
             let walked = seen.stack.and_then(|number| self.stacks.get(&number));
@@ -118,6 +119,7 @@ impl Collection {
                     thread.process,
                     walked.map(|stack| &**stack),
                     seen.outcome,
+                    end_ns,
                 ),
                 count,
             })

@@ -11,16 +11,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sidewinder_bpf::monotonic_ns;
 use sidewinder_symbolize::JitMap;
 
 use crate::sampling::feed::ProcessKey;
 use interface::Interface;
 pub(crate) use place::{JitPlace, Runtime};
 
-/// How long what was read counts as new. Code may have taken the place of other code meanwhile.
+/// How long what was read counts as new for an address that it names. Code may have taken the place of other code meanwhile.
 const REFRESH: Duration = Duration::from_secs(1);
-/// After how long an address that nothing names is looked for again.
-const RETRY: Duration = Duration::from_millis(200);
+/// After how long files that were not there, and what is in memory, are looked at again, which takes longer than to see that
+/// an open file has not grown.
+const SEEK: Duration = Duration::from_millis(200);
 /// Of the room for all processes, the part that one may take.
 const SHARE_OF_ONE: usize = 2;
 /// Of all time, one part in so many may go into reading what processes write, beyond what may go at once: a file without
@@ -41,12 +43,26 @@ pub(crate) struct JitNames {
 #[derive(Debug)]
 struct Known {
     place: Arc<JitPlace>,
-    maps: Vec<JitMap>,
+    /// As many as the place has files; `None` for one that is not there.
+    maps: Vec<Option<JitMap>>,
     in_memory: InMemory,
-    refreshed_at: Option<Instant>,
+    /// When open files were read to their ends, by `CLOCK_MONOTONIC`; 0 where they never were.
+    refreshed_at_ns: u64,
+    /// When all was looked for, by the same clock.
+    sought_at_ns: u64,
     /// For reading, so far.
     reading: Duration,
     used_at: Instant,
+}
+
+/// What is known of code that a process made.
+#[derive(Debug)]
+pub(crate) enum JitName {
+    Named(Arc<str>, Runtime),
+    /// The process says nothing of it.
+    Unnamed,
+    /// Not all that the process says was read since the code ran, so that there may be a name the next time.
+    Unsought,
 }
 
 /// What a process has in its memory for debuggers.
@@ -69,7 +85,8 @@ impl JitNames {
             place,
             maps: Vec::new(),
             in_memory: InMemory::Unknown,
-            refreshed_at: None,
+            refreshed_at_ns: 0,
+            sought_at_ns: 0,
             reading: self.processes.get(&process).map_or(Duration::ZERO, |known| known.reading),
             used_at: Instant::now(),
         };
@@ -85,20 +102,32 @@ impl JitNames {
         self.cut
     }
 
-    /// The function at an address of a process, and whose code it is.
-    pub(crate) fn name(&mut self, process: ProcessKey, address: u64) -> Option<(Arc<str>, Runtime)> {
-        let known = self.processes.get_mut(&process)?;
+    /// The function at an address of a process, where code ran at a time of `CLOCK_MONOTONIC`, and whose code it is.
+    ///
+    /// Runtimes name their code before they run it. So what was read after it ran tells its name, or there is none.
+    pub(crate) fn name(&mut self, process: ProcessKey, address: u64, ran_at_ns: u64) -> JitName {
+        let Some(known) = self.processes.get_mut(&process) else { return JitName::Unnamed };
         known.used_at = Instant::now();
         let is_known = known.find(address).is_some();
-        if known.is_older(if is_known { REFRESH } else { RETRY }) {
-            if self.may_read(process) {
-                self.read(process, address);
-            } else {
-                self.cut += u64::from(!is_known);
-            }
+        let is_due = if is_known {
+            is_older(known.refreshed_at_ns, REFRESH)
+        } else {
+            known.refreshed_at_ns <= ran_at_ns
+        };
+        let may_read = !is_due || self.may_read(process);
+        if is_due && may_read {
+            self.read(process, address);
         }
-        let known = self.processes.get(&process)?;
-        Some((Arc::from(known.find(address)?), known.place.runtime))
+        let Some(known) = self.processes.get(&process) else { return JitName::Unnamed };
+        match known.find(address) {
+            Some(name) => JitName::Named(Arc::from(name), known.place.runtime),
+            None if !may_read => {
+                self.cut += 1;
+                JitName::Unnamed
+            }
+            None if known.has_told(ran_at_ns) => JitName::Unnamed,
+            None => JitName::Unsought,
+        }
     }
 
     /// Whether a process's share of time is not used up.
@@ -127,19 +156,22 @@ impl JitNames {
             let Some(oldest) = holding.min_by_key(|known| known.used_at) else { break };
             oldest.maps.clear();
             oldest.in_memory = InMemory::Unknown;
-            oldest.refreshed_at = None;
+            oldest.refreshed_at_ns = 0;
+            oldest.sought_at_ns = 0;
         }
     }
 }
 
 impl Known {
-    /// Whether what was read is at least so old.
-    fn is_older(&self, age: Duration) -> bool {
-        self.refreshed_at.is_none_or(|at| at.elapsed() >= age)
+    /// Whether what was read tells of all code that ran at a time. A file that is not there, which is most programs', is
+    /// taken for one that will not come.
+    fn has_told(&self, ran_at_ns: u64) -> bool {
+        self.refreshed_at_ns > ran_at_ns
+            && (matches!(self.in_memory, InMemory::None) || self.sought_at_ns > ran_at_ns)
     }
 
     fn find(&self, address: u64) -> Option<&str> {
-        let written = self.maps.iter().find_map(|map| map.lookup(address));
+        let written = self.maps.iter().flatten().find_map(|map| map.lookup(address));
         written.or_else(|| match &self.in_memory {
             InMemory::Found(interface) => interface.lookup(address),
             InMemory::Unknown | InMemory::None => None,
@@ -151,7 +183,7 @@ impl Known {
             InMemory::Found(interface) => interface.heap_bytes(),
             InMemory::Unknown | InMemory::None => 0,
         };
-        of_interface + self.maps.iter().map(JitMap::heap_bytes).sum::<usize>()
+        of_interface + self.maps.iter().flatten().map(JitMap::heap_bytes).sum::<usize>()
     }
 
     fn cut(&self) -> u64 {
@@ -159,20 +191,34 @@ impl Known {
             InMemory::Found(interface) => interface.cut(),
             InMemory::Unknown | InMemory::None => 0,
         };
-        of_interface + self.maps.iter().map(JitMap::cut).sum::<u64>()
+        of_interface + self.maps.iter().flatten().map(JitMap::cut).sum::<u64>()
     }
 
     /// Takes up what has been written since, and returns how much of it was left out.
     fn refresh(&mut self, room_bytes: usize, address: u64) -> u64 {
-        // A file may come late: some runtimes write it as they end.
-        if self.maps.len() < self.place.files.len() {
-            self.maps = self.place.open(room_bytes);
-        }
+        let now_ns = monotonic_ns();
         let before = self.cut();
-        for map in &mut self.maps {
-            // What can't be read any more says what it said.
-            let _ = map.refresh();
+        let is_seeking = is_older(self.sought_at_ns, SEEK);
+        if is_seeking {
+            self.sought_at_ns = now_ns;
+            // A file may come late: some runtimes write it as they end.
+            self.place.open(&mut self.maps, room_bytes);
         }
+        let mut is_all_read = true;
+        for map in self.maps.iter_mut().flatten() {
+            // What can't be read any more says what it said.
+            is_all_read &= map.refresh().unwrap_or(true);
+        }
+        if is_all_read {
+            self.refreshed_at_ns = now_ns;
+        }
+        if is_seeking {
+            self.seek_in_memory(room_bytes, address);
+        }
+        self.cut().saturating_sub(before)
+    }
+
+    fn seek_in_memory(&mut self, room_bytes: usize, address: u64) {
         // Looking for it takes time, and most runtimes that write names have none in memory.
         if matches!(self.in_memory, InMemory::Unknown) && self.find(address).is_none() {
             self.in_memory = match self.place.interface(room_bytes) {
@@ -183,7 +229,10 @@ impl Known {
         if let InMemory::Found(interface) = &mut self.in_memory {
             interface.refresh(self.place.memory());
         }
-        self.refreshed_at = Some(Instant::now());
-        self.cut().saturating_sub(before)
     }
+}
+
+/// Whether a time of `CLOCK_MONOTONIC` is at least so long ago.
+fn is_older(at_ns: u64, age: Duration) -> bool {
+    Duration::from_nanos(monotonic_ns().saturating_sub(at_ns)) >= age
 }

@@ -12,7 +12,7 @@ use sidewinder_symbolize::{
     unnamed,
 };
 
-use crate::jit::{JitNames, JitPlace, Runtime};
+use crate::jit::{JitName, JitNames, JitPlace, Runtime};
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{FileFacts, ProcessKey};
 
@@ -25,7 +25,7 @@ pub(crate) struct NamedFrame {
     /// What to call it otherwise: the kernel's function, or `file+0x...`.
     pub(crate) name: Arc<str>,
     pub(crate) code: Code,
-    /// Whether there was no time to look for a name, so that there may be one the next time.
+    /// Whether a name was not looked for in all that there is, so that there may be one the next time.
     pub(crate) is_unsought: bool,
 }
 
@@ -162,13 +162,13 @@ impl Namer {
         self.jit.forget(process);
     }
 
-    /// All that is known of a frame of a process.
-    pub(crate) fn name(&mut self, process: ProcessKey, frame: Frame) -> NamedFrame {
+    /// All that is known of a frame of a process that was there at a time of `CLOCK_MONOTONIC`.
+    pub(crate) fn name(&mut self, process: ProcessKey, frame: Frame, at_ns: u64) -> NamedFrame {
         let address = code_address(frame).address_for_lookup().0;
         match frame.kind() {
             Some(FrameKind::Native { file }) => self.native(FileId(file), code_address(frame)),
             Some(FrameKind::Kernel) => self.kernel(address),
-            Some(FrameKind::Anonymous) | None => self.anonymous(process, address),
+            Some(FrameKind::Anonymous) | None => self.anonymous(process, address, at_ns),
         }
     }
 
@@ -224,11 +224,15 @@ impl Namer {
         }
     }
 
-    fn anonymous(&mut self, process: ProcessKey, address: u64) -> NamedFrame {
-        let found = if self.options.native { self.jit.name(process, address) } else { None };
+    fn anonymous(&mut self, process: ProcessKey, address: u64, ran_at_ns: u64) -> NamedFrame {
+        let found =
+            if self.options.native { self.jit.name(process, address, ran_at_ns) } else { JitName::Unnamed };
         match found {
-            None => self.unknown(format!("[anonymous]+{address:#x}"), address),
-            Some((name, runtime)) => {
+            JitName::Unnamed | JitName::Unsought => NamedFrame {
+                is_unsought: matches!(found, JitName::Unsought),
+                ..self.unknown(format!("[anonymous]+{address:#x}"), address)
+            },
+            JitName::Named(name, runtime) => {
                 let name = Name::of_symbol(name);
                 NamedFrame {
                     place: Place::Anonymous { address },

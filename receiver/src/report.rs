@@ -285,7 +285,7 @@ impl Draft {
                 if let Some(index) = known {
                     return *index;
                 }
-                let named = namer.name(process, *frame);
+                let named = namer.name(process, *frame, event.time_ns);
                 let index = location(builder, &named);
                 match of_process {
                     _ if named.is_unsought => has_unsought = true,

@@ -4,6 +4,7 @@ mod interface;
 mod shares;
 mod traps;
 
+use std::ops::Range;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +14,7 @@ use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e::collector::Collector;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::{requirement, session, workload};
+use sidewinder_e2e::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::Frame;
 
@@ -124,6 +125,37 @@ fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()>
         eprintln!("{title}: {found} of {} frames", of_runtime.len());
         ensure!(found > 100, "{title}: {found} of {} frames", of_runtime.len());
     }
+    Ok(())
+}
+
+/// A program that makes a function every 20 ms: none of them has to wait for its name.
+#[test]
+fn code_has_its_name_from_its_first_sample() -> Result<()> {
+    const MADE: Range<u64> = 0x3000_0000_0000..0x3000_0100_0000;
+    const PAGE_BYTES: u64 = 4096;
+    const NAMED_SHARE: f64 = 0.99;
+    if !requirement::ebpf("names of new code")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let source = paths::e2e().join("workloads/makes_code.c").display().to_string();
+    traps::run(folder.path(), &["cc", "-O2", "-o", "makes_code", &source])?;
+    let (pid, received) =
+        session::profile_running(Command::new(folder.path().join("makes_code")), Duration::from_secs(5))?;
+    std::fs::remove_file(format!("/tmp/perf-{pid}.map"))?;
+    let made: Vec<_> = frames(&received, pid).filter(|frame| MADE.contains(&frame.address)).collect();
+    let (mut named, mut wrong) = (0, 0);
+    for frame in &made {
+        let called = format!("made_{}", (frame.address - MADE.start) / PAGE_BYTES);
+        match frame.function() {
+            Some(name) if name == called => named += 1,
+            Some(name) if name.starts_with("made_") => wrong += 1,
+            _ => {}
+        }
+    }
+    eprintln!("{named} of {} frames named, {wrong} wrong", made.len());
+    let all = made.len();
+    ensure!(wrong == 0 && all > 1_000 && f64::from(named) >= NAMED_SHARE * all as f64);
     Ok(())
 }
 

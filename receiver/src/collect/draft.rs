@@ -80,13 +80,14 @@ impl Draft {
         }
     }
 
-    /// A stack with all its names; `walked` is `None` where it never arrived.
+    /// A stack, which was there at a time of `CLOCK_MONOTONIC`, with all its names; `walked` is `None` where it never arrived.
     pub(super) fn stack(
         &mut self,
         namer: &mut Namer,
         process: ProcessKey,
         walked: Option<&Stack>,
         outcome: Outcome,
+        at_ns: u64,
     ) -> StackIndex {
         // The process is part of what is known where it means something in one process only.
         let of_process = walked.filter(|stack| stack.has_code_without_file).map(|_| process);
@@ -95,17 +96,20 @@ impl Draft {
             return *index;
         }
         let mut frames = Vec::new();
+        let mut has_unsought = false;
         match walked {
             Some(stack) => {
                 for frame in &stack.frames {
-                    frames.extend(self.named(namer, process, *frame));
+                    has_unsought |= self.named(namer, process, *frame, at_ns, &mut frames);
                 }
                 frames.extend(marker(outcome).map(|marker| self.marker(&marker)));
             }
             None => frames.push(self.marker(&format!("[truncated: {BODY_MISSING}]"))),
         }
         let index = self.intern_stack(frames);
-        self.stack_numbers.insert(key, index);
+        if !has_unsought {
+            self.stack_numbers.insert(key, index);
+        }
         index
     }
 
@@ -145,20 +149,28 @@ impl Draft {
         entries / 3 * 4 + tables + self.texts_bytes
     }
 
-    /// The frames that a frame of the walk stands for, leaf first.
+    /// Adds the frames that a frame of the walk stands for, leaf first. Returns whether they may have a better name the next
+    /// time.
     fn named(
         &mut self,
         namer: &mut Namer,
         process: ProcessKey,
         frame: sidewinder_bpf::Frame,
-    ) -> Vec<FrameIndex> {
+        at_ns: u64,
+        to: &mut Vec<FrameIndex>,
+    ) -> bool {
         let key = (frame, is_without_file(&frame).then_some(process));
         if let Some(frames) = self.known.get(&key) {
-            return frames.clone();
+            to.extend(frames);
+            return false;
         }
-        let frames = self.frames(&namer.name(process, frame));
-        self.known.insert(key, frames.clone());
-        frames
+        let named = namer.name(process, frame, at_ns);
+        let frames = self.frames(&named);
+        to.extend(&frames);
+        if !named.is_unsought {
+            self.known.insert(key, frames);
+        }
+        named.is_unsought
     }
 
     /// A frame of its own for each inlined call, leaf first.

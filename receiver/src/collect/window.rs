@@ -127,7 +127,13 @@ impl Window {
             slice,
             thread: self.thread(event, processes),
             span: event.span.map(|link| self.span(link)),
-            stack: self.draft.stack(namer, event.process, event.stack.as_deref(), event.outcome),
+            stack: self.draft.stack(
+                namer,
+                event.process,
+                event.stack.as_deref(),
+                event.outcome,
+                event.time_ns,
+            ),
             count: 0,
         };
         *self.open.entry(sample).or_default() += 1;

@@ -84,10 +84,13 @@ impl JitPlace {
             && (!has_room || mapped.all(|file| self.mapped.contains_key(file)))
     }
 
-    pub(super) fn open(&self, room_bytes: usize) -> Vec<JitMap> {
-        let paths = self.files.iter().map(|(path, _)| path.clone());
-        let opened = self.root.open(paths).zip(&self.files);
-        opened.filter_map(|(file, (_, form))| Some(JitMap::new(file.ok()?, *form, room_bytes))).collect()
+    /// Opens the files that are not open yet and are there: as many entries as there are files.
+    pub(super) fn open(&self, maps: &mut Vec<Option<JitMap>>, room_bytes: usize) {
+        maps.resize_with(self.files.len(), || None);
+        for (map, (path, form)) in maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()) {
+            let file = self.root.open(std::iter::once(path.clone())).next();
+            *map = file.and_then(Result::ok).map(|file| JitMap::new(file, *form, room_bytes));
+        }
     }
 
     /// What the process has in its memory for debuggers, if a file that it has mapped defines the variable for that.

@@ -67,7 +67,8 @@ fn namer() -> Namer {
 /// The functions on an event's stack.
 fn functions_of(event: &Event, namer: &mut Namer) -> Vec<Arc<str>> {
     let frames = event.stack.iter().flat_map(|stack| &stack.frames);
-    let functions = frames.flat_map(|frame| namer.name(event.process, *frame).functions.to_vec());
+    let functions =
+        frames.flat_map(|frame| namer.name(event.process, *frame, event.time_ns).functions.to_vec());
     functions.map(|function| function.name.demangled).collect()
 }
 

@@ -19,6 +19,9 @@ const BYTES_AT_ONCE: u64 = 8 << 20;
 /// Bytes read at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
+/// Of what was read, the end that tells whether a file that has grown is still the same: a line or two.
+const LAST_BYTES: usize = 64;
+
 /// How a runtime writes about its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JitForm {
@@ -35,6 +38,8 @@ pub struct JitMap {
     reader: Reader,
     /// How much of the file has been gone through.
     read_bytes: u64,
+    /// The last bytes of that.
+    last: Vec<u8>,
     code: CodeMap,
 }
 
@@ -52,23 +57,22 @@ impl JitMap {
             JitForm::PerfMap => Reader::PerfMap(perf_map::Reader::default()),
             JitForm::JitDump => Reader::JitDump(jitdump::Reader::default()),
         };
-        Self { image: image.into(), reader, read_bytes: 0, code: CodeMap::new(room_bytes) }
+        Self { image: image.into(), reader, read_bytes: 0, last: Vec::new(), code: CodeMap::new(room_bytes) }
     }
 
-    /// Takes up what has been written since. A file that has become shorter is read anew.
+    /// Takes up what has been written since, and returns whether that is all of it. A file that has become shorter, or that was
+    /// written anew, is read anew.
     ///
     /// # Errors
     ///
     /// What reading gives.
-    pub fn refresh(&mut self) -> io::Result<()> {
+    pub fn refresh(&mut self) -> io::Result<bool> {
         let file_bytes = self.image.len()?;
-        if file_bytes < self.read_bytes {
-            self.read_bytes = 0;
-            self.code.clear();
-            self.reader = match self.reader {
-                Reader::PerfMap(_) => Reader::PerfMap(perf_map::Reader::default()),
-                Reader::JitDump(_) => Reader::JitDump(jitdump::Reader::default()),
-            };
+        if file_bytes == self.read_bytes {
+            return Ok(true);
+        }
+        if file_bytes < self.read_bytes || !self.continues()? {
+            self.begin_anew();
         }
         let end = file_bytes.min(self.read_bytes.saturating_add(BYTES_AT_ONCE));
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -81,7 +85,24 @@ impl JitMap {
             self.read_bytes += count as u64;
             self.take(chunk.get(..count).unwrap_or_default());
         }
-        Ok(())
+        Ok(end == file_bytes)
+    }
+
+    /// Whether what was read last is still there.
+    fn continues(&self) -> io::Result<bool> {
+        let mut there = vec![0; self.last.len()];
+        let count = self.image.read_at(self.read_bytes - self.last.len() as u64, &mut there)?;
+        Ok(there.get(..count) == Some(&self.last))
+    }
+
+    fn begin_anew(&mut self) {
+        self.read_bytes = 0;
+        self.last.clear();
+        self.code.clear();
+        self.reader = match self.reader {
+            Reader::PerfMap(_) => Reader::PerfMap(perf_map::Reader::default()),
+            Reader::JitDump(_) => Reader::JitDump(jitdump::Reader::default()),
+        };
     }
 
     /// The function that holds an address.
@@ -107,9 +128,52 @@ impl JitMap {
     }
 
     fn take(&mut self, bytes: &[u8]) {
+        self.last.extend_from_slice(bytes.get(bytes.len().saturating_sub(LAST_BYTES)..).unwrap_or_default());
+        self.last.drain(..self.last.len().saturating_sub(LAST_BYTES));
         match &mut self.reader {
             Reader::PerfMap(reader) => reader.take(bytes, &mut self.code),
             Reader::JitDump(reader) => reader.take(bytes, &mut self.code),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_grows_is_read_on_and_one_that_was_written_anew_is_read_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf-1.map");
+        fs::write(&path, "1000 10 first\n").unwrap();
+        let mut map = JitMap::new(File::open(&path).unwrap(), JitForm::PerfMap, 1 << 20);
+        let named = |map: &JitMap| [0x1000, 0x2000].map(|address| map.lookup(address).map(str::to_owned));
+        assert!(map.refresh().unwrap() && named(&map) == [Some("first".to_owned()), None]);
+
+        let mut file = File::options().append(true).open(&path).unwrap();
+        file.write_all(b"2000 10 second\n").unwrap();
+        assert!(map.refresh().unwrap());
+        assert_eq!(named(&map), [Some("first".to_owned()), Some("second".to_owned())]);
+
+        // Longer than before, and not what was there, up to the byte at which reading would go on.
+        fs::write(&path, "1000 10 other\n1800 10 between\n2000 10 third\n").unwrap();
+        assert!(map.refresh().unwrap());
+        assert_eq!(named(&map), [Some("other".to_owned()), Some("third".to_owned())]);
+
+        fs::write(&path, "2000 10 last\n").unwrap();
+        assert!(map.refresh().unwrap());
+        assert_eq!((named(&map), map.cut()), ([None, Some("last".to_owned())], 0));
+    }
+
+    #[test]
+    fn a_long_file_is_read_in_turns() {
+        let line = b"1000 10 name\n";
+        let bytes = line.repeat(BYTES_AT_ONCE as usize / line.len() + 1);
+        let mut map = JitMap::new(bytes, JitForm::PerfMap, 1 << 20);
+        assert_eq!([(); 3].map(|()| map.refresh().unwrap()), [false, true, true]);
+        assert_eq!((map.lookup(0x100f), map.cut()), (Some("name"), 0));
     }
 }
