@@ -128,9 +128,11 @@ static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 	else if (wanted > SW_SNAPSHOT_BYTES && used < size / 2 &&
 		 send_snapshot_of(start, SW_SNAPSHOT_LARGE_BYTES, slot, tid, used))
 		sent = SW_SNAPSHOT_LARGE_BYTES;
+	else if (send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, tid, used))
+		sent = SW_SNAPSHOT_BYTES;
 	else
-		return send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, tid, used);
-	if (base > start + sent)
+		return 0;
+	if (sent > SW_SNAPSHOT_BYTES && base > start + sent)
 		send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
 	before = stack_before(slot, start, sent);
 	if (before)
