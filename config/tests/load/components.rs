@@ -1,0 +1,180 @@
+//! What is refused, and what is warned of.
+
+use super::*;
+
+#[test]
+fn every_error_is_reported_at_once_with_its_path_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bad.yaml");
+    let text = "\
+receivers:
+  profiling:
+    sample_per_second: 97
+    reporter_interval: 5
+    scope: {mode: nodes}
+exporters:
+  otlp_gprc: {endpoint: 'x:1'}
+  file:
+    path: p.otlp
+service:
+  pipelines:
+    profiles:
+      receivers: [profilng]
+      exporters: [file]
+";
+    std::fs::write(&path, text).unwrap();
+    let name = path.display().to_string();
+    let errors = load(&[name.parse().unwrap()], &[], &Variables::new()).unwrap_err().to_string();
+    let expected = [
+        "3:5: receivers::profiling::sample_per_second: unknown key, did you mean \"samples_per_second\"?",
+        "4:24: receivers::profiling::reporter_interval: expected a duration from 100ms to 1h0m0s, got 5: it has no unit",
+        "5:19: receivers::profiling::scope::mode: expected node | pod | container | processes, got \"nodes\"",
+        "7:3: exporters::otlp_gprc: unknown type \"otlp_gprc\", did you mean \"otlp_grpc\"?",
+        "13:19: service::pipelines::profiles::receivers[0]: receivers has no \"profilng\", did you mean \"profiling\"?",
+    ]
+    .map(|line| format!("{name}:{line}"));
+    assert_eq!(errors.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn an_unknown_key_that_resembles_none_gets_the_list() {
+    let error = error("exporters: {debug: {zzzz: 1}}");
+    assert!(error.ends_with("exporters::debug::zzzz: unknown key, known here: verbosity"), "{error}");
+}
+
+#[test]
+fn wrong_yaml_names_its_line_and_an_absent_file_its_reason() {
+    let text = load_over(&["receivers:\n  profiling: [\n"]).unwrap_err().to_string();
+    assert!(text.starts_with("--config #2:") && text.contains("is not usable YAML"), "{text}");
+    let errors = load(&["/nonexistent.yaml".parse().unwrap()], &[], &Variables::new()).unwrap_err();
+    assert!(errors.to_string().starts_with("/nonexistent.yaml: can't be read: No such file"), "{errors}");
+    let errors = load(&[yaml("[1]")], &[], &Variables::new()).unwrap_err();
+    assert_eq!(errors.to_string(), "--config #1: expected a map of sections, got a list");
+}
+
+#[test]
+fn a_range_is_named_where_it_is_left() {
+    let keys = [
+        "samples_per_second: 0",
+        "samples_per_second: 10001",
+        "samples_per_second: '97'",
+        "samples_per_second: 1.5",
+    ];
+    for key in keys {
+        let error = error(&format!("receivers: {{profiling: {{{key}}}}}"));
+        assert!(error.contains("expected a whole number from 1 to 10000, got"), "{error}");
+    }
+    let error = error("receivers: {profiling: {reporter_jitter: .nan}}");
+    assert!(error.contains("expected a number from 0 to 1"), "{error}");
+}
+
+#[test]
+fn what_this_version_does_not_have_is_refused_with_a_way_out() {
+    for (text, part) in [
+        (
+            "exporters: {otlp_http: {endpoint: 'http://x', encoding: json}}",
+            "exporters::otlp_http::encoding: is not in this version",
+        ),
+        (
+            "exporters: {otlphttp/a: {endpoint: 'http://x', proxy_url: 'http://p:1'}}",
+            "exporters::otlphttp/a::proxy_url: is not in this version",
+        ),
+        ("processors: {batch: }", "processors::batch: is not in this version"),
+        (
+            "extensions: {file_storage: {directory: /x, recreate: true}}",
+            "extensions::file_storage::recreate: is not in this version",
+        ),
+        ("service: {pipelines: {traces: }}", "service::pipelines::traces: is not in this version"),
+        ("processors: {filter: }", "processors::filter: is not in this version"),
+        (&grpc("balancer_name: pick_first"), "exporters::otlp_grpc::balancer_name: is not in this version"),
+        (&grpc("sending_queue: {wait_for_result: true}"), "sending_queue::wait_for_result: is not in this"),
+        (&grpc("tls: {cipher_suites: [TLS_X]}"), "tls::cipher_suites: is not in this version"),
+    ] {
+        let errors = errors(text).join("\n");
+        assert!(errors.contains(part), "{text}: {errors}");
+    }
+}
+
+#[test]
+fn a_key_that_is_not_in_this_version_may_say_its_default() {
+    let exporter = grpc_exporter(
+        "balancer_name: round_robin, wait_for_ready: false, auth: null, tls: {min_version: '1.2', reload_interval: 0s}",
+    );
+    assert_eq!(exporter, OtlpGrpcExporter::new("collector:4317".parse().unwrap()));
+}
+
+#[test]
+fn a_key_that_is_not_acted_on_yet_warns_unless_it_says_its_default() {
+    let quiet = load_over(&[
+        "receivers: {profiling: {off_cpu_threshold: 0.0, probes: [], probabilistic_interval: 60s}}",
+    ])
+    .unwrap();
+    assert_eq!(warnings(&quiet), [""; 0]);
+    let loud =
+        load_over(&["receivers: {profiling: {off_cpu_threshold: 0.1, probes: [{type: kprobe}]}}"]).unwrap();
+    assert_eq!(loud.warnings.len(), 2, "{:?}", loud.warnings);
+    assert!(warnings(&loud)[0].contains("does not act on it yet"));
+}
+
+#[test]
+fn an_unused_component_warns() {
+    let loaded = load_over(&["exporters: {debug: }"]).unwrap();
+    assert_eq!(warnings(&loaded), ["--config #2:1:13: exporters::debug: is in no pipeline and does nothing"]);
+}
+
+#[test]
+fn pipelines_need_receivers_and_exporters_and_name_each_once() {
+    assert!(
+        error("service: {pipelines: {profiles: {exporters: []}}}").contains("at least one of the exporters")
+    );
+    assert!(error("service: {pipelines: {profiles: {exporters: [file, file]}}}").contains("given twice"));
+    assert!(error("service: {pipelines: {profiles: {exporters: file}}}").contains("expected a list of ids"));
+    let none = load(&[yaml("receivers: {profiling: }")], &[], &Variables::new()).unwrap_err();
+    assert!(none.to_string().contains("service: must be given"), "{none}");
+    let empty = load(&[yaml("service: {pipelines: {}}")], &[], &Variables::new()).unwrap_err();
+    assert!(empty.to_string().contains("service::pipelines: must be given"), "{empty}");
+}
+
+#[test]
+fn what_is_included_is_named_where_not_all_is() {
+    let scope = |keys: &str| error(&format!("receivers: {{profiling: {{scope: {{{keys}}}}}}}"));
+    for mode in ["processes", "container"] {
+        assert!(scope(&format!("mode: {mode}")).contains("scope::include: must be given"));
+        assert!(
+            scope(&format!("mode: {mode}, include: {{pids: []}}")).contains("scope::include: must be given")
+        );
+    }
+    for mode in ["node", "pod"] {
+        let named = scope(&format!("mode: {mode}, include: {{names: [x]}}"));
+        assert!(named.contains("no effect without mode: processes"), "{named}");
+    }
+    assert!(scope("mode: processes, include: {pids: [1, 1]}").contains("given twice"));
+    assert!(
+        scope("mode: processes, include: {pids: [0]}").contains("include::pids[0]: expected a process id")
+    );
+    assert!(scope("mode: pod, exclude: {names: ['']}").contains("exclude::names: an empty pattern"));
+}
+
+#[test]
+fn an_override_names_one_binary_in_one_way() {
+    let text = "receivers: {profiling: {unwind: {overrides: [
+        {name: libc.so.6, mode: tables}, {path: /usr/bin/go, mode: frame_pointers}, {build_id: 00ff, mode: auto}]}}}";
+    let loaded = load_over(&[text]).unwrap();
+    let expected = [
+        (BinaryMatch::Name("libc.so.6".to_owned()), UnwindMode::Tables),
+        (BinaryMatch::Path("/usr/bin/go".into()), UnwindMode::FramePointers),
+        (BinaryMatch::BuildId("00ff".parse().unwrap()), UnwindMode::Auto),
+    ]
+    .map(|(binary, mode)| UnwindOverride { binary, mode });
+    assert_eq!(receiver(&loaded).unwind.overrides, expected);
+    for (item, part) in [
+        ("{mode: auto}", "exactly one of name, path, build_id"),
+        ("{name: a, path: /b, mode: auto}", "exactly one of name, path, build_id"),
+        ("{name: a}", "overrides[0]::mode: must be given"),
+        ("{name: a/b, mode: auto}", "last component"),
+        ("{build_id: xyz, mode: auto}", "hexadecimal"),
+    ] {
+        let error = error(&format!("receivers: {{profiling: {{unwind: {{overrides: [{item}]}}}}}}"));
+        assert!(error.contains(part), "{item}: {error}");
+    }
+}
