@@ -10,6 +10,7 @@ mod denial;
 mod events;
 mod heap;
 mod intf;
+mod load;
 mod memory;
 mod opener;
 mod outcome;
@@ -33,14 +34,13 @@ pub use arena::{Arena, ArenaError};
 pub use container::{Container, ContainerId};
 pub use events::{CpuList, EventError};
 pub use heap::keep_heap_small;
+pub use load::{LoadError, Options, ScopeMode, Storage, is_in_initial_pid_namespace};
 pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
 pub use pod::{PodCgroup, own_cgroups};
 pub use probe::{Probe, Support, probe};
 pub use processes::{Pointee, Processes, ProcessesError, Range, TlsVariable, TlsVector};
-pub use profiler::{
-    ContextCounts, LoadError, Options, ProbedPlace, Profiler, ScopeMode, Storage, is_in_initial_pid_namespace,
-};
+pub use profiler::{ContextCounts, ProbedPlace, Profiler};
 pub use ring::{
     Body, Entries, Frame, FrameKind, LabelSet, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind,
     Snapshot, StackHash, StackPiece, ThreadContext,

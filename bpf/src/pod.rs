@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use crate::profiler::LoadError;
+use crate::load::LoadError;
 use crate::skeleton::cgroup::CgroupSkelBuilder;
 
 /// A cgroup (version 2) by its place in the tree, which is what a program can compare.

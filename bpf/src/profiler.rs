@@ -1,176 +1,34 @@
-//! Loading, attaching and asking the programs.
+//! The loaded programs: attaching them, and asking them.
 
-use std::fs;
 use std::io;
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramMut};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut};
 use rustix::event::epoll;
 use sidewinder_address::FileOffset;
-use thiserror::Error;
 
 use crate::arena::Arena;
 use crate::container::Container;
-use crate::denial;
 use crate::events::{CpuList, EventError};
 use crate::intf::{self, sw_cpu, sw_process, sw_segment};
+use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::outcome::Outcome;
-use crate::pod::PodCgroup;
 use crate::processes::Processes;
-use crate::ring::{Newcomer, Rings, borrow, create_ring};
+use crate::ring::{Newcomer, Rings, borrow};
 use crate::run_time::run_time;
 use crate::settings::Settings;
 use crate::sideband::SideBand;
-use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
+use crate::skeleton::sample::SampleSkel;
 use crate::tables::Tables;
 use crate::walk::Walk;
 use crate::watch::{Audience, Watch};
 use crate::witness::Interrupts;
-
-/// The inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
-const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-
-/// Which tasks of our PID namespace may be looked at, and, where there is a pod, of the pod.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScopeMode {
-    /// All.
-    All,
-    /// The processes that are listed, and what they fork.
-    Listed,
-    /// All but those.
-    Unlisted,
-}
-
-/// What can't be changed once the programs are loaded. Sizes are for all CPUs together unless they say otherwise.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Whose interrupts become samples.
-    pub scope: ScopeMode,
-    /// The cgroup of our pod: what runs outside of it is never looked at.
-    pub pod: Option<PodCgroup>,
-    /// Processes that are listed at once.
-    pub listed_max: u32,
-    /// How stacks are walked; where not given, the best way that the kernel has.
-    pub walk: Option<Walk>,
-    /// Stacks longer than this are cut, visibly; at the latest after [`Walk::frames_max`].
-    pub frame_limit: u32,
-    /// Whether samples of the kernel have kernel frames.
-    pub kernel_frames: bool,
-    /// Whether kernel threads are sampled.
-    pub kernel_threads: bool,
-    /// Whether samples tell what threads publish of themselves besides the span that they are in.
-    pub context_attributes: bool,
-    /// For tables and mappings together.
-    pub arena_bytes: u64,
-    /// Processes whose mappings are known at once.
-    pub processes_max: u32,
-    /// Table segments that may have a number in one run.
-    pub segments_max: u32,
-    /// Stacks that are remembered as sent.
-    pub known_stacks: u32,
-    /// The ring of one CPU: a power of two, and a multiple of the page size.
-    pub ring_bytes: u32,
-    /// Of the ring of snapshots, likewise.
-    pub snapshots_bytes: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            scope: ScopeMode::All,
-            pod: None,
-            listed_max: 8192,
-            walk: None,
-            frame_limit: 8192,
-            kernel_frames: true,
-            kernel_threads: false,
-            context_attributes: false,
-            arena_bytes: 12 << 20,
-            processes_max: 4096,
-            segments_max: 16 << 10,
-            known_stacks: 8192,
-            ring_bytes: 32 << 10,
-            snapshots_bytes: 1 << 20,
-        }
-    }
-}
-
-/// Why the programs are not running.
-#[derive(Debug, Error)]
-pub enum LoadError {
-    /// Without type information nothing can be relocated.
-    #[error(
-        "the kernel offers no type information: /sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF)"
-    )]
-    NoBtf,
-    /// The kernel refused a map or a program.
-    #[error("the kernel refused the programs or their maps while {doing}")]
-    Refused {
-        /// What was being done.
-        doing: &'static str,
-        /// Why.
-        source: libbpf_rs::Error,
-    },
-    /// A map could not be shared.
-    #[error("can't map {map} into memory")]
-    Map {
-        /// Which.
-        map: &'static str,
-        /// Why.
-        source: io::Error,
-    },
-    /// The PID namespace is unknown.
-    #[error("can't tell our PID namespace from /proc/self/ns/pid: is /proc mounted?")]
-    Namespace(#[source] io::Error),
-    /// Events.
-    #[error(transparent)]
-    Events(#[from] EventError),
-}
-
-impl LoadError {
-    /// Whether what is missing is a privilege, or a setting of the kernel that stands in its place. The verifier refuses
-    /// programs with the same error; it is taken for that where no privilege is missing.
-    #[must_use]
-    pub fn is_privilege(&self) -> bool {
-        let may_be_the_verifiers = matches!(self, Self::Refused { .. });
-        self.is_denied() && !(may_be_the_verifiers && denial::is_privileged())
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub fn next_step(&self) -> &'static str {
-        let obstacle = self.is_denied().then(denial::obstacle).flatten();
-        obstacle.unwrap_or(match self.is_privilege() {
-            true => "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing",
-            false => "`sidewinder check` says what this kernel lacks",
-        })
-    }
-
-    fn is_denied(&self) -> bool {
-        match self {
-            Self::Refused { source, .. } | Self::Events(EventError::Attach { source, .. }) => {
-                source.kind() == libbpf_rs::ErrorKind::PermissionDenied
-            }
-            Self::Events(EventError::Open { source, .. } | EventError::Map { source, .. })
-            | Self::Map { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
-            _ => false,
-        }
-    }
-}
-
-/// Containers that programs remember to have told of; those that were told of longest ago are told of again.
-const CONTAINERS_MAX: u32 = 1024;
-
-/// Where the skeleton keeps what it must not move.
-pub type Storage = MaybeUninit<OpenObject>;
 
 /// The loaded programs.
 pub struct Profiler<'obj> {
@@ -520,76 +378,6 @@ impl std::fmt::Debug for Profiler<'_> {
     }
 }
 
-/// Loads those programs that walk so, after a last look at them. Sizes and options hold from then on.
-pub(crate) fn load_object<'obj>(
-    storage: &'obj mut Storage,
-    options: &Options,
-    walk: Walk,
-    look: impl FnOnce(&mut OpenSampleSkel<'obj>),
-) -> Result<SampleSkel<'obj>, LoadError> {
-    if !fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
-        return Err(LoadError::NoBtf);
-    }
-    let refused = |doing| move |source| LoadError::Refused { doing, source };
-    let possible = libbpf_rs::num_possible_cpus().map_err(refused("counting CPUs"))? as u32;
-    let slots_count = possible * intf::SW_SLOTS_PER_CPU;
-    let processes_places = (options.processes_max * 2).next_power_of_two();
-    let known_sets = (options.known_stacks / intf::SW_KNOWN_WAYS).next_power_of_two();
-
-    let mut open = SampleSkelBuilder::default().open(storage).map_err(refused("opening the object"))?;
-    let has_loops = walk == Walk::Loop;
-    open.progs.sample_cpu.set_autoload(has_loops);
-    open.progs.sample_probe.set_autoload(has_loops);
-    open.progs.sample_cpu_by_calls.set_autoload(!has_loops);
-    open.progs.walk_cpu_by_calls.set_autoload(!has_loops);
-    open.progs.sample_probe_by_calls.set_autoload(!has_loops);
-    open.progs.walk_probe_by_calls.set_autoload(!has_loops);
-    // They run at every fork of the node.
-    let lists_processes = options.scope != ScopeMode::All;
-    open.progs.process_fork.set_autoload(lists_processes);
-    open.progs.process_free.set_autoload(lists_processes);
-    let inner_ring = create_ring(options.ring_bytes).map_err(refused("creating a ring buffer"))?;
-    let maps = &mut open.maps;
-    let resized = [
-        maps.slots.set_max_entries(slots_count),
-        maps.cpus.set_max_entries(possible),
-        maps.rings.set_max_entries(possible),
-        maps.rings.set_inner_map_fd(inner_ring.as_fd()),
-        maps.snapshots.set_max_entries(options.snapshots_bytes),
-        maps.segments.set_max_entries(options.segments_max),
-        maps.processes.set_max_entries(processes_places),
-        maps.known_stacks.set_max_entries(known_sets),
-        maps.listed.set_max_entries(if options.scope == ScopeMode::All { 1 } else { options.listed_max }),
-        maps.containers.set_max_entries(if options.pod.is_some() { CONTAINERS_MAX } else { 1 }),
-    ];
-    resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
-    if let Some(fixed) = open.maps.rodata_data.as_deref_mut() {
-        fixed.scope_mode = match options.scope {
-            ScopeMode::All => intf::SW_SCOPE_ALL,
-            ScopeMode::Listed => intf::SW_SCOPE_LISTED,
-            ScopeMode::Unlisted => intf::SW_SCOPE_UNLISTED,
-        };
-        if let Some(PodCgroup { level, id }) = options.pod {
-            (fixed.pod_level, fixed.pod_cgroup) = (level, id);
-        }
-        fixed.pid_namespace_inode = pid_namespace_inode()?;
-        fixed.frame_limit = options.frame_limit.clamp(1, walk.frames_max());
-        fixed.process_mask = processes_places - 1;
-        fixed.known_mask = known_sets - 1;
-        fixed.ring_bytes = options.ring_bytes;
-        fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
-        fixed.kernel_frames = options.kernel_frames;
-        fixed.kernel_threads = options.kernel_threads;
-        fixed.reads_attributes = options.context_attributes;
-    }
-    look(&mut open);
-    let skeleton = open.load().map_err(refused("loading"))?;
-    if walk == Walk::TailCalls {
-        connect_calls(&skeleton).map_err(refused("connecting programs"))?;
-    }
-    Ok(skeleton)
-}
-
 /// Whether a program is among those that this configuration has. Others have no descriptor.
 fn is_loaded(program: &ProgramMut<'_>) -> bool {
     program.as_fd().as_raw_fd() >= 0
@@ -604,43 +392,6 @@ fn sampling_program<'skeleton>(
         Walk::Loop => &skeleton.progs.sample_cpu,
         Walk::TailCalls => &skeleton.progs.sample_cpu_by_calls,
     }
-}
-
-/// Tells the programs that walk by calls which ones to call.
-fn connect_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
-    let (maps, programs) = (&skeleton.maps, &skeleton.progs);
-    for (map, program) in
-        [(&maps.cpu_walks, &programs.walk_cpu_by_calls), (&maps.probe_walks, &programs.walk_probe_by_calls)]
-    {
-        let fd = program.as_fd().as_raw_fd();
-        map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
-    }
-    Ok(())
-}
-
-/// 0 in the initial namespace, where the programs need not translate.
-fn pid_namespace_inode() -> Result<u32, LoadError> {
-    let inode = fs::metadata("/proc/self/ns/pid").map_err(LoadError::Namespace)?.ino();
-    Ok(if inode == INITIAL_PID_NAMESPACE { 0 } else { inode as u32 })
-}
-
-/// Whether our PID namespace is that of the machine.
-///
-/// # Errors
-/// If it can't be told.
-pub fn is_in_initial_pid_namespace() -> Result<bool, LoadError> {
-    Ok(pid_namespace_inode()? == 0)
-}
-
-/// Odd numbers that nobody can guess.
-fn secret_key() -> io::Result<[u64; 4]> {
-    let mut bytes = [0; 32];
-    io::Read::read_exact(&mut fs::File::open("/dev/urandom")?, &mut bytes)?;
-    let mut key = [0; 4];
-    for (word, bytes) in key.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)) | 1;
-    }
-    Ok(key)
 }
 
 /// Whether anything is readable before `timeout` is over.

@@ -6,7 +6,7 @@ use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
 
-use crate::profiler::{LoadError, Options, ScopeMode, Storage, load_object};
+use crate::load::{LoadError, Options, ScopeMode, Storage, load_object};
 use crate::walk::Walk;
 
 /// `BPF_LOG_STATS`: the verifier writes of its work, and not of each instruction (Linux 5.2).
