@@ -63,12 +63,11 @@ static __always_inline __u64 base_start(__u64 sp, __u64 end)
 
 /*
  * Where frame pointers lead off what was kept of this stack, or 0: code that goes on on another stack for a while, as
- * Go's runtime does, came from there. Of code that keeps no frame pointers the first is none, as a rule.
+ * Go's runtime does, came from there. Of code that keeps no frame pointers the first is none, as a rule. A global function,
+ * which is verified once, and not for each size that may have been kept.
  */
-static __always_inline __u64 stack_before(struct sw_slot *slot, __u64 start, __u64 bytes)
+__noinline __u64 stack_before(__u64 frame, __u64 start, __u64 bytes)
 {
-	__u64 frame = slot->registers[SW_REG_FP];
-
 	if (frame - start >= bytes)
 		return 0;
 	for (__u32 i = 0; i < SW_FRAMES_ON_OTHER_STACK_MAX; i++) {
@@ -134,7 +133,7 @@ static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 		return 0;
 	if (sent > SW_SNAPSHOT_BYTES && base > start + sent)
 		send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
-	before = stack_before(slot, start, sent);
+	before = stack_before(slot->registers[SW_REG_FP], start, sent);
 	if (before)
 		send_snapshot_of(before, SW_SNAPSHOT_BYTES, slot, tid, used);
 	return 1;
