@@ -138,7 +138,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 		.value = 1,
 	};
 	bpf_get_current_comm(sample->comm, sizeof(sample->comm));
-	if (came_too_early(outcome) && send_snapshot(slot, sample->tid))
+	if (came_too_early(outcome) && send_snapshot(slot->kind))
 		sample->flags |= SW_SAMPLE_HAS_SNAPSHOT;
 	return send(ring, sample, sizeof(*sample) + context_bytes) ? outcome : SW_OUTCOME_RING_FULL;
 }

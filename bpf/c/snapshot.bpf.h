@@ -4,6 +4,7 @@
 #define SIDEWINDER_SNAPSHOT_BPF_H
 
 #include "regs.bpf.h"
+#include "slot.bpf.h"
 #include "stack.bpf.h"
 #include "task.bpf.h"
 
@@ -63,11 +64,12 @@ static __always_inline __u64 base_start(__u64 sp, __u64 end)
 
 /*
  * Where frame pointers lead off what was kept of this stack, or 0: code that goes on on another stack for a while, as
- * Go's runtime does, came from there. Of code that keeps no frame pointers the first is none, as a rule. A global function,
- * which is verified once, and not for each size that may have been kept.
+ * Go's runtime does, came from there. Of code that keeps no frame pointers the first is none, as a rule.
  */
-__noinline __u64 stack_before(__u64 frame, __u64 start, __u64 bytes)
+static __always_inline __u64 stack_before(struct sw_slot *slot, __u64 start, __u64 bytes)
 {
+	__u64 frame = slot->registers[SW_REG_FP];
+
 	if (frame - start >= bytes)
 		return 0;
 	for (__u32 i = 0; i < SW_FRAMES_ON_OTHER_STACK_MAX; i++) {
@@ -133,20 +135,25 @@ static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 		return 0;
 	if (sent > SW_SNAPSHOT_BYTES && base > start + sent)
 		send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
-	before = stack_before(slot->registers[SW_REG_FP], start, sent);
+	before = stack_before(slot, start, sent);
 	if (before)
 		send_snapshot_of(before, SW_SNAPSHOT_BYTES, slot, tid, used);
 	return 1;
 }
 
-/* Whether a snapshot of the sample in the slot was sent. */
-static __noinline int send_snapshot(struct sw_slot *slot, __u32 tid)
+/*
+ * Whether a snapshot of this kind's sample under way was sent. Not static, so that the verifier looks at it once and not for
+ * each end of a walk (see `read_context`).
+ */
+__noinline int send_snapshot(__u32 kind)
 {
+	__u32 number;
+	struct sw_slot *slot = claimed_slot(kind, &number);
 	struct sw_cpu *cpu = this_cpu();
 
-	if (!cpu)
+	if (!slot || !cpu)
 		return 0;
-	if (may_send_snapshot(cpu, slot->time_ns) && send_stack(slot, tid))
+	if (may_send_snapshot(cpu, slot->time_ns) && send_stack(slot, slot->sample.tid))
 		return 1;
 	sw_count(cpu->snapshots_refused, 1);
 	return 0;
