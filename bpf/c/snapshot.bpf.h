@@ -86,7 +86,7 @@ static __always_inline __u64 stack_before(struct sw_slot *slot, __u64 start, __u
  * bytes more. A page that can't be read is zero: as a rule it was never touched, as the middle of a large frame. 0 where
  * the ring has no room for that. `used` is what the ring holds.
  */
-static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_slot *slot, __u32 tid, __u64 used)
+static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_slot *slot, __u64 used)
 {
 	const __u64 size = sizeof(struct sw_snapshot) + SW_PAGE_BYTES + room;
 	struct sw_snapshot *snapshot = bpf_ringbuf_reserve(&snapshots, size, 0);
@@ -96,7 +96,7 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 		return 0;
 	snapshot->type = SW_RECORD_SNAPSHOT;
 	snapshot->reserved = 0;
-	snapshot->tid = tid;
+	snapshot->tid = slot->sample.tid;
 	snapshot->time_ns = slot->time_ns;
 	__builtin_memcpy(snapshot->registers, slot->registers, sizeof(snapshot->registers));
 	snapshot->start = start;
@@ -115,8 +115,11 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 	return 1;
 }
 
-/* As much of the stack as the ring has room for, its base where that is further away, and the stack before it. */
-static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
+/*
+ * As much of the stack as the ring has room for, its base where that is further away and the ring not half full, and the
+ * stack before it.
+ */
+static __always_inline int send_stack(struct sw_slot *slot)
 {
 	__u64 used = bpf_ringbuf_query(&snapshots, BPF_RB_AVAIL_DATA);
 	__u64 size = bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE);
@@ -124,20 +127,20 @@ static __always_inline int send_stack(struct sw_slot *slot, __u32 tid)
 	__u64 wanted = end ? end - start : ~0ull, base = base_start(sp, end), before, sent;
 
 	if (wanted > SW_SNAPSHOT_LARGE_BYTES && used < size / 4 &&
-	    send_snapshot_of(start, SW_SNAPSHOT_HUGE_BYTES, slot, tid, used))
+	    send_snapshot_of(start, SW_SNAPSHOT_HUGE_BYTES, slot, used))
 		sent = SW_SNAPSHOT_HUGE_BYTES;
 	else if (wanted > SW_SNAPSHOT_BYTES && used < size / 2 &&
-		 send_snapshot_of(start, SW_SNAPSHOT_LARGE_BYTES, slot, tid, used))
+		 send_snapshot_of(start, SW_SNAPSHOT_LARGE_BYTES, slot, used))
 		sent = SW_SNAPSHOT_LARGE_BYTES;
-	else if (send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, tid, used))
+	else if (send_snapshot_of(start, SW_SNAPSHOT_BYTES, slot, used))
 		sent = SW_SNAPSHOT_BYTES;
 	else
 		return 0;
 	if (sent > SW_SNAPSHOT_BYTES && base > start + sent)
-		send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, tid, used);
+		send_snapshot_of(base, SW_SNAPSHOT_BASE_BYTES - SW_PAGE_BYTES, slot, used);
 	before = stack_before(slot, start, sent);
 	if (before)
-		send_snapshot_of(before, SW_SNAPSHOT_BYTES, slot, tid, used);
+		send_snapshot_of(before, SW_SNAPSHOT_BYTES, slot, used);
 	return 1;
 }
 
@@ -153,7 +156,7 @@ __noinline int send_snapshot(__u32 kind)
 
 	if (!slot || !cpu)
 		return 0;
-	if (may_send_snapshot(cpu, slot->time_ns) && send_stack(slot, slot->sample.tid))
+	if (may_send_snapshot(cpu, slot->time_ns) && send_stack(slot))
 		return 1;
 	sw_count(cpu->snapshots_refused, 1);
 	return 0;

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "loop.h"
+
 struct entry {
     struct entry *next, *previous;
     const void *file;
@@ -60,8 +62,6 @@ static struct file file_of(const void *code, size_t bytes, const char *name) {
     return file;
 }
 
-// A loop of a million turns: push %rbp; mov %rsp, %rbp; mov $1000000, %ecx; dec %ecx; jnz; pop %rbp; ret.
-static const unsigned char LOOP[] = { 0x55, 0x48, 0x89, 0xe5, 0xb9, 0x40, 0x42, 0x0f, 0, 0xff, 0xc9, 0x75, 0xfc, 0x5d, 0xc3 };
 enum { LONG = 200000 };
 
 static struct file file, other;

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// A loop of a million turns: push %rbp; mov %rsp, %rbp; mov $1000000, %ecx; dec %ecx; jnz; pop %rbp; ret.
-static const unsigned char LOOP[] = { 0x55, 0x48, 0x89, 0xe5, 0xb9, 0x40, 0x42, 0x0f, 0, 0xff, 0xc9, 0x75, 0xfc, 0x5d, 0xc3 };
+#include "loop.h"
+
 // Each function has a page of its own: the first is here.
 static char *const FIRST = (char *)0x300000000000;
 enum { PAGE = 4096, FUNCTIONS = 4000, FUNCTION_NS = 20000000 };

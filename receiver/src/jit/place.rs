@@ -87,9 +87,10 @@ impl JitPlace {
     /// Opens the files that are not open yet and are there: as many entries as there are files.
     pub(super) fn open(&self, maps: &mut Vec<Option<JitMap>>, room_bytes: usize) {
         maps.resize_with(self.files.len(), || None);
-        for (map, (path, form)) in maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()) {
-            let file = self.root.open(std::iter::once(path.clone())).next();
-            *map = file.and_then(Result::ok).map(|file| JitMap::new(file, *form, room_bytes));
+        let missing: Vec<_> = maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()).collect();
+        let paths: Vec<_> = missing.iter().map(|(_, (path, _))| path.clone()).collect();
+        for (file, (map, (_, form))) in self.root.open(paths.into_iter()).zip(missing) {
+            *map = file.ok().map(|file| JitMap::new(file, *form, room_bytes));
         }
     }
 

@@ -35,6 +35,7 @@ pub enum JitForm {
 #[derive(Debug)]
 pub struct JitMap {
     image: Image,
+    form: JitForm,
     reader: Reader,
     /// How much of the file has been gone through.
     read_bytes: u64,
@@ -49,15 +50,28 @@ enum Reader {
     JitDump(jitdump::Reader),
 }
 
+impl Reader {
+    /// One that has seen nothing of a file yet.
+    fn of(form: JitForm) -> Self {
+        match form {
+            JitForm::PerfMap => Self::PerfMap(perf_map::Reader::default()),
+            JitForm::JitDump => Self::JitDump(jitdump::Reader::default()),
+        }
+    }
+}
+
 impl JitMap {
     /// A file of which nothing has been read yet. What is kept of it takes `room_bytes` at most.
     #[must_use]
     pub fn new(image: impl Into<Image>, form: JitForm, room_bytes: usize) -> Self {
-        let reader = match form {
-            JitForm::PerfMap => Reader::PerfMap(perf_map::Reader::default()),
-            JitForm::JitDump => Reader::JitDump(jitdump::Reader::default()),
-        };
-        Self { image: image.into(), reader, read_bytes: 0, last: Vec::new(), code: CodeMap::new(room_bytes) }
+        Self {
+            image: image.into(),
+            form,
+            reader: Reader::of(form),
+            read_bytes: 0,
+            last: Vec::new(),
+            code: CodeMap::new(room_bytes),
+        }
     }
 
     /// Takes up what has been written since, and returns whether that is all of it. A file that has become shorter, or that was
@@ -99,10 +113,7 @@ impl JitMap {
         self.read_bytes = 0;
         self.last.clear();
         self.code.clear();
-        self.reader = match self.reader {
-            Reader::PerfMap(_) => Reader::PerfMap(perf_map::Reader::default()),
-            Reader::JitDump(_) => Reader::JitDump(jitdump::Reader::default()),
-        };
+        self.reader = Reader::of(self.form);
     }
 
     /// The function that holds an address.
