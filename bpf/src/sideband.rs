@@ -129,20 +129,22 @@ impl SideBand {
         self.rings.iter().map(|ring| &ring.event)
     }
 
-    /// Takes all events that have arrived: in order for each CPU, in no order between them.
-    pub fn drain(&mut self, sink: &mut Vec<SideBandEvent>) {
-        for ring in &mut self.rings {
-            ring.drain(sink);
-        }
+    /// Takes all events that have arrived: in order for each CPU, in no order between them. Returns how full the fullest
+    /// ring was, from 0 to 1.
+    pub fn drain(&mut self, mut take: impl FnMut(SideBandEvent)) -> f64 {
+        let taken_bytes = self.rings.iter_mut().map(|ring| ring.drain(&mut take)).max().unwrap_or(0);
+        taken_bytes as f64 / RING_BYTES as f64
     }
 }
 
 impl Ring {
-    fn drain(&mut self, sink: &mut Vec<SideBandEvent>) {
+    /// Returns how many bytes it held.
+    fn drain(&mut self, take: &mut impl FnMut(SideBandEvent)) -> u64 {
         let head = self.position(std::mem::offset_of!(perf::perf_event_mmap_page, data_head));
         let tail = self.position(std::mem::offset_of!(perf::perf_event_mmap_page, data_tail));
         let end = head.load(Ordering::Acquire);
-        let mut at = tail.load(Ordering::Relaxed);
+        let start = tail.load(Ordering::Relaxed);
+        let mut at = start;
         let mut record = Vec::new();
         while at < end {
             let mut header = [0; 8];
@@ -150,21 +152,17 @@ impl Ring {
             let bytes = u64::from(u16::from_ne_bytes([header[6], header[7]]));
             if bytes < 8 || bytes > end - at {
                 // No kernel writes this. There is no way to find the next record but to start afresh.
-                sink.push(SideBandEvent {
-                    time_ns: 0,
-                    pid: 0,
-                    tid: 0,
-                    kind: SideBandKind::Lost { count: 1 },
-                });
+                take(SideBandEvent { time_ns: 0, pid: 0, tid: 0, kind: SideBandKind::Lost { count: 1 } });
                 at = end;
                 break;
             }
             record.resize(bytes as usize, 0);
             self.copy(at, &mut record);
-            sink.extend(parse(&record));
+            parse(&record).map(&mut *take);
             at += bytes;
         }
         tail.store(at, Ordering::Release);
+        at - start
     }
 
     fn position(&self, offset: usize) -> &AtomicU64 {

@@ -33,8 +33,6 @@ mod profile;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use prost::Message as _;
-
 use crate::attribute::{FrameType, Value, inline_attributes, key};
 use crate::kind::Kind;
 use crate::report::Report;
@@ -248,15 +246,14 @@ impl ReportBuilder {
         if inline.is_empty() {
             inline = inline_attributes(&[(key::SERVICE_NAME, Value::Str(UNKNOWN_SERVICE))]);
         }
-        // Rare enough to be hashed by its text.
-        let text = format!("{inline:?}");
+        let encoded: Vec<u8> = inline.iter().flat_map(prost::Message::encode_to_vec).collect();
         let bytes = &mut self.resources_bytes;
         ResourceIndex(self.resources.intern(
-            &text,
+            &encoded,
             |held| *held == inline,
             || {
                 // Each attribute is a message of its own, with strings of its own.
-                *bytes += inline.iter().map(|pair| size_of::<KeyValue>() + pair.encoded_len()).sum::<usize>();
+                *bytes += inline.len() * size_of::<KeyValue>() + encoded.len();
                 inline.clone()
             },
         ))

@@ -26,6 +26,7 @@ mod cli;
 mod collect;
 mod command;
 mod encode;
+mod every;
 mod exit;
 mod export;
 mod handover;

@@ -49,6 +49,8 @@ pub struct FileEntry {
     /// What was reported of a file that could not be opened.
     unopened_as: Option<Arc<MappedFile>>,
     opened: Option<OpenedFile>,
+    /// The look in which its descriptor was last seen to show the same content.
+    confirmed_in: u64,
 }
 
 impl FileEntry {
@@ -111,6 +113,7 @@ pub struct FileTable {
     vdso: Option<FileId>,
     recency: Recency,
     open_recency: Recency,
+    look: u64,
 }
 
 impl FileTable {
@@ -128,7 +131,14 @@ impl FileTable {
             vdso: None,
             recency: Recency::default(),
             open_recency: Recency::default(),
+            look: 0,
         }
+    }
+
+    /// Looks again from now on whether files have been written into. Up to then what was seen of a file holds, however
+    /// many mappings it is met in.
+    pub fn look_anew(&mut self) {
+        self.look += 1;
     }
 
     /// Which file a mapping shows; `None` where none is behind it. Opens the file if it must.
@@ -199,7 +209,6 @@ impl FileTable {
         reported: &Arc<MappedFile>,
     ) -> Identified {
         if let Some(id) = self.pinned(&reported.identity) {
-            self.touch(id);
             return Identified { id, is_new: false, unreadable: None };
         }
         match self.open(process, mapping, reported) {
@@ -209,10 +218,18 @@ impl FileTable {
     }
 
     /// The file with this identity whose inode is held, if nobody has written into it since.
-    fn pinned(&self, reported: &MappedIdentity) -> Option<FileId> {
+    fn pinned(&mut self, reported: &MappedIdentity) -> Option<FileId> {
         let &id = self.by_reported.get(reported)?;
-        let opened = self.entries.get(&id)?.opened.as_ref()?;
-        opened.is_unchanged().then_some(id)
+        let entry = self.entries.get_mut(&id)?;
+        let opened = entry.opened.as_ref()?;
+        if entry.confirmed_in != self.look {
+            if !opened.is_unchanged() {
+                return None;
+            }
+            entry.confirmed_in = self.look;
+            self.touch(id);
+        }
+        Some(id)
     }
 
     fn open(
@@ -267,6 +284,7 @@ impl FileTable {
                 reported: None,
                 unopened_as: None,
                 opened: None,
+                confirmed_in: 0,
             })
         });
         self.hold(id, &reported.identity, opened);
@@ -288,6 +306,7 @@ impl FileTable {
             self.by_reported.insert(reported.clone(), id);
         }
         entry.opened = Some(opened);
+        entry.confirmed_in = self.look;
         self.open_recency.touch(id);
         while self.open_recency.len() > self.limits.open_files.max(1) {
             let Some(oldest) = self.open_recency.oldest() else { break };
@@ -306,6 +325,7 @@ impl FileTable {
                 reported: None,
                 unopened_as: Some(Arc::clone(reported)),
                 opened: None,
+                confirmed_in: 0,
             });
             self.unopened.insert(Arc::clone(reported), id);
             id
@@ -331,6 +351,7 @@ impl FileTable {
             reported: None,
             unopened_as: None,
             opened,
+            confirmed_in: 0,
         });
         self.vdso = Some(id);
         Identified { id, is_new: true, unreadable }

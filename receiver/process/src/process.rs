@@ -68,7 +68,8 @@ impl Process {
 
     /// Runs another program: what was mapped and described is gone.
     pub(crate) fn exec(&mut self, comm: Box<[u8]>, most_mappings: usize) {
-        self.inherited = self.description.take().or_else(|| self.described_by_events().map(Arc::new));
+        // What its events told before is told anew by those that follow.
+        self.inherited = self.description.take().or_else(|| self.inherited.take());
         self.comm = comm;
         self.mappings = Arc::new(MappingSet::new(most_mappings));
         self.threads = 1;

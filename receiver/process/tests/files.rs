@@ -185,6 +185,9 @@ fn a_file_that_was_written_into_is_another_one() {
     let (mut files, before) = target.identify();
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::OpenOptions::new().append(true).open(&target.file).unwrap().write_all(b", changed").unwrap();
+    let unseen = identify(&mut files, &target.tree.proc_root(), PID);
+    assert_eq!(unseen.id, before.id, "what was seen holds until files are looked at anew");
+    files.look_anew();
     let after = identify(&mut files, &target.tree.proc_root(), PID);
     assert!(after.is_new && after.id != before.id);
     assert_eq!(content(&files, &after), "the mapped one, changed");

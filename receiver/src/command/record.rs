@@ -25,7 +25,9 @@ use super::launch::{Launched, exit_code};
 use super::{ELSEWHERE, Ended, chosen, log_to_stderr, stop_flag, terminal_columns};
 use crate::cli::RecordArgs;
 use crate::collect::{Circumstances, Collection, Window, outcomes};
+use crate::every::Every;
 use crate::exit::{Cause, Failure};
+use crate::handover::PASS_ON;
 use crate::live::{Audience, Shown};
 use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingOptions};
@@ -38,6 +40,8 @@ use crate::terminal;
 
 /// How often the rings are drained, and progress is shown.
 const POLL: Duration = Duration::from_millis(100);
+/// How often it is looked whether the same CPUs are online.
+const LOOK_AT_CPUS: Duration = Duration::from_secs(1);
 /// For symbol tables, names, and what is known of debug information.
 const NAMES_BYTES: usize = 32 << 20;
 
@@ -195,6 +199,7 @@ fn sample(
     };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     let mut cpus = CpuList::online().ok();
+    let (mut passing_on, mut looking_at_cpus) = (Every::new(PASS_ON), Every::new(LOOK_AT_CPUS));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
     sampler.start()?;
@@ -213,8 +218,10 @@ fn sample(
             break;
         }
         sampler.poll(rest.min(POLL), &mut messages);
-        pass_on(&mut messages);
-        if cpus.is_some() && cpus != CpuList::online().ok() {
+        if passing_on.is_due() {
+            pass_on(&mut messages);
+        }
+        if cpus.is_some() && looking_at_cpus.is_due() && cpus != CpuList::online().ok() {
             cpus = None;
             warn!("degraded: CPUs came or went: those that came are not recorded");
         }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sidewinder_bpf::{Opener, Storage};
 use sidewinder_process::ProcessDescription;
@@ -20,6 +20,7 @@ use self::screen::Screen;
 use super::{Ended, chosen, log_to_stderr, stop_flag};
 use crate::cli::TopArgs;
 use crate::collect::{Bounds, Window, outcomes_so_far};
+use crate::every::Every;
 use crate::exit::{Cause, Failure};
 use crate::handover::{Handover, handover};
 use crate::live::{Audience, Live, Shown};
@@ -85,7 +86,7 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
 
 /// Samples until told to stop; where all has ended that was to be sampled, there is still something to look at.
 fn sample(sampler: &mut Sampler<'_>, mut handover: Handover, told: &Mutex<Vec<Outcome>>, stop: &AtomicBool) {
-    let mut counted_at = Instant::now();
+    let mut counting = Every::new(COUNT);
     while !stop.load(Ordering::Relaxed) {
         if sampler.is_over() {
             thread::sleep(POLL);
@@ -93,8 +94,7 @@ fn sample(sampler: &mut Sampler<'_>, mut handover: Handover, told: &Mutex<Vec<Ou
         }
         sampler.poll(POLL, &mut handover.waiting);
         handover.pass_on("top");
-        if counted_at.elapsed() >= COUNT {
-            counted_at = Instant::now();
+        if counting.is_due() {
             *lock(told) = outcomes_so_far(&Counted::of(sampler, handover.dropped()));
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A program that starts says something new every millisecond, and until it is heard the stacks of its samples are cut
 //! or cost a snapshot each. A storm of such news costs as little as the looks are rare. So they are rare on average, and
-//! those that nothing asked for are saved up for when something starts.
+//! those that nothing asked for are saved up for when something starts. But the room in which news waits is not to fill up
+//! in between.
 
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ pub(super) struct Breath {
     average: Duration,
     /// When the next look is due: before now by what was saved up.
     due: Instant,
+    looked_at: Instant,
+    /// The time in which news took half of the room there is for it, when it came as fast as up to the last look.
+    half_full_after: Duration,
 }
 
 impl Breath {
@@ -23,7 +27,7 @@ impl Breath {
     pub(super) const SHORTEST: Duration = Duration::from_millis(2);
 
     pub(super) fn new(average: Duration, now: Instant) -> Self {
-        Self { average, due: now }
+        Self { average, due: now, looked_at: now, half_full_after: Duration::MAX }
     }
 
     /// The average time between two looks.
@@ -35,7 +39,16 @@ impl Breath {
     pub(super) fn take(&mut self, now: Instant) -> Duration {
         let earliest = now.checked_sub(self.average * SAVED_MAX).unwrap_or(now);
         self.due = self.due.max(earliest) + self.average;
-        self.due.saturating_duration_since(now).clamp(Self::SHORTEST.min(self.average), self.average)
+        let wait = self.due.saturating_duration_since(now).min(self.half_full_after);
+        wait.clamp(Self::SHORTEST.min(self.average), self.average)
+    }
+
+    /// Takes note of a look, at which news filled this share of the room there is for it, from 0 to 1.
+    pub(super) fn looked(&mut self, now: Instant, filled: f64) {
+        let since = now.saturating_duration_since(self.looked_at);
+        self.looked_at = now;
+        let half_full_after = since.as_secs_f64() * 0.5 / filled;
+        self.half_full_after = Duration::try_from_secs_f64(half_full_after).unwrap_or(Duration::MAX);
     }
 }
 
@@ -76,6 +89,20 @@ mod tests {
                 now += rest;
             }
         }
+    }
+
+    #[test]
+    fn what_fills_its_room_fast_is_looked_at_before_it_is_full() {
+        let mut now = Instant::now();
+        let mut breath = Breath::new(AVERAGE, now);
+        for (full_after_ms, expected_ms) in [(1_000, 20), (70, 20), (24, 12), (10, 5), (1, 2), (1_000, 20)] {
+            breath.due = now + AVERAGE;
+            now += Duration::from_millis(1);
+            breath.looked(now, 1.0 / f64::from(full_after_ms));
+            assert_eq!(breath.take(now).as_millis(), expected_ms, "full after {full_after_ms} ms");
+        }
+        breath.looked(now, 0.0);
+        assert_eq!(breath.take(now), AVERAGE);
     }
 
     #[test]

@@ -37,12 +37,9 @@ impl Sampler<'_> {
 
     /// Takes up what has happened before a time, in its order: each sample meets its process as it was then.
     pub(super) fn follow(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
-        let mut news = Vec::new();
         if let Some(side_band) = self.profiler.side_band() {
-            side_band.drain(&mut news);
-        }
-        for event in news {
-            self.queue.push(process_event(event));
+            let filled = side_band.drain(|event| self.queue.push(process_event(event)));
+            self.breath.looked(Instant::now(), filled);
         }
         // A fork puts its child into scope, so the scope is asked in order of time.
         while let Some(event) = self.queue.pop(watermark_ns) {

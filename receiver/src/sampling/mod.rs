@@ -59,6 +59,8 @@ use tally::Corrections;
 pub(crate) use tally::Tally;
 use variables::Variables;
 
+use crate::every::Every;
+
 /// A CPU may be this late to write an event that it has stamped.
 const EVENT_DELAY_NS: u64 = 1_000_000;
 /// Side-band events that wait to be put in order.
@@ -67,6 +69,8 @@ const EVENTS_WAITING_MAX: usize = 65_536;
 const EPOCH: Duration = Duration::from_secs(30);
 /// What the age of tables is measured in: finer than the time in which a program turns to other code.
 const AGE: Duration = Duration::from_millis(100);
+/// How often it is looked what is of no more use.
+const SWEEP: Duration = Duration::from_secs(1);
 /// How long the end of sampling waits for tables that late walks need.
 const LATE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a process is remembered that has ended: samples of it may come in later than its end.
@@ -147,8 +151,8 @@ pub(crate) struct Sampler<'obj> {
     unsaid: Vec<Message>,
     healed_at: HashMap<u32, Instant>,
     epoch_began: Instant,
-    aged_at: Instant,
-    swept_at: Instant,
+    aging: Every,
+    sweeping: Every,
     events: u64,
     bodies_missing: u64,
 }
@@ -222,8 +226,8 @@ impl<'obj> Sampler<'obj> {
             unsaid: Vec::new(),
             healed_at: HashMap::new(),
             epoch_began: Instant::now(),
-            aged_at: Instant::now(),
-            swept_at: Instant::now(),
+            aging: Every::new(AGE),
+            sweeping: Every::new(SWEEP),
             events: 0,
             bodies_missing: 0,
             options,
@@ -258,6 +262,7 @@ impl<'obj> Sampler<'obj> {
         let mut records = Vec::new();
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
         self.profiler.rings().drain(&mut records);
+        self.files.look_anew();
         self.take_records(records, messages);
         self.follow(watermark_ns, messages);
         self.walk_late(messages);
@@ -463,14 +468,14 @@ impl<'obj> Sampler<'obj> {
         }
         let pid = Pid(key.pid);
         let is_it = |process: &&Process| process.instance() == key.instance;
-        let description = match self.registry.process(pid).filter(is_it) {
-            Some(_) => self.registry.describe(pid),
-            None => {
-                let last = last_with(pid, &self.registry, &self.departed);
-                last.filter(is_it).and_then(Process::description)
-            }
+        let description = if self.registry.process(pid).filter(is_it).is_some() {
+            self.contexts.meet(key);
+            self.registry.describe(pid)
+        } else {
+            self.contexts.forget(key.pid);
+            let last = last_with(pid, &self.registry, &self.departed);
+            last.filter(is_it).and_then(Process::description)
         };
-        self.contexts.meet(key);
         messages.push(Message::Process(key, self.contexts.complete(key, description.unwrap_or_default())));
     }
 
@@ -481,12 +486,10 @@ impl<'obj> Sampler<'obj> {
             self.epoch_began = Instant::now();
             self.stacks.begin_epoch(self.profiler.next_epoch());
         }
-        if self.aged_at.elapsed() >= AGE {
-            self.aged_at = Instant::now();
+        if self.aging.is_due() {
             self.profiler.tables.tick();
         }
-        if self.swept_at.elapsed() >= Duration::from_secs(1) {
-            self.swept_at = Instant::now();
+        if self.sweeping.is_due() {
             self.departed.retain(|_, (_, at)| at.elapsed() < DEPARTED_REMEMBERED);
             let (registry, departed) = (&self.registry, &self.departed);
             let is_known = |key: &ProcessKey| {

@@ -14,9 +14,9 @@ use crate::memory::SamplingBudget;
 /// Between two looks at what has happened a CPU takes at most this many samples: what waits in the rings stays small,
 /// that of young processes in particular, of which each sample comes with a snapshot.
 const SAMPLES_PER_BREATH: u32 = 16;
-/// A storm of execs costs as little as the time between two looks is long. Its longest is well below that in which
-/// 1,450 execs a second fill a CPU's side band, about 70 ms.
-const BREATH_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// A storm of execs costs as little as the time between two looks is long; one that would fill a side band is looked at
+/// more often.
+const BREATH_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));
 
 /// See the [module](self).
 #[derive(Clone, Debug)]

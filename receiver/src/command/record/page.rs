@@ -1,13 +1,14 @@
 //! The page that follows a recording: `record --ui`.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_render::Outcome;
 use tokio::runtime::Runtime;
 
 use crate::collect::{Bounds, outcomes};
+use crate::every::Every;
 use crate::exit::Failure;
 use crate::live::{Live, Shown};
 use crate::sampling::Tally;
@@ -21,7 +22,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Page {
     pub(super) shown: Arc<Shown>,
     outcomes: Arc<Mutex<Vec<Outcome>>>,
-    counted_at: Instant,
+    counting: Every,
     _server: Server,
     _runtime: Runtime,
 }
@@ -45,13 +46,12 @@ impl Page {
         let answer = live.answer(Arc::new(move |_| lock(&told).clone()));
         let server = Server::start("ui".to_owned(), address.clone(), answer, runtime.handle());
         eprintln!("http://{address}/ follows what is recorded");
-        Ok(Self { shown, outcomes, counted_at: Instant::now(), _server: server, _runtime: runtime })
+        Ok(Self { shown, outcomes, counting: Every::new(INTERVAL), _server: server, _runtime: runtime })
     }
 
     /// Tells how interrupts ended, every so often.
     pub(super) fn tell(&mut self, tally: impl FnOnce() -> Tally) {
-        if self.counted_at.elapsed() >= INTERVAL {
-            self.counted_at = Instant::now();
+        if self.counting.is_due() {
             *lock(&self.outcomes) = outcomes(&tally());
         }
     }
