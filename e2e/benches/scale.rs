@@ -1,30 +1,41 @@
 //! What the number of processes, of execs and of mappings costs the profiler, beside `perf record`.
 //!
-//! The receiver's CPU time is to grow with change, not with the number of processes. Each profiler starts the load and
-//! samples all of it at 97 Hz by frame pointers or tables as it can; CPU times are the kernel's, of all of its threads,
-//! without eBPF programs, in per cent of one CPU. `perf record` only copies what it is told, and unwinds nothing.
+//! The receiver's CPU time is to grow with change, not with the number of processes. Both sample the whole node at 97 Hz:
+//! the service as it is without a key of its own, its reports going nowhere, and `perf record` by frame pointers. CPU
+//! times are the kernel's, of all threads, without eBPF programs, in per cent of one CPU. `perf record` only copies what
+//! it is told: it unwinds and names nothing.
 #![forbid(unsafe_code)]
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 use sidewinder_e2e::observe;
+use sidewinder_e2e::session::Daemon;
 use sidewinder_e2e::sidewinder::Running;
-use sidewinder_e2e::{paths, requirement, workload};
+use sidewinder_e2e::{requirement, workload};
 
+/// Until what is read once has been read: symbols of the kernel, names and lines of what programs begin with.
+const PRIMED: (&str, u32, &str) = ("execs", 100, "8");
 /// Until the load stands.
 const WARM_UP: Duration = Duration::from_secs(8);
 const MEASURED: Duration = Duration::from_secs(10);
-/// Over soon after: beside thousands of busy processes a profiler has hardly a share of a CPU left to end with.
-const LOAD_SECONDS: &str = "20";
+/// Longer than it is looked at.
+const LOAD_SECONDS: &str = "120";
+/// Nobody listens there.
+const CONFIGURATION: &str = "
+receivers: { profiling: { samples_per_second: 97, scope: { mode: node } } }
+exporters: { otlp_grpc: { endpoint: '127.0.0.1:9', tls: { insecure: true } } }
+service: { pipelines: { profiles: { receivers: [profiling], exporters: [otlp_grpc] } } }
+";
 
 /// Modes of `crowd`, and how much.
-const LOADS: [(&str, u32); 9] = [
+const LOADS: [(&str, u32); 10] = [
     ("busy", 1),
     ("busy", 10),
     ("busy", 100),
+    ("busy", 150),
     ("busy", 2_000),
     ("idle", 100),
     ("idle", 2_000),
@@ -33,15 +44,34 @@ const LOADS: [(&str, u32); 9] = [
     ("mappings", 20_000),
 ];
 
-fn measure(mut profiler: Command, (mode, count): (&str, u32)) -> Result<(f64, f64)> {
-    profiler.arg("--").arg(workload::CROWD.compiled()?).args([mode, &count.to_string(), LOAD_SECONDS]);
-    let running = Running::start(profiler)?;
+/// A load that ends with this.
+struct Load(Child);
+
+impl Load {
+    fn start((mode, count, seconds): (&str, u32, &str)) -> Result<Self> {
+        let arguments = [mode, &count.to_string(), seconds].map(str::to_owned);
+        let mut command = Command::new(workload::CROWD.compiled()?);
+        Ok(Self(command.args(arguments).stderr(Stdio::null()).spawn()?))
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// CPU in per cent, and resident MiB, of a profiler beside a load.
+fn measure(profiler: &Running, (mode, count): (&str, u32)) -> Result<(f64, f64)> {
+    Load::start(PRIMED)?.0.wait()?;
+    let _load = Load::start((mode, count, LOAD_SECONDS))?;
     thread::sleep(WARM_UP);
-    let before_ns = observe::cpu_ns(running.pid())?;
+    let before_ns = observe::cpu_ns(profiler.pid())?;
     thread::sleep(MEASURED);
-    let cpu_ns = observe::cpu_ns(running.pid())? - before_ns;
-    let resident_mib = observe::resident_bytes(running.pid())? as f64 / f64::from(1 << 20);
-    running.stop()?;
+    let cpu_ns = observe::cpu_ns(profiler.pid())? - before_ns;
+    let resident_mib = observe::resident_bytes(profiler.pid())? as f64 / f64::from(1 << 20);
     Ok((100.0 * cpu_ns as f64 / MEASURED.as_nanos() as f64, resident_mib))
 }
 
@@ -50,28 +80,34 @@ fn main() -> Result<()> {
     if std::env::args().any(|argument| argument == "--test") || !requirement::ebpf("scale")? {
         return Ok(());
     }
+    let wanted: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let folder = tempfile::tempdir()?;
-    let sidewinder = || -> Result<Command> {
-        let mut command = Command::new(paths::sidewinder()?);
-        command.args(["record", "-q", "-F", "97", "-o"]).arg(folder.path().join("out.otlp"));
-        Ok(command)
-    };
-    let perf = || -> Result<Command> {
+    let configuration = folder.path().join("sidewinder.yaml");
+    std::fs::write(&configuration, CONFIGURATION)?;
+    let perf = || {
         let mut command = Command::new("perf");
-        command
-            .args(["record", "-q", "-e", "cpu-clock", "-F", "97", "-g", "-o"])
-            .arg(folder.path().join("perf.data"));
-        Ok(command)
+        command.args(["record", "-q", "-a", "-e", "cpu-clock", "-F", "97", "-g", "-o"]);
+        command.arg(folder.path().join("perf.data"));
+        Running::start(command)
     };
     println!("{:<16} {:>10} {:>10} {:>12} {:>12}", "97 Hz", "sidewinder", "", "perf record", "");
     println!("{:<16} {:>10} {:>10} {:>12} {:>12}", "", "CPU %", "RSS MiB", "CPU %", "RSS MiB");
     for load @ (mode, count) in LOADS {
-        let (cpu, resident) = measure(sidewinder()?, load)?;
-        print!("{:<16} {cpu:>10.3} {resident:>10.1}", format!("{count} {mode}"));
-        match measure(perf()?, load) {
+        let name = format!("{count} {mode}");
+        if !wanted.is_empty() && !wanted.contains(&name) {
+            continue;
+        }
+        let daemon = Daemon::start_from(&configuration)?;
+        let (cpu, resident) = measure(daemon.running(), load)?;
+        daemon.stop()?;
+        print!("{name:<16} {cpu:>10.3} {resident:>10.1}");
+        let perf = perf()?;
+        match measure(&perf, load) {
             Ok((cpu, resident)) => println!(" {cpu:>12.3} {resident:>12.1}"),
             Err(error) => println!(" {error:#}"),
         }
+        perf.stop()?;
     }
     Ok(())
 }

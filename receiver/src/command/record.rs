@@ -39,7 +39,7 @@ use crate::sampling::{Sampler, SamplingError, SamplingOptions, Tally};
 use crate::terminal;
 
 /// How often the rings are drained, and progress is shown.
-const POLL: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(250);
 /// How often it is looked whether the same CPUs are online.
 const LOOK_AT_CPUS: Duration = Duration::from_secs(1);
 /// For symbol tables, names, and what is known of debug information.
