@@ -59,6 +59,12 @@ pub const REC: Program = c("rec", "rec.c");
 /// The same with frame pointers.
 pub const REC_FP: Program =
     Program { name: "rec-fp", source: "rec.c", compiler: Compiler::C(KEEP_FRAME_POINTER) };
+/// The same on a stack in pieces: a call that has no room is made on a new one ("Split Stacks" in GCC's manual).
+pub const REC_SPLIT: Program = Program {
+    name: "rec-split",
+    source: "rec.c",
+    compiler: Compiler::C(&["-fomit-frame-pointer", "-fsplit-stack"]),
+};
 /// 512 different functions in random order.
 pub const DIV: Program =
     Program { name: "div", source: "div.cc", compiler: Compiler::Cxx(OMIT_FRAME_POINTER) };

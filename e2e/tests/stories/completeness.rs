@@ -78,6 +78,12 @@ fn recursion_through_one_function() -> Result<()> {
     own_program(workload::REC, "36", Chain::Contiguous)
 }
 
+/// Between two pieces is a function of the compiler's library.
+#[test]
+fn recursion_that_goes_on_on_another_piece_of_stack() -> Result<()> {
+    own_program(workload::REC_SPLIT, "1500", |_| Chain::in_order(&["main", "recurse", "__morestack", "burn"]))
+}
+
 #[test]
 fn rust_release() -> Result<()> {
     own_program(workload::LADDER_RUST, "30", Chain::Contiguous)
