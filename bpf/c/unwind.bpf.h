@@ -289,7 +289,10 @@ struct walk_context {
 
 static long walk_round(__u32 round, struct walk_context *context)
 {
-	return step(context->slot) ? 0 : 1;
+	for (__u32 i = 0; i < SW_FRAMES_PER_ROUND; i++)
+		if (!step(context->slot))
+			return 1;
+	return 0;
 }
 
 /*
@@ -301,7 +304,7 @@ static __always_inline void walk_by_loop(struct sw_slot *slot)
 	struct walk_context context = { .slot = slot };
 	__u32 found = 0;
 
-	bpf_loop(frame_limit + 1, walk_round, &context, 0);
+	bpf_loop(frame_limit / SW_FRAMES_PER_ROUND + 1, walk_round, &context, 0);
 	if (slot->outcome != SW_OUTCOME_BAD_ADDRESS)
 		return;
 	bpf_find_vma(bpf_get_current_task_btf(), slot->unreadable, found_vma, &found, 0);
