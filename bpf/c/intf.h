@@ -388,13 +388,13 @@ struct sw_newcomer {
 #define SW_STACK_WINDOW_BYTES 2048
 #define SW_KERNEL_FRAMES_MAX 127
 #define SW_FRAMES_PER_CALL 32 /* where a walk goes on by tail calls */
+#define SW_CALLS_MAX 33 /* tail calls in a row: MAX_TAIL_CALL_CNT, which was 32 for as many before Linux 5.16 */
 /*
- * Where it goes on by a loop: a return from a function takes as long as a third of a frame where the kernel guards returns
- * (SRSO), and the verifier looks at each of these by itself.
+ * Frames of one round, where a walk goes on by a loop. Each round ends in a return, which takes about 8 ns where the
+ * kernel guards returns (SRSO); but the verifier looks at each frame of it by itself.
  */
 #define SW_FRAMES_PER_ROUND 4
 #define SW_DEPTHS 15 /* 16,383 frames is what a chain has room for */
-#define SW_CALLS_MAX 33 /* tail calls in a row: MAX_TAIL_CALL_CNT, which was 32 for as many before Linux 5.16 */
 
 /*
  * What one CPU is told and what it counted, side by side: an interrupt touches as few pages as it can. The receiver

@@ -426,7 +426,7 @@ pub(super) fn register(meter: &Meter, level: MetricLevel, vitals: &Arc<Vitals>) 
             .u64_histogram(STACK_DEPTH)
             .with_description(
                 "Frames of stacks, complete or cut, in the middle of their class: 1, 2 to 3, 4 to 7 and so on. A walk takes a \
-                 round of its loop for each of user mode, or a tail call for 32.",
+                 round of its loop for four of user mode, or a tail call for 32.",
             )
             .with_unit("{frames}")
             .with_boundaries(DEPTHS.to_vec())
