@@ -89,6 +89,7 @@ fn sample(sampler: &mut Sampler<'_>, mut handover: Handover, told: &Mutex<Vec<Ou
     let mut counting = Every::new(COUNT);
     while !stop.load(Ordering::Relaxed) {
         if sampler.is_over() {
+            handover.pass_on("top");
             thread::sleep(POLL);
             continue;
         }
