@@ -51,6 +51,9 @@ pub struct Options {
     pub kernel_threads: bool,
     /// Whether samples tell what threads publish of themselves besides the span that they are in.
     pub context_attributes: bool,
+    /// Whether places in programs can be probed ([`Profiler::attach_probe`](crate::Profiler::attach_probe)): it takes
+    /// programs of their own, as long to verify as those of the clock.
+    pub probes: bool,
     /// For tables and mappings together.
     pub arena_bytes: u64,
     /// Processes whose mappings are known at once.
@@ -76,6 +79,7 @@ impl Default for Options {
             kernel_frames: true,
             kernel_threads: false,
             context_attributes: false,
+            probes: false,
             arena_bytes: 12 << 20,
             processes_max: 4096,
             segments_max: 16 << 10,
@@ -174,11 +178,11 @@ pub(crate) fn load_object<'obj>(
     let mut open = SampleSkelBuilder::default().open(storage).map_err(refused("opening the object"))?;
     let has_loops = walk == Walk::Loop;
     open.progs.sample_cpu.set_autoload(has_loops);
-    open.progs.sample_probe.set_autoload(has_loops);
+    open.progs.sample_probe.set_autoload(options.probes && has_loops);
     open.progs.sample_cpu_by_calls.set_autoload(!has_loops);
     open.progs.walk_cpu_by_calls.set_autoload(!has_loops);
-    open.progs.sample_probe_by_calls.set_autoload(!has_loops);
-    open.progs.walk_probe_by_calls.set_autoload(!has_loops);
+    open.progs.sample_probe_by_calls.set_autoload(options.probes && !has_loops);
+    open.progs.walk_probe_by_calls.set_autoload(options.probes && !has_loops);
     // They run at every fork of the node.
     let lists_processes = options.scope != ScopeMode::All;
     open.progs.process_fork.set_autoload(lists_processes);
@@ -220,17 +224,17 @@ pub(crate) fn load_object<'obj>(
     look(&mut open);
     let skeleton = open.load().map_err(refused("loading"))?;
     if walk == Walk::TailCalls {
-        connect_calls(&skeleton).map_err(refused("connecting programs"))?;
+        connect_calls(&skeleton, options.probes).map_err(refused("connecting programs"))?;
     }
     Ok(skeleton)
 }
 
 /// Tells the programs that walk by calls which ones to call.
-fn connect_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
+fn connect_calls(skeleton: &SampleSkel<'_>, probes: bool) -> libbpf_rs::Result<()> {
     let (maps, programs) = (&skeleton.maps, &skeleton.progs);
-    for (map, program) in
-        [(&maps.cpu_walks, &programs.walk_cpu_by_calls), (&maps.probe_walks, &programs.walk_probe_by_calls)]
-    {
+    let of_clock = (&maps.cpu_walks, &programs.walk_cpu_by_calls);
+    let of_probes = probes.then_some((&maps.probe_walks, &programs.walk_probe_by_calls));
+    for (map, program) in std::iter::once(of_clock).chain(of_probes) {
         let fd = program.as_fd().as_raw_fd();
         map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
     }

@@ -179,7 +179,7 @@ impl<'obj> Profiler<'obj> {
     /// Samples each pass of any process in scope through a place of a program, until what is returned is dropped.
     ///
     /// # Errors
-    /// If the kernel refuses the probe.
+    /// If the kernel refuses the probe, or [`Options::probes`] was not asked for.
     pub fn attach_probe(
         &self,
         program: &std::path::Path,

@@ -33,6 +33,7 @@ pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
         walk: Some(walk),
         scope: ScopeMode::Listed,
         context_attributes: true,
+        probes: true,
         ..Options::default()
     };
     let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();

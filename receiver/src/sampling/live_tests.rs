@@ -96,6 +96,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         scope: Scope::of_pids([pid]),
         samples_per_second,
         walk: None,
+        probes: true,
         frame_limit: 8192,
         debug_roots: std::sync::Arc::default(),
         kernel_frames: true,

@@ -175,6 +175,7 @@ impl<'obj> Sampler<'obj> {
                 frame_limit: options.frame_limit,
                 kernel_frames: options.kernel_frames,
                 context_attributes: !options.trace_context.attributes.is_empty(),
+                probes: options.probes,
                 arena_bytes: options.budget.tables_bytes,
                 ring_bytes: options.budget.rings.samples_bytes,
                 snapshots_bytes: options.budget.rings.snapshots_bytes,

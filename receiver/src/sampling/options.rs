@@ -25,6 +25,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) samples_per_second: u32,
     /// Where not given, the best way that the kernel has.
     pub(crate) walk: Option<Walk>,
+    /// Whether places in programs can be probed.
+    pub(crate) probes: bool,
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
     pub(crate) unwind_mode: UnwindMode,
@@ -51,6 +53,7 @@ impl SamplingOptions {
             scope,
             samples_per_second,
             walk: None,
+            probes: false,
             frame_limit: MaxFrames::default().get(),
             kernel_frames: true,
             unwind_mode: UnwindMode::Auto,

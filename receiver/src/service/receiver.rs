@@ -216,6 +216,7 @@ impl Run {
             scope: Scope::of(&receiver.scope),
             samples_per_second: receiver.samples_per_second.get(),
             walk: None,
+            probes: false,
             frame_limit: receiver.unwind.max_frames.get(),
             kernel_frames: receiver.unwind.kernel,
             unwind_mode: receiver.unwind.mode,
