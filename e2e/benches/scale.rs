@@ -14,7 +14,7 @@ use anyhow::Result;
 use sidewinder_e2e::observe;
 use sidewinder_e2e::session::Daemon;
 use sidewinder_e2e::sidewinder::Running;
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e::{bench, requirement, workload};
 
 /// Until what is read once has been read: symbols of the kernel, names and lines of what programs begin with.
 const PRIMED: (&str, u32, &str) = ("execs", 100, "8");
@@ -76,12 +76,10 @@ fn measure(profiler: &Running, (mode, count): (&str, u32)) -> Result<(f64, f64)>
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` only asks whether it starts.
-    if std::env::args().any(|argument| argument == "--test") || !requirement::ebpf("scale")? {
+    if bench::is_to_start_only() || !requirement::ebpf("scale")? {
         return Ok(());
     }
-    let wanted: Vec<String> =
-        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let named = bench::named();
     let folder = tempfile::tempdir()?;
     let configuration = folder.path().join("sidewinder.yaml");
     std::fs::write(&configuration, CONFIGURATION)?;
@@ -95,7 +93,7 @@ fn main() -> Result<()> {
     println!("{:<16} {:>10} {:>10} {:>12} {:>12}", "", "CPU %", "RSS MiB", "CPU %", "RSS MiB");
     for load @ (mode, count) in LOADS {
         let name = format!("{count} {mode}");
-        if !wanted.is_empty() && !wanted.contains(&name) {
+        if !named.is_empty() && !named.contains(&name) {
             continue;
         }
         let daemon = Daemon::start_from(&configuration)?;

@@ -18,7 +18,7 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use sidewinder_e2e::observe::{self, BpfStats};
 use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{paths, requirement};
+use sidewinder_e2e::{bench, paths, requirement};
 use tempfile::TempDir;
 
 const SAMPLES_PER_SECOND: u32 = 997;
@@ -318,8 +318,7 @@ fn row(load: &Load, profiler: Profiler, cost: &Cost, rounds_alone: u64) -> Strin
 
 /// Takes the loads and the profilers that are named on the command line; all loads, or all profilers, where none is.
 fn side_by_side() -> Result<()> {
-    let named: Vec<String> =
-        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let named = bench::named();
     let names_any = |all: &[&str]| named.iter().any(|name| all.contains(&name.as_str()));
     let names_loads = names_any(&LOADS.map(|load| load.name));
     let names_profilers = names_any(&PROFILERS.map(Profiler::name));
@@ -358,8 +357,7 @@ fn side_by_side() -> Result<()> {
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` only asks whether it starts.
-    if std::env::args().any(|argument| argument == "--test") {
+    if bench::is_to_start_only() {
         return Ok(());
     }
     if !requirement::ebpf("benchmarks").context("benchmarks need eBPF")? {

@@ -20,7 +20,7 @@ use sidewinder_e2e::pod::{
 };
 use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::workload::{self, Gated, Program, Report};
-use sidewinder_e2e::{observe, requirement};
+use sidewinder_e2e::{bench, observe, requirement};
 
 const SIDECARS: usize = 50;
 const SAMPLES_PER_SECOND: u32 = 97;
@@ -202,8 +202,7 @@ fn print(what: &str, ratios: Figures, in_events: f64, remark: &str) {
 }
 
 fn main() -> Result<()> {
-    // `cargo test --benches` only asks whether it starts.
-    if std::env::args().any(|argument| argument == "--test") || !requirement::pods("sidecars")? {
+    if bench::is_to_start_only() || !requirement::pods("sidecars")? {
         return Ok(());
     }
     let image = Image::new()?;

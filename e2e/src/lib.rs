@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+pub mod bench;
 pub mod charts;
 pub mod cluster;
 pub mod collector;

@@ -1,6 +1,6 @@
 //! Every mapped file, known by a small number.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -49,8 +49,6 @@ pub struct FileEntry {
     /// What was reported of a file that could not be opened.
     unopened_as: Option<Arc<MappedFile>>,
     opened: Option<OpenedFile>,
-    /// The look in which its descriptor was last seen to show the same content.
-    confirmed_in: u64,
 }
 
 impl FileEntry {
@@ -113,7 +111,8 @@ pub struct FileTable {
     vdso: Option<FileId>,
     recency: Recency,
     open_recency: Recency,
-    look: u64,
+    /// Files whose descriptors have been seen to show the same content since [`Self::look_anew`].
+    confirmed: HashSet<FileId>,
 }
 
 impl FileTable {
@@ -131,14 +130,14 @@ impl FileTable {
             vdso: None,
             recency: Recency::default(),
             open_recency: Recency::default(),
-            look: 0,
+            confirmed: HashSet::new(),
         }
     }
 
     /// Looks again from now on whether files have been written into. Up to then what was seen of a file holds, however
     /// many mappings it is met in.
     pub fn look_anew(&mut self) {
-        self.look += 1;
+        self.confirmed.clear();
     }
 
     /// Which file a mapping shows; `None` where none is behind it. Opens the file if it must.
@@ -220,13 +219,12 @@ impl FileTable {
     /// The file with this identity whose inode is held, if nobody has written into it since.
     fn pinned(&mut self, reported: &MappedIdentity) -> Option<FileId> {
         let &id = self.by_reported.get(reported)?;
-        let entry = self.entries.get_mut(&id)?;
-        let opened = entry.opened.as_ref()?;
-        if entry.confirmed_in != self.look {
+        let opened = self.entries.get(&id)?.opened.as_ref()?;
+        if !self.confirmed.contains(&id) {
             if !opened.is_unchanged() {
                 return None;
             }
-            entry.confirmed_in = self.look;
+            self.confirmed.insert(id);
             self.touch(id);
         }
         Some(id)
@@ -284,7 +282,6 @@ impl FileTable {
                 reported: None,
                 unopened_as: None,
                 opened: None,
-                confirmed_in: 0,
             })
         });
         self.hold(id, &reported.identity, opened);
@@ -306,7 +303,7 @@ impl FileTable {
             self.by_reported.insert(reported.clone(), id);
         }
         entry.opened = Some(opened);
-        entry.confirmed_in = self.look;
+        self.confirmed.insert(id);
         self.open_recency.touch(id);
         while self.open_recency.len() > self.limits.open_files.max(1) {
             let Some(oldest) = self.open_recency.oldest() else { break };
@@ -325,7 +322,6 @@ impl FileTable {
                 reported: None,
                 unopened_as: Some(Arc::clone(reported)),
                 opened: None,
-                confirmed_in: 0,
             });
             self.unopened.insert(Arc::clone(reported), id);
             id
@@ -351,7 +347,6 @@ impl FileTable {
             reported: None,
             unopened_as: None,
             opened,
-            confirmed_in: 0,
         });
         self.vdso = Some(id);
         Identified { id, is_new: true, unreadable }

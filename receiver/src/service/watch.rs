@@ -7,7 +7,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::every::Every;
 
 /// How often files are looked at, at the most.
 const LOOK: Duration = Duration::from_millis(500);
@@ -29,23 +31,19 @@ pub(super) struct Watch {
     files: Vec<(PathBuf, Option<Identity>)>,
     /// What was seen of the files last, where that differs from `files`: they may still be written.
     unsettled: Option<Vec<Option<Identity>>>,
-    looked_at: Instant,
+    looking: Every,
 }
 
 impl Watch {
     /// Watches `files`, of which what they are now is known.
     pub(super) fn new(files: Vec<PathBuf>) -> Self {
         let files = files.into_iter().map(|path| (identity(&path), path)).map(|(seen, path)| (path, seen));
-        Self { files: files.collect(), unsettled: None, looked_at: Instant::now() }
+        Self { files: files.collect(), unsettled: None, looking: Every::new(LOOK) }
     }
 
     /// Whether a file has changed since the last time this was true, and has not been changing for a moment.
     pub(super) fn has_changed(&mut self) -> bool {
-        if self.looked_at.elapsed() < LOOK {
-            return false;
-        }
-        self.looked_at = Instant::now();
-        self.look()
+        self.looking.is_due() && self.look()
     }
 
     fn look(&mut self) -> bool {
