@@ -7,15 +7,20 @@
 //! not in its figures.
 #![forbid(unsafe_code)]
 
+use std::env;
 use std::fmt::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use libbpf_rs::ObjectBuilder;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
+use perf_event::Builder;
+use perf_event::events::Software;
 use sidewinder_e2e::observe::{self, BpfStats};
 use sidewinder_e2e::workload::{self, Gated};
 use sidewinder_e2e::{bench, paths, requirement};
@@ -37,15 +42,16 @@ struct Load {
     /// they differ.
     frames: u32,
     has_frame_pointers: bool,
+    is_in_kernel: bool,
 }
 
 impl Load {
     const fn new(name: &'static str, command: fn(&str) -> Result<Command>, frames: u32) -> Self {
-        Self { name, command, frames, has_frame_pointers: false }
+        Self { name, command, frames, has_frame_pointers: false, is_in_kernel: false }
     }
 }
 
-const LOADS: [Load; 8] = [
+const LOADS: [Load; 10] = [
     Load::new("rec 36", |seconds| workload::REC.command(&[seconds, "36"]), 41),
     Load {
         has_frame_pointers: true,
@@ -59,6 +65,11 @@ const LOADS: [Load; 8] = [
     Load::new("frames 9,000", large_frames, 8192),
     Load::new("20,000 stacks", |seconds| workload::DISTINCT.command(&[seconds, "20000"]), 21),
     Load::new("CPython", |seconds| workload::python(seconds.parse()?), PYTHON_FRAMES),
+    Load {
+        is_in_kernel: true,
+        ..Load::new("4 KiB reads", |seconds| workload::READS.command(&[seconds, "4096"]), 0)
+    },
+    Load { is_in_kernel: true, ..Load::new("getpid", |seconds| workload::READS.command(&[seconds, "0"]), 0) },
 ];
 
 /// What `recursive.py` has on average.
@@ -71,17 +82,22 @@ fn large_frames(seconds: &str) -> Result<Command> {
     Ok(command)
 }
 
+/// The name of what this bench itself runs, as a process of its own.
+const GET_STACK: &str = "bpf_get_stack";
+
 /// Who profiles, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Profiler {
     Sidewinder { whole_node: bool },
     ProfileBee { dwarf: bool },
     Perf { dwarf: bool },
+    GetStack,
 }
 
-const PROFILERS: [Profiler; 6] = [
+const PROFILERS: [Profiler; 7] = [
     Profiler::Sidewinder { whole_node: false },
     Profiler::Sidewinder { whole_node: true },
+    Profiler::GetStack,
     Profiler::ProfileBee { dwarf: true },
     Profiler::ProfileBee { dwarf: false },
     Profiler::Perf { dwarf: true },
@@ -94,6 +110,7 @@ impl Profiler {
             Self::Sidewinder { .. } => "sidewinder",
             Self::ProfileBee { .. } => "profile-bee",
             Self::Perf { .. } => "perf record",
+            Self::GetStack => GET_STACK,
         }
     }
 
@@ -110,6 +127,7 @@ impl Profiler {
             Self::Sidewinder { .. } => "tables",
             Self::ProfileBee { dwarf: true } | Self::Perf { dwarf: true } => "dwarf",
             Self::ProfileBee { dwarf: false } | Self::Perf { dwarf: false } => "fp",
+            Self::GetStack => "kernel",
         }
     }
 
@@ -118,6 +136,7 @@ impl Profiler {
         match self {
             Self::Sidewinder { .. } => true,
             Self::ProfileBee { dwarf } | Self::Perf { dwarf } => dwarf != load.has_frame_pointers,
+            Self::GetStack => load.is_in_kernel,
         }
     }
 
@@ -145,6 +164,9 @@ impl Profiler {
                 command.args(["record", "-q", "-e", "cpu-clock", "-F", &rate, "-p", &pid, "--call-graph"]);
                 command.arg(if dwarf { "dwarf" } else { "fp" }).arg("-o").arg(folder.join("perf.data"));
             }
+            Self::GetStack => {
+                command.args([GET_STACK, &rate, &pid]);
+            }
         }
         command
     }
@@ -155,6 +177,7 @@ impl Profiler {
             Self::Sidewinder { .. } => paths::sidewinder().map(Some),
             Self::ProfileBee { .. } => profile_bee(),
             Self::Perf { .. } => Ok(requirement::program("perf record", "perf")?.then(|| "perf".into())),
+            Self::GetStack => Ok(Some(env::current_exe()?)),
         }
     }
 }
@@ -188,6 +211,22 @@ fn profile_bee() -> Result<Option<PathBuf>> {
         }
     }
     Ok(Some(program))
+}
+
+/// Runs the program that calls `bpf_get_stack` alone so many times a second that a process runs, until it is ended.
+fn get_stack(samples_per_second: u64, pid: i32) -> Result<()> {
+    let mut object = ObjectBuilder::default().open_file(workload::GET_STACK.compiled()?)?.load()?;
+    let program = object.progs_mut().next().context("no program in it")?;
+    let mut event = Builder::new(Software::CPU_CLOCK)
+        .observe_pid(pid)
+        .sample_frequency(samples_per_second)
+        .include_kernel()
+        .build()?;
+    event.set_bpf(program.as_fd().as_raw_fd())?;
+    event.enable()?;
+    loop {
+        thread::park();
+    }
 }
 
 /// A profiler that is running beside a load.
@@ -359,6 +398,12 @@ fn side_by_side() -> Result<()> {
 fn main() -> Result<()> {
     if bench::is_to_start_only() {
         return Ok(());
+    }
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    if let [name, rate, pid] = arguments.as_slice()
+        && name == GET_STACK
+    {
+        return get_stack(rate.parse()?, pid.parse()?);
     }
     if !requirement::ebpf("benchmarks").context("benchmarks need eBPF")? {
         return Ok(());

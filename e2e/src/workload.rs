@@ -23,6 +23,8 @@ pub enum Compiler {
     Go,
     /// `ocamlopt`.
     Ocaml,
+    /// `clang`, for the kernel.
+    Ebpf,
 }
 
 /// A program of `workloads/`.
@@ -89,6 +91,9 @@ pub const WORDS_DEBUG: Program = Program {
 };
 /// Sampled in the kernel for the most part.
 pub const READS: Program = c("reads", "reads.c");
+/// An eBPF program for perf events that has the kernel walk its own stack, and nothing else.
+pub const GET_STACK: Program =
+    Program { name: "get_stack.bpf.o", source: "get_stack.bpf.c", compiler: Compiler::Ebpf };
 /// Threads that compute.
 pub const THREADS: Program = c("threads", "threads.c");
 /// Threads that write down when they were in which of two functions.
@@ -229,6 +234,12 @@ impl Compiler {
                 let copy_and_compile = r#"mkdir -p "$2.d" && cp "$1" "$2.d/main.ml" && ocamlopt "$2.d/main.ml" -o "$2"; \
                     status=$?; rm -rf "$2.d"; exit $status"#;
                 command.args(["-c", copy_and_compile, "sh"]).arg(source).arg(output);
+                command
+            }
+            Self::Ebpf => {
+                let mut command = Command::new("clang");
+                // Maps are described to the kernel by type information.
+                command.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(source).arg("-o").arg(output);
                 command
             }
         }

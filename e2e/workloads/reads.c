@@ -1,14 +1,17 @@
 // Reads from a file that costs the kernel much and the program nothing: most samples find the thread in the kernel.
-// Usage: reads SECONDS
+// Usage: reads SECONDS [BYTES of each; 0: calls that do next to nothing instead]
 #include <fcntl.h>
+#include <sys/syscall.h>
 
 #include "workload.h"
 
 static char buffer[1 << 16];
 
+static size_t bytes = sizeof buffer;
+
 static NOINLINE uint64_t fetch(int file) {
     uint64_t sum = 0;
-    for (int i = 0; i < 100; i++) sum += (uint64_t)read(file, buffer, sizeof buffer);
+    for (int i = 0; i < 100; i++) sum += (uint64_t)(bytes ? read(file, buffer, bytes) : syscall(SYS_getpid));
     AFTER_CALL(sum);
     return sum;
 }
@@ -20,7 +23,9 @@ static NOINLINE uint64_t repeat(int file) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 2) return 2;
+    if (argc < 2 || argc > 3) return 2;
+    if (argc == 3) bytes = (size_t)atol(argv[2]);
+    if (bytes > sizeof buffer) return 2;
     int file = open("/dev/zero", O_RDONLY);
     if (file < 0) return 1;
     workload_begin();
