@@ -55,6 +55,7 @@ struct task_struct {
 	struct pid *thread_pid;
 	__u64 start_time; /* CLOCK_MONOTONIC */
 	__u64 start_boottime;
+	char comm[16];
 	struct thread_struct thread;
 };
 

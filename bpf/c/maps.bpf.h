@@ -34,6 +34,7 @@ struct sw_slot {
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
 	__u32 pid;
+	__u32 tid;
 	__u32 outcome;
 	__u8 kind;
 	__u8 in_kernel;
@@ -83,7 +84,7 @@ struct sw_slot {
 
 	__u32 context_bytes; /* 0: none, as in each slot that is free */
 	__u32 context_flag; /* which of the two follows the sample */
-	struct sw_sample sample; /* and, contiguous with it, its context */
+	struct sw_sample sample; /* of a thread with a context, and, contiguous with it, that */
 	union {
 		struct sw_context context;
 		struct sw_label labels[SW_LABELS_MAX];

@@ -51,13 +51,18 @@ static __always_inline __u64 registers_of_interrupt(__u64 *to, struct pt_regs *r
 	return regs->cs;
 }
 
-/* Not inlined: compilers fold the loads of both into one by a pointer to either, which the verifier refuses. */
-static __noinline __u64 registers_by_helper(struct sw_slot *slot)
+/*
+ * The barrier keeps compilers from folding these loads and those of registers_of_interrupt into one by a pointer to either,
+ * which the verifier refuses.
+ */
+static __always_inline __u64 registers_by_helper(struct sw_slot *slot)
 {
 	struct pt_regs___kernel *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	__u64 code_segment = regs->cs & 0xffff;
 
 	SW_COPY_REGISTERS(slot->registers, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
-	return regs->cs & 0xffff;
+	barrier();
+	return code_segment;
 }
 
 /* What lies at the top of a task's kernel stack, by way of the window (before Linux 5.15, which has a helper). */

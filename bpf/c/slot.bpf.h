@@ -3,7 +3,7 @@
 #ifndef SIDEWINDER_SLOT_BPF_H
 #define SIDEWINDER_SLOT_BPF_H
 
-#include "maps.bpf.h"
+#include "task.bpf.h"
 
 static __always_inline __u32 claims_of(struct sw_slot *slot)
 {
@@ -36,7 +36,7 @@ static __always_inline struct sw_slot *claim_slot(__u8 kind)
 			__sync_fetch_and_add(&slot->claims, -1);
 			continue;
 		}
-		slot->owner = bpf_get_current_pid_tgid();
+		slot->owner = current_pid_tgid();
 		slot->kind = kind;
 		cpu = this_cpu();
 		if (i && cpu)
@@ -53,7 +53,7 @@ static __always_inline struct sw_slot *claim_slot(__u8 kind)
 static __always_inline struct sw_slot *claimed_slot(__u8 kind, __u32 *number)
 {
 	__u32 first = bpf_get_smp_processor_id() * SW_SLOTS_PER_CPU;
-	__u64 owner = bpf_get_current_pid_tgid();
+	__u64 owner = current_pid_tgid();
 
 #pragma unroll
 	for (__u32 i = 0; i < SW_SLOTS_PER_CPU; i++) {

@@ -96,7 +96,7 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 		return 0;
 	snapshot->type = SW_RECORD_SNAPSHOT;
 	snapshot->reserved = 0;
-	snapshot->tid = slot->sample.tid;
+	snapshot->tid = slot->tid;
 	snapshot->time_ns = slot->time_ns;
 	__builtin_memcpy(snapshot->registers, slot->registers, sizeof(snapshot->registers));
 	snapshot->start = start;

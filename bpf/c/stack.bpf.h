@@ -39,12 +39,16 @@ static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 quart
 	return bytes_before / quarter != (bytes_before + bytes) / quarter ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-/* Sends a record through this CPU's ring. */
-static __always_inline bool send(void *ring, void *record, __u32 bytes)
+/*
+ * Sends a record of at most so many bytes through this CPU's ring. Verifiers before Linux 5.16 forget the bounds of what
+ * compilers keep on the stack meanwhile: they are looked at last.
+ */
+static __always_inline bool send(void *ring, void *record, __u32 bytes, const __u32 most)
 {
-	__u64 before = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+	__u64 flags = wakeup(bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), bytes, ring_bytes / 4);
 
-	return bpf_ringbuf_output(ring, record, bytes, wakeup(before, bytes, ring_bytes / 4)) == 0;
+	barrier_var(bytes);
+	return bytes <= most && bpf_ringbuf_output(ring, record, bytes, flags) == 0;
 }
 
 /*
@@ -96,7 +100,7 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 	void *ring = bpf_map_lookup_elem(&rings, &number);
 	__u32 epoch, count = slot->count;
 
-	if (!set || !cpu || !ring || count > SW_CHUNK_FRAMES)
+	if (!set || !cpu || !ring)
 		return 0;
 	epoch = *(volatile __u32 *)&cpu->epoch;
 	if (is_known(set, &slot->hash, epoch)) {
@@ -107,7 +111,8 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 	slot->body.count = count;
 	slot->body.epoch = epoch;
 	slot->body.hash = slot->hash;
-	if (!send(ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame)))
+	if (!send(ring, &slot->body, sizeof(slot->body) + count * sizeof(struct sw_frame),
+		  sizeof(slot->body) + sizeof(slot->frames)))
 		return 0;
 	remember(set, &slot->hash, epoch);
 	sw_count(cpu->stacks_sent, 1);

@@ -25,6 +25,16 @@ static __always_inline struct task_struct *current_task(void)
 #define sw_task(task, ...)                                                                                    \
 	(sw_has_helper(get_current_task_btf) ? ___arrow(task, __VA_ARGS__) : BPF_CORE_READ(task, __VA_ARGS__))
 
+/* As bpf_get_current_pid_tgid(). */
+static __always_inline __u64 current_pid_tgid(void)
+{
+	struct task_struct *task = current_task();
+
+	if (sw_has_helper(get_current_task_btf))
+		return (__u64)task->tgid << 32 | (__u32)task->pid;
+	return bpf_get_current_pid_tgid();
+}
+
 /* Namespaces nest at most this deep (MAX_PID_NS_LEVEL). */
 #define SW_PID_NAMESPACES_MAX 32
 
@@ -57,6 +67,19 @@ static __always_inline __u32 thread_id(struct task_struct *task)
 static __always_inline __u32 process_id(struct task_struct *task)
 {
 	return pid_namespace_inode ? number_in_namespace(sw_task(task, group_leader)) : (__u32)sw_task(task, tgid);
+}
+
+/* Copies the name of the current task: SW_COMM_BYTES, in two words. */
+static __always_inline void copy_name(char *to, struct task_struct *task)
+{
+	const __u64 *name = (const void *)task->comm;
+
+	if (sw_has_helper(get_current_task_btf)) {
+		((__u64 *)to)[0] = name[0];
+		((__u64 *)to)[1] = name[1];
+	} else {
+		bpf_get_current_comm(to, SW_COMM_BYTES);
+	}
 }
 
 /* When the task's process started, by CLOCK_BOOTTIME. */

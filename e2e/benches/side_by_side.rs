@@ -42,6 +42,7 @@ struct Load {
     /// they differ.
     frames: u32,
     has_frame_pointers: bool,
+    /// Most of its samples are.
     is_in_kernel: bool,
 }
 
@@ -67,9 +68,9 @@ const LOADS: [Load; 10] = [
     Load::new("CPython", |seconds| workload::python(seconds.parse()?), PYTHON_FRAMES),
     Load {
         is_in_kernel: true,
-        ..Load::new("4 KiB reads", |seconds| workload::READS.command(&[seconds, "4096"]), 0)
+        ..Load::new("4 KiB reads", |seconds| workload::READS.command(&[seconds, "4096"]), 10)
     },
-    Load { is_in_kernel: true, ..Load::new("getpid", |seconds| workload::READS.command(&[seconds, "0"]), 0) },
+    Load { is_in_kernel: true, ..Load::new("getpid", |seconds| workload::READS.command(&[seconds, "0"]), 9) },
 ];
 
 /// What `recursive.py` has on average.
@@ -144,6 +145,16 @@ impl Profiler {
         !matches!(self, Self::Perf { .. })
     }
 
+    /// Whether its process samples, as far as it can be told while the load stands at its gate.
+    fn is_ready(self, agent: u32) -> bool {
+        match self {
+            Self::Sidewinder { .. } | Self::ProfileBee { .. } => observe::program_runs(agent).interrupts > 0,
+            // An event of the load's alone.
+            Self::GetStack => observe::interrupt_program(agent).is_some(),
+            Self::Perf { .. } => true,
+        }
+    }
+
     fn command(self, program: &Path, pid: u32, folder: &Path) -> Command {
         let mut command = Command::new(program);
         let (rate, pid) = (SAMPLES_PER_SECOND.to_string(), pid.to_string());
@@ -215,8 +226,8 @@ fn profile_bee() -> Result<Option<PathBuf>> {
 
 /// Runs the program that calls `bpf_get_stack` alone so many times a second that a process runs, until it is ended.
 fn get_stack(samples_per_second: u64, pid: i32) -> Result<()> {
-    let mut object = ObjectBuilder::default().open_file(workload::GET_STACK.compiled()?)?.load()?;
-    let program = object.progs_mut().next().context("no program in it")?;
+    let object = ObjectBuilder::default().open_file(workload::GET_STACK.compiled()?)?.load()?;
+    let program = object.progs().next().context("no program in it")?;
     let mut event = Builder::new(Software::CPU_CLOCK)
         .observe_pid(pid)
         .sample_frequency(samples_per_second)
@@ -246,11 +257,11 @@ impl Attached {
         loop {
             thread::sleep(Duration::from_millis(50));
             attached.check_alive()?;
-            if !profiler.uses_ebpf() || observe::program_runs(attached.process.id()).interrupts > 0 {
+            if profiler.is_ready(attached.process.id()) {
                 return Ok(attached);
             }
             if Instant::now() > deadline {
-                bail!("{} took no sample", profiler.name());
+                bail!("{} does not begin to sample", profiler.name());
             }
         }
     }
