@@ -154,7 +154,7 @@ __noinline int read_context(__u32 kind)
 
 	if (!slot || !cpu)
 		return 0;
-	chunk = arena_chunk(slot->ranges_chunk);
+	chunk = arena_chunk(location_chunk(slot->ranges));
 	if (!chunk)
 		return 0;
 	for (__u32 i = 0; i < SW_TLS_VARIABLES_MAX; i++) {

@@ -402,7 +402,8 @@ struct sw_newcomer {
  */
 struct sw_cpu {
 	__u32 epoch; /* from 1; each stack is sent once in each */
-	__u32 clock; /* from 1; advances some times a second: the age of segments */
+	/* From 1; advances some times a second: the age of segments; and before memory of the arena is used again. */
+	__u32 clock;
 
 	/* The process that was last found to be listed: most interrupts find the same one again. */
 	__u64 listed_start_ns;

@@ -23,6 +23,24 @@ const volatile bool kernel_threads; /* whether they are sampled too */
 const volatile bool reads_attributes; /* of contexts, besides their head */
 
 /*
+ * A frame that walks came by, and the rule that leads to its caller: most samples meet the frames of the last ones again.
+ * One cache line each.
+ */
+struct sw_found {
+	__u64 pc;
+	sw_location ranges; /* of its process */
+	__u32 clock; /* when it was found; it does not hold at another time. 0: never */
+	__u32 is_return_address;
+	__u64 head;
+	__u64 address;
+	__u32 number; /* of the rule */
+	struct sw_rule rule; /* unless the number says it all */
+} __attribute__((aligned(64)));
+
+#define SW_FOUND_BITS 6
+#define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
+
+/*
  * Scratch of one entry point on one CPU, claimed for the length of one interrupt. Walks keep their state here
  * rather than on the stack, where the verifier would follow each value of it.
  */
@@ -46,13 +64,13 @@ struct sw_slot {
 	__u64 registers[SW_REGISTERS]; /* of the interrupted frame */
 	__u32 is_return_address;
 	__u32 is_interrupted; /* `registers` belong to this frame */
-	__u32 unproven;
+	__u32 unproven; /* SW_FRAME_UNPROVEN, or 0 */
 	__u32 stack_switches; /* times that the walk went down instead of up */
 
-	/* The mappings of the process, and the one that the last frame was in. */
-	__u32 ranges_chunk;
-	__u32 ranges_offset;
+	/* The mappings of the process, and the one that was looked at last. */
+	sw_location ranges;
 	__u32 range_count;
+	__u32 clock; /* as this CPU was told, after `ranges` were looked up */
 	__u32 variables_offset; /* in the same chunk */
 	__u32 variable_count;
 	__u64 range_start;
@@ -90,6 +108,7 @@ struct sw_slot {
 		struct sw_label labels[SW_LABELS_MAX];
 	};
 
+	struct sw_found found[SW_FOUND_FRAMES]; /* by pc; kept from sample to sample */
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
 	struct sw_body body; /* and, contiguous with it, its frames */

@@ -165,11 +165,6 @@ static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 a
 	return true;
 }
 
-static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
-{
-	return kind | flags << SW_FRAME_FLAGS_SHIFT | id << SW_FRAME_ID_SHIFT;
-}
-
 /* Ends the stack: afterwards slot->hash names it, and its bodies have left. The hash covers the outcome. */
 static __always_inline bool end_stack(struct sw_slot *slot, __u32 outcome)
 {

@@ -24,16 +24,17 @@ static __always_inline __u32 process_place(__u32 pid)
 static __always_inline int enter_ranges(struct sw_slot *slot, sw_location location)
 {
 	__u8 *chunk = arena_chunk(location_chunk(location));
+	struct sw_cpu *cpu = this_cpu();
 	struct sw_ranges *ranges;
 
-	if (!location || !chunk)
+	if (!location || !chunk || !cpu)
 		return 0;
+	slot->clock = *(volatile __u32 *)&cpu->clock;
 	ranges = sw_at(struct sw_ranges, chunk, location_offset(location), 8);
-	slot->ranges_chunk = location_chunk(location);
 	slot->range_count = ranges->count;
 	slot->variable_count = ranges->variables;
 	slot->variables_offset = location_offset(location) + sizeof(*ranges);
-	slot->ranges_offset = slot->variables_offset + slot->variable_count * sizeof(struct sw_tls_variable);
+	slot->ranges = location + sizeof(*ranges) + slot->variable_count * sizeof(struct sw_tls_variable);
 	return 1;
 }
 
@@ -98,8 +99,8 @@ static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
  */
 static __noinline int enter_range(struct sw_slot *slot, __u64 address)
 {
-	__u8 *chunk = arena_chunk(slot->ranges_chunk);
-	__u32 base = slot->ranges_offset;
+	__u8 *chunk = arena_chunk(location_chunk(slot->ranges));
+	__u32 base = location_offset(slot->ranges);
 	__u32 low = 0, size = slot->range_count;
 	struct sw_range *range;
 
@@ -200,6 +201,68 @@ static __always_inline __u32 rule_number(struct sw_slot *slot, __u8 *chunk, __u6
 static __always_inline const struct sw_rule *rule_at(struct sw_slot *slot, __u8 *chunk, __u32 number)
 {
 	return sw_at(const struct sw_rule, chunk, offset_of_number(slot, number), sizeof(struct sw_rule));
+}
+
+static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
+{
+	return kind | flags << SW_FRAME_FLAGS_SHIFT | id << SW_FRAME_ID_SHIFT;
+}
+
+/* Where the frame at hand is remembered, if it is. */
+static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
+{
+	__u32 number = ((__u32)slot->pc * SW_PROCESS_HASH) >> (32 - SW_FOUND_BITS);
+
+	return &slot->found[number & (SW_FOUND_FRAMES - 1)];
+}
+
+/*
+ * What is remembered holds until the clock advances: some times a second, which tells the receiver what tables are used, and
+ * before memory of the arena is used for something else.
+ */
+static __always_inline bool is_remembered(const struct sw_slot *slot, const struct sw_found *found)
+{
+	return found->pc == slot->pc && found->ranges == slot->ranges && found->clock == slot->clock &&
+	       found->is_return_address == slot->is_return_address;
+}
+
+/* Finds out what the frame at hand is, and how it leads to its caller. False: it is in no executable mapping. */
+static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
+{
+	__u32 flags = slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
+	__u64 address = slot->pc - slot->is_return_address, file_offset;
+	__u32 number = SW_RULE_NONE;
+	__u8 *chunk;
+
+	found->clock = 0;
+	if (address - slot->range_start >= slot->range_bytes && !enter_range(slot, address))
+		return 0;
+	found->pc = slot->pc;
+	found->ranges = slot->ranges;
+	found->is_return_address = slot->is_return_address;
+	found->number = SW_RULE_NONE;
+	if (!slot->file) {
+		found->head = frame_head(SW_FRAME_ANONYMOUS, flags, 0);
+		found->address = slot->pc;
+		found->clock = slot->clock;
+		return 1;
+	}
+	file_offset = address - slot->range_start + slot->range_file_offset;
+	found->head = frame_head(SW_FRAME_NATIVE, flags, slot->file);
+	found->address = file_offset + slot->is_return_address;
+	chunk = arena_chunk(slot->segment_chunk);
+	if (!slot->segment_bytes || !chunk) {
+		/* Not remembered: the table may come at any time. */
+		found->number = SW_RULE_FIRST_FREE;
+		found->rule = (struct sw_rule){ .cfa_base = SW_CFA_NONE, .cfa_offset = SW_OUTCOME_NO_TABLE };
+		return 1;
+	}
+	number = rule_number(slot, chunk, file_offset);
+	found->number = number;
+	if (number >= SW_RULE_FIRST_FREE)
+		found->rule = *rule_at(slot, chunk, number);
+	found->clock = slot->clock;
+	return 1;
 }
 
 #endif

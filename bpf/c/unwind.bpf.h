@@ -144,7 +144,7 @@ static __always_inline bool step_unproven(struct sw_slot *slot, __u32 otherwise)
 		return stop(slot, otherwise);
 	if (slot->pc - 1 - slot->range_start >= slot->range_bytes && !enter_range(slot, slot->pc - 1))
 		return stop(slot, otherwise);
-	slot->unproven = 1;
+	slot->unproven = SW_FRAME_UNPROVEN;
 	slot->frames_unproven++;
 	return true;
 }
@@ -216,49 +216,28 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 /* Appends the frame at hand and goes on to its caller. False: the walk is over, slot->outcome says how. */
 static __always_inline bool step(struct sw_slot *slot)
 {
-	__u64 address = slot->pc - slot->is_return_address;
-	__u32 flags = slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
-	const struct sw_rule *rule;
-	__u64 file_offset;
-	__u32 number;
-	__u8 *chunk;
+	struct sw_found *found = place_of_frame(slot);
 
-	if (slot->unproven)
-		flags |= SW_FRAME_UNPROVEN;
-	if (address - slot->range_start >= slot->range_bytes && !enter_range(slot, address)) {
+	if (!is_remembered(slot, found) && !find_frame(slot, found)) {
 		/* An interrupted pc is real wherever it is; a return address may have been no such thing. */
-		if (slot->is_return_address)
-			return stop(slot, SW_OUTCOME_NO_MAPPING);
-		if (!push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, flags, 0), slot->pc))
+		if (!slot->is_return_address && !push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->pc))
 			return stop(slot, SW_OUTCOME_RING_FULL);
 		return stop(slot, SW_OUTCOME_NO_MAPPING);
 	}
 	if (slot->depth >= frame_limit)
 		return stop(slot, SW_OUTCOME_FRAME_LIMIT);
-	if (!slot->file) {
-		if (!push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, flags, 0), slot->pc))
-			return stop(slot, SW_OUTCOME_RING_FULL);
-		return step_unproven(slot, SW_OUTCOME_NO_RULE);
-	}
-	file_offset = address - slot->range_start + slot->range_file_offset;
-	if (!push_frame(slot, frame_head(SW_FRAME_NATIVE, flags, slot->file), file_offset + slot->is_return_address))
+	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
-	chunk = arena_chunk(slot->segment_chunk);
-	if (!slot->segment_bytes || !chunk)
-		return stop(slot, SW_OUTCOME_NO_TABLE);
-
-	number = rule_number(slot, chunk, file_offset);
-	if (number == SW_RULE_FRAME_POINTER) {
+	if (found->number == SW_RULE_FRAME_POINTER) {
 		slot->frames_by_frame_pointer++;
 		return step_by_frame_pointer(slot);
 	}
-	if (number == SW_RULE_NONE)
+	if (found->number == SW_RULE_NONE)
 		return step_unproven(slot, SW_OUTCOME_NO_RULE);
-	rule = rule_at(slot, chunk, number);
-	if (rule->cfa_base == SW_CFA_NONE)
-		return stop(slot, rule->cfa_offset);
+	if (found->rule.cfa_base == SW_CFA_NONE)
+		return stop(slot, found->rule.cfa_offset);
 	slot->frames_by_table++;
-	return step_by_rule(slot, rule);
+	return step_by_rule(slot, &found->rule);
 }
 
 /* ---- The loop: the only place that knows how a program may repeat itself ------------------------------- */

@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::intf;
 use crate::memory::MappedArray;
 use crate::opener::Opener;
+use crate::settings::Settings;
 
 const CHUNK_BYTES: u32 = intf::SW_CHUNK_BYTES;
 /// Blocks start at, and have lengths of, multiples of this.
@@ -68,6 +69,7 @@ pub struct Arena {
     map: MapHandle,
     opener: Opener,
     slots: Rc<MappedArray>,
+    settings: Rc<Settings>,
     chunks: Vec<Chunk>,
     chunks_max: u32,
     used_bytes: u64,
@@ -88,10 +90,25 @@ struct Retired {
 }
 
 impl Arena {
-    pub(crate) fn new(map: MapHandle, opener: Opener, slots: Rc<MappedArray>, budget_bytes: u64) -> Self {
+    pub(crate) fn new(
+        map: MapHandle,
+        opener: Opener,
+        slots: Rc<MappedArray>,
+        settings: Rc<Settings>,
+        budget_bytes: u64,
+    ) -> Self {
         let chunks = (budget_bytes / u64::from(CHUNK_BYTES)).clamp(1, u64::from(intf::SW_CHUNKS_MAX));
         let chunks_max = u32::try_from(chunks).unwrap_or(intf::SW_CHUNKS_MAX);
-        Self { map, opener, slots, chunks: Vec::new(), chunks_max, used_bytes: 0, retired: Vec::new() }
+        Self {
+            map,
+            opener,
+            slots,
+            settings,
+            chunks: Vec::new(),
+            chunks_max,
+            used_bytes: 0,
+            retired: Vec::new(),
+        }
     }
 
     /// Bytes in use, retired blocks included.
@@ -148,6 +165,10 @@ impl Arena {
         let slots = Rc::clone(&self.slots);
         let ended = self.retired.iter().take_while(|retired| retired.walks.have_ended(&slots)).count();
         let blocks: Vec<Block> = self.retired.drain(..ended).flat_map(|retired| retired.blocks).collect();
+        if !blocks.is_empty() {
+            // Walks remember by location what they found, until the clock advances.
+            self.settings.advance_clock();
+        }
         for block in blocks {
             self.used_bytes -= u64::from(block.bytes);
             self.chunks[block.chunk as usize].free(&block);

@@ -111,7 +111,7 @@ impl<'obj> Profiler<'obj> {
             wakeups,
             pressure,
             counters,
-            arena: Arena::new(outer, opener, slots, options.arena_bytes),
+            arena: Arena::new(outer, opener, slots, Rc::clone(&settings), options.arena_bytes),
             tables: Tables::new(segments, Rc::clone(&settings)),
             processes: Processes::new(places),
             settings,
