@@ -51,6 +51,8 @@ enum sw_outcome {
 		SW_OUTCOME_COUNT
 };
 
+#define SW_OUTCOME_PLACES 32 /* a power of two, and room for each */
+
 /* ---- Frames -------------------------------------------------------------------------------------------- */
 
 enum sw_frame_kind {
@@ -410,7 +412,7 @@ struct sw_cpu {
 	__u32 listed_pid;
 	__u32 tells_newcomers; /* whether events are those of containers, and new ones must be told of */
 
-	__u64 outcomes[32]; /* by sw_outcome */
+	__u64 outcomes[SW_OUTCOME_PLACES]; /* by sw_outcome */
 	__u64 stacks_known; /* samples whose stack had been sent in this epoch */
 	__u64 stacks_sent;
 	__u64 frames_by_table;
@@ -429,10 +431,11 @@ struct sw_cpu {
 	__u32 snapshots_in_window;
 };
 
-/* A stack, or chunk of one, that has been sent. */
+/* A stack, or chunk of one, that has been sent: 96 bits of its hash. */
 struct sw_known {
-	struct sw_hash hash;
-	__u64 epoch;
+	__u64 lo;
+	__u32 hi;
+	__u32 epoch;
 };
 
 #define SW_KNOWN_WAYS 4

@@ -88,6 +88,8 @@ struct sw_slot {
 	/* What `window` holds of the user's stack, and the word that could not be had. */
 	__u64 window_start;
 	__u32 window_bytes;
+	__u64 first_sp; /* of this walk, or of the one before */
+	__u64 bytes_before; /* from the first to the last frame's, in the walk before */
 	__u64 unreadable;
 
 	/* The chunk being filled, and the chunks that are full. */
@@ -190,6 +192,7 @@ struct sw_known_set {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* known_mask + 1 */
+	__uint(map_flags, BPF_F_MMAPABLE); /* for the alignment: a set is a cache line */
 	__type(key, __u32);
 	__type(value, struct sw_known_set);
 } known_stacks SEC(".maps");

@@ -31,7 +31,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
  * The kernel part of the stack. The kernel's own walk is used: it knows its own unwind formats. These are the first
  * frames, and fewer than a chunk holds.
  */
-static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
+static __always_inline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
 {
 	long bytes = bpf_get_stack(ctx, slot->window, SW_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
 	struct sw_hash hash = slot->hash;
@@ -43,16 +43,9 @@ static __noinline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct 
 	/* Here, and not after the loop: what the verifier learns of the number there would be different in each round. */
 	slot->count = count;
 	slot->depth = count;
-	for (__u32 i = 0; i < SW_KERNEL_FRAMES_MAX; i++) {
-		__u64 head = frame_head(SW_FRAME_KERNEL, i ? SW_FRAME_RETURN_ADDRESS : 0, 0);
-		__u64 address = ((__u64 *)slot->window)[i];
-
-		if (i >= count)
-			break;
-		slot->frames[i].head = head;
-		slot->frames[i].address = address;
-		absorb(&hash, head, address);
-	}
+	for (__u32 i = 0; i < SW_KERNEL_FRAMES_MAX && i < count; i++)
+		put_frame(slot, &hash, i, frame_head(SW_FRAME_KERNEL, i ? SW_FRAME_RETURN_ADDRESS : 0, 0),
+			  ((__u64 *)slot->window)[i]);
 	slot->hash = hash;
 	return slot->count;
 }
@@ -147,7 +140,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 	__u32 outcome = slot->outcome, context_bytes = slot->context_bytes;
 	__u32 flags = slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0;
 	struct sw_sample *sample;
-	__u64 before;
+	__u64 wakeup_flags;
 
 	if (!ring || outcome == SW_OUTCOME_RING_FULL || !end_stack(slot, outcome))
 		return SW_OUTCOME_RING_FULL;
@@ -159,12 +152,12 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 			    sizeof(*sample) + sizeof(slot->context)) ? outcome : SW_OUTCOME_RING_FULL;
 	}
 	/* Written in place, which takes a quarter less than having it copied. */
-	before = bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA);
+	wakeup_flags = wakeup_of(ring, sizeof(*sample));
 	sample = bpf_ringbuf_reserve(ring, sizeof(*sample), 0);
 	if (!sample)
 		return SW_OUTCOME_RING_FULL;
 	write_sample(sample, slot, cpu, flags);
-	bpf_ringbuf_submit(sample, wakeup(before, sizeof(*sample), ring_bytes / 4));
+	bpf_ringbuf_submit(sample, wakeup_flags);
 	return outcome;
 }
 
@@ -218,8 +211,10 @@ static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu
 
 static __always_inline int end_interrupt(struct sw_cpu *cpu, __u32 outcome)
 {
+	if (outcome >= SW_OUTCOME_COUNT)
+		return 0;
 	/* Older verifiers forget the bounds of what compilers keep on the stack meanwhile. */
-	outcome &= 31;
+	outcome &= SW_OUTCOME_PLACES - 1;
 	barrier_var(outcome);
 	sw_count(cpu->outcomes[outcome], 1);
 	return 0;

@@ -111,7 +111,7 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 		bytes += SW_PAGE_BYTES;
 	}
 	snapshot->bytes = kept;
-	bpf_ringbuf_submit(snapshot, wakeup(used, size, bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE) / 4));
+	bpf_ringbuf_submit(snapshot, wakeup(used, size, bpf_ringbuf_query(&snapshots, BPF_RB_RING_SIZE)));
 	return 1;
 }
 

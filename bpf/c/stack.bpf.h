@@ -33,10 +33,19 @@ static __always_inline struct sw_hash hash_seed(__u32 type)
 	return seed;
 }
 
-/* The receiver drains rings by the clock; only a record that fills another quarter wakes it. */
-static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 quarter)
+/*
+ * The receiver drains rings by the clock; only a record that fills another quarter wakes it. Rings have a power of two of
+ * bytes, so that nothing need be divided.
+ */
+static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 ring_bytes)
 {
-	return bytes_before / quarter != (bytes_before + bytes) / quarter ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	return (bytes_before ^ (bytes_before + bytes)) >= ring_bytes / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+/* The same for a record that is about to go into one of the CPUs' rings. */
+static __always_inline __u64 wakeup_of(void *ring, __u32 bytes)
+{
+	return wakeup(bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), bytes, ring_bytes);
 }
 
 /*
@@ -45,7 +54,7 @@ static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 quart
  */
 static __always_inline bool send(void *ring, void *record, __u32 bytes, const __u32 most)
 {
-	__u64 flags = wakeup(bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), bytes, ring_bytes / 4);
+	__u64 flags = wakeup_of(ring, bytes);
 
 	barrier_var(bytes);
 	return bytes <= most && bpf_ringbuf_output(ring, record, bytes, flags) == 0;
@@ -68,7 +77,7 @@ static __always_inline bool is_known(struct sw_known_set *set, const struct sw_h
 
 #pragma unroll
 	for (int i = 0; i < SW_KNOWN_WAYS; i++)
-		found |= set->ways[i].hash.lo == hash->lo && set->ways[i].hash.hi == hash->hi &&
+		found |= set->ways[i].lo == hash->lo && set->ways[i].hi == (__u32)hash->hi &&
 			 set->ways[i].epoch == epoch;
 	return found;
 }
@@ -84,7 +93,8 @@ static __always_inline void remember(struct sw_known_set *set, const struct sw_h
 			way = i;
 	way &= SW_KNOWN_WAYS - 1;
 	set->ways[way].epoch = 0;
-	set->ways[way].hash = *hash;
+	set->ways[way].lo = hash->lo;
+	set->ways[way].hi = hash->hi;
 	set->ways[way].epoch = epoch;
 }
 
@@ -141,14 +151,12 @@ static __noinline int end_chunk(struct sw_slot *slot)
 	return 1;
 }
 
-/* Makes a frame the last of the chunk, which must have room for it. */
-static __always_inline void put_frame(struct sw_slot *slot, __u32 at, __u64 head, __u64 address)
+/* Writes a frame into the chunk and absorbs it in a hash. */
+static __always_inline void put_frame(struct sw_slot *slot, struct sw_hash *hash, __u32 at, __u64 head, __u64 address)
 {
 	slot->frames[at & (SW_CHUNK_FRAMES - 1)].head = head;
 	slot->frames[at & (SW_CHUNK_FRAMES - 1)].address = address;
-	absorb(&slot->hash, head, address);
-	slot->count = at + 1;
-	slot->depth++;
+	absorb(hash, head, address);
 }
 
 /* Appends the next frame towards the root. False: no room for the chunk that it filled. */
@@ -161,7 +169,9 @@ static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 a
 			return false;
 		at = 0;
 	}
-	put_frame(slot, at, head, address);
+	put_frame(slot, &slot->hash, at, head, address);
+	slot->count = at + 1;
+	slot->depth++;
 	return true;
 }
 

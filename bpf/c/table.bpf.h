@@ -42,7 +42,7 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
  * Prepares the slot for walks in a process, by what was known of it at a time. False: its mappings are unknown, are
  * those of a later time, or were learnt before it started or last ran exec and may be those of another program.
  */
-static __noinline int enter_process(struct sw_slot *slot, __u32 pid, __u64 start_ns, __u64 time_ns)
+static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 start_ns, __u64 time_ns)
 {
 	__u32 place = process_place(pid);
 

@@ -18,16 +18,38 @@
  */
 #define SW_WINDOW_LEAD 64
 
+/*
+ * The first window of a stack has as much as the stack before took, and at most this much more of the same page: one that
+ * was never touched may follow, as it does above the first frames of many a program, and a read that gets there takes as
+ * long as five.
+ */
+#define SW_WINDOW_SPARE 256
+
+static __always_inline __u32 first_window_bytes(struct sw_slot *slot, __u64 start)
+{
+	__u64 needed = slot->bytes_before + SW_WINDOW_LEAD, to_page_end = -(start + needed) & (SW_PAGE_BYTES - 1);
+
+	if (needed > SW_STACK_WINDOW_BYTES - SW_WINDOW_SPARE)
+		return SW_STACK_WINDOW_BYTES;
+	return needed + (to_page_end < SW_WINDOW_SPARE ? to_page_end : SW_WINDOW_SPARE);
+}
+
+static __always_inline bool read_window(struct sw_slot *slot, __u64 start, __u32 bytes)
+{
+	slot->window_start = start;
+	slot->window_bytes = bytes;
+	/* Looked at last, for verifiers that forget the bounds of what compilers keep on the stack. */
+	barrier_var(bytes);
+	return bytes <= SW_STACK_WINDOW_BYTES && !bpf_probe_read_user(slot->window, bytes, (void *)start);
+}
+
 static __noinline int move_window(struct sw_slot *slot, __u64 address)
 {
 	__u64 start = address - SW_WINDOW_LEAD;
 	__u32 to_page_end = 4096 - (start & 4095);
 
-	slot->window_start = start;
-	slot->window_bytes = SW_STACK_WINDOW_BYTES;
-	if (!bpf_probe_read_user(slot->window, SW_STACK_WINDOW_BYTES, (void *)start))
+	if (read_window(slot, start, slot->window_bytes ? SW_STACK_WINDOW_BYTES : first_window_bytes(slot, start)))
 		return 1;
-
 	/* The window may have left the stack at either end: try what is on the word's own page. */
 	if (to_page_end <= SW_WINDOW_LEAD) {
 		start += to_page_end;
@@ -35,15 +57,7 @@ static __noinline int move_window(struct sw_slot *slot, __u64 address)
 	}
 	if (to_page_end > SW_STACK_WINDOW_BYTES)
 		to_page_end = SW_STACK_WINDOW_BYTES;
-	slot->window_start = start;
-	slot->window_bytes = to_page_end;
-	if (to_page_end <= SW_STACK_WINDOW_BYTES &&
-	    !bpf_probe_read_user(slot->window, to_page_end, (void *)start))
-		return 1;
-
-	slot->window_start = address;
-	slot->window_bytes = sizeof(__u64);
-	if (!bpf_probe_read_user(slot->window, sizeof(__u64), (void *)address))
+	if (read_window(slot, start, to_page_end) || read_window(slot, address, sizeof(__u64)))
 		return 1;
 	slot->window_bytes = 0;
 	return 0;
@@ -245,8 +259,10 @@ static __always_inline bool step(struct sw_slot *slot)
 /* Makes the slot's registers the frame at hand. */
 static __always_inline void start_walk(struct sw_slot *slot)
 {
+	slot->bytes_before = slot->sp - slot->first_sp;
 	slot->pc = slot->registers[SW_REG_PC];
 	slot->sp = slot->registers[SW_REG_SP];
+	slot->first_sp = slot->sp;
 	slot->fp = slot->registers[SW_REG_FP];
 	slot->is_return_address = 0;
 	slot->is_interrupted = 1;
