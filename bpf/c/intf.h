@@ -200,7 +200,7 @@ struct sw_snapshot {
 /*
  * Tables and mappings live in an arena of equal chunks, each one value of an array that the receiver maps
  * into its own memory, and are published as in RCU: written anew, pointed to by one word, and freed only
- * after each slot has left the walk it was in.
+ * after each slot has left the walk it was in. The clock advances then, since slots remember what walks found.
  */
 #define SW_CHUNK_BYTES (2u << 20)
 #define SW_CHUNKS_MAX 256
@@ -431,7 +431,10 @@ struct sw_cpu {
 	__u32 snapshots_in_window;
 };
 
-/* A stack, or chunk of one, that has been sent: 96 bits of its hash. */
+/*
+ * A stack, or chunk of one, that has been sent: 96 bits of its hash, so that a set is one cache line. Should they ever be
+ * another stack's, too, that one is missing where its sample arrives.
+ */
 struct sw_known {
 	__u64 lo;
 	__u32 hi;

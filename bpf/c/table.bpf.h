@@ -231,7 +231,7 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 {
 	__u32 flags = slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
 	__u64 address = slot->pc - slot->is_return_address, file_offset;
-	__u32 number = SW_RULE_NONE;
+	__u32 number;
 	__u8 *chunk;
 
 	found->clock = 0;

@@ -308,6 +308,47 @@ mod tests {
         assert_eq!(chunk.free, BTreeMap::from([(32, 992)]));
     }
 
+    fn array(value_bytes: usize) -> Rc<MappedArray> {
+        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+            map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
+            ..Default::default()
+        };
+        let map =
+            MapHandle::create(MapType::Array, None::<&str>, 4, value_bytes as u32, 1, &options).unwrap();
+        Rc::new(MappedArray::new(map.as_fd(), value_bytes, 1).unwrap())
+    }
+
+    /// Walks remember what they found by where it was found.
+    #[test]
+    fn memory_is_used_again_after_all_walks_and_at_another_time() {
+        let inner = create_chunk().unwrap();
+        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+            inner_map_fd: inner.as_raw_fd() as u32,
+            ..Default::default()
+        };
+        let outer = MapHandle::create(MapType::ArrayOfMaps, None::<&str>, 4, 4, 1, &options).unwrap();
+        let settings = Rc::new(Settings::new(array(size_of::<intf::sw_cpu>())));
+        let slots = array(size_of::<SlotHead>());
+        let budget_bytes = CHUNK_BYTES.into();
+        let opener = Opener::start().unwrap();
+        let mut arena = Arena::new(outer, opener, Rc::clone(&slots), Rc::clone(&settings), budget_bytes);
+
+        let first = arena.store(&[1]).unwrap();
+        let (location, time) = (first.location(), settings.clock());
+        slots.half_word(0, offset_of!(SlotHead, claims)).store(1, Ordering::SeqCst);
+        arena.retire(first);
+        let second = arena.store(&[2]).unwrap();
+        assert_ne!(second.location(), location, "a walk may be reading there");
+        assert_eq!(settings.clock(), time);
+
+        slots.half_word(0, offset_of!(SlotHead, claims)).store(0, Ordering::SeqCst);
+        let third = arena.store(&[3]).unwrap();
+        assert_eq!(third.location(), location);
+        assert_ne!(settings.clock(), time);
+    }
+
     #[test]
     fn the_tightest_stretch_is_taken() {
         let (_map, mut chunk) = chunk();

@@ -6,6 +6,7 @@
 //        changes upgrade  SECONDS PLUGIN-A PLUGIN-B  A's file becomes B while A is in use; then both are
 //        changes twice    SECONDS PLUGIN-A           the same file at two places
 //        changes exec     SECONDS OTHER-PROGRAM      runs the other program, which runs this one, in one process
+//        changes beside   SECONDS PLUGIN-A PLUGIN-B  each at the same place of a process of its own, on one CPU
 //        changes fork     SECONDS                    children that never exec
 //        changes deep     SECONDS                    the same from 2,000 calls deep
 //        changes vfork    SECONDS                    children on their parent's memory
@@ -190,6 +191,21 @@ static void forks(uint64_t deadline_ns) {
     }
 }
 
+static void beside(double seconds, const char *a, const char *b) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    must(sched_setaffinity(0, sizeof one, &one) == 0, "sched_setaffinity");
+    pid_t child = fork();
+    void *library = loaded(LM_ID_BASE, child == 0 ? b : a);
+    if (child == 0) {
+        visit_b(function_of(library), seconds);
+        _exit(0);
+    }
+    visit_a(function_of(library), seconds);
+    wait_for(child);
+}
+
 static NOINLINE void descend(int calls, uint64_t deadline_ns) {
     if (calls) descend(calls - 1, deadline_ns);
     else forks(deadline_ns);
@@ -264,6 +280,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(mode, "deleted")) deleted(seconds, a);
     else if (!strcmp(mode, "upgrade")) upgrade(seconds, a, b);
     else if (!strcmp(mode, "twice")) twice(deadline_ns, a);
+    else if (!strcmp(mode, "beside")) beside(seconds, a, b);
     else if (!strcmp(mode, "fork")) forks(deadline_ns);
     else if (!strcmp(mode, "deep")) usleep(300000), descend(2000, deadline_ns);
     else if (!strcmp(mode, "vfork")) vforks(deadline_ns);

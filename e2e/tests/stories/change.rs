@@ -128,6 +128,12 @@ fn one_file_at_two_places() -> Result<()> {
 }
 
 #[test]
+fn two_libraries_at_one_place_of_two_processes() -> Result<()> {
+    let (a, b) = plugins()?;
+    assert_right("beside", &[&a, &b], &[A, B])
+}
+
+#[test]
 fn exec_without_fork() -> Result<()> {
     assert_right("exec", &[&workload::CHANGES_OTHER.compiled()?], &[OWN, OTHER])
 }
