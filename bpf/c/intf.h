@@ -52,6 +52,7 @@ enum sw_outcome {
 };
 
 #define SW_OUTCOME_PLACES 32 /* a power of two, and room for each */
+_Static_assert(SW_OUTCOME_COUNT <= SW_OUTCOME_PLACES, "each outcome needs a place");
 
 /* ---- Frames -------------------------------------------------------------------------------------------- */
 

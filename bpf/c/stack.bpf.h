@@ -37,9 +37,9 @@ static __always_inline struct sw_hash hash_seed(__u32 type)
  * The receiver drains rings by the clock; only a record that fills another quarter wakes it. Rings have a power of two of
  * bytes, so that nothing need be divided.
  */
-static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 ring_bytes)
+static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 bytes_of_ring)
 {
-	return (bytes_before ^ (bytes_before + bytes)) >= ring_bytes / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	return (bytes_before ^ (bytes_before + bytes)) >= bytes_of_ring / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 /* The same for a record that is about to go into one of the CPUs' rings. */

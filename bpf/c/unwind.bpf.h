@@ -46,14 +46,14 @@ static __always_inline bool read_window(struct sw_slot *slot, __u64 start, __u32
 static __noinline int move_window(struct sw_slot *slot, __u64 address)
 {
 	__u64 start = address - SW_WINDOW_LEAD;
-	__u32 to_page_end = 4096 - (start & 4095);
+	__u32 to_page_end = SW_PAGE_BYTES - (start & (SW_PAGE_BYTES - 1));
 
 	if (read_window(slot, start, slot->window_bytes ? SW_STACK_WINDOW_BYTES : first_window_bytes(slot, start)))
 		return 1;
 	/* The window may have left the stack at either end: try what is on the word's own page. */
 	if (to_page_end <= SW_WINDOW_LEAD) {
 		start += to_page_end;
-		to_page_end = 4096;
+		to_page_end = SW_PAGE_BYTES;
 	}
 	if (to_page_end > SW_STACK_WINDOW_BYTES)
 		to_page_end = SW_STACK_WINDOW_BYTES;

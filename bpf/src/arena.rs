@@ -216,12 +216,17 @@ impl Arena {
 
 /// The memory of one chunk. Takes `CAP_BPF`.
 pub(crate) fn create_chunk() -> io::Result<OwnedFd> {
+    create_array("sw_chunk", CHUNK_BYTES)
+}
+
+/// An array of one value that can be mapped.
+fn create_array(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
         map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
         ..Default::default()
     };
-    let map = MapHandle::create(MapType::Array, Some("sw_chunk"), 4, CHUNK_BYTES, 1, &options);
+    let map = MapHandle::create(MapType::Array, Some(name), 4, value_bytes, 1, &options);
     map.map_err(io::Error::other)?.as_fd().try_clone_to_owned()
 }
 
@@ -309,13 +314,7 @@ mod tests {
     }
 
     fn array(value_bytes: usize) -> Rc<MappedArray> {
-        let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
-            map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
-            ..Default::default()
-        };
-        let map =
-            MapHandle::create(MapType::Array, None::<&str>, 4, value_bytes as u32, 1, &options).unwrap();
+        let map = create_array("sw_test", value_bytes as u32).unwrap();
         Rc::new(MappedArray::new(map.as_fd(), value_bytes, 1).unwrap())
     }
 
