@@ -1,12 +1,14 @@
 //! Sidewinder beside its peers: what each costs for the same load at the same rate.
 //!
 //! One workload keeps one CPU busy; the profiler samples it for a while; the kernel is asked what the profiler's
-//! eBPF programs, its process and its maps took. Everything is per busy sample: rate times CPU time of the
-//! workload. Times of eBPF programs are the kernel's (`kernel.bpf_stats_enabled`), idle CPUs' interrupts and all
+//! eBPF programs, its process and its maps took. Profilers take turns, so that a machine that is slow for a minute is so
+//! for all of them, and each figure is the median of the turns. Everything is per busy sample: rate times CPU time of
+//! the workload. Times of eBPF programs are the kernel's (`kernel.bpf_stats_enabled`), idle CPUs' interrupts and all
 //! programs of the profiler included. `perf record` only copies stacks: what it costs to unwind them later is
 //! not in its figures.
 #![forbid(unsafe_code)]
 
+use std::cmp::Ordering;
 use std::env;
 use std::fmt::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _};
@@ -27,9 +29,10 @@ use sidewinder_e2e::{bench, paths, requirement};
 use tempfile::TempDir;
 
 const SAMPLES_PER_SECOND: u32 = 997;
-const WARM_UP: Duration = Duration::from_secs(2);
-const MEASURED: Duration = Duration::from_secs(10);
-const WORKLOAD_SECONDS: &str = "13";
+const TURNS: usize = 5;
+const WARM_UP: Duration = Duration::from_millis(1_500);
+const MEASURED: Duration = Duration::from_secs(2);
+const WORKLOAD_SECONDS: &str = "4";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -294,14 +297,35 @@ impl Drop for Attached {
     }
 }
 
-/// What one profiler took for one load.
+/// What one profiler took for one load, in one turn or in the median of some.
+#[derive(Clone, Copy)]
 struct Cost {
     samples: f64,
     ebpf_ns: f64,
     agent_ns: f64,
     resident_bytes: u64,
     map_bytes: u64,
-    rounds: u64,
+    slowdown: f64,
+}
+
+impl Cost {
+    fn median(turns: &[Self]) -> Self {
+        Self {
+            samples: median(turns, |cost| cost.samples),
+            ebpf_ns: median(turns, |cost| cost.ebpf_ns),
+            agent_ns: median(turns, |cost| cost.agent_ns),
+            resident_bytes: median(turns, |cost| cost.resident_bytes),
+            map_bytes: median(turns, |cost| cost.map_bytes),
+            slowdown: median(turns, |cost| cost.slowdown),
+        }
+    }
+}
+
+/// The value in the middle.
+fn median<T: PartialOrd + Copy>(turns: &[Cost], figure: fn(&Cost) -> T) -> T {
+    let mut figures: Vec<T> = turns.iter().map(figure).collect();
+    figures.sort_by(|a, b| a.partial_cmp(b).unwrap_or(Ordering::Equal));
+    figures[figures.len() / 2]
 }
 
 fn rounds_alone(load: &Load) -> Result<u64> {
@@ -310,7 +334,8 @@ fn rounds_alone(load: &Load) -> Result<u64> {
     Ok(workload.finish()?.rounds)
 }
 
-fn measure(load: &Load, profiler: Profiler, program: &Path) -> Result<Cost> {
+/// One turn.
+fn measure(load: &Load, profiler: Profiler, program: &Path, rounds_alone: u64) -> Result<Cost> {
     let _stats = BpfStats::enable()?;
     let mut workload = Gated::start((load.command)(WORKLOAD_SECONDS)?)?;
     let mut attached = Attached::start(profiler, program, workload.pid())?;
@@ -334,11 +359,11 @@ fn measure(load: &Load, profiler: Profiler, program: &Path) -> Result<Cost> {
         agent_ns: (after.1 - before.1) as f64 / samples,
         resident_bytes,
         map_bytes,
-        rounds,
+        slowdown: 1.0 - rounds as f64 / rounds_alone as f64,
     })
 }
 
-fn row(load: &Load, profiler: Profiler, cost: &Cost, rounds_alone: u64) -> String {
+fn row(load: &Load, profiler: Profiler, cost: &Cost) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let mut row = format!(
         "{:<14} {:<12} {:>4} {:<8} {:<7} {:>8.0}",
@@ -349,7 +374,6 @@ fn row(load: &Load, profiler: Profiler, cost: &Cost, rounds_alone: u64) -> Strin
         profiler.stack(load),
         cost.samples
     );
-    let slowdown = 100.0 * (1.0 - cost.rounds as f64 / rounds_alone as f64);
     // Writing to a string does not fail.
     let _ = match profiler.uses_ebpf() {
         true => write!(row, " {:>9.0} {:>8.1}", cost.ebpf_ns, cost.ebpf_ns / f64::from(load.frames)),
@@ -361,9 +385,27 @@ fn row(load: &Load, profiler: Profiler, cost: &Cost, rounds_alone: u64) -> Strin
         cost.agent_ns / 1e3,
         mib(cost.resident_bytes),
         mib(cost.map_bytes),
-        slowdown
+        100.0 * cost.slowdown
     );
     row
+}
+
+/// Lets the profilers take turns at a load. What each took, or what kept it from that.
+fn take_turns(load: &Load, profilers: &[(Profiler, PathBuf)]) -> Result<Vec<Result<Cost>>> {
+    let mut costs: Vec<Result<Vec<Cost>>> = profilers.iter().map(|_| Ok(Vec::new())).collect();
+    for turn in 1..=TURNS {
+        eprint!("\r{}, turn {turn} of {TURNS} ", load.name);
+        let rounds_alone = rounds_alone(load)?;
+        for ((profiler, program), costs) in profilers.iter().zip(&mut costs) {
+            let Ok(turns) = costs else { continue };
+            match measure(load, *profiler, program, rounds_alone) {
+                Ok(cost) => turns.push(cost),
+                Err(error) => *costs = Err(error),
+            }
+        }
+    }
+    eprint!("\r{:40}\r", "");
+    Ok(costs.into_iter().map(|turns| Ok(Cost::median(&turns?))).collect())
 }
 
 /// Takes the loads and the profilers that are named on the command line; all loads, or all profilers, where none is.
@@ -394,11 +436,13 @@ fn side_by_side() -> Result<()> {
         "", "", "", "", "", "", "ns/sample", "ns/frame", "us/sample", "MiB", "MiB", "down %"
     );
     for load in LOADS.iter().filter(is_wanted) {
-        let rounds_alone = rounds_alone(load)?;
+        let mut profilers = Vec::new();
         for profiler in PROFILERS.into_iter().filter(|profiler| profiler.fits(load)).filter(is_asked) {
-            let Some(program) = profiler.program()? else { continue };
-            match measure(load, profiler, &program) {
-                Ok(cost) => println!("{}", row(load, profiler, &cost, rounds_alone)),
+            profilers.extend(profiler.program()?.map(|program| (profiler, program)));
+        }
+        for ((profiler, _), cost) in profilers.iter().zip(take_turns(load, &profilers)?) {
+            match cost {
+                Ok(cost) => println!("{}", row(load, *profiler, &cost)),
                 Err(error) => println!("{:<14} {:<12} failed: {error:#}", load.name, profiler.name()),
             }
         }
