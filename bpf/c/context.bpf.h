@@ -106,7 +106,7 @@ static __always_inline __u32 context_bytes(struct sw_context *context)
 }
 
 /* Whether the search ends here: the variable points to something, whatever that says. */
-static __always_inline bool read_variable(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu,
+static __always_inline bool read_variable(struct sw_slot *slot, __u32 number,
 					  struct sw_tls_variable *variable)
 {
 	bool failed = false;
@@ -122,21 +122,21 @@ static __always_inline bool read_variable(struct sw_slot *slot, __u32 number, st
 	if (!failed && !record)
 		return false;
 	if (!failed && variable->model >= SW_TLS_GO_SLICE) {
-		read_labels(slot, number, cpu, record, variable->model);
+		read_labels(slot, number, record, variable->model);
 		return true;
 	}
 	if (failed || !copy_record(slot, record)) {
-		sw_count(cpu->contexts_unreadable, 1);
+		slot->head.contexts_unreadable++;
 		return record;
 	}
 	if (slot->context.valid != 1) {
-		sw_count(cpu->contexts_changing, 1);
+		slot->head.contexts_changing++;
 		return true;
 	}
 	slot->context_flag = SW_SAMPLE_HAS_CONTEXT;
 	slot->context_bytes = context_bytes(&slot->context);
 	if (slot->context_bytes)
-		sw_count(cpu->contexts_read, 1);
+		slot->head.contexts_read++;
 	return true;
 }
 
@@ -149,10 +149,9 @@ __noinline int read_context(__u32 kind)
 {
 	__u32 number;
 	struct sw_slot *slot = claimed_slot(kind, &number);
-	struct sw_cpu *cpu = this_cpu();
 	__u8 *chunk;
 
-	if (!slot || !cpu)
+	if (!slot)
 		return 0;
 	chunk = arena_chunk(location_chunk(slot->ranges));
 	if (!chunk)
@@ -161,7 +160,7 @@ __noinline int read_context(__u32 kind)
 		__u32 at = slot->variables_offset + i * sizeof(struct sw_tls_variable);
 
 		if (i >= slot->variable_count ||
-		    read_variable(slot, number, cpu, sw_at(struct sw_tls_variable, chunk, at, 8)))
+		    read_variable(slot, number, sw_at(struct sw_tls_variable, chunk, at, 8)))
 			break;
 	}
 	return 0;

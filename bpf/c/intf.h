@@ -355,8 +355,8 @@ struct sw_process {
 };
 
 #define SW_PROCESS_PROBES 16
-#define SW_PROCESS_HASH 0x9E3779B1u /* place = (pid * SW_PROCESS_HASH) >> SW_PROCESS_HASH_SHIFT, modulo the table */
-#define SW_PROCESS_HASH_SHIFT 7
+#define SW_HASH_MULTIPLIER 0x9E3779B1u /* 2^32 by the golden ratio: spreads numbers that lie close together */
+#define SW_PROCESS_PLACE_SHIFT 7 /* place = (pid * SW_HASH_MULTIPLIER) >> SW_PROCESS_PLACE_SHIFT, modulo the table */
 
 /* ---- Scope --------------------------------------------------------------------------------------------- */
 
@@ -413,23 +413,32 @@ struct sw_cpu {
 	__u32 listed_pid;
 	__u32 tells_newcomers; /* whether events are those of containers, and new ones must be told of */
 
-	__u64 outcomes[SW_OUTCOME_PLACES]; /* by sw_outcome */
+	__u64 outcomes[SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by sw_outcome */
+	__u64 scope_full; /* forks that found no room in the map `listed` */
+	__u64 probes_lost; /* passes through a probed place that left no sample */
+	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
+	__u32 snapshots_in_window;
+};
+
+/*
+ * How a slot begins: who holds it, and what its holders counted, which is never reset. It has one holder at a time, so no
+ * addition need be locked.
+ */
+struct sw_slot_head {
+	__u32 claims; /* 0: free; 1: in use; more: others are just finding it so */
+	__u32 sequence; /* of its uses, counted when they end */
 	__u64 stacks_known; /* samples whose stack had been sent in this epoch */
 	__u64 stacks_sent;
 	__u64 frames_by_table;
 	__u64 frames_by_frame_pointer;
 	__u64 frames_unproven;
-	__u64 kernel_frames;
+	__u64 nested; /* uses begun while another slot of this CPU was in use */
+	__u64 outcomes[SW_OUTCOME_PLACES]; /* of interrupts, by sw_outcome */
 	__u64 depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
-	__u64 scope_full; /* forks that found no room in the map `listed` */
-	__u64 nested; /* walks begun while another one was under way on this CPU */
-	__u64 probes_lost; /* passes through a probed place that left no sample */
 	__u64 snapshots_refused; /* for want of room, or because there were too many in this window */
 	__u64 contexts_read; /* of threads that said which span they were in */
 	__u64 contexts_changing; /* of threads that were just saying so: valid was not 1 */
 	__u64 contexts_unreadable; /* of threads whose variable or record could not be read */
-	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
-	__u32 snapshots_in_window;
 };
 
 /*

@@ -126,7 +126,7 @@ static __always_inline __u64 goroutine_labels(struct sw_tls_variable *variable, 
 }
 
 /* Leaves the labels that are there in the slot. */
-static __always_inline void read_labels(struct sw_slot *slot, __u32 number, struct sw_cpu *cpu, __u64 labels, __u16 model)
+static __always_inline void read_labels(struct sw_slot *slot, __u32 number, __u64 labels, __u16 model)
 {
 	__u32 length_at = model & SW_TLS_LABEL_SET ? SW_CUSTOM_LENGTH_AT : SW_GO_LENGTH_AT;
 	__u8 keys_bytes = 0;
@@ -135,7 +135,7 @@ static __always_inline void read_labels(struct sw_slot *slot, __u32 number, stru
 	for (__u32 i = 0; i < SW_LABELS_MAX; i++)
 		slot->labels[i].key_bytes = 0;
 	if (!(model == SW_TLS_GO_MAP ? copy_map(slot, number, labels) : copy_slice(slot, number, labels, length_at))) {
-		sw_count(cpu->contexts_unreadable, 1);
+		slot->head.contexts_unreadable++;
 		return;
 	}
 #pragma unroll
@@ -145,7 +145,7 @@ static __always_inline void read_labels(struct sw_slot *slot, __u32 number, stru
 		return;
 	slot->context_flag = SW_SAMPLE_HAS_LABELS;
 	slot->context_bytes = sizeof(slot->labels);
-	sw_count(cpu->contexts_read, 1);
+	slot->head.contexts_read++;
 }
 
 #endif

@@ -45,8 +45,7 @@ struct sw_found {
  * rather than on the stack, where the verifier would follow each value of it.
  */
 struct sw_slot {
-	__u32 claims; /* 0: free; 1: in use; more: others are just finding it so */
-	__u32 sequence; /* of its uses, counted when they end */
+	struct sw_slot_head head;
 
 	/* The sample that is being taken. */
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
@@ -97,10 +96,6 @@ struct sw_slot {
 	__u32 chunks;
 	__u32 depth;
 	struct sw_hash hash;
-
-	__u32 frames_by_table;
-	__u32 frames_by_frame_pointer;
-	__u32 frames_unproven;
 
 	__u32 context_bytes; /* 0: none, as in each slot that is free */
 	__u32 context_flag; /* which of the two follows the sample */
@@ -234,7 +229,14 @@ static __always_inline struct sw_cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&cpus, &cpu);
 }
 
-/* Nested programs share these counters, so each addition is atomic. */
+static __always_inline void *this_ring(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&rings, &cpu);
+}
+
+/* Nested programs share the counters of a CPU, so each addition is atomic. */
 #define sw_count(counter, n) __sync_fetch_and_add(&(counter), (n))
 
 static __always_inline __u8 *arena_chunk(__u32 number)

@@ -26,13 +26,12 @@ static __always_inline void forget_mappings(__u32 pid)
 /* Tells the receiver of a container that it has not heard of; again and again, until it has. */
 static __always_inline void tell_newcomer(struct sw_cpu *cpu, __u32 pid)
 {
-	__u32 number = bpf_get_smp_processor_id();
 	struct sw_newcomer newcomer = {
 		.type = SW_RECORD_NEWCOMER,
 		.pid = pid,
 		.container = bpf_get_current_ancestor_cgroup_id(pod_level + 1),
 	};
-	void *ring = bpf_map_lookup_elem(&rings, &number);
+	void *ring = this_ring();
 
 	if (ring && cpu->tells_newcomers && !bpf_map_lookup_elem(&containers, &newcomer.container))
 		bpf_ringbuf_output(ring, &newcomer, sizeof(newcomer), BPF_RB_FORCE_WAKEUP);

@@ -31,14 +31,14 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
  * The kernel part of the stack. The kernel's own walk is used: it knows its own unwind formats. These are the first
  * frames, and fewer than a chunk holds.
  */
-static __always_inline int walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
+static __always_inline void walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
 {
 	long bytes = bpf_get_stack(ctx, slot->window, SW_KERNEL_FRAMES_MAX * sizeof(__u64), 0);
 	struct sw_hash hash = slot->hash;
 	__u32 count;
 
 	if (bytes <= 0)
-		return 0;
+		return;
 	count = bytes / sizeof(__u64);
 	/* Here, and not after the loop: what the verifier learns of the number there would be different in each round. */
 	slot->count = count;
@@ -47,7 +47,6 @@ static __always_inline int walk_kernel_stack(struct bpf_perf_event_data *ctx, st
 		put_frame(slot, &hash, i, frame_head(SW_FRAME_KERNEL, i ? SW_FRAME_RETURN_ADDRESS : 0, 0),
 			  ((__u64 *)slot->window)[i]);
 	slot->hash = hash;
-	return slot->count;
 }
 
 /*
@@ -99,12 +98,12 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 
 /* Walks the kernel part of the stack of the interrupted task, and prepares the walk of the user part as enter_user. */
 static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, struct sw_slot *slot,
-					      struct sw_cpu *cpu, struct task_struct *task, __u32 task_flags)
+					      struct task_struct *task, __u32 task_flags)
 {
 	__u64 code_segment;
 
 	if (slot->in_kernel && kernel_frames)
-		sw_count(cpu->kernel_frames, walk_kernel_stack(ctx, slot));
+		walk_kernel_stack(ctx, slot);
 	if (task_flags & (PF_KTHREAD | PF_IO_WORKER))
 		return stop(slot, SW_OUTCOME_KERNEL_THREAD);
 	if (!sw_task(task, mm))
@@ -135,8 +134,7 @@ static __always_inline void write_sample(struct sw_sample *sample, struct sw_slo
 /* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
 static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
-	__u32 number = bpf_get_smp_processor_id();
-	void *ring = bpf_map_lookup_elem(&rings, &number);
+	void *ring = this_ring();
 	__u32 outcome = slot->outcome, context_bytes = slot->context_bytes;
 	__u32 flags = slot->in_kernel ? SW_SAMPLE_IN_KERNEL : 0;
 	struct sw_sample *sample;
@@ -172,9 +170,6 @@ static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool i
 	slot->tid = thread_id(current_task());
 	slot->in_kernel = in_kernel;
 	slot->time_ns = time_ns;
-	slot->frames_by_table = 0;
-	slot->frames_by_frame_pointer = 0;
-	slot->frames_unproven = 0;
 	start_stack(slot);
 	return slot;
 }
@@ -195,28 +190,26 @@ static __always_inline __u32 depth_class(__u32 depth)
 /* Ends the stack where it is and sends the sample. Returns the outcome that is to be counted. */
 static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
-	__u32 outcome = send_sample(slot, cpu);
-	__u32 depth = depth_class(slot->depth);
+	__u32 outcome = send_sample(slot, cpu), depth = depth_class(slot->depth);
 
 	if (slot->depth && depth < SW_DEPTHS)
-		sw_count(cpu->depths[depth], 1);
-	sw_count(cpu->frames_by_table, slot->frames_by_table);
-	sw_count(cpu->frames_by_frame_pointer, slot->frames_by_frame_pointer);
-	sw_count(cpu->frames_unproven, slot->frames_unproven);
-	release_slot(slot);
+		slot->head.depths[depth]++;
 	return outcome;
 }
 
 /* ---- Interrupts of the CPU clock ------------------------------------------------------------------------ */
 
-static __always_inline int end_interrupt(struct sw_cpu *cpu, __u32 outcome)
+static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cpu)
 {
-	if (outcome >= SW_OUTCOME_COUNT)
-		return 0;
-	/* Older verifiers forget the bounds of what compilers keep on the stack meanwhile. */
-	outcome &= SW_OUTCOME_PLACES - 1;
-	barrier_var(outcome);
-	sw_count(cpu->outcomes[outcome], 1);
+	__u32 outcome = end_sample(slot, cpu);
+
+	if (outcome < SW_OUTCOME_COUNT) {
+		/* Older verifiers forget the bounds of what compilers keep on the stack meanwhile. */
+		outcome &= SW_OUTCOME_PLACES - 1;
+		barrier_var(outcome);
+		slot->head.outcomes[outcome]++;
+	}
+	release_slot(slot);
 	return 0;
 }
 
@@ -248,10 +241,10 @@ static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_dat
 	otherwise = SW_OUTCOME_BUSY;
 	if (!slot)
 		goto none;
-	*walks = enter_interrupted(ctx, slot, cpu, task, task_flags);
+	*walks = enter_interrupted(ctx, slot, task, task_flags);
 	return slot;
 none:
-	end_interrupt(cpu, otherwise);
+	sw_count(cpu->outcomes[otherwise], 1);
 	return 0;
 }
 
@@ -269,7 +262,7 @@ int sample_cpu(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_interrupt(cpu, end_sample(slot, cpu));
+	return end_interrupt(slot, cpu);
 }
 
 SEC("perf_event")
@@ -286,7 +279,7 @@ int sample_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(cpu, end_sample(slot, cpu));
+	return end_interrupt(slot, cpu);
 }
 
 SEC("perf_event")
@@ -300,7 +293,7 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &cpu_walks, 0);
-	return end_interrupt(cpu, end_sample(slot, cpu));
+	return end_interrupt(slot, cpu);
 }
 
 /* ---- Passes through a place in a program ---------------------------------------------------------------- */
@@ -309,10 +302,11 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
  * Outcomes are counted apart here: these are no interrupts. A CPU clock that interrupts such a program takes the next
  * slot.
  */
-static __always_inline int end_pass(struct sw_cpu *cpu, __u32 outcome)
+static __always_inline int end_pass(struct sw_slot *slot, struct sw_cpu *cpu)
 {
-	if (outcome == SW_OUTCOME_RING_FULL)
+	if (end_sample(slot, cpu) == SW_OUTCOME_RING_FULL)
 		sw_count(cpu->probes_lost, 1);
+	release_slot(slot);
 	return 0;
 }
 
@@ -347,7 +341,7 @@ int sample_probe(struct pt_regs *ctx)
 		return 0;
 	if (walks)
 		walk_by_loop(slot);
-	return end_pass(cpu, end_sample(slot, cpu));
+	return end_pass(slot, cpu);
 }
 
 SEC("uprobe")
@@ -364,7 +358,7 @@ int sample_probe_by_calls(struct pt_regs *ctx)
 		return 0;
 	if (walks)
 		bpf_tail_call(ctx, &probe_walks, 0);
-	return end_pass(cpu, end_sample(slot, cpu));
+	return end_pass(slot, cpu);
 }
 
 SEC("uprobe")
@@ -378,5 +372,5 @@ int walk_probe_by_calls(struct pt_regs *ctx)
 		return 0;
 	if (walk_by_calls(number))
 		bpf_tail_call(ctx, &probe_walks, 0);
-	return end_pass(cpu, end_sample(slot, cpu));
+	return end_pass(slot, cpu);
 }

@@ -7,7 +7,7 @@
 
 static __always_inline __u32 claims_of(struct sw_slot *slot)
 {
-	return *(volatile __u32 *)&slot->claims;
+	return *(volatile __u32 *)&slot->head.claims;
 }
 
 /*
@@ -25,22 +25,19 @@ static __always_inline struct sw_slot *claim_slot(__u8 kind)
 	for (__u32 i = 0; i < SW_SLOTS_PER_CPU; i++) {
 		__u32 number = first + i;
 		struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
-		struct sw_cpu *cpu;
 
 		if (!slot)
 			return 0;
 		if (claims_of(slot))
 			continue;
-		__sync_fetch_and_add(&slot->claims, 1);
+		__sync_fetch_and_add(&slot->head.claims, 1);
 		if (claims_of(slot) != 1) {
-			__sync_fetch_and_add(&slot->claims, -1);
+			__sync_fetch_and_add(&slot->head.claims, -1);
 			continue;
 		}
 		slot->owner = current_pid_tgid();
 		slot->kind = kind;
-		cpu = this_cpu();
-		if (i && cpu)
-			sw_count(cpu->nested, 1);
+		slot->head.nested += i > 0;
 		return slot;
 	}
 	return 0;
@@ -71,8 +68,8 @@ static __always_inline void release_slot(struct sw_slot *slot)
 {
 	slot->owner = 0;
 	slot->context_bytes = 0;
-	slot->sequence++;
-	__sync_fetch_and_add(&slot->claims, -1);
+	slot->head.sequence++;
+	__sync_fetch_and_add(&slot->head.claims, -1);
 }
 
 #endif

@@ -158,7 +158,7 @@ __noinline int send_snapshot(__u32 kind)
 		return 0;
 	if (may_send_snapshot(cpu, slot->time_ns) && send_stack(slot))
 		return 1;
-	sw_count(cpu->snapshots_refused, 1);
+	slot->head.snapshots_refused++;
 	return 0;
 }
 

@@ -39,7 +39,9 @@ static __always_inline struct sw_hash hash_seed(__u32 type)
  */
 static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 bytes_of_ring)
 {
-	return (bytes_before ^ (bytes_before + bytes)) >= bytes_of_ring / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+	__u64 bytes_after = bytes_before + ((BPF_RINGBUF_HDR_SZ + bytes + 7) & ~7ull);
+
+	return (bytes_before ^ bytes_after) >= bytes_of_ring / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
 /* The same for a record that is about to go into one of the CPUs' rings. */
@@ -106,17 +108,19 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 {
 	struct sw_known_set *set = known_set(&slot->hash);
 	struct sw_cpu *cpu = this_cpu();
-	__u32 number = bpf_get_smp_processor_id();
-	void *ring = bpf_map_lookup_elem(&rings, &number);
 	__u32 epoch, count = slot->count;
+	void *ring;
 
-	if (!set || !cpu || !ring)
+	if (!set || !cpu)
 		return 0;
 	epoch = *(volatile __u32 *)&cpu->epoch;
 	if (is_known(set, &slot->hash, epoch)) {
-		sw_count(cpu->stacks_known, 1);
+		slot->head.stacks_known++;
 		return 1;
 	}
+	ring = this_ring();
+	if (!ring)
+		return 0;
 	slot->body.type = type;
 	slot->body.count = count;
 	slot->body.epoch = epoch;
@@ -125,7 +129,7 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 		  sizeof(slot->body) + sizeof(slot->frames)))
 		return 0;
 	remember(set, &slot->hash, epoch);
-	sw_count(cpu->stacks_sent, 1);
+	slot->head.stacks_sent++;
 	return 1;
 }
 

@@ -18,7 +18,7 @@ static __always_inline __u32 location_offset(sw_location location)
 /* The place in `processes` where the search for a pid starts. */
 static __always_inline __u32 process_place(__u32 pid)
 {
-	return (pid * SW_PROCESS_HASH) >> SW_PROCESS_HASH_SHIFT;
+	return (pid * SW_HASH_MULTIPLIER) >> SW_PROCESS_PLACE_SHIFT;
 }
 
 static __always_inline int enter_ranges(struct sw_slot *slot, sw_location location)
@@ -211,7 +211,7 @@ static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
 /* Where the frame at hand is remembered, if it is. */
 static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
 {
-	__u32 number = ((__u32)slot->pc * SW_PROCESS_HASH) >> (32 - SW_FOUND_BITS);
+	__u32 number = ((__u32)slot->pc * SW_HASH_MULTIPLIER) >> (32 - SW_FOUND_BITS);
 
 	return &slot->found[number & (SW_FOUND_FRAMES - 1)];
 }
@@ -240,8 +240,8 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	found->pc = slot->pc;
 	found->ranges = slot->ranges;
 	found->is_return_address = slot->is_return_address;
-	found->number = SW_RULE_NONE;
 	if (!slot->file) {
+		found->number = SW_RULE_NONE;
 		found->head = frame_head(SW_FRAME_ANONYMOUS, flags, 0);
 		found->address = slot->pc;
 		found->clock = slot->clock;

@@ -159,7 +159,7 @@ static __always_inline bool step_unproven(struct sw_slot *slot, __u32 otherwise)
 	if (slot->pc - 1 - slot->range_start >= slot->range_bytes && !enter_range(slot, slot->pc - 1))
 		return stop(slot, otherwise);
 	slot->unproven = SW_FRAME_UNPROVEN;
-	slot->frames_unproven++;
+	slot->head.frames_unproven++;
 	return true;
 }
 
@@ -243,14 +243,14 @@ static __always_inline bool step(struct sw_slot *slot)
 	if (!push_frame(slot, found->head | (__u64)slot->unproven << SW_FRAME_FLAGS_SHIFT, found->address))
 		return stop(slot, SW_OUTCOME_RING_FULL);
 	if (found->number == SW_RULE_FRAME_POINTER) {
-		slot->frames_by_frame_pointer++;
+		slot->head.frames_by_frame_pointer++;
 		return step_by_frame_pointer(slot);
 	}
 	if (found->number == SW_RULE_NONE)
 		return step_unproven(slot, SW_OUTCOME_NO_RULE);
 	if (found->rule.cfa_base == SW_CFA_NONE)
 		return stop(slot, found->rule.cfa_offset);
-	slot->frames_by_table++;
+	slot->head.frames_by_table++;
 	return step_by_rule(slot, &found->rule);
 }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::{Ordering, fence};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use thiserror::Error;
 
-use crate::intf;
+use crate::intf::{self, sw_slot_head};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::settings::Settings;
@@ -280,14 +280,7 @@ impl WalksInProgress {
 /// The number of the use that a slot is in.
 fn use_of(slots: &MappedArray, slot: usize) -> Option<u32> {
     let load = |offset| slots.half_word(slot, offset).load(Ordering::SeqCst);
-    (load(offset_of!(SlotHead, claims)) > 0).then(|| load(offset_of!(SlotHead, sequence)))
-}
-
-/// What we read of `struct sw_slot` in `c/maps.bpf.h`.
-#[repr(C)]
-struct SlotHead {
-    claims: u32,
-    sequence: u32,
+    (load(offset_of!(sw_slot_head, claims)) > 0).then(|| load(offset_of!(sw_slot_head, sequence)))
 }
 
 #[cfg(test)]
@@ -329,20 +322,20 @@ mod tests {
         };
         let outer = MapHandle::create(MapType::ArrayOfMaps, None::<&str>, 4, 4, 1, &options).unwrap();
         let settings = Rc::new(Settings::new(array(size_of::<intf::sw_cpu>())));
-        let slots = array(size_of::<SlotHead>());
+        let slots = array(size_of::<sw_slot_head>());
         let budget_bytes = CHUNK_BYTES.into();
         let opener = Opener::start().unwrap();
         let mut arena = Arena::new(outer, opener, Rc::clone(&slots), Rc::clone(&settings), budget_bytes);
 
         let first = arena.store(&[1]).unwrap();
         let (location, time) = (first.location(), settings.clock());
-        slots.half_word(0, offset_of!(SlotHead, claims)).store(1, Ordering::SeqCst);
+        slots.half_word(0, offset_of!(sw_slot_head, claims)).store(1, Ordering::SeqCst);
         arena.retire(first);
         let second = arena.store(&[2]).unwrap();
         assert_ne!(second.location(), location, "a walk may be reading there");
         assert_eq!(settings.clock(), time);
 
-        slots.half_word(0, offset_of!(SlotHead, claims)).store(0, Ordering::SeqCst);
+        slots.half_word(0, offset_of!(sw_slot_head, claims)).store(0, Ordering::SeqCst);
         let third = arena.store(&[3]).unwrap();
         assert_eq!(third.location(), location);
         assert_ne!(settings.clock(), time);

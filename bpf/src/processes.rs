@@ -230,7 +230,7 @@ impl Processes {
     /// The places where a process may be, in the order in which `c/table.bpf.h` looks.
     fn probe(&self, pid: u32) -> impl Iterator<Item = usize> {
         let places = self.places.entries();
-        let first = pid.wrapping_mul(intf::SW_PROCESS_HASH) >> intf::SW_PROCESS_HASH_SHIFT;
+        let first = pid.wrapping_mul(intf::SW_HASH_MULTIPLIER) >> intf::SW_PROCESS_PLACE_SHIFT;
         (0..intf::SW_PROCESS_PROBES).map(move |probe| first.wrapping_add(probe) as usize & (places - 1))
     }
 

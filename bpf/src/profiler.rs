@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -14,7 +15,7 @@ use sidewinder_address::FileOffset;
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{CpuList, EventError};
-use crate::intf::{self, sw_cpu, sw_process, sw_segment};
+use crate::intf::{self, sw_cpu, sw_process, sw_segment, sw_slot_head};
 use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
@@ -41,7 +42,10 @@ pub struct Profiler<'obj> {
     wakeups: rustix::fd::OwnedFd,
     /// Readable when a ring of samples is filling up.
     pressure: rustix::fd::OwnedFd,
-    counters: Rc<MappedArray>,
+    /// What each CPU was told and counted.
+    cpus: Rc<MappedArray>,
+    /// What was counted by walks.
+    slots: Rc<MappedArray>,
     settings: Rc<Settings>,
     /// What walks look up.
     pub arena: Arena,
@@ -84,8 +88,8 @@ impl<'obj> Profiler<'obj> {
         };
         let maps = &skeleton.maps;
         let slots = Rc::new(map("slots", maps.slots.value_size() as usize, &maps.slots)?);
-        let counters = Rc::new(map("counters", size_of::<sw_cpu>(), &maps.cpus)?);
-        let settings = Rc::new(Settings::new(Rc::clone(&counters)));
+        let shared = Rc::new(map("cpus", size_of::<sw_cpu>(), &maps.cpus)?);
+        let settings = Rc::new(Settings::new(Rc::clone(&shared)));
         let segments = map("segments", size_of::<sw_segment>(), &maps.segments)?;
         let places = map("processes", size_of::<sw_process>(), &maps.processes)?;
 
@@ -110,8 +114,9 @@ impl<'obj> Profiler<'obj> {
             rings,
             wakeups,
             pressure,
-            counters,
-            arena: Arena::new(outer, opener, slots, Rc::clone(&settings), options.arena_bytes),
+            cpus: shared,
+            arena: Arena::new(outer, opener, Rc::clone(&slots), Rc::clone(&settings), options.arena_bytes),
+            slots,
             tables: Tables::new(segments, Rc::clone(&settings)),
             processes: Processes::new(places),
             settings,
@@ -276,8 +281,10 @@ impl<'obj> Profiler<'obj> {
         // The clocks first: what is heard of later is no more than was due.
         let Some(witness) = self.watch.ask_witness() else { return Interrupts::default() };
         let counted = |cpu: u32, outcome: Outcome| {
-            let offset = offset_of!(sw_cpu, outcomes) + outcome as usize * 8;
-            self.counters.word(cpu as usize, offset).load(Ordering::Relaxed)
+            let (cpu, offset) = (cpu as usize, outcome as usize * size_of::<u64>());
+            let slots = cpu * intf::SW_SLOTS_PER_CPU as usize..(cpu + 1) * intf::SW_SLOTS_PER_CPU as usize;
+            sum(&self.cpus, cpu..cpu + 1, offset_of!(sw_cpu, outcomes) + offset)
+                + sum(&self.slots, slots, offset_of!(sw_slot_head, outcomes) + offset)
         };
         witness.interrupts(counted, self.watch.cpus())
     }
@@ -306,9 +313,9 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn frames_by_mode(&self) -> [u64; 3] {
         [
-            self.sum(offset_of!(sw_cpu, frames_by_table)),
-            self.sum(offset_of!(sw_cpu, frames_by_frame_pointer)),
-            self.sum(offset_of!(sw_cpu, frames_unproven)),
+            self.of_slots(offset_of!(sw_slot_head, frames_by_table)),
+            self.of_slots(offset_of!(sw_slot_head, frames_by_frame_pointer)),
+            self.of_slots(offset_of!(sw_slot_head, frames_unproven)),
         ]
     }
 
@@ -317,40 +324,51 @@ impl<'obj> Profiler<'obj> {
     /// tail call for each 32.
     #[must_use]
     pub fn depths(&self) -> [u64; intf::SW_DEPTHS as usize] {
-        std::array::from_fn(|class| self.sum(offset_of!(sw_cpu, depths) + class * size_of::<u64>()))
+        std::array::from_fn(|class| {
+            self.of_slots(offset_of!(sw_slot_head, depths) + class * size_of::<u64>())
+        })
     }
 
     /// Samples whose stack was known, and stacks that were sent, since the start.
     #[must_use]
     pub fn stacks_known_and_sent(&self) -> (u64, u64) {
-        (self.sum(offset_of!(sw_cpu, stacks_known)), self.sum(offset_of!(sw_cpu, stacks_sent)))
+        (
+            self.of_slots(offset_of!(sw_slot_head, stacks_known)),
+            self.of_slots(offset_of!(sw_slot_head, stacks_sent)),
+        )
     }
 
     /// Forks that found no room in the scope.
     #[must_use]
     pub fn scope_full(&self) -> u64 {
-        self.sum(offset_of!(sw_cpu, scope_full))
+        self.of_cpus(offset_of!(sw_cpu, scope_full))
+    }
+
+    /// Passes through probed places that left no sample.
+    #[must_use]
+    pub fn probes_lost(&self) -> u64 {
+        self.of_cpus(offset_of!(sw_cpu, probes_lost))
     }
 
     /// Walks that were begun while another one was under way on the same CPU.
     #[must_use]
     pub fn nested_walks(&self) -> u64 {
-        self.sum(offset_of!(sw_cpu, nested))
+        self.of_slots(offset_of!(sw_slot_head, nested))
     }
 
     /// Walks that came too early, and could not leave what it takes to walk again.
     #[must_use]
     pub fn snapshots_refused(&self) -> u64 {
-        self.sum(offset_of!(sw_cpu, snapshots_refused))
+        self.of_slots(offset_of!(sw_slot_head, snapshots_refused))
     }
 
     /// What became of the readings of threads' contexts.
     #[must_use]
     pub fn contexts(&self) -> ContextCounts {
         ContextCounts {
-            read: self.sum(offset_of!(sw_cpu, contexts_read)),
-            changing: self.sum(offset_of!(sw_cpu, contexts_changing)),
-            unreadable: self.sum(offset_of!(sw_cpu, contexts_unreadable)),
+            read: self.of_slots(offset_of!(sw_slot_head, contexts_read)),
+            changing: self.of_slots(offset_of!(sw_slot_head, contexts_changing)),
+            unreadable: self.of_slots(offset_of!(sw_slot_head, contexts_unreadable)),
         }
     }
 
@@ -367,8 +385,12 @@ impl<'obj> Profiler<'obj> {
         arrays + self.arena.chunk_bytes() + rings_bytes
     }
 
-    fn sum(&self, offset: usize) -> u64 {
-        (0..self.counters.entries()).map(|cpu| self.counters.word(cpu, offset).load(Ordering::Relaxed)).sum()
+    fn of_cpus(&self, offset: usize) -> u64 {
+        sum(&self.cpus, 0..self.cpus.entries(), offset)
+    }
+
+    fn of_slots(&self, offset: usize) -> u64 {
+        sum(&self.slots, 0..self.slots.entries(), offset)
     }
 }
 
@@ -376,6 +398,11 @@ impl std::fmt::Debug for Profiler<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Profiler").field("watch", &self.watch).finish_non_exhaustive()
     }
+}
+
+/// The sum of a counter over some entries of an array.
+fn sum(array: &MappedArray, entries: Range<usize>, offset: usize) -> u64 {
+    entries.map(|entry| array.word(entry, offset).load(Ordering::Relaxed)).sum()
 }
 
 /// Whether a program is among those that this configuration has. Others have no descriptor.

@@ -218,6 +218,8 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     assert!(complete_of(&probes) * 1000 >= probes.len() * 990, "{:?}", histogram(&probes));
     // Most interrupts find the thread on the kernel's own page for probed instructions, whose caller can't be told.
     assert!(complete_of(&interrupts) >= 500, "{:?}", histogram(&interrupts));
+    let lost = sampler.profiler().probes_lost();
+    assert!(lost <= probes.len() as u64, "{lost} passes lost, {} sampled", probes.len());
     let nested = sampler.profiler().nested_walks();
     assert!(nested > 100, "only {nested} walks were begun inside another one");
 
