@@ -1,5 +1,6 @@
 //! Collecting the symbols of a file, or of a part of its code.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::entry::{Entry, NameRef};
@@ -101,6 +102,29 @@ impl<'a> Build<'a> {
                 self.add(&symbol, NameRef::in_dynamic);
             }
         })?;
+        self.drop_known_before_part(known)
+    }
+
+    /// Of a part, takes out those behind the first entries that start before it where the full table has a symbol, too: one
+    /// that ends before the part was not taken up, and so not known.
+    fn drop_known_before_part(&mut self, first: usize) -> Result<(), Error> {
+        let (Some(part), Some(table)) = (&self.part, &self.layout.full) else { return Ok(()) };
+        let reaching = self.entries.iter().skip(first).filter(|entry| entry.start < part.start);
+        let mut is_known: BTreeMap<u32, bool> = reaching.map(|entry| (entry.start, false)).collect();
+        if is_known.is_empty() {
+            return Ok(());
+        }
+        self.layout.for_each_symbol(self.image, table, self.limits.symbols_scanned, |symbol| {
+            let start = self.start_of(&symbol).filter(|_| NameRef::in_full(&symbol).is_some());
+            if let Some(is_known) = start.and_then(|start| is_known.get_mut(&start)) {
+                *is_known = true;
+            }
+        })?;
+        let mut number = 0;
+        self.entries.retain(|entry| {
+            number += 1;
+            number <= first || !is_known.get(&entry.start).is_some_and(|is_known| *is_known)
+        });
         Ok(())
     }
 

@@ -57,6 +57,23 @@ proptest! {
     }
 }
 
+/// The full table decides for a place where it has a symbol, even one that ends before the part that is asked for.
+#[test]
+fn a_dynamic_symbol_names_nothing_where_the_full_table_has_a_shorter_one() {
+    let names: Vec<_> = (0..4000).map(|number| format!("f{number}")).collect();
+    let mut full: Vec<_> =
+        names.iter().zip(0..).map(|(name, number)| Made(GLOBAL, FUNC, name, number * 256, 16)).collect();
+    full.push(Made(GLOBAL, FUNC, "outer", 64, CODE_BYTES - 64));
+    let file = elf_of_text(CODE_BYTES, &full, &[Made(GLOBAL, FUNC, "long", 256, CODE_BYTES - 256)], "");
+    for budget_bytes in [8 << 20, 32 << 10] {
+        let mut symbolizer = symbolizer(budget_bytes, true);
+        for at in [300, CODE_BYTES / 2 + 100, CODE_BYTES - 100] {
+            let found = said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)));
+            assert_ne!(found.as_deref(), Some("long"), "at {at:#x} of {budget_bytes} bytes");
+        }
+    }
+}
+
 /// A part that is asked for again is there, and one that has made room for others is read again.
 #[test]
 fn parts_make_room_for_others() {
