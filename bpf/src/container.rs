@@ -33,11 +33,15 @@ impl Container {
     /// Finds the container of a process. Takes what looking into `/proc/PID/root` takes: `CAP_SYS_PTRACE`, or the same
     /// user and no more capabilities than ours.
     ///
+    /// A process decides itself what it has there: no link is followed, only a directory that the kernel serves as a cgroup
+    /// of version 2 is used, the process has to be in it, and nothing but lists of processes is read.
+    ///
     /// # Errors
     /// If that is refused, or the process does not see its cgroup (version 2).
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let of_directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(format!("/proc/{pid}/root"), of_directory, Mode::empty())?;
+        let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(format!("/proc/{pid}/root"), root, Mode::empty())?;
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
         for path in MOUNTED_ON {
             let Ok(directory) = openat2(&root, path, of_directory, Mode::empty(), inside) else { continue };

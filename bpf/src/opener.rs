@@ -1,8 +1,8 @@
 //! The thread that keeps privileges.
 //!
 //! Capabilities belong to threads. Once sampling is under way they are needed now and then only: for the memory of
-//! another table, for the events of a container that has just started. So one small thread keeps them, which does those
-//! few things when asked and nothing else, and all others can give theirs up.
+//! another table, for the events of a container that has just started. So one small thread keeps what these take
+//! ([`Opener::narrow`]), does those few things when asked and nothing else, and all others can give theirs up.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,6 +19,7 @@ enum Request {
     Container { pid: u32, reply: Sender<io::Result<Container>> },
     Events { of: Box<EventRequest>, reply: Sender<Result<Vec<OwnedFd>, EventError>> },
     Thread { name: String, run: Box<dyn FnOnce() + Send>, reply: Sender<io::Result<JoinHandle<()>>> },
+    Narrow { narrow: Box<dyn FnOnce() + Send>, reply: Sender<()> },
 }
 
 /// One event on each of these CPUs.
@@ -44,6 +45,15 @@ impl Opener {
         let (requests, incoming) = channel();
         thread::Builder::new().name("opener".to_owned()).spawn(move || serve(&incoming))?;
         Ok(Self { requests })
+    }
+
+    /// Runs this on the opener's own thread, for it to give up privileges that none of its requests takes. What it starts
+    /// later has no more than what is left.
+    ///
+    /// # Errors
+    /// If the thread has ended.
+    pub fn narrow(&self, narrow: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.ask(|reply| Request::Narrow { narrow: Box::new(narrow), reply })
     }
 
     /// Starts a thread with the privileges that the opener has.
@@ -135,6 +145,10 @@ fn serve(incoming: &Receiver<Request>) {
             }
             Request::Thread { name, run, reply } => {
                 drop(reply.send(thread::Builder::new().name(name).spawn(run)));
+            }
+            Request::Narrow { narrow, reply } => {
+                narrow();
+                let _ = reply.send(());
             }
         }
     }

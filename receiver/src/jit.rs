@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::monotonic_ns;
 use sidewinder_symbolize::JitMap;
 
+use crate::refusals::Refusals;
 use crate::sampling::feed::ProcessKey;
 use interface::Interface;
 pub(crate) use place::{JitPlace, Runtime};
@@ -37,6 +38,8 @@ pub(crate) struct JitNames {
     room_bytes: usize,
     /// Functions left out so far, those of forgotten processes too, and look-ups for which nothing could be read in time.
     cut: u64,
+    /// Files that are not read.
+    refusals: Arc<Refusals>,
     began: Instant,
 }
 
@@ -76,8 +79,8 @@ enum InMemory {
 
 impl JitNames {
     /// Names that take `room_bytes` at most.
-    pub(crate) fn new(room_bytes: usize) -> Self {
-        Self { processes: HashMap::new(), room_bytes, cut: 0, began: Instant::now() }
+    pub(crate) fn new(room_bytes: usize, refusals: Arc<Refusals>) -> Self {
+        Self { processes: HashMap::new(), room_bytes, cut: 0, refusals, began: Instant::now() }
     }
 
     pub(crate) fn learn(&mut self, process: ProcessKey, place: Arc<JitPlace>) {
@@ -143,7 +146,7 @@ impl JitNames {
         self.make_room();
         let room_bytes = self.room_bytes / SHARE_OF_ONE;
         let Some(known) = self.processes.get_mut(&process) else { return };
-        self.cut += known.refresh(room_bytes, address);
+        self.cut += known.refresh(room_bytes, address, &self.refusals);
         known.reading += began.elapsed();
     }
 
@@ -195,14 +198,14 @@ impl Known {
     }
 
     /// Takes up what has been written since, and returns how much of it was left out.
-    fn refresh(&mut self, room_bytes: usize, address: u64) -> u64 {
+    fn refresh(&mut self, room_bytes: usize, address: u64, refusals: &Refusals) -> u64 {
         let now_ns = monotonic_ns();
         let before = self.cut();
         let is_seeking = is_older(self.sought_at_ns, SEEK);
         if is_seeking {
             self.sought_at_ns = now_ns;
             // A file may come late: some runtimes write it as they end.
-            self.place.open(&mut self.maps, room_bytes);
+            self.place.open(&mut self.maps, room_bytes, refusals);
         }
         let mut is_all_read = true;
         for map in self.maps.iter_mut().flatten() {

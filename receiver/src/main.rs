@@ -38,6 +38,7 @@ mod memory;
 mod naming;
 mod privilege;
 mod processor;
+mod refusals;
 mod report;
 mod resource;
 mod sampling;

@@ -13,6 +13,7 @@ use sidewinder_symbolize::{
 };
 
 use crate::jit::{JitName, JitNames, JitPlace, Runtime};
+use crate::refusals::RefusedFiles;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{FileFacts, ProcessKey};
 
@@ -70,18 +71,22 @@ pub(crate) struct NamingOptions {
     pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
-/// What names lack for want of memory or time.
+/// What names lack for want of memory or time, or because files must not be read.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct LeftOut {
     /// Look-ups for whose symbols there was no room, symbols that tables had none for, and functions that processes made.
     pub(crate) names: u64,
     /// Files of which there was no room for lines and inlined calls, and look-ups for which there was no time.
     pub(crate) lines: u64,
+    /// Files that processes named and that were not read.
+    pub(crate) files: RefusedFiles,
 }
 
 impl AddAssign for LeftOut {
     fn add_assign(&mut self, more: Self) {
-        *self = Self { names: self.names + more.names, lines: self.lines + more.lines };
+        self.names += more.names;
+        self.lines += more.lines;
+        self.files += more.files;
     }
 }
 
@@ -92,6 +97,7 @@ impl Sub for LeftOut {
         Self {
             names: self.names.saturating_sub(before.names),
             lines: self.lines.saturating_sub(before.lines),
+            files: self.files - before.files,
         }
     }
 }
@@ -121,7 +127,7 @@ impl Namer {
                 inlines: options.inlines,
                 is_patient: options.is_patient,
             }),
-            jit: JitNames::new(options.budget_bytes / JIT_SHARE),
+            jit: JitNames::new(options.budget_bytes / JIT_SHARE, Arc::clone(options.debug_roots.refusals())),
             options,
             files: HashMap::new(),
             kernel: None,
@@ -149,6 +155,7 @@ impl Namer {
         LeftOut {
             names: stats.no_room + stats.symbols_cut + self.jit.cut(),
             lines: stats.files_without_lines + stats.lines_left_out,
+            files: self.options.debug_roots.refusals().counts(),
         }
     }
 
@@ -289,8 +296,7 @@ impl Files for FilesOf<'_> {
     }
 
     fn split_unit(&self, path: &[u8]) -> Option<Image> {
-        let in_own = self.roots.open_own(path);
-        in_own.or_else(|| self.facts.companions.open_split(path)).map(Image::from)
+        self.facts.companions.open_split(path, self.roots).map(Image::from)
     }
 }
 

@@ -1,11 +1,29 @@
 //! Privileges: taken up where the system offers them, kept by as few threads as need them, for as long as they do.
 //!
 //! Capabilities belong to threads (capabilities(7)). The binary of an image carries them as permitted only, so that it also
-//! starts where some are refused; whoever needs them raises them. Once sampling is under way the opener
-//! ([`Opener`](sidewinder_bpf::Opener)) alone keeps all; the threads that look at processes keep what looking takes; every
-//! other one has none.
+//! starts where some are refused; whoever needs them raises them. Once the service samples, its threads have these at the
+//! most, permitted as well as effective, and inherit none. An end-to-end test holds them against this table.
+//!
+//! | thread | capabilities | for |
+//! |---|---|---|
+//! | `opener`, and `probe` for a moment | [`OPENING`] | events and maps; cgroups of containers, through the roots of other users' processes; what it hands on to the next two |
+//! | `report` | [`LOOKING`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
+//! | `sample` | [`LOOKING`], [`NAMELESS_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`keep_while`]) | mappings, files and memory of other users' processes |
+//! | `tables`, `large-tables` | [`LOOKING`] | debug files in the roots of processes |
+//! | every other one | none | |
+//!
+//! So a service of root's reads the files of other users that everybody, or root by its number, may read, on a host as in a
+//! pod: `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH` are given up, and what takes `CAP_SYS_ADMIN` (the time that eBPF
+//! programs take) is done before. `record` and `top` keep on their other threads what their user has, as perf(1) does: they
+//! write files, and run commands, for that user.
 
-use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
+    set_no_new_privs,
+};
+use sidewinder_bpf::Opener;
 use tracing::warn;
 
 /// Nothing.
@@ -14,17 +32,39 @@ pub(crate) const NONE: CapabilitySet = CapabilitySet::empty();
 pub(crate) const LOOKING: CapabilitySet = CapabilitySet::SYS_PTRACE;
 /// What the kernel's own addresses take.
 pub(crate) const KERNEL_SYMBOLS: CapabilitySet = CapabilitySet::SYSLOG;
+/// What takes `/proc/PID/map_files`, and so mapped files that have lost their names: libraries that an upgrade replaced. No
+/// pod is granted it; root on a host has it.
+pub(crate) const NAMELESS_FILES: CapabilitySet = CapabilitySet::CHECKPOINT_RESTORE;
+/// What the opener takes, and the threads that it starts.
+pub(crate) const OPENING: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::PERFMON)
+    .union(LOOKING)
+    .union(KERNEL_SYMBOLS)
+    .union(NAMELESS_FILES);
 
 /// Puts into effect what this process is permitted. Threads that it starts have the same.
 pub(crate) fn raise() {
     change(|sets| CapabilitySets { effective: sets.permitted, ..sets });
 }
 
-/// Gives up, for good, what this process could gain by executing another program.
+/// Gives up, for good, what this process could gain by executing another program. To be called while it has one thread: the
+/// others have what they were started with.
 pub(crate) fn gain_no_more() {
     if let Err(error) = set_no_new_privs(true) {
         warn!(%error, "can't set no_new_privs");
     }
+    for capability in CapabilitySet::all().iter() {
+        // Refused without CAP_SETPCAP: whoever started us has then bounded what there is to gain.
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+}
+
+/// Has the opener give up, for good, all but what it is for.
+///
+/// # Errors
+/// When its thread has ended.
+pub(crate) fn narrow(opener: &Opener) -> io::Result<()> {
+    opener.narrow(|| keep(OPENING))
 }
 
 /// As [`keep`], on a thread that goes on to change maps. Before Linux 6.0 some kernels refuse any use of bpf(2) to who
@@ -83,6 +123,17 @@ mod tests {
             capabilities(None).unwrap()
         });
         assert!(LOOKING.contains(left.permitted) && left.effective == left.permitted, "{left:?}");
+    }
+
+    #[test]
+    fn what_the_opener_starts_has_no_more_than_the_opener() {
+        let opener = Opener::start().unwrap();
+        narrow(&opener).unwrap();
+        let left = opener.spawn("test", || capabilities(None).unwrap()).unwrap().join().unwrap();
+        assert!(OPENING.contains(left.permitted) && OPENING.contains(left.effective), "{left:?}");
+        assert!(left.inheritable.is_empty(), "{left:?}");
+        let before = capabilities(None).unwrap().permitted;
+        assert_eq!(left.permitted, before & OPENING);
     }
 
     #[test]

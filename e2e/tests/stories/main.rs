@@ -25,6 +25,7 @@ mod memory;
 mod names;
 mod page;
 mod pods;
+mod privileges;
 mod rates;
 mod reload;
 mod scale;

@@ -1,5 +1,6 @@
 //! What the Collector received says what code it is: functions, files, lines, and what was inlined.
 
+mod foreign;
 mod interface;
 mod shares;
 mod traps;

@@ -1,13 +1,16 @@
-//! Opening the file that a process has mapped, and only that one.
+//! Opening files that processes name: those that they have mapped, and those that tell more of their code.
 //!
-//! A path is a claim of a process that is not trusted. It is looked up inside the process's own root
-//! (`openat2` with `RESOLVE_IN_ROOT`, so that no link leads out of it) without opening anything; then the
-//! file must be a regular one, on a file system that the kernel itself answers for, and the one that is
-//! mapped. Only then is it opened for reading. Contents are read by `pread` alone: a mapped file that
-//! shrinks would end us with `SIGBUS`.
+//! A path is a claim of a process that is not trusted. It is looked up inside the process's own root, out of
+//! which no link leads, without opening anything; then the file must be a regular one, on a file system that
+//! the kernel itself answers for, and there must be a reason to read it: it is the one that is mapped, or
+//! [`Trust`] says what else is asked of it. All that is looked at is what was found, never its path once
+//! more. Only then is it opened for reading. Contents are read by `pread` alone: a mapped file that shrinks
+//! would end us with `SIGBUS`.
+
+mod walk;
 
 use std::cell::OnceCell;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,13 +18,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, memfd_create, openat,
-    openat2, statx,
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, getxattr_query, memfd_create,
+    openat, openat2, statx,
 };
 use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::build_id::read_build_ids;
+use crate::credentials::{Access, Credentials, Ownership};
 use crate::event::MappedIdentity;
 use crate::filesystem::{FilesystemKind, Mounts};
 use crate::id::{DeviceId, Pid};
@@ -48,9 +52,27 @@ pub enum OpenError {
     /// The file system is served by a process or a host that may never answer.
     #[error("the file system may never answer")]
     Remote,
-    /// We may not follow the process's root or open the file.
+    /// The kernel does not know yet what has the path, and finding out may take for ever.
+    #[error("a file system on the way may never answer")]
+    NotCached,
+    /// A symbolic link is in the way.
+    #[error("a symbolic link has the name")]
+    Link,
+    /// Neither the process's user nor root owns it.
+    #[error("it belongs to user {0}, who is neither the process's user nor root")]
+    Owner(u32),
+    /// The process may not read it.
+    #[error("the process itself may not read it")]
+    Unreadable,
+    /// It has another name too, under which it may be anything.
+    #[error("it is a hard link to a file with another name")]
+    HardLink,
+    /// We may not follow the process's root or look up the path.
     #[error("permission denied")]
     Permission,
+    /// We found it, but may not read it.
+    #[error("we may not read it")]
+    Denied,
     /// Anything else.
     #[error("cannot open")]
     Io(#[source] io::Error),
@@ -78,6 +100,102 @@ impl From<ProcfsError> for OpenError {
     }
 }
 
+impl OpenError {
+    /// Why a file that is there is not read; `None` where there is none, or nothing speaks against reading it.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<Refusal> {
+        Some(match self {
+            Self::Mismatch => Refusal::Mismatch,
+            Self::NotRegular => Refusal::NotRegular,
+            Self::Remote => Refusal::Remote,
+            Self::Link => Refusal::Symlink,
+            Self::Owner(_) => Refusal::Owner,
+            Self::Unreadable => Refusal::Unreadable,
+            Self::HardLink => Refusal::HardLink,
+            Self::Denied => Refusal::Denied,
+            Self::Gone | Self::NotFound | Self::NotCached | Self::Permission | Self::Io(_) => return None,
+        })
+    }
+}
+
+/// Why a file that is there is not read, by which such files are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// A symbolic link has the name.
+    Symlink,
+    /// A hard link has the name.
+    HardLink,
+    /// It is no regular file.
+    NotRegular,
+    /// It is somebody else's.
+    Owner,
+    /// The process could not read it.
+    Unreadable,
+    /// It is not the file that is mapped.
+    Mismatch,
+    /// Its file system may never answer.
+    Remote,
+    /// We may not read it.
+    Denied,
+}
+
+impl Refusal {
+    /// All of them, in the order in which they are declared.
+    pub const ALL: [Self; 8] = [
+        Self::Symlink,
+        Self::HardLink,
+        Self::NotRegular,
+        Self::Owner,
+        Self::Unreadable,
+        Self::Mismatch,
+        Self::Remote,
+        Self::Denied,
+    ];
+
+    /// For metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Symlink => "symlink",
+            Self::HardLink => "hard_link",
+            Self::NotRegular => "not_regular",
+            Self::Owner => "owner",
+            Self::Unreadable => "unreadable",
+            Self::Mismatch => "mismatch",
+            Self::Remote => "remote",
+            Self::Denied => "denied",
+        }
+    }
+}
+
+/// Why a file that has a certain path is read. A mapped file needs none of these: the kernel says which one it is
+/// ([`Root::open_mapped`]).
+///
+/// `reader` is the process that chose the name, and the file is read only where that process could read it itself: by the
+/// modes of the file and of each directory on the way. So nobody learns anything through us that the process may not know.
+#[derive(Clone, Copy, Debug)]
+pub enum Trust<'a> {
+    /// The directory was named by whoever runs us, or is where our own distribution installs debug files: it is read with
+    /// our own rights, and links are followed.
+    Operator,
+    /// The content proves that it belongs to a binary (build ID, checksum), which says nothing of who wrote it. Owned by
+    /// the process's user, root, or the owner of the binary, who could have put the same into that. Links are followed as
+    /// the process would: distributions have debug files by build ID as links.
+    Proven {
+        /// Who names it.
+        reader: &'a Credentials,
+        /// The owner of the binary, where it is known.
+        binary_owner: Option<u32>,
+    },
+    /// Nothing but its name says that it belongs to a process (perf map): anybody may have put it there, as anything. Owned
+    /// by the process's user or root, as are the directories on the way; no symbolic link but root's among those, and no
+    /// link of either kind in the name itself. Directories that everybody may write to are allowed: `/tmp` is one.
+    Named {
+        /// Whose it is to be.
+        reader: &'a Credentials,
+    },
+}
+
 /// How sure it is that an opened file is the mapped one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Confirmation {
@@ -99,7 +217,7 @@ pub struct OpenedFile {
 
 #[derive(Clone, Debug)]
 enum Content {
-    File { file: Arc<File>, status: FileStatus },
+    File { file: Arc<File>, status: FileStatus, owner: u32 },
     Memory(Arc<[u8]>),
 }
 
@@ -150,6 +268,15 @@ impl OpenedFile {
         }
     }
 
+    /// The user that owned it when it was opened, as our own user namespace has it; `None` for the vDSO.
+    #[must_use]
+    pub fn owner(&self) -> Option<u32> {
+        match &self.content {
+            Content::File { owner, .. } => Some(*owner),
+            Content::Memory(_) => None,
+        }
+    }
+
     /// What told it from other files when it was opened; `None` for the vDSO.
     pub(crate) fn status(&self) -> Option<FileStatus> {
         match &self.content {
@@ -161,7 +288,9 @@ impl OpenedFile {
     /// Whether nobody has written into the file since.
     pub(crate) fn is_unchanged(&self) -> bool {
         match &self.content {
-            Content::File { file, status } => Looked::at(file.as_fd()).is_ok_and(|now| now.status == *status),
+            Content::File { file, status, .. } => {
+                Looked::at(file.as_fd()).is_ok_and(|now| now.status == *status)
+            }
             Content::Memory(_) => true,
         }
     }
@@ -191,12 +320,18 @@ pub(crate) fn open_mapped(
     reported: &MappedFile,
     allow_remote: bool,
 ) -> Result<OpenedFile, OpenError> {
-    let opener = Opener::new(process, reported, allow_remote);
-    let failure = match opener.in_root() {
+    let finder = Finder::new(process, allow_remote);
+    let reader = || Ok(Credentials::read(process)?);
+    let opener = Opener { finder: &finder, reported, reader: &reader };
+    let failure = match open_root(process).and_then(|root| opener.in_root(root.as_fd())) {
         Ok(opened) => return Ok(opened),
         Err(failure) => failure,
     };
-    let in_our_root = || Opener::new(&ProcessDir::own()?, reported, allow_remote).in_root();
+    let in_our_root = || {
+        let own = ProcessDir::own()?;
+        let finder = Finder::new(&own, allow_remote);
+        Opener { finder: &finder, reported, reader: &reader }.in_root(open_root(&own)?.as_fd())
+    };
     in_our_root().or_else(|_| opener.executable()).or_else(|_| opener.map_file(mapping)).map_err(|_| failure)
 }
 
@@ -216,10 +351,13 @@ pub(crate) fn open_left_behind<'roots>(
         opened.confirmation == Confirmation::Exact
             && opened.status().is_some_and(|status| status.changed_at().is_some_and(|at| at <= mapped_at))
     };
-    roots
-        .filter_map(|root| Opener::new(root, reported, allow_remote).in_root().ok())
-        .find(is_proven)
-        .ok_or(OpenError::Gone)
+    let open = |process: &ProcessDir| {
+        let finder = Finder::new(process, allow_remote);
+        // Only what is exact counts, whoever could read it.
+        let reader = || Err(OpenError::Gone);
+        Opener { finder: &finder, reported, reader: &reader }.in_root(open_root(process)?.as_fd())
+    };
+    roots.filter_map(|root| open(root).ok()).find(is_proven).ok_or(OpenError::Gone)
 }
 
 /// The root of a process, held open: other files than the mapped ones are found inside it.
@@ -227,6 +365,8 @@ pub(crate) fn open_left_behind<'roots>(
 pub struct Root {
     process: ProcessDir,
     root: OwnedFd,
+    /// As they were when the root was opened: what holds once the process has ended.
+    credentials: Option<Credentials>,
 }
 
 impl Root {
@@ -248,24 +388,88 @@ impl Root {
 
     fn through(process: ProcessDir) -> Result<Self, OpenError> {
         let root = open_root(&process)?;
-        Ok(Self { process, root })
+        let credentials = Credentials::read(&process).ok();
+        Ok(Self { process, root, credentials })
     }
 
-    /// Opens the regular files with these paths inside this root for reading, unless they may never answer. No
-    /// link leads out of the root.
+    /// The process that it was opened through.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.process.pid()
+    }
+
+    /// As whom its process opens files; as it last did, once it has ended.
+    ///
+    /// # Errors
+    /// [`OpenError::Gone`] where that was never known.
+    pub fn credentials(&self) -> Result<Credentials, OpenError> {
+        let now = Credentials::read(&self.process).ok();
+        now.or_else(|| self.credentials.clone()).ok_or(OpenError::Gone)
+    }
+
+    /// Opens the regular files with these paths inside this root for reading, as far as `trust` allows it, unless they may
+    /// never answer. No link leads out of the root.
     ///
     /// Each is an error that says why there is no such file.
     pub fn open<'root>(
         &'root self,
         paths: impl Iterator<Item = Vec<u8>> + 'root,
+        trust: Trust<'root>,
     ) -> impl Iterator<Item = Result<File, OpenError>> + 'root {
         let finder = Finder::new(&self.process, false);
         paths.map(move |path| {
             let path = CString::new(path).map_err(|_| OpenError::NotFound)?;
-            let found = finder.look_up(self.root.as_fd(), &path)?;
-            finder.looked_at(found.as_fd())?;
+            let found = match trust {
+                Trust::Operator => finder.look_up(self.root.as_fd(), &path)?,
+                Trust::Proven { reader, .. } | Trust::Named { reader } => {
+                    finder.walk(self.root.as_fd(), path.as_bytes(), reader, trust.asks_for_names())?
+                }
+            };
+            let (looked, _) = finder.looked_at(found.as_fd())?;
+            trust.admits(&looked, found.as_fd())?;
             open_for_reading(found.as_fd())
         })
+    }
+
+    /// Opens files that the process has mapped for reading, where what has their paths is still them.
+    ///
+    /// Each is an error that says why it is not.
+    pub fn open_mapped<'root>(
+        &'root self,
+        files: impl Iterator<Item = &'root MappedFile> + 'root,
+    ) -> impl Iterator<Item = Result<OpenedFile, OpenError>> + 'root {
+        let finder = Finder::new(&self.process, false);
+        files.map(move |reported| {
+            let reader = || self.credentials();
+            Opener { finder: &finder, reported, reader: &reader }.in_root(self.root.as_fd())
+        })
+    }
+}
+
+impl Trust<'_> {
+    /// Whether the name is all that there is to go by.
+    const fn asks_for_names(&self) -> bool {
+        matches!(self, Self::Named { .. })
+    }
+
+    /// Whether what was found may be read for this reason.
+    fn admits(&self, looked: &Looked, found: BorrowedFd<'_>) -> Result<(), OpenError> {
+        let (reader, binary_owner) = match *self {
+            Self::Operator => return Ok(()),
+            Self::Proven { reader, binary_owner } => (reader, binary_owner),
+            Self::Named { reader } => (reader, None),
+        };
+        let owner = looked.ownership.user;
+        if !reader.trusts(owner) && binary_owner != Some(owner) {
+            return Err(OpenError::Owner(owner));
+        }
+        if !reader.may(Access::Read, looked.ownership, || has_acl(found)) {
+            return Err(OpenError::Unreadable);
+        }
+        if self.asks_for_names() && looked.links != 1 {
+            return Err(OpenError::HardLink);
+        }
+        Ok(())
     }
 }
 
@@ -276,10 +480,12 @@ struct Finder<'process> {
     mounts: OnceCell<Mounts>,
 }
 
-/// The ways to one file through one process.
+/// The ways to one mapped file.
 struct Opener<'mapping> {
-    finder: Finder<'mapping>,
+    finder: &'mapping Finder<'mapping>,
     reported: &'mapping MappedFile,
+    /// As whom the process that has mapped it opens files.
+    reader: &'mapping dyn Fn() -> Result<Credentials, OpenError>,
 }
 
 /// The most that is read of a process's mounts, in bytes; nodes with thousands of mounts stay below.
@@ -290,20 +496,28 @@ impl<'process> Finder<'process> {
         Self { process, allow_remote, mounts: OnceCell::new() }
     }
 
-    /// Finds what has a path inside a root, without opening it.
-    ///
+    /// Finds what has a path inside a root, without opening it. Links are followed.
+    fn look_up(&self, root: BorrowedFd<'_>, path: &CStr) -> Result<OwnedFd, OpenError> {
+        self.look_up_by(root, path, OFlags::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)
+    }
+
     /// The kernel has the names of a mapped file in its cache, so the look-up is first tried there alone:
     /// it can't wait for anybody then. Only where no remote file system is mounted may it ask further.
-    fn look_up(&self, root: BorrowedFd<'_>, path: &CString) -> Result<OwnedFd, OpenError> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let look_up = |resolve| openat2(root, path.as_c_str(), flags, Mode::empty(), resolve);
+    fn look_up_by(
+        &self,
+        root: BorrowedFd<'_>,
+        path: &CStr,
+        more_flags: OFlags,
+        resolve: ResolveFlags,
+    ) -> Result<OwnedFd, OpenError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC | more_flags;
+        let look_up = |resolve| openat2(root, path, flags, Mode::empty(), resolve);
         match look_up(resolve | ResolveFlags::CACHED) {
             // Linux before 5.12 does not know the flag and says EINVAL.
             Err(Errno::AGAIN | Errno::INVAL) if self.allow_remote || !self.mounts().any_remote() => {
                 Ok(look_up(resolve)?)
             }
-            Err(Errno::AGAIN | Errno::INVAL) => Err(OpenError::Remote),
+            Err(Errno::AGAIN | Errno::INVAL) => Err(OpenError::NotCached),
             found => Ok(found?),
         }
     }
@@ -311,7 +525,7 @@ impl<'process> Finder<'process> {
     /// What was found and of what kind its file system is, if it is a regular file and answers.
     fn looked_at(&self, found: BorrowedFd<'_>) -> Result<(Looked, FilesystemKind), OpenError> {
         let looked = Looked::at(found)?;
-        if !looked.is_regular {
+        if looked.file_type != FileType::RegularFile {
             return Err(OpenError::NotRegular);
         }
         let kind = self.kind_of(&looked);
@@ -337,27 +551,34 @@ impl<'process> Finder<'process> {
     }
 }
 
-impl<'mapping> Opener<'mapping> {
-    fn new(process: &'mapping ProcessDir, reported: &'mapping MappedFile, allow_remote: bool) -> Self {
-        Self { finder: Finder::new(process, allow_remote), reported }
-    }
-
+impl Opener<'_> {
     /// Tries each reading of the reported path; what isn't the mapped file is as good as nothing.
-    fn in_root(&self) -> Result<OpenedFile, OpenError> {
-        let root = open_root(self.finder.process)?;
+    fn in_root(&self, root: BorrowedFd<'_>) -> Result<OpenedFile, OpenError> {
         let mut failure = OpenError::NotFound;
         for path in readings(self.reported) {
-            match self
-                .finder
-                .look_up(root.as_fd(), &path)
-                .and_then(|found| self.confirmed(found.as_fd(), false))
-            {
+            match self.at(root, &path) {
                 Ok(opened) => return Ok(opened),
                 Err(OpenError::NotFound) => {}
                 Err(error) => failure = error,
             }
         }
         Err(failure)
+    }
+
+    /// Device and inode together are the kernel's word that this is what the process has mapped. A build ID or an inode
+    /// alone can be forged, and then the path leads where the process likes: it is followed as the process could itself.
+    fn at(&self, root: BorrowedFd<'_>, path: &CStr) -> Result<OpenedFile, OpenError> {
+        let found = self.finder.look_up(root, path)?;
+        let opened = self.confirmed(found.as_fd(), false)?;
+        if opened.confirmation == Confirmation::Exact {
+            return Ok(opened);
+        }
+        let reader = (self.reader)()?;
+        let found = self.finder.walk(root, path.to_bytes(), &reader, false)?;
+        if !reader.may(Access::Read, Looked::at(found.as_fd())?.ownership, || has_acl(found.as_fd())) {
+            return Err(OpenError::Unreadable);
+        }
+        self.confirmed(found.as_fd(), false)
     }
 
     fn executable(&self) -> Result<OpenedFile, OpenError> {
@@ -402,7 +623,11 @@ impl<'mapping> Opener<'mapping> {
         };
         let file = open_for_reading(found)?;
         let opened = OpenedFile {
-            content: Content::File { file: Arc::new(file), status: looked.status },
+            content: Content::File {
+                file: Arc::new(file),
+                status: looked.status,
+                owner: looked.ownership.user,
+            },
             confirmation: by_inode.unwrap_or(Confirmation::BuildId),
         };
         match &self.reported.identity {
@@ -423,7 +648,20 @@ fn open_root(process: &ProcessDir) -> Result<OwnedFd, OpenError> {
 
 fn open_for_reading(found: BorrowedFd<'_>) -> Result<File, OpenError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(File::from(openat(CWD, path_of_descriptor(found), flags, Mode::empty())?))
+    match openat(CWD, path_of_descriptor(found), flags, Mode::empty()) {
+        Ok(opened) => Ok(File::from(opened)),
+        Err(Errno::ACCESS | Errno::PERM) => Err(OpenError::Denied),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Whether an access control list may say otherwise than the mode (acl(5)); also where nobody can tell.
+fn has_acl(found: BorrowedFd<'_>) -> bool {
+    match getxattr_query(path_of_descriptor(found), c"system.posix_acl_access") {
+        Ok(bytes) => bytes > 0,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+        Err(_) => true,
+    }
 }
 
 /// The paths that may be meant by what the kernel reported, relative to a root: as it stands there, without
@@ -441,7 +679,10 @@ fn readings(reported: &MappedFile) -> Vec<CString> {
 /// What `statx` says of a descriptor without asking whoever serves the file.
 struct Looked {
     status: FileStatus,
-    is_regular: bool,
+    file_type: FileType,
+    ownership: Ownership,
+    /// Names that it has.
+    links: u32,
     mount_id: Option<u64>,
 }
 
@@ -457,7 +698,9 @@ impl Looked {
                 changed_s: stat.stx_ctime.tv_sec,
                 changed_ns: stat.stx_ctime.tv_nsec,
             },
-            is_regular: FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile,
+            file_type: FileType::from_raw_mode(stat.stx_mode.into()),
+            ownership: Ownership { user: stat.stx_uid, group: stat.stx_gid, mode: stat.stx_mode.into() },
+            links: stat.stx_nlink,
             mount_id: (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id),
         })
     }

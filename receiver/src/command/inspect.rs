@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -61,10 +62,12 @@ fn open(path: &Path) -> io::Result<(Box<dyn Image>, DebugFile)> {
         return Ok((Box::new(Cursor::new(vdso_image()?)), DebugFile::Known(Companions::default())));
     }
     let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
+    let status = file.metadata()?;
+    if !status.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
-    let debug_file = DebugFile::of_ours(path.canonicalize()?.as_os_str().as_bytes());
+    let path = path.canonicalize()?;
+    let debug_file = DebugFile::of_ours(path.as_os_str().as_bytes(), Some(status.uid()));
     Ok((Box::new(file), debug_file))
 }
 

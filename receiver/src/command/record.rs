@@ -2,6 +2,7 @@
 
 mod page;
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::mem;
@@ -31,6 +32,8 @@ use crate::handover::PASS_ON;
 use crate::live::{Audience, Shown};
 use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingOptions};
+use crate::privilege;
+use crate::refusals::RefusedFiles;
 use crate::report::Reporter;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
@@ -148,7 +151,7 @@ fn record_target(args: &RecordArgs) -> Ended {
 
     write(args, sink, &recorded)?;
     if let Some(path) = &args.summary_json {
-        let text = summary_json(&recorded);
+        let text = summary_json(&recorded, &debug_roots.refusals().counts());
         std::fs::write(path, text)
             .map_err(|error| Failure::runtime(format!("can't write {}", path.display()), error))?;
     }
@@ -198,6 +201,7 @@ fn sample(
         ..SamplingOptions::for_people(scope, args.frequency, tables_bytes, debug_roots)
     };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
+    privilege::narrow(&opener).map_err(SamplingError::Thread)?;
     let mut cpus = CpuList::online().ok();
     let (mut passing_on, mut looking_at_cpus) = (Every::new(PASS_ON), Every::new(LOOK_AT_CPUS));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
@@ -336,7 +340,7 @@ fn why_empty(args: &RecordArgs) -> &'static str {
 }
 
 /// For programs: how every interrupt ended.
-fn summary_json(recorded: &Recorded) -> String {
+fn summary_json(recorded: &Recorded, refused: &RefusedFiles) -> String {
     let mut counts = serde_json::Map::new();
     for (outcome, count) in &recorded.tally.interrupts.outcomes {
         counts.insert(outcome.label().to_owned(), json!(count));
@@ -364,6 +368,7 @@ fn summary_json(recorded: &Recorded) -> String {
             "reloads": recorded.table_reloads,
         },
         "map_bytes": recorded.map_bytes,
+        "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
     });
     format!("{summary:#}\n")
 }

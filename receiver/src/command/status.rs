@@ -122,6 +122,10 @@ fn text(document: &Value) -> String {
         if !reason.is_empty() {
             let _ = writeln!(out, "    because: {}", reason.replace('\n', "\n    "));
         }
+        let refused = numbers(receiver.get("files_refused"));
+        if !refused.is_empty() {
+            let _ = writeln!(out, "    files that processes name, not read: {refused}");
+        }
     }
     for (id, exporter) in entries(document, "exporters") {
         let _ = writeln!(
@@ -165,6 +169,7 @@ mod tests {
                 "activity": activity, "reason": "can't sample\u{1b}[2J", "events": 5,
                 "events_of": "2 containers", "interrupts_missed": 0,
                 "interrupts": { "complete": 5, "idle": 0 },
+                "files_refused": { "symlink": 2, "owner": 0 },
             } },
             "exporters": { "file": { "events": { "delivered": 5 }, "queue_bytes": 0, "queue_capacity_bytes": 0 } },
             "ui": "http://localhost:7878/",

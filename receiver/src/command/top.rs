@@ -25,6 +25,7 @@ use crate::exit::{Cause, Failure};
 use crate::handover::{Handover, handover};
 use crate::live::{Audience, Live, Shown};
 use crate::naming::{Namer, NamingOptions};
+use crate::privilege;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{Message, ProcessKey};
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
@@ -59,6 +60,7 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
         ..SamplingOptions::for_people(scope, args.frequency, TABLES_BYTES, &debug_roots)
     };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
+    privilege::narrow(&opener).map_err(SamplingError::Thread)?;
     eprintln!("reading unwind tables ...");
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     sampler.start()?;

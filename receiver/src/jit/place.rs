@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use sidewinder_process::tls::Variable;
 use sidewinder_process::{
-    ExecutableMapping, JIT_DESCRIPTOR, MappedFile, Pid, ProcRoot, Process, ProcessDir, ProcessMemory, Root,
+    ExecutableMapping, JIT_DESCRIPTOR, MappedFile, OpenError, Pid, ProcRoot, Process, ProcessDir,
+    ProcessMemory, Root, Trust,
 };
-use sidewinder_symbolize::{JitForm, JitMap};
+use sidewinder_symbolize::{Image, JitForm, JitMap};
 
 use super::interface::Interface;
+use crate::refusals::Refusals;
 
 /// What is read of `/proc/PID/status`.
 const STATUS_BYTES: u64 = 16 << 10;
@@ -42,12 +44,37 @@ impl Runtime {
 #[derive(Debug)]
 pub(crate) struct JitPlace {
     root: Root,
-    /// Paths from the root, and in which form these files are.
-    pub(super) files: Vec<(Vec<u8>, JitForm)>,
+    /// Jitdumps before the perf map.
+    files: Vec<JitFile>,
     pub(super) runtime: Runtime,
     memory: ProcessMemory,
     /// The files that the process has mapped, each with one of its mappings.
     mapped: HashMap<Arc<MappedFile>, ExecutableMapping>,
+}
+
+/// A file in which a runtime names its code.
+#[derive(Debug)]
+enum JitFile {
+    /// The process has mapped it, so that it is found: the kernel says which file that is.
+    Dump(Arc<MappedFile>),
+    /// It has this path from the root, which tells nothing of who wrote it.
+    PerfMap(Vec<u8>),
+}
+
+impl JitFile {
+    fn path(&self) -> &[u8] {
+        match self {
+            Self::Dump(file) => file.path(),
+            Self::PerfMap(path) => path,
+        }
+    }
+
+    const fn form(&self) -> JitForm {
+        match self {
+            Self::Dump(_) => JitForm::JitDump,
+            Self::PerfMap(_) => JitForm::PerfMap,
+        }
+    }
 }
 
 impl JitPlace {
@@ -57,8 +84,8 @@ impl JitPlace {
         let proc_root = ProcRoot::default();
         let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
         let map = format!("tmp/perf-{}.map", inner_pid(&status).unwrap_or(pid).0).into_bytes();
-        let mut files: Vec<_> = dumps(process).map(|path| (path.to_vec(), JitForm::JitDump)).collect();
-        files.push((map, JitForm::PerfMap));
+        let mut files: Vec<_> = dumps(process).map(|file| JitFile::Dump(Arc::clone(file))).collect();
+        files.push(JitFile::PerfMap(map));
         let mut mapped = HashMap::new();
         for mapping in process.mappings() {
             if let Some(file) = mapping.backing.file()
@@ -80,29 +107,43 @@ impl JitPlace {
     pub(crate) fn is_still_of(&self, process: &Process) -> bool {
         let mut mapped = process.mappings().filter_map(|mapping| mapping.backing.file());
         let has_room = self.mapped.len() < MAPPED_MAX;
-        dumps(process).all(|dump| self.files.iter().any(|(path, _)| path == dump))
+        dumps(process).all(|dump| self.files.iter().any(|file| file.path() == dump.path()))
             && (!has_room || mapped.all(|file| self.mapped.contains_key(file)))
     }
 
-    /// Opens the files that are not open yet and are there: as many entries as there are files.
-    pub(super) fn open(&self, maps: &mut Vec<Option<JitMap>>, room_bytes: usize) {
+    /// Opens the files that are not open yet and are there: as many entries as there are files. What is there and must not
+    /// be read is told to `refusals`.
+    pub(super) fn open(&self, maps: &mut Vec<Option<JitMap>>, room_bytes: usize, refusals: &Refusals) {
         maps.resize_with(self.files.len(), || None);
-        let missing: Vec<_> = maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()).collect();
-        let paths: Vec<_> = missing.iter().map(|(_, (path, _))| path.clone()).collect();
-        for (file, (map, (_, form))) in self.root.open(paths.into_iter()).zip(missing) {
-            *map = file.ok().map(|file| JitMap::new(file, *form, room_bytes));
+        for (map, file) in maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()) {
+            match self.open_file(file) {
+                Ok(image) => *map = Some(JitMap::new(image, file.form(), room_bytes)),
+                Err(error) => refusals.note(self.root.pid(), file.path(), &error),
+            }
+        }
+    }
+
+    fn open_file(&self, file: &JitFile) -> Result<Image, OpenError> {
+        match file {
+            JitFile::Dump(file) => {
+                let opened = self.root.open_mapped([&**file].into_iter()).next();
+                let opened = opened.unwrap_or(Err(OpenError::NotFound))?;
+                opened.file().map(|file| Image::from(Arc::clone(file))).ok_or(OpenError::NotFound)
+            }
+            JitFile::PerfMap(path) => {
+                let reader = self.root.credentials()?;
+                let trust = Trust::Named { reader: &reader };
+                let mut opened = self.root.open([path.clone()].into_iter(), trust);
+                opened.next().unwrap_or(Err(OpenError::NotFound)).map(Image::from)
+            }
         }
     }
 
     /// What the process has in its memory for debuggers, if a file that it has mapped defines the variable for that.
     pub(super) fn interface(&self, room_bytes: usize) -> Option<Interface> {
-        let (paths, mappings): (Vec<_>, Vec<_>) = self
-            .mapped
-            .iter()
-            .map(|(file, mapping)| (file.path().strip_prefix(b"/").unwrap_or(file.path()).to_vec(), mapping))
-            .unzip();
-        let defined = self.root.open(paths.into_iter()).zip(mappings).filter_map(|(file, mapping)| {
-            Variable::read(&file.ok()?, JIT_DESCRIPTOR).ok()??.in_memory(mapping)
+        let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
+        let defined = opened.zip(self.mapped.values()).filter_map(|(opened, mapping)| {
+            Variable::read(&opened.ok()?, JIT_DESCRIPTOR).ok()??.in_memory(mapping)
         });
         Interface::of(defined.collect(), room_bytes)
     }
@@ -118,10 +159,9 @@ fn inner_pid(status: &[u8]) -> Option<Pid> {
     str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok().map(Pid)
 }
 
-/// The jitdumps that a process has mapped, which it does so that they are found: paths from the root.
-fn dumps(process: &Process) -> impl Iterator<Item = &[u8]> {
-    let paths = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.path()));
-    paths.filter(|path| is_dump(path)).map(|path| path.strip_prefix(b"/").unwrap_or(path))
+/// The jitdumps that a process has mapped, which it does so that they are found.
+fn dumps(process: &Process) -> impl Iterator<Item = &Arc<MappedFile>> {
+    process.mappings().filter_map(|mapping| mapping.backing.file()).filter(|file| is_dump(file.path()))
 }
 
 /// Whether a path is one that perf(1) would take for that of a jitdump.

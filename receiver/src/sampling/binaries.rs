@@ -112,7 +112,7 @@ impl Binaries {
         let binary = Binary {
             content: content.clone(),
             packing: options.packing(entry.path(), build_id),
-            debug_file: DebugFile::of_process(user, entry.path(), &options.debug_roots),
+            debug_file: DebugFile::of_process(user, entry.path(), content.owner(), &options.debug_roots),
             state: State::Building { segments: Vec::new(), wanted: sender },
             users: BTreeSet::new(),
             used_at: Instant::now(),

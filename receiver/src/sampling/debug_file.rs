@@ -8,10 +8,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use object::{Object as _, ReadCache, ReadRef};
-use sidewinder_process::{Pid, ProcRoot, Root};
+use sidewinder_process::{Credentials, OpenError, Pid, ProcRoot, Root, Trust};
 use sidewinder_unwind::debug_file::{AlternateReference, DebugFileReference, Proof};
 
 use super::reader::Positioned;
+use crate::refusals::Refusals;
 
 /// Debug files over this size are not read for the sake of their checksum. Build IDs need no reading.
 const MAX_CHECKED_BYTES: u64 = 256 << 20;
@@ -38,9 +39,21 @@ pub(crate) struct Companions {
 }
 
 impl Companions {
-    /// Opens a file that debug information was split off to, by its path in the root of a process.
-    pub(crate) fn open_split(&self, path: &[u8]) -> Option<File> {
-        open_in(self.split.as_ref()?.root.as_ref()?, path)
+    /// Opens a file that debug information was split off to, by its path in our own root or in that of a process. It is the
+    /// binary that says the path: in either root it leads no further than the process could go.
+    pub(crate) fn open_split(&self, path: &[u8], roots: &DebugRoots) -> Option<File> {
+        let place = self.split.as_ref()?;
+        let of_process = place.root.as_ref()?;
+        let credentials = of_process.credentials().ok()?;
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        [roots.own.as_ref(), Some(of_process)]
+            .into_iter()
+            .flatten()
+            .find_map(|root| {
+                let trust = place.trust(&credentials);
+                Search { root, trust, refusals: &roots.refusals }.open(vec![path.to_vec()]).next()
+            })
+            .map(|(_, file)| file)
     }
 }
 
@@ -61,6 +74,8 @@ pub(crate) struct DebugRoots {
     machine: Option<Root>,
     directories: Vec<Vec<u8>>,
     found: Mutex<HashMap<DebugFileReference, Option<Weak<DebugFiles>>>>,
+    /// Files that are not read: debug files, and what else processes name.
+    refusals: Arc<Refusals>,
 }
 
 impl DebugRoots {
@@ -75,12 +90,13 @@ impl DebugRoots {
             machine,
             directories: directories.into_iter().map(bytes).collect(),
             found: Mutex::default(),
+            refusals: Arc::default(),
         }
     }
 
-    /// Opens a regular file by its path in our own root.
-    pub(crate) fn open_own(&self, path: &[u8]) -> Option<File> {
-        open_in(self.own.as_ref()?, path)
+    /// Where files that are not read are told.
+    pub(crate) fn refusals(&self) -> &Arc<Refusals> {
+        &self.refusals
     }
 
     fn find(&self, reference: &DebugFileReference, directory: &[u8]) -> Option<Arc<DebugFiles>> {
@@ -98,11 +114,18 @@ impl DebugRoots {
         let named = self.directories.iter().flat_map(|debug_directory| below(debug_directory)).flatten();
         let usual = || below(USUAL_DIRECTORY).into_iter().flatten();
         let in_own = named.chain(usual()).collect();
+        let refusals = &*self.refusals;
         let files = self
             .own
             .as_ref()
-            .and_then(|own| find_in(own, in_own, reference))
-            .or_else(|| find_in(self.machine.as_ref()?, usual().collect(), reference))
+            .and_then(|root| Search { root, trust: Trust::Operator, refusals }.find(in_own, reference))
+            .or_else(|| {
+                // In a pod the first process may be anybody's.
+                let root = self.machine.as_ref()?;
+                let reader = root.credentials().ok()?;
+                let trust = Trust::Proven { reader: &reader, binary_owner: None };
+                Search { root, trust, refusals }.find(usual().collect(), reference)
+            })
             .map(Arc::new);
         if found.len() >= MAX_REMEMBERED {
             found.clear();
@@ -117,25 +140,31 @@ impl DebugRoots {
 pub(crate) struct Place {
     root: Option<Root>,
     directory: Box<[u8]>,
+    owner: Option<u32>,
 }
 
 impl Place {
-    fn new(root: Option<Root>, path: &[u8]) -> Self {
+    fn new(root: Option<Root>, path: &[u8], owner: Option<u32>) -> Self {
         let directory = path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |slash| &path[..slash]);
-        Self { root, directory: directory.into() }
+        Self { root, directory: directory.into(), owner }
+    }
+
+    /// Why a file may be read that the binary names.
+    const fn trust<'a>(&self, reader: &'a Credentials) -> Trust<'a> {
+        Trust::Proven { reader, binary_owner: self.owner }
     }
 }
 
 impl DebugFile {
-    /// That of a binary with this path in the root of a process.
-    pub(crate) fn of_process(pid: Pid, path: &[u8], roots: &Arc<DebugRoots>) -> Self {
+    /// That of a binary with this path in the root of a process, and its owner.
+    pub(crate) fn of_process(pid: Pid, path: &[u8], owner: Option<u32>, roots: &Arc<DebugRoots>) -> Self {
         let root = Root::of(&ProcRoot::default(), pid).ok();
-        Self::Unknown(Arc::clone(roots), Some(Arc::new(Place::new(root, path))))
+        Self::Unknown(Arc::clone(roots), Some(Arc::new(Place::new(root, path, owner))))
     }
 
-    /// That of a binary with this absolute path in our own root.
-    pub(crate) fn of_ours(path: &[u8]) -> Self {
-        let place = Place::new(Root::own().ok(), path);
+    /// That of a binary with this absolute path in our own root, and its owner.
+    pub(crate) fn of_ours(path: &[u8], owner: Option<u32>) -> Self {
+        let place = Place::new(Root::own().ok(), path, owner);
         Self::Unknown(Arc::default(), Some(Arc::new(place)))
     }
 
@@ -150,7 +179,11 @@ impl DebugFile {
                     let reference = DebugFileReference::of(file)?;
                     roots.find(&reference, &place.directory).or_else(|| {
                         let paths = reference.candidates(&place.directory).collect();
-                        find_in(place.root.as_ref()?, paths, &reference).map(Arc::new)
+                        let root = place.root.as_ref()?;
+                        let credentials = root.credentials().ok()?;
+                        let search =
+                            Search { root, trust: place.trust(&credentials), refusals: &roots.refusals };
+                        search.find(paths, &reference).map(Arc::new)
                     })
                 });
                 let is_split =
@@ -166,36 +199,46 @@ fn has_split_units<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> b
     file.section_by_name(".debug_addr").is_some()
 }
 
-/// Opens a regular file by its path in a root.
-fn open_in(root: &Root, path: &[u8]) -> Option<File> {
-    let path = path.strip_prefix(b"/").unwrap_or(path).to_vec();
-    root.open([path].into_iter()).next()?.ok()
+/// A root, and why files in it are read.
+struct Search<'a> {
+    root: &'a Root,
+    trust: Trust<'a>,
+    refusals: &'a Refusals,
 }
 
-/// The first of the files with these paths that is proven to be the right one.
-fn find_in(root: &Root, paths: Vec<Vec<u8>>, reference: &DebugFileReference) -> Option<DebugFiles> {
-    let opened = root.open(paths.clone().into_iter());
-    let (path, file) = paths
-        .into_iter()
-        .zip(opened)
-        .filter_map(|(path, file)| Some((path, file.ok()?)))
-        .find(|(_, file)| is_proven(reference, file).unwrap_or(false))?;
-    let directory = path.iter().rposition(|byte| *byte == b'/').and_then(|slash| path.get(..slash));
-    let alternate = alternate_of(root, &file, directory.unwrap_or_default()).map(Arc::new);
-    let has_split_units =
-        object::File::parse(&ReadCache::new(Positioned::new(&file))).is_ok_and(|file| has_split_units(&file));
-    Some(DebugFiles { file: Arc::new(file), alternate, has_split_units })
-}
+impl<'a> Search<'a> {
+    /// The files with these paths that are there and may be read.
+    fn open(&self, paths: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, File)> + use<'a> {
+        let (pid, refusals) = (self.root.pid(), self.refusals);
+        let opened = self.root.open(paths.clone().into_iter(), self.trust);
+        paths.into_iter().zip(opened).filter_map(move |(path, opened): (_, Result<_, OpenError>)| {
+            let file = opened.inspect_err(|error| refusals.note(pid, &path, error)).ok()?;
+            Some((path, file))
+        })
+    }
 
-/// What a debug file in a directory shares with others.
-fn alternate_of(root: &Root, file: &File, directory: &[u8]) -> Option<File> {
-    let cache = ReadCache::new(Positioned::new(file));
-    let reference = AlternateReference::of(&object::File::parse(&cache).ok()?)?;
-    let paths: Vec<_> = reference.candidates(None, directory).collect();
-    root.open(paths.into_iter()).filter_map(Result::ok).find(|file| {
+    /// The first of the files with these paths that is proven to be the right one.
+    fn find(&self, paths: Vec<Vec<u8>>, reference: &DebugFileReference) -> Option<DebugFiles> {
+        let mut opened = self.open(paths);
+        let (path, file) = opened.find(|(_, file)| is_proven(reference, file).unwrap_or(false))?;
+        let directory = path.iter().rposition(|byte| *byte == b'/').and_then(|slash| path.get(..slash));
+        let alternate = self.alternate_of(&file, directory.unwrap_or_default()).map(Arc::new);
+        let has_split_units = object::File::parse(&ReadCache::new(Positioned::new(&file)))
+            .is_ok_and(|file| has_split_units(&file));
+        Some(DebugFiles { file: Arc::new(file), alternate, has_split_units })
+    }
+
+    /// What a debug file in a directory shares with others.
+    fn alternate_of(&self, file: &File, directory: &[u8]) -> Option<File> {
         let cache = ReadCache::new(Positioned::new(file));
-        object::File::parse(&cache).is_ok_and(|candidate| reference.is(&candidate))
-    })
+        let reference = AlternateReference::of(&object::File::parse(&cache).ok()?)?;
+        let mut opened = self.open(reference.candidates(None, directory).collect());
+        let found = opened.find(|(_, file)| {
+            let cache = ReadCache::new(Positioned::new(file));
+            object::File::parse(&cache).is_ok_and(|candidate| reference.is(&candidate))
+        });
+        found.map(|(_, file)| file)
+    }
 }
 
 /// Whether a file is what a reference names; `None` where it can't be read.
@@ -255,7 +298,7 @@ mod tests {
 
     fn functions_from_debug_file(directory: &tempfile::TempDir) -> u64 {
         let program = directory.path().join("p");
-        let debug_file = DebugFile::of_ours(program.to_str().unwrap().as_bytes());
+        let debug_file = DebugFile::of_ours(program.to_str().unwrap().as_bytes(), None);
         let (_, table) = read_table(File::open(&program).unwrap(), &debug_file).unwrap();
         let functions = &table.summary().functions;
         functions.get(&sidewinder_unwind::Source::DebugFile).copied().unwrap_or(0)
@@ -302,7 +345,7 @@ mod tests {
         let path = program.to_str().unwrap().as_bytes();
         let bytes = fs::read(&program).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
-        let find = |roots: &Arc<DebugRoots>| DebugFile::of_process(pid, path, roots).find(&file).debug;
+        let find = |roots: &Arc<DebugRoots>| DebugFile::of_process(pid, path, None, roots).find(&file).debug;
         assert!(find(&Arc::new(DebugRoots::open::<&str>([]))).is_none(), "nobody named the directory");
         let roots = Arc::new(DebugRoots::open([named.path()]));
         let found = find(&roots).unwrap();
@@ -333,7 +376,8 @@ mod tests {
             run("objcopy", &["--remove-section", ".gnu_debugaltlink", "p.debug", "plain.debug"]);
             let bytes = fs::read(at("p")).unwrap();
             let file = object::File::parse(&*bytes).unwrap();
-            let found = DebugFile::of_ours(at("p").to_str().unwrap().as_bytes()).find(&file).debug.unwrap();
+            let found =
+                DebugFile::of_ours(at("p").to_str().unwrap().as_bytes(), None).find(&file).debug.unwrap();
             assert_eq!(found.alternate.is_some(), is_found);
             fs::copy(at("plain.debug"), at("p.debug")).unwrap();
         }
@@ -349,14 +393,15 @@ mod tests {
         };
         let companions = |name: &str| {
             let bytes = fs::read(directory.path().join(name)).unwrap();
-            let place = DebugFile::of_process(Pid(std::process::id()), &path(name), &Arc::default());
+            let place = DebugFile::of_process(Pid(std::process::id()), &path(name), None, &Arc::default());
             place.find(&object::File::parse(&*bytes).unwrap())
         };
         let opens_units = |companions: &Companions| {
-            assert!(companions.open_split(&path("")).is_none(), "a directory");
-            assert!(companions.open_split(b"/dev/zero").is_none());
-            assert!(companions.open_split(b"no\0path").is_none());
-            companions.open_split(&path("unit.dwo")).is_some()
+            let open = |path: &[u8]| companions.open_split(path, &DebugRoots::default());
+            assert!(open(&path("")).is_none(), "a directory");
+            assert!(open(b"/dev/zero").is_none());
+            assert!(open(b"no\0path").is_none());
+            open(&path("unit.dwo")).is_some()
         };
         assert!(companions("p").split.is_none(), "its root needn't be held");
         run("gcc", &["-g", "-gsplit-dwarf", "-c", "-o", "unit.o", "p.c"]);

@@ -31,6 +31,7 @@ use crate::cli::ConfigArgs;
 use crate::command::configuration;
 use crate::exit::{Cause, Failure};
 use crate::memory::Budget;
+use crate::privilege;
 use crate::telemetry::Telemetry;
 use crate::vitals::{Degraded, Vitals};
 use destinations::Destinations;
@@ -95,7 +96,6 @@ impl Service {
         let vitals = Arc::new(Vitals::new(Arc::clone(&config)));
         let telemetry = Telemetry::start(&config, Arc::clone(&vitals), runtime)
             .map_err(|error| Failure::new(Cause::Usage, "can't set up telemetry").because(error))?;
-        vitals.set_degraded(degraded(&opener));
         let destinations = Destinations::open(&config, &vitals)?;
         let ui = Ui::start(&config.ui, &vitals, runtime);
         let mut service = Self {
@@ -111,6 +111,10 @@ impl Service {
             measuring: None,
         };
         service.measure_run_time();
+        // From here on nothing takes more.
+        privilege::narrow(&service.opener)
+            .map_err(|error| Failure::runtime("can't give up privileges", error))?;
+        service.vitals.set_degraded(degraded(&service.opener));
         service.start_missing_receivers()?;
         service.vitals.set_up(true);
         Ok(service)
@@ -126,6 +130,7 @@ impl Service {
         Ok(())
     }
 
+    /// Takes `CAP_SYS_ADMIN`, which there is at the start alone.
     fn measure_run_time(&mut self) {
         let is_wanted = self.config.telemetry.metrics.level == MetricLevel::Detailed;
         if is_wanted && self.measuring.is_none() {

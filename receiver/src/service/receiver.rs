@@ -168,7 +168,8 @@ impl Run {
                 .name("report".to_owned())
                 .spawn_scoped(threads, report)
                 .map_err(|error| Failure::runtime("can't start the thread that reports", error))?;
-            privilege::keep_while(privilege::LOOKING, || sampler.profiler().can_use_maps());
+            let kept = privilege::LOOKING | privilege::NAMELESS_FILES;
+            privilege::keep_while(kept, || sampler.profiler().can_use_maps());
             info!(
                 receiver = self.name,
                 samples_per_second = self.config.samples_per_second.get(),

@@ -255,7 +255,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_bpf_run_seconds",
-        description: "Time in eBPF programs; only where the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed with CAP_SYS_ADMIN).",
+        description: "Time in eBPF programs; only where the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed from the start with CAP_SYS_ADMIN, which is given up then).",
         unit: "s",
         kind: Kind::FractionalCounter,
         level: MetricLevel::Basic,
@@ -316,6 +316,23 @@ static METRICS: &[Metric] = &[
         kind: Kind::Counter,
         level: MetricLevel::Normal,
         read: |vitals| by_receiver(vitals, |receiver| receiver.left_out.lines),
+    },
+    Metric {
+        name: "sidewinder_files_refused",
+        description: "Files that processes name (maps of code, debug files) and that are not read: somebody else's, or what \
+                      the process could not read itself.",
+        unit: "{files}",
+        kind: Kind::Counter,
+        level: MetricLevel::Normal,
+        read: |vitals| {
+            let mut points = Vec::new();
+            for (name, receiver) in vitals.receivers() {
+                for (reason, count) in receiver.left_out.files.by_reason() {
+                    points.push(point(count, &[("receiver", &name), ("reason", reason)]));
+                }
+            }
+            points
+        },
     },
     Metric {
         name: "sidewinder_walked_late",

@@ -93,6 +93,7 @@ fn of_receiver(receiver: &ReceiverVitals) -> Value {
         "contexts_refused": counted.contexts_refused,
         "names_left_out": receiver.left_out.names,
         "lines_left_out": receiver.left_out.lines,
+        "files_refused": receiver.left_out.files.by_reason().collect::<BTreeMap<_, _>>(),
     })
 }
 

@@ -1,0 +1,122 @@
+//! Files that processes name and that are not read, because they are somebody else's or the process could not read them
+//! itself ([`Trust`](sidewinder_process::Trust)): counted by reason, and said once each.
+
+use std::collections::HashSet;
+use std::ops::{AddAssign, Sub};
+use std::sync::{Mutex, PoisonError};
+
+use sidewinder_process::{OpenError, Pid, Refusal};
+use tracing::warn;
+
+/// Files that are remembered, so that they are counted once; then all are forgotten.
+const REMEMBERED_MAX: usize = 4096;
+/// Files that the log names: whoever can make one can make any number.
+const SAID_MAX: u32 = 50;
+
+/// How many files were not read, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct RefusedFiles([u64; Refusal::ALL.len()]);
+
+impl RefusedFiles {
+    pub(crate) fn by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Refusal::ALL.map(Refusal::label).into_iter().zip(self.0)
+    }
+}
+
+impl AddAssign for RefusedFiles {
+    fn add_assign(&mut self, more: Self) {
+        self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
+    }
+}
+
+impl Sub for RefusedFiles {
+    type Output = Self;
+
+    fn sub(mut self, before: Self) -> Self {
+        self.0.iter_mut().zip(before.0).for_each(|(count, before)| *count = count.saturating_sub(before));
+        self
+    }
+}
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Refusals(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    counts: RefusedFiles,
+    known: HashSet<(Pid, Box<[u8]>, Refusal)>,
+    said: u32,
+}
+
+impl Refusals {
+    pub(crate) fn counts(&self) -> RefusedFiles {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
+    }
+
+    /// A file with this path in the root of a process could not be opened. It counts if it is there.
+    pub(crate) fn note(&self, pid: Pid, path: &[u8], error: &OpenError) {
+        let Some(refusal) = error.refusal() else { return };
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.known.len() >= REMEMBERED_MAX {
+            state.known.clear();
+        }
+        if !state.known.insert((pid, path.into(), refusal)) {
+            return;
+        }
+        if let Some(count) = state.counts.0.get_mut(refusal as usize) {
+            *count += 1;
+        }
+        state.said = state.said.saturating_add(1);
+        let path = format!("/{}", String::from_utf8_lossy(path.strip_prefix(b"/").unwrap_or(path)));
+        match state.said {
+            // Quoted: whoever named it may have put anything into it.
+            ..=SAID_MAX => {
+                warn!(pid = pid.0, file = ?path, "not read for names: {error}");
+            }
+            said if said == SAID_MAX + 1 => {
+                warn!("more files are not read for names: from here on they are only counted");
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(refusals: &Refusals) -> Vec<(&'static str, u64)> {
+        refusals.counts().by_reason().filter(|(_, count)| *count > 0).collect()
+    }
+
+    #[test]
+    fn each_file_counts_once_for_each_reason() {
+        let refusals = Refusals::default();
+        for _ in 0..3 {
+            refusals.note(Pid(1), b"tmp/perf-1.map", &OpenError::Link);
+            refusals.note(Pid(2), b"tmp/perf-2.map", &OpenError::Link);
+            refusals.note(Pid(2), b"tmp/perf-2.map", &OpenError::Owner(7));
+        }
+        assert_eq!(counted(&refusals), [("symlink", 2), ("owner", 1)]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_none_that_was_refused() {
+        let refusals = Refusals::default();
+        for error in [OpenError::NotFound, OpenError::Gone, OpenError::NotCached, OpenError::Permission] {
+            refusals.note(Pid(1), b"tmp/perf-1.map", &error);
+        }
+        assert_eq!(counted(&refusals), []);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let refusals = Refusals::default();
+        for pid in 0..2 * REMEMBERED_MAX as u32 {
+            refusals.note(Pid(pid), b"x", &OpenError::HardLink);
+        }
+        assert_eq!(counted(&refusals), [("hard_link", 2 * REMEMBERED_MAX as u64)]);
+        assert!(refusals.0.lock().unwrap().known.len() <= REMEMBERED_MAX);
+    }
+}
