@@ -233,7 +233,7 @@ fn a_recording_by_root_reads_no_map_that_its_process_could_not_read() -> Result<
     let targets = targets(folder.path())?;
     let (profile, summary) = (folder.path().join("out.folded"), folder.path().join("summary.json"));
     let mut command = sidewinder::command()?;
-    command.args(["record", "-d", "4", "-o"]).arg(&profile).arg("--summary-json").arg(&summary);
+    command.args(["record", "-d", "4s", "-o"]).arg(&profile).arg("--summary-json").arg(&summary);
     for target in &targets {
         command.args(["-p", &target.pid().to_string()]);
     }
