@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults pods libraries-test cluster-test fresh-test
+.PHONY: compilers-test help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -63,6 +63,16 @@ faults: ## What happens to events when receivers fail, at full length: a Collect
 	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test -p sidewinder-e2e --test stories delivery:: -- \
 		--test-threads=1 --nocapture
 
+collectors: ## The delivery and conformance tests with each Collector that they know: 0.159, 0.161 and 0.165
+	@e2e/setup.sh --tests
+	cargo build --release -p sidewinder
+	for version in 0.159.0 0.161.0 0.165.0; do \
+		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test stories delivery:: -- \
+			--test-threads=1 && \
+		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test stories conservation:: -- \
+			--test-threads=1 || exit 1; \
+	done
+
 pods: ## The sidecar in pods, until a million events beside a neighbour have come and none of them was the neighbour's
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
@@ -88,6 +98,18 @@ vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: tha
 	@e2e/setup.sh --vm
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) cargo run -p sidewinder-e2e --bin vm-test -- $(KERNELS)
+
+# The oldest and the newest compiler that are tried. Each has a target folder of its own.
+clang_21 := $(compiled)/tools/clang-21
+built_by_clang_21 := CLANG=$(clang_21) CARGO_TARGET_DIR=$(abspath $(target))/clang-21
+
+compilers-test: ## Have the distribution's clang and clang 21 make the eBPF programs, and Linux 5.10 in qemu load both
+	@e2e/setup.sh --compilers
+	cargo build -p sidewinder-bpf --example verify
+	$(built_by_clang_21) cargo test -p sidewinder-bpf --lib
+	$(built_by_clang_21) cargo build -p sidewinder-bpf --example verify
+	cargo run -p sidewinder-e2e --bin vm-test -- compilers \
+		$(abspath $(target))/debug/examples/verify $(abspath $(target))/clang-21/debug/examples/verify
 
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests

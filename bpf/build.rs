@@ -1,4 +1,6 @@
 //! Compiles the eBPF programs into a skeleton, and `c/intf.h` into its Rust view.
+//!
+//! `CLANG` names the compiler of the programs; without it, it is `clang`.
 
 use std::env;
 use std::fs;
@@ -8,6 +10,8 @@ use libbpf_cargo::SkeletonBuilder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=c");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let clang = env::var_os("CLANG").unwrap_or_else(|| "clang".into());
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     let kernel_arch = match arch.as_str() {
@@ -19,26 +23,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The programs' line information names files: the same wherever this is built.
     let source_names = format!("-ffile-prefix-map={}=bpf", env::var("CARGO_MANIFEST_DIR")?);
 
-    for object in ["sample", "cgroup"] {
+    let has_test_programs = env::var_os("CARGO_FEATURE_TEST_PROGRAMS").is_some();
+    let test_programs = has_test_programs.then_some("-DSW_TEST_PROGRAMS");
+    let target = format!("-D__TARGET_ARCH_{kernel_arch}");
+
+    for object in ["sample", "cgroup", "fields"] {
+        let arguments = ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
+        let of_this_build = [&*target, &multiarch, &source_names];
         SkeletonBuilder::new()
             .source(format!("c/{object}.bpf.c"))
-            .clang_args([
-                "-mcpu=v3",
-                "-O2",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-Wno-unused-parameter",
-                &format!("-D__TARGET_ARCH_{kernel_arch}"),
-                &multiarch,
-                &source_names,
-            ])
+            .obj(out.join(format!("{object}.bpf.o")))
+            .clang(&clang)
+            .clang_args(arguments.into_iter().chain(of_this_build).chain(test_programs))
             .build_and_generate(out.join(format!("{object}.skel.rs")))?;
     }
 
     bindgen::Builder::default()
         .header("c/intf.h")
-        .clang_arg(multiarch)
+        .clang_args(std::iter::once(&*multiarch).chain(test_programs))
         .use_core()
         .allowlist_item("sw_.*|SW_.*")
         .prepend_enum_name(false)
@@ -61,11 +63,13 @@ fn outcomes(header: &str) -> Result<String, String> {
     for line in lines {
         let row = line.trim().trim_end_matches('\\').trim();
         let parts = row.strip_prefix("X(").and_then(|row| row.strip_suffix(')'));
-        let mut parts = parts.ok_or_else(|| format!("not an outcome: {row}"))?.splitn(3, ", ");
-        let (Some(name), Some(is_loss), Some(meaning)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(format!("an outcome needs a name, 0 or 1, and a meaning: {row}"));
+        let mut parts = parts.ok_or_else(|| format!("not an outcome: {row}"))?.splitn(4, ", ");
+        let mut part = || parts.next().map(str::to_owned);
+        let (Some(name), Some(is_loss), Some(summary), Some(meaning)) = (part(), part(), part(), part())
+        else {
+            return Err(format!("an outcome needs a name, 0 or 1, a summary and a meaning: {row}"));
         };
-        rows.push((name.to_owned(), is_loss == "1", meaning.to_owned()));
+        rows.push((name, is_loss == "1", summary, meaning));
         if !line.trim_end().ends_with('\\') {
             break;
         }
@@ -78,7 +82,7 @@ fn outcomes(header: &str) -> Result<String, String> {
         "/// How an interrupt ended. Generated from `c/intf.h`, which holds the closed list.\n\
          #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]\n#[repr(u8)]\npub enum Outcome {\n",
     );
-    for (name, _, meaning) in &rows {
+    for (name, .., meaning) in &rows {
         code += &format!("    #[doc = {meaning}]\n    {},\n", camel(name));
     }
     code += "}\n\nimpl Outcome {\n    /// Every outcome, in the order of its number.\n    pub const ALL: &[Self] = &[";
@@ -86,9 +90,9 @@ fn outcomes(header: &str) -> Result<String, String> {
         code += &format!("Self::{}, ", camel(name));
     }
     code += "];\n    const WORDS: &[Words] = &[\n";
-    for (name, is_loss, meaning) in &rows {
+    for (name, is_loss, summary, meaning) in &rows {
         code += &format!(
-            "        Words {{ label: \"{}\", is_loss: {is_loss}, meaning: {meaning} }},\n",
+            "        Words {{ label: \"{}\", is_loss: {is_loss}, summary: {summary}, meaning: {meaning} }},\n",
             name.to_lowercase()
         );
     }

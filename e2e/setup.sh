@@ -4,6 +4,7 @@
 #   e2e/setup.sh          what building and `make run` need
 #   e2e/setup.sh --image  also what building the container image needs, and running it
 #   e2e/setup.sh --vm     also what booting kernels in qemu needs
+#   e2e/setup.sh --compilers  the same, and another clang for the eBPF programs
 #   e2e/setup.sh --tests  also what the end-to-end tests need: Go, gdb, perf, the programs that they profile, a browser, and
 #                         the tools that render and judge the charts
 #   e2e/setup.sh --charts these tools alone
@@ -15,11 +16,12 @@ rust_minimum=1.88
 go_minimum=1.25   # what OpenTelemetry Collector 0.159 asks for; Go fetches it by itself from 1.21 on
 
 packages=(clang llvm libclang-dev libelf-dev zlib1g-dev pkg-config gcc g++ libc6-dev make ca-certificates)
-case "${1:-}" in --tests|--corpus|--charts|--cluster) packages+=(python3 python3-pip) ;; esac
+case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers) packages+=(python3 python3-pip) ;; esac
 # What the page is looked at with.
 [ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
 case "${1:-}" in --tests|--corpus|--cluster)
-    packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools)
+    packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools fp-compiler)
+    packages+=(libboost-context-dev luajit)
     # Their names of code that they make are looked at.
     command -v node >/dev/null || packages+=(nodejs)
     command -v npm >/dev/null || packages+=(npm)
@@ -32,7 +34,7 @@ fi
 
 # The autotools are for libelf, which goes into the static binary.
 [ "${1:-}" = --image ] && packages+=(git jq binutils libcap2-bin podman crun autoconf automake autopoint gettext flex bison gawk)
-[ "${1:-}" = --vm ] && packages+=(qemu-system-x86 busybox-static cpio)
+case "${1:-}" in --vm|--compilers) packages+=(qemu-system-x86 busybox-static cpio) ;; esac
 
 say() { echo "setup: $*" >&2; }
 
@@ -146,6 +148,26 @@ if [ "${1:-}" = --tests ]; then
         npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --silent
         touch "$stamp"
     done
+fi
+
+if [ "${1:-}" = --compilers ]; then
+    # A static program with clang 21.1 in it, which Debian 12 lacks; the same bytes from PyPI everywhere.
+    ziglang=0.16.0
+    cd "$(dirname "$0")/.."
+    mkdir -p "$tools"
+    if [ ! -d "$tools/zig/ziglang-$ziglang.dist-info" ]; then
+        say "fetching clang 21"
+        rm -rf "$tools/zig"
+        python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps \
+            --target "$tools/zig" "ziglang==$ziglang"
+    fi
+    # Its own headers (stdbool.h) are not where clang looks.
+    zig="$(realpath "$tools/zig/ziglang")"
+    printf '#!/bin/sh\nexec "%s/zig" clang -isystem "%s/lib/include" "$@"\n' "$zig" "$zig" > "$tools/clang-21.part"
+    chmod +x "$tools/clang-21.part"
+    # Left alone where it is the same: what it made is not made anew.
+    cmp -s "$tools/clang-21.part" "$tools/clang-21" && rm "$tools/clang-21.part" || mv "$tools/clang-21.part" "$tools/clang-21"
+    "$tools/clang-21" --version | grep -q '^clang version 21\.' || { say "$tools/clang-21 is not clang 21"; exit 2; }
 fi
 
 if [ "${1:-}" = --cluster ]; then

@@ -13,39 +13,40 @@
 /* ---- Outcomes ------------------------------------------------------------------------------------------ */
 
 /*
- * How an interrupt ended. Each interrupt of which a program heard ends in exactly one of these; the
- * interrupts that no program heard of are `missed`, which only the events' own clocks tell.
+ * How an interrupt ended. Each interrupt for which a program ran ends in exactly one of these. Interrupts for
+ * which none ran are counted as `missed`, by the difference to the events' own counts.
  *
- * X(name, is_loss, meaning). The receiver derives metric labels, `[truncated: ...]` markers and documentation
- * from this list. Append only: the number is part of the stack hash and of records.
+ * X(name, is_loss, summary, meaning). The receiver derives metric labels and the `[truncated: ...]` markers of
+ * OTLP from the name; people are shown the summary, a few words, and the meaning, a sentence. Append only: the
+ * number is part of the stack hash and of records.
  */
 #define SW_OUTCOMES(X)                                                                                        \
-	X(COMPLETE, 0, "the stack reaches the start of its program or thread")                               \
-	X(IDLE, 0, "the CPU was idle")                                                                       \
-	X(OUT_OF_SCOPE, 0, "the task is outside the configured scope")                                       \
-	X(KERNEL_THREAD, 0, "a kernel thread or worker: it has no user stack")                               \
-	X(EXEC, 0, "inside execve, where the registers belong to the program that is gone")                  \
-	X(EXITING, 0, "the task has given up its memory on its way out")                                     \
-	X(FRAME_LIMIT, 1, "more frames than the configured bound")                                           \
-	X(UNKNOWN_PROCESS, 1, "the mappings of this process are not known yet")                              \
-	X(NO_MAPPING, 1, "a return address lies in no executable mapping")                                   \
-	X(NO_TABLE, 1, "the unwind table of this file is not loaded")                                        \
-	X(NO_RULE, 1, "the file says nothing of how to unwind here, and frame pointers lead nowhere")        \
-	X(UNSUPPORTED_RULE, 1, "the file's rule for this address has no encoding")                           \
-	X(NO_FRAME_POINTER, 1, "frame pointers were asked for, and this range does not keep them")           \
-	X(REGISTER_LOST, 1, "the rule needs a register that only an interrupted frame still has")            \
-	X(STACK_NOT_RISING, 1, "the stack leads down again and again, as memory that was made to loop")                         \
-	X(BAD_ADDRESS, 1, "the stack leads to an address that is not mapped")                                \
-	X(PAGE_ABSENT, 1, "a page of the stack is not in memory, and an interrupt can't wait for it")        \
-	X(FOREIGN_ABI, 1, "a 32-bit task")                                                                   \
-	X(NO_REGISTERS, 1, "this kernel does not say what the user registers were")                          \
-	X(BUSY, 1, "all scratch slots of this CPU were in use by the programs it interrupted")               \
-	X(RING_FULL, 1, "the receiver did not drain the ring buffer in time")                                \
-	X(SNAPSHOT_END, 1, "the stack is longer than the part of it that was kept for a later walk")         \
-	X(STALE_MAPPING, 1, "the process had just mapped something else where the stack leads")
+	X(COMPLETE, 0, "complete stack", "the stack reaches the start of its program, thread or fibre")       \
+	X(IDLE, 0, "idle CPU", "the CPU was idle")                                                            \
+	X(OUT_OF_SCOPE, 0, "out of scope", "the task is outside the configured scope")                        \
+	X(KERNEL_THREAD, 0, "kernel thread", "a kernel thread or worker: it has no user stack")               \
+	X(EXEC, 0, "during exec", "inside execve, where the registers belong to the program that was replaced") \
+	X(EXITING, 0, "exiting task", "the task has already released its memory on its way out")              \
+	X(FRAME_LIMIT, 1, "frame limit reached", "the stack has more frames than the configured limit")       \
+	X(UNKNOWN_PROCESS, 1, "process not known yet", "the mappings of this process are not known yet")      \
+	X(NO_MAPPING, 1, "address outside any mapping", "a return address lies in no executable mapping")     \
+	X(NO_TABLE, 1, "unwind table not loaded", "the unwind table of this file is not loaded")              \
+	X(NO_RULE, 1, "no unwind information", "the file has no unwind information for this address, and no frame pointer leads on") \
+	X(UNSUPPORTED_RULE, 1, "unsupported unwind rule", "the file's unwind rule for this address is of a kind that the tables can't hold") \
+	X(NO_FRAME_POINTER, 1, "no frame pointer", "unwinding by frame pointers is configured, and this code does not keep them") \
+	X(REGISTER_LOST, 1, "register value unknown", "the unwind rule needs a register whose value is known in the interrupted function only") \
+	X(STACK_NOT_RISING, 1, "stack runs in a loop", "the stack leads to lower addresses again and again, as if it were a loop") \
+	X(BAD_ADDRESS, 1, "invalid stack address", "the stack leads to an address that is not mapped")        \
+	X(PAGE_ABSENT, 1, "stack page not in memory", "a page of the stack is not in memory, and an interrupt can't wait for it") \
+	X(FOREIGN_ABI, 1, "32-bit task", "a 32-bit task")                                                     \
+	X(NO_REGISTERS, 1, "user registers unavailable", "this kernel does not provide the user-mode registers") \
+	X(BUSY, 1, "too many nested interrupts", "all scratch slots of this CPU were in use by the programs that it interrupted") \
+	X(RING_FULL, 1, "ring buffer full", "the receiver did not drain the ring buffer in time")             \
+	X(SNAPSHOT_END, 1, "copied stack too short", "the stack is longer than the part of it that was copied for a later walk") \
+	X(STALE_MAPPING, 1, "mapping just changed", "the process had just mapped another file where the stack leads")
 
 enum sw_outcome {
-#define SW_OUTCOME_VALUE(name, is_loss, meaning) SW_OUTCOME_##name,
+#define SW_OUTCOME_VALUE(name, is_loss, summary, meaning) SW_OUTCOME_##name,
 	SW_OUTCOMES(SW_OUTCOME_VALUE)
 #undef SW_OUTCOME_VALUE
 		SW_OUTCOME_COUNT
@@ -92,6 +93,12 @@ struct sw_frame {
 /* The largest frame that a frame pointer with no table behind it may claim. */
 #define SW_UNPROVEN_FRAME_BYTES_MAX (1u << 20)
 
+/* Functions are shorter: a call of an address lower by more is a call of another function. */
+#define SW_FUNCTION_BYTES_MAX (1u << 18)
+
+/* Words above the stack pointer of generated code among which a return address is searched. */
+#define SW_SEARCH_WORDS 128
+
 /* ---- Records in the ring buffers ----------------------------------------------------------------------- */
 
 /* 128 bits over every frame of a stack and its outcome, keyed by a secret of this run. */
@@ -110,7 +117,9 @@ enum sw_record_type {
 
 enum sw_sample_kind {
 	SW_SAMPLE_CPU = 1, /* value: 1 interrupt of the CPU clock */
-	SW_SAMPLE_PROBE = 2, /* value: 1 pass through a probed place */
+#ifdef SW_TEST_PROGRAMS
+	SW_SAMPLE_PROBE = 255, /* value: 1 run of a test program */
+#endif
 };
 
 enum sw_sample_flag {
@@ -272,6 +281,9 @@ enum sw_place {
 enum sw_rule_flag {
 	SW_RULE_SIGNAL_FRAME = 1, /* the caller was interrupted: its pc is exact, its stack may be another */
 	SW_RULE_AFTER_CLONE = 2, /* where rax is 0, this is a new thread, and where its stack starts */
+	/* Of the caller's rbx, which is lost where a rule says neither: */
+	SW_RULE_KEEPS_BX = 4, /* the register still holds it */
+	SW_RULE_SAVES_BX = 8, /* it is 8 * (addend_by_8 + 1) below the CFA, which has no addend then */
 };
 
 /* How a frame leads to its caller. Registers are numbered as in DWARF. */
@@ -370,6 +382,16 @@ enum sw_scope {
 	SW_SCOPE_UNLISTED = 2,
 };
 
+/*
+ * Whether `listed` had no room for a process that should be in it. Each is set once and never cleared, so that writers need
+ * no order among them. Where listed processes are the ones out of scope, what may be such a process, or a descendant of
+ * one, is out of scope too.
+ */
+struct sw_scope_gaps {
+	__u32 young; /* for one that started after the programs were loaded */
+	__u32 any; /* for an older one */
+};
+
 #define SW_CGROUP_LEVELS 32 /* more than any runtime nests */
 
 /* A process has run exec in a container that has no events, for which it is time to be opened. */
@@ -382,6 +404,17 @@ struct sw_newcomer {
 
 /* A start time read from /proc is cut to clock ticks of this length. */
 #define SW_START_TIME_TICK_NS 10000000ull
+
+/* ---- What kernels may lack ------------------------------------------------------------------------------- */
+
+/* Fields of the kernel's types without which the programs do less. `src/fields.rs` says what. */
+enum sw_kernel_field {
+	SW_FIELD_IN_EXECVE = 0,
+	SW_FIELD_START_STACK,
+	SW_FIELD_START_CODE,
+	SW_FIELD_EXE_FILE,
+	SW_FIELD_THREAD_POINTER,
+};
 
 /* ---- Per CPU, per slot ---------------------------------------------------------------------------------- */
 
@@ -415,7 +448,6 @@ struct sw_cpu {
 
 	__u64 outcomes[SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by sw_outcome */
 	__u64 scope_full; /* forks that found no room in the map `listed` */
-	__u64 probes_lost; /* passes through a probed place that left no sample */
 	__u32 snapshot_window; /* the time, in units of 2^SW_SNAPSHOT_WINDOW_SHIFT ns */
 	__u32 snapshots_in_window;
 };

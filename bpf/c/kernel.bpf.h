@@ -59,6 +59,10 @@ struct task_struct {
 	struct thread_struct thread;
 };
 
+struct kernel_clone_args {
+	__u32 user_worker : 1;
+};
+
 struct pt_regs___kernel {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
 	unsigned long ip;
@@ -72,6 +76,7 @@ struct pt_regs___kernel {
 #define PF_IDLE 0x00000002
 #define PF_IO_WORKER 0x00000010
 #define PF_FORKNOEXEC 0x00000040
+#define PF_USER_WORKER 0x00004000 /* since Linux 6.4: see sw_has_user_workers */
 #define PF_KTHREAD 0x00200000
 
 #endif

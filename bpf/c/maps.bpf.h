@@ -3,6 +3,7 @@
 #ifndef SIDEWINDER_MAPS_BPF_H
 #define SIDEWINDER_MAPS_BPF_H
 
+#include "atomic.bpf.h"
 #include "intf.h"
 #include "kernel.bpf.h"
 #include <linux/bpf.h>
@@ -12,6 +13,7 @@
 const volatile __u32 scope_mode = SW_SCOPE_ALL;
 const volatile __u32 pod_level; /* of the pod's cgroup, the root being 0; 0: there is no pod */
 const volatile __u64 pod_cgroup; /* its id */
+const volatile __u64 loaded_ns; /* CLOCK_BOOTTIME, before any program was attached */
 const volatile __u32 pid_namespace_inode; /* of the receiver; 0: the initial one, which knows every task */
 const volatile __u32 frame_limit = 8192;
 const volatile __u32 process_mask; /* places in `processes` - 1; a power of two - 1 */
@@ -48,6 +50,7 @@ struct sw_slot {
 	struct sw_slot_head head;
 
 	/* The sample that is being taken. */
+	__u32 number; /* of this slot */
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
 	__u32 pid;
@@ -60,10 +63,13 @@ struct sw_slot {
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
+	__u64 bx; /* where has_bx: each rule so far said where it is */
 	__u64 registers[SW_REGISTERS]; /* of the interrupted frame */
 	__u32 is_return_address;
+	__u32 has_bx;
 	__u32 is_interrupted; /* `registers` belong to this frame */
 	__u32 unproven; /* SW_FRAME_UNPROVEN, or 0 */
+	__u32 guesses; /* unproven frames of this walk */
 	__u32 stack_switches; /* times that the walk went down instead of up */
 
 	/* The mappings of the process, and the one that was looked at last. */
@@ -203,6 +209,20 @@ struct {
 	__type(value, __u64);
 } listed SEC(".maps");
 
+/*
+ * Of listed processes whose exit has begun: their numbers in the receiver's PID namespace, by thread group id. The kernel
+ * takes the number from a process before it frees it. As many at most as there are in `listed`.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1); /* as `listed` in a PID namespace; 1 elsewhere */
+	__type(key, __u32);
+	__type(value, __u32);
+} exiting SEC(".maps");
+
+/* What `listed` lacks; the only thing in .bss. */
+volatile struct sw_scope_gaps scope_gaps;
+
 /* The containers that the receiver has heard of, by the ids of their cgroups. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -220,7 +240,6 @@ struct sw_walks {
 };
 
 struct sw_walks cpu_walks SEC(".maps");
-struct sw_walks probe_walks SEC(".maps");
 
 static __always_inline struct sw_cpu *this_cpu(void)
 {
@@ -237,7 +256,7 @@ static __always_inline void *this_ring(void)
 }
 
 /* Nested programs share the counters of a CPU, so each addition is atomic. */
-#define sw_count(counter, n) __sync_fetch_and_add(&(counter), (n))
+#define sw_count(counter, n) sw_atomic_add(&(counter), (n))
 
 static __always_inline __u8 *arena_chunk(__u32 number)
 {

@@ -51,8 +51,13 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 	if (!pid || pid != thread_id(child))
 		return 0;
 	start_ns = process_start_ns(child);
-	if (bpf_map_update_elem(&listed, &pid, &start_ns, BPF_ANY))
-		sw_count(cpu->scope_full, 1);
+	if (!bpf_map_update_elem(&listed, &pid, &start_ns, BPF_ANY))
+		return 0;
+	sw_count(cpu->scope_full, 1);
+	if (start_ns >= loaded_ns)
+		scope_gaps.young = 1;
+	else
+		scope_gaps.any = 1;
 	return 0;
 }
 
@@ -70,15 +75,41 @@ int BPF_PROG(process_exec, struct task_struct *task)
 	return 0;
 }
 
-/* Its number may be another's soon. A leader is freed after all its threads, once nothing can interrupt them any more. */
+/*
+ * A thread of a listed process has begun to exit: the last moment at which every process still has its numbers in PID
+ * namespaces. It stays listed, since it can be interrupted until it is freed.
+ */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(process_exit, struct task_struct *task)
+{
+	__u32 pid = process_id(task), tgid = sw_task(task, tgid);
+
+	if (pid && bpf_map_lookup_elem(&listed, &pid))
+		bpf_map_update_elem(&exiting, &tgid, &pid, BPF_ANY);
+	return 0;
+}
+
+/*
+ * Its number may be another's by now. A leader is freed after all its threads, once nothing can interrupt them any more; it
+ * has no numbers in PID namespaces left then, but still its thread group id.
+ */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(process_free, struct task_struct *task)
 {
-	__u32 pid = process_id(task);
+	__u32 tgid = sw_task(task, tgid), pid = tgid;
 	__u64 *start_ns;
 
-	if (!pid || pid != thread_id(task))
+	/* After an exec by another thread, the former leader is freed as that thread. */
+	if ((__u32)sw_task(task, pid) != tgid)
 		return 0;
+	if (pid_namespace_inode) {
+		__u32 *number = bpf_map_lookup_elem(&exiting, &tgid);
+
+		if (!number)
+			return 0;
+		pid = *number;
+		bpf_map_delete_elem(&exiting, &tgid);
+	}
 	start_ns = bpf_map_lookup_elem(&listed, &pid);
 	if (start_ns && process_start_ns(task) - *start_ns < SW_START_TIME_TICK_NS)
 		bpf_map_delete_elem(&listed, &pid);

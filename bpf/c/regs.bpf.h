@@ -13,6 +13,7 @@
 #define SW_USER_CS_64 0x33
 #define SW_USER_CS_32 0x23
 #define SW_REG_AX 0
+#define SW_REG_BX 3
 #define SW_REG_FP 6
 #define SW_REG_SP 7
 #define SW_REG_PC 16
@@ -85,11 +86,13 @@ static __always_inline __u64 registers_of_task(struct sw_slot *slot)
 	return sw_has_helper(task_pt_regs) ? registers_by_helper(slot) : registers_on_kernel_stack(slot);
 }
 
-/* Where the thread's control block is. */
+/* Where the thread's control block is; 0: it can't be told. */
 static __always_inline __u64 thread_pointer(void)
 {
 	struct task_struct *task = current_task();
 
+	if (!sw_has_thread_pointer())
+		return 0;
 	return sw_task(task, thread.fsbase);
 }
 

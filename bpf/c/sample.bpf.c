@@ -13,6 +13,8 @@
  *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
  *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
+ *   fields.bpf.h   what a kernel may lack         atomic.bpf.h   additions that nothing interrupts
+ *   test.bpf.h     programs that only tests load
  *
  * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
  * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.
@@ -52,7 +54,7 @@ static __always_inline void walk_kernel_stack(struct bpf_perf_event_data *ctx, s
 /*
  * Prepares the slot for walks in a child that still runs what its parent runs, and that the receiver has not heard of:
  * its memory is a copy of the parent's as that was at the fork. An orphan's parent is another program: it has its stack
- * and its code elsewhere.
+ * and its code elsewhere. Without the fields that tell, no parent's mappings are taken for the child's.
  */
 static __noinline int enter_forked(struct sw_slot *slot)
 {
@@ -61,6 +63,8 @@ static __noinline int enter_forked(struct sw_slot *slot)
 	struct mm_struct *mm = sw_task(task, mm), *parent_mm = BPF_CORE_READ(parent, mm);
 	__u32 pid = process_id(parent);
 
+	if (!sw_has_start_stack() || !sw_has_start_code() || !sw_has_exe_file())
+		return 0;
 	if (!(sw_task(task, flags) & PF_FORKNOEXEC) || !mm || !parent_mm || !pid)
 		return 0;
 	if (BPF_CORE_READ(mm, start_stack) != BPF_CORE_READ(parent_mm, start_stack) ||
@@ -104,7 +108,7 @@ static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, s
 
 	if (slot->in_kernel && kernel_frames)
 		walk_kernel_stack(ctx, slot);
-	if (task_flags & (PF_KTHREAD | PF_IO_WORKER))
+	if (is_kernel_thread(task_flags))
 		return stop(slot, SW_OUTCOME_KERNEL_THREAD);
 	if (!sw_task(task, mm))
 		return stop(slot, SW_OUTCOME_EXITING);
@@ -296,81 +300,6 @@ int walk_cpu_by_calls(struct bpf_perf_event_data *ctx)
 	return end_interrupt(slot, cpu);
 }
 
-/* ---- Passes through a place in a program ---------------------------------------------------------------- */
-
-/*
- * Outcomes are counted apart here: these are no interrupts. A CPU clock that interrupts such a program takes the next
- * slot.
- */
-static __always_inline int end_pass(struct sw_slot *slot, struct sw_cpu *cpu)
-{
-	if (end_sample(slot, cpu) == SW_OUTCOME_RING_FULL)
-		sw_count(cpu->probes_lost, 1);
-	release_slot(slot);
-	return 0;
-}
-
-static __always_inline struct sw_slot *begin_pass(struct pt_regs *ctx, struct sw_cpu *cpu, bool *walks)
-{
-	struct task_struct *task = current_task();
-	__u64 time_ns = bpf_ktime_get_ns();
-	__u32 pid = process_in_scope(cpu, task);
-	struct sw_slot *slot;
-
-	if (!pid)
-		return 0;
-	slot = begin_sample(SW_SAMPLE_PROBE, pid, false, time_ns);
-	if (slot)
-		*walks = enter_user(slot, task, registers_of_interrupt(slot->registers, ctx));
-	else
-		sw_count(cpu->probes_lost, 1);
-	return slot;
-}
-
-SEC("uprobe")
-int sample_probe(struct pt_regs *ctx)
-{
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu)
-		return 0;
-	slot = begin_pass(ctx, cpu, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		walk_by_loop(slot);
-	return end_pass(slot, cpu);
-}
-
-SEC("uprobe")
-int sample_probe_by_calls(struct pt_regs *ctx)
-{
-	struct sw_cpu *cpu = this_cpu();
-	struct sw_slot *slot;
-	bool walks;
-
-	if (!cpu)
-		return 0;
-	slot = begin_pass(ctx, cpu, &walks);
-	if (!slot)
-		return 0;
-	if (walks)
-		bpf_tail_call(ctx, &probe_walks, 0);
-	return end_pass(slot, cpu);
-}
-
-SEC("uprobe")
-int walk_probe_by_calls(struct pt_regs *ctx)
-{
-	__u32 number;
-	struct sw_slot *slot = claimed_slot(SW_SAMPLE_PROBE, &number);
-	struct sw_cpu *cpu = this_cpu();
-
-	if (!cpu || !slot)
-		return 0;
-	if (walk_by_calls(number))
-		bpf_tail_call(ctx, &probe_walks, 0);
-	return end_pass(slot, cpu);
-}
+#ifdef SW_TEST_PROGRAMS
+#include "test.bpf.h"
+#endif

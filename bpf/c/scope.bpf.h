@@ -33,6 +33,15 @@ static __always_inline bool is_listed(struct sw_cpu *cpu, struct task_struct *ta
 	return true;
 }
 
+/*
+ * Whether a process that isn't listed may be one for which the list had no room. Whoever found none started no earlier than
+ * `young` says, and so did all that it forked.
+ */
+static __always_inline bool may_lack_in_list(struct task_struct *task)
+{
+	return scope_gaps.any || (scope_gaps.young && process_start_ns(task) >= loaded_ns);
+}
+
 /* The process of the current task, by its number in the receiver's PID namespace, if it may be looked at; 0 otherwise. */
 static __always_inline __u32 process_in_scope(struct sw_cpu *cpu, struct task_struct *task)
 {
@@ -40,7 +49,9 @@ static __always_inline __u32 process_in_scope(struct sw_cpu *cpu, struct task_st
 
 	if (!pid || scope_mode == SW_SCOPE_ALL)
 		return pid;
-	return is_listed(cpu, task, pid) == (scope_mode == SW_SCOPE_LISTED) ? pid : 0;
+	if (is_listed(cpu, task, pid))
+		return scope_mode == SW_SCOPE_LISTED ? pid : 0;
+	return scope_mode == SW_SCOPE_UNLISTED && !may_lack_in_list(task) ? pid : 0;
 }
 
 #endif

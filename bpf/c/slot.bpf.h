@@ -30,13 +30,14 @@ static __always_inline struct sw_slot *claim_slot(__u8 kind)
 			return 0;
 		if (claims_of(slot))
 			continue;
-		__sync_fetch_and_add(&slot->head.claims, 1);
+		sw_atomic_add(&slot->head.claims, 1);
 		if (claims_of(slot) != 1) {
-			__sync_fetch_and_add(&slot->head.claims, -1);
+			sw_atomic_add(&slot->head.claims, -1);
 			continue;
 		}
 		slot->owner = current_pid_tgid();
 		slot->kind = kind;
+		slot->number = number;
 		slot->head.nested += i > 0;
 		return slot;
 	}
@@ -69,7 +70,7 @@ static __always_inline void release_slot(struct sw_slot *slot)
 	slot->owner = 0;
 	slot->context_bytes = 0;
 	slot->head.sequence++;
-	__sync_fetch_and_add(&slot->head.claims, -1);
+	sw_atomic_add(&slot->head.claims, -1);
 }
 
 #endif

@@ -44,7 +44,7 @@ static __always_inline __u64 snapshot_start(__u64 sp)
 static __always_inline __u64 first_stack_end(__u64 sp)
 {
 	struct mm_struct *mm = sw_task(current_task(), mm);
-	__u64 end = mm ? BPF_CORE_READ(mm, start_stack) : 0;
+	__u64 end = mm && sw_has_start_stack() ? BPF_CORE_READ(mm, start_stack) : 0;
 
 	return sp <= end && end - sp < SW_FIRST_STACK_BYTES_MAX ? end : 0;
 }

@@ -3,6 +3,7 @@
 #ifndef SIDEWINDER_TASK_BPF_H
 #define SIDEWINDER_TASK_BPF_H
 
+#include "fields.bpf.h"
 #include "maps.bpf.h"
 #include <bpf/bpf_core_read.h>
 
@@ -88,9 +89,23 @@ static __always_inline __u64 process_start_ns(struct task_struct *task)
 	return sw_task(task, group_leader, start_boottime);
 }
 
-/* Whether the task is inside execve, where it may have its new memory and still its old registers. */
+/*
+ * Whether a task with these flags never runs a user's code. Workers of io_uring and vhost have the memory of the process that
+ * they work for, and registers copied from the thread that made them.
+ */
+static __always_inline bool is_kernel_thread(__u32 task_flags)
+{
+	return task_flags & (PF_KTHREAD | PF_IO_WORKER | (sw_has_user_workers() ? PF_USER_WORKER : 0));
+}
+
+/*
+ * Whether the task is inside execve, where it may have its new memory and still its old registers. Without the field that
+ * can't be told.
+ */
 static __always_inline bool in_execve(struct task_struct *task)
 {
+	if (!sw_has_in_execve())
+		return false;
 	if (sw_has_helper(get_current_task_btf))
 		return BPF_CORE_READ_BITFIELD(task, in_execve);
 	return BPF_CORE_READ_BITFIELD_PROBED(task, in_execve);

@@ -6,6 +6,7 @@
 #ifndef SIDEWINDER_UNWIND_BPF_H
 #define SIDEWINDER_UNWIND_BPF_H
 
+#include "call.bpf.h"
 #include "regs.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
@@ -27,7 +28,7 @@
 
 static __always_inline __u32 first_window_bytes(struct sw_slot *slot, __u64 start)
 {
-	__u64 needed = slot->bytes_before + SW_WINDOW_LEAD, to_page_end = -(start + needed) & (SW_PAGE_BYTES - 1);
+	__u64 needed = slot->bytes_before + SW_WINDOW_LEAD + sizeof(__u64), to_page_end = -(start + needed) & (SW_PAGE_BYTES - 1);
 
 	if (needed > SW_STACK_WINDOW_BYTES - SW_WINDOW_SPARE)
 		return SW_STACK_WINDOW_BYTES;
@@ -43,6 +44,7 @@ static __always_inline bool read_window(struct sw_slot *slot, __u64 start, __u32
 	return bytes <= SW_STACK_WINDOW_BYTES && !bpf_probe_read_user(slot->window, bytes, (void *)start);
 }
 
+/* Moves the window to a word, which it then holds in full. False: that can't be read. */
 static __noinline int move_window(struct sw_slot *slot, __u64 address)
 {
 	__u64 start = address - SW_WINDOW_LEAD;
@@ -57,7 +59,10 @@ static __noinline int move_window(struct sw_slot *slot, __u64 address)
 	}
 	if (to_page_end > SW_STACK_WINDOW_BYTES)
 		to_page_end = SW_STACK_WINDOW_BYTES;
-	if (read_window(slot, start, to_page_end) || read_window(slot, address, sizeof(__u64)))
+	/* A word may lie on two pages. */
+	if (start + to_page_end - address >= sizeof(__u64) && read_window(slot, start, to_page_end))
+		return 1;
+	if (read_window(slot, address, sizeof(__u64)))
 		return 1;
 	slot->window_bytes = 0;
 	return 0;
@@ -96,7 +101,10 @@ static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
 	return false;
 }
 
-/* The value of a register in the frame at hand: callers' frames have only the two that are tracked. */
+/*
+ * The value of a register in the frame at hand: callers' frames have only the two that are tracked, and rbx where all rules
+ * on the way said where it is.
+ */
 static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
 {
 	if (number == SW_REG_SP) {
@@ -105,6 +113,10 @@ static __always_inline bool register_value(struct sw_slot *slot, __u32 number, _
 	}
 	if (number == SW_REG_FP) {
 		*value = slot->fp;
+		return true;
+	}
+	if (number == SW_REG_BX && slot->has_bx) {
+		*value = slot->bx;
 		return true;
 	}
 	if (!slot->is_interrupted || number >= SW_REGISTERS)
@@ -120,6 +132,7 @@ static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 s
 	slot->fp = fp;
 	slot->is_return_address = 1;
 	slot->is_interrupted = 0;
+	slot->has_bx = 0;
 	slot->unproven = 0;
 	return true;
 }
@@ -137,30 +150,87 @@ static __always_inline bool step_by_frame_pointer(struct sw_slot *slot)
 {
 	__u64 frame = slot->fp, pc, fp;
 
-	if (!may_go_to(slot, frame + 16))
-		return false;
 	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
+		return false;
+	if (!may_go_to(slot, frame + 16))
 		return false;
 	return enter_caller(slot, pc, frame + 16, fp);
 }
 
-/*
- * Where nothing is known of the code (generated at run time, or assembly without unwind information) frame pointers
- * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address in code.
- */
-static __always_inline bool step_unproven(struct sw_slot *slot, __u32 otherwise)
+static __always_inline bool enter_guessed(struct sw_slot *slot, __u64 pc, __u64 sp, __u64 fp)
 {
-	__u64 frame = slot->fp;
-
-	if ((frame & 7) || frame < slot->sp || frame - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
-		return stop(slot, otherwise);
-	if (!step_by_frame_pointer(slot))
-		return stop(slot, otherwise);
-	if (slot->pc - 1 - slot->range_start >= slot->range_bytes && !enter_range(slot, slot->pc - 1))
-		return stop(slot, otherwise);
+	enter_caller(slot, pc, sp, fp);
 	slot->unproven = SW_FRAME_UNPROVEN;
+	slot->guesses++;
 	slot->head.frames_unproven++;
 	return true;
+}
+
+/*
+ * Where nothing is known of the code (generated at run time, or assembly without unwind information) frame pointers
+ * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address in code that
+ * called this function. Code that has no use for frame pointers leaves its caller's in the register: then the address that
+ * is found comes after a call of another function. What runtimes generate is often called by way of a stub that jumps to it,
+ * so that there any call will do. False: the frame at hand is as it was.
+ */
+static __always_inline bool guess_by_frame_pointer(struct sw_slot *slot, bool is_generated)
+{
+	__u64 frame = slot->fp, callee = is_generated ? 0 : slot->pc - slot->is_return_address, pc, fp;
+
+	if ((frame & 7) || frame < slot->sp || frame - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
+		return false;
+	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
+		return false;
+	if (pc - 1 - slot->range_start >= slot->range_bytes && !enter_range(slot, pc - 1))
+		return false;
+	if (!is_after_call_of(pc, callee))
+		return false;
+	return enter_guessed(slot, pc, frame + 16, fp);
+}
+
+#define SW_NOT_READABLE 2
+
+/*
+ * Makes the caller of generated code the frame at hand, if the word so far above the stack pointer is a return address: one
+ * in code, after a call.
+ */
+__noinline int returns_through(__u32 number, __u32 word)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	__u64 at, pc;
+
+	if (!slot)
+		return SW_NOT_READABLE;
+	at = slot->sp + (__u64)word * sizeof(__u64);
+	if (!read_word(slot, at, &pc))
+		return SW_NOT_READABLE;
+	if (!enter_range(slot, pc - 1) || !is_after_call_of(pc, 0))
+		return 0;
+	return enter_guessed(slot, pc, at + sizeof(__u64), slot->fp);
+}
+
+/*
+ * Goes on to a caller for which nothing vouches but its looks. What just-in-time compilers generate has, where it keeps no
+ * frame pointers, one frame on the C stack, be it an empty one: that of LuaJIT, PyPy and Guile goes on by jumps, or calls on
+ * a stack of its own. So the first return address above the stack pointer is, as a rule, the one to which all of that code
+ * returns. Not static, as step_in_slot: the verifier looks once. 0: there is none.
+ */
+__noinline int guess_caller(__u32 number, __u32 is_generated)
+{
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+
+	barrier_var(is_generated);
+	if (!slot)
+		return 0;
+	if (guess_by_frame_pointer(slot, is_generated))
+		return 1;
+	for (__u32 word = 0; is_generated && word < SW_SEARCH_WORDS; word++) {
+		int found = returns_through(number, word);
+
+		if (found)
+			return found != SW_NOT_READABLE;
+	}
+	return 0;
 }
 
 /* A value of the caller from where the rule says that it is. */
@@ -205,6 +275,7 @@ static __always_inline bool canonical_frame_address(struct sw_slot *slot, const 
 static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_rule *rule)
 {
 	bool signal = rule->flags & SW_RULE_SIGNAL_FRAME;
+	__u32 has_bx = rule->flags & SW_RULE_KEEPS_BX ? slot->has_bx : 0;
 	__u64 cfa, pc, fp = slot->fp;
 
 	if (rule->ra == SW_PLACE_UNDEFINED)
@@ -219,20 +290,41 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 	else if (rule->fp != SW_PLACE_SAME &&
 		 !saved_value(slot, rule->fp, rule->fp_register, rule->fp_offset, cfa, &fp))
 		return false;
+	if (rule->flags & SW_RULE_SAVES_BX) {
+		if (!read_word(slot, cfa - 8 * (rule->addend_by_8 + 1), &slot->bx))
+			return false;
+		has_bx = 1;
+	}
 	/* A leaf that moved its return address into a register has no frame. */
-	if (!may_go_to(slot, cfa) && !(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER))
+	if (!(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER) && !may_go_to(slot, cfa))
 		return false;
 	enter_caller(slot, pc, cfa, fp);
+	slot->has_bx = has_bx;
 	slot->is_return_address = !signal;
 	return true;
+}
+
+/*
+ * Whether this is no frame but the base of a stack that a library made for a fibre: whoever fills in its first frame has
+ * nothing to return to, and writes 0. No call ever left a 0, but what a wrong rule or a guess takes for a return address may
+ * be one. So each step up to here must have been by a rule, and the frame before must end where the ABI has a called
+ * function's frame end, on a multiple of 16: a rule that is wrong by one word, as those of hand-written code are, is not
+ * believed.
+ */
+static __always_inline bool is_base(const struct sw_slot *slot)
+{
+	return !slot->pc && slot->is_return_address && !slot->guesses && !(slot->sp & 15);
 }
 
 /* Appends the frame at hand and goes on to its caller. False: the walk is over, slot->outcome says how. */
 static __always_inline bool step(struct sw_slot *slot)
 {
 	struct sw_found *found = place_of_frame(slot);
+	__u32 is_generated;
 
 	if (!is_remembered(slot, found) && !find_frame(slot, found)) {
+		if (is_base(slot))
+			return stop(slot, SW_OUTCOME_COMPLETE);
 		/* An interrupted pc is real wherever it is; a return address may have been no such thing. */
 		if (!slot->is_return_address && !push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->pc))
 			return stop(slot, SW_OUTCOME_RING_FULL);
@@ -246,8 +338,10 @@ static __always_inline bool step(struct sw_slot *slot)
 		slot->head.frames_by_frame_pointer++;
 		return step_by_frame_pointer(slot);
 	}
-	if (found->number == SW_RULE_NONE)
-		return step_unproven(slot, SW_OUTCOME_NO_RULE);
+	if (found->number == SW_RULE_NONE) {
+		is_generated = (__u8)found->head == SW_FRAME_ANONYMOUS;
+		return guess_caller(slot->number, is_generated) || stop(slot, SW_OUTCOME_NO_RULE);
+	}
 	if (found->rule.cfa_base == SW_CFA_NONE)
 		return stop(slot, found->rule.cfa_offset);
 	slot->head.frames_by_table++;
@@ -265,8 +359,11 @@ static __always_inline void start_walk(struct sw_slot *slot)
 	slot->first_sp = slot->sp;
 	slot->fp = slot->registers[SW_REG_FP];
 	slot->is_return_address = 0;
+	slot->bx = slot->registers[SW_REG_BX];
+	slot->has_bx = 1;
 	slot->is_interrupted = 1;
 	slot->unproven = 0;
+	slot->guesses = 0;
 	slot->stack_switches = 0;
 	slot->window_bytes = 0;
 	slot->outcome = SW_OUTCOME_FRAME_LIMIT;

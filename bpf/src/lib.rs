@@ -8,6 +8,7 @@ mod arena;
 mod container;
 mod denial;
 mod events;
+mod fields;
 mod heap;
 mod intf;
 mod load;
@@ -25,6 +26,10 @@ mod sideband;
 mod skeleton;
 mod table;
 mod tables;
+#[cfg(feature = "test-programs")]
+mod test_programs;
+#[cfg(test)]
+mod tests;
 mod verify;
 mod walk;
 mod watch;
@@ -40,7 +45,7 @@ pub use outcome::Outcome;
 pub use pod::{PodCgroup, own_cgroups};
 pub use probe::{Probe, Support, probe};
 pub use processes::{Pointee, Processes, ProcessesError, Range, TlsVariable, TlsVector};
-pub use profiler::{ContextCounts, ProbedPlace, Profiler};
+pub use profiler::{ContextCounts, Profiler};
 pub use ring::{
     Body, Entries, Frame, FrameKind, LabelSet, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind,
     Snapshot, StackHash, StackPiece, ThreadContext,
@@ -49,8 +54,10 @@ pub use run_time::measure_run_time;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
 pub use table::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
 pub use tables::{SegmentId, Tables};
+#[cfg(feature = "test-programs")]
+pub use test_programs::{ProbedPlace, StackMemory};
 pub use verify::{Verified, verify};
-pub use walk::{STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
+pub use walk::{SEARCH_WORDS, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
 pub use watch::Audience;
 pub use witness::Interrupts;
 

@@ -5,16 +5,17 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject};
+use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramMut};
 use thiserror::Error;
 
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
 use crate::pod::PodCgroup;
-use crate::ring::create_ring;
+use crate::ring::{create_ring, whole_pages};
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
 use crate::walk::Walk;
 
@@ -51,9 +52,9 @@ pub struct Options {
     pub kernel_threads: bool,
     /// Whether samples tell what threads publish of themselves besides the span that they are in.
     pub context_attributes: bool,
-    /// Whether places in programs can be probed ([`Profiler::attach_probe`](crate::Profiler::attach_probe)): it takes
-    /// programs of their own, as long to verify as those of the clock.
-    pub probes: bool,
+    /// Whether the programs of tests are loaded, too.
+    #[cfg(feature = "test-programs")]
+    pub test_programs: bool,
     /// For tables and mappings together.
     pub arena_bytes: u64,
     /// Processes whose mappings are known at once.
@@ -62,7 +63,7 @@ pub struct Options {
     pub segments_max: u32,
     /// Stacks that are remembered as sent.
     pub known_stacks: u32,
-    /// The ring of one CPU: a power of two, and a multiple of the page size.
+    /// The ring of one CPU: a power of two. Where a page is larger, it is that.
     pub ring_bytes: u32,
     /// Of the ring of snapshots, likewise.
     pub snapshots_bytes: u32,
@@ -79,7 +80,8 @@ impl Default for Options {
             kernel_frames: true,
             kernel_threads: false,
             context_attributes: false,
-            probes: false,
+            #[cfg(feature = "test-programs")]
+            test_programs: false,
             arena_bytes: 12 << 20,
             processes_max: 4096,
             segments_max: 16 << 10,
@@ -159,11 +161,13 @@ const CONTAINERS_MAX: u32 = 1024;
 /// Where the skeleton keeps what it must not move.
 pub type Storage = MaybeUninit<OpenObject>;
 
-/// Loads those programs that walk so, after a last look at them. Sizes and options hold from then on.
+/// Loads those programs that walk so, after a last look at them. Sizes and options hold from then on. The programs are
+/// relocated to the kernel that `btf` is of, else to the one that runs.
 pub(crate) fn load_object<'obj>(
     storage: &'obj mut Storage,
     options: &Options,
     walk: Walk,
+    btf: Option<&Path>,
     look: impl FnOnce(&mut OpenSampleSkel<'obj>),
 ) -> Result<SampleSkel<'obj>, LoadError> {
     if !fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
@@ -175,30 +179,47 @@ pub(crate) fn load_object<'obj>(
     let processes_places = (options.processes_max * 2).next_power_of_two();
     let known_sets = (options.known_stacks / intf::SW_KNOWN_WAYS).next_power_of_two();
 
-    let mut open = SampleSkelBuilder::default().open(storage).map_err(refused("opening the object"))?;
+    let ring_bytes = whole_pages(options.ring_bytes);
+    let own_namespace = pid_namespace_inode()?;
+
+    let mut builder = SampleSkelBuilder::default();
+    if let Some(btf) = btf {
+        builder.obj_builder.btf_custom_path(btf).map_err(refused("naming type information"))?;
+    }
+    let mut open = builder.open(storage).map_err(refused("opening the object"))?;
     let has_loops = walk == Walk::Loop;
     open.progs.sample_cpu.set_autoload(has_loops);
-    open.progs.sample_probe.set_autoload(options.probes && has_loops);
     open.progs.sample_cpu_by_calls.set_autoload(!has_loops);
     open.progs.walk_cpu_by_calls.set_autoload(!has_loops);
-    open.progs.sample_probe_by_calls.set_autoload(options.probes && !has_loops);
-    open.progs.walk_probe_by_calls.set_autoload(options.probes && !has_loops);
-    // They run at every fork of the node.
+    #[cfg(feature = "test-programs")]
+    {
+        let programs = &mut open.progs;
+        for program in [&mut programs.sample_probe, &mut programs.walk_given] {
+            program.set_autoload(options.test_programs && has_loops);
+        }
+        for program in [&mut programs.sample_probe_by_calls, &mut programs.walk_probe_by_calls] {
+            program.set_autoload(options.test_programs && !has_loops);
+        }
+    }
+    // They run at every fork and exit of the node.
     let lists_processes = options.scope != ScopeMode::All;
+    let keeps_numbers = lists_processes && own_namespace != 0;
     open.progs.process_fork.set_autoload(lists_processes);
+    open.progs.process_exit.set_autoload(keeps_numbers);
     open.progs.process_free.set_autoload(lists_processes);
-    let inner_ring = create_ring(options.ring_bytes).map_err(refused("creating a ring buffer"))?;
+    let inner_ring = create_ring(ring_bytes).map_err(refused("creating a ring buffer"))?;
     let maps = &mut open.maps;
     let resized = [
         maps.slots.set_max_entries(slots_count),
         maps.cpus.set_max_entries(possible),
         maps.rings.set_max_entries(possible),
         maps.rings.set_inner_map_fd(inner_ring.as_fd()),
-        maps.snapshots.set_max_entries(options.snapshots_bytes),
+        maps.snapshots.set_max_entries(whole_pages(options.snapshots_bytes)),
         maps.segments.set_max_entries(options.segments_max),
         maps.processes.set_max_entries(processes_places),
         maps.known_stacks.set_max_entries(known_sets),
-        maps.listed.set_max_entries(if options.scope == ScopeMode::All { 1 } else { options.listed_max }),
+        maps.listed.set_max_entries(if lists_processes { options.listed_max } else { 1 }),
+        maps.exiting.set_max_entries(if keeps_numbers { options.listed_max } else { 1 }),
         maps.containers.set_max_entries(if options.pod.is_some() { CONTAINERS_MAX } else { 1 }),
     ];
     resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
@@ -211,11 +232,12 @@ pub(crate) fn load_object<'obj>(
         if let Some(PodCgroup { level, id }) = options.pod {
             (fixed.pod_level, fixed.pod_cgroup) = (level, id);
         }
-        fixed.pid_namespace_inode = pid_namespace_inode()?;
+        fixed.pid_namespace_inode = own_namespace;
+        fixed.loaded_ns = boot_time_ns();
         fixed.frame_limit = options.frame_limit.clamp(1, walk.frames_max());
         fixed.process_mask = processes_places - 1;
         fixed.known_mask = known_sets - 1;
-        fixed.ring_bytes = options.ring_bytes;
+        fixed.ring_bytes = ring_bytes;
         fixed.hash_key = secret_key().map_err(|source| LoadError::Map { map: "random bytes", source })?;
         fixed.kernel_frames = options.kernel_frames;
         fixed.kernel_threads = options.kernel_threads;
@@ -224,21 +246,27 @@ pub(crate) fn load_object<'obj>(
     look(&mut open);
     let skeleton = open.load().map_err(refused("loading"))?;
     if walk == Walk::TailCalls {
-        connect_calls(&skeleton, options.probes).map_err(refused("connecting programs"))?;
+        connect_calls(&skeleton, options).map_err(refused("connecting programs"))?;
     }
     Ok(skeleton)
 }
 
 /// Tells the programs that walk by calls which ones to call.
-fn connect_calls(skeleton: &SampleSkel<'_>, probes: bool) -> libbpf_rs::Result<()> {
+#[cfg_attr(
+    not(feature = "test-programs"),
+    expect(unused_variables, reason = "it asks for programs of tests")
+)]
+fn connect_calls(skeleton: &SampleSkel<'_>, options: &Options) -> libbpf_rs::Result<()> {
     let (maps, programs) = (&skeleton.maps, &skeleton.progs);
-    let of_clock = (&maps.cpu_walks, &programs.walk_cpu_by_calls);
-    let of_probes = probes.then_some((&maps.probe_walks, &programs.walk_probe_by_calls));
-    for (map, program) in std::iter::once(of_clock).chain(of_probes) {
+    let connect = |map: &dyn MapCore, program: &ProgramMut<'_>| {
         let fd = program.as_fd().as_raw_fd();
-        map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)?;
+        map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+    };
+    #[cfg(feature = "test-programs")]
+    if options.test_programs {
+        connect(&maps.probe_walks, &programs.walk_probe_by_calls)?;
     }
-    Ok(())
+    connect(&maps.cpu_walks, &programs.walk_cpu_by_calls)
 }
 
 /// 0 in the initial namespace, where the programs need not translate.
@@ -253,6 +281,12 @@ fn pid_namespace_inode() -> Result<u32, LoadError> {
 /// If it can't be told.
 pub fn is_in_initial_pid_namespace() -> Result<bool, LoadError> {
     Ok(pid_namespace_inode()? == 0)
+}
+
+/// Nanoseconds of `CLOCK_BOOTTIME`, the clock of start times.
+fn boot_time_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 /// Odd numbers that nobody can guess.

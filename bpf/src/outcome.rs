@@ -5,6 +5,7 @@ include!(concat!(env!("OUT_DIR"), "/outcome.rs"));
 struct Words {
     label: &'static str,
     is_loss: bool,
+    summary: &'static str,
     meaning: &'static str,
 }
 
@@ -15,7 +16,7 @@ impl Outcome {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// Its name in metrics, markers and summaries, in snake case.
+    /// Its name in metrics and OTLP, in snake case. People are shown the [`summary`](Self::summary).
     #[must_use]
     pub fn label(self) -> &'static str {
         Self::WORDS[self as usize].label
@@ -25,6 +26,12 @@ impl Outcome {
     #[must_use]
     pub fn is_loss(self) -> bool {
         Self::WORDS[self as usize].is_loss
+    }
+
+    /// What happened, in a few words, for people.
+    #[must_use]
+    pub fn summary(self) -> &'static str {
+        Self::WORDS[self as usize].summary
     }
 
     /// What happened, in a sentence.
@@ -53,6 +60,7 @@ mod tests {
             assert_eq!(Outcome::from_number(number as u8), Some(*outcome));
             assert!(outcome.label().bytes().all(|b| b.is_ascii_lowercase() || b == b'_'));
             assert!(outcome.meaning().len() > 10);
+            assert!((5..=30).contains(&outcome.summary().len()) && !outcome.summary().contains('_'));
         }
         assert_eq!(Outcome::PageAbsent.label(), "page_absent");
         assert!(Outcome::PageAbsent.is_loss() && !Outcome::Complete.is_loss());

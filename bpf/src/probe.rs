@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
 use crate::container::Container;
 use crate::denial;
 use crate::events::{CpuList, EventKind, Target};
-use crate::ring::create_ring;
+use crate::fields::KernelField;
+use crate::ring::{create_ring, whole_pages};
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
 
 /// Whether something works here.
@@ -56,7 +58,7 @@ pub fn probe() -> Vec<Probe> {
         Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
         Err(_) => obstacle.unwrap_or(FOR_EVENTS),
     };
-    vec![
+    let mut probes = vec![
         Probe {
             id: "btf",
             name: "kernel type information (BTF)",
@@ -69,7 +71,7 @@ pub fn probe() -> Vec<Probe> {
             id: "bpf_maps",
             name: "BPF maps and ring buffers",
             required: true,
-            support: of(&create_ring(4096).map(drop)),
+            support: of(&create_ring(whole_pages(1)).map(drop)),
             cost: "nothing can be loaded",
             remedy: obstacle.unwrap_or(
                 "run as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later; before 5.11 it takes enough locked memory too",
@@ -131,7 +133,35 @@ pub fn probe() -> Vec<Probe> {
             cost: "kernel frames have no names",
             remedy: "run as root or with CAP_SYSLOG, or set kernel.kptr_restrict to 0 or 1",
         },
-    ]
+    ];
+    if programs.is_ok() {
+        probes.extend(of_fields(None));
+    }
+    probes
+}
+
+/// Of each field that not every kernel has, in the type information of `btf`, else of the kernel that runs.
+pub(crate) fn of_fields(btf: Option<&Path>) -> Vec<Probe> {
+    let missing = KernelField::missing(btf).map_err(|error| match std::error::Error::source(&error) {
+        Some(why) => format!("can't be told: {error}: {why}"),
+        None => format!("can't be told: {error}"),
+    });
+    let support = |field: KernelField| match &missing {
+        Ok(missing) if missing.contains(&field) => {
+            Support::No { why: format!("the kernel's type information has no {}", field.field) }
+        }
+        Ok(_) => Support::Yes,
+        Err(why) => Support::No { why: why.clone() },
+    };
+    let probes = KernelField::ALL.map(|field| Probe {
+        id: field.id,
+        name: field.name,
+        required: false,
+        support: support(field),
+        cost: field.cost,
+        remedy: "use a kernel that has this field; one that is newer than this profiler may keep it elsewhere",
+    });
+    probes.into()
 }
 
 fn of<E: std::fmt::Display>(tried: &Result<(), E>) -> Support {

@@ -1,8 +1,9 @@
 //! The loaded programs: attaching them, and asking them.
 
+use std::cell::Cell;
 use std::io;
 use std::mem::offset_of;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -10,18 +11,17 @@ use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut};
 use rustix::event::epoll;
-use sidewinder_address::FileOffset;
 
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{CpuList, EventError};
-use crate::intf::{self, sw_cpu, sw_process, sw_segment, sw_slot_head};
+use crate::intf::{self, sw_cpu, sw_process, sw_scope_gaps, sw_segment, sw_slot_head};
 use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::outcome::Outcome;
 use crate::processes::Processes;
-use crate::ring::{Newcomer, Rings, borrow};
+use crate::ring::{Newcomer, Rings, borrow, whole_pages};
 use crate::run_time::run_time;
 use crate::settings::Settings;
 use crate::sideband::SideBand;
@@ -33,7 +33,7 @@ use crate::witness::Interrupts;
 
 /// The loaded programs.
 pub struct Profiler<'obj> {
-    skeleton: SampleSkel<'obj>,
+    pub(crate) skeleton: SampleSkel<'obj>,
     walk: Walk,
     watch: Watch,
     _hooks: Vec<Link>,
@@ -47,6 +47,10 @@ pub struct Profiler<'obj> {
     /// What was counted by walks.
     slots: Rc<MappedArray>,
     settings: Rc<Settings>,
+    /// What the list of processes lacks.
+    gaps: MappedArray,
+    /// Processes that could not be listed for want of room, by us.
+    refused: Cell<u64>,
     /// What walks look up.
     pub arena: Arena,
     /// Unwind tables.
@@ -66,10 +70,13 @@ pub struct ContextCounts {
     pub unreadable: u64,
 }
 
-/// A place that samples are taken at.
-#[derive(Debug)]
-pub struct ProbedPlace {
-    _link: Link,
+impl AddAssign for ContextCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { read, changing, unreadable } = more;
+        self.read += read;
+        self.changing += changing;
+        self.unreadable += unreadable;
+    }
 }
 
 impl<'obj> Profiler<'obj> {
@@ -81,7 +88,7 @@ impl<'obj> Profiler<'obj> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let cpus = CpuList::online()?;
         let walk = options.walk.unwrap_or_else(Walk::best_of_this_kernel);
-        let skeleton = load_object(storage, options, walk, |_| {})?;
+        let skeleton = load_object(storage, options, walk, None, |_| {})?;
         let map = |what, value_bytes: usize, map: &dyn MapCore| {
             MappedArray::new(map.as_fd(), value_bytes, map.max_entries() as usize)
                 .map_err(|source| LoadError::Map { map: what, source })
@@ -90,6 +97,7 @@ impl<'obj> Profiler<'obj> {
         let slots = Rc::new(map("slots", maps.slots.value_size() as usize, &maps.slots)?);
         let shared = Rc::new(map("cpus", size_of::<sw_cpu>(), &maps.cpus)?);
         let settings = Rc::new(Settings::new(Rc::clone(&shared)));
+        let gaps = map("gaps of the scope", size_of::<sw_scope_gaps>(), &maps.bss)?;
         let segments = map("segments", size_of::<sw_segment>(), &maps.segments)?;
         let places = map("processes", size_of::<sw_process>(), &maps.processes)?;
 
@@ -97,15 +105,16 @@ impl<'obj> Profiler<'obj> {
         let rings_map = MapHandle::try_from(&maps.rings).map_err(refused("keeping the rings"))?;
         let snapshots =
             MapHandle::try_from(&maps.snapshots).map_err(refused("keeping the snapshots' ring"))?;
-        let rings = Rings::create(&rings_map, snapshots, &cpus, options.ring_bytes)
+        let rings = Rings::create(&rings_map, snapshots, &cpus, whole_pages(options.ring_bytes))
             .map_err(refused("creating ring buffers"))?;
         let programs = &skeleton.progs;
-        let hooks = [&programs.process_fork, &programs.process_exec, &programs.process_free]
-            .iter()
-            .filter(|program| is_loaded(program))
-            .map(|program| program.attach())
-            .collect::<Result<_, _>>()
-            .map_err(refused("attaching to forks and execs"))?;
+        let hooks =
+            [&programs.process_fork, &programs.process_exec, &programs.process_exit, &programs.process_free]
+                .iter()
+                .filter(|program| is_loaded(program))
+                .map(|program| program.attach())
+                .collect::<Result<_, _>>()
+                .map_err(refused("attaching to forks and execs"))?;
         let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
@@ -120,6 +129,8 @@ impl<'obj> Profiler<'obj> {
             tables: Tables::new(segments, Rc::clone(&settings)),
             processes: Processes::new(places),
             settings,
+            gaps,
+            refused: Cell::new(0),
             skeleton,
             walk,
         })
@@ -181,27 +192,6 @@ impl<'obj> Profiler<'obj> {
         self.open_side_band(Audience::EveryTask)
     }
 
-    /// Samples each pass of any process in scope through a place of a program, until what is returned is dropped.
-    ///
-    /// # Errors
-    /// If the kernel refuses the probe, or [`Options::probes`] was not asked for.
-    pub fn attach_probe(
-        &self,
-        program: &std::path::Path,
-        offset: FileOffset,
-    ) -> Result<ProbedPlace, LoadError> {
-        let any_process = -1;
-        let programs = &self.skeleton.progs;
-        let sample_probe = match self.walk {
-            Walk::Loop => &programs.sample_probe,
-            Walk::TailCalls => &programs.sample_probe_by_calls,
-        };
-        sample_probe
-            .attach_uprobe(false, any_process, program, offset.0 as usize)
-            .map(|link| ProbedPlace { _link: link })
-            .map_err(|source| LoadError::Refused { doing: "attaching to a program", source })
-    }
-
     /// Ends sampling. What the rings hold can still be drained.
     pub fn stop(&mut self) {
         self.watch.stop();
@@ -213,13 +203,21 @@ impl<'obj> Profiler<'obj> {
     /// number is not listed.
     ///
     /// # Errors
-    /// If there is no room.
+    /// If there is no room. Where listed processes are the ones out of scope ([`ScopeMode::Unlisted`](crate::ScopeMode)), no
+    /// process that started after the programs were loaded is sampled from then on, and no process at all if the one at hand
+    /// started before that.
     pub fn list(&self, pid: u32, start_ns: u64) -> Result<(), LoadError> {
-        self.skeleton
-            .maps
-            .listed
-            .update(&pid.to_ne_bytes(), &start_ns.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| LoadError::Refused { doing: "listing a process for the scope", source })
+        let listed = &self.skeleton.maps.listed;
+        listed.update(&pid.to_ne_bytes(), &start_ns.to_ne_bytes(), MapFlags::ANY).map_err(|source| {
+            let loaded_ns = self.skeleton.maps.rodata_data.map_or(u64::MAX, |fixed| fixed.loaded_ns);
+            let gap = match start_ns >= loaded_ns {
+                true => offset_of!(sw_scope_gaps, young),
+                false => offset_of!(sw_scope_gaps, any),
+            };
+            self.gaps.half_word(0, gap).store(1, Ordering::Relaxed);
+            self.refused.set(self.refused.get() + 1);
+            LoadError::Refused { doing: "listing a process for the scope", source }
+        })
     }
 
     /// Takes a process off the list; those that it has forked stay.
@@ -298,11 +296,9 @@ impl<'obj> Profiler<'obj> {
             &programs.sample_cpu,
             &programs.sample_cpu_by_calls,
             &programs.walk_cpu_by_calls,
-            &programs.sample_probe,
-            &programs.sample_probe_by_calls,
-            &programs.walk_probe_by_calls,
             &programs.process_fork,
             &programs.process_exec,
+            &programs.process_exit,
             &programs.process_free,
         ];
         let loaded = all.iter().filter(|program| is_loaded(program));
@@ -338,16 +334,10 @@ impl<'obj> Profiler<'obj> {
         )
     }
 
-    /// Forks that found no room in the scope.
+    /// Processes for which the list had no room: when they were forked by a listed one, or when they were to be listed.
     #[must_use]
     pub fn scope_full(&self) -> u64 {
-        self.of_cpus(offset_of!(sw_cpu, scope_full))
-    }
-
-    /// Passes through probed places that left no sample.
-    #[must_use]
-    pub fn probes_lost(&self) -> u64 {
-        self.of_cpus(offset_of!(sw_cpu, probes_lost))
+        self.of_cpus(offset_of!(sw_cpu, scope_full)) + self.refused.get()
     }
 
     /// Walks that were begun while another one was under way on the same CPU.
@@ -360,6 +350,12 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn snapshots_refused(&self) -> u64 {
         self.of_slots(offset_of!(sw_slot_head, snapshots_refused))
+    }
+
+    /// Records of a kind that this receiver doesn't know.
+    #[must_use]
+    pub fn unknown_records(&self) -> u64 {
+        self.rings.unknown_records()
     }
 
     /// What became of the readings of threads' contexts.
@@ -376,8 +372,15 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         let maps = &self.skeleton.maps;
-        let all: [&dyn MapCore; 6] =
-            [&maps.slots, &maps.cpus, &maps.segments, &maps.processes, &maps.known_stacks, &maps.listed];
+        let all: [&dyn MapCore; 7] = [
+            &maps.slots,
+            &maps.cpus,
+            &maps.segments,
+            &maps.processes,
+            &maps.known_stacks,
+            &maps.listed,
+            &maps.exiting,
+        ];
         let arrays: u64 = all.iter().map(|m| u64::from(m.max_entries()) * u64::from(m.value_size())).sum();
         let ring_bytes = self.skeleton.maps.rodata_data.map_or(0, |fixed| u64::from(fixed.ring_bytes));
         let rings_bytes =
@@ -441,4 +444,43 @@ fn wakeups(rings: &Rings) -> io::Result<rustix::fd::OwnedFd> {
 
 fn add_to_epoll(epoll: &rustix::fd::OwnedFd, fd: impl AsFd) -> io::Result<()> {
     Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever adds a counter gives it an accessor here, and a row in the receiver's table of counters.
+    #[test]
+    fn every_counter_of_the_programs_has_an_accessor() {
+        let sw_slot_head {
+            // No counters: who holds it.
+            claims: _,
+            sequence: _,
+            stacks_known: _,            // stacks_known_and_sent
+            stacks_sent: _,             // stacks_known_and_sent
+            frames_by_table: _,         // frames_by_mode
+            frames_by_frame_pointer: _, // frames_by_mode
+            frames_unproven: _,         // frames_by_mode
+            nested: _,                  // nested_walks
+            outcomes: _,                // interrupts
+            depths: _,                  // depths
+            snapshots_refused: _,       // snapshots_refused
+            contexts_read: _,           // contexts
+            contexts_changing: _,       // contexts
+            contexts_unreadable: _,     // contexts
+        } = sw_slot_head::default();
+        let sw_cpu {
+            // No counters: what it is told, and what it remembers.
+            epoch: _,
+            clock: _,
+            listed_start_ns: _,
+            listed_pid: _,
+            tells_newcomers: _,
+            snapshot_window: _,
+            snapshots_in_window: _,
+            outcomes: _,   // interrupts
+            scope_full: _, // scope_full
+        } = sw_cpu::default();
+    }
 }

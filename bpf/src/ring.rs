@@ -103,11 +103,12 @@ impl std::fmt::Debug for Frame {
 pub enum SampleKind {
     /// The CPU's clock interrupted.
     Cpu,
-    /// The thread passed through a probed place.
+    /// A test program ran.
+    #[cfg(feature = "test-programs")]
     Probe,
 }
 
-/// One interrupt, or one pass through a probed place.
+/// One interrupt.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Why it was taken.
@@ -304,6 +305,7 @@ impl Sample {
         let half = |at| Some(u32::from_ne_bytes(array(bytes, at)?));
         let kind = match u32::from(*bytes.get(offset_of!(sw_sample, kind))?) {
             intf::SW_SAMPLE_CPU => SampleKind::Cpu,
+            #[cfg(feature = "test-programs")]
             intf::SW_SAMPLE_PROBE => SampleKind::Probe,
             _ => return None,
         };
@@ -470,7 +472,12 @@ impl std::fmt::Debug for Rings {
     }
 }
 
-/// A ring buffer of `bytes`, a power of two and a multiple of the page size.
+/// The smallest size of a ring that holds `bytes`: a power of two, and a multiple of the page size of this machine.
+pub(crate) fn whole_pages(bytes: u32) -> u32 {
+    bytes.max(u32::try_from(rustix::param::page_size()).unwrap_or(u32::MAX)).next_power_of_two()
+}
+
+/// A ring buffer of `bytes`, as [`whole_pages`] has them.
 pub(crate) fn create_ring(bytes: u32) -> libbpf_rs::Result<MapHandle> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,

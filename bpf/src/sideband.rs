@@ -13,9 +13,10 @@ use sidewinder_address::{Avma, FileOffset};
 
 use crate::container::ContainerId;
 use crate::events::{CpuList, EventError};
+use crate::ring::whole_pages;
 
-/// Data pages of a ring. All rings of a user share 516 KiB per CPU, so they are kept small.
-const RING_BYTES: usize = 32 << 10;
+/// What a ring holds, unless a page is larger. All rings of a user share 516 KiB per CPU, so they are kept small.
+const RING_BYTES: u32 = 32 << 10;
 /// We are woken by any event: until a new mapping is known, the stacks that cross it are cut. Whoever waits takes a
 /// breath between two wakeups.
 pub(crate) const WAKEUP_BYTES: u32 = 1;
@@ -88,18 +89,20 @@ pub struct SideBand {
 struct Ring {
     event: OwnedFd,
     memory: MmapRaw,
+    /// Behind the first page; a power of two.
+    data_bytes: usize,
 }
 
 impl SideBand {
     /// Has the events of these CPUs write into rings of their own.
     pub(crate) fn new(cpus: &CpuList, events: Vec<OwnedFd>) -> Result<Self, EventError> {
         let ring = |(cpu, event): (u32, OwnedFd)| {
-            let bytes = RING_BYTES + rustix::param::page_size();
+            let data_bytes = whole_pages(RING_BYTES) as usize;
             let memory = MmapOptions::new()
-                .len(bytes)
+                .len(data_bytes + rustix::param::page_size())
                 .map_raw(event.as_raw_fd())
                 .map_err(|source| EventError::Map { cpu, source })?;
-            Ok(Ring { event, memory })
+            Ok(Ring { event, memory, data_bytes })
         };
         let rings = cpus.iter().zip(events).map(ring).collect::<Result<_, EventError>>()?;
         Ok(Self { rings, guests: Vec::new() })
@@ -132,8 +135,8 @@ impl SideBand {
     /// Takes all events that have arrived: in order for each CPU, in no order between them. Returns how full the fullest
     /// ring was, from 0 to 1.
     pub fn drain(&mut self, mut take: impl FnMut(SideBandEvent)) -> f64 {
-        let taken_bytes = self.rings.iter_mut().map(|ring| ring.drain(&mut take)).max().unwrap_or(0);
-        taken_bytes as f64 / RING_BYTES as f64
+        let filled = self.rings.iter_mut().map(|ring| ring.drain(&mut take) as f64 / ring.data_bytes as f64);
+        filled.fold(0.0, f64::max)
     }
 }
 
@@ -173,8 +176,8 @@ impl Ring {
 
     /// Copies from the data, which starts behind the first page and wraps around.
     fn copy(&self, at: u64, to: &mut [u8]) {
-        let start = at as usize & (RING_BYTES - 1);
-        let before_wrap = to.len().min(RING_BYTES - start);
+        let start = at as usize & (self.data_bytes - 1);
+        let before_wrap = to.len().min(self.data_bytes - start);
         let data = self.memory.as_ptr().wrapping_add(rustix::param::page_size());
         let (first, second) = to.split_at_mut(before_wrap);
         // SAFETY: `start` and `before_wrap` stay within the data, and the kernel doesn't write to what lies between

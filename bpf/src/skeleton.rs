@@ -17,6 +17,10 @@ pub(crate) mod sample {
     include!(concat!(env!("OUT_DIR"), "/sample.skel.rs"));
 }
 
+pub(crate) mod fields {
+    include!(concat!(env!("OUT_DIR"), "/fields.skel.rs"));
+}
+
 pub(crate) mod cgroup {
     include!(concat!(env!("OUT_DIR"), "/cgroup.skel.rs"));
 }

@@ -169,6 +169,14 @@ impl PackedSegment {
         segment.push(&Page::default(), Packing::Auto);
         segment.finish()
     }
+
+    /// The table of a file of one page, of rows by their offset.
+    #[cfg(feature = "test-programs")]
+    pub(crate) fn of_page(rows: impl Iterator<Item = (u64, Entry)>, packing: Packing) -> Self {
+        let mut segment = Builder::new(0);
+        segment.push(&Page { rows: rows.collect(), ..Page::default() }, packing);
+        segment.finish()
+    }
 }
 
 /// The rows that start in one page, by their offset in it.

@@ -33,12 +33,11 @@ pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
         walk: Some(walk),
         scope: ScopeMode::Listed,
         context_attributes: true,
-        probes: true,
         ..Options::default()
     };
     let mut logs: Vec<(String, Box<[u8; LOG_BYTES]>)> = Vec::new();
     let began = Instant::now();
-    let loaded = load_object(&mut storage, &options, walk, |object| {
+    let loaded = load_object(&mut storage, &options, walk, None, |object| {
         for program in object.open_object_mut().progs_mut().filter(|program| program.autoload()) {
             let mut log = Box::new([0; LOG_BYTES]);
             let raw = program.as_libbpf_object().as_ptr();

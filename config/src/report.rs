@@ -52,7 +52,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Something that a user should know although the configuration holds.
+/// Something that a user should know although the configuration is valid.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Warning {
     /// The key it is about.

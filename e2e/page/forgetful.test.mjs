@@ -8,7 +8,7 @@ test("what is no longer held is counted, and the page goes on", async () => {
   const browser = await launch();
   const page = await follow(browser, process.env.LIVE);
   const bar = page.getByRole("region", { name: "Live" });
-  await bar.getByText(/older samples are not/).waitFor({ timeout: 60_000 });
+  await bar.getByText(/older samples were dropped/).waitFor({ timeout: 60_000 });
   const forgotten = async () => parseInt((await bar.locator("b").innerText()).replaceAll(",", ""), 10);
   const first = await forgotten();
   await page.waitForFunction((first) => parseInt(document.querySelector(".live b").textContent.replaceAll(",", ""), 10) > first, first, { timeout: 60_000 });

@@ -44,9 +44,9 @@ shows("it fills while the program runs", async (page) => {
   await picture(page, "live-early");
   const second = await more(page, first);
   await more(page, second);
-  assert.match(await bar(page).innerText(), /live.*are held/s);
+  assert.match(await bar(page).innerText(), /live.*are kept/s);
   assert.ok((await texts(page, "tbody td.name button")).some((name) => /climb/.test(name)));
-  assert.match(await page.locator(".outcomes").innerText(), /of the samples wanted are complete/);
+  assert.match(await page.locator(".outcomes").innerText(), /of the stacks are complete/);
   await picture(page, "live");
 });
 

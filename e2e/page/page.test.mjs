@@ -32,7 +32,7 @@ const samples = async (page) => parseInt((await page.locator("header b").first()
 
 shows("functions, outcomes and threads are there at first sight", "server.html", async (page) => {
   assert.match(await page.locator("header").innerText(), /1,000 samples/);
-  assert.match(await page.locator(".outcomes").innerText(), /have a cut stack.*are lost/);
+  assert.match(await page.locator(".outcomes").innerText(), /7 are truncated.*2 samples were lost.*900 interrupts hit an idle CPU or something outside the scope/);
   assert.deepEqual((await texts(page, ".thread")).map((name) => name.trim()), ["worker 101", "writer 102", "main 100"]);
   assert.deepEqual((await names(page)).slice(0, 2), ["parse_value", "vfs_write"]);
   assert.deepEqual(await texts(page, ".legend button"), ["native", "Rust", "kernel"]);
@@ -181,6 +181,8 @@ shows("everything works by keyboard", "server.html", async (page) => {
   await page.keyboard.press("/");
   await page.keyboard.type("tick");
   assert.equal(await matched(page), 10);
+  // The first one clears the search, the second one leaves it.
+  await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
   await page.keyboard.press("?");
   await page.getByRole("dialog").waitFor();
@@ -209,6 +211,112 @@ shows("what is selected can be saved", "server.html", async (page) => {
   assert.deepEqual((await page.locator("g g title").allTextContents()).map((title) => title.replace(/ \(.*/, "")), [
     "all", "main", "serve", "write_all", "vfs_write",
   ]);
+});
+
+const SCREENS = [[1440, 900], [1440, 700], [1280, 600], [1024, 768], [390, 844]];
+for (const [width, height] of SCREENS) {
+  /** What is said of the box in a row of the part of a graph that is seen; negative rows are counted from the bottom. */
+  const seen = async (page, label, row) => {
+    const scroll = page.getByRole("application", { name: label }).locator("xpath=ancestor::*[contains(@class, 'scroll')]");
+    await scroll.scrollIntoViewIfNeeded();
+    const box = await scroll.boundingBox();
+    await page.mouse.move(box.x + 40, row < 0 ? box.y + box.height + row * 20 + 10 : box.y + row * 20 + 10);
+    const tip = page.getByRole("tooltip").locator("b");
+    return (await tip.count()) > 0 ? tip.innerText() : "nothing";
+  };
+  const scroll = (page, label, to) =>
+    page.getByRole("application", { name: label }).evaluate((graph, to) => {
+      const element = graph.closest(".scroll");
+      element.scrollTop = to === "top" ? 0 : element.scrollHeight;
+    }, to);
+  const on = { viewport: { width, height } };
+  const screen = `${width}x${height}`;
+
+  shows(`each row can be scrolled to: ${screen}`, "deep.html", async (page) => {
+    assert.equal(await seen(page, /^Flame graph/, 0), "all");
+    await scroll(page, /^Flame graph/, "bottom");
+    assert.equal(await seen(page, /^Flame graph/, -1), "level_119");
+    await page.keyboard.press("i");
+    assert.equal(await seen(page, /^Flame graph/, -1), "all", "the root is seen at first");
+    await picture(page, `flame-${screen}`);
+    await scroll(page, /^Flame graph/, "top");
+    assert.equal(await seen(page, /^Flame graph/, 0), "level_119");
+  }, on);
+
+  shows(`the nearest callers and callees are seen first: ${screen}`, "deep.html", async (page) => {
+    await search(page, "/^level_60$/");
+    await page.getByRole("button", { name: "level_60", exact: true }).click();
+    const rows = async (label, ...numbers) => {
+      const names = [];
+      for (const number of numbers) names.push(await seen(page, label, number));
+      return names;
+    };
+    assert.deepEqual(await rows(/^Callers/, -1, -2, -3, -4), ["all", "level_60", "level_59", "level_58"]);
+    assert.deepEqual(await rows(/^Callees/, 0, 1, 2, 3), ["all", "level_60", "level_61", "level_62"]);
+    await picture(page, `sandwich-${screen}`);
+    await scroll(page, /^Callers/, "top");
+    assert.equal(await seen(page, /^Callers/, 0), "level_0");
+    await scroll(page, /^Callees/, "bottom");
+    assert.equal(await seen(page, /^Callees/, -1), "level_119");
+  }, on);
+
+  for (const [root, row] of [["", 2], ["&root=bottom", -3]]) {
+    const hash = `zoom=${[...Array(61).keys()].join(".")}${root}`;
+    shows(`what is zoomed to is in sight: ${screen}${root}`, "deep.html", async (page) => {
+      assert.equal(await seen(page, /^Flame graph/, row), "level_60");
+    }, { ...on, hash });
+  }
+}
+
+shows("the end of a graph with its root at the bottom stays in place when the window changes", "deep.html", async (page) => {
+  await page.keyboard.press("i");
+  for (const height of [500, 1100, 700]) {
+    await page.setViewportSize({ width: 1000, height });
+    await settle(page);
+    const { scrollTop, scrollHeight, clientHeight } = await graph(page).evaluate((graph) => {
+      const { scrollTop, scrollHeight, clientHeight } = graph.closest(".scroll");
+      return { scrollTop, scrollHeight, clientHeight };
+    });
+    assert.equal(scrollTop, scrollHeight - clientHeight, `${height}`);
+  }
+});
+
+shows("Esc closes what is open, then clears the search, then undoes the zoom", "deep.html", async (page) => {
+  await graph(page).click({ position: { x: 300, y: 50 } });
+  await page.keyboard.press("/");
+  await page.keyboard.type("level_7");
+  const state = async () => ({
+    search: await page.getByRole("searchbox").inputValue(),
+    isZoomed: /zoom=/.test(page.url()),
+    isFiltered: /search=/.test(page.url()),
+    hasHelp: await page.getByRole("dialog").isVisible(),
+  });
+  await graph(page).focus();
+  await page.keyboard.press("?");
+  assert.deepEqual(await state(), { search: "level_7", isZoomed: true, isFiltered: true, hasHelp: true });
+  await page.keyboard.press("Escape");
+  assert.deepEqual(await state(), { search: "level_7", isZoomed: true, isFiltered: true, hasHelp: false });
+  await page.keyboard.press("Escape");
+  assert.deepEqual(await state(), { search: "", isZoomed: true, isFiltered: false, hasHelp: false });
+  await page.keyboard.press("Escape");
+  assert.deepEqual(await state(), { search: "", isZoomed: false, isFiltered: false, hasHelp: false });
+});
+
+shows("Esc in the search clears it, then leaves it", "deep.html", async (page) => {
+  await graph(page).click({ position: { x: 300, y: 50 } });
+  await page.keyboard.press("/");
+  await page.keyboard.type("level_7");
+  const isFocused = () => page.getByRole("searchbox").evaluate((box) => box === document.activeElement);
+  await page.keyboard.press("Escape");
+  assert.equal(await page.getByRole("searchbox").inputValue(), "");
+  assert.doesNotMatch(page.url(), /search=/);
+  assert.equal(await page.locator(".matched").innerText(), "");
+  assert.equal(await isFocused(), true, "another search can be typed");
+  await page.keyboard.press("Escape");
+  assert.equal(await isFocused(), false);
+  assert.match(page.url(), /zoom=/, "the zoom is left alone until the search is left");
+  await page.keyboard.press("Escape");
+  assert.doesNotMatch(page.url(), /zoom=/);
 });
 
 shows("it is dark where the system is, or where it is told to be", "server.html", async (page) => {

@@ -62,6 +62,7 @@ impl Source {
                         mapping: None,
                         address: 16 * depth,
                         frame_type: FrameType::Native,
+                        is_guessed: false,
                         lines: &[Line::of(function)],
                     })
                 })

@@ -58,9 +58,11 @@ impl Running {
     /// When it cannot be started.
     pub fn start(mut command: Command) -> Result<Self> {
         let log = NamedTempFile::new()?;
+        // One description: each writes behind what the other has written.
+        let written = log.reopen()?;
         let process = command
-            .stdout(log.reopen()?)
-            .stderr(log.reopen()?)
+            .stdout(written.try_clone()?)
+            .stderr(written)
             .spawn()
             .with_context(|| format!("cannot run {:?}", command.get_program()))?;
         Ok(Self { process, log })

@@ -23,6 +23,8 @@ pub enum Compiler {
     Go,
     /// `ocamlopt`.
     Ocaml,
+    /// `fpc -O2` with these flags.
+    Pascal(&'static [&'static str]),
     /// `clang`, for the kernel.
     Ebpf,
 }
@@ -96,6 +98,8 @@ pub const GET_STACK: Program =
     Program { name: "get_stack.bpf.o", source: "get_stack.bpf.c", compiler: Compiler::Ebpf };
 /// Threads that compute.
 pub const THREADS: Program = c("threads", "threads.c");
+/// Memory that is never given to whoever reads it.
+pub const SILENT: Program = c("silent", "silent.c");
 /// Threads that write down when they were in which of two functions.
 pub const TURNS: Program = c("turns", "turns.c");
 /// Lives for five milliseconds.
@@ -118,6 +122,12 @@ pub const THROWS: Program =
     Program { name: "throws", source: "throws.cc", compiler: Compiler::Cxx(OMIT_FRAME_POINTER) };
 /// A search by recursion in OCaml.
 pub const QUEENS: Program = Program { name: "queens", source: "queens.ml", compiler: Compiler::Ocaml };
+/// A chain of functions in Free Pascal, whose compiler writes no unwind information.
+pub const LADDER_PASCAL: Program =
+    Program { name: "ladder-pascal", source: "ladder.pas", compiler: Compiler::Pascal(&["-Xs-"]) };
+/// Functions of which neither tables nor instructions tell where their frames are.
+pub const GUESSES: Program =
+    Program { name: "guesses", source: "guesses.c", compiler: Compiler::C(KEEP_FRAME_POINTER) };
 /// Loads a library, uses it, unloads it.
 pub const LOADER: Program = c("loader", "loader.c");
 /// The library for [`LOADER`].
@@ -139,6 +149,9 @@ pub const TENANT_FP: Program = Program {
     source: "tenant.c",
     compiler: Compiler::C(&["-fno-omit-frame-pointer", "-static"]),
 };
+/// Has many children that end at once, then others.
+pub const FORKS: Program =
+    Program { name: "forks", source: "forks.c", compiler: Compiler::C(&["-fomit-frame-pointer", "-static"]) };
 /// Two processes that wait for each other.
 pub const PINGPONG: Program = c("pingpong", "pingpong.c");
 /// The first process of a pod.
@@ -151,6 +164,20 @@ pub const FOREIGN: Program = Program {
     name: "foreign",
     source: "foreign.s",
     compiler: Compiler::C(&["-m32", "-nostdlib", "-static"]),
+};
+/// Is its entry point and one function that this calls, without any library.
+pub const ENTRY: Program = Program {
+    name: "entry",
+    source: "entry.s",
+    compiler: Compiler::C(&["-nostdlib", "-static", "-Wl,-e,begin"]),
+};
+/// Computes on a stack of its own, whose first frame returns to 0.
+pub const FIBRE: Program = c("fibre", "fibre.c");
+/// Computes in a fibre of Boost.Context.
+pub const FIBRES: Program = Program {
+    name: "fibres",
+    source: "fibres.cc",
+    compiler: Compiler::Cxx(&["-std=c++17", "-fomit-frame-pointer", "-Wl,--no-as-needed,-lboost_context"]),
 };
 /// Has a kernel's worker work on its memory.
 pub const URING: Program = c("uring", "uring.c");
@@ -234,6 +261,14 @@ impl Compiler {
                 let copy_and_compile = r#"mkdir -p "$2.d" && cp "$1" "$2.d/main.ml" && ocamlopt "$2.d/main.ml" -o "$2"; \
                     status=$?; rm -rf "$2.d"; exit $status"#;
                 command.args(["-c", copy_and_compile, "sh"]).arg(source).arg(output);
+                command
+            }
+            Self::Pascal(flags) => {
+                // It leaves what it compiles in a folder, and names units by it.
+                let mut command = Command::new("sh");
+                let compile = r#"source=$1 output=$2; shift 2; mkdir -p "$output.d" && \
+                    fpc -O2 "$@" "-FU$output.d" "-o$output" "$source"; status=$?; rm -rf "$output.d"; exit $status"#;
+                command.args(["-c", compile, "sh"]).arg(source).arg(output).args(flags);
                 command
             }
             Self::Ebpf => {

@@ -24,6 +24,20 @@ impl Root {
     /// # Errors
     /// When one of these can't be had.
     pub(crate) fn build() -> Result<Self> {
+        let programs = [
+            (paths::sidewinder()?, "/sidewinder"),
+            (workload::LADDER.compiled()?, "/ladder"),
+            (workload::READS.compiled()?, "/reads"),
+            (workload::REC.compiled()?, "/rec"),
+        ];
+        Self::of("init", programs)
+    }
+
+    /// Programs, each under its name there, the libraries that they need, and a shell to run `init`, a script of this folder.
+    ///
+    /// # Errors
+    /// When one of these can't be had.
+    pub(crate) fn of<'a>(init: &str, programs: impl IntoIterator<Item = (PathBuf, &'a str)>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().join("root");
         let put = |from: &Path, to: &str| -> Result<()> {
@@ -32,14 +46,8 @@ impl Root {
             fs::copy(from, &to).with_context(|| from.display().to_string())?;
             Ok(fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?)
         };
-        put(&paths::e2e().join("vm/init"), "/init")?;
+        put(&paths::e2e().join("vm").join(init), "/init")?;
         put(&busybox()?, "/bin/busybox")?;
-        let programs = [
-            (paths::sidewinder()?, "/sidewinder"),
-            (workload::LADDER.compiled()?, "/ladder"),
-            (workload::READS.compiled()?, "/reads"),
-            (workload::REC.compiled()?, "/rec"),
-        ];
         for (program, name) in programs {
             put(&program, name)?;
             for library in libraries(&program)? {

@@ -1,7 +1,10 @@
 //! `make vm-test`: boots Debian's kernels, from the oldest that is supported to the newest there is, and profiles in
 //! each a program whose stacks are known. Names of kernels (`bookworm`, `newest`) on the command line choose among them.
+//!
+//! `make compilers-test`: `compilers PROGRAM...` has the oldest kernel load what different compilers made of the eBPF programs.
 #![forbid(unsafe_code)]
 
+mod compilers;
 mod guest;
 mod kernels;
 
@@ -46,13 +49,17 @@ fn main() -> Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("compilers", loaders)) = asked.split_first().map(|(first, others)| (first.as_str(), others))
+    {
+        return compilers::test(&archive, loaders);
+    }
     let root = Root::build()?;
     let (mut baseline, mut failures) = (Baseline::read()?, Failures::default());
     let is_accepting = std::env::var_os("VERIFIER").is_some_and(|word| word == "accept");
 
     println!("{:<33} {:<11} {:>7}  instructions verified of each program", "kernel", "walk", "load ms");
     let mut few_cpus_bytes = None;
-    let asked: Vec<String> = std::env::args().skip(1).collect();
     let names = KERNELS.map(|wanted| wanted.name());
     if let Some(unknown) = asked.iter().find(|name| !names.contains(&name.as_str())) {
         bail!("there is no kernel {unknown}: name some of {}", names.join(", "));

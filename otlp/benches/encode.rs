@@ -55,6 +55,7 @@ impl Workload {
                     mapping: Some(mapping),
                     address: 0x40_0000 + frame * 16,
                     frame_type: FrameType::Rust,
+                    is_guessed: false,
                     lines: &[Line::of(function)],
                 })
             })

@@ -8,6 +8,8 @@ use crate::wire::{AnyValue, AnyValueKind, ArrayValue, KeyValue, string_value};
 pub mod key {
     /// On a location: the language or runtime of the frame, a [`FrameType`](super::FrameType).
     pub const FRAME_TYPE: &str = "profile.frame.type";
+    /// On a location: `true` where nothing proves that it is the caller of the one before it. Absent where something does.
+    pub const FRAME_GUESSED: &str = "sidewinder.frame.guessed";
     /// On a mapping: the hash of the file's head, tail and length.
     pub const BUILD_ID_HTLHASH: &str = "process.executable.build_id.htlhash";
     /// On a mapping: the GNU build ID in hexadecimal digits.

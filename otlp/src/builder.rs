@@ -11,6 +11,7 @@
 //!     mapping: None,
 //!     address: 0x1234,
 //!     frame_type: FrameType::Native,
+//!     is_guessed: false,
 //!     lines: &[Line::of(main)],
 //! });
 //! let identity = SampleIdentity {
@@ -47,7 +48,7 @@ use profile::{Identity, ProfileDraft};
 const SCOPE_NAME: &str = "sidewinder";
 
 /// What `service.name` is where nobody has said, as for every OpenTelemetry resource.
-const UNKNOWN_SERVICE: &str = "unknown_service";
+pub const UNKNOWN_SERVICE: &str = "unknown_service";
 
 /// What holds for all reports of a builder.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -162,6 +163,8 @@ pub struct Frame<'a> {
     pub address: u64,
     /// The language or runtime.
     pub frame_type: FrameType,
+    /// Whether nothing proves that this is the caller of the frame before it.
+    pub is_guessed: bool,
     /// The function at `address`, preceded by those that were inlined into it, innermost first.
     pub lines: &'a [Line],
 }
@@ -192,7 +195,7 @@ pub struct Link {
 }
 
 /// What events have in common that become one sample: all but their time and value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SampleIdentity {
     /// Whose events they are.
     pub resource: ResourceIndex,

@@ -158,6 +158,12 @@ impl Frame {
         FrameType::from_wire(self.attributes.get(key::FRAME_TYPE)?.as_str()?)
     }
 
+    /// Whether nothing proves that it is the caller of the frame before it.
+    #[must_use]
+    pub fn is_guessed(&self) -> bool {
+        self.attributes.get(key::FRAME_GUESSED) == Some(&OwnedValue::Bool(true))
+    }
+
     /// Where in the mapping's file `address` is.
     #[must_use]
     pub fn file_offset(&self) -> Option<u64> {
@@ -183,6 +189,10 @@ pub struct Profile {
     pub period_type: Arc<str>,
     /// In units of the period type.
     pub period: i64,
+    /// When what it covers began.
+    pub time_unix_ns: u64,
+    /// How long that lasted.
+    pub duration_ns: u64,
     /// The identity; receivers drop what they have seen before.
     pub profile_id: Vec<u8>,
     /// The samples.
@@ -368,6 +378,8 @@ impl Tables {
             sample_type: self.type_name(profile.sample_type)?,
             period_type: self.type_name(profile.period_type)?,
             period: profile.period,
+            time_unix_ns: profile.time_unix_nano,
+            duration_ns: profile.duration_nano,
             profile_id: profile.profile_id,
             samples: profile.samples.into_iter().map(|s| self.sample(s)).collect::<Result<_, _>>()?,
         })

@@ -10,6 +10,12 @@ pub enum Kind {
     },
     /// Time that a thread spent off the CPUs. The value of an event is that time in nanoseconds.
     OffCpu,
+    /// Samples that were only counted: nobody knows when each of them was taken. The value of an event is how many there
+    /// were, and no two events of a report have the same identity.
+    Counted {
+        /// The rate of sampling on each CPU, in Hz; 0 where it isn't known either.
+        samples_per_second: u32,
+    },
 }
 
 /// A type and its unit, as a `ValueType` on the wire.
@@ -20,6 +26,7 @@ pub(crate) type TypeAndUnit = (&'static str, &'static str);
 pub(crate) enum Shape {
     Timestamps,
     TimestampsAndValues,
+    Values,
 }
 
 /// The form of a profile on the wire.
@@ -44,6 +51,16 @@ impl Kind {
                 shape: Shape::Timestamps,
                 display_rank: 0,
             },
+            Self::Counted { samples_per_second: 0 } => Row {
+                sample_type: ("samples", "count"),
+                period_type: ("", ""),
+                period: 0,
+                shape: Shape::Values,
+                display_rank: 0,
+            },
+            Self::Counted { samples_per_second } => {
+                Row { shape: Shape::Values, ..Self::Cpu { samples_per_second }.row() }
+            }
             Self::OffCpu => Row {
                 sample_type: ("off_cpu", "nanoseconds"),
                 period_type: ("", ""),

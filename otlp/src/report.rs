@@ -262,7 +262,13 @@ mod tests {
                 let lines = [Line::of(function)];
                 let frame_type = FrameType::Native;
                 let address = stack as u64;
-                let leaf = builder.location(&Frame { mapping: None, address, frame_type, lines: &lines });
+                let leaf = builder.location(&Frame {
+                    mapping: None,
+                    address,
+                    frame_type,
+                    is_guessed: false,
+                    lines: &lines,
+                });
                 let identity = SampleIdentity {
                     resource,
                     kind: Kind::OffCpu,

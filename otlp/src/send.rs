@@ -26,7 +26,7 @@ pub use connect::{Pem, Resolve, Resolver, Resolving, TlsError, TlsOptions, TlsVe
 pub use counts::{Counts, State};
 pub use credentials::{Credentials, CredentialsError, HeaderError, SecretText};
 pub use debug::Verbosity;
-pub use exporter::{Exporter, ExporterError, ExporterOptions, ExporterStats, PartialSuccess};
+pub use exporter::{Exporter, ExporterError, ExporterOptions, ExporterStats, Outage, PartialSuccess};
 pub use grpc::{GrpcOptions, Keepalive};
 pub use http::HttpOptions;
 pub use retry::{RetryError, RetryOptions};

@@ -5,7 +5,6 @@ use std::fs;
 use std::time::Duration;
 
 use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
-use sidewinder_otlp::send::file::write_profiles_data;
 use sidewinder_otlp::send::{Exporter, ExporterOptions, Verbosity};
 use sidewinder_otlp::{Kind, Report, ReportBuilder, ReportOptions, decode};
 
@@ -26,26 +25,6 @@ fn report(events: u64) -> Report {
         builder.event(&identity, START + event, 1);
     }
     builder.finish(START..START + 1).unwrap()
-}
-
-#[test]
-fn an_otlp_file_is_one_message_and_replaces_what_was_there() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("out.otlp");
-    fs::write(&path, "something longer than a report could ever be".repeat(100)).unwrap();
-    write_profiles_data(&path, &report(2)).unwrap();
-    let profiles = decode::profiles_data(&fs::read(&path).unwrap()).unwrap();
-    assert_eq!(profiles.iter().map(|profile| profile.events().count()).sum::<usize>(), 2);
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-}
-
-#[test]
-fn a_file_that_cannot_be_written_is_named_and_nothing_is_left_behind() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("missing").join("out.otlp");
-    let error = write_profiles_data(&path, &report(1)).unwrap_err();
-    assert_eq!(error.to_string(), format!("cannot create a file beside {path:?}"));
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -78,6 +57,34 @@ fn what_a_full_disk_refuses_is_counted_as_lost() {
 fn a_file_that_cannot_be_opened_is_named_at_once() {
     let error = Exporter::file(ExporterOptions::named("file"), "/nowhere/out".as_ref()).unwrap_err();
     assert_eq!(error.to_string(), "cannot open \"/nowhere/out\"");
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_is_told_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let error = Exporter::file(ExporterOptions::named("file"), &path).unwrap_err();
+    assert_eq!(error.to_string(), format!("cannot open {path:?}"));
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions_and_nothing_is_left_beside_it() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.proto");
+    fs::write(&path, "before").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+    Exporter::file(ExporterOptions::named("file"), &path).unwrap().shutdown(PATIENCE);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o604);
+    assert_eq!((fs::read(&path).unwrap().len(), fs::read_dir(directory.path()).unwrap().count()), (0, 1));
 }
 
 #[test]

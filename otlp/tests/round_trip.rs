@@ -67,6 +67,11 @@ fn resource(builder: &mut ReportBuilder, event: &Event) -> ResourceIndex {
     builder.resource(&[(key::SERVICE_NAME, Value::Str(&event.service)), ("process.pid", Value::Int(1))])
 }
 
+/// Of some frames it is said that they were guessed.
+fn is_guessed(address: u8) -> bool {
+    address % 2 == 1
+}
+
 fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex {
     let locations: Vec<_> = frames
         .iter()
@@ -85,6 +90,7 @@ fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex
                 mapping,
                 address: 0x1000 + u64::from(address),
                 frame_type: FrameType::Rust,
+                is_guessed: is_guessed(address),
                 lines: &[Line::of(function)],
             })
         })
@@ -128,6 +134,7 @@ fn plain(event: decode::Event<'_>) -> Event {
         });
         assert_eq!(frame.function(), Some(name(file, address).as_str()));
         assert_eq!(frame.frame_type(), Some(FrameType::Rust));
+        assert_eq!(frame.is_guessed(), is_guessed(address));
         (file, address)
     });
     Event {
@@ -142,6 +149,19 @@ fn plain(event: decode::Event<'_>) -> Event {
         time_unix_ns: event.time_unix_ns,
         value: event.value,
     }
+}
+
+#[test]
+fn the_same_place_known_and_guessed_is_two_locations() {
+    let mut builder = ReportBuilder::new(ReportOptions::new("1.2.3"));
+    let function = builder.function(&Function { name: "work", ..Function::default() });
+    let lines = [Line::of(function)];
+    let known =
+        Frame { mapping: None, address: 1, frame_type: FrameType::Native, is_guessed: false, lines: &lines };
+    let guessed = Frame { is_guessed: true, ..known };
+    let locations = [builder.location(&known), builder.location(&guessed)];
+    assert_ne!(locations[0], locations[1]);
+    assert_eq!(locations, [builder.location(&known), builder.location(&guessed)]);
 }
 
 fn sorted(mut events: Vec<Event>) -> Vec<Event> {
@@ -159,6 +179,7 @@ proptest! {
             mapping: None,
             address: 1,
             frame_type: FrameType::Go,
+            is_guessed: false,
             lines: &[Line::of(idle)],
         });
         for events in [first, second] {

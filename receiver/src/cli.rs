@@ -10,10 +10,10 @@ use sidewinder_config::ListenAddress;
 
 use crate::hexadecimal;
 
-/// A profiler that lives beside the pod it profiles and speaks OpenTelemetry.
+/// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
 ///
-/// Without a command it runs as configured: profiles what the receiver's scope names and sends profiles to the
-/// exporters, until it is told to stop.
+/// Without a command it runs as configured: it profiles the processes in the receiver's scope and sends profiles to
+/// the exporters, until it is stopped.
 #[derive(Debug, Parser)]
 #[command(
     name = "sidewinder",
@@ -42,7 +42,7 @@ pub(crate) enum Command {
         sidewinder run --config env:SIDEWINDER_CONFIG --set exporters.otlp_grpc.endpoint=collector:4317\n  \
         OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 sidewinder run\n  \
         sidewinder run --ui                          and look at http://localhost:7878/\n\n\
-        Takes a changed configuration over while it runs: on SIGHUP, and when one of its files changes.")]
+        Reloads its configuration on SIGHUP, and when one of its files changes.")]
     Run(RunArgs),
     /// Profile for a while and write a file
     #[command(after_help = "Examples:\n  \
@@ -51,17 +51,21 @@ pub(crate) enum Command {
         sidewinder record --comm 'nginx*' -d 10s -o out.speedscope.json\n  \
         sidewinder record -p 1234 --span 00f067aa0ba902b7 -o span.svg\n  \
         sidewinder record -o out.pb.gz -- make -j8\n  \
+        sidewinder record -a -d 5s -o /dev/stdout --format folded | grep -c malloc\n  \
         sidewinder record --ui -- ./server             and look at http://localhost:7878/ meanwhile\n\n\
-        The end of the file's name tells its form:\n  \
+        The suffix of the file sets its format:\n  \
         .otlp    OpenTelemetry ProfilesData, protobuf\n  \
         .pb.gz   pprof\n  \
         .folded  a line for each stack, for flame graph tools\n  \
         .svg     a flame graph as a picture\n  \
-        .html    a page to look at it from all sides, which needs no network\n  \
+        .html    an interactive page that needs no network\n  \
         .firefox.json     for https://profiler.firefox.com\n  \
         .speedscope.json  for https://www.speedscope.app\n\n\
-        With a command, its exit code is passed on; 125: sidewinder itself failed, 126: the command can't be \
-        executed, 127: there is no such command.")]
+        A file that is there already is replaced once the whole profile is written. Ctrl-C, SIGTERM, SIGHUP and a closed \
+        terminal end a recording, which is then written.\n\n\
+        With a command, its exit code is passed on, or 0 where we have ended the command, after -d or when told to stop. \
+        125: sidewinder itself failed, 126: the command can't be executed, 127: there is no such command; nothing is \
+        written then.")]
     Record(RecordArgs),
     /// Show the busiest functions and processes in the terminal, while they run
     #[command(after_help = "Examples:\n  \
@@ -75,9 +79,10 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:\n  \
         sidewinder view profile.otlp                 prints an address to open; Ctrl-C ends\n  \
         sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
+        sidewinder view -o cpu.otlp cpu.pb.gz        as OpenTelemetry's profile\n  \
         perf script | stackcollapse-perf.pl > out.folded && sidewinder view out.folded\n\n\
-        Reads .otlp as record writes it, pprof's form and folded stacks, by anybody. The page is served on this \
-        machine alone, under an address that cannot be guessed.")]
+        Reads OTLP, pprof and folded stacks, written by sidewinder or by other tools, and writes every form that \
+        record does. The page is served on this machine alone, under an address that cannot be guessed.")]
     View(ViewArgs),
     /// Compare two profiles: a table here, and the page in the browser
     #[command(after_help = "Examples:\n  \
@@ -87,40 +92,41 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
     #[command(after_help = "Examples:\n  \
-        sidewinder inspect /usr/bin/openssl                 how it is walked, and what its table takes\n  \
+        sidewinder inspect /usr/bin/openssl                 how it is unwound, and how large its table is\n  \
         sidewinder inspect --pc 0x2a1f0 /usr/bin/openssl    what holds at an address\n  \
         sidewinder inspect --rows '[vdso]'\n  \
         sidewinder inspect --validate ./server              where the file contradicts its own code")]
     Inspect(InspectArgs),
-    /// Say what this kernel and these privileges allow, and what it costs where they don't
+    /// Report what this kernel and these privileges allow, and what is lost where they don't
     #[command(after_help = "Examples:\n  \
         sidewinder check\n  \
         kubectl exec POD -c sidewinder -- /sidewinder check\n  \
         sidewinder check --json | jq -r '.checks[] | select(.state != \"ok\") | .id + \": \" + .next'\n\n\
-        A check is ok, limited (profiling works, and lacks something) or missing (nothing works without it). \
+        A check is ok, limited (profiling works with a restriction) or missing (nothing works without it). \
         Colours are for terminals; NO_COLOR=1 switches them off.\n\n\
         Exit codes: 0 ready to profile, 3 something is missing.")]
     Check(CheckArgs),
-    /// Say how the profilers are that run here: what they sample, and what became of it
+    /// Report on the profilers that run here: what they sample, what they sent, and what is wrong
     #[command(after_help = "Examples:\n  \
         sidewinder status\n  \
         kubectl exec POD -c sidewinder -- /sidewinder status\n  \
-        sidewinder status --json | jq .\n\n\
-        Exit codes: 0 all is well, 1 something is not, or nobody answers.")]
+        sidewinder status --json | jq '.problems[]'\n\n\
+        Lists problems first, each with what to do: those of now, and losses of the last five minutes.\n\n\
+        Exit codes: 0 all is well, 1 something is wrong, or no profiler answers.")]
     Status(StatusArgs),
-    /// Say whether the profilers that run here are up, for a probe; what they can't do is for `status`
+    /// Check whether the profilers that run here are up, for a probe; `status` reports degradations
     #[command(after_help = "Examples:\n  \
         sidewinder health && echo up\n  \
         livenessProbe: { exec: { command: [/sidewinder, health] } }      in a container's spec\n\n\
-        Exit codes: 0 all that answer are up, 1 one is not, or nobody answers.")]
+        Exit codes: 0 all are up, 1 one is not, or none answers.")]
     Health(HealthArgs),
     /// Check the configuration, and report everything that is wrong with it at once
     #[command(after_help = "Examples:\n  \
         sidewinder validate --config sidewinder.yaml\n  \
         sidewinder validate --config base.yaml --config site.yaml --set receivers::profiling::samples_per_second=19\n\n\
-        Exit codes: 0 it holds, with warnings or without, 2 something is wrong.")]
+        Exit codes: 0 valid, with warnings or without, 2 invalid.")]
     Validate(ConfigArgs),
-    /// Print the configuration that holds, with defaults filled in
+    /// Print the effective configuration, with defaults filled in
     #[command(after_help = "Examples:\n  \
         sidewinder print-config --config sidewinder.yaml\n  \
         sidewinder print-config --config base.yaml --config site.yaml --format json | jq .exporters\n\n\
@@ -156,7 +162,7 @@ pub(crate) struct ConfigArgs {
     /// A single setting, as a.b=c or a::b=c; applied last
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
-    /// Gates of features to switch on (id) or off (-id), separated by commas
+    /// Feature gates to enable (id) or disable (-id), separated by commas
     #[arg(long, value_name = "IDS", value_delimiter = ',', allow_hyphen_values = true)]
     pub(crate) feature_gates: Vec<String>,
 }
@@ -183,7 +189,7 @@ impl RunArgs {
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("target").required(true).args(["pid", "comm", "all", "command"])))]
 pub(crate) struct RecordArgs {
-    /// Samples a second and CPU
+    /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
     /// A process; may be given several times
@@ -210,16 +216,19 @@ pub(crate) struct RecordArgs {
     /// A key of what threads publish besides their span, to become an attribute of samples, in .otlp; may be given several times
     #[arg(long, value_name = "KEY")]
     pub(crate) attribute: Vec<String>,
-    /// Where to; the end of the name tells the form
+    /// The file to write; its suffix sets the format. A pipe or a device is written to directly
     #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
     pub(crate) output: PathBuf,
-    /// How stacks are walked
+    /// The form, whatever the name ends in, as for -o /dev/stdout
+    #[arg(long, value_name = "FORM")]
+    pub(crate) format: Option<FormatArg>,
+    /// How stacks are unwound
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) unwind: UnwindArg,
-    /// Frames after which a stack is cut, visibly
+    /// Frames after which a stack is truncated, and marked as such
     #[arg(long, value_name = "FRAMES", default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub(crate) max_frames: u32,
-    /// Take kernel frames too, which is the default
+    /// Include kernel frames, which is the default
     #[arg(long, overrides_with = "no_kernel")]
     pub(crate) kernel: bool,
     /// Leave kernel frames out
@@ -228,7 +237,7 @@ pub(crate) struct RecordArgs {
     /// Memory for unwind tables, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512))]
     pub(crate) table_budget_mib: u32,
-    /// Also write how all interrupts ended to this file, as JSON
+    /// Also write to this file, as JSON, how each interrupt ended
     #[arg(long, value_name = "FILE")]
     pub(crate) summary_json: Option<PathBuf>,
     /// Meanwhile serve a page on this machine that follows what is recorded, there or at another address
@@ -237,7 +246,7 @@ pub(crate) struct RecordArgs {
     /// Also print a table of the busiest functions
     #[arg(long)]
     pub(crate) table: bool,
-    /// Say nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     pub(crate) quiet: bool,
     /// A command to run and profile, with its children
@@ -253,7 +262,7 @@ pub(crate) struct TopArgs {
     /// Processes of this name, those to come included; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) comm: Vec<String>,
-    /// Samples a second and CPU
+    /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
     /// How much of the time is shown, in seconds
@@ -274,6 +283,25 @@ pub(crate) enum UnwindArg {
     Tables,
 }
 
+/// What a profile is written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum FormatArg {
+    /// OpenTelemetry ProfilesData, as .otlp
+    Otlp,
+    /// As .pb.gz
+    Pprof,
+    /// A line for each stack, as .folded
+    Folded,
+    /// A flame graph as a picture, as .svg
+    Svg,
+    /// The page, as .html
+    Html,
+    /// As .firefox.json
+    Firefox,
+    /// As .speedscope.json
+    Speedscope,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
     /// An executable or a shared library; [vdso] for the kernel's
@@ -291,7 +319,7 @@ pub(crate) struct InspectArgs {
     /// the row, what the code does, separated by tabs), then one line with the counts. Ends with 0 all the same
     #[arg(long, conflicts_with_all = ["rows", "ranges", "pc"])]
     pub(crate) validate: bool,
-    /// How stacks are to be walked
+    /// How stacks would be unwound
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) unwind: UnwindArg,
 }
@@ -300,9 +328,12 @@ pub(crate) struct InspectArgs {
 pub(crate) struct ViewArgs {
     /// A profile: .otlp, pprof, or folded stacks
     pub(crate) file: PathBuf,
-    /// Write it here instead; the end of the name tells the form, as with record
+    /// Write it to this file instead; its suffix sets the format, as with record
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// The form, whatever the name ends in, as for -o /dev/stdout
+    #[arg(long, value_name = "FORM", requires = "output")]
+    pub(crate) format: Option<FormatArg>,
 }
 
 #[derive(Debug, Args)]

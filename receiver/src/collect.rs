@@ -19,7 +19,7 @@ pub(crate) use self::counts::Counts;
 use self::draft::{Draft, ThreadKey};
 pub(crate) use self::window::{Bounds, SLICE, Window};
 use crate::live::Audience;
-use crate::naming::{BODY_MISSING, Namer};
+use crate::naming::{BODY_MISSING_SUMMARY, Namer};
 use crate::sampling::Tally;
 use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
 use crate::vitals::Counted;
@@ -197,12 +197,12 @@ pub(crate) fn outcomes_so_far(counted: &Counted) -> Vec<sidewinder_render::Outco
     outcomes_of(counts, others)
 }
 
-/// How interrupts end of which the walk does not say it: a name, what it means for the profile, and why.
+/// Ends of interrupts and samples that no walk reports: a name, what it means for the profile, and why.
 type OtherOutcome = (&'static str, Severity, &'static str);
 const MISSED: OtherOutcome =
     ("missed", Severity::Lost, "the kernel did not run the program for these interrupts");
 const NO_BODY: OtherOutcome = (
-    BODY_MISSING,
+    BODY_MISSING_SUMMARY,
     Severity::Cut,
     "these samples, counted above by how their walk ended, arrived without their stack",
 );
@@ -217,13 +217,13 @@ fn outcomes_of<const OTHERS: usize>(
     others: [(OtherOutcome, u64); OTHERS],
 ) -> Vec<sidewinder_render::Outcome> {
     let row = |name: &str, count, severity, help: &str| sidewinder_render::Outcome {
-        name: name.replace('_', " "),
+        name: name.to_owned(),
         count,
         severity,
         help: help.to_owned(),
     };
     let of_walks =
-        counts.map(|(outcome, count)| row(outcome.label(), count, severity(outcome), outcome.meaning()));
+        counts.map(|(outcome, count)| row(outcome.summary(), count, severity(outcome), outcome.meaning()));
     let others = others.map(|((name, severity, help), count)| row(name, count, severity, help));
     of_walks.chain(others).filter(|row| row.count > 0).collect()
 }

@@ -11,11 +11,27 @@ use sidewinder_otlp::builder::{
 use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_render::{FrameIndex, FrameKind, Profile, Thread};
 
+use crate::naming::marker_of_summary;
 use crate::report::VERSION;
 use crate::resource::key;
 
-/// The report of all events, each at the beginning of its slice of time; `None` where there is none.
-pub(crate) fn report(profile: &Profile) -> Option<Report> {
+/// More events than this are written as their number: each would take a timestamp of its own.
+const TIMESTAMPS_MAX: u64 = 16 << 20;
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum EncodeError {
+    /// Nothing was sampled.
+    #[error("the profile holds no samples")]
+    Empty,
+    /// Its numbers are bytes, or times of unknown parts.
+    #[error("its values are {0:?}, not numbers of samples of CPU time, which is all that is written as OTLP")]
+    NotSamples(String),
+}
+
+/// The report of all events, each at the beginning of its slice of time. Where no times are known, their numbers.
+pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
+    let kind = kind(profile)?;
     let mut builder = ReportBuilder::new(ReportOptions::new(VERSION));
     let mappings: Vec<_> = profile
         .binaries
@@ -38,9 +54,9 @@ pub(crate) fn report(profile: &Profile) -> Option<Report> {
         })
         .collect();
     let threads: Vec<_> = profile.threads.iter().map(|thread| of_thread(&mut builder, thread)).collect();
-    let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
     let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
+    let mut counts = HashMap::<SampleIdentity, u64>::new();
     for sample in &profile.samples {
         let (Some(&(resource, attributes)), Some(&stack)) =
             (threads.get(sample.thread.0 as usize), stacks.get(sample.stack.0 as usize))
@@ -49,26 +65,55 @@ pub(crate) fn report(profile: &Profile) -> Option<Report> {
         };
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
-        let kind = Kind::Cpu { samples_per_second };
         let identity = SampleIdentity { resource, kind, stack, attributes, link };
-        for _ in 0..sample.count {
-            builder.event(&identity, unix_ns(sample.slice).unwrap_or(u64::MAX), 1);
+        match kind {
+            Kind::Counted { .. } => {
+                let count = counts.entry(identity).or_default();
+                *count = count.saturating_add(sample.count);
+            }
+            Kind::Cpu { .. } | Kind::OffCpu => {
+                for _ in 0..sample.count {
+                    builder.event(&identity, unix_ns(sample.slice).unwrap_or(u64::MAX), 1);
+                }
+            }
         }
     }
     let start = unix_ns(0).unwrap_or(u64::MAX);
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    // The same profile gives the same report.
+    counts.sort_unstable_by_key(|(identity, _)| {
+        (identity.resource, identity.stack, identity.attributes, identity.link.map(|link| link.span_id))
+    });
+    for (identity, count) in counts {
+        builder.event(&identity, start, i64::try_from(count).unwrap_or(i64::MAX));
+    }
     let lasting = u64::try_from(profile.duration.as_nanos()).unwrap_or(u64::MAX);
-    builder.finish(start..start.saturating_add(lasting))
+    builder.finish(start..start.saturating_add(lasting)).ok_or(EncodeError::Empty)
+}
+
+/// What the events of a profile are on the wire.
+fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
+    let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
+    let has_times = !profile.slice.is_zero() && profile.total() <= TIMESTAMPS_MAX;
+    match samples_per_second {
+        0 if profile.measure.name != "samples" => Err(EncodeError::NotSamples(profile.measure.name.clone())),
+        1.. if has_times => Ok(Kind::Cpu { samples_per_second }),
+        _ => Ok(Kind::Counted { samples_per_second }),
+    }
 }
 
 /// The frames of a stack by the places in code that they are at: calls that were inlined are at their caller's.
 fn physical<'a>(profile: &'a Profile, stack: &'a [FrameIndex]) -> impl Iterator<Item = &'a [FrameIndex]> {
     let place = |index: &FrameIndex| {
-        profile.frames.get(index.0 as usize).map(|frame| (frame.binary, frame.address, frame.kind))
+        profile
+            .frames
+            .get(index.0 as usize)
+            .map(|frame| (frame.binary, frame.address, frame.kind, frame.is_guessed))
     };
     let mut rest = stack;
     iter::from_fn(move || {
         let first = rest.first()?;
-        let is_marker = place(first).is_none_or(|(_, address, _)| address == 0);
+        let is_marker = place(first).is_none_or(|(_, address, ..)| address == 0);
         // The same frame once more is a function that called itself.
         let count = (1..rest.len())
             .find(|&at| is_marker || place(&rest[at]) != place(first) || rest[..at].contains(&rest[at]))
@@ -99,19 +144,28 @@ impl<'a> Locations<'a> {
         // A place without a name is left to backends that have symbols: they know the file and the address.
         let lines: Vec<_> = frames()
             .filter(|frame| frame.is_named || mapping.is_none())
-            .map(|frame| Line {
-                function: builder.function(&Function {
-                    name: &frame.name,
-                    system_name: &frame.system_name,
-                    filename: &frame.path,
-                    ..Function::default()
-                }),
-                line: frame.line,
-                column: 0,
+            .map(|frame| {
+                let marker =
+                    (frame.kind == FrameKind::Marker).then(|| marker_of_summary(&frame.name)).flatten();
+                Line {
+                    function: builder.function(&Function {
+                        name: marker.as_deref().unwrap_or(&frame.name),
+                        system_name: &frame.system_name,
+                        filename: &frame.path,
+                        ..Function::default()
+                    }),
+                    line: frame.line,
+                    column: 0,
+                }
             })
             .collect();
-        let location =
-            builder.location(&Frame { mapping, address, frame_type: frame_type(kind), lines: &lines });
+        let location = builder.location(&Frame {
+            mapping,
+            address,
+            frame_type: frame_type(kind),
+            is_guessed: outermost.is_some_and(|frame| frame.is_guessed),
+            lines: &lines,
+        });
         self.numbers.insert(place, location);
         location
     }
@@ -170,6 +224,7 @@ mod tests {
             address,
             path: String::from("src/a.rs"),
             line: 3,
+            is_guessed: false,
         }
     }
 
@@ -199,9 +254,10 @@ mod tests {
                 frame("inner", FrameKind::Rust, 0, 0x1000),
                 frame("outer", FrameKind::Rust, 0, 0x1000),
                 frame("vfs_write", FrameKind::Kernel, 1, 0xffff_ffff_8100_0000),
-                frame("[truncated: no_rule]", FrameKind::Marker, 0, 0),
+                frame("[truncated: no unwind information]", FrameKind::Marker, 0, 0),
+                Frame { is_guessed: true, ..frame("outer", FrameKind::Rust, 0, 0x1000) },
             ],
-            stacks: vec![stack(&[0, 1, 0, 1]), stack(&[2, 1, 3])],
+            stacks: vec![stack(&[0, 1, 0, 1]), stack(&[2, 1, 4, 3])],
             threads: vec![Thread {
                 process: "app".into(),
                 pid: 7,
@@ -220,13 +276,19 @@ mod tests {
         let report = report(&profile()).unwrap();
         assert_eq!(conformance::check(report.as_bytes()), []);
         let decoded = decode::profiles_data(report.as_bytes()).unwrap();
+        let outermost = decoded[0].samples.iter().filter_map(|sample| sample.stack.last()?.function());
+        assert!(outermost.into_iter().any(|name| name == "[truncated: no_rule]"), "by its outcome's name");
         let mut shapes: Vec<Vec<usize>> = decoded[0]
             .samples
             .iter()
             .map(|sample| sample.stack.iter().map(|frame| frame.lines.len()).collect())
             .collect();
         shapes.sort();
-        assert_eq!(shapes, [vec![1, 1, 1], vec![2, 2]], "a call that was inlined is at its caller's place");
+        assert_eq!(
+            shapes,
+            [vec![1, 1, 1, 1], vec![2, 2]],
+            "a call that was inlined is at its caller's place"
+        );
         let file = tempfile::Builder::new().suffix(".otlp").tempfile().unwrap();
         std::fs::write(file.path(), report.as_bytes()).unwrap();
         let read = import::profile(file.path()).unwrap();
@@ -235,12 +297,57 @@ mod tests {
             sidewinder_render::write(profile, sidewinder_render::Form::Folded, out).unwrap();
         }
         assert_eq!(out[0], out[1]);
+        let text = String::from_utf8(out[0].clone()).unwrap();
+        assert!(text.contains(";[guessed] outer;outer;"), "{text}");
         assert_eq!((&read.threads, &read.spans), (&profile().threads, &profile().spans));
         assert_eq!(read.measure.period_ns, 10_000_000);
     }
 
     #[test]
-    fn nothing_makes_no_report() {
-        assert!(report(&Profile { samples: Vec::new(), ..profile() }).is_none());
+    fn what_has_no_report_is_told() {
+        let empty = report(&Profile { samples: Vec::new(), ..profile() });
+        assert!(matches!(empty, Err(EncodeError::Empty)));
+        let measure = Measure { name: "inuse_space".to_owned(), rate_hz: 0, period_ns: 0 };
+        let of_bytes = report(&Profile { measure, ..profile() });
+        assert!(matches!(of_bytes, Err(EncodeError::NotSamples(of)) if of == "inuse_space"));
+    }
+
+    /// Through a file of another form, which has no times, and back; one that is read a second time stays what it is.
+    #[test]
+    fn other_forms_become_reports_that_conform_and_hold_the_same_stacks() {
+        let folder = tempfile::tempdir().unwrap();
+        let folded = |profile: &Profile| {
+            let mut out = Vec::new();
+            sidewinder_render::write(profile, sidewinder_render::Form::Folded, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        for form in [sidewinder_render::Form::Folded, sidewinder_render::Form::Pprof] {
+            let other = folder.path().join(format!("other{}", form.suffix()));
+            let mut file = std::fs::File::create(&other).unwrap();
+            sidewinder_render::write(&profile(), form, &mut file).unwrap();
+            let read = import::profile(&other).unwrap();
+            let report = report(&read).unwrap();
+            assert_eq!(conformance::check(report.as_bytes()), [], "{form:?}");
+            let path = folder.path().join("out.otlp");
+            std::fs::write(&path, report.as_bytes()).unwrap();
+            let again = import::profile(&path).unwrap();
+            // Folded stacks hold the process as the outermost frame: it is one here.
+            assert_eq!(folded(&again), folded(&read), "{form:?}");
+            assert_eq!(
+                (again.measure.rate_hz, again.measure.period_ns),
+                (read.measure.rate_hz, read.measure.period_ns)
+            );
+            let third = super::report(&again).unwrap();
+            assert_eq!(conformance::check(third.as_bytes()), [], "{form:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_all_memory_are_written_as_numbers() {
+        let mut large = profile();
+        large.samples[0].count = u64::MAX / 2;
+        let report = report(&large).unwrap();
+        assert!(report.as_bytes().len() < 10_000);
+        assert_eq!(conformance::check(report.as_bytes()), []);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::builder::Link;
+use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, MAX_MESSAGE_BYTES, OwnedValue};
 use sidewinder_render::{
     Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, ReadError, Sample, SpanIndex,
@@ -14,6 +14,7 @@ use sidewinder_render::{
 };
 
 use crate::collect::{Counts, Numbers};
+use crate::naming::marker_summary;
 
 /// Why a file can't be shown.
 #[derive(Debug, thiserror::Error)]
@@ -33,13 +34,23 @@ pub(crate) enum ImportError {
 /// Reads a profile in any form that is known.
 pub(crate) fn profile(path: &Path) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
-        return Ok(sidewinder_render::read(path)?);
+        let mut profile = sidewinder_render::read(path)?;
+        if profile.start == SystemTime::UNIX_EPOCH {
+            // Folded stacks don't say when: not later than they were written.
+            profile.start = std::fs::metadata(path)?.modified()?;
+        }
+        return Ok(profile);
     }
     if std::fs::metadata(path)?.len() > MAX_MESSAGE_BYTES as u64 {
         return Err(ImportError::TooLong);
     }
     let title = path.file_name().unwrap_or_default().to_string_lossy();
-    of_otlp(&title, &decode::profiles_data(&std::fs::read(path)?)?)
+    of_report(&title, &std::fs::read(path)?)
+}
+
+/// Reads OpenTelemetry's `ProfilesData`.
+pub(crate) fn of_report(title: &str, bytes: &[u8]) -> Result<Profile, ImportError> {
+    of_otlp(title, &decode::profiles_data(bytes)?)
 }
 
 /// What the events have in common that are counted together.
@@ -56,12 +67,17 @@ fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportE
     let period_ns = cpu().next().ok_or(ImportError::NoCpu)?.period;
     let period_ns = u64::try_from(period_ns).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
-    let measure = Measure { name: "cpu".to_owned(), rate_hz, period_ns };
+    let name = if period_ns == 0 { "samples" } else { "cpu" };
+    let measure = Measure { name: name.to_owned(), rate_hz, period_ns };
     let times = || {
         let samples = cpu().flat_map(|profile| &profile.samples);
         samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
     };
-    let (start_ns, end_ns) = (times().min().unwrap_or(0), times().max().unwrap_or(0));
+    // Where events have no times, those of the whole.
+    let covered = |profile: &decode::Profile| profile.time_unix_ns.saturating_add(profile.duration_ns);
+    let start_ns = times().min().or_else(|| cpu().map(|profile| profile.time_unix_ns).min()).unwrap_or(0);
+    let has_times = times().next().is_some();
+    let end_ns = times().max().or_else(|| cpu().map(covered).max()).unwrap_or(0).max(start_ns);
     let mut draft = Draft::default();
     let mut counts = Counts::new();
     for profile in cpu() {
@@ -90,7 +106,7 @@ fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportE
     Ok(Profile {
         start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
         duration: Duration::from_nanos(end_ns - start_ns),
-        slice: if end_ns > start_ns { counts.slice() } else { Duration::ZERO },
+        slice: if has_times && end_ns > start_ns { counts.slice() } else { Duration::ZERO },
         binaries: draft.binaries,
         frames: draft.frames,
         stacks: draft.stacks,
@@ -121,7 +137,11 @@ impl Draft {
         let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
         let name = resource("process.executable.name").or_else(|| resource("service.name"));
         let thread = Thread {
-            process: name.and_then(OwnedValue::as_str).unwrap_or_default().into(),
+            process: name
+                .and_then(OwnedValue::as_str)
+                .filter(|name| *name != UNKNOWN_SERVICE)
+                .unwrap_or_default()
+                .into(),
             pid: number(resource("process.pid").and_then(OwnedValue::as_int)),
             name: sample.thread_name().unwrap_or_default().into(),
             tid: number(sample.thread_id()),
@@ -190,8 +210,9 @@ impl Draft {
         };
         let lines = if frame.lines.is_empty() { std::slice::from_ref(&unnamed) } else { &frame.lines };
         let first = self.frames.len() as u32;
+        let summary = |line: &decode::Line| marker_summary(&line.function).filter(|_| is_marker);
         self.frames.extend(lines.iter().map(|line| Frame {
-            name: line.function.to_string(),
+            name: summary(line).unwrap_or_else(|| line.function.to_string()),
             is_named: !frame.lines.is_empty(),
             system_name: line.system_name.to_string(),
             binary,
@@ -199,6 +220,7 @@ impl Draft {
             address: frame.address,
             path: line.filename.to_string(),
             line: u32::try_from(line.line).unwrap_or(0),
+            is_guessed: frame.is_guessed(),
         }));
         let frames: Vec<_> = (first..self.frames.len() as u32).map(FrameIndex).collect();
         self.frame_numbers.insert(Arc::as_ptr(frame), frames.clone());

@@ -93,9 +93,9 @@ impl Live {
                 let mut out = Vec::new();
                 sidewinder_render::write(&profile, form, &mut out).map(|()| (content_type(form), out)).ok()
             }
-            None if suffix == ".otlp" => {
-                encode::report(&profile).map(|report| ("application/x-protobuf", report.as_bytes().to_vec()))
-            }
+            None if suffix == ".otlp" => encode::report(&profile)
+                .map(|report| ("application/x-protobuf", report.as_bytes().to_vec()))
+                .ok(),
             None => return None,
         };
         Some(written.map_or_else(

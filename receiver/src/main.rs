@@ -10,6 +10,8 @@
 //! | `processor`  | what pipelines change of that                                                            |
 //! | `report`     | events become OTLP reports                                                               |
 //! | `export`     | where reports go                                                                         |
+//! | `foreign`    | reads of other processes' memory, which may never return                                 |
+//! | `supervise`  | which threads are at work, and which hang                                                |
 //! | `memory`     | how much memory there is, and for what                                                   |
 //! | `privilege`  | who keeps which capabilities                                                             |
 //! | `service`    | a configuration kept up, and changed while it runs                                       |
@@ -18,6 +20,7 @@
 //! | `live`       | the page that follows what is profiled                                                   |
 //! | `server`     | small pages over HTTP                                                                    |
 //! | `terminal`   | whether what goes to a terminal is coloured                                              |
+//! | `output`     | files that commands write, whole or not at all                                           |
 //! | `command`    | one module for each command                                                              |
 //! | `cli`, `exit`| the command line, and how it ends                                                        |
 #![forbid(unsafe_code)]
@@ -29,6 +32,7 @@ mod encode;
 mod every;
 mod exit;
 mod export;
+mod foreign;
 mod handover;
 mod hexadecimal;
 mod import;
@@ -36,6 +40,7 @@ mod jit;
 mod live;
 mod memory;
 mod naming;
+mod output;
 mod privilege;
 mod processor;
 mod refusals;
@@ -44,6 +49,7 @@ mod resource;
 mod sampling;
 mod server;
 mod service;
+mod supervise;
 mod telemetry;
 mod terminal;
 mod vitals;
@@ -63,7 +69,7 @@ fn main() -> ExitCode {
         None => run(Cli::parse()),
     };
     ended.unwrap_or_else(|failure| {
-        eprintln!("sidewinder: {failure}");
+        terminal::tell(format_args!("sidewinder: {failure}\n"));
         failure.code()
     })
 }

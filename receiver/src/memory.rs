@@ -55,6 +55,12 @@ pub(crate) struct RingsBudget {
 impl RingsBudget {
     const SMALL: Self = Self { samples_bytes: 32 << 10, snapshots_bytes: 1 << 20 };
     const LARGE: Self = Self { samples_bytes: 128 << 10, snapshots_bytes: 4 << 20 };
+
+    /// For processes that already run: their tables are there before the first sample, so that few snapshots are taken.
+    /// The mapping of a ring counts twice as resident, since it shows the ring twice in a row.
+    pub(crate) fn for_running_processes(self) -> Self {
+        Self { snapshots_bytes: self.snapshots_bytes.min(Self::SMALL.snapshots_bytes), ..self }
+    }
 }
 
 impl SamplingBudget {
@@ -259,6 +265,15 @@ mod tests {
         assert_eq!(building.beside_bytes(20 << 20), 20 << 20);
         assert_eq!(building.beside_bytes(44 << 20), 4 << 20);
         assert_eq!(building.beside_bytes(u64::MAX), 4 << 20);
+    }
+
+    #[test]
+    fn the_rings_of_a_running_process_have_no_room_for_what_starts() {
+        let rings = SamplingBudget::of_tables(64 << 20).rings.for_running_processes();
+        // A ring is mapped with its data twice.
+        assert!(2 * rings.snapshots_bytes <= 2 << 20, "{rings:?}");
+        assert_eq!(rings.samples_bytes, RingsBudget::LARGE.samples_bytes);
+        assert_eq!(RingsBudget::SMALL.for_running_processes(), RingsBudget::SMALL);
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! What frames are called.
 
 use std::collections::HashMap;
-use std::ops::{AddAssign, Sub};
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{Frame, FrameKind, Outcome};
 use sidewinder_process::{FileId, OpenedFile, ReadAt};
 use sidewinder_symbolize::{
-    CodeFrame, Files, Image, KernelSymbols, Language, Lookup, Name, NoName, Symbolizer, SymbolizerOptions,
-    unnamed,
+    CodeFrame, Files, Image, KernelSymbols, Language, Lookup, Name, NoName, Stats, Symbolizer,
+    SymbolizerOptions, unnamed,
 };
 
 use crate::jit::{JitName, JitNames, JitPlace, Runtime};
@@ -28,6 +28,8 @@ pub(crate) struct NamedFrame {
     pub(crate) code: Code,
     /// Whether a name was not looked for in all that there is, so that there may be one the next time.
     pub(crate) is_unsought: bool,
+    /// Whether only a frame pointer that nothing vouches for says that this is a caller.
+    pub(crate) is_guessed: bool,
 }
 
 /// Where a frame is. Return addresses are already moved into the call.
@@ -71,34 +73,35 @@ pub(crate) struct NamingOptions {
     pub(crate) debug_roots: Arc<DebugRoots>,
 }
 
-/// What names lack for want of memory or time, or because files must not be read.
+/// How frames were named, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct LeftOut {
-    /// Look-ups for whose symbols there was no room, symbols that tables had none for, and functions that processes made.
-    pub(crate) names: u64,
-    /// Files of which there was no room for lines and inlined calls, and look-ups for which there was no time.
-    pub(crate) lines: u64,
+pub(crate) struct NameCounts {
+    /// In files.
+    pub(crate) symbols: Stats,
+    /// Functions that processes made while they ran and that had no room, or no legible entry.
+    pub(crate) jit: u64,
     /// Files that processes named and that were not read.
     pub(crate) files: RefusedFiles,
 }
 
-impl AddAssign for LeftOut {
-    fn add_assign(&mut self, more: Self) {
-        self.names += more.names;
-        self.lines += more.lines;
-        self.files += more.files;
+impl NameCounts {
+    /// Look-ups for whose symbols there was no room, symbols that tables had none for, and functions that processes made.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.symbols.no_room + self.symbols.symbols_cut + self.jit
+    }
+
+    /// Files of which there was no room for lines and inlined calls, and look-ups for which there was no time.
+    pub(crate) fn lines_left_out(&self) -> u64 {
+        self.symbols.files_without_lines + self.symbols.lines_left_out
     }
 }
 
-impl Sub for LeftOut {
-    type Output = Self;
-
-    fn sub(self, before: Self) -> Self {
-        Self {
-            names: self.names.saturating_sub(before.names),
-            lines: self.lines.saturating_sub(before.lines),
-            files: self.files - before.files,
-        }
+impl AddAssign for NameCounts {
+    fn add_assign(&mut self, more: Self) {
+        let Self { symbols, jit, files } = more;
+        self.symbols += symbols;
+        self.jit += jit;
+        self.files += files;
     }
 }
 
@@ -149,12 +152,11 @@ impl Namer {
         self.files.remove(&id);
     }
 
-    /// What was left out so far.
-    pub(crate) fn left_out(&self) -> LeftOut {
-        let stats = self.symbols.stats();
-        LeftOut {
-            names: stats.no_room + stats.symbols_cut + self.jit.cut(),
-            lines: stats.files_without_lines + stats.lines_left_out,
+    /// What has been counted so far.
+    pub(crate) fn counts(&self) -> NameCounts {
+        NameCounts {
+            symbols: self.symbols.stats(),
+            jit: self.jit.cut(),
             files: self.options.debug_roots.refusals().counts(),
         }
     }
@@ -172,11 +174,12 @@ impl Namer {
     /// All that is known of a frame of a process that was there at a time of `CLOCK_MONOTONIC`.
     pub(crate) fn name(&mut self, process: ProcessKey, frame: Frame, at_ns: u64) -> NamedFrame {
         let address = code_address(frame).address_for_lookup().0;
-        match frame.kind() {
+        let named = match frame.kind() {
             Some(FrameKind::Native { file }) => self.native(FileId(file), code_address(frame)),
             Some(FrameKind::Kernel) => self.kernel(address),
             Some(FrameKind::Anonymous) | None => self.anonymous(process, address, at_ns),
-        }
+        };
+        NamedFrame { is_guessed: frame.is_unproven(), ..named }
     }
 
     fn native(&mut self, id: FileId, at: CodeAddress<FileOffset>) -> NamedFrame {
@@ -205,7 +208,8 @@ impl Namer {
             Language::Go => Code::Go,
             Language::Cpp | Language::Unknown => Code::Native,
         };
-        NamedFrame { place: Place::File { id, facts, svma, load }, functions, name, code, is_unsought }
+        let place = Place::File { id, facts, svma, load };
+        NamedFrame { place, functions, name, code, is_unsought, is_guessed: false }
     }
 
     fn lookup(&mut self, id: FileId, facts: &FileFacts, svma: Svma) -> Lookup {
@@ -228,6 +232,7 @@ impl Namer {
             name: Arc::from(name),
             code: Code::Kernel,
             is_unsought: false,
+            is_guessed: false,
         }
     }
 
@@ -247,6 +252,7 @@ impl Namer {
                     name: Arc::clone(&self.no_name),
                     code: Code::Jit(runtime),
                     is_unsought: false,
+                    is_guessed: false,
                 }
             }
         }
@@ -259,6 +265,7 @@ impl Namer {
             name: Arc::from(name),
             code: Code::Native,
             is_unsought: false,
+            is_guessed: false,
         }
     }
 }
@@ -311,7 +318,7 @@ fn image(content: &OpenedFile) -> std::io::Result<Image> {
     }
 }
 
-/// The outermost frame of a stack that isn't complete: it says so, and why.
+/// The outermost frame of a stack that isn't complete, as OTLP has it: `[truncated: no_rule]`.
 pub(crate) fn marker(outcome: Outcome) -> Option<String> {
     match outcome {
         Outcome::Complete => None,
@@ -322,3 +329,48 @@ pub(crate) fn marker(outcome: Outcome) -> Option<String> {
 
 /// The same for a sample whose stack never arrived.
 pub(crate) const BODY_MISSING: &str = "stack_body_missing";
+/// That in a few words, for people.
+pub(crate) const BODY_MISSING_SUMMARY: &str = "stack not received";
+
+/// A [`marker`] as people are shown it: `[truncated: no unwind information]`. `None` for what is not one of this version.
+pub(crate) fn marker_summary(marker: &str) -> Option<String> {
+    renamed(marker, |text| reasons().find(|(label, _)| *label == text).map(|(_, summary)| summary))
+}
+
+/// The [`marker`] that people are shown like that.
+pub(crate) fn marker_of_summary(summary: &str) -> Option<String> {
+    renamed(summary, |text| reasons().find(|(_, summary)| *summary == text).map(|(label, _)| label))
+}
+
+/// Reasons of markers: their labels in OTLP, and in a few words.
+fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_outcomes = Outcome::ALL.iter().map(|outcome| (outcome.label(), outcome.summary()));
+    of_outcomes.chain([(BODY_MISSING, BODY_MISSING_SUMMARY)])
+}
+
+fn renamed(marker: &str, rename: impl Fn(&str) -> Option<&'static str>) -> Option<String> {
+    let text = marker.strip_prefix('[')?.strip_suffix(']')?;
+    Some(match text.strip_prefix("truncated: ") {
+        Some(reason) => format!("[truncated: {}]", rename(reason)?),
+        None => format!("[{}]", rename(text)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_marker_has_words_for_people_from_which_it_is_found_again() {
+        for outcome in Outcome::ALL.iter().filter(|outcome| **outcome != Outcome::Complete) {
+            let marker = marker(*outcome).unwrap();
+            let summary = marker_summary(&marker).unwrap();
+            assert!(!summary.contains('_'), "{summary}");
+            assert_eq!(marker_of_summary(&summary), Some(marker));
+        }
+        let shown = marker_summary("[truncated: no_rule]");
+        assert_eq!(shown.as_deref(), Some("[truncated: no unwind information]"));
+        assert_eq!(marker_summary("[truncated: of_another_version]"), None);
+        assert_eq!(marker_summary("main"), None);
+    }
+}

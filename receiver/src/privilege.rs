@@ -8,8 +8,9 @@
 //! |---|---|---|
 //! | `opener`, and `probe` for a moment | [`OPENING`] | events and maps; cgroups of containers, through the roots of other users' processes; what it hands on to the next two |
 //! | `report` | [`LOOKING`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
-//! | `sample` | [`LOOKING`], [`NAMELESS_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`keep_while`]) | mappings, files and memory of other users' processes |
+//! | `sample` | [`LOOKING`], [`NAMELESS_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`keep_while`]) | files of other users' processes |
 //! | `tables`, `large-tables` | [`LOOKING`] | debug files in the roots of processes |
+//! | `reader` | [`LOOKING`] | memory and mappings of other users' processes ([`crate::foreign`]) |
 //! | every other one | none | |
 //!
 //! So a service of root's reads the files of other users that everybody, or root by its number, may read, on a host as in a

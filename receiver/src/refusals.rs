@@ -2,7 +2,7 @@
 //! itself ([`Trust`](sidewinder_process::Trust)): counted by reason, and said once each.
 
 use std::collections::HashSet;
-use std::ops::{AddAssign, Sub};
+use std::ops::AddAssign;
 use std::sync::{Mutex, PoisonError};
 
 use sidewinder_process::{OpenError, Pid, Refusal};
@@ -26,15 +26,6 @@ impl RefusedFiles {
 impl AddAssign for RefusedFiles {
     fn add_assign(&mut self, more: Self) {
         self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
-    }
-}
-
-impl Sub for RefusedFiles {
-    type Output = Self;
-
-    fn sub(mut self, before: Self) -> Self {
-        self.0.iter_mut().zip(before.0).for_each(|(count, before)| *count = count.saturating_sub(before));
-        self
     }
 }
 

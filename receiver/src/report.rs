@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sidewinder_bpf::{SampleKind, monotonic_ns};
+use sidewinder_bpf::monotonic_ns;
 use sidewinder_config::ResourceProcessor;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
@@ -17,7 +17,7 @@ use sidewinder_process::ProcessDescription;
 use crate::collect::Window;
 use crate::jit::Runtime;
 use crate::live::Audience;
-use crate::naming::{BODY_MISSING, Code, LeftOut, NamedFrame, Namer, Place, marker};
+use crate::naming::{BODY_MISSING, Code, NameCounts, NamedFrame, Namer, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
 use crate::sampling::feed::{Event, Labels, Message, ProcessKey, is_without_file};
@@ -166,16 +166,12 @@ impl Reporter {
     }
 
     /// What names lack so far.
-    pub(crate) fn left_out(&self) -> LeftOut {
-        self.namer.left_out()
+    pub(crate) fn name_counts(&self) -> NameCounts {
+        self.namer.counts()
     }
 
     fn add(&mut self, event: &Event) {
-        let kind = match event.kind {
-            SampleKind::Cpu => self.kind,
-            // A pass through a probed place is no measure of anything: it has no kind of profile.
-            SampleKind::Probe => return,
-        };
+        let kind = self.kind;
         let nothing = ProcessDescription::default();
         let description = self.descriptions.get(&event.process).map_or(&nothing, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
@@ -362,7 +358,7 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
             })
             .collect(),
     };
-    builder.location(&Frame { mapping, address, frame_type, lines: &lines })
+    builder.location(&Frame { mapping, address, frame_type, is_guessed: named.is_guessed, lines: &lines })
 }
 
 fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
@@ -371,6 +367,7 @@ fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
         mapping: None,
         address: 0,
         frame_type: FrameType::Native,
+        is_guessed: false,
         lines: &[Line::of(function)],
     })
 }
@@ -403,6 +400,7 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_bpf::SampleKind;
     use sidewinder_otlp::builder::Link;
 
     use super::*;

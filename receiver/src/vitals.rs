@@ -2,7 +2,10 @@
 //!
 //! Metrics, status pages and `sidewinder status` all read this and nothing else.
 
-use std::collections::BTreeMap;
+pub(crate) mod counters;
+mod history;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::iter;
 use std::mem;
@@ -16,10 +19,17 @@ use sidewinder_bpf::{Audience, ContextCounts};
 use sidewinder_config::Config;
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
+use sidewinder_process::RegistryCounters;
 
+pub(crate) use self::history::{INTERVAL, Note, WINDOW};
+
+use self::counters::{COUNTERS, Metric};
+use self::history::History;
 use crate::export::Destination;
-use crate::naming::LeftOut;
+use crate::foreign::ReadCounts;
+use crate::naming::NameCounts;
 use crate::sampling::Sampler;
+use crate::supervise::Threads;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -27,10 +37,12 @@ pub(crate) struct Vitals {
     started_at: SystemTime,
     started: Instant,
     is_up: AtomicBool,
+    threads: Threads,
     receivers: Mutex<BTreeMap<String, ReceiverVitals>>,
     exporters: Mutex<BTreeMap<String, ExporterVitals>>,
     configuration: Mutex<ConfigurationVitals>,
     degraded: Mutex<Vec<Degraded>>,
+    history: Mutex<History>,
     /// Where depths of stacks go while metrics are measured.
     stack_depths: Mutex<Option<Histogram<u64>>>,
 }
@@ -70,13 +82,44 @@ pub(crate) struct ReceiverVitals {
     pub(crate) counted: Counted,
     /// Handed to pipelines.
     pub(crate) accepted: Tally,
-    /// What names lack.
-    pub(crate) left_out: LeftOut,
+    /// How frames were named.
+    pub(crate) names: NameCounts,
     /// Of the runs that have ended.
     before: Counted,
+    names_before: NameCounts,
 }
 
-/// What a receiver has counted: `key=value` words when displayed, outcomes first.
+impl ReceiverVitals {
+    fn new() -> Self {
+        Self {
+            activity: Activity::Starting,
+            counted: Counted::default(),
+            accepted: Tally::default(),
+            names: NameCounts::default(),
+            before: Counted::default(),
+            names_before: NameCounts::default(),
+        }
+    }
+}
+
+/// All that it has counted, as `key=value` words, outcomes first.
+impl fmt::Display for ReceiverVitals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (outcome, count) in self.counted.outcomes.iter().filter(|(_, count)| **count > 0) {
+            write!(f, "{outcome}={count} ")?;
+        }
+        for counter in COUNTERS {
+            let count = (counter.read)(self);
+            // Those that add up are told even where they are 0.
+            if count > 0 || !matches!(counter.metric, Metric::From(_)) {
+                write!(f, "{}={count} ", counter.key())?;
+            }
+        }
+        write!(f, "table_bytes={} map_bytes={}", self.counted.table_bytes, self.counted.map_bytes)
+    }
+}
+
+/// What a receiver has counted. Each counter has a row in [`COUNTERS`].
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Counted {
     /// Interrupts by how they ended, each once; their sum with [`Self::missed`] is what was due.
@@ -99,13 +142,32 @@ pub(crate) struct Counted {
     pub(crate) contexts: ContextCounts,
     /// Processes that publish a context which must not be read.
     pub(crate) contexts_refused: u64,
+    /// How reads of processes' memory ended.
+    pub(crate) reads: ReadCounts,
+    /// Records of the eBPF programs that are of no kind that is known here.
+    pub(crate) unknown_records: u64,
+    /// Walks that were begun while another one was under way on the same CPU.
+    pub(crate) nested_walks: u64,
+    /// Samples whose stack was known, and stacks that were sent.
+    pub(crate) stacks_known: u64,
+    pub(crate) stacks_sent: u64,
+    /// Of processes.
+    pub(crate) processes: RegistryCounters,
+    /// Events of processes that were taken up before all earlier ones had come.
+    pub(crate) released_early: u64,
     /// Frames found by rows, by proven frame pointers and by unproven ones.
     pub(crate) steps: [u64; 3],
     /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
     pub(crate) depths: Vec<u64>,
     pub(crate) table_evictions: u64,
+    /// Files read again because a walk missed an evicted table.
+    pub(crate) table_reloads: u64,
     /// Files of whose tables a part is missing, or all, for want of memory to read them.
     pub(crate) tables_cut: u64,
+    /// Processes for which the scope's list had no room.
+    pub(crate) scope_full: u64,
+    /// What it costs that this list was full in the run at hand, if it was.
+    pub(crate) scope_full_cost: Option<&'static str>,
     /// Time in our programs, where the kernel measures it.
     pub(crate) run_time: Option<Duration>,
     /// Bytes of unwind tables in the arena, now.
@@ -131,6 +193,7 @@ pub(crate) enum EventsOf {
 impl Counted {
     pub(crate) fn of(sampler: &Sampler<'_>, dropped: u64) -> Self {
         let (tally, profiler) = (sampler.tally(), sampler.profiler());
+        let (stacks_known, stacks_sent) = profiler.stacks_known_and_sent();
         let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
         Self {
             events_of: match profiler.audience() {
@@ -149,10 +212,20 @@ impl Counted {
             snapshots_refused: tally.snapshots_refused,
             contexts: profiler.contexts(),
             contexts_refused: sampler.contexts_refused(),
+            reads: sampler.reads(),
+            unknown_records: profiler.unknown_records(),
+            nested_walks: profiler.nested_walks(),
+            stacks_known,
+            stacks_sent,
+            processes: sampler.process_counters(),
+            released_early: sampler.released_early(),
             steps: profiler.frames_by_mode(),
             depths: profiler.depths().to_vec(),
             table_evictions: profiler.tables.evictions(),
+            table_reloads: sampler.table_reloads(),
             tables_cut: sampler.tables_cut(),
+            scope_full: profiler.scope_full(),
+            scope_full_cost: sampler.scope_full_cost(),
             run_time: profiler.run_time(),
             table_bytes: profiler.tables.loaded_bytes(),
             map_bytes: profiler.map_bytes(),
@@ -161,64 +234,70 @@ impl Counted {
 
     /// What both counted; what they hold now is `self`'s.
     fn after(mut self, before: &Self) -> Self {
-        for (outcome, count) in &before.outcomes {
+        // Without `..`: a counter that is added must be added up.
+        let Self {
+            outcomes,
+            missed,
+            due,
+            idle_inferred,
+            events_exported,
+            events_dropped,
+            stack_bodies_missing,
+            walked_late,
+            snapshots_refused,
+            contexts,
+            contexts_refused,
+            reads,
+            unknown_records,
+            nested_walks,
+            stacks_known,
+            stacks_sent,
+            processes,
+            released_early,
+            steps,
+            depths,
+            table_evictions,
+            table_reloads,
+            tables_cut,
+            scope_full,
+            scope_full_cost: _,
+            run_time,
+            table_bytes: _,
+            map_bytes: _,
+            events_of: _,
+        } = before;
+        for (outcome, count) in outcomes {
             *self.outcomes.entry(outcome).or_default() += count;
         }
-        self.missed += before.missed;
-        self.due += before.due;
-        self.idle_inferred += before.idle_inferred;
-        self.events_exported += before.events_exported;
-        self.events_dropped += before.events_dropped;
-        self.stack_bodies_missing += before.stack_bodies_missing;
-        self.walked_late += before.walked_late;
-        self.snapshots_refused += before.snapshots_refused;
-        self.contexts.read += before.contexts.read;
-        self.contexts.changing += before.contexts.changing;
-        self.contexts.unreadable += before.contexts.unreadable;
-        self.contexts_refused += before.contexts_refused;
-        self.steps.iter_mut().zip(before.steps).for_each(|(now, before)| *now += before);
-        self.depths.resize(self.depths.len().max(before.depths.len()), 0);
-        self.depths.iter_mut().zip(&before.depths).for_each(|(now, before)| *now += before);
-        self.table_evictions += before.table_evictions;
-        self.tables_cut += before.tables_cut;
-        self.run_time = match (self.run_time, before.run_time) {
+        self.missed += missed;
+        self.due += due;
+        self.idle_inferred += idle_inferred;
+        self.events_exported += events_exported;
+        self.events_dropped += events_dropped;
+        self.stack_bodies_missing += stack_bodies_missing;
+        self.walked_late += walked_late;
+        self.snapshots_refused += snapshots_refused;
+        self.contexts += *contexts;
+        self.contexts_refused += contexts_refused;
+        self.reads = self.reads.after(reads);
+        self.unknown_records += unknown_records;
+        self.nested_walks += nested_walks;
+        self.stacks_known += stacks_known;
+        self.stacks_sent += stacks_sent;
+        self.processes += *processes;
+        self.released_early += released_early;
+        self.steps.iter_mut().zip(steps).for_each(|(now, before)| *now += before);
+        self.depths.resize(self.depths.len().max(depths.len()), 0);
+        self.depths.iter_mut().zip(depths).for_each(|(now, before)| *now += before);
+        self.table_evictions += table_evictions;
+        self.table_reloads += table_reloads;
+        self.tables_cut += tables_cut;
+        self.scope_full += scope_full;
+        self.run_time = match (self.run_time, *run_time) {
             (Some(now), Some(before)) => Some(now + before),
             (now, before) => now.or(before),
         };
         self
-    }
-}
-
-impl fmt::Display for Counted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (outcome, count) in self.outcomes.iter().filter(|(_, count)| **count > 0) {
-            write!(f, "{outcome}={count} ")?;
-        }
-        let [by_table, by_frame_pointer, unproven] = self.steps;
-        write!(
-            f,
-            "missed={} interrupts_by_witness={} idle_inferred={} events_exported={} events_dropped={} \
-             stack_bodies_missing={} walked_late={} snapshots_refused={} \
-             contexts_read={} contexts_changing={} contexts_unreadable={} contexts_refused={} \
-             steps_by_table={by_table} \
-             steps_by_frame_pointer={by_frame_pointer} steps_unproven={unproven} table_bytes={} \
-             table_evictions={} tables_cut={}",
-            self.missed,
-            self.due,
-            self.idle_inferred,
-            self.events_exported,
-            self.events_dropped,
-            self.stack_bodies_missing,
-            self.walked_late,
-            self.snapshots_refused,
-            self.contexts.read,
-            self.contexts.changing,
-            self.contexts.unreadable,
-            self.contexts_refused,
-            self.table_bytes,
-            self.table_evictions,
-            self.tables_cut,
-        )
     }
 }
 
@@ -273,6 +352,7 @@ impl Vitals {
             started_at: now,
             started: Instant::now(),
             is_up: AtomicBool::new(false),
+            threads: Threads::default(),
             receivers: Mutex::default(),
             exporters: Mutex::default(),
             configuration: Mutex::new(ConfigurationVitals {
@@ -283,6 +363,7 @@ impl Vitals {
                 refusal: None,
             }),
             degraded: Mutex::default(),
+            history: Mutex::default(),
             stack_depths: Mutex::default(),
         }
     }
@@ -295,9 +376,14 @@ impl Vitals {
         self.started.elapsed()
     }
 
-    /// Whether the service is up: between its start and its end.
+    /// Whether the service is up: between its start and its end, with every thread at work.
     pub(crate) fn is_up(&self) -> bool {
-        self.is_up.load(Ordering::Relaxed)
+        self.is_up.load(Ordering::Relaxed) && self.threads.faulty().is_empty()
+    }
+
+    /// The threads of the service.
+    pub(crate) fn threads(&self) -> &Threads {
+        &self.threads
     }
 
     pub(crate) fn set_up(&self, is_up: bool) {
@@ -309,8 +395,8 @@ impl Vitals {
         self.with_receiver(name, |receiver| receiver.activity = activity);
     }
 
-    /// A run of a receiver has counted this so far.
-    pub(crate) fn receiver_counted(&self, name: &str, counted: Counted) {
+    /// A run of a receiver has counted this so far. Returns what all of them have.
+    pub(crate) fn receiver_counted(&self, name: &str, counted: Counted) -> ReceiverVitals {
         let depths = lock(&self.stack_depths).clone();
         self.with_receiver(name, |receiver| {
             let counted = counted.after(&receiver.before);
@@ -318,7 +404,8 @@ impl Vitals {
             if let Some(depths) = depths {
                 record(&depths, name, &before.depths, &receiver.counted.depths);
             }
-        });
+            receiver.clone()
+        })
     }
 
     /// A run of a receiver has ended: what it counted stays, what it held is free.
@@ -326,7 +413,11 @@ impl Vitals {
         self.with_receiver(name, |receiver| {
             receiver.counted.table_bytes = 0;
             receiver.counted.map_bytes = 0;
+            receiver.counted.scope_full_cost = None;
+            receiver.counted.reads.in_quarantine = 0;
+            receiver.counted.reads.stuck_threads = 0;
             receiver.before = receiver.counted.clone();
+            receiver.names_before = receiver.names;
         });
     }
 
@@ -335,21 +426,17 @@ impl Vitals {
         self.with_receiver(name, |receiver| receiver.accepted += tally);
     }
 
-    /// The names of a receiver lack so much more.
-    pub(crate) fn receiver_left_out(&self, name: &str, more: LeftOut) {
-        self.with_receiver(name, |receiver| receiver.left_out += more);
+    /// A run of a receiver has named so much so far.
+    pub(crate) fn receiver_named(&self, name: &str, counts: NameCounts) {
+        self.with_receiver(name, |receiver| {
+            receiver.names = counts;
+            receiver.names += receiver.names_before;
+        });
     }
 
-    fn with_receiver(&self, name: &str, change: impl FnOnce(&mut ReceiverVitals)) {
+    fn with_receiver<T>(&self, name: &str, change: impl FnOnce(&mut ReceiverVitals) -> T) -> T {
         let mut receivers = lock(&self.receivers);
-        let receiver = receivers.entry(name.to_owned()).or_insert_with(|| ReceiverVitals {
-            activity: Activity::Starting,
-            counted: Counted::default(),
-            accepted: Tally::default(),
-            left_out: LeftOut::default(),
-            before: Counted::default(),
-        });
-        change(receiver);
+        change(receivers.entry(name.to_owned()).or_insert_with(ReceiverVitals::new))
     }
 
     pub(crate) fn receivers(&self) -> BTreeMap<String, ReceiverVitals> {
@@ -384,6 +471,7 @@ impl Vitals {
                     in_flight_requests: 0,
                     last_partial_success: None,
                     last_failure: None,
+                    outage: None,
                 };
                 for present in &exporter.present {
                     let now = present.stats();
@@ -393,6 +481,7 @@ impl Vitals {
                     stats.in_flight_requests += now.in_flight_requests;
                     stats.last_partial_success = now.last_partial_success.or(stats.last_partial_success);
                     stats.last_failure = now.last_failure.or(stats.last_failure);
+                    stats.outage = now.outage.or(stats.outage);
                 }
                 let newest = exporter.present.last();
                 let labels = newest.map(|newest| newest.labels().to_vec()).unwrap_or_default();
@@ -438,7 +527,38 @@ impl Vitals {
                 reason: "privilege",
             });
         }
+        let full: BTreeSet<_> =
+            receivers.values().filter_map(|receiver| receiver.counted.scope_full_cost).collect();
+        let feature = "the list of included or excluded processes";
+        degraded.extend(full.into_iter().map(|cost| Degraded { feature, cost, reason: "list_full" }));
+        if of_any(|counted| counted.reads.in_quarantine > 0) {
+            degraded.push(Degraded {
+                feature: "reading of every process",
+                cost: "a process whose memory is not given to readers (userfaultfd, FUSE) is in quarantine: its stacks are \
+                       profiled, its resource and spans are not read",
+                reason: "process",
+            });
+        }
+        if of_any(|counted| counted.reads.is_stuck()) {
+            degraded.push(Degraded {
+                feature: "reading of processes",
+                cost: "all threads that read are stuck: no resource and no span of any process is read",
+                reason: "process",
+            });
+        }
         degraded
+    }
+
+    /// Notes what has been counted, for [`Self::before_window`].
+    pub(crate) fn take_note(&self) {
+        let exporters = self.exporters().into_iter().map(|exporter| (exporter.name, exporter.stats.counts));
+        let note = Note { at: Instant::now(), receivers: self.receivers(), exporters: exporters.collect() };
+        lock(&self.history).add(note);
+    }
+
+    /// What had been counted before the last minutes; `None` where we did not run then.
+    pub(crate) fn before_window(&self) -> Option<Note> {
+        lock(&self.history).before(Instant::now()).cloned()
     }
 
     pub(crate) fn set_degraded(&self, degraded: Vec<Degraded>) {

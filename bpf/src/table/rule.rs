@@ -1,6 +1,6 @@
 //! Rules as the programs read them, and back.
 
-use sidewinder_unwind::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister};
+use sidewinder_unwind::{CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister};
 
 use super::Packing;
 use crate::intf::{self, sw_rule};
@@ -16,7 +16,7 @@ impl Encoded {
             Entry::Rule(rule) if rule.is_root() => Self::from(sw_rule::from(&rule)),
             Entry::Rule(rule) => match packing {
                 Packing::FramePointers if !rule.is_frame_pointer() => Self::none(Outcome::NoFramePointer),
-                Packing::Tables if rule.is_frame_pointer() => {
+                Packing::Tables if rule == Rule::FRAME_POINTER => {
                     // Equal to the fixed rule but for its number, which is what sends a walk to the rows.
                     let mut by_rows = sw_rule::from(&rule);
                     by_rows.set_addend_by_8(1);
@@ -133,7 +133,14 @@ impl sw_rule {
             intf::SW_PLACE_REGISTER => ReturnAddress::InRegister(register(self.ra_register())?),
             _ => ReturnAddress::Undefined,
         };
-        Ok(Rule { cfa, frame_pointer, return_address, signal_frame: has(intf::SW_RULE_SIGNAL_FRAME) })
+        let rbx = if has(intf::SW_RULE_SAVES_BX) {
+            CalleeSaved::AtCfa(-8 * (i32::from(self.addend_by_8()) + 1))
+        } else if has(intf::SW_RULE_KEEPS_BX) {
+            CalleeSaved::Same
+        } else {
+            CalleeSaved::Unknown
+        };
+        Ok(Rule { cfa, frame_pointer, return_address, rbx, signal_frame: has(intf::SW_RULE_SIGNAL_FRAME) })
     }
 }
 
@@ -197,7 +204,22 @@ impl From<&Rule> for sw_rule {
         let signal_frame = if rule.signal_frame { intf::SW_RULE_SIGNAL_FRAME } else { 0 };
         let is_after_clone = matches!(rule.return_address, ReturnAddress::OfParent(_));
         let after_clone = if is_after_clone { intf::SW_RULE_AFTER_CLONE } else { 0 };
-        to.set_flags((signal_frame | after_clone) as u8);
+        let has_addend = matches!(rule.cfa, Cfa::Deref { .. } | Cfa::DerefIndexed { .. });
+        let rbx = match rule.rbx {
+            CalleeSaved::Same => intf::SW_RULE_KEEPS_BX,
+            // In a place that rules have no room for it is lost.
+            CalleeSaved::AtCfa(offset) if !has_addend => {
+                match by_8(offset.saturating_neg().saturating_sub(8)) {
+                    Some(words) => {
+                        to.set_addend_by_8(words);
+                        intf::SW_RULE_SAVES_BX
+                    }
+                    None => 0,
+                }
+            }
+            CalleeSaved::AtCfa(_) | CalleeSaved::Unknown => 0,
+        };
+        to.set_flags((signal_frame | after_clone | rbx) as u8);
         to
     }
 }

@@ -16,7 +16,7 @@ where nothing else is said.
 - *live*: nothing. An exporter or extension that changed is replaced, after the old one has sent what it holds.
 - *restart*: the receiver starts again. Interrupts of that moment are not sampled; no event is lost.
 
-A configuration that does not hold is refused whole, and the one before it goes on.
+An invalid configuration is refused as a whole, and the previous one stays in force.
 "
     .to_owned();
     let keys = reference();

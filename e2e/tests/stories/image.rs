@@ -128,7 +128,9 @@ fn two_capabilities_are_enough_for_another_user_than_root() -> Result<()> {
     {
         let output = sidecar.execute(&arguments)?;
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && said.contains(says), "{arguments:?}: {output:?}");
+        // What it can't do with these capabilities is a problem, which its status says and ends with.
+        let is_well = output.status.success() || arguments == ["status"] && output.status.code() == Some(1);
+        assert!(is_well && said.contains(says), "{arguments:?}: {output:?}");
     }
     let (code, log) = run(&image, &GRANTED, &["check"])?;
     assert!(code == Some(0) && log.contains("Ready to profile"), "{code:?}: {log}");

@@ -52,6 +52,7 @@ fn judge_with(test: &str, judge: &str, variables: &[(&str, String)]) -> Result<b
 fn people_can_use_it() -> Result<()> {
     write_form("server.html", &profiles::server())?;
     write_form("two.html", &profiles::two())?;
+    write_form("deep.html", &profiles::deep())?;
     write_form("hostile.html", &profiles::hostile())?;
     write_form("large.html", &profiles::large())?;
     judge("people_can_use_it", "page.test.mjs").map(drop)

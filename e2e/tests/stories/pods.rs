@@ -4,6 +4,7 @@ mod life;
 mod memory;
 mod neighbours;
 mod privileges;
+mod scope;
 
 use std::fs;
 use std::path::PathBuf;

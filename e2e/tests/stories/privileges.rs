@@ -18,10 +18,11 @@ const CHECKPOINT_RESTORE: u32 = 40;
 const SETPCAP: u32 = 8;
 /// The table of `receiver/src/privilege.rs`: threads by name, and the capabilities that they have at the most. Whoever is not
 /// here has none.
-const THREADS: [(&str, &[u32]); 5] = [
+const THREADS: [(&str, &[u32]); 6] = [
     ("opener", &[BPF, PERFMON, SYS_PTRACE, SYSLOG, CHECKPOINT_RESTORE]),
     ("report", &[SYS_PTRACE, SYSLOG]),
     ("sample", &[SYS_PTRACE, CHECKPOINT_RESTORE]),
+    ("reader", &[SYS_PTRACE]),
     ("tables", &[SYS_PTRACE]),
     ("large-tables", &[SYS_PTRACE]),
 ];

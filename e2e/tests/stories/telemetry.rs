@@ -16,7 +16,7 @@ use sidewinder_e2e::{requirement, sidewinder};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The body of a page of this machine.
-fn page(port: u16, path: &str) -> Result<String> {
+pub(crate) fn page(port: u16, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
@@ -58,7 +58,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) 
     }
 }
 
-fn telemetry(port: u16) -> String {
+pub(crate) fn telemetry(port: u16) -> String {
     format!(
         "telemetry: {{ metrics: {{ readers: [{{ pull: {{ exporter: {{ prometheus: {{ host: 127.0.0.1, port: {port} }} }} }} }}] }} }}"
     )
@@ -138,6 +138,10 @@ fn the_command_the_pages_and_the_metrics_tell_the_same() -> Result<()> {
         "sidewinder_interrupts{outcome=\"complete\"",
         "sidewinder_events{exporter=\"otlp_grpc\",state=\"delivered\"}",
         "sidewinder_maps_bytes",
+        "sidewinder_process_reads{",
+        "sidewinder_unknown_records{",
+        "sidewinder_name_lookups{",
+        "sidewinder_frames{",
         "sidewinder_stack_depth_bucket",
         "otelcol_process_cpu_seconds",
     ] {
@@ -145,6 +149,41 @@ fn the_command_the_pages_and_the_metrics_tell_the_same() -> Result<()> {
     }
     let pid = workload.pid().to_string();
     ensure!(!text.contains(&format!("\"{pid}\"")), "a process id is a label:\n{text}");
+    daemon.stop()?;
+    Ok(())
+}
+
+/// What is wrong is said in words, with what to do, and by the exit code.
+#[test]
+fn the_status_says_what_is_wrong() -> Result<()> {
+    if !requirement::ebpf("the status says what is wrong")? {
+        return Ok(());
+    }
+    let [dead] = collector::free_ports()?;
+    let mut workload = Gated::start(workload::THREADS.command(&["60", "1"])?)?;
+    let daemon = Daemon::start(&Settings::of_process(workload.pid()), &format!("127.0.0.1:{dead}"))?;
+    workload.open()?;
+    let pid = daemon.running().pid().to_string();
+    let said = until("a status with a problem", || {
+        let said = sidewinder::run(&["status", "--pid", &pid])?;
+        Ok(said.log.contains("could be sent").then_some(said))
+    })?;
+    assert_eq!(said.status.code(), Some(1), "{}", said.log);
+    for part in [
+        ": 1 problem\n",
+        &format!("problem: exporter otlp_grpc: nothing could be sent to 127.0.0.1:{dead} for "),
+        "Connection refused",
+        "next: see that the receiver runs",
+        "last failure: ",
+    ] {
+        ensure!(said.log.to_lowercase().contains(&part.to_lowercase()), "{part} is missing: {}", said.log);
+    }
+    let json = sidewinder::run(&["status", "--json", "--pid", &pid])?;
+    let document: Value = serde_json::from_str(&json.log)?;
+    assert_eq!(json.status.code(), Some(1));
+    ensure!(document.pointer("/problems/0/next").is_some(), "{document}");
+    ensure!(document.pointer("/receivers/profiling/counters/process_reads").is_some(), "{document}");
+    ensure!(document.pointer("/exporters/otlp_grpc/outage/attempts").is_some(), "{document}");
     daemon.stop()?;
     Ok(())
 }

@@ -22,6 +22,8 @@ pub(super) struct Dictionary {
     known_sample_attributes: Table<KnownSampleAttributes>,
     /// The attribute of each frame type; 0 while there is none.
     frame_types: [i32; FrameType::ALL.len()],
+    /// The attribute of frames that were guessed; 0 while there is none.
+    guessed: i32,
     bytes: usize,
 }
 
@@ -47,6 +49,7 @@ impl Dictionary {
             attribute_sets: Table::empty(),
             known_sample_attributes: Table::empty(),
             frame_types: [0; FrameType::ALL.len()],
+            guessed: 0,
             bytes: 0,
         };
         dictionary.strings.intern("", |_| false, String::new);
@@ -164,7 +167,8 @@ impl Dictionary {
             let lines: Vec<_> = frame.lines.iter().filter(|line| line.function.0 != 0).copied().collect();
             return self.location(&Frame { lines: &lines, ..*frame });
         }
-        let frame_type = self.frame_type(frame.frame_type);
+        let attributes = [self.frame_type(frame.frame_type), self.guessed(frame.is_guessed)];
+        let attributes = &attributes[..if frame.is_guessed { 2 } else { 1 }];
         let mapping_index = frame.mapping.map_or(0, |mapping| mapping.0);
         let lines = frame.lines.iter().map(|line| wire::Line {
             function_index: line.function.0,
@@ -173,25 +177,33 @@ impl Dictionary {
         });
         let bytes = &mut self.bytes;
         self.locations.intern(
-            &(mapping_index, frame.address, frame_type, frame.lines),
+            &(mapping_index, frame.address, attributes, frame.lines),
             |held| {
                 held.mapping_index == mapping_index
                     && held.address == frame.address
-                    && held.attribute_indices == [frame_type]
+                    && held.attribute_indices == attributes
                     && held.lines.iter().copied().eq(lines.clone())
             },
             || {
                 *bytes += size_of::<wire::Location>()
-                    + size_of::<i32>()
+                    + size_of_val(attributes)
                     + frame.lines.len() * size_of::<wire::Line>();
                 wire::Location {
                     mapping_index,
                     address: frame.address,
                     lines: lines.clone().collect(),
-                    attribute_indices: vec![frame_type],
+                    attribute_indices: attributes.to_vec(),
                 }
             },
         )
+    }
+
+    /// The attribute of frames that were guessed, which is made when the first one asks for it.
+    fn guessed(&mut self, is_guessed: bool) -> i32 {
+        if is_guessed && self.guessed == 0 {
+            self.guessed = self.attribute(key::FRAME_GUESSED, Value::Bool(true));
+        }
+        self.guessed
     }
 
     fn frame_type(&mut self, frame_type: FrameType) -> i32 {

@@ -69,7 +69,7 @@ impl ProfileDraft {
         self.covered_unix_ns.start = self.covered_unix_ns.start.min(time_unix_ns);
         self.covered_unix_ns.end = self.covered_unix_ns.end.max(time_unix_ns.saturating_add(1));
         self.times_unix_ns.push(time_unix_ns);
-        if self.shape == Shape::TimestampsAndValues {
+        if self.shape != Shape::Timestamps {
             self.values.push(value);
         }
         sample
@@ -124,6 +124,9 @@ impl ProfileDraft {
             }
             *place += 1;
         }
+        if self.shape == Shape::Values {
+            times_unix_ns.clear();
+        }
         SampleLists { identities, ends, times_unix_ns, values }
     }
 }
@@ -134,6 +137,7 @@ pub(super) struct SampleLists {
     identities: Vec<Identity>,
     /// Where the events of each sample end in the lists below; those of the next one begin there.
     ends: Vec<usize>,
+    /// Empty unless the shape has timestamps.
     times_unix_ns: Vec<u64>,
     /// Empty unless the shape has values.
     values: Vec<i64>,
@@ -149,7 +153,7 @@ impl SampleLists {
                 stack: identity.stack,
                 attributes: dictionary.attributes_of_set(identity.attributes),
                 link: identity.link,
-                times_unix_ns: &self.times_unix_ns[start..end],
+                times_unix_ns: self.times_unix_ns.get(start..end).unwrap_or_default(),
                 values: self.values.get(start..end).unwrap_or_default(),
             })
             .collect()

@@ -33,6 +33,7 @@ fn conforming() -> ProfilesData {
             mapping,
             address,
             frame_type,
+            is_guessed: frame_type == FrameType::Native,
             lines: &[Line { function, line: 3, column: 9 }],
         })
     };

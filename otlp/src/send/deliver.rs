@@ -143,8 +143,13 @@ impl<T: Transport> Worker<T> {
 
     fn judge(&self, verdict: Verdict, attempts: &mut Attempts, ticket: &mut Ticket) -> Next {
         let exporter = self.name.as_str();
-        if let Some(reason) = verdict.reason() {
-            lock(&self.notes).last_failure = Some(reason.to_owned());
+        match (verdict.reason(), &verdict) {
+            // A part of it may well be taken.
+            (Some(reason), Verdict::TooLarge { .. }) => {
+                lock(&self.notes).last_failure = Some(reason.to_owned());
+            }
+            (Some(reason), _) => lock(&self.notes).attempt_failed(reason),
+            (None, _) => lock(&self.notes).outage = None,
         }
         match verdict {
             Verdict::Accepted => {

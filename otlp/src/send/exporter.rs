@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -114,6 +114,19 @@ pub struct ExporterStats {
     pub last_partial_success: Option<PartialSuccess>,
     /// Why the last attempt failed, of those that did.
     pub last_failure: Option<String>,
+    /// Since when nothing is delivered; `None` where the last attempt has succeeded.
+    pub outage: Option<Outage>,
+}
+
+/// A time in which every attempt fails.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outage {
+    /// When the first attempt failed.
+    pub since: SystemTime,
+    /// How many have.
+    pub attempts: u64,
+    /// Why the last one has.
+    pub reason: String,
 }
 
 /// What is remembered for people.
@@ -121,6 +134,17 @@ pub struct ExporterStats {
 pub(super) struct Notes {
     pub(super) last_partial_success: Option<PartialSuccess>,
     pub(super) last_failure: Option<String>,
+    pub(super) outage: Option<Outage>,
+}
+
+impl Notes {
+    pub(super) fn attempt_failed(&mut self, reason: &str) {
+        self.last_failure = Some(reason.to_owned());
+        let began = || Outage { since: SystemTime::now(), attempts: 0, reason: String::new() };
+        let outage = self.outage.get_or_insert_with(began);
+        outage.attempts += 1;
+        reason.clone_into(&mut outage.reason);
+    }
 }
 
 impl Exporter {
@@ -174,7 +198,7 @@ impl Exporter {
     #[must_use]
     pub fn stats(&self) -> ExporterStats {
         let snapshot = self.queue.snapshot();
-        let Notes { last_partial_success, last_failure } = lock(&self.notes).clone();
+        let Notes { last_partial_success, last_failure, outage } = lock(&self.notes).clone();
         ExporterStats {
             counts: snapshot.counts,
             queue_bytes: snapshot.bytes,
@@ -182,6 +206,7 @@ impl Exporter {
             in_flight_requests: snapshot.in_flight,
             last_partial_success,
             last_failure,
+            outage,
         }
     }
 

@@ -2,15 +2,16 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
+use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::deliver::Transport;
 use super::exporter::{Exporter, ExporterError, ExporterOptions};
 use super::verdict::{Verdict, with_causes};
-use crate::report::Report;
 
 /// A file that could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -19,32 +20,6 @@ pub struct FileError {
     action: &'static str,
     path: PathBuf,
     source: io::Error,
-}
-
-/// Writes one report as one raw `ProfilesData` message: the form of an `.otlp` file.
-///
-/// The file appears complete or not at all: it is written beside `path` first, then renamed. What
-/// `path` names before that is replaced, unless it is no regular file, such as a pipe.
-///
-/// # Errors
-///
-/// When the file cannot be created, written or renamed.
-pub fn write_profiles_data(path: &Path, report: &Report) -> Result<(), FileError> {
-    let failed = |action| move |source| FileError { action, path: path.to_owned(), source };
-    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return fs::write(path, report.as_bytes()).map_err(failed("write"));
-    }
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(format!(".{:016x}.partial", rand::random::<u64>()));
-    let written = File::create_new(&partial)
-        .map_err(failed("create a file beside"))
-        .and_then(|mut file| file.write_all(report.as_bytes()).map_err(failed("write")))
-        .and_then(|()| fs::rename(&partial, path).map_err(failed("replace")));
-    if written.is_err() {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&partial);
-    }
-    written
 }
 
 impl Exporter {
@@ -87,14 +62,35 @@ struct MessageFile {
 impl MessageFile {
     fn replace(path: &Path) -> Result<Self, FileError> {
         let failed = |action| move |source| FileError { action, path: path.to_owned(), source };
-        if fs::symlink_metadata(path).is_ok_and(|found| found.is_file()) {
-            fs::remove_file(path).map_err(failed("replace"))?;
-        }
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let mut file = file.map_err(failed("open"))?;
+        let is_replaced = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+        let mut file = if is_replaced {
+            Self::empty_instead_of(path).map_err(failed("replace"))?
+        } else {
+            // A pipe that nobody reads is an error, not a wait without an end.
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).custom_flags(nonblocking);
+            let file = options.open(path).map_err(failed("open"))?;
+            fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed("open")(error.into()))?;
+            file
+        };
         // A pipe has no end.
         let end_bytes = file.seek(SeekFrom::End(0)).unwrap_or_default();
         Ok(Self { path: path.to_owned(), file, end_bytes })
+    }
+
+    /// An empty file in the place of one that is there, which stays if that fails.
+    fn empty_instead_of(path: &Path) -> io::Result<File> {
+        let mut partial = path.as_os_str().to_owned();
+        partial.push(format!(".{:016x}.partial", rand::random::<u64>()));
+        let file = OpenOptions::new().write(true).create_new(true).open(&partial)?;
+        let renamed =
+            file.set_permissions(fs::metadata(path)?.permissions()).and_then(|()| fs::rename(&partial, path));
+        if renamed.is_err() {
+            // The first error is the one to tell.
+            let _ = fs::remove_file(&partial);
+        }
+        renamed.map(|()| file)
     }
 
     /// # Errors

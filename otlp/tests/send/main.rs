@@ -38,6 +38,7 @@ fn report(resources: u64, events: u64) -> Report {
                 mapping: None,
                 address: 16 + event % 2,
                 frame_type: FrameType::Native,
+                is_guessed: false,
                 lines: &[Line::of(function)],
             });
             let identity = SampleIdentity {

@@ -10,7 +10,7 @@ import { differenceColour } from "./palette";
 import type { Grouping } from "./select";
 import * as state from "./state";
 import { Timeline } from "./Timeline";
-import { Tip } from "./Tip";
+import { hideTip, Tip } from "./Tip";
 import { cut, percent, seconds, whole } from "./words";
 
 /** The whole page. */
@@ -20,8 +20,11 @@ export function App() {
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
       const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement;
+      // An open dialog closes by itself.
       if (event.key === "Escape" && !help.current?.open) {
-        if (isTyping) (event.target as HTMLElement).blur();
+        hideTip();
+        const isSearching = event.target === search.current && state.query.value !== "";
+        if (isTyping && !isSearching) (event.target as HTMLElement).blur();
         else state.escape();
       }
       if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -65,15 +68,15 @@ export function App() {
 
 const KEYS = [
   ["/", "search"],
-  ["arrows", "walk the flame graph, once it has the focus"],
+  ["arrows", "move through the flame graph when it has the focus"],
   ["Enter, click", "zoom"],
   ["Backspace", "zoom out by one"],
   ["s, Shift + click", "callers and callees of a function"],
   ["i", "root at the top or at the bottom"],
-  ["c", "compare two ranges of time, or stop it"],
-  ["p", "pause, where the page follows what is profiled"],
-  ["drag", "on the strips: choose a range; with Shift: the one before"],
-  ["Esc", "back, step by step"],
+  ["c", "compare two ranges of time, or stop comparing"],
+  ["p", "pause or resume a live page"],
+  ["drag", "on the timeline: select a range; with Shift: the range to compare with"],
+  ["Esc", "back, step by step: the search, the function, the zoom, the range of time, the thread"],
 ];
 
 function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>; onHelp(): void }) {

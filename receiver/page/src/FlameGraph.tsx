@@ -33,9 +33,13 @@ export function FlameGraph(props: Props) {
   const rows = widthPx > 0 ? flame.rowsOf(view, zoomed, widthPx) : 1;
   const wholePx = rows * flame.ROW_PX;
   const heightPx = Math.min(wholePx, Math.max(Math.round(windowPx * props.heightShare), 5 * flame.ROW_PX));
+  const farthestPx = wholePx - heightPx;
+  /** The distance that is scrolled from the root's row, at the top or at the bottom: it stays when rows come and go. */
+  const fromRootPx = useRef(0);
+  const turned = (px: number) => (isIcicle ? px : farthestPx - px);
   const look = (): flame.Look => ({
     view, zoomed, isIcicle, widthPx, rows, heightPx, nameOf,
-    topPx: Math.max(0, Math.min(scroll.current!.scrollTop, wholePx - heightPx)),
+    topPx: Math.max(0, Math.min(scroll.current!.scrollTop, farthestPx)),
     colourOf: (node) => {
       if (view.base) return differenceColour(change(view, node));
       return colourOf(view.label[node]);
@@ -43,6 +47,11 @@ export function FlameGraph(props: Props) {
     found: found.value,
     theme: flame.themeOf(isDark.value),
   });
+
+  function scrollFromRoot(px: number) {
+    fromRootPx.current = Math.max(0, Math.min(px, farthestPx));
+    scroll.current!.scrollTop = turned(fromRootPx.current);
+  }
 
   function draw() {
     const pen = canvas.current?.getContext("2d");
@@ -55,7 +64,7 @@ export function FlameGraph(props: Props) {
   useEffect(() => {
     const element = scroll.current!;
     const measure = () => {
-      size.value = { widthPx: Math.max(element.clientWidth - 24, 50), windowPx: innerHeight };
+      size.value = { widthPx: Math.max(element.clientWidth, 50), windowPx: innerHeight };
     };
     const observer = new ResizeObserver(measure);
     observer.observe(element);
@@ -74,6 +83,7 @@ export function FlameGraph(props: Props) {
     canvas.current.height = Math.round(heightPx * ratio);
     canvas.current.style.width = `${widthPx}px`;
     canvas.current.style.height = `${heightPx}px`;
+    scrollFromRoot(fromRootPx.current);
     draw();
   }, [view, zoomed, isIcicle, found.value, isDark.value, size.value, colourOf]);
 
@@ -93,9 +103,11 @@ export function FlameGraph(props: Props) {
     selected.current = zoomed;
     hovered.current = -1;
     spoken.value = describe(zoomed);
-    if (scroll.current) scroll.current.scrollTop = isIcicle ? 0 : scroll.current.scrollHeight;
+    // The root, or, where that would push the zoomed node out of sight, the node's own row below two of its callers.
+    const depthPx = view.depth[zoomed] * flame.ROW_PX;
+    scrollFromRoot(depthPx > heightPx / 2 ? depthPx - 2 * flame.ROW_PX : 0);
     draw();
-  }, [view, zoomed, isIcicle]);
+  }, [view, zoomed, isIcicle, widthPx > 0]);
 
   function describe(node: number) {
     const name = node === 0 ? "all" : cut(nameOf(view.label[node]));
@@ -167,28 +179,35 @@ export function FlameGraph(props: Props) {
   }
 
   return (
-    <div class="scroll" ref={scroll} onScroll={() => { hideTip(); draw(); }}>
-      <div style={{ height: `${wholePx}px` }}>
-        <canvas
-          ref={canvas}
-          class="graph"
-          tabIndex={0}
-          role="application"
-          aria-roledescription="flame graph"
-          aria-label={`${props.label}. ${spoken.value}`}
-          onMouseMove={hover}
-          onMouseLeave={() => { hovered.current = -1; hideTip(); draw(); }}
-          onClick={(event) => {
-            const node = nodeUnder(event);
-            hideTip();
-            if (node < 0) return;
-            if (event.shiftKey) focus(node);
-            else props.onZoom(node);
-          }}
-          onKeyDown={press}
-          onFocus={draw}
-          onBlur={() => { hideTip(); draw(); }}
-        />
+    <div class="flame">
+      <div
+        class="scroll"
+        ref={scroll}
+        style={{ height: `${heightPx}px` }}
+        onScroll={() => { fromRootPx.current = turned(scroll.current!.scrollTop); hideTip(); draw(); }}
+      >
+        <div style={{ height: `${wholePx}px` }}>
+          <canvas
+            ref={canvas}
+            class="graph"
+            tabIndex={0}
+            role="application"
+            aria-roledescription="flame graph"
+            aria-label={`${props.label}. ${spoken.value}`}
+            onMouseMove={hover}
+            onMouseLeave={() => { hovered.current = -1; hideTip(); draw(); }}
+            onClick={(event) => {
+              const node = nodeUnder(event);
+              hideTip();
+              if (node < 0) return;
+              if (event.shiftKey) focus(node);
+              else props.onZoom(node);
+            }}
+            onKeyDown={press}
+            onFocus={draw}
+            onBlur={() => { hideTip(); draw(); }}
+          />
+        </div>
       </div>
       <p class="unseen" aria-live="polite">{spoken}</p>
     </div>

@@ -6,8 +6,8 @@ import { seconds, whole } from "./words";
 const SAID = {
   no: "",
   yes: "live",
-  paused: "paused: what comes is held meanwhile",
-  lost: "the profiler does not answer: trying again",
+  paused: "paused: new samples are kept",
+  lost: "the profiler does not answer: retrying",
   ended: "the profiler has ended",
 };
 
@@ -24,8 +24,8 @@ export function LiveBar() {
       <i class={`dot ${state}`} aria-hidden="true" />
       <span role="status">{spoken}</span>
       <span class="faint">
-        the last {seconds(durationMs / 1e3)} are held
-        {live.forgotten > 0 && <>; <b>{whole(live.forgotten)}</b> older samples are not</>}
+        the last {seconds(durationMs / 1e3)} are kept
+        {live.forgotten > 0 && <>; <b>{whole(live.forgotten)}</b> older samples were dropped</>}
       </span>
       <span class="space" />
       <Served />
@@ -36,8 +36,8 @@ export function LiveBar() {
           {SPANS.map((span) => <option key={span} value={String(span)}>the last {span < 60 ? `${span} s` : `${span / 60} min`}</option>)}
         </select>
       </label>
-      <button type="button" title="Stop the picture, or let it go on ( p )" aria-pressed={state === "paused"} disabled={state === "ended"} onClick={pause}>
-        {state === "paused" ? "Go on" : "Pause"}
+      <button type="button" title="Pause or resume ( p )" aria-pressed={state === "paused"} disabled={state === "ended"} onClick={pause}>
+        {state === "paused" ? "Resume" : "Pause"}
       </button>
     </section>
   );

@@ -2,20 +2,20 @@ import { recording } from "./state";
 import { share } from "./tree";
 import { percent, whole } from "./words";
 
-const MEANING = { complete: "the whole stack is there", cut: "stack cut", lost: "lost", aside: "not wanted" };
+const MEANING = { complete: "the whole stack", cut: "truncated stack", lost: "lost sample", aside: "not profiled" };
 const ORDER = ["complete", "cut", "lost", "aside"] as const;
 
-/** What became of the interrupts. Whatever is cut or lost is said at first sight. */
+/** How the interrupts ended. Truncated stacks and lost samples are shown at first sight. */
 export function Outcomes() {
   const occurred = recording.value.outcomes.filter(({ count }) => count > 0);
   if (occurred.length === 0) return null;
   const sum = (severity: string) => occurred.reduce((all, one) => all + (one.severity === severity ? one.count : 0), 0);
   const [complete, cut, lost, aside] = ORDER.map(sum);
   const wanted = complete + cut + lost;
-  const parts = [`${percent(share(complete, wanted))} of the samples wanted are complete`];
-  if (cut > 0) parts.push(`${whole(cut)} have a cut stack`);
-  if (lost > 0) parts.push(`${whole(lost)} are lost`);
-  if (aside > 0) parts.push(`${whole(aside)} interrupts were not wanted`);
+  const parts = [`${percent(share(complete, wanted))} of the stacks are complete`];
+  if (cut > 0) parts.push(`${whole(cut)} are truncated`);
+  if (lost > 0) parts.push(`${whole(lost)} samples were lost`);
+  if (aside > 0) parts.push(`${whole(aside)} interrupts hit an idle CPU or something outside the scope`);
   const sorted = occurred.sort((a, b) => ORDER.indexOf(a.severity) - ORDER.indexOf(b.severity) || b.count - a.count);
   return (
     <details class={`outcomes ${lost > 0 ? "lost" : cut > 0 ? "cut" : ""}`}>
@@ -24,7 +24,7 @@ export function Outcomes() {
           {([["complete", complete], ["cut", cut], ["lost", lost]] as const).map(([kind, count]) =>
             count > 0 && <i key={kind} class={kind} style={{ width: `${100 * share(count, wanted)}%` }} />)}
         </span>
-        <span>{wanted > 0 ? parts.join(" · ") : `No sample was wanted of ${whole(aside)} interrupts`}</span>
+        <span>{wanted > 0 ? parts.join(" · ") : `No samples: all ${whole(aside)} interrupts hit an idle CPU or something outside the scope`}</span>
       </summary>
       <table>
         <thead><tr><th scope="col">outcome</th><th scope="col" class="number">interrupts</th><th scope="col" class="number">share</th><th scope="col">meaning</th></tr></thead>

@@ -53,13 +53,14 @@ export function zoomTo(node: number) {
   zoomPath.value = pathTo(view.value, node);
 }
 
-/** Back to everything, one step after the other. */
+/** Undoes one choice: the search first, then from what narrows the graph most to what narrows it least. */
 export function escape() {
-  if (focused.value !== null) focused.value = null;
+  if (query.value !== "") query.value = "";
+  else if (focused.value !== null) focused.value = null;
   else if (zoomPath.value.length > 0) zoomPath.value = [];
-  else if (query.value !== "") query.value = "";
   else if (base.value) base.value = null;
   else if (range.value) range.value = null;
+  else if (threads.value) threads.value = null;
 }
 
 /** Compares with the rest of the time: parts with one another, else the selected range with all, else both halves. */

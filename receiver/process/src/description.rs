@@ -42,7 +42,7 @@ pub struct ResourceVariables {
 }
 
 impl ProcessDescription {
-    /// Reads what can be read of a living process.
+    /// Reads what the kernel knows of a living process. Waits for nobody: its environment is left out.
     #[must_use]
     pub fn read(process: &ProcessDir) -> Self {
         let state = process.state().ok();
@@ -59,11 +59,7 @@ impl ProcessDescription {
             namespaced_pids: status_numbers(&status, b"NSpid:").collect(),
             container_id: container_id(&cgroup),
             pod_uid: pod_uid(&cgroup),
-            resource: process
-                .file("environ")
-                .ok()
-                .and_then(|file| resource_variables(file).ok())
-                .unwrap_or_default(),
+            resource: ResourceVariables::default(),
             context: None,
         }
     }
@@ -72,6 +68,15 @@ impl ProcessDescription {
     #[must_use]
     pub fn executable_name(&self) -> Option<&[u8]> {
         self.executable_path.as_deref()?.rsplit(|&byte| byte == b'/').next()
+    }
+}
+
+impl ResourceVariables {
+    /// Reads the environment of a living process, which is memory of the process: this waits until it is given.
+    #[must_use]
+    pub fn read(process: &ProcessDir) -> Self {
+        let environment = process.file("environ").ok();
+        environment.and_then(|file| resource_variables(file).ok()).unwrap_or_default()
     }
 }
 

@@ -40,6 +40,7 @@ mod process;
 mod procfs;
 mod read_at;
 mod registry;
+mod scan;
 pub mod tls;
 mod vdso;
 
@@ -64,4 +65,5 @@ pub use process::Process;
 pub use procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
 pub use read_at::ReadAt;
 pub use registry::{Change, Registry, RegistryCounters, RegistryLimits};
+pub use scan::{Scanned, Scanner};
 pub use vdso::vdso_image;

@@ -1,21 +1,24 @@
 //! All processes, kept up to date from events.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ops::Bound;
+use std::ops::{AddAssign, Bound};
 use std::sync::Arc;
 
 use crate::allowance::Allowance;
 use crate::clock::monotonic_ns;
-use crate::description::ProcessDescription;
+use crate::description::{ProcessDescription, ResourceVariables};
 use crate::event::{ProcessEvent, ProcessEventKind};
 use crate::id::{Pid, Tid};
 use crate::interner::Interner;
-use crate::mapping::{ExecutableMapping, MappedFile};
+use crate::mapping::ExecutableMapping;
 use crate::mapping_set::MappingSet;
-use crate::maps::read_executable_mappings;
 use crate::pod::PodBounds;
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
+use crate::scan::{Scanned, Scanner};
+
+/// Events of one process that are kept while it is being read; with more it is read again.
+const MEANWHILE_MAX: usize = 4096;
 
 /// How much a [`Registry`] holds and reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,6 +60,31 @@ pub struct RegistryCounters {
     pub unreadable_processes: u64,
 }
 
+impl AddAssign for RegistryCounters {
+    fn add_assign(&mut self, more: Self) {
+        let Self {
+            events,
+            lost_events,
+            outdated_events,
+            outside_events,
+            reads,
+            processes_left_out,
+            mappings_left_out,
+            malformed_maps_lines,
+            unreadable_processes,
+        } = more;
+        self.events += events;
+        self.lost_events += lost_events;
+        self.outdated_events += outdated_events;
+        self.outside_events += outside_events;
+        self.reads += reads;
+        self.processes_left_out += processes_left_out;
+        self.mappings_left_out += mappings_left_out;
+        self.malformed_maps_lines += malformed_maps_lines;
+        self.unreadable_processes += unreadable_processes;
+    }
+}
+
 /// What the owner of a registry must look at again.
 #[derive(Clone, Debug)]
 pub enum Change {
@@ -78,6 +106,8 @@ pub struct Registry {
     exited: Vec<Process>,
     /// Processes that must be read again.
     stale: BTreeSet<Pid>,
+    /// Processes that are being read, with what has happened to them meanwhile.
+    being_read: HashMap<Pid, Vec<ProcessEvent>>,
     /// The process that was read again last: the next one in turn is read next, however many there are.
     healed_last: Pid,
     heals: Allowance,
@@ -117,6 +147,7 @@ impl Registry {
             changed: BTreeSet::new(),
             exited: Vec::new(),
             stale: BTreeSet::new(),
+            being_read: HashMap::new(),
             follows_all: false,
             pod: None,
             counters: RegistryCounters::default(),
@@ -128,12 +159,17 @@ impl Registry {
         self.pod = Some(pod);
     }
 
+    /// From now on looks for processes whose forks were lost.
+    pub fn follow_all(&mut self) {
+        self.follows_all = true;
+    }
+
     /// Reads all processes. Events are needed from before this call on.
     ///
     /// # Errors
     /// When the processes can't be listed; one that can't be read is counted only.
     pub fn scan_all(&mut self) -> Result<(), ProcfsError> {
-        self.follows_all = true;
+        self.follow_all();
         for pid in self.proc_root.pids()? {
             // Where reading fails, the process has gone or is counted.
             let _ = self.scan(pid);
@@ -146,10 +182,37 @@ impl Registry {
     /// # Errors
     /// [`ProcfsError::Gone`] for a process that has ended, which is forgotten then.
     pub fn scan(&mut self, pid: Pid) -> Result<(), ProcfsError> {
+        let scanner = self.begin_scan(pid);
+        self.end_scan(pid, scanner.scan(pid))
+    }
+
+    /// Begins to read one process. Its mappings may be withheld for ever, so that they may be read by somebody else: from
+    /// now on what happens to the process is kept until [`Self::end_scan`] or [`Self::abandon_scan`].
+    pub fn begin_scan(&mut self, pid: Pid) -> Scanner {
         self.stale.remove(&pid);
-        match self.read(pid) {
-            Ok(read) => {
+        self.being_read.insert(pid, Vec::new());
+        Scanner {
+            proc_root: self.proc_root.clone(),
+            pod: self.pod.clone(),
+            mappings_max: self.limits.mappings_per_process,
+        }
+    }
+
+    /// Takes up what was read of a process, and what has happened to it since. Nothing of it where the process has ended
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::scan`].
+    pub fn end_scan(&mut self, pid: Pid, scanned: Result<Scanned, ProcfsError>) -> Result<(), ProcfsError> {
+        let Some(meanwhile) = self.being_read.remove(&pid) else { return Ok(()) };
+        match scanned {
+            Ok(scanned) => {
+                let read_from_ns = scanned.read_from_ns;
+                let read = self.process_of(pid, scanned);
                 self.take_read(read);
+                for event in meanwhile.into_iter().filter(|event| event.time_ns >= read_from_ns) {
+                    self.act(event);
+                }
                 Ok(())
             }
             Err(error) => {
@@ -163,6 +226,12 @@ impl Registry {
         }
     }
 
+    /// Gives up to read a process.
+    pub fn abandon_scan(&mut self, pid: Pid) {
+        self.being_read.remove(&pid);
+        self.counters.unreadable_processes += 1;
+    }
+
     /// Asks for one process to be read again, when [`Self::heal`] finds the time: what is known of it may
     /// be wrong.
     pub fn mark_stale(&mut self, pid: Pid) {
@@ -172,6 +241,15 @@ impl Registry {
     /// Reads processes again that may be known wrongly, as many as the limits allow by now, and returns how
     /// many are still to be read. Call it after each batch of events.
     pub fn heal(&mut self) -> usize {
+        for pid in self.take_due() {
+            // Where reading fails, the process is forgotten or counted.
+            let _ = self.scan(pid);
+        }
+        self.stale.len()
+    }
+
+    /// The processes that are to be read again now, for somebody else to do it: as [`Self::heal`].
+    pub fn take_due(&mut self) -> Vec<Pid> {
         let now_ns = monotonic_ns();
         if !self.leaderless.is_empty() && self.leaderless_looks.take(1, now_ns) == 1 {
             self.stale.extend(&self.leaderless);
@@ -179,14 +257,18 @@ impl Registry {
         if self.has_lost_events && self.recoveries.take(1, now_ns) == 1 {
             self.mark_all_stale();
         }
+        let mut due = Vec::new();
         for _ in 0..self.heals.take(self.stale.len(), now_ns) {
             let after_last = self.stale.range((Bound::Excluded(self.healed_last), Bound::Unbounded)).next();
             let Some(&pid) = after_last.or_else(|| self.stale.first()) else { break };
             self.healed_last = pid;
-            // Where reading fails, the process is forgotten or counted.
-            let _ = self.scan(pid);
+            // One that is being read is read again after that.
+            if !self.being_read.contains_key(&pid) {
+                self.stale.remove(&pid);
+                due.push(pid);
+            }
         }
-        self.stale.len()
+        due
     }
 
     /// Takes one event up. Events come in order of time (see [`crate::EventQueue`]).
@@ -194,9 +276,9 @@ impl Registry {
     /// True: it took away something that its process had mapped. What was known of its mappings is not only incomplete
     /// then, but wrong.
     pub fn apply(&mut self, event: ProcessEvent) -> bool {
-        let ProcessEvent { time_ns, pid, kind } = event;
+        let ProcessEvent { time_ns, pid, ref kind } = event;
         self.counters.events += 1;
-        if let ProcessEventKind::Lost { count } = kind {
+        if let ProcessEventKind::Lost { count } = *kind {
             self.counters.lost_events += count;
             self.has_lost_events = true;
             return false;
@@ -209,6 +291,20 @@ impl Registry {
             self.counters.outdated_events += 1;
             return false;
         }
+        if let Some(meanwhile) = self.being_read.get_mut(&pid) {
+            if meanwhile.len() < MEANWHILE_MAX {
+                meanwhile.push(event.clone());
+            } else {
+                self.being_read.remove(&pid);
+                self.mark_stale(pid);
+            }
+        }
+        self.act(event)
+    }
+
+    /// Does what an event says. Returns as [`Self::apply`].
+    fn act(&mut self, event: ProcessEvent) -> bool {
+        let ProcessEvent { time_ns, pid, kind } = event;
         match kind {
             ProcessEventKind::Fork { is_thread: true, .. } => self.start_thread(pid),
             ProcessEventKind::Fork { parent, is_thread: false } => self.fork(parent, pid, time_ns),
@@ -251,6 +347,20 @@ impl Registry {
     /// What a living process says about itself: read at the first call after its start or exec, so that it
     /// is known when the process has gone.
     pub fn describe(&mut self, pid: Pid) -> Option<Arc<ProcessDescription>> {
+        let proc_root = self.proc_root.clone();
+        self.describe_with(pid, |_| {
+            let directory = ProcessDir::open(&proc_root, pid).ok();
+            directory.map(|directory| ResourceVariables::read(&directory)).unwrap_or_default()
+        })
+    }
+
+    /// As [`Self::describe`], where somebody else reads its environment, given when the process started, in clock ticks after
+    /// boot: an environment is memory of the process, and who reads it may wait for ever.
+    pub fn describe_with(
+        &mut self,
+        pid: Pid,
+        environment: impl FnOnce(u64) -> ResourceVariables,
+    ) -> Option<Arc<ProcessDescription>> {
         let process = self.processes.get_mut(&pid)?;
         if process.description.is_none()
             && let Ok(directory) = ProcessDir::open(&self.proc_root, pid)
@@ -258,9 +368,21 @@ impl Registry {
             && !state.has_ended()
             && *process.start_ticks.get_or_insert(state.start_ticks) == state.start_ticks
         {
-            process.description = Some(Arc::new(ProcessDescription::read(&directory)));
+            let resource = environment(state.start_ticks);
+            let description = ProcessDescription { resource, ..ProcessDescription::read(&directory) };
+            process.description = Some(Arc::new(description));
         }
         process.description()
+    }
+
+    /// Takes up what the environment of a described process says. False: it is not the same process any more.
+    pub fn learn_resource(&mut self, pid: Pid, instance: u64, resource: ResourceVariables) -> bool {
+        let process = self.processes.get_mut(&pid).filter(|process| process.instance == instance);
+        let Some(description) = process.and_then(|process| process.description.as_mut()) else {
+            return false;
+        };
+        Arc::make_mut(description).resource = resource;
+        true
     }
 
     /// What could not be done so far.
@@ -372,23 +494,24 @@ impl Registry {
         }
     }
 
-    /// Reads a process from `/proc`; whatever happens to it from the start of the reading on must come as
-    /// events.
-    fn read(&mut self, pid: Pid) -> Result<Process, ProcfsError> {
-        let directory = ProcessDir::open(&self.proc_root, pid)?;
-        if let Some(pod) = &self.pod
-            && !pod.hold(&directory.read("cgroup")?)
-        {
-            return Err(ProcfsError::Gone { pid });
+    /// The process that was read, its files interned.
+    fn process_of(&mut self, pid: Pid, scanned: Scanned) -> Process {
+        let Scanned { read_from_ns, state, mappings: read, malformed_lines, is_unreadable, left_out } =
+            scanned;
+        let mut mappings = MappingSet::new(self.limits.mappings_per_process);
+        let mut program = None;
+        for mut mapping in read {
+            self.files.intern(&mut mapping.backing);
+            if program.is_none() {
+                program = mapping.backing.file().cloned();
+            }
+            mappings.insert(mapping);
         }
-        let read_from_ns = monotonic_ns();
-        let state = directory.state()?;
-        if state.has_ended() {
-            return Err(ProcfsError::Gone { pid });
-        }
-        let (mappings, program) = self.read_mappings(&directory.with_memory(&state))?;
         self.counters.reads += 1;
-        Ok(Process {
+        self.counters.unreadable_processes += u64::from(is_unreadable);
+        self.counters.malformed_maps_lines += malformed_lines;
+        self.counters.mappings_left_out += mappings.left_out() + left_out;
+        Process {
             start_ticks: Some(state.start_ticks),
             comm: state.comm,
             mappings: Arc::new(mappings),
@@ -397,36 +520,7 @@ impl Registry {
             leader_ended: state.leader_ended,
             program,
             ..Process::unknown(pid, 0, read_from_ns, 0)
-        })
-    }
-
-    /// The executable mappings of a process, and the first file among them. Where `/proc` won't tell them,
-    /// none are known but those that events will report.
-    fn read_mappings(
-        &mut self,
-        directory: &ProcessDir,
-    ) -> Result<(MappingSet, Option<Arc<MappedFile>>), ProcfsError> {
-        let mut mappings = MappingSet::new(self.limits.mappings_per_process);
-        let mut program = None;
-        let maps = match directory.file("maps") {
-            Err(ProcfsError::Permission { .. }) => {
-                self.counters.unreadable_processes += 1;
-                return Ok((mappings, program));
-            }
-            maps => maps?,
-        };
-        let files = &mut self.files;
-        let summary = read_executable_mappings(maps, |mut mapping| {
-            files.intern(&mut mapping.backing);
-            if program.is_none() {
-                program = mapping.backing.file().cloned();
-            }
-            mappings.insert(mapping);
-        })
-        .map_err(|source| ProcfsError::reading(directory.pid(), "maps", source))?;
-        self.counters.malformed_maps_lines += summary.malformed;
-        self.counters.mappings_left_out += mappings.left_out();
-        Ok((mappings, program))
+        }
     }
 
     /// Takes up what was read: as news of a known process, or as another one with its number.
@@ -436,6 +530,8 @@ impl Registry {
             self.leaderless.insert(pid);
         }
         match self.processes.get_mut(&pid) {
+            // It has run another program since, all of which its events tell.
+            Some(known) if known.known_since_ns > read.known_since_ns => {}
             Some(known) if known.start_ticks.is_none() || known.start_ticks == read.start_ticks => {
                 if known.mappings != read.mappings {
                     known.mappings = read.mappings;
@@ -475,6 +571,7 @@ impl Registry {
     fn retire(&mut self, pid: Pid) {
         self.stale.remove(&pid);
         self.leaderless.remove(&pid);
+        self.being_read.remove(&pid);
         self.changed.remove(&pid);
         self.exited.extend(self.processes.remove(&pid));
     }

@@ -431,3 +431,41 @@ fn what_is_known_of_mappings_is_wrong_after_an_exec_and_only_incomplete_after_a_
     registry.apply(event(2, 7, map(0x1000, 1, "/first", true)));
     assert!(registry.apply(event(3, 7, exec("second"))));
 }
+
+#[test]
+fn what_happens_while_a_process_is_read_is_taken_up_after_what_was_read() {
+    let mut talker = Talker::start(Command::new("sh").args(["-c", "echo ready; read line"]));
+    assert_eq!(talker.hear(), "ready");
+    let pid = talker.pid();
+    let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+    let scanner = registry.begin_scan(pid);
+    registry.apply(event(1, pid.0, map(0x1000, 7, "/before", true)));
+    let scanned = scanner.scan(pid);
+    registry.apply(event(now_ns(), pid.0, map(0x2000, 8, "/meanwhile", true)));
+    registry.end_scan(pid, scanned).unwrap();
+    let known = paths(registry.process(pid).unwrap());
+    assert!(known.contains(&"/meanwhile".to_owned()) && known.len() > 1, "{known:?}");
+    assert!(!known.contains(&"/before".to_owned()), "{known:?}");
+
+    // It runs another program, of which its events tell all.
+    let scanned = registry.begin_scan(pid).scan(pid);
+    registry.apply(event(now_ns(), pid.0, exec("other")));
+    registry.end_scan(pid, scanned).unwrap();
+    assert_eq!(registry.process(pid).unwrap().mappings().len(), 0);
+
+    // It ends.
+    let scanned = registry.begin_scan(pid).scan(pid);
+    registry.apply(event(now_ns(), pid.0, exit(pid.0)));
+    registry.end_scan(pid, scanned).unwrap();
+    assert!(registry.process(pid).is_none());
+
+    // Nothing is known of it at its end.
+    let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
+    let scanned = registry.begin_scan(pid).scan(pid);
+    registry.apply(event(now_ns(), pid.0, exit(pid.0)));
+    registry.end_scan(pid, scanned).unwrap();
+    assert!(registry.process(pid).is_none());
+    registry.begin_scan(pid);
+    registry.abandon_scan(pid);
+    assert!(registry.process(pid).is_none());
+}

@@ -17,7 +17,7 @@ pub fn difference(before: &Profile, after: &Profile, options: TableOptions) -> S
     for (part, profile) in [before, after].into_iter().enumerate() {
         let total = profile.total();
         for row in functions(profile) {
-            let key = (visible(row.name).into_owned(), row.binary.to_owned());
+            let key = (visible(&row.name).into_owned(), row.binary.to_owned());
             let share = shares.entry(key).or_default();
             if let Some(share) = share.get_mut(part) {
                 *share += percent(row.own, total);

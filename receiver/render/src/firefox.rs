@@ -78,7 +78,7 @@ fn interned(
     frame: &Frame,
     categories: [CategoryPairHandle; FrameKind::ALL.len()],
 ) -> FrameHandle {
-    let label = firefox.intern_string(&visible(&frame.name));
+    let label = firefox.intern_string(&visible(&frame.label()));
     let [other, ..] = categories;
     let of_kind = FrameKind::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.kind);
     let category_pair = of_kind.map_or(other, |(_, category)| category);

@@ -30,14 +30,16 @@ pub(crate) fn lines(profile: &Profile) -> impl Iterator<Item = String> {
 fn line(profile: &Profile, sample: &Sample) -> String {
     let process = profile.thread_of(sample).map(|thread| &*thread.process).filter(|name| !name.is_empty());
     let frames = profile.frames_of(sample.stack).rev().map(name);
-    let frames: Vec<_> = process.map(field).into_iter().chain(frames).collect();
+    let frames: Vec<_> = process.map(|name| field(name).into_owned()).into_iter().chain(frames).collect();
     if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
 }
 
 /// A frame's name in this form.
-pub(crate) fn name(frame: &Frame) -> Cow<'_, str> {
-    let name = field(&frame.name);
-    if frame.kind == FrameKind::Kernel { Cow::Owned(format!("{name}_[k]")) } else { name }
+pub(crate) fn name(frame: &Frame) -> String {
+    let label = frame.label();
+    let name = field(&label);
+    let suffix = if frame.kind == FrameKind::Kernel { "_[k]" } else { "" };
+    format!("{name}{suffix}")
 }
 
 /// A name that does not end its field or its line, and whose end cannot be taken for a number of events.
@@ -56,7 +58,7 @@ pub(crate) fn field(name: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::{one_stack, sample};
+    use crate::profile::tests::{guessed_sample, one_stack, sample};
     use proptest::prelude::*;
 
     #[test]
@@ -66,6 +68,13 @@ mod tests {
             lines,
             ["app;main 3", "app;main;work 5", "app;main;work;work 2", "app;main;write_it;vfs_write_[k] 4"]
         );
+    }
+
+    #[test]
+    fn a_guess_is_told_from_what_is_known() {
+        let lines: Vec<_> = lines(&guessed_sample()).collect();
+        assert_eq!(lines[0], "app;[guessed] main;write_it;vfs_write_[k] 4");
+        assert_eq!(lines[1], "app;main 3");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! How much each function did itself, and how much it caused.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::profile::{Frame, FrameKind, Profile};
 
 /// One function's share of the events.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FunctionTotals<'a> {
-    /// Its name, which may be hostile.
-    pub name: &'a str,
+    /// Its name, which may be hostile, with a mark where it is a caller by a guess.
+    pub name: Cow<'a, str>,
     /// The last component of the path of its binary, likewise; empty if there is none.
     pub binary: &'a str,
     /// What kind of code it is.
@@ -32,9 +33,10 @@ pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
         .iter()
         .map(|frame| {
             let (name, binary, kind) = identity(profile, frame);
-            let name = if frame.is_named { name } else { NO_SYMBOL };
-            *indices.entry((name, binary, kind)).or_insert_with_key(|&(name, binary, kind)| {
-                totals.push(FunctionTotals { name, binary, kind, own: 0, total: 0 });
+            let name = if frame.is_named { name } else { frame.label_of(NO_SYMBOL) };
+            *indices.entry((name, binary, kind)).or_insert_with_key(|(name, binary, kind)| {
+                let (binary, kind) = (*binary, *kind);
+                totals.push(FunctionTotals { name: name.clone(), binary, kind, own: 0, total: 0 });
                 totals.len() - 1
             })
         })
@@ -59,26 +61,42 @@ pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
     }
     totals.retain(|function| function.total > 0);
     totals.sort_by(|one, other| {
-        (other.own, other.total, one.name, one.binary).cmp(&(one.own, one.total, other.name, other.binary))
+        let key = (other.own, other.total, &one.name, one.binary);
+        key.cmp(&(one.own, one.total, &other.name, other.binary))
     });
     totals
 }
 
-/// What makes two frames one function.
-pub(crate) fn identity<'a>(profile: &'a Profile, frame: &'a Frame) -> (&'a str, &'a str, FrameKind) {
-    (&frame.name, profile.binary_name(frame), frame.kind)
+/// What makes two frames one function. What was guessed is kept apart from what is known.
+pub(crate) fn identity<'a>(profile: &'a Profile, frame: &'a Frame) -> (Cow<'a, str>, &'a str, FrameKind) {
+    (frame.label(), profile.binary_name(frame), frame.kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::sample;
+    use crate::profile::tests::{guessed_sample, sample};
+
+    fn rows(profile: &Profile) -> Vec<(String, u64, u64)> {
+        functions(profile).into_iter().map(|row| (row.name.into_owned(), row.own, row.total)).collect()
+    }
+
+    fn named<const N: usize>(rows: [(&str, u64, u64); N]) -> [(String, u64, u64); N] {
+        rows.map(|(name, own, total)| (name.to_owned(), own, total))
+    }
+
+    #[test]
+    fn a_guessed_caller_is_a_row_of_its_own() {
+        let expected = [("work", 7, 7), ("vfs_write", 4, 4), ("main", 3, 10)];
+        let guessed = [("[guessed] main", 0, 4), ("write_it", 0, 4)];
+        assert_eq!(rows(&guessed_sample()), [named(expected).as_slice(), &named(guessed)].concat());
+    }
 
     #[test]
     fn recursion_counts_once_in_the_total() {
         let profile = sample();
-        let rows: Vec<_> = functions(&profile).iter().map(|row| (row.name, row.own, row.total)).collect();
-        assert_eq!(rows, [("work", 7, 7), ("vfs_write", 4, 4), ("main", 3, 14), ("write_it", 0, 4)]);
+        let rows = rows(&profile);
+        assert_eq!(rows, named([("work", 7, 7), ("vfs_write", 4, 4), ("main", 3, 14), ("write_it", 0, 4)]));
     }
 
     #[test]
@@ -87,8 +105,8 @@ mod tests {
         for frame in profile.frames.iter_mut().filter(|frame| matches!(&*frame.name, "work" | "write_it")) {
             frame.is_named = false;
         }
-        let rows: Vec<_> = functions(&profile).iter().map(|row| (row.name, row.own, row.total)).collect();
-        assert_eq!(rows, [(NO_SYMBOL, 7, 11), ("vfs_write", 4, 4), ("main", 3, 14)]);
+        let rows = rows(&profile);
+        assert_eq!(rows, named([(NO_SYMBOL, 7, 11), ("vfs_write", 4, 4), ("main", 3, 14)]));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod firefox;
 mod folded;
 mod form;
 mod functions;
+mod guesses;
 mod join;
 mod page;
 mod palette;
@@ -29,6 +30,7 @@ pub use document::{Growth, Instalment, Mark, MarkError};
 pub use escape::visible;
 pub use form::{Error, Form, UnknownForm, write};
 pub use functions::{FunctionTotals, functions};
+pub use guesses::{Guesses, guesses};
 pub use join::joined;
 pub use page::live_page;
 pub use profile::{

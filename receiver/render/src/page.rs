@@ -39,7 +39,7 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::io::Read as _;
 
     use super::*;
@@ -55,7 +55,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    fn document_of(page: &str) -> serde_json::Value {
+    pub(crate) fn document_of(page: &str) -> serde_json::Value {
         let (before, after) = PAGE.split_once(PLACE).unwrap();
         let base64 = page.strip_prefix(before).unwrap().strip_suffix(after).unwrap();
         let mut json = String::new();

@@ -3,7 +3,7 @@
 //! Source: `proto/profile.proto` of github.com/google/pprof; the messages here carry the fields that are used.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::UNIX_EPOCH;
 
@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use prost::Message;
 
 use crate::escape::{hexadecimal, visible, visible_or_nothing};
-use crate::profile::Profile;
+use crate::profile::{Binary, Profile};
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -23,11 +23,14 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 
 fn message(profile: &Profile) -> proto::Profile {
     let mut strings = Strings::default();
-    let samples = strings.value_type("samples", "count");
-    let time = strings.value_type(&profile.measure.name, "nanoseconds");
+    // What is only counted, as folded stacks are, stands for no time.
+    let has_times = profile.measure.period_ns > 0;
+    let counted = if has_times { "samples" } else { &profile.measure.name };
+    let counted = strings.value_type(counted, "count");
+    let time = has_times.then(|| strings.value_type(&profile.measure.name, "nanoseconds"));
     let mut message = proto::Profile {
-        sample_type: vec![samples, time],
-        period_type: Some(time),
+        sample_type: [counted].into_iter().chain(time).collect(),
+        period_type: time,
         period: signed(profile.measure.period_ns),
         time_nanos: profile.start.duration_since(UNIX_EPOCH).map_or(0, |since| signed(since.as_nanos())),
         duration_nanos: signed(profile.duration.as_nanos()),
@@ -58,15 +61,58 @@ fn add_binaries(profile: &Profile, strings: &mut Strings, message: &mut proto::P
             has_functions: true,
         })
         .collect();
+    // By pprof's own rule the first mapping is the main binary. Numbers stay: whoever reads looks mappings up by them.
+    if let Some(main) = main_binary(profile) {
+        message.mapping[..=main].rotate_right(1);
+    }
+}
+
+/// The position of the binary that a profile is most about: the program that most samples are of, which is a file named as
+/// their process is. Where no process has its file's name, the program that most stacks go through, and at last the library.
+fn main_binary(profile: &Profile) -> Option<usize> {
+    /// In the order in which they decide.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+    struct Claim {
+        samples_of_processes_named_so: u64,
+        is_program: bool,
+        samples: u64,
+    }
+    let file_name = |binary: &Binary| binary.path.rsplit('/').next().unwrap_or_default().to_owned();
+    let names: Vec<String> = profile.binaries.iter().map(file_name).collect();
+    let mut claims: Vec<Claim> =
+        names.iter().map(|name| Claim { is_program: !is_library(name), ..Claim::default() }).collect();
+    let mut seen = HashSet::new();
+    for sample in &profile.samples {
+        let process = profile.thread_of(sample).map_or("", |thread| &*thread.process);
+        seen.clear();
+        seen.extend(profile.frames_of(sample.stack).filter_map(|frame| frame.binary));
+        for binary in &seen {
+            let at = binary.0 as usize;
+            let (Some(claim), Some(name)) = (claims.get_mut(at), names.get(at)) else { continue };
+            claim.samples = claim.samples.saturating_add(sample.count);
+            if !process.is_empty() && name.starts_with(process) {
+                let of_process = &mut claim.samples_of_processes_named_so;
+                *of_process = of_process.saturating_add(sample.count);
+            }
+        }
+    }
+    let is_file = |at: &usize| !profile.binaries[*at].path.starts_with('[');
+    // Of equal ones the first.
+    (0..claims.len()).rev().filter(is_file).max_by_key(|at| claims[*at])
+}
+
+/// Whether a file is a library by its name: `libc.so.6`, `libz.so`, `ld-2.31.so`.
+fn is_library(name: &str) -> bool {
+    name.ends_with(".so") || name.contains(".so.")
 }
 
 /// A location for each frame, numbered like the frames from 1, and a function for each distinct name and file.
 fn add_frames(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
     let mut functions = HashMap::new();
     for (frame, id) in profile.frames.iter().zip(1..) {
-        let name = strings.index(&visible(&frame.name));
+        let name = strings.index(&visible(&frame.label()));
         let system_name = match &*frame.system_name {
-            "" => name,
+            "" => strings.index(&visible(&frame.name)),
             system_name => strings.index(&visible(system_name)),
         };
         let next_id = functions.len() as u64 + 1;
@@ -115,7 +161,10 @@ fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Pr
                 .filter(|index| (index.0 as usize) < profile.frames.len())
                 .map(|index| u64::from(index.0) + 1)
                 .collect(),
-            value: vec![signed(sample.count), signed(sample.count.saturating_mul(profile.measure.period_ns))],
+            value: match profile.measure.period_ns {
+                0 => vec![signed(sample.count)],
+                period_ns => vec![signed(sample.count), signed(sample.count.saturating_mul(period_ns))],
+            },
             label,
         });
     }
@@ -256,5 +305,61 @@ pub(crate) mod proto {
         pub system_name: i64,
         #[prost(int64, tag = "4")]
         pub filename: i64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::{BinaryIndex, FrameIndex, Sample, StackIndex, Thread, ThreadIndex};
+
+    /// A profile of processes: the name of each, the binaries that its one stack goes through, and its samples.
+    fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {
+        let mut profile = crate::profile::tests::sample();
+        let model = profile.frames[0].clone();
+        profile.binaries = binaries
+            .iter()
+            .map(|path| Binary { path: (*path).to_owned(), build_id: None, htlhash: None })
+            .collect();
+        profile.frames = (0..binaries.len() as u32)
+            .map(|at| crate::profile::Frame { binary: Some(BinaryIndex(at)), ..model.clone() })
+            .collect();
+        profile.stacks =
+            processes.iter().map(|(_, frames, _)| frames.iter().copied().map(FrameIndex).collect()).collect();
+        let thread = |name: &str| Thread {
+            process: name.into(),
+            pid: 1,
+            name: "".into(),
+            tid: 1,
+            container: "".into(),
+        };
+        profile.threads = processes.iter().map(|(name, _, _)| thread(name)).collect();
+        profile.samples = (0..)
+            .zip(processes)
+            .map(|(at, (_, _, count))| Sample {
+                slice: 0,
+                thread: ThreadIndex(at),
+                span: None,
+                stack: StackIndex(at),
+                count: *count,
+            })
+            .collect();
+        profile
+    }
+
+    #[test]
+    fn the_first_mapping_is_the_program_that_most_samples_are_of() {
+        let binaries = ["[kernel]", "/lib/libc.so.6", "/usr/bin/bash", "/usr/bin/python3.11"];
+        let first = |processes: &[(&str, &[u32], u64)]| {
+            let message = message(&profile(&binaries, processes));
+            let ids: Vec<_> = message.mapping.iter().map(|mapping| mapping.id).collect();
+            assert_eq!(ids.iter().copied().collect::<std::collections::BTreeSet<_>>(), (1..=4).collect());
+            message.string_table[message.mapping[0].filename as usize].clone()
+        };
+        let all: &[u32] = &[0, 1, 2];
+        assert_eq!(first(&[("bash", all, 5), ("python3", &[1, 3], 6)]), "/usr/bin/python3.11");
+        assert_eq!(first(&[("bash", all, 7), ("python3", &[1, 3], 6)]), "/usr/bin/bash");
+        assert_eq!(first(&[("renamed", &[1, 3], 1), ("other", &[1], 100)]), "/usr/bin/python3.11");
+        assert_eq!(first(&[("renamed", &[1], 1)]), "/usr/bin/bash", "a library is none");
     }
 }

@@ -1,5 +1,6 @@
 //! What is rendered: stacks with weights, and how they came about.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -87,6 +88,29 @@ pub struct Frame {
     pub path: String,
     /// The line in it, counted from 1; 0 if unknown.
     pub line: u32,
+    /// Whether only a frame pointer that nothing vouches for says that this is the caller of what is below it.
+    pub is_guessed: bool,
+}
+
+/// What is shown before the name of a frame that was guessed.
+const GUESSED: &str = "[guessed] ";
+
+impl Frame {
+    /// The name as it is shown: every form says of a guess that it is one.
+    #[must_use]
+    pub fn label(&self) -> Cow<'_, str> {
+        self.label_of(&self.name)
+    }
+
+    /// The same where another name stands for this one.
+    pub(crate) fn label_of<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if self.is_guessed { Cow::Owned(format!("{GUESSED}{name}")) } else { Cow::Borrowed(name) }
+    }
+
+    /// What a label stands for: the name, and whether it was guessed.
+    pub(crate) fn parse_label(label: &str) -> (&str, bool) {
+        label.strip_prefix(GUESSED).map_or((label, false), |name| (name, true))
+    }
 }
 
 /// What kind of code a frame executes.
@@ -104,7 +128,7 @@ pub enum FrameKind {
     Jit,
     /// The kernel, its modules and BPF programs.
     Kernel,
-    /// No code: a note of the profiler, as `[truncated: REASON]`.
+    /// No code: a marker of the profiler, as `[truncated: REASON]`.
     Marker,
 }
 
@@ -123,7 +147,7 @@ impl FrameKind {
             Self::Python => "Python",
             Self::Jit => "JIT",
             Self::Kernel => "kernel",
-            Self::Marker => "profiler's note",
+            Self::Marker => "truncated or missing",
         }
     }
 }
@@ -328,7 +352,16 @@ pub(crate) mod tests {
             address,
             path: String::new(),
             line: 0,
+            is_guessed: false,
         }
+    }
+
+    /// The sample, with the callers of what wrote guessed.
+    pub(crate) fn guessed_sample() -> Profile {
+        let mut profile = sample();
+        profile.frames.push(Frame { is_guessed: true, ..profile.frames[0].clone() });
+        profile.stacks[4] = vec![FrameIndex(3), FrameIndex(4), FrameIndex(5)];
+        profile
     }
 
     /// Every stack a second after the one before it, on one thread.

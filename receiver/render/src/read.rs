@@ -83,7 +83,7 @@ fn guessed_kind(name: &str, source: &str, binary: &str) -> FrameKind {
 mod tests {
     use super::*;
     use crate::Form;
-    use crate::profile::tests::sample;
+    use crate::profile::tests::{guessed_sample, sample};
     use proptest::prelude::*;
 
     fn read_back(form: Form) -> Profile {
@@ -97,6 +97,37 @@ mod tests {
     }
 
     #[test]
+    fn a_guess_is_read_back_as_one() {
+        for form in [Form::Folded, Form::Pprof] {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            crate::write(&guessed_sample(), form, &mut file.as_file()).unwrap();
+            let back = read(file.path()).unwrap();
+            assert_eq!(folded(&back), folded(&guessed_sample()));
+            let guessed: Vec<_> = back.frames.iter().filter(|frame| frame.is_guessed).collect();
+            assert_eq!(guessed.len(), 1);
+            assert_eq!((&*guessed[0].name, &*guessed[0].system_name), ("main", ""));
+        }
+    }
+
+    #[test]
+    fn every_form_says_what_was_guessed() {
+        for form in Form::ALL {
+            let mut out = Vec::new();
+            crate::write(&guessed_sample(), form, &mut out).unwrap();
+            let mut text = out.clone();
+            if form == Form::Pprof {
+                text.clear();
+                GzDecoder::new(&*out).read_to_end(&mut text).unwrap();
+            }
+            let text = match form {
+                Form::Html => crate::page::tests::document_of(&String::from_utf8(text).unwrap()).to_string(),
+                _ => String::from_utf8_lossy(&text).into_owned(),
+            };
+            assert!(text.contains("[guessed] main"), "{form:?}");
+        }
+    }
+
+    #[test]
     fn what_was_written_is_read_back() {
         assert_eq!(folded(&read_back(Form::Folded)), folded(&sample()));
         let pprof = read_back(Form::Pprof);
@@ -104,6 +135,18 @@ mod tests {
         assert_eq!(pprof.measure.period_ns, 10_000_000);
         assert_eq!(pprof.duration, sample().duration);
         assert_eq!(pprof.binaries, sample().binaries);
+    }
+
+    #[test]
+    fn numbers_without_a_time_stay_numbers_in_pprofs_form() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "main;work 3\n").unwrap();
+        let counted = read(file.path()).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        crate::write(&counted, Form::Pprof, &mut file.as_file()).unwrap();
+        let again = read(file.path()).unwrap();
+        assert_eq!((folded(&again), &again.measure), (folded(&counted), &counted.measure));
+        assert_eq!(again.total(), 3);
     }
 
     #[test]

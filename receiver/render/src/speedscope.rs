@@ -66,7 +66,7 @@ fn file(profile: &Profile) -> File {
     let frames = profile.frames.iter().map(|frame| {
         let place = if frame.path.is_empty() { profile.binary_path(frame) } else { &frame.path };
         Frame {
-            name: visible(&frame.name).into_owned(),
+            name: visible(&frame.label()).into_owned(),
             file: (!place.is_empty()).then(|| visible(place).into_owned()),
             line: (frame.line > 0).then_some(frame.line),
         }

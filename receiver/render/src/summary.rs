@@ -1,12 +1,14 @@
-//! What became of the interrupts, told when a recording ends.
+//! How the interrupts ended, printed when a recording ends.
 
 use std::fmt::Write;
 
 use crate::escape::visible;
+use crate::guesses::{Guesses, guesses};
 use crate::profile::{Profile, Severity};
 
 /// A line on what was recorded, then one for each outcome that occurred: its count, its share of the interrupts, and
-/// what it means where it is not all well. Complete ones first, then by severity and count.
+/// what it means where it is not all well. Complete ones first, then by severity and count. At last, the binaries in whose
+/// code callers were guessed.
 #[must_use]
 pub fn summary(profile: &Profile) -> String {
     let mut outcomes: Vec<_> = profile.outcomes.iter().filter(|outcome| outcome.count > 0).collect();
@@ -23,11 +25,11 @@ pub fn summary(profile: &Profile) -> String {
     for outcome in outcomes {
         let note = match (outcome.severity, &*outcome.help) {
             (Severity::Complete, _) => String::new(),
-            (Severity::Aside, "") => String::from("  not wanted"),
-            (Severity::Cut, "") => String::from("  stack cut"),
+            (Severity::Aside, "") => String::from("  not profiled"),
+            (Severity::Cut, "") => String::from("  truncated stack"),
             (Severity::Lost, "") => String::from("  lost"),
             (Severity::Aside, help) => format!("  {}", visible(help)),
-            (Severity::Cut, help) => format!("  stack cut: {}", visible(help)),
+            (Severity::Cut, help) => format!("  truncated stack: {}", visible(help)),
             (Severity::Lost, help) => format!("  lost: {}", visible(help)),
         };
         // Writing to a string cannot fail.
@@ -38,6 +40,11 @@ pub fn summary(profile: &Profile) -> String {
             grouped(outcome.count),
             percent(outcome.count, interrupts),
         );
+    }
+    for Guesses { binary, callers } in guesses(profile) {
+        let code = if binary.is_empty() { "code made at run time".into() } else { visible(binary) };
+        let callers = grouped(callers);
+        let _ = writeln!(out, "  {callers} callers guessed by frame pointers: nothing describes {code}");
     }
     out
 }
@@ -63,7 +70,7 @@ pub(crate) fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::tests::sample;
+    use crate::profile::tests::{guessed_sample, sample};
 
     #[test]
     fn outcomes_that_occurred_are_told_with_their_meaning() {
@@ -71,9 +78,16 @@ mod tests {
             summary(&sample()),
             "14 samples in 5.0 s at 100 Hz, 100 interrupts\n  \
              complete             10   10.00%\n  \
-             idle                 86   86.00%  not wanted\n  \
-             no table              4    4.00%  stack cut: raise memory_limit_mib\n"
+             idle                 86   86.00%  not profiled\n  \
+             no table              4    4.00%  truncated stack: raise memory_limit_mib\n"
         );
+    }
+
+    #[test]
+    fn guesses_are_told_by_binary() {
+        let summary = summary(&guessed_sample());
+        let last = summary.lines().last();
+        assert_eq!(last, Some("  4 callers guessed by frame pointers: nothing describes /usr/bin/app"));
     }
 
     #[test]

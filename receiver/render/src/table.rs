@@ -47,7 +47,7 @@ pub fn table(profile: &Profile, options: TableOptions) -> String {
     for row in shown {
         let own = percent(row.own, total);
         let whole = percent(row.total, total);
-        let name = coloured(padded(&visible(row.name), name_columns), row, options.is_coloured);
+        let name = coloured(padded(&visible(&row.name), name_columns), row, options.is_coloured);
         let binary = if row.binary.is_empty() { Cow::Borrowed("") } else { visible(row.binary) };
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{own:>6.2}%  {whole:>6.2}%  {name}  {}", fitted(&binary, binary_columns));
@@ -69,7 +69,7 @@ fn coloured(name: String, row: &FunctionTotals<'_>, is_coloured: bool) -> String
     if !is_coloured {
         return name;
     }
-    let [r, g, b] = shade(row.kind, row.name);
+    let [r, g, b] = shade(row.kind, &row.name);
     format!("\u{1b}[38;2;{r};{g};{b}m{name}\u{1b}[0m")
 }
 

@@ -72,7 +72,7 @@ impl Tree {
     pub(crate) fn grow(&mut self, profile: &Profile) {
         for frame in profile.frames.iter().skip(self.place_of_frame.len()) {
             let (name, binary, kind) = identity(profile, frame);
-            let function = self.function(name, binary, kind, &frame.path);
+            let function = self.function(&name, binary, kind, &frame.path);
             self.place_of_frame.push(self.places.number(Place { function, line: frame.line }));
         }
         for stack in profile.stacks.iter().skip(self.leaves.len()) {

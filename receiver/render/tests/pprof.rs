@@ -19,6 +19,7 @@ fn profile() -> Profile {
         address,
         path: if kind == FrameKind::Native { String::from("/src/app.c") } else { String::new() },
         line: if kind == FrameKind::Native { 7 } else { 0 },
+        is_guessed: false,
     };
     let sample = |stack, count| Sample {
         slice: 0,
@@ -33,6 +34,7 @@ fn profile() -> Profile {
         start: SystemTime::now(),
         duration: Duration::from_secs(1),
         binaries: vec![
+            Binary { path: String::from("/lib/libc.so.6"), build_id: None, htlhash: None },
             Binary {
                 path: String::from("/usr/bin/app"),
                 build_id: Some(String::from("00aa")),
@@ -41,11 +43,12 @@ fn profile() -> Profile {
             Binary { path: String::from("[kernel]"), build_id: None, htlhash: None },
         ],
         frames: vec![
-            frame("main", 0, FrameKind::Native, 0x1000),
-            frame("app::work<\"\u{1b}[31m\">", 0, FrameKind::Rust, 0x2000),
-            frame("vfs_write", 1, FrameKind::Kernel, 0xffff_ffff_8100_0000),
+            frame("main", 1, FrameKind::Native, 0x1000),
+            frame("app::work<\"\u{1b}[31m\">", 1, FrameKind::Rust, 0x2000),
+            frame("vfs_write", 2, FrameKind::Kernel, 0xffff_ffff_8100_0000),
+            frame("__libc_start_main", 0, FrameKind::Native, 0x3000),
         ],
-        stacks: vec![stack(&[1, 0]), stack(&[2, 1, 0]), stack(&[0])],
+        stacks: vec![stack(&[1, 0, 3]), stack(&[2, 1, 0, 3]), stack(&[0, 3])],
         threads: vec![Thread {
             process: "app".into(),
             pid: 7,
@@ -97,6 +100,7 @@ fn go_tool_pprof_shows_the_functions_with_their_shares() {
         );
     }
     assert!(!text.contains('\u{1b}'));
+    assert!(text.lines().any(|line| line == "File: app"), "{text}");
 
     let raw = String::from_utf8(pprof(&["-raw"]).unwrap().stdout).unwrap();
     for part in [

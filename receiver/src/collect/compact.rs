@@ -78,6 +78,7 @@ impl Draft {
                             system_name: &frame.system_name,
                             path: &frame.path,
                             line: frame.line,
+                            is_guessed: frame.is_guessed,
                         };
                         self.intern(binary, frame.address, frame.kind, &function)
                     })

@@ -10,7 +10,7 @@ use sidewinder_render::{
 };
 
 use crate::jit::Runtime;
-use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker};
+use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker, marker_summary};
 use crate::sampling::feed::{ProcessKey, Stack, is_without_file};
 
 /// A thread under one name.
@@ -62,8 +62,8 @@ pub(super) struct Draft {
     stack_frames: usize,
 }
 
-/// A frame by its binary, its address, its function and its line.
-type FrameKey = (Option<BinaryIndex>, u64, Box<str>, u32);
+/// A frame by its binary, its address, its function, its line, and whether it was guessed.
+type FrameKey = (Option<BinaryIndex>, u64, Box<str>, u32, bool);
 
 impl Draft {
     pub(super) fn of(profile: Profile) -> Self {
@@ -206,7 +206,8 @@ impl Draft {
         };
         if named.functions.is_empty() {
             let is_named = matches!(named.code, Code::Kernel | Code::Jit(_));
-            let function = Function { name: &named.name, is_named, ..Function::default() };
+            let is_guessed = named.is_guessed;
+            let function = Function { name: &named.name, is_named, is_guessed, ..Function::default() };
             return vec![self.intern(binary, address, kind, &function)];
         }
         let functions = named.functions.iter().map(|function| Function {
@@ -215,12 +216,16 @@ impl Draft {
             system_name: &function.name.system_name,
             path: function.path.as_deref().unwrap_or_default(),
             line: function.line,
+            is_guessed: named.is_guessed,
         });
         functions.map(|function| self.intern(binary, address, kind, &function)).collect()
     }
 
+    /// A frame that is no code, named in words for people.
     fn marker(&mut self, text: &str) -> FrameIndex {
-        let function = Function { name: text, is_named: true, ..Function::default() };
+        let summary = marker_summary(text);
+        let name = summary.as_deref().unwrap_or(text);
+        let function = Function { name, is_named: true, ..Function::default() };
         self.intern(None, 0, FrameKind::Marker, &function)
     }
 
@@ -232,9 +237,9 @@ impl Draft {
         kind: FrameKind,
         function: &Function<'_>,
     ) -> FrameIndex {
-        let Function { name, is_named, system_name, path, line } = *function;
+        let Function { name, is_named, system_name, path, line, is_guessed } = *function;
         let (frames, texts_bytes) = (&mut self.profile.frames, &mut self.texts_bytes);
-        *self.frame_numbers.entry((binary, address, name.into(), line)).or_insert_with(|| {
+        *self.frame_numbers.entry((binary, address, name.into(), line, is_guessed)).or_insert_with(|| {
             *texts_bytes += 2 * name.len() + system_name.len() + path.len();
             frames.push(Frame {
                 name: name.to_owned(),
@@ -245,6 +250,7 @@ impl Draft {
                 address,
                 path: path.to_owned(),
                 line,
+                is_guessed,
             });
             FrameIndex(frames.len() as u32 - 1)
         })
@@ -259,4 +265,5 @@ pub(super) struct Function<'a> {
     pub(super) system_name: &'a str,
     pub(super) path: &'a str,
     pub(super) line: u32,
+    pub(super) is_guessed: bool,
 }

@@ -1,12 +1,11 @@
 //! `sidewinder validate`, `print-config` and `components`.
 
-use std::process::ExitCode;
-
 use sidewinder_config::{Loaded, ProcessEnvironment, Source, load, print_config, reference};
 
-use super::Ended;
+use super::{Ended, print_all};
 use crate::cli::{ConfigArgs, PrintConfigArgs, PrintFormat, PrintMode};
 use crate::exit::{Cause, Failure};
+use crate::terminal::tell;
 
 /// Gates that are known, and what they do. None in this version.
 const FEATURE_GATES: &[(&str, &str)] = &[];
@@ -15,7 +14,7 @@ const FEATURE_GATES: &[(&str, &str)] = &[];
 fn read_aloud(args: &ConfigArgs) -> Result<Loaded, Failure> {
     let loaded = read(args)?;
     for warning in &loaded.warnings {
-        eprintln!("warning: {warning}");
+        tell(format_args!("warning: {warning}\n"));
     }
     Ok(loaded)
 }
@@ -25,7 +24,7 @@ pub(crate) fn read(args: &ConfigArgs) -> Result<Loaded, Failure> {
     for gate in &args.feature_gates {
         let id = gate.trim_start_matches(['+', '-']);
         if !FEATURE_GATES.iter().any(|(known, _)| *known == id) {
-            eprintln!("warning: feature gate {id:?} is unknown here and changes nothing");
+            tell(format_args!("warning: feature gate {id:?} is unknown here and changes nothing\n"));
         }
     }
     let sources: Vec<Source> =
@@ -35,15 +34,14 @@ pub(crate) fn read(args: &ConfigArgs) -> Result<Loaded, Failure> {
                 .then("name a file, or file:PATH, env:NAME, yaml:TEXT")
         })?;
     load(&sources, &args.set, &ProcessEnvironment).map_err(|errors| {
-        Failure::new(Cause::Usage, format!("the configuration does not hold\n{errors}"))
-            .then("mend all of these; `sidewinder print-config` shows every key with its default")
+        Failure::new(Cause::Usage, format!("the configuration is not valid\n{errors}"))
+            .then("fix all of these; `sidewinder print-config` shows every key with its default")
     })
 }
 
 pub(crate) fn validate(args: &ConfigArgs) -> Ended {
     read_aloud(args)?;
-    println!("the configuration holds");
-    Ok(ExitCode::SUCCESS)
+    print_all("the configuration is valid\n")
 }
 
 pub(crate) fn print(args: &PrintConfigArgs) -> Ended {
@@ -56,8 +54,7 @@ pub(crate) fn print(args: &PrintConfigArgs) -> Ended {
         PrintFormat::Yaml => sidewinder_config::PrintFormat::Yaml,
         PrintFormat::Json => sidewinder_config::PrintFormat::Json,
     };
-    print!("{}", print_config(&loaded.config, mode, format));
-    Ok(ExitCode::SUCCESS)
+    print_all(&print_config(&loaded.config, mode, format))
 }
 
 /// Lists what stands at the second level of the reference: `receivers::profiling`, `exporters::file`, ...
@@ -71,8 +68,5 @@ pub(crate) fn components() -> Ended {
             shown.insert((section.to_owned(), kind.to_owned()));
         }
     }
-    for (section, kind) in shown {
-        println!("{section:<11} {kind}");
-    }
-    Ok(ExitCode::SUCCESS)
+    print_all(&shown.into_iter().map(|(section, kind)| format!("{section:<11} {kind}\n")).collect::<String>())
 }

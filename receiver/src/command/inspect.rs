@@ -5,19 +5,18 @@ use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::ExitCode;
 
-use sidewinder_address::{LoadSegment, Svma};
+use sidewinder_address::Svma;
 use sidewinder_bpf::{PackedSegment, pack};
 use sidewinder_process::vdso_image;
-use sidewinder_unwind::prove::{Mode, mode_ranges};
+use sidewinder_unwind::prove::{Mode, bytes_by_mode, mode_ranges};
 use sidewinder_unwind::validate::Validation;
 use sidewinder_unwind::{Entry, UnwindTable};
 
-use super::Ended;
+use super::{Ended, printed};
 use crate::cli::{InspectArgs, UnwindArg};
 use crate::exit::{Cause, Failure};
-use crate::sampling::build::{BuildError, read_table, read_validation};
+use crate::sampling::build::{BuildError, WholeTable, read_table, read_validation};
 use crate::sampling::debug_file::{Companions, DebugFile};
 use crate::sampling::options::packing_of;
 
@@ -31,25 +30,17 @@ pub(crate) fn inspect(args: &InspectArgs) -> Ended {
     let mut out = BufWriter::new(io::stdout().lock());
     if args.validate {
         let validation = read_validation(image, &debug_file).map_err(build_failed)?;
-        return ended(print_validation(&mut out, args, &validation).and_then(|()| out.flush()));
+        return printed(print_validation(&mut out, args, &validation).and_then(|()| out.flush()));
     }
-    let (loads, table) = read_table(image, &debug_file).map_err(build_failed)?;
-    let printed = match args.pc {
-        Some(pc) => print_place(&mut out, &table, Svma(pc), args.unwind),
-        None if args.rows => print_rows(&mut out, &table),
-        None if args.ranges => print_ranges(&mut out, &table, args.unwind),
-        None => print_summary(&mut out, args, &table, &loads),
+    let whole = read_table(image, &debug_file).map_err(build_failed)?;
+    let table = &whole.table;
+    let result = match args.pc {
+        Some(pc) => print_place(&mut out, table, Svma(pc), args.unwind),
+        None if args.rows => print_rows(&mut out, table),
+        None if args.ranges => print_ranges(&mut out, table, args.unwind),
+        None => print_summary(&mut out, args, &whole),
     };
-    ended(printed.and_then(|()| out.flush()))
-}
-
-fn ended(printed: io::Result<()>) -> Ended {
-    match printed {
-        // Whoever reads has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
-        Err(error) => Err(Failure::runtime("can't print", error)),
-        Ok(()) => Ok(ExitCode::SUCCESS),
-    }
+    printed(result.and_then(|()| out.flush()))
 }
 
 /// What a table can be read from.
@@ -118,22 +109,18 @@ fn print_place(out: &mut impl Write, table: &UnwindTable, pc: Svma, unwind: Unwi
     Ok(())
 }
 
-fn print_summary(
-    out: &mut impl Write,
-    args: &InspectArgs,
-    table: &UnwindTable,
-    loads: &[LoadSegment],
-) -> io::Result<()> {
-    let code = || loads.iter().filter(|load| load.executable);
+fn print_summary(out: &mut impl Write, args: &InspectArgs, whole: &WholeTable) -> io::Result<()> {
+    let WholeTable { loads, code, table } = whole;
+    let executable = || loads.iter().filter(|load| load.executable);
     let packing = packing_of(args.unwind.into());
-    let segments: Vec<PackedSegment> = code().flat_map(|load| pack(table, load, packing)).collect();
-    let text_bytes: u64 = code().map(|load| load.size).sum();
+    let segments: Vec<PackedSegment> = executable().flat_map(|load| pack(table, load, packing)).collect();
+    let text_bytes: u64 = code.iter().map(|range| range.end.0 - range.start.0).sum();
     let table_bytes: u64 = segments.iter().map(|segment| segment.bytes.len() as u64).sum();
     let rules = segments.iter().map(|segment| segment.rules).max().unwrap_or(0);
     let percent = |part: u64| 100.0 * part as f64 / text_bytes.max(1) as f64;
 
     writeln!(out, "{}", args.file.display())?;
-    writeln!(out, "  code        {text_bytes} bytes in {} segments", code().count())?;
+    writeln!(out, "  code        {text_bytes} bytes in {} segments", executable().count())?;
     writeln!(
         out,
         "  table       {table_bytes} bytes ({:.1}% of the code) in {} pieces, {} rows, at most {rules} rules a piece",
@@ -153,11 +140,11 @@ fn print_summary(
         writeln!(out, "  given up    {bytes} bytes of code: {reason}")?;
     }
     writeln!(out, "  ways to walk, by bytes of code:")?;
-    let mut bytes_by_mode = std::collections::BTreeMap::<String, u64>::new();
-    for range in mode_ranges(table) {
-        *bytes_by_mode.entry(effective(range.mode, args.unwind)).or_default() += range.end.0 - range.start.0;
+    let mut bytes_by_way = std::collections::BTreeMap::<String, u64>::new();
+    for (mode, bytes) in bytes_by_mode(table, code) {
+        *bytes_by_way.entry(effective(mode, args.unwind)).or_default() += bytes;
     }
-    let mut rows: Vec<_> = bytes_by_mode.into_iter().collect();
+    let mut rows: Vec<_> = bytes_by_way.into_iter().collect();
     rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     for (mode, bytes) in rows {
         writeln!(out, "    {:>5.1}%  {mode}", percent(bytes))?;

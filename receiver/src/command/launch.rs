@@ -3,7 +3,7 @@
 //! A child of ours stops itself before it becomes the command, and is continued when sampling has begun. It needs
 //! nothing between fork and exec that safe Rust can't do: the child is this very program.
 
-use std::ffi::OsString;
+use std::ffi::{CStr, OsString};
 use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -17,10 +17,27 @@ use crate::exit::{Cause, Failure};
 /// The first argument of that child. No command of the command line: neither help nor completions show it.
 const EXEC_WHEN_CONTINUED: &str = "exec-when-continued";
 
+/// What that child is called once it can't become the command: who waits for it learns so from the kernel, also where the
+/// command would have ended with the same code.
+const NEVER_RAN: &CStr = c"sw-never-ran";
+
 /// A command that is about to run, or running.
 #[derive(Debug)]
 pub(crate) struct Launched {
     child: Child,
+    /// Once it has ended.
+    ended: Option<CommandEnd>,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum CommandEnd {
+    /// By itself, or by somebody else: the code by which a shell would report it.
+    ByItself(ExitCode),
+    /// Because we have asked it to.
+    ByUs,
+    /// There was no such command, or it could not be executed: the code that tells which.
+    NeverRan(ExitCode),
 }
 
 impl Launched {
@@ -29,7 +46,7 @@ impl Launched {
         let failed = |error| Failure::new(Cause::RecordFailed, "can't start the command").because(error);
         let ourselves = std::env::current_exe().map_err(failed)?;
         let child = Command::new(ourselves).arg(EXEC_WHEN_CONTINUED).args(command).spawn().map_err(failed)?;
-        let launched = Self { child };
+        let launched = Self { child, ended: None };
         waitid(
             WaitId::Pid(launched.process()?),
             WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
@@ -48,15 +65,30 @@ impl Launched {
             .map_err(|error| Failure::new(Cause::RecordFailed, "can't continue the command").because(error))
     }
 
-    /// How it ended, if it has.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().ok().flatten()
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        if self.ended.is_none() {
+            self.ended = self.look();
+        }
+        self.ended.is_some()
     }
 
-    /// Asks it to end, and waits a while for that.
-    pub(crate) fn end(&mut self) -> Option<ExitStatus> {
-        if let Some(status) = self.ended() {
-            return Some(status);
+    fn look(&mut self) -> Option<CommandEnd> {
+        // What it is called is known until it is waited for.
+        let comm = format!("/proc/{}/comm", self.child.id());
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.process().ok()?), options).ok()??;
+        let is_ours = std::fs::read(comm).is_ok_and(|name| name.trim_ascii_end() == NEVER_RAN.to_bytes());
+        let code = exit_code(self.child.try_wait().ok()??);
+        Some(if is_ours { CommandEnd::NeverRan(code) } else { CommandEnd::ByItself(code) })
+    }
+
+    /// Asks it to end if it has not, waits a while for that, and returns how it ended.
+    pub(crate) fn end(&mut self) -> CommandEnd {
+        if self.has_ended()
+            && let Some(ended) = self.ended
+        {
+            return ended;
         }
         if let Ok(process) = self.process() {
             // It may have ended by itself meanwhile. One that was never continued can't see that it is to end.
@@ -64,12 +96,12 @@ impl Launched {
             let _ = kill_process(process, Signal::CONT);
         }
         for _ in 0..200 {
-            if let Some(status) = self.ended() {
-                return Some(status);
+            if self.has_ended() {
+                break;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        None
+        CommandEnd::ByUs
     }
 
     fn process(&self) -> Result<Pid, Failure> {
@@ -79,7 +111,7 @@ impl Launched {
 }
 
 /// The code by which a shell would report how the command ended.
-pub(crate) fn exit_code(status: ExitStatus) -> ExitCode {
+fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(1))
 }
@@ -99,6 +131,8 @@ pub(crate) fn exec_when_continued(command: &[OsString]) -> Ended {
     };
     // Returns only if it fails.
     let error = Command::new(program).args(arguments).exec();
+    // If that fails, so does telling it.
+    let _ = rustix::thread::set_name(NEVER_RAN);
     let cause = if error.kind() == io::ErrorKind::NotFound { Cause::NotFound } else { Cause::NotExecutable };
     let next = match cause {
         Cause::NotFound => "give its path, or see that a folder of PATH has it",

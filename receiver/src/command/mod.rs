@@ -10,6 +10,7 @@ pub(crate) mod status;
 pub(crate) mod top;
 pub(crate) mod view;
 
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,21 +18,34 @@ use std::sync::atomic::AtomicBool;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
 use crate::exit::Failure;
 use crate::sampling::scope::Scope;
 use crate::terminal::is_coloured;
 
-/// What to do where a file can't be written.
-const ELSEWHERE: &str = "choose another place with -o FILE: a folder that exists, on a disk with room";
-
 type Ended = Result<ExitCode, Failure>;
 
 pub(crate) fn completions(shell: Shell) -> Ended {
-    clap_complete::generate(shell, &mut Cli::command(), "sidewinder", &mut std::io::stdout());
-    Ok(ExitCode::SUCCESS)
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "sidewinder", &mut script);
+    printed(io::stdout().write_all(&script))
+}
+
+/// Prints a command's result on standard output.
+fn print_all(text: &str) -> Ended {
+    printed(io::stdout().write_all(text.as_bytes()))
+}
+
+/// How a command ends that has printed its result.
+fn printed(result: io::Result<()>) -> Ended {
+    match result.and_then(|()| io::stdout().flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(Failure::runtime("can't print", error)),
+        Ok(()) => Ok(ExitCode::SUCCESS),
+    }
 }
 
 /// Manual pages for every command that is not hidden.
@@ -69,8 +83,26 @@ impl From<UnwindArg> for sidewinder_config::UnwindMode {
 
 /// Becomes true when we are told to stop. A second signal ends us at once.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    stop_flag_of(&[SIGINT, SIGTERM])
+}
+
+/// The same for commands that belong to a terminal: they end with it, unless `nohup` or the like has them stay.
+fn stop_flag_in_terminal() -> Result<Arc<AtomicBool>, Failure> {
+    let signals = [SIGINT, SIGTERM, SIGHUP];
+    stop_flag_of(if is_ignored(SIGHUP) { &signals[..2] } else { &signals })
+}
+
+/// Whether whoever started us has us ignore a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask & (1 << (signal - 1)) != 0
+}
+
+fn stop_flag_of(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for &signal in signals {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|error| Failure::runtime("can't take signals", error))?;
@@ -80,7 +112,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
 
 /// How wide the terminal is; 100 columns where there is none.
 fn terminal_columns() -> usize {
-    rustix::termios::tcgetwinsize(std::io::stdout())
+    rustix::termios::tcgetwinsize(io::stdout())
         .ok()
         .map(|size| usize::from(size.ws_col))
         .filter(|columns| *columns > 0)
@@ -94,8 +126,10 @@ fn log_to_stderr(default_level: &str) {
     // A log that was set up already stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(is_coloured(&std::io::stderr()))
+        .with_writer(io::stderr)
+        .with_ansi(is_coloured(&io::stderr()))
         .with_target(false)
+        // Where the terminal is closed nobody can be told, not even that.
+        .log_internal_errors(false)
         .try_init();
 }

@@ -3,11 +3,10 @@
 mod page;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write as _};
 use std::mem;
 use std::path::Path;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,21 +16,23 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::json;
 use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
 use sidewinder_config::TraceContext;
-use sidewinder_otlp::send::file::write_profiles_data;
-use sidewinder_render::{Form, Profile, TableOptions};
+use sidewinder_otlp::Report;
+use sidewinder_render::{Form, Profile, TableOptions, guesses};
 use tracing::warn;
 
 use self::page::Page;
-use super::launch::{Launched, exit_code};
-use super::{ELSEWHERE, Ended, chosen, log_to_stderr, stop_flag, terminal_columns};
+use super::launch::{CommandEnd, Launched};
+use super::{Ended, chosen, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
 use crate::cli::RecordArgs;
 use crate::collect::{Circumstances, Collection, Window, outcomes};
 use crate::every::Every;
 use crate::exit::{Cause, Failure};
 use crate::handover::PASS_ON;
+use crate::import;
 use crate::live::{Audience, Shown};
 use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingOptions};
+use crate::output::{Format, Output};
 use crate::privilege;
 use crate::refusals::RefusedFiles;
 use crate::report::Reporter;
@@ -39,7 +40,7 @@ use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
 use crate::sampling::scope::Scope;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions, Tally};
-use crate::terminal;
+use crate::terminal::{is_coloured, tell};
 
 /// How often the rings are drained, and progress is shown.
 const POLL: Duration = Duration::from_millis(250);
@@ -122,17 +123,15 @@ fn record_target(args: &RecordArgs) -> Ended {
         is_patient: true,
         debug_roots: Arc::clone(&debug_roots),
     });
-    let mut sink = if args.output.extension().is_some_and(|extension| extension == "otlp") {
-        Sink::Report(Box::new(Reporter::new(namer, args.frequency, &[&[]], WORKING_SET_BYTES_MAX)))
-    } else {
-        let form = Form::of_path(&args.output, &[".otlp"])
-            .map_err(|error| Failure::new(Cause::Usage, "can't write the profile").because(error))?;
-        Sink::Profile(Box::new(Collection::new(namer)), form)
+    let mut sink = match Format::of(&args.output, args.format)? {
+        Format::Otlp => {
+            Sink::Report(Box::new(Reporter::new(namer, args.frequency, &[&[]], WORKING_SET_BYTES_MAX)))
+        }
+        Format::Other(form) => Sink::Profile(Box::new(Collection::new(namer)), form),
     };
-    for path in std::iter::once(&args.output).chain(&args.summary_json) {
-        check_writable(path)?;
-    }
-    let stop = stop_flag()?;
+    let output = Output::new(&args.output)?;
+    let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
+    let stop = stop_flag_in_terminal()?;
     let page = args.ui.as_ref().map(|address| Page::serve(address, title(args), args.frequency));
     let mut page = page.transpose()?;
 
@@ -146,16 +145,24 @@ fn record_target(args: &RecordArgs) -> Ended {
         threads.spawn(move || sink.take_all(incoming, wanted, shown.as_deref()));
         sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots)
     });
-    let status = launched.as_mut().and_then(Launched::end);
+    let ended = launched.as_mut().map(Launched::end);
     let recorded = recorded?;
-
-    write(args, sink, &recorded)?;
-    if let Some(path) = &args.summary_json {
-        let text = summary_json(&recorded, &debug_roots.refusals().counts());
-        std::fs::write(path, text)
-            .map_err(|error| Failure::runtime(format!("can't write {}", path.display()), error))?;
+    if let Some(CommandEnd::NeverRan(code)) = ended {
+        // It has said why, and nothing of it was recorded.
+        return Ok(code);
     }
-    Ok(status.map_or(ExitCode::SUCCESS, exit_code))
+
+    let profile = write(args, sink, &recorded, &output, &stop)?;
+    if let Some(output) = summary_output {
+        output.write(&stop, |out| {
+            let refused = debug_roots.refusals().counts();
+            out.write_all(summary_json(&recorded, &refused, profile.as_ref()).as_bytes())
+        })?;
+    }
+    Ok(match ended {
+        Some(CommandEnd::ByItself(code)) => code,
+        Some(CommandEnd::ByUs | CommandEnd::NeverRan(_)) | None => ExitCode::SUCCESS,
+    })
 }
 
 /// What there is to say of a recording beside its events.
@@ -200,6 +207,7 @@ fn sample(
         },
         ..SamplingOptions::for_people(scope, args.frequency, tables_bytes, debug_roots)
     };
+    let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     privilege::narrow(&opener).map_err(SamplingError::Thread)?;
     let mut cpus = CpuList::online().ok();
@@ -215,8 +223,8 @@ fn sample(
     // The other side only ends after this one.
     let pass_on = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
     let mut messages = Vec::new();
-    let mut ended: Option<ExitStatus> = None;
-    while !stop.load(Ordering::Relaxed) && ended.is_none() && !sampler.is_over() {
+    let mut has_ended = false;
+    while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_over() {
         let rest = args.duration.map_or(POLL, |whole| whole.saturating_sub(began.elapsed()));
         if rest.is_zero() {
             break;
@@ -233,7 +241,7 @@ fn sample(
         if let Some(page) = &mut page {
             page.tell(|| sampler.tally());
         }
-        ended = launched.as_mut().and_then(|launched| launched.ended());
+        has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
     }
     let end_ns = monotonic_ns();
     sampler.stop(&mut messages);
@@ -254,26 +262,24 @@ fn sample(
     })
 }
 
-fn write(args: &RecordArgs, sink: Sink, recorded: &Recorded) -> Result<(), Failure> {
-    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
-        Failure::runtime(format!("can't write {}", args.output.display()), error).then(ELSEWHERE)
-    };
+/// Returns what was written; for a report for OpenTelemetry, only where its table is wanted.
+fn write(
+    args: &RecordArgs,
+    sink: Sink,
+    recorded: &Recorded,
+    output: &Output,
+    stop: &AtomicBool,
+) -> Result<Option<Profile>, Failure> {
     let progress = Progress::new(args);
     let profile = match sink {
         Sink::Report(mut reporter) => {
-            match reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten() {
-                Some(report) => {
-                    write_profiles_data(&args.output, &report).map_err(|error| failed(error.into()))?;
-                }
-                None => {
-                    return Err(Failure::new(
-                        Cause::Runtime,
-                        "no event was recorded, so nothing was written",
-                    )
-                    .then(why_empty(args)));
-                }
-            }
-            None
+            let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
+            let report = report.ok_or_else(|| {
+                Failure::new(Cause::Runtime, "no event was recorded, so nothing was written")
+                    .then(why_empty(args))
+            })?;
+            output.write(stop, |out| out.write_all(report.as_bytes()))?;
+            args.table.then(|| profile_of(&report, args, recorded)).transpose()?
         }
         Sink::Profile(collection, form) => {
             progress.show("naming functions");
@@ -287,45 +293,47 @@ fn write(args: &RecordArgs, sink: Sink, recorded: &Recorded) -> Result<(), Failu
                 tally: &recorded.tally,
             });
             progress.end();
-            let file = File::create(&args.output).map_err(|error| failed(error.into()))?;
-            let mut out = BufWriter::new(file);
-            sidewinder_render::write(&profile, form, &mut out).map_err(|error| failed(error.into()))?;
-            out.flush().map_err(|error| failed(error.into()))?;
+            output.write(stop, |out| sidewinder_render::write(&profile, form, out))?;
             Some(profile)
         }
     };
-    tell(args, profile.as_ref(), recorded).map_err(|error| failed(error.into()))
+    summarize(args, profile.as_ref(), recorded);
+    if let Some(profile) = profile.as_ref().filter(|_| args.table) {
+        print_table(profile)?;
+    }
+    Ok(profile)
+}
+
+/// The profile that a report holds, for its table.
+fn profile_of(report: &Report, args: &RecordArgs, recorded: &Recorded) -> Result<Profile, Failure> {
+    let profile = import::of_report(&title(args), report.as_bytes())
+        .map_err(|error| Failure::runtime("can't make a table of the profile", error))?;
+    Ok(Profile { outcomes: outcomes(&recorded.tally), ..profile })
+}
+
+fn print_table(profile: &Profile) -> Result<(), Failure> {
+    let is_coloured = is_coloured(&io::stdout());
+    let options = TableOptions { is_coloured, columns: terminal_columns(), ..TableOptions::default() };
+    print_all(&sidewinder_render::table(profile, options)).map(drop)
 }
 
 /// Says at the end what was recorded.
-fn tell(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) -> std::io::Result<()> {
-    if let Some(profile) = profile
-        && args.table
-    {
-        let is_coloured = terminal::is_coloured(&std::io::stdout());
-        let columns = terminal_columns();
-        let table = sidewinder_render::table(
-            profile,
-            TableOptions { is_coloured, columns, ..TableOptions::default() },
-        );
-        write!(std::io::stdout(), "{table}")?;
-    }
+fn summarize(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) {
     if args.quiet {
-        return Ok(());
+        return;
     }
-    let mut err = std::io::stderr();
     match profile {
-        Some(profile) => write!(err, "{}", sidewinder_render::summary(profile))?,
+        Some(profile) => tell(format_args!("{}", sidewinder_render::summary(profile))),
         None => {
             for outcome in outcomes(&recorded.tally) {
-                writeln!(err, "{:>10}  {}", outcome.count, outcome.name)?;
+                tell(format_args!("{:>10}  {}\n", outcome.count, outcome.name));
             }
         }
     }
     if profile.is_some_and(|profile| profile.samples.is_empty()) {
-        writeln!(err, "no sample was taken\n  next: {}", why_empty(args))?;
+        tell(format_args!("no sample was taken\n  next: {}\n", why_empty(args)));
     }
-    writeln!(err, "wrote {}", args.output.display())
+    tell(format_args!("wrote {}\n", args.output.display()));
 }
 
 /// What to look at where nothing was recorded.
@@ -339,8 +347,8 @@ fn why_empty(args: &RecordArgs) -> &'static str {
     }
 }
 
-/// For programs: how every interrupt ended.
-fn summary_json(recorded: &Recorded, refused: &RefusedFiles) -> String {
+/// For programs: how every interrupt ended, and in which binaries callers were guessed.
+fn summary_json(recorded: &Recorded, refused: &RefusedFiles, profile: Option<&Profile>) -> String {
     let mut counts = serde_json::Map::new();
     for (outcome, count) in &recorded.tally.interrupts.outcomes {
         counts.insert(outcome.label().to_owned(), json!(count));
@@ -351,6 +359,9 @@ fn summary_json(recorded: &Recorded, refused: &RefusedFiles) -> String {
     let classes = recorded.depths.iter().enumerate().filter(|(_, count)| **count > 0);
     let by_frames: serde_json::Map<_, _> =
         classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
+    let guessed_in: Option<serde_json::Map<_, _>> = profile.map(|profile| {
+        guesses(profile).into_iter().map(|of| (of.binary.to_owned(), json!(of.callers))).collect()
+    });
     let summary = json!({
         "interrupts_by_witness": recorded.tally.interrupts.due,
         "outcomes": counts,
@@ -361,6 +372,7 @@ fn summary_json(recorded: &Recorded, refused: &RefusedFiles) -> String {
         "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
         "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },
+        "guessed_in": guessed_in,
         "stacks": { "known": known, "sent": sent, "by_frames": by_frames },
         "tables": {
             "loaded_bytes": recorded.table_bytes,
@@ -381,13 +393,6 @@ fn title(args: &RecordArgs) -> String {
     chosen(&args.pid, &args.comm).1
 }
 
-/// Finds out before the recording, not after it.
-fn check_writable(path: &Path) -> Result<(), Failure> {
-    File::options().write(true).create(true).truncate(false).open(path).map(drop).map_err(|error| {
-        Failure::new(Cause::Usage, format!("can't write {}", path.display())).because(error).then(ELSEWHERE)
-    })
-}
-
 /// A line that tells how it goes, where somebody watches.
 struct Progress {
     is_shown: bool,
@@ -395,12 +400,12 @@ struct Progress {
 
 impl Progress {
     fn new(args: &RecordArgs) -> Self {
-        Self { is_shown: !args.quiet && std::io::stderr().is_terminal() }
+        Self { is_shown: !args.quiet && io::stderr().is_terminal() }
     }
 
     fn show(&self, text: &str) {
         if self.is_shown {
-            eprint!("\r\u{1b}[2K{text} ...");
+            tell(format_args!("\r\u{1b}[2K{text} ..."));
         }
     }
 
@@ -414,16 +419,16 @@ impl Progress {
         let complete = complete.map_or(0, |(_, count)| *count);
         let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
         let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);
-        eprint!(
+        tell(format_args!(
             "\r\u{1b}[2K{:.0} s, {} samples, {per_second:.0} a second, {share:.1}% complete; Ctrl-C ends",
             elapsed.as_secs_f64(),
             tally.events
-        );
+        ));
     }
 
     fn end(&self) {
         if self.is_shown {
-            eprint!("\r\u{1b}[2K");
+            tell(format_args!("\r\u{1b}[2K"));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
-use super::Ended;
+use super::{Ended, print_all};
 use crate::cli::{HealthArgs, StatusArgs};
 use crate::exit::{Cause, Failure};
 use crate::telemetry::status;
@@ -13,25 +13,23 @@ use crate::telemetry::status;
 /// Ends with 0 where everybody who answers is well.
 pub(crate) fn status(args: &StatusArgs) -> Ended {
     let documents = documents(args.pid)?;
-    let mut all_well = true;
-    for document in &documents {
-        all_well &= is_well(document);
-        if args.json {
-            println!("{document}");
-        } else {
-            print!("{}", text(document));
-        }
-    }
-    Ok(code(all_well))
+    let said: String = match args.json {
+        true => documents.iter().map(|document| format!("{document}\n")).collect(),
+        false => documents.iter().map(text).collect(),
+    };
+    print_all(&said)?;
+    Ok(code(documents.iter().all(is_well)))
 }
 
 /// Ends with 0 where everybody who answers is up: what the page of `health_check` says, without a port.
 pub(crate) fn health(args: &HealthArgs) -> Ended {
     let documents = documents(args.pid)?;
-    for document in &documents {
+    let line = |document: &Value| {
         let state = if is_up(document) { "up" } else { "not up" };
-        println!("process {}: {state}", word(document, "pid"));
-    }
+        let faults: String = faults(document).map(|fault| format!(", {fault}")).collect();
+        format!("process {}: {state}{faults}\n", word(document, "pid"))
+    };
+    print_all(&documents.iter().map(line).collect::<String>())?;
     Ok(code(documents.iter().all(is_up)))
 }
 
@@ -59,17 +57,24 @@ fn documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
     Ok(documents)
 }
 
-/// Whether it has started and was not told to stop.
+/// Threads that hang or have panicked, in words.
+fn faults(document: &Value) -> impl Iterator<Item = String> {
+    let faults = document.get("faulty_threads").and_then(Value::as_array);
+    faults.into_iter().flatten().filter_map(Value::as_str).map(printable)
+}
+
+/// Whether it has started and was not told to stop, and all its threads are at work.
 fn is_up(document: &Value) -> bool {
     document.get("up") == Some(&Value::Bool(true))
 }
 
-/// Whether every receiver does what it can do, and the configuration that was read last holds.
+/// Whether it knows of nothing that is wrong.
 fn is_well(document: &Value) -> bool {
-    let activities = entries(document, "receivers").map(|(_, receiver)| word(receiver, "activity"));
-    let is_busy = |activity: String| ["profiling", "out_of_scope"].contains(&activity.as_str());
-    activities.into_iter().all(is_busy)
-        && document.pointer("/configuration/refusal").is_none_or(Value::is_null)
+    problems(document).next().is_none()
+}
+
+fn problems(document: &Value) -> impl Iterator<Item = &Value> {
+    document.get("problems").and_then(Value::as_array).into_iter().flatten()
 }
 
 fn entries<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
@@ -96,14 +101,28 @@ fn numbers(of: Option<&Value>) -> String {
     counted.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
+/// A line that says it all, what is wrong, then the numbers.
 fn text(document: &Value) -> String {
     let mut out = String::new();
+    let verdict = match problems(document).count() {
+        0 => "all is well".to_owned(),
+        1 => "1 problem".to_owned(),
+        count => format!("{count} problems"),
+    };
     // Writing into a string does not fail.
     let _ = writeln!(
         out,
-        "sidewinder {}, process {}, up {} s, {:.1} s of CPU, {} MiB",
+        "sidewinder {}, process {}: {verdict}",
         word(document, "version"),
         word(document, "pid"),
+    );
+    for problem in problems(document) {
+        let _ = writeln!(out, "  problem: {}", indented(problem, "what"));
+        let _ = writeln!(out, "    next: {}", indented(problem, "next"));
+    }
+    let _ = writeln!(
+        out,
+        "  up {} s, {:.1} s of CPU, {} MiB",
         word(document, "uptime_seconds"),
         document.get("cpu_seconds").and_then(Value::as_f64).unwrap_or_default(),
         document.get("memory_rss_bytes").and_then(Value::as_u64).unwrap_or_default() >> 20,
@@ -118,9 +137,13 @@ fn text(document: &Value) -> String {
             numbers(receiver.get("interrupts")),
             word(receiver, "interrupts_missed"),
         );
-        let reason = word(receiver, "reason");
-        if !reason.is_empty() {
-            let _ = writeln!(out, "    because: {}", reason.replace('\n', "\n    "));
+        if receiver.get("quarantined_processes").and_then(Value::as_u64).is_some_and(|count| count > 0) {
+            let _ = writeln!(
+                out,
+                "    in quarantine: {} processes whose memory is not given to readers; reads {}",
+                word(receiver, "quarantined_processes"),
+                numbers(receiver.get("foreign_reads")),
+            );
         }
         let refused = numbers(receiver.get("files_refused"));
         if !refused.is_empty() {
@@ -135,24 +158,21 @@ fn text(document: &Value) -> String {
             word(exporter, "queue_bytes"),
             word(exporter, "queue_capacity_bytes"),
         );
+        let failure = indented(exporter, "last_failure");
+        if !failure.is_empty() {
+            let _ = writeln!(out, "    last failure: {failure}");
+        }
     }
     let page = word(document, "ui");
     if !page.is_empty() {
         let _ = writeln!(out, "  page: {page}");
     }
-    for what in document.get("degraded").and_then(Value::as_array).into_iter().flatten() {
-        let (feature, reason, cost) = (word(what, "feature"), word(what, "reason"), word(what, "cost"));
-        let _ = writeln!(out, "  degraded: {feature} ({reason}): {cost}");
-    }
-    let refusal = document.pointer("/configuration/refusal").and_then(Value::as_str).unwrap_or_default();
-    if !refusal.is_empty() {
-        let refusal = printable(refusal).replace('\n', "\n    ");
-        let _ = writeln!(
-            out,
-            "  the configuration that was read last is refused, the one before it holds:\n    {refusal}"
-        );
-    }
     out
+}
+
+/// A text of several lines, below what comes before it.
+fn indented(of: &Value, key: &str) -> String {
+    word(of, key).replace('\n', "\n      ")
 }
 
 #[cfg(test)]
@@ -161,47 +181,51 @@ mod tests {
 
     use super::*;
 
-    fn document(activity: &str, refusal: Option<&str>) -> Value {
+    fn document(problems: &[&str]) -> Value {
+        let problems: Vec<_> =
+            problems.iter().map(|what| json!({ "what": what, "next": "do something" })).collect();
         json!({
             "version": "0.1.0", "pid": 7, "uptime_seconds": 3,
-            "configuration": { "refusal": refusal },
             "receivers": { "profiling": {
-                "activity": activity, "reason": "can't sample\u{1b}[2J", "events": 5,
-                "events_of": "2 containers", "interrupts_missed": 0,
+                "activity": "failed", "events": 5, "events_of": "2 containers", "interrupts_missed": 0,
                 "interrupts": { "complete": 5, "idle": 0 },
                 "files_refused": { "symlink": 2, "owner": 0 },
             } },
-            "exporters": { "file": { "events": { "delivered": 5 }, "queue_bytes": 0, "queue_capacity_bytes": 0 } },
+            "exporters": { "file": {
+                "events": { "delivered": 5 }, "queue_bytes": 0, "queue_capacity_bytes": 0,
+                "last_failure": "connection refused",
+            } },
             "ui": "http://localhost:7878/",
-            "degraded": [],
+            "problems": problems,
         })
     }
 
     #[test]
-    fn well_is_who_profiles_under_the_newest_configuration() {
-        assert!(is_well(&document("profiling", None)));
-        assert!(is_well(&document("out_of_scope", None)));
-        assert!(!is_well(&document("failed", None)));
-        assert!(!is_well(&document("profiling", Some("unknown key"))));
+    fn well_is_who_knows_of_no_problem() {
+        assert!(is_well(&document(&[])));
+        assert!(!is_well(&document(&["a"])));
     }
 
     #[test]
     fn up_is_who_says_so() {
         assert!(is_up(&json!({ "up": true })));
         assert!(!is_up(&json!({ "up": false })));
-        assert!(!is_up(&document("profiling", None)));
+        assert!(!is_up(&document(&[])));
     }
 
     #[test]
     fn the_text_says_what_is_wrong_and_nothing_that_a_terminal_acts_on() {
-        let text = text(&document("failed", Some("unknown key")));
+        assert_eq!(text(&document(&[])).lines().next(), Some("sidewinder 0.1.0, process 7: all is well"));
+        let text = text(&document(&["can't sample\u{1b}[2J", "unknown\nkey"]));
         for part in [
-            "process 7",
+            "sidewinder 0.1.0, process 7: 2 problems\n",
+            "  problem: can't sample",
+            "    next: do something\n",
+            "unknown\n      key",
             "profiling: failed, 5 events of 2 containers",
             "complete=5 missed=0",
-            "because: can't sample",
             "delivered=5",
-            "unknown key",
+            "last failure: connection refused",
             "page: http://localhost:7878/",
         ] {
             assert!(text.contains(part), "{part}: {text}");

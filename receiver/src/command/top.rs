@@ -17,7 +17,7 @@ use sidewinder_process::ProcessDescription;
 use sidewinder_render::Outcome;
 
 use self::screen::Screen;
-use super::{Ended, chosen, log_to_stderr, stop_flag};
+use super::{Ended, chosen, log_to_stderr, stop_flag_in_terminal};
 use crate::cli::TopArgs;
 use crate::collect::{Bounds, Window, outcomes_so_far};
 use crate::every::Every;
@@ -29,6 +29,7 @@ use crate::privilege;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{Message, ProcessKey};
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
+use crate::terminal::tell;
 use crate::vitals::{Counted, lock};
 
 /// How often the rings are drained.
@@ -52,16 +53,17 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
         ));
     }
     let (scope, title) = chosen(&args.pid, &args.comm);
-    let stop = stop_flag()?;
+    let stop = stop_flag_in_terminal()?;
     let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
         ..SamplingOptions::for_people(scope, args.frequency, TABLES_BYTES, &debug_roots)
     };
+    let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     privilege::narrow(&opener).map_err(SamplingError::Thread)?;
-    eprintln!("reading unwind tables ...");
+    tell(format_args!("reading unwind tables ...\n"));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     sampler.start()?;
 

@@ -8,6 +8,8 @@ use sidewinder_process::{ForeignMemory as _, JitListError, ProcessMemory, Symbol
 use sidewinder_symbolize::JitSymbols;
 use tracing::debug;
 
+use crate::foreign::ForeignProcess;
+
 /// Variables of one process that lead to lists: a program may have several compilers in it.
 const DESCRIPTORS_MAX: usize = 4;
 /// The longest file that is read. LLVM's are some kB, with debug information some hundred.
@@ -16,6 +18,9 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 const BYTES_AT_ONCE: u64 = 8 << 20;
 /// How long a list that could not be read is left alone. One without end takes long each time.
 const REST: Duration = Duration::from_secs(10);
+
+/// How long the memory of a process is waited for: what is read at once takes some milliseconds.
+const PATIENCE: Duration = Duration::from_millis(250);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -46,44 +51,37 @@ impl Interface {
     }
 
     /// Takes up what the process has made since, and forgets what it has thrown away.
-    pub(super) fn refresh(&mut self, memory: &ProcessMemory) {
+    pub(super) fn refresh(&mut self, process: &ForeignProcess) {
         if self.rests_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
-        let lists: Result<Vec<_>, JitListError> =
-            self.descriptors.iter().map(|descriptor| read_jit_list(memory, *descriptor)).collect();
-        let listed = match lists {
-            Ok(lists) => lists.concat(),
-            Err(JitListError::Busy) => return,
-            Err(error) => {
-                debug!(%error, "no names of code that a process made");
-                self.unread += 1;
-                self.rests_until = Some(Instant::now() + REST);
-                return;
-            }
-        };
-        let now: HashSet<SymbolFile> = listed.iter().copied().collect();
-        if !self.known.is_subset(&now) {
-            // Nothing tells which of its names are another file's too.
-            self.known.clear();
+        let (descriptors, known) = (self.descriptors.clone(), self.known.clone());
+        let changes = process.read_within(PATIENCE, move |memory| Changes::read(memory, &descriptors, known));
+        match changes {
+            Ok(Ok(changes)) => self.take(changes),
+            Ok(Err(JitListError::Busy)) => {}
+            Ok(Err(error)) => self.rest(&error),
+            Err(error) => self.rest(&error),
+        }
+    }
+
+    fn take(&mut self, changes: Changes) {
+        if changes.is_anew {
             self.symbols.clear();
         }
-        let mut left_bytes = BYTES_AT_ONCE;
-        // In the order in which they were added, so that the newest holds.
-        for file in listed.into_iter().rev() {
-            if self.known.contains(&file) {
-                continue;
-            }
-            if file.bytes <= FILE_BYTES_MAX {
-                let Some(left) = left_bytes.checked_sub(file.bytes) else { break };
-                left_bytes = left;
-            }
-            self.known.insert(file);
-            match read(memory, &file) {
+        self.known = changes.known;
+        for content in changes.added {
+            match content {
                 Some(bytes) => self.symbols.add(&bytes),
                 None => self.unread += 1,
             }
         }
+    }
+
+    fn rest(&mut self, error: &impl std::error::Error) {
+        debug!(%error, "no names of code that a process made");
+        self.unread += 1;
+        self.rests_until = Some(Instant::now() + REST);
     }
 
     /// The function that holds an address.
@@ -99,6 +97,50 @@ impl Interface {
     /// Memory held, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.symbols.heap_bytes() + self.known.capacity() * size_of::<SymbolFile>()
+    }
+}
+
+/// What a process has made since it was looked at last.
+#[derive(Debug)]
+struct Changes {
+    /// Files that have been taken up, those of now included.
+    known: HashSet<SymbolFile>,
+    /// Whether what was known before is forgotten.
+    is_anew: bool,
+    /// The files of now, of those that can be read their contents.
+    added: Vec<Option<Vec<u8>>>,
+}
+
+impl Changes {
+    fn read(
+        memory: &ProcessMemory,
+        descriptors: &[Avma],
+        mut known: HashSet<SymbolFile>,
+    ) -> Result<Self, JitListError> {
+        let lists: Result<Vec<_>, JitListError> =
+            descriptors.iter().map(|descriptor| read_jit_list(memory, *descriptor)).collect();
+        let listed = lists?.concat();
+        let now: HashSet<SymbolFile> = listed.iter().copied().collect();
+        // Nothing tells which names of what is gone are another file's too.
+        let is_anew = !known.is_subset(&now);
+        if is_anew {
+            known.clear();
+        }
+        let mut added = Vec::new();
+        let mut left_bytes = BYTES_AT_ONCE;
+        // In the order in which they were added, so that the newest holds.
+        for file in listed.into_iter().rev() {
+            if known.contains(&file) {
+                continue;
+            }
+            if file.bytes <= FILE_BYTES_MAX {
+                let Some(left) = left_bytes.checked_sub(file.bytes) else { break };
+                left_bytes = left;
+            }
+            known.insert(file);
+            added.push(read(memory, &file));
+        }
+        Ok(Self { known, is_anew, added })
     }
 }
 

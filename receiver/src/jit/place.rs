@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use sidewinder_process::tls::Variable;
 use sidewinder_process::{
-    ExecutableMapping, JIT_DESCRIPTOR, MappedFile, OpenError, Pid, ProcRoot, Process, ProcessDir,
-    ProcessMemory, Root, Trust,
+    ExecutableMapping, JIT_DESCRIPTOR, MappedFile, OpenError, Pid, ProcRoot, Process, ProcessDir, Root, Trust,
 };
 use sidewinder_symbolize::{Image, JitForm, JitMap};
 
 use super::interface::Interface;
+use crate::foreign::{ForeignProcess, ForeignReader};
 use crate::refusals::Refusals;
 
 /// What is read of `/proc/PID/status`.
@@ -47,7 +47,7 @@ pub(crate) struct JitPlace {
     /// Jitdumps before the perf map.
     files: Vec<JitFile>,
     pub(super) runtime: Runtime,
-    memory: ProcessMemory,
+    memory: ForeignProcess,
     /// The files that the process has mapped, each with one of its mappings.
     mapped: HashMap<Arc<MappedFile>, ExecutableMapping>,
 }
@@ -79,7 +79,7 @@ impl JitFile {
 
 impl JitPlace {
     /// That of a process which is there.
-    pub(crate) fn of(process: &Process, program: &[u8]) -> Option<Self> {
+    pub(crate) fn of(process: &Process, program: &[u8], reader: &ForeignReader) -> Option<Self> {
         let pid = process.pid();
         let proc_root = ProcRoot::default();
         let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
@@ -98,7 +98,7 @@ impl JitPlace {
             root: Root::of(&proc_root, pid).ok()?,
             files,
             runtime: Runtime::of_program(program),
-            memory: ProcessMemory::of(ProcessDir::open(&proc_root, pid).ok()?),
+            memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?,
             mapped,
         })
     }
@@ -148,7 +148,7 @@ impl JitPlace {
         Interface::of(defined.collect(), room_bytes)
     }
 
-    pub(super) fn memory(&self) -> &ProcessMemory {
+    pub(super) fn memory(&self) -> &ForeignProcess {
         &self.memory
     }
 }

@@ -1,6 +1,6 @@
 //! The files that processes execute, and where walks find their tables.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
@@ -29,11 +29,37 @@ pub(crate) struct Binaries {
     /// The table of files that say nothing.
     blank: SegmentId,
     reloads: u64,
-    cut: u64,
+    cut: CutFiles,
+}
+
+/// Files of whose tables a part is missing, or all, for want of memory to read them. A file that is forgotten and met
+/// again is the same while its path and its size are.
+#[derive(Default, Debug)]
+struct CutFiles {
+    known: HashSet<FileKey>,
+    /// Files met, those included that are no longer in `known`.
+    count: u64,
+}
+
+type FileKey = (Vec<u8>, u64);
+
+impl CutFiles {
+    const KNOWN_MAX: usize = 4096;
+
+    /// Whether the file was not among them.
+    fn add(&mut self, file: FileKey) -> bool {
+        if self.known.len() >= Self::KNOWN_MAX {
+            self.known.clear();
+        }
+        let is_new = self.known.insert(file);
+        self.count += u64::from(is_new);
+        is_new
+    }
 }
 
 #[derive(Debug)]
 struct Binary {
+    path: Vec<u8>,
     content: OpenedFile,
     packing: Packing,
     debug_file: DebugFile,
@@ -76,6 +102,8 @@ pub(crate) struct Ready {
     pub(crate) loads: Vec<LoadSegment>,
     /// Why it has no table, or not a whole one.
     pub(crate) failure: Option<BuildError>,
+    /// Whether the same was said of this file before.
+    pub(crate) is_known_failure: bool,
 }
 
 impl Binaries {
@@ -88,7 +116,7 @@ impl Binaries {
             files_by_user: HashMap::new(),
             blank,
             reloads: 0,
-            cut: 0,
+            cut: CutFiles::default(),
         })
     }
 
@@ -110,6 +138,7 @@ impl Binaries {
         let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
         let (sender, wanted) = mpsc::channel();
         let binary = Binary {
+            path: entry.path().to_vec(),
             content: content.clone(),
             packing: options.packing(entry.path(), build_id),
             debug_file: DebugFile::of_process(user, entry.path(), content.owner(), &options.debug_roots),
@@ -241,21 +270,23 @@ impl Binaries {
                 (Ok(built), State::Built(_)) => binary.take_again(&built, arena, tables),
                 (Ok(built), _) => {
                     let failure = built.unread_bytes.map(BuildError::NoRoom);
-                    self.cut += u64::from(failure.is_some());
+                    let is_known_failure = failure.is_some() && !self.cut.add(binary.key());
                     binary.take(&built, arena, tables);
                     if took.is_some() {
                         binary.state = State::Built(binary.state.segments().to_vec());
                     }
-                    ready.push(Ready { file, users: binary.users(), loads: built.loads, failure });
+                    let (users, loads) = (binary.users(), built.loads);
+                    ready.push(Ready { file, users, loads, failure, is_known_failure });
                 }
                 // It could be read before: what it mapped then is gone, and its evicted tables with it.
                 (Err(_), State::Built(_)) => binary.missed.clear(),
                 (Err(failure), _) => {
-                    self.cut += u64::from(matches!(failure, BuildError::NoRoom(_)));
+                    let is_known_failure =
+                        matches!(failure, BuildError::NoRoom(_)) && !self.cut.add(binary.key());
                     binary.debug_file = DebugFile::Known(Companions::default());
                     binary.state = State::Blank;
-                    let failure = Some(failure);
-                    ready.push(Ready { file, users: binary.users(), loads: Vec::new(), failure });
+                    let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
+                    ready.push(Ready { file, users, loads, failure, is_known_failure });
                 }
             }
         }
@@ -286,7 +317,7 @@ impl Binaries {
 
     /// Files of whose tables a part is missing, or all, for want of memory to read them.
     pub(crate) fn cut(&self) -> u64 {
-        self.cut
+        self.cut.count
     }
 
     /// Files read again because a walk missed an evicted table.
@@ -296,6 +327,10 @@ impl Binaries {
 }
 
 impl Binary {
+    fn key(&self) -> FileKey {
+        (self.path.clone(), self.content.size_bytes())
+    }
+
     fn order(&self, file: FileId, what: What) -> Order {
         let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
         Order { file, content, packing: self.packing, debug_file, what }
@@ -355,5 +390,22 @@ impl Binary {
                 self.missed.remove(&segment.id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_did_not_fit_is_told_of_once_though_it_is_forgotten_and_met_again() {
+        let mut cut = CutFiles::default();
+        let file = |size_bytes| (b"/usr/bin/node".to_vec(), size_bytes);
+        assert!(cut.add(file(1)));
+        assert!(!cut.add(file(1)));
+        assert!(cut.add(file(2)), "another version of it");
+        assert_eq!(cut.count, 2);
+        (0..2 * CutFiles::KNOWN_MAX as u64).for_each(|size_bytes| _ = cut.add(file(size_bytes)));
+        assert!(cut.known.len() <= CutFiles::KNOWN_MAX);
     }
 }

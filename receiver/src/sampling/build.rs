@@ -10,7 +10,7 @@ use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
-use sidewinder_unwind::{ReadFile, Sources, UnwindTable, load_segments};
+use sidewinder_unwind::{ReadFile, Sources, UnwindTable, code_ranges, load_segments};
 use thiserror::Error;
 
 use super::debug_file::{Companions, DebugFile};
@@ -25,6 +25,8 @@ pub(crate) enum BuildError {
     Unwind(#[from] sidewinder_unwind::Error),
     #[error("no room for {0} bytes of the file beside everything else: raise memory_limit_mib")]
     NoRoom(u64),
+    #[error("building the unwind table has panicked: please report it, with the file")]
+    Panicked,
 }
 
 /// Some pages of a file.
@@ -254,15 +256,20 @@ fn parse<'data, R: ReadFile<'data>>(
     })
 }
 
+/// A file's table, and where the file has what it speaks of.
+pub(crate) struct WholeTable {
+    pub(crate) loads: Vec<LoadSegment>,
+    /// Where instructions are.
+    pub(crate) code: Vec<Range<Svma>>,
+    pub(crate) table: UnwindTable,
+}
+
 /// Reads a file's table, with the help of its debug file if it has one.
-pub(crate) fn read_table(
-    file: impl Read + Seek,
-    debug_file: &DebugFile,
-) -> Result<(Vec<LoadSegment>, UnwindTable), BuildError> {
+pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<WholeTable, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
     let (table, _) = table_of(&file, debug_file, None, &Allowance::new(u64::MAX))?;
-    Ok((load_segments(&file), table))
+    Ok(WholeTable { loads: load_segments(&file), code: code_ranges(&file)?, table })
 }
 
 /// The table of a file, or of parts of it, and the files that tell more of it, some of which have helped.

@@ -12,14 +12,13 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{Pointee, TlsVariable};
 use sidewinder_config::TraceContext;
 use sidewinder_process::context::{ContextError, Published, ThreadContexts, read_process_context};
-use sidewinder_process::{
-    Pid, ProcRoot, Process, ProcessDescription, ProcessDir, ProcessMemory, ProcfsError,
-};
+use sidewinder_process::{Pid, Process, ProcessDescription, ProcessMemory, ProcfsError};
 use tracing::{debug, warn};
 
 use super::Sampler;
 use super::feed::{Message, ProcessKey};
-use super::variables::Variables;
+use super::variables::{Unlocated, Variables};
+use crate::foreign::{Asked, ForeignReader, NoAnswer, Pending, Target};
 
 /// Between the first two looks at a process that publishes nothing, or is at it; twice as long between the next ones.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,6 +41,11 @@ pub(super) struct Contexts {
     /// When each of them is to be looked at.
     due: BTreeSet<(Instant, u32)>,
     last_look: Option<Instant>,
+    reader: ForeignReader,
+    /// Looks whose answers are still to come.
+    looks: Vec<(ProcessKey, Pending<Result<Seen, Unread>>)>,
+    /// Likewise, where the threads of processes publish.
+    locations: Vec<(ProcessKey, Pending<Vec<TlsVariable>>)>,
     /// Processes that publish something which must not be read.
     refused: u64,
 }
@@ -79,13 +83,16 @@ pub(super) struct Look {
 }
 
 impl Contexts {
-    pub(super) fn new(options: &TraceContext) -> Self {
+    pub(super) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
         Self {
             is_enabled: options.enabled,
             reads_label_sets: options.enabled && options.custom_labels,
             followed: HashMap::new(),
             due: BTreeSet::new(),
             last_look: None,
+            reader,
+            looks: Vec::new(),
+            locations: Vec::new(),
             refused: 0,
         }
     }
@@ -109,7 +116,7 @@ impl Contexts {
         self.due.insert((due, key.pid));
         let reads_label_sets = self.reads_label_sets;
         let may_publish = |look: Look| look.threads != Threads::Silent || reads_label_sets;
-        if self.has_time(due) && self.look_at(key.pid, due).is_some_and(may_publish) {
+        if self.has_time(due) && self.look_at(key.pid, due, Wait::Briefly).is_some_and(may_publish) {
             // The next look is for the variables of its threads.
             self.schedule(key.pid, due);
         }
@@ -165,6 +172,27 @@ impl Contexts {
         })
     }
 
+    /// Asks where the threads of a process have their copies of variables, of which some are known.
+    fn locate(
+        &self,
+        key: ProcessKey,
+        unlocated: Vec<Unlocated>,
+        known: &[TlsVariable],
+    ) -> Result<Asked<Vec<TlsVariable>>, NoAnswer> {
+        let mut located = known.to_vec();
+        if unlocated.is_empty() {
+            return Ok(Asked::Answered(located));
+        }
+        let target = Target::from_pid(Pid(key.pid)).map_err(|_| NoAnswer::Gone)?;
+        let read = move || {
+            if let Ok(directory) = target.open() {
+                Unlocated::locate_all(&unlocated, &ProcessMemory::of(directory), &mut located);
+            }
+            located
+        };
+        self.reader.ask(target, read).map(Asked::Pending)
+    }
+
     /// Looks soon again at a process that maps something else now, if its threads publish anything.
     pub(super) fn hurry(&mut self, pid: u32) {
         let due = Instant::now() + LINKING_INTERVAL;
@@ -174,11 +202,22 @@ impl Contexts {
         }
     }
 
-    /// Looks at the next one whose turn it is.
+    /// Takes up what has been read, and looks at the next one whose turn it is.
     fn look_at_next(&mut self) -> Option<Look> {
         let now = Instant::now();
+        while let Some((key, answer)) = take_answer(&mut self.looks) {
+            let look = self.take_up(key, answer.unwrap_or_else(|none| Err(Unread::NoAnswer(none))), now);
+            if look.is_some() {
+                return look;
+            }
+        }
         let &(due, pid) = self.due.first()?;
-        if due <= now && self.has_time(now) { self.look_at(pid, now) } else { None }
+        if due <= now && self.has_time(now) { self.look_at(pid, now, Wait::No) } else { None }
+    }
+
+    /// Whether answers are still to come.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.looks.is_empty() || !self.locations.is_empty()
     }
 
     fn followed(&self, key: ProcessKey) -> Option<&Followed> {
@@ -197,11 +236,32 @@ impl Contexts {
         self.last_look.is_none_or(|last| now.duration_since(last) >= BETWEEN_LOOKS)
     }
 
-    fn look_at(&mut self, pid: u32, now: Instant) -> Option<Look> {
+    fn look_at(&mut self, pid: u32, now: Instant, wait: Wait) -> Option<Look> {
         self.last_look = Some(now);
-        let followed = self.followed.get_mut(&pid)?;
+        let followed = self.followed.get(&pid)?;
+        let key = followed.key;
+        if self.looks.iter().any(|(asked, _)| *asked == key) {
+            self.schedule(pid, now + FIRST_INTERVAL);
+            return None;
+        }
+        match followed.ask(&self.reader, wait) {
+            Ok(Asked::Answered(seen)) => self.take_up(key, seen, now),
+            Ok(Asked::Pending(pending)) => {
+                // The answer says when the next look is due.
+                self.schedule(pid, now + LONGEST_INTERVAL);
+                self.looks.push((key, pending));
+                None
+            }
+            Err(none) => self.take_up(key, Err(Unread::NoAnswer(none)), now),
+        }
+    }
+
+    /// Takes up what was seen of a process, if it is still followed.
+    fn take_up(&mut self, key: ProcessKey, seen: Result<Seen, Unread>, now: Instant) -> Option<Look> {
+        let pid = key.pid;
+        let followed = self.followed.get_mut(&pid).filter(|followed| followed.key == key)?;
         let before = followed.published.as_ref().map(|published| Arc::clone(&published.context));
-        let result = followed.look();
+        let result = followed.take(seen);
         let due = now + followed.next_interval(&result);
         let look = Look {
             key: followed.key,
@@ -232,11 +292,12 @@ impl Sampler<'_> {
     /// Tells of those processes that publish something else of themselves than before, and has samples tell which span
     /// their threads are in.
     pub(super) fn follow_contexts(&mut self, messages: &mut Vec<Message>) {
+        self.take_locations();
         while let Some(look) = self.contexts.look_at_next() {
             let pid = Pid(look.key.pid);
             let is_it = |process: &&Process| process.instance() == look.key.instance;
             let Some(process) = self.registry.process(pid).filter(is_it) else { continue };
-            let mut variables = match look.threads {
+            let variables = match look.threads {
                 Threads::Goroutines => Variables::find_goroutine(process, &mut self.files),
                 Threads::Records | Threads::Silent => Vec::new(),
             };
@@ -244,25 +305,71 @@ impl Sampler<'_> {
                 (Pointee::Record, look.threads == Threads::Records),
                 (Pointee::LabelSet, self.contexts.reads_label_sets),
             ];
+            let mut unlocated = Vec::new();
             for (to, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-                let Ok(directory) = ProcessDir::open(&ProcRoot::default(), pid) else { continue };
-                let memory = ProcessMemory::of(directory);
-                variables.extend(self.variables.find(to, process, &mut self.files, &memory));
+                unlocated.extend(self.variables.find(to, process, &mut self.files));
             }
-            variables.truncate(TlsVariable::MAX);
-            if self.contexts.set_variables(look.key, variables)
-                && let Some(known_ns) = self.profiler.processes.known_ns(pid.0)
-            {
-                // What is known of its mappings is as old as before.
-                self.publish(pid, known_ns);
+            match self.contexts.locate(look.key, unlocated, &variables) {
+                Ok(Asked::Answered(located)) => self.set_variables(look.key, located),
+                Ok(Asked::Pending(pending)) => self.contexts.locations.push((look.key, pending)),
+                // What was known of them before still holds.
+                Err(none) => debug!(%pid, %none, "no thread context"),
             }
             if look.is_new
-                && let Some(description) = self.registry.describe(pid)
+                && let Some(description) = self.environments.describe(pid, &mut self.registry)
             {
                 messages.push(Message::Process(look.key, self.contexts.complete(look.key, description)));
             }
         }
     }
+}
+
+impl Sampler<'_> {
+    /// Takes up where threads publish, of the processes whose memory has told it.
+    fn take_locations(&mut self) {
+        while let Some((key, answer)) = take_answer(&mut self.contexts.locations) {
+            match answer {
+                Ok(variables) => self.set_variables(key, variables),
+                Err(none) => debug!(pid = key.pid, %none, "no thread context"),
+            }
+        }
+    }
+
+    fn set_variables(&mut self, key: ProcessKey, mut variables: Vec<TlsVariable>) {
+        variables.truncate(TlsVariable::MAX);
+        let pid = Pid(key.pid);
+        let is_it = self.registry.process(pid).is_some_and(|process| ProcessKey::of(process) == key);
+        if is_it
+            && self.contexts.set_variables(key, variables)
+            && let Some(known_ns) = self.profiler.processes.known_ns(pid.0)
+        {
+            // What is known of its mappings is as old as before.
+            self.publish(pid, known_ns);
+        }
+    }
+}
+
+/// The first of these answers that has come.
+pub(super) fn take_answer<T>(
+    pending: &mut Vec<(ProcessKey, Pending<T>)>,
+) -> Option<(ProcessKey, Result<T, NoAnswer>)> {
+    let (at, answer) = pending.iter().enumerate().find_map(|(at, (_, of))| Some((at, of.poll()?)))?;
+    Some((pending.swap_remove(at).0, answer))
+}
+
+/// Whether an answer is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wait {
+    No,
+    Briefly,
+}
+
+/// What a look saw.
+#[derive(Debug)]
+enum Seen {
+    /// What was published before.
+    Same,
+    Other(Published),
 }
 
 /// Why there is no context, as far as it makes a difference when to look again.
@@ -273,6 +380,24 @@ enum Unread {
     Busy,
     NotAllowed(std::io::Error),
     Gone(#[expect(dead_code, reason = "for the log")] ProcfsError),
+    NoAnswer(#[expect(dead_code, reason = "for the log")] NoAnswer),
+}
+
+/// Looks for what a process publishes.
+fn look(target: Target, before: Option<&Published>) -> Result<Seen, Unread> {
+    let memory = ProcessMemory::of(target.open().map_err(Unread::Gone)?);
+    if before.is_some_and(|published| published.is_current(&memory)) {
+        return Ok(Seen::Same);
+    }
+    let maps = target.open().and_then(|directory| directory.file("maps")).map_err(Unread::Gone)?;
+    match read_process_context(maps, &memory) {
+        Ok(published) => Ok(Seen::Other(published)),
+        Err(ContextError::Busy) => Err(Unread::Busy),
+        Err(ContextError::Unreadable(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Err(Unread::NotAllowed(error))
+        }
+        Err(other) => Err(Unread::Nothing(other)),
+    }
 }
 
 impl Followed {
@@ -288,26 +413,30 @@ impl Followed {
         }
     }
 
-    /// Takes up what is published now. What was there before stays while the writer is at work on it.
-    fn look(&mut self) -> Result<(), Unread> {
-        let open = || ProcessDir::open(&ProcRoot::default(), Pid(self.key.pid)).map_err(Unread::Gone);
-        let memory = ProcessMemory::of(open()?);
-        if self.published.as_ref().is_some_and(|published| published.is_current(&memory)) {
-            return Ok(());
+    /// Asks what is published now.
+    fn ask(&self, reader: &ForeignReader, wait: Wait) -> Result<Asked<Result<Seen, Unread>>, NoAnswer> {
+        let target = Target::from_pid(Pid(self.key.pid)).map_err(|_| NoAnswer::Gone)?;
+        let before = self.published.clone();
+        let read = move || look(target, before.as_ref());
+        match wait {
+            Wait::Briefly => reader.ask_briefly(target, read),
+            Wait::No => reader.ask(target, read).map(Asked::Pending),
         }
-        let maps = open()?.file("maps").map_err(Unread::Gone)?;
-        match read_process_context(maps, &memory) {
-            Ok(published) => {
+    }
+
+    /// Takes up what was seen. What was there before stays while the writer is at work on it, or where nothing answers.
+    fn take(&mut self, seen: Result<Seen, Unread>) -> Result<(), Unread> {
+        match seen {
+            Ok(Seen::Same) => Ok(()),
+            Ok(Seen::Other(published)) => {
                 self.published = Some(published);
                 Ok(())
             }
-            Err(ContextError::Busy) => Err(Unread::Busy),
-            Err(ContextError::Unreadable(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                Err(Unread::NotAllowed(error))
-            }
-            Err(other) => {
-                self.published = None;
-                Err(Unread::Nothing(other))
+            Err(unread) => {
+                if matches!(unread, Unread::Nothing(_)) {
+                    self.published = None;
+                }
+                Err(unread)
             }
         }
     }

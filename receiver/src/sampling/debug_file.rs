@@ -299,7 +299,7 @@ mod tests {
     fn functions_from_debug_file(directory: &tempfile::TempDir) -> u64 {
         let program = directory.path().join("p");
         let debug_file = DebugFile::of_ours(program.to_str().unwrap().as_bytes(), None);
-        let (_, table) = read_table(File::open(&program).unwrap(), &debug_file).unwrap();
+        let table = read_table(File::open(&program).unwrap(), &debug_file).unwrap().table;
         let functions = &table.summary().functions;
         functions.get(&sidewinder_unwind::Source::DebugFile).copied().unwrap_or(0)
     }

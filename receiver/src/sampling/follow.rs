@@ -52,13 +52,14 @@ impl Sampler<'_> {
             if self.options.scope.admits(&event) && self.registry.apply(event) {
                 self.doubts.arise(pid);
             }
+            self.list_untold();
             if is_exec && self.options.scope.changes_by_exec() {
                 self.judge_anew(pid);
             }
         }
         self.take_samples(watermark_ns, messages);
         self.late.learn_processes(|pid| self.registry.process(pid));
-        self.registry.heal();
+        self.read_stale();
         self.publish_changes(watermark_ns);
         self.load_tables(watermark_ns, messages);
         let processes = &self.profiler.processes;
@@ -137,7 +138,10 @@ impl Sampler<'_> {
                 let path = self.files.get(ready.file).map_or(&[][..], |entry| entry.path());
                 let (path, reason) = (path.escape_ascii(), error as &dyn std::error::Error);
                 match error {
-                    BuildError::NoRoom(_) => warn!(%path, reason, "degraded: no whole unwind table"),
+                    BuildError::NoRoom(_) if ready.is_known_failure => {}
+                    BuildError::NoRoom(_) | BuildError::Panicked => {
+                        warn!(%path, reason, "degraded: no whole unwind table");
+                    }
                     BuildError::Elf(_) | BuildError::Unwind(_) => debug!(%path, reason, "no unwind table"),
                 }
             }

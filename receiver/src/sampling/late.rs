@@ -4,6 +4,8 @@
 //! have read it. Such a sample comes with a snapshot of its registers and of the top of its stack. It waits here until
 //! the events of its process up to its time are known, and the tables of its files.
 
+#[cfg(test)]
+mod agreement;
 mod walk;
 
 use std::collections::hash_map::Entry;
@@ -12,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot, StackPiece};
-use sidewinder_process::{FileId, Pid, Process};
+use sidewinder_process::{FileId, Pid, Process, ReadAt as _};
+use sidewinder_unwind::CALL_BYTES;
 
 use super::Sampler;
 use super::feed::{Message, ProcessKey};
-use walk::{Lacked, Place};
+use walk::{Code, Lacked, Place};
 
 /// How long a sample waits for tables.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -192,23 +195,27 @@ impl Sampler<'_> {
         messages: &mut Vec<Message>,
     ) -> Result<(Vec<Frame>, Outcome), Option<Lacked>> {
         let process = waiting.process.as_deref().ok_or(None)?;
-        let mut met = HashSet::new();
         let limit = self.options.frame_limit as usize;
-        let (frames, outcome) = walk::walk(&waiting.snapshot, limit, |address| {
-            let place = self.place_of(process, address);
-            if let Place::File { file, .. } = place {
-                met.insert(file);
-            }
-            place
-        })
-        .map_err(Some)?;
-        for file in met {
+        let mut code = CodeOf { process, met: HashSet::new(), sampler: self };
+        let (frames, outcome) = walk::walk(&waiting.snapshot, limit, &mut code).map_err(Some)?;
+        for file in code.met {
             self.tell_file(file, messages, None);
         }
         let first = self.stacks.get(waiting.sample.stack);
         let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
         let kernel = kernel.take_while(|frame| frame.kind() == Some(FrameKind::Kernel));
         Ok((kernel.chain(frames).collect(), outcome))
+    }
+
+    /// What lies before an address of a process, which is asked of files alone: the process may be over.
+    fn code_before(&mut self, process: &Process, address: Avma) -> Option<[u8; CALL_BYTES]> {
+        let start = Avma(address.0.checked_sub(CALL_BYTES as u64)?);
+        let mapping = process.mapping_set().at(start)?;
+        let offset = mapping.file_offset_of(start)?;
+        let file = self.files.identify(process, mapping)?.id;
+        let mut bytes = [0; CALL_BYTES];
+        self.files.get(file)?.opened()?.read_exact_at(&mut bytes, offset.0).ok()?;
+        Some(bytes)
     }
 
     /// What is at an address of a process. A file that is new is read.
@@ -224,6 +231,27 @@ impl Sampler<'_> {
             Some(rule) => Place::File { file, offset, rule },
             None => Place::NotYet { file, offset },
         }
+    }
+}
+
+/// The code of a process, and the files of it that were met.
+struct CodeOf<'a, 'sampler> {
+    sampler: &'a mut Sampler<'sampler>,
+    process: &'a Process,
+    met: HashSet<FileId>,
+}
+
+impl Code for CodeOf<'_, '_> {
+    fn place_of(&mut self, address: Avma) -> Place {
+        let place = self.sampler.place_of(self.process, address);
+        if let Place::File { file, .. } = place {
+            self.met.insert(file);
+        }
+        place
+    }
+
+    fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
+        self.sampler.code_before(self.process, address)
     }
 }
 

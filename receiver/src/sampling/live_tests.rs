@@ -96,9 +96,10 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
         scope: Scope::of_pids([pid]),
         samples_per_second,
         walk: None,
-        probes: true,
+        test_programs: true,
         frame_limit: 8192,
         debug_roots: std::sync::Arc::default(),
+        threads: crate::supervise::Threads::default(),
         kernel_frames: true,
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
@@ -350,7 +351,10 @@ fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
             all += count;
             let Some((marker, frames)) = stack.split_last() else { continue };
             let names: Vec<&str> = frames.iter().map(name).collect();
-            if name(marker) == "[truncated: frame_limit]" && names.len() == bound && names[0] == "burn" {
+            if name(marker) == "[truncated: frame limit reached]"
+                && names.len() == bound
+                && names[0] == "burn"
+            {
                 assert!(
                     names[1..].iter().all(|name| *name == "recurse"),
                     "{walk:?}: a stack that was never there"

@@ -6,6 +6,7 @@ pub(crate) mod build;
 mod contexts;
 pub(crate) mod debug_file;
 mod doubt;
+mod environments;
 pub(crate) mod feed;
 mod follow;
 mod labels;
@@ -15,6 +16,7 @@ mod live_tests;
 pub(crate) mod options;
 mod reader;
 mod runtimes;
+mod scans;
 pub(crate) mod scope;
 mod scoping;
 mod segments;
@@ -37,7 +39,7 @@ use sidewinder_bpf::{
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{
     EventQueue, FileId, FileTable, FileTableLimits, NoPod, Pid, ProcRoot, Process, ProcfsError, Registry,
-    RegistryLimits,
+    RegistryCounters, RegistryLimits,
 };
 use thiserror::Error;
 use tracing::warn;
@@ -46,11 +48,13 @@ use binaries::Binaries;
 use breath::Breath;
 use contexts::Contexts;
 use doubt::Doubts;
+use environments::Environments;
 use feed::{Event, FileFacts, Labels, Message, ProcessKey, Stack};
 use labels::Allowed;
 use late::Late;
 pub(crate) use options::SamplingOptions;
 use runtimes::Runtimes;
+use scans::Scan;
 use scoping::Pod;
 use stacks::Stacks;
 use stagger::Stagger;
@@ -60,6 +64,7 @@ pub(crate) use tally::Tally;
 use variables::Variables;
 
 use crate::every::Every;
+use crate::foreign::{ForeignReader, ReadCounts};
 
 /// A CPU may be this late to write an event that it has stamped.
 const EVENT_DELAY_NS: u64 = 1_000_000;
@@ -104,7 +109,7 @@ pub(crate) enum SamplingError {
         "{wanted} samples a second are more than this machine allows: kernel.perf_event_max_sample_rate is {allowed}"
     )]
     Rate { wanted: u32, allowed: u32 },
-    #[error("can't start the thread that builds unwind tables")]
+    #[error("can't start a thread")]
     Thread(#[source] std::io::Error),
     #[error("a budget of {0} bytes has no room for any unwind table")]
     Budget(u64),
@@ -141,6 +146,12 @@ pub(crate) struct Sampler<'obj> {
     introduced: HashMap<u32, ProcessKey>,
     /// What they publish of themselves.
     contexts: Contexts,
+    /// What their environments say of them.
+    environments: Environments,
+    /// Reads their memory, and what they map.
+    reader: ForeignReader,
+    /// Those whose mappings are being read.
+    scans: Vec<Scan>,
     /// Where their threads say which span they are in, and what they may say besides.
     variables: Variables,
     allowed: Allowed,
@@ -155,6 +166,8 @@ pub(crate) struct Sampler<'obj> {
     sweeping: Every,
     events: u64,
     bodies_missing: u64,
+    /// Processes that found the scope's list full, as far as it was said.
+    list_was_full: u64,
 }
 
 impl<'obj> Sampler<'obj> {
@@ -175,7 +188,8 @@ impl<'obj> Sampler<'obj> {
                 frame_limit: options.frame_limit,
                 kernel_frames: options.kernel_frames,
                 context_attributes: !options.trace_context.attributes.is_empty(),
-                probes: options.probes,
+                #[cfg(test)]
+                test_programs: options.test_programs,
                 arena_bytes: options.budget.tables_bytes,
                 ring_bytes: options.budget.rings.samples_bytes,
                 snapshots_bytes: options.budget.rings.snapshots_bytes,
@@ -195,7 +209,9 @@ impl<'obj> Sampler<'obj> {
         if let Err(error) = profiler.open_side_band(audience) {
             warn!(%error, "degraded: new mappings will be learnt only when a sample meets them");
         }
-        let builder = TableBuilder::start(options.unwind_trust, options.budget.building)
+        let reader = ForeignReader::start(&opener).map_err(SamplingError::Thread)?;
+        options.scope.read_through(reader.clone());
+        let builder = TableBuilder::start(options.unwind_trust, options.budget.building, &options.threads)
             .map_err(SamplingError::Thread)?;
         let binaries = Binaries::new(builder, &mut profiler.arena, &mut profiler.tables)
             .ok_or(SamplingError::Budget(options.budget.tables_bytes))?;
@@ -219,7 +235,10 @@ impl<'obj> Sampler<'obj> {
             outdated: HashSet::new(),
             departed: HashMap::new(),
             introduced: HashMap::new(),
-            contexts: Contexts::new(&options.trace_context),
+            contexts: Contexts::new(&options.trace_context, reader.clone()),
+            environments: Environments::new(reader.clone()),
+            reader,
+            scans: Vec::new(),
             variables: Variables::default(),
             allowed: Allowed::new(&options.trace_context),
             runtimes: Runtimes::default(),
@@ -231,6 +250,7 @@ impl<'obj> Sampler<'obj> {
             sweeping: Every::new(SWEEP),
             events: 0,
             bodies_missing: 0,
+            list_was_full: 0,
             options,
         };
         sampler.learn_what_runs()?;
@@ -246,8 +266,11 @@ impl<'obj> Sampler<'obj> {
     /// Waits for something to happen, at the longest for `timeout`, and hands on what did.
     pub(crate) fn poll(&mut self, timeout: Duration, messages: &mut Vec<Message>) {
         messages.append(&mut self.unsaid);
-        // News that was too young for the last look waits for nothing else, nor do tables that walks are waiting for.
-        let patience = if !self.queue.is_empty() || self.binaries.in_progress() > 0 {
+        // News that was too young for the last look waits for nothing else, nor do tables that walks are
+        // waiting for, nor what is read of processes.
+        let is_reading =
+            self.contexts.is_waiting() || self.environments.are_waiting() || !self.scans.is_empty();
+        let patience = if !self.queue.is_empty() || self.binaries.in_progress() > 0 || is_reading {
             Breath::SHORTEST
         } else if self.waits_for_itself() {
             self.breath.average()
@@ -324,6 +347,21 @@ impl<'obj> Sampler<'obj> {
         self.contexts.refused()
     }
 
+    /// How reads of processes' memory ended.
+    pub(crate) fn reads(&self) -> ReadCounts {
+        self.reader.counts()
+    }
+
+    /// What was counted of events of processes, and of reading them.
+    pub(crate) fn process_counters(&self) -> RegistryCounters {
+        self.registry.counters()
+    }
+
+    /// Events of processes that were taken up before all earlier ones had come.
+    pub(crate) fn released_early(&self) -> u64 {
+        self.queue.released_early()
+    }
+
     /// Files of whose tables a part is missing, or all, for want of memory to read them.
     pub(crate) fn tables_cut(&self) -> u64 {
         self.binaries.cut()
@@ -367,7 +405,7 @@ impl<'obj> Sampler<'obj> {
                 Record::Newcomer(newcomer) => self.welcome(newcomer),
                 Record::Snapshot(snapshot) => self.late.take_snapshot(snapshot, &mut room),
                 Record::Sample(sample) => {
-                    self.runtimes.meet(Pid(sample.pid), &mut self.registry);
+                    self.runtimes.meet(Pid(sample.pid), &mut self.registry, &mut self.environments);
                     self.ahead.push_back(Ahead { sample, polls: 0 });
                 }
             }
@@ -390,6 +428,10 @@ impl<'obj> Sampler<'obj> {
     }
 
     fn take_sample(&mut self, sample: Sample, stack: Option<Arc<Stack>>, messages: &mut Vec<Message>) {
+        if self.options.scope.excludes(sample.pid) {
+            self.corrections.note(&sample, Outcome::OutOfScope);
+            return;
+        }
         let process = last_with(Pid(sample.pid), &self.registry, &self.departed);
         let key = process.map(ProcessKey::of);
         let Some(sample) = self.late.hold(sample, process) else { return };
@@ -471,7 +513,7 @@ impl<'obj> Sampler<'obj> {
         let is_it = |process: &&Process| process.instance() == key.instance;
         let description = if self.registry.process(pid).filter(is_it).is_some() {
             self.contexts.meet(key);
-            self.registry.describe(pid)
+            self.environments.describe(pid, &mut self.registry)
         } else {
             self.contexts.forget(key.pid);
             let last = last_with(pid, &self.registry, &self.departed);
@@ -483,6 +525,7 @@ impl<'obj> Sampler<'obj> {
     fn keep_house(&mut self, messages: &mut Vec<Message>) {
         self.profiler.arena.reclaim();
         self.follow_contexts(messages);
+        self.take_environments(messages);
         if self.epoch_began.elapsed() >= EPOCH || self.stacks.bytes() > self.options.budget.stacks_bytes {
             self.epoch_began = Instant::now();
             self.stacks.begin_epoch(self.profiler.next_epoch());
@@ -499,6 +542,7 @@ impl<'obj> Sampler<'obj> {
             };
             self.runtimes.forget_all_but(registry, is_known);
             self.doubts.sweep();
+            self.warn_of_full_list();
             self.profiler.close_empty_containers();
             self.welcome_again();
             let (registry, departed) = (&self.registry, &self.departed);

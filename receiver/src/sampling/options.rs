@@ -10,6 +10,7 @@ use sidewinder_unwind::validate::Trust;
 use super::debug_file::DebugRoots;
 use super::scope::Scope;
 use crate::memory::SamplingBudget;
+use crate::supervise::Threads;
 
 /// Between two looks at what has happened a CPU takes at most this many samples: what waits in the rings stays small,
 /// that of young processes in particular, of which each sample comes with a snapshot.
@@ -25,8 +26,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) samples_per_second: u32,
     /// Where not given, the best way that the kernel has.
     pub(crate) walk: Option<Walk>,
-    /// Whether places in programs can be probed.
-    pub(crate) probes: bool,
+    #[cfg(test)]
+    pub(crate) test_programs: bool,
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
     pub(crate) unwind_mode: UnwindMode,
@@ -36,6 +37,8 @@ pub(crate) struct SamplingOptions {
     pub(crate) budget: SamplingBudget,
     /// Where debug files may be.
     pub(crate) debug_roots: Arc<DebugRoots>,
+    /// Who watches the threads that build tables.
+    pub(crate) threads: Threads,
 }
 
 /// For stacks that wait for tables, where people look: that is most often how a program starts.
@@ -53,7 +56,8 @@ impl SamplingOptions {
             scope,
             samples_per_second,
             walk: None,
-            probes: false,
+            #[cfg(test)]
+            test_programs: false,
             frame_limit: MaxFrames::default().get(),
             kernel_frames: true,
             unwind_mode: UnwindMode::Auto,
@@ -61,11 +65,18 @@ impl SamplingOptions {
             unwind_trust: Trust::Rows,
             trace_context: TraceContext::default(),
             debug_roots: Arc::clone(debug_roots),
+            threads: Threads::default(),
             budget: SamplingBudget {
                 snapshots_bytes: SNAPSHOTS_BYTES,
                 ..SamplingBudget::of_tables(tables_bytes)
             },
         }
+    }
+
+    /// The same for processes that already run, and nothing else than what these start.
+    pub(crate) fn for_running_processes(mut self) -> Self {
+        self.budget.rings = self.budget.rings.for_running_processes();
+        self
     }
 
     /// How long to wait on average between two looks at what has happened.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use sidewinder_process::{Backing, Pid, Registry};
 
+use super::environments::Environments;
 use super::feed::ProcessKey;
 use crate::jit::JitPlace;
 
@@ -29,7 +30,7 @@ impl Runtimes {
     }
 
     /// A sample of a process has come.
-    pub(super) fn meet(&mut self, pid: Pid, registry: &mut Registry) {
+    pub(super) fn meet(&mut self, pid: Pid, registry: &mut Registry, environments: &mut Environments) {
         if !self.remapped.remove(&pid) {
             return;
         }
@@ -39,10 +40,11 @@ impl Runtimes {
         if is_known || !process.mappings().any(|mapping| mapping.backing == Backing::Anonymous) {
             return;
         }
-        let description = registry.describe(pid);
+        let description = environments.describe(pid, registry);
         let program = description.as_ref().and_then(|described| described.executable_name());
-        let place =
-            registry.process(pid).and_then(|process| JitPlace::of(process, program.unwrap_or_default()));
+        let place = registry
+            .process(pid)
+            .and_then(|process| JitPlace::of(process, program.unwrap_or_default(), environments.reader()));
         if let Some(place) = place {
             self.places.insert(key, Place { of: Arc::new(place), is_told: false });
         }

@@ -1,6 +1,6 @@
 //! Whose interrupts become samples: the same rules that the programs have, with what takes reading `/proc` to tell.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sidewinder_bpf::ScopeMode;
 use sidewinder_config::Selector;
@@ -8,6 +8,8 @@ use sidewinder_process::{
     ContainerId, Pid, PodBounds, ProcRoot, ProcessDir, ProcessEvent, ProcessEventKind, container_id,
 };
 use wildmatch::WildMatch;
+
+use crate::foreign::{Asked, ForeignReader, Target};
 
 /// Command lines are looked at as far as this.
 const COMMAND_LINE_BYTES_MAX: u64 = 64 * 1024;
@@ -28,7 +30,22 @@ pub(crate) struct Scope {
     /// Processes of our PID namespace that are not of our pod.
     outsiders: HashSet<u32>,
     /// As the programs have it: the processes that are in scope where some are included, else those that are not.
-    listed: HashSet<u32>,
+    listed: HashMap<u32, Known>,
+    /// Listed processes of which the programs have to be told, since they were forked before their parent was listed there.
+    untold: Vec<u32>,
+    /// Reads command lines, which are memory of processes.
+    reader: Option<ForeignReader>,
+}
+
+/// Since when the programs list a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    /// They are not told yet.
+    Untold,
+    /// They were told at this time of `CLOCK_MONOTONIC`: what the process forked before is not listed there.
+    Since(u64),
+    /// They listed it themselves when it was forked.
+    FromTheStart,
 }
 
 /// What is to be done about a process.
@@ -72,8 +89,15 @@ impl Scope {
             containers: HashSet::new(),
             bounds: None,
             outsiders: HashSet::new(),
-            listed: HashSet::new(),
+            listed: HashMap::new(),
+            untold: Vec::new(),
+            reader: None,
         }
+    }
+
+    /// Has command lines read by this reader from now on.
+    pub(crate) fn read_through(&mut self, reader: ForeignReader) {
+        self.reader = Some(reader);
     }
 
     /// What the programs are to make of the list.
@@ -108,8 +132,8 @@ impl Scope {
     pub(crate) fn holds(&self, pid: u32) -> bool {
         let is_selected = match self.mode() {
             ScopeMode::All => true,
-            ScopeMode::Listed => self.listed.contains(&pid),
-            ScopeMode::Unlisted => !self.listed.contains(&pid),
+            ScopeMode::Listed => self.listed.contains_key(&pid),
+            ScopeMode::Unlisted => !self.listed.contains_key(&pid),
         };
         is_selected && !self.outsiders.contains(&pid)
     }
@@ -125,13 +149,49 @@ impl Scope {
             return false;
         }
         if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
-            for inherited in [&mut self.listed, &mut self.outsiders] {
-                if inherited.contains(&parent.0) {
-                    inherited.insert(pid);
-                }
-            }
+            self.fork(parent.0, pid, event.time_ns);
         }
-        self.holds(pid)
+        let is_in_scope = self.holds(pid);
+        if matches!(event.kind, ProcessEventKind::Exit { tid } if tid.0 == pid) && !is_in_scope {
+            // Nothing more is followed of it.
+            self.exited(pid);
+        }
+        is_in_scope
+    }
+
+    /// A child is in scope if its parent is. The number may have been another's.
+    fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
+        self.exited(child);
+        if self.outsiders.contains(&parent) {
+            self.outsiders.insert(child);
+        }
+        let known = match self.listed.get(&parent) {
+            None => return,
+            Some(Known::FromTheStart) => Known::FromTheStart,
+            Some(Known::Since(told_ns)) if *told_ns < time_ns => Known::FromTheStart,
+            Some(Known::Since(_) | Known::Untold) => Known::Untold,
+        };
+        if known == Known::Untold {
+            self.untold.push(child);
+        }
+        self.listed.insert(child, known);
+    }
+
+    /// The listed processes of which the programs have to be told, once.
+    pub(crate) fn take_untold(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// The programs list a process from this time on.
+    pub(crate) fn told(&mut self, pid: u32, now_ns: u64) {
+        if let Some(known) = self.listed.get_mut(&pid) {
+            *known = Known::Since(now_ns);
+        }
+    }
+
+    /// Whether a process is known to be excluded. A sample of one is from before the programs were told.
+    pub(crate) fn excludes(&self, pid: u32) -> bool {
+        self.mode() == ScopeMode::Unlisted && self.listed.contains_key(&pid)
     }
 
     /// Looks at a process that may have become another program.
@@ -147,13 +207,22 @@ impl Scope {
         if self.mode() == ScopeMode::All {
             return Verdict::Stays;
         }
-        let traits = Traits::of(&process);
-        let is_excluded = self.exclude.matches(pid, &traits);
+        let mut traits = Traits::of(&process);
+        let (include, exclude) = (&self.include.command_lines, &self.exclude.command_lines);
+        let command_line = if include.is_empty() && exclude.is_empty() {
+            Some(String::new())
+        } else {
+            self.command_line(&process)
+        };
+        // What may be a command line that is excluded is left out.
+        let is_excluded_unseen = command_line.is_none() && !exclude.is_empty();
+        traits.command_line = command_line.unwrap_or_default();
+        let is_excluded = is_excluded_unseen || self.exclude.matches(pid, &traits);
         let is_included = self.include.matches(pid, &traits) || self.brings_in(&traits);
         if self.by_container && is_included && !is_excluded {
             self.containers.extend(traits.container);
         }
-        let is_listed = self.listed.contains(&pid);
+        let is_listed = self.listed.contains_key(&pid);
         let is_to_be_listed = match self.mode() {
             ScopeMode::All => false,
             ScopeMode::Listed => (is_listed || is_included) && !is_excluded,
@@ -161,7 +230,7 @@ impl Scope {
         };
         match (is_listed, is_to_be_listed) {
             (false, true) => {
-                self.listed.insert(pid);
+                self.listed.insert(pid, Known::Untold);
                 Verdict::List
             }
             (true, false) => {
@@ -169,6 +238,17 @@ impl Scope {
                 Verdict::Unlist
             }
             _ => Verdict::Stays,
+        }
+    }
+
+    /// The command line of a process; `None`: it is not given.
+    fn command_line(&self, process: &ProcessDir) -> Option<String> {
+        let Some(reader) = &self.reader else { return Some(read_command_line(process)) };
+        let target = Target::from_pid(process.pid()).ok()?;
+        let read = move || target.open().map(|process| read_command_line(&process)).unwrap_or_default();
+        match reader.ask_briefly(target, read) {
+            Ok(Asked::Answered(text)) => Some(text),
+            Ok(Asked::Pending(_)) | Err(_) => None,
         }
     }
 
@@ -235,7 +315,8 @@ impl Matcher {
     }
 }
 
-/// What patterns are held against. Empty where it can't be read; bytes that are no text don't match any.
+/// What patterns are held against. Empty where it can't be read; bytes that are no text don't match any. The command line is
+/// read apart, if it is asked for.
 #[derive(Debug, Default)]
 struct Traits {
     name: String,
@@ -250,16 +331,21 @@ impl Traits {
     fn of(process: &ProcessDir) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let cgroups = process.read("cgroup").unwrap_or_default();
-        let words = process.read_at_most("cmdline", COMMAND_LINE_BYTES_MAX).unwrap_or_default();
-        let words: Vec<_> = words.split(|byte| *byte == 0).map(text).collect();
         Self {
             name: text(process.read("comm").unwrap_or_default().trim_ascii_end()),
             executable: text(&process.link("exe").unwrap_or_default()),
-            command_line: words.join(" ").trim_end().to_owned(),
+            command_line: String::new(),
             cgroup: cgroup_path(&text(&cgroups)),
             container: container_id(&cgroups),
         }
     }
+}
+
+/// The command line of a process, its words apart by spaces. Waits as long as the process likes.
+fn read_command_line(process: &ProcessDir) -> String {
+    let words = process.read_at_most("cmdline", COMMAND_LINE_BYTES_MAX).unwrap_or_default();
+    let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    words.join(" ").trim_end().to_owned()
 }
 
 /// The path in the line `0::PATH`; where there is none, that of the first line.
@@ -317,6 +403,39 @@ mod tests {
     }
 
     #[test]
+    fn children_forked_before_the_programs_were_told_are_to_be_told_too() {
+        let own = std::process::id();
+        let at = |time_ns, parent, child| ProcessEvent { time_ns, ..fork(parent, child) };
+        for mut scope in [Scope::of_pids([own]), scope(Selector::default(), named(&own_name()))] {
+            assert_eq!(scope.judge(own), Verdict::List);
+            scope.admits(&at(10, own, 11));
+            scope.admits(&at(11, 11, 12));
+            assert_eq!(scope.take_untold(), [11, 12], "they were forked before anybody was told");
+            [own, 11, 12].into_iter().for_each(|pid| scope.told(pid, 20));
+            scope.admits(&at(20, own, 13));
+            scope.admits(&at(21, 12, 14));
+            scope.admits(&at(22, 14, 15));
+            assert_eq!(scope.take_untold(), [13], "the programs follow what is forked later");
+            assert_eq!(scope.take_untold(), [] as [u32; 0]);
+        }
+    }
+
+    #[test]
+    fn the_number_of_an_excluded_process_may_be_given_to_another_one() {
+        let own = std::process::id();
+        let mut scope = scope(Selector::default(), named(&own_name()));
+        assert_eq!(scope.judge(own), Verdict::List);
+        for child in 11..20_011 {
+            assert!(!scope.admits(&fork(own, child)) && scope.excludes(child));
+            assert!(!scope.admits(&exit(child)));
+        }
+        assert_eq!(scope.listed.len(), 1, "what has ended is forgotten");
+        scope.admits(&fork(own, 11));
+        assert!(scope.admits(&fork(9, 11)), "its end was not heard of");
+        assert!(!scope.excludes(11) && scope.holds(11));
+    }
+
+    #[test]
     fn no_event_of_a_foreign_namespace_is_admitted() {
         for pid in [0, u32::MAX] {
             assert!(!Scope::node().admits(&exit(pid)));
@@ -326,7 +445,8 @@ mod tests {
     #[test]
     fn a_process_comes_into_scope_by_each_of_its_traits() {
         let own = std::process::id();
-        let traits = Traits::of(&ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap());
+        let process = ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap();
+        let traits = Traits { command_line: read_command_line(&process), ..Traits::of(&process) };
         let one = |text: &String| vec![text.clone()];
         for selector in [
             named(&traits.name),

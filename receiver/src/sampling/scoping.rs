@@ -3,12 +3,14 @@
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use sidewinder_bpf::{Audience, Container, EventError, Newcomer, Opener, PodCgroup, ScopeMode, own_cgroups};
+use sidewinder_bpf::{
+    Audience, Container, EventError, Newcomer, Opener, PodCgroup, ScopeMode, monotonic_ns, own_cgroups,
+};
 use sidewinder_process::{NoPod, Pid, PodBounds, ProcRoot, ProcessDir, ProcfsError};
 use tracing::{info, warn};
 
 use super::scope::Verdict;
-use super::{Sampler, SamplingError};
+use super::{Sampler, SamplingError, scans};
 use crate::exit::chain;
 
 /// The first process of a PID namespace. In a pod it is that of the pause container, which does nothing.
@@ -126,14 +128,18 @@ impl Sampler<'_> {
     /// Learns who is in scope of what already runs.
     pub(super) fn learn_scope(&mut self) -> Result<(), SamplingError> {
         for pid in self.options.scope.pids() {
-            self.registry.scan(Pid(pid)).map_err(|error| match error {
+            self.scan(Pid(pid), scans::START_PATIENCE).map_err(|error| match error {
                 ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
                 other => SamplingError::Scan(other),
             })?;
             self.judge(Pid(pid))?;
         }
         if self.options.scope.mode() != ScopeMode::Listed {
-            self.registry.scan_all().map_err(SamplingError::Scan)?;
+            self.registry.follow_all();
+            for pid in ProcRoot::default().pids().map_err(SamplingError::Scan)? {
+                // Where reading fails, the process has gone or is counted.
+                let _ = self.scan(pid, scans::EACH_PATIENCE);
+            }
         }
         if self.options.scope.changes_by_exec() {
             self.judge_all()?;
@@ -154,6 +160,15 @@ impl Sampler<'_> {
         }
     }
 
+    /// Judges what runs in a container whose events have just been opened.
+    fn judge_newcomers(&mut self) {
+        if self.options.scope.changes_by_exec()
+            && let Err(error) = self.judge_all()
+        {
+            warn!("degraded: processes of a new container can't be taken into scope: {}", chain(&error));
+        }
+    }
+
     /// Judges a process that has become another program.
     pub(super) fn judge_anew(&mut self, pid: Pid) {
         let containers = self.options.scope.containers();
@@ -170,16 +185,53 @@ impl Sampler<'_> {
         match self.options.scope.judge(pid.0) {
             Verdict::Stays => return Ok(()),
             Verdict::Unlist => self.profiler.unlist(pid.0),
-            Verdict::List => {
-                let Some(start_ns) = start_ns(pid) else { return Ok(()) };
-                self.profiler.list(pid.0, start_ns)?;
-            }
+            Verdict::List => self.list(pid)?,
         }
         if self.options.scope.holds(pid.0) {
             // Where it can't be read it has ended, or is counted.
-            let _ = self.registry.scan(pid);
+            let _ = self.scan(pid, Duration::ZERO);
         }
         Ok(())
+    }
+
+    /// Has the programs list a process, unless it has ended.
+    fn list(&mut self, pid: Pid) -> Result<(), SamplingError> {
+        if let Some(start_ns) = start_ns(pid) {
+            self.profiler.list(pid.0, start_ns)?;
+            self.options.scope.told(pid.0, monotonic_ns());
+        }
+        Ok(())
+    }
+
+    /// Has the programs list what was forked by a process before that was listed.
+    pub(super) fn list_untold(&mut self) {
+        for pid in self.options.scope.take_untold() {
+            // Where there is no room it is counted.
+            let _ = self.list(Pid(pid));
+        }
+    }
+
+    /// Says that the list of processes was full, when that has happened again.
+    pub(super) fn warn_of_full_list(&mut self) {
+        let lost = self.profiler.scope_full();
+        if lost > self.list_was_full {
+            self.list_was_full = lost;
+            let cost = self.scope_full_cost().unwrap_or_default();
+            warn!(processes = lost, "degraded: the list of included or excluded processes is full: {cost}");
+        }
+    }
+
+    /// What it costs that the list of processes was full, if it was.
+    pub(crate) fn scope_full_cost(&self) -> Option<&'static str> {
+        let cost = match self.options.scope.mode() {
+            ScopeMode::Unlisted => {
+                "processes that started after the profiler are not sampled until it is restarted"
+            }
+            ScopeMode::All | ScopeMode::Listed => {
+                "some processes that included ones have started are not sampled"
+            }
+        };
+        (self.profiler.scope_full() > 0).then_some(cost)
     }
 
     /// Opens the events of a container of our pod of which the programs tell.
@@ -192,6 +244,8 @@ impl Sampler<'_> {
             Ok(is_new) => {
                 if is_new {
                     info!(pid = newcomer.pid, "a container of this pod has started");
+                    // Nobody heard of what was run there before.
+                    self.judge_newcomers();
                 }
                 self.newcomers.remove(&newcomer.container);
                 self.profiler.acknowledge(&newcomer);

@@ -3,7 +3,7 @@
 //! A ring that fills up is heard of by the sample that filled it. What the receiver did at once would always fall
 //! between two samples: it would never be interrupted itself, and its time would be counted as that of the program
 //! whose CPU it takes. At 997 Hz that was 4% too much for processes of 5 ms on a CPU that they shared with it.
-//! Samples that are rare seldom fill a ring: it is probes that do then, which follow no clock and don't wait for it.
+//! Samples that are rare seldom fill a ring.
 
 use std::time::Duration;
 

@@ -1,6 +1,7 @@
 //! Building unwind tables beside sampling.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -15,11 +16,15 @@ use super::build::{BuildError, Built, Part, Source};
 use super::debug_file::DebugFile;
 use crate::memory::BuildingBudget;
 use crate::privilege;
+use crate::supervise::Threads;
 
 /// Larger files than that take long enough that others must not wait for them.
 const SMALL_FILE_BYTES_MAX: u64 = 16 << 20;
 /// So many of the larger files are built at once, where memory has no limit: a compiler has two such libraries.
 const LARGE_AT_ONCE: usize = 2;
+
+/// The largest files that are known take a minute on a busy machine.
+const SILENT_MAX: Duration = Duration::from_secs(300);
 
 /// Threads that build tables in the order in which they are asked for, small files and large ones apart.
 #[derive(Debug)]
@@ -68,30 +73,35 @@ impl Order {
         let hand_over = |built| {
             send(Ok(built), None);
         };
-        let built = match &self.what {
+        // A file that the builder fails at costs its own table alone.
+        let built = catch_unwind(AssertUnwindSafe(|| match &self.what {
             What::File { wanted } => source.build(trust, wanted, hand_over),
             What::Again { parts, stand_alone } => source.build_again(parts, *stand_alone, trust),
-        };
-        send(built, Some(began.elapsed()))
+        }));
+        send(built.unwrap_or(Err(BuildError::Panicked)), Some(began.elapsed()))
     }
 }
 
 impl TableBuilder {
-    pub(crate) fn start(trust: Trust, building: BuildingBudget) -> io::Result<Self> {
+    pub(crate) fn start(trust: Trust, building: BuildingBudget, watched: &Threads) -> io::Result<Self> {
         let (outgoing, deliveries) = mpsc::channel();
-        let start = |name: &str, threads: usize| -> io::Result<Sender<Order>> {
+        let start = |name: &'static str, threads: usize| -> io::Result<Sender<Order>> {
             let (orders, incoming) = mpsc::channel::<Order>();
             let incoming = Arc::new(Mutex::new(incoming));
             for _ in 0..threads {
                 let (incoming, outgoing) = (Arc::clone(&incoming), outgoing.clone());
+                let heartbeat = watched.watch(name, SILENT_MAX);
                 let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
                 thread::Builder::new().name(name.to_owned()).spawn(move || {
                     // Debug files lie in the roots of processes.
                     privilege::keep(privilege::LOOKING);
+                    heartbeat.idle();
                     while let Some(order) = next() {
+                        heartbeat.beat(SILENT_MAX);
                         if !order.deliver(trust, building.now_bytes(), &outgoing) {
                             return;
                         }
+                        heartbeat.idle();
                     }
                 })?;
             }

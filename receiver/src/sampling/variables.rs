@@ -30,14 +30,9 @@ impl Variables {
         self.label_sets.remove(&file);
     }
 
-    /// The variables of a process, each once. They are few: copies of one in several libraries count as several.
-    pub(super) fn find(
-        &mut self,
-        to: Pointee,
-        process: &Process,
-        files: &mut FileTable,
-        memory: &impl ForeignMemory,
-    ) -> Vec<TlsVariable> {
+    /// The variables of a process, of which its memory says where they are. They are few: copies of one in several libraries
+    /// count as several.
+    pub(super) fn find(&mut self, to: Pointee, process: &Process, files: &mut FileTable) -> Vec<Unlocated> {
         let mut found = Vec::new();
         // Its file's own name is one of these, by distribution. glibc's `libc.so` is a script for linkers.
         let is_musls = |name: &[u8]| {
@@ -51,11 +46,7 @@ impl Variables {
             };
             let Some(symbol) = self.symbol(to, file, files) else { continue };
             let Some(bias) = symbol.bias_of(mapping) else { continue };
-            match symbol.locate(bias, memory).map(|location| variable(location, vector, to)) {
-                Ok(Some(variable)) if !found.contains(&variable) => found.push(variable),
-                Ok(_) | Err(TlsError::NotYet) => {}
-                Err(error) => debug!(pid = process.pid().0, %error, "no thread context"),
-            }
+            found.push(Unlocated { symbol: symbol.clone(), bias, vector, to });
         }
         found
     }
@@ -91,6 +82,28 @@ impl Variables {
                 };
                 // What can't be read is not tried again.
                 unknown.insert(symbol.unwrap_or_default()).as_ref()
+            }
+        }
+    }
+}
+
+/// A variable in a file that a process has mapped.
+#[derive(Debug)]
+pub(super) struct Unlocated {
+    symbol: TlsSymbol,
+    bias: u64,
+    vector: TlsVector,
+    to: Pointee,
+}
+
+impl Unlocated {
+    /// Adds where the memory of their process says that these are, each place once.
+    pub(super) fn locate_all(all: &[Self], memory: &impl ForeignMemory, found: &mut Vec<TlsVariable>) {
+        for Self { symbol, bias, vector, to } in all {
+            match symbol.locate(*bias, memory).map(|location| variable(location, *vector, *to)) {
+                Ok(Some(variable)) if !found.contains(&variable) => found.push(variable),
+                Ok(_) | Err(TlsError::NotYet) => {}
+                Err(error) => debug!(%error, "no thread context"),
             }
         }
     }

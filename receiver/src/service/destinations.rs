@@ -11,10 +11,13 @@ use tracing::error;
 use crate::exit::{Cause, Failure};
 use crate::export::Destination;
 use crate::memory::Budget;
+use crate::supervise;
 use crate::vitals::Vitals;
 
 /// How long exporters may take to send what is left, once we are told to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How long the thread of an exporter may take to end after that.
+const END_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an exporter that was replaced goes on sending what it holds.
 const RETIREMENT: Duration = Duration::from_secs(600);
 
@@ -113,17 +116,34 @@ impl Destinations {
 
     fn end(&self, destination: &Arc<Destination>, timeout: Duration) {
         destination.close(timeout);
-        destination.finish();
+        finish(std::slice::from_ref(destination), Instant::now() + timeout + END_PATIENCE);
         self.vitals.exporter_ended(destination);
     }
 
-    /// Sends what is left, no longer than a moment altogether, and says what became of all events.
-    pub(super) fn shutdown(self) {
-        let all = || self.present.values().chain(self.retiring.iter().map(|(destination, _)| destination));
+    /// Sends what is left, no longer than a moment altogether, and says what became of all events. False: the thread of an
+    /// exporter hangs.
+    pub(super) fn shutdown(self) -> bool {
+        let retiring = self.retiring.into_iter().map(|(destination, _)| destination);
+        let all: Vec<Arc<Destination>> = self.present.into_values().chain(retiring).collect();
         // All at once: one that takes its time must not take the others'.
-        all().for_each(|destination| destination.close(SHUTDOWN_TIMEOUT));
-        all().for_each(|destination| destination.finish());
+        all.iter().for_each(|destination| destination.close(SHUTDOWN_TIMEOUT));
+        finish(&all, Instant::now() + SHUTDOWN_TIMEOUT + END_PATIENCE)
     }
+}
+
+/// Waits until these exporters have ended, or until the deadline. False: one has not.
+fn finish(destinations: &[Arc<Destination>], deadline: Instant) -> bool {
+    destinations.iter().fold(true, |all_ended, destination| {
+        let ending = Arc::clone(destination);
+        let has_ended = supervise::until(deadline, "end-export", move || ending.finish()).is_some();
+        if !has_ended {
+            error!(
+                exporter = destination.name(),
+                "the thread of this exporter has not ended: it is left behind"
+            );
+        }
+        all_ended && has_ended
+    })
 }
 
 fn open(id: &ComponentId, config: &Config) -> Result<Arc<Destination>, Failure> {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{CpuList, Opener, Support, measure_run_time, probe};
 use sidewinder_config::{ComponentId, Config, Loaded, MetricLevel, ProfilingReceiver, Reload, change_takes};
@@ -32,7 +32,9 @@ use crate::command::configuration;
 use crate::exit::{Cause, Failure};
 use crate::memory::Budget;
 use crate::privilege;
+use crate::supervise;
 use crate::telemetry::Telemetry;
+use crate::terminal::tell;
 use crate::vitals::{Degraded, Vitals};
 use destinations::Destinations;
 use plan::Plan;
@@ -44,15 +46,22 @@ use watch::Watch;
 /// How often files and receivers are looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long receivers may take to end what they have begun, when we are told to stop or a configuration takes them away.
+/// A thread that hangs then can't be ended but with the process.
+const END_DEADLINE: Duration = Duration::from_secs(10);
+/// How long telemetry may take after that.
+const TELEMETRY_DEADLINE: Duration = Duration::from_secs(3);
+
 /// Runs what the command line's configuration says until told to stop. `opener` does what takes privileges.
 pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Result<ExitCode, Failure> {
     let loaded = configuration::read(args)?;
     for warning in &loaded.warnings {
-        eprintln!("warning: {warning}");
+        tell(format_args!("warning: {warning}\n"));
     }
     let runtime = runtime()?;
     let mut service = Service::start(loaded, runtime.handle(), opener)?;
-    while !signals.is_to_stop() && !service.has_ended() {
+    supervise::log_panics();
+    while !signals.is_to_stop() && !service.has_ended() && service.hang.is_none() {
         if signals.is_to_reload() || service.watch.has_changed() {
             service.reload(args);
         }
@@ -88,6 +97,8 @@ struct Service {
     cpus: Option<CpuList>,
     /// While it is there the kernel measures the time of our programs.
     measuring: Option<OwnedFd>,
+    /// Threads that did not end in time: the process has to.
+    hang: Option<Failure>,
 }
 
 impl Service {
@@ -109,6 +120,7 @@ impl Service {
             watch: Watch::new(loaded.files),
             cpus: CpuList::online().ok(),
             measuring: None,
+            hang: None,
         };
         service.measure_run_time();
         // From here on nothing takes more.
@@ -184,9 +196,16 @@ impl Service {
         let restarted: Vec<ComponentId> =
             self.receivers.keys().filter(|id| must_restart(id, &before, &next)).cloned().collect();
         self.end_receivers(&restarted);
-        let paused: Vec<_> = self.receivers.values().map(|receiver| receiver.plan.take_away()).collect();
+        let deadline = Instant::now() + END_DEADLINE;
+        let all_paused = self.receivers.values().fold(true, |all_paused, receiver| {
+            let is_paused = receiver.plan.take_away(deadline);
+            all_paused && is_paused
+        });
+        if !all_paused {
+            self.hang = Some(hang(&self.vitals, "a receiver did not send its report in time"));
+            return Err(Failure::new(Cause::Runtime, "a receiver does not let the configuration be changed"));
+        }
         self.destinations.change(&before, &next, opened);
-        drop(paused);
         for (id, receiver) in &self.receivers {
             let config = next.receivers.get(id);
             let plan = config.and_then(|config| Plan::of(id, config, &next, &self.destinations));
@@ -220,8 +239,13 @@ impl Service {
     fn end_receivers(&mut self, ids: &[ComponentId]) {
         let leaving: Vec<Receiver> = ids.iter().filter_map(|id| self.receivers.remove(id)).collect();
         leaving.iter().for_each(Receiver::stop);
-        for failure in leaving.into_iter().filter_map(|receiver| receiver.join().err()) {
-            error!("a receiver ended by itself, another one follows: {failure}");
+        let deadline = Instant::now() + END_DEADLINE;
+        for receiver in leaving {
+            match receiver.join_by(deadline) {
+                Some(Ok(())) => {}
+                Some(Err(failure)) => error!("a receiver ended by itself, another one follows: {failure}"),
+                None => self.hang = Some(hang(&self.vitals, "a receiver did not end in time")),
+            }
         }
     }
 
@@ -239,11 +263,30 @@ impl Service {
     fn shutdown(self) -> Result<(), Failure> {
         self.vitals.set_up(false);
         self.receivers.values().for_each(Receiver::stop);
-        let ended: Vec<_> = self.receivers.into_values().map(Receiver::join).collect();
-        self.destinations.shutdown();
-        self.telemetry.shutdown();
-        ended.into_iter().collect()
+        let deadline = Instant::now() + END_DEADLINE;
+        let mut ended = self.hang.map_or(Ok(()), Err);
+        for receiver in self.receivers.into_values() {
+            let of_this = receiver
+                .join_by(deadline)
+                .unwrap_or_else(|| Err(hang(&self.vitals, "a receiver did not end in time")));
+            ended = ended.and(of_this);
+        }
+        if !self.destinations.shutdown() {
+            ended = ended.and(Err(Failure::new(Cause::Runtime, "the thread of an exporter hangs")));
+        }
+        let telemetry = self.telemetry;
+        // A reader of metrics that hangs is told of nowhere any more.
+        let _ =
+            supervise::until(Instant::now() + TELEMETRY_DEADLINE, "end-telemetry", || telemetry.shutdown());
+        ended
     }
+}
+
+/// Why the process ends though threads go on.
+fn hang(vitals: &Vitals, what: &str) -> Failure {
+    let threads = vitals.threads().at_work();
+    error!(threads, "{what}: the process ends without these threads");
+    Failure::new(Cause::Runtime, format!("{what}: threads that have not ended: {threads}"))
 }
 
 /// Whether a receiver can't go on under the next configuration as it is.

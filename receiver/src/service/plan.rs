@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sidewinder_config::{ComponentId, Config, ErrorMode, ProfilingReceiver, ResourceProcessor};
 
@@ -112,13 +112,17 @@ impl CurrentPlan {
         lock(&self.plan).as_ref().is_some_and(|current| Arc::ptr_eq(current, plan))
     }
 
-    /// Takes the plan away and waits until nobody acts by it any more. Another one must follow.
-    pub(super) fn take_away(&self) -> Option<Arc<Plan>> {
+    /// Takes the plan away and waits until nobody acts by it any more. Another one must follow. False: somebody still
+    /// does at the deadline.
+    pub(super) fn take_away(&self, deadline: Instant) -> bool {
         let plan = lock(&self.plan).take();
         while plan.as_ref().is_some_and(|plan| Arc::strong_count(plan) > 1) {
+            if Instant::now() >= deadline {
+                return false;
+            }
             thread::sleep(LOOK);
         }
-        plan
+        true
     }
 
     /// Puts a plan in the place of the one that was taken away.
@@ -169,9 +173,11 @@ mod tests {
                 current.get().reporter_interval
             }
         });
-        drop(current.take_away());
+        assert!(current.take_away(Instant::now() + Duration::from_secs(600)));
         assert!(finished.load(std::sync::atomic::Ordering::SeqCst));
         current.put(plan(2, 0.0));
         assert_eq!(actor.join().unwrap(), Duration::from_secs(2));
+        let _held = current.get();
+        assert!(!current.take_away(Instant::now() + 2 * LOOK), "somebody holds on to it");
     }
 }

@@ -1,5 +1,6 @@
 //! One receiver: a thread that samples and one that names and reports.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError};
@@ -17,7 +18,7 @@ use crate::exit::{Cause, Failure};
 use crate::handover::handover;
 use crate::live::Live;
 use crate::memory::Budget;
-use crate::naming::{LeftOut, Namer, NamingOptions};
+use crate::naming::{Namer, NamingOptions};
 use crate::privilege;
 use crate::report::Reporter;
 use crate::sampling::Sampler;
@@ -25,13 +26,25 @@ use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
 use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::Scope;
-use crate::vitals::{Activity, Counted, Vitals};
+use crate::supervise::panic_message;
+use crate::vitals::{Activity, Counted, ReceiverVitals, Vitals};
 
 /// How often the rings are drained while little happens, and how late we hear that we are to stop. They wake us when they
 /// fill up.
 const POLL: Duration = Duration::from_millis(500);
+/// How often it is looked whether a receiver has ended.
+const END_POLL: Duration = Duration::from_millis(5);
 /// How long to wait before trying again what a privilege or the kernel refused.
 const RETRY: Duration = Duration::from_secs(30);
+
+/// Loading programs and building the tables of all that runs takes a minute on a slow machine.
+const STARTING_MAX: Duration = Duration::from_secs(180);
+/// How long a thread may be silent while it is at work: sampling takes milliseconds at a time, naming seconds where much
+/// debug information is new.
+const SAMPLING_SILENT_MAX: Duration = Duration::from_secs(10);
+const REPORTING_SILENT_MAX: Duration = Duration::from_secs(30);
+/// The last stacks are walked and named.
+const ENDING_MAX: Duration = Duration::from_secs(60);
 
 /// A receiver that runs.
 #[derive(Debug)]
@@ -80,9 +93,16 @@ impl Receiver {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn join(self) -> Result<(), Failure> {
+    /// How it ended; `None`: it has not by the deadline, and goes on without anybody who waits for it.
+    pub(super) fn join_by(self, deadline: Instant) -> Option<Result<(), Failure>> {
+        while !self.thread.is_finished() {
+            if Instant::now() >= deadline {
+                return None;
+            }
+            thread::sleep(END_POLL);
+        }
         let panicked = || Err(Failure::new(Cause::Runtime, "a receiver's thread has panicked"));
-        self.thread.join().unwrap_or_else(panicked)
+        Some(self.thread.join().unwrap_or_else(panicked))
     }
 }
 
@@ -103,9 +123,10 @@ impl Run {
     fn until_stopped(&self) -> Result<(), Failure> {
         let ended = loop {
             self.vitals.receiver_does(&self.name, Activity::Starting);
-            let failure = match self.sample() {
-                Ok(()) => break Ok(()),
-                Err(failure) => failure,
+            let failure = match catch_unwind(AssertUnwindSafe(|| self.sample())) {
+                Ok(Ok(())) => break Ok(()),
+                Ok(Err(failure)) => failure,
+                Err(panic) => has_panicked("sample", &*panic),
             };
             self.vitals.receiver_ended(&self.name);
             self.vitals.receiver_does(&self.name, Activity::Failed(failure.to_string()));
@@ -139,6 +160,7 @@ impl Run {
     /// Samples once, until told to stop. Where everything that was to be sampled has ended, what it left is sent, and
     /// there is nothing more to do until then.
     fn sample(&self) -> Result<(), Failure> {
+        let heartbeat = self.vitals.threads().watch("sample", STARTING_MAX);
         let mut storage = Storage::uninit();
         let symbolize = &self.config.symbolize;
         let debug_roots = Arc::new(DebugRoots::open(&symbolize.debug_directories));
@@ -164,7 +186,7 @@ impl Run {
                 yield_to_others();
                 self.report(namer, &incoming, start_ns);
             };
-            thread::Builder::new()
+            let report = thread::Builder::new()
                 .name("report".to_owned())
                 .spawn_scoped(threads, report)
                 .map_err(|error| Failure::runtime("can't start the thread that reports", error))?;
@@ -179,7 +201,8 @@ impl Run {
             );
             self.vitals.receiver_does(&self.name, Activity::Profiling);
             let mut counted_at = Instant::now();
-            while !self.is_stopped() && !sampler.is_over() {
+            while !self.is_stopped() && !sampler.is_over() && !report.is_finished() {
+                heartbeat.beat(SAMPLING_SILENT_MAX);
                 sampler.poll(POLL, &mut handover.waiting);
                 handover.pass_on(&self.name);
                 if self.plan.peek().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
@@ -188,10 +211,14 @@ impl Run {
                     debug!(receiver = self.name, "so far: {counted}");
                 }
             }
+            heartbeat.beat(ENDING_MAX);
             let is_over = sampler.is_over();
             sampler.stop(&mut handover.waiting);
             let counted = self.count(&sampler, handover.dropped());
             handover.pass_all_on();
+            if let Err(panic) = report.join() {
+                return Err(has_panicked("report", &*panic));
+            }
             info!(receiver = self.name, "profiling ended: {counted}");
             if is_over {
                 self.vitals.receiver_does(&self.name, Activity::OutOfScope);
@@ -200,15 +227,15 @@ impl Run {
         })?;
         // The maps are of no more use.
         drop(sampler);
+        drop(heartbeat);
         self.vitals.receiver_ended(&self.name);
         while !self.wait_for_stop(RETRY) {}
         Ok(())
     }
 
-    fn count(&self, sampler: &Sampler<'_>, dropped: u64) -> Counted {
-        let counted = Counted::of(sampler, dropped);
-        self.vitals.receiver_counted(&self.name, counted.clone());
-        counted
+    /// Tells what this run has counted, and returns what all of them have.
+    fn count(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverVitals {
+        self.vitals.receiver_counted(&self.name, Counted::of(sampler, dropped))
     }
 
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
@@ -217,7 +244,8 @@ impl Run {
             scope: Scope::of(&receiver.scope),
             samples_per_second: receiver.samples_per_second.get(),
             walk: None,
-            probes: false,
+            #[cfg(test)]
+            test_programs: false,
             frame_limit: receiver.unwind.max_frames.get(),
             kernel_frames: receiver.unwind.kernel,
             unwind_mode: receiver.unwind.mode,
@@ -229,11 +257,13 @@ impl Run {
             trace_context: receiver.trace_context.clone(),
             budget: self.budget.sampling,
             debug_roots,
+            threads: self.vitals.threads().clone(),
         }
     }
 
     /// Names events and sends a report of them every so often, until no more come.
     fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
+        let heartbeat = self.vitals.threads().watch("report", REPORTING_SILENT_MAX);
         let mut plan = self.plan.get();
         let mut reporter = Reporter::new(
             namer,
@@ -243,14 +273,13 @@ impl Run {
         );
         let shown = self.live.begin(&self.name, self.name.clone(), self.config.samples_per_second.get());
         let mut due = Instant::now() + plan.next_interval();
-        let mut left_out_before = LeftOut::default();
         loop {
             let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
-            shown.take(received.into_iter().flatten(), &mut reporter);
-            let left_out = reporter.left_out();
-            self.vitals.receiver_left_out(&self.name, left_out - left_out_before);
-            left_out_before = left_out;
+            let beating = |_: &Message| heartbeat.beat(REPORTING_SILENT_MAX);
+            heartbeat.beat(REPORTING_SILENT_MAX);
+            shown.take(received.into_iter().flatten().inspect(beating), &mut reporter);
+            self.vitals.receiver_named(&self.name, reporter.name_counts());
             let is_outdated = !self.plan.holds(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
                 let end_ns = monotonic_ns();
@@ -282,6 +311,10 @@ impl Run {
             }
         }
     }
+}
+
+fn has_panicked(thread: &str, panic: &(dyn std::any::Any + Send)) -> Failure {
+    Failure::new(Cause::Runtime, format!("thread {thread} has panicked: {}", panic_message(panic)))
 }
 
 /// Lets what is profiled go first: names can wait. It is the thread's own niceness, as Linux has it.

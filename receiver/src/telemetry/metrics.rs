@@ -1,9 +1,10 @@
-//! The metrics that Sidewinder gives of itself, each listed once.
+//! The metrics that Sidewinder gives of itself, each listed once: here, or in [`COUNTERS`] where it is what a receiver counts.
 //!
 //! Those named `otelcol_*` are a Collector's: names, types and label keys are what a scrape of one shows, so that
 //! dashboards made for Collectors show Sidewinder too. Both units of contracts are told: `otelcol_*` count samples
 //! (`Sample` messages), `sidewinder_events` counts events (interrupts).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use opentelemetry::KeyValue;
@@ -13,6 +14,7 @@ use sidewinder_otlp::send::State;
 
 use super::process;
 use crate::memory;
+use crate::vitals::counters::{COUNTERS, Counter, Metric as Of};
 use crate::vitals::{ExporterNow, ReceiverVitals, Vitals};
 
 /// One metric: what it is called and how it is read.
@@ -286,38 +288,6 @@ static METRICS: &[Metric] = &[
         read: |vitals| by_receiver(vitals, |receiver| receiver.counted.table_bytes),
     },
     Metric {
-        name: "sidewinder_tables_evictions",
-        description: "Unwind tables that made room for others.",
-        unit: "{tables}",
-        kind: Kind::Counter,
-        level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.table_evictions),
-    },
-    Metric {
-        name: "sidewinder_tables_cut",
-        description: "Files without a whole unwind table, for want of memory to read them.",
-        unit: "{files}",
-        kind: Kind::Counter,
-        level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.tables_cut),
-    },
-    Metric {
-        name: "sidewinder_names_left_out",
-        description: "Look-ups that gave no name, and functions without one, for want of memory for the symbols.",
-        unit: "{names}",
-        kind: Kind::Counter,
-        level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.left_out.names),
-    },
-    Metric {
-        name: "sidewinder_lines_left_out",
-        description: "Files without all lines and inlined calls, for want of memory, and look-ups, for want of time.",
-        unit: "{lines}",
-        kind: Kind::Counter,
-        level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.left_out.lines),
-    },
-    Metric {
         name: "sidewinder_files_refused",
         description: "Files that processes name (maps of code, debug files) and that are not read: somebody else's, or what \
                       the process could not read itself.",
@@ -327,7 +297,7 @@ static METRICS: &[Metric] = &[
         read: |vitals| {
             let mut points = Vec::new();
             for (name, receiver) in vitals.receivers() {
-                for (reason, count) in receiver.left_out.files.by_reason() {
+                for (reason, count) in receiver.names.files.by_reason() {
                     points.push(point(count, &[("receiver", &name), ("reason", reason)]));
                 }
             }
@@ -335,41 +305,34 @@ static METRICS: &[Metric] = &[
         },
     },
     Metric {
-        name: "sidewinder_walked_late",
-        description: "Events whose stack was walked after the interrupt, because its table was not there in time.",
-        unit: "{events}",
-        kind: Kind::Counter,
-        level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.walked_late),
-    },
-    Metric {
-        name: "sidewinder_thread_contexts",
-        description: "Readings of the span that a sampled thread is in: read; changing, where the thread was just writing \
-                      it; unreadable.",
-        unit: "{readings}",
-        kind: Kind::Counter,
-        level: MetricLevel::Normal,
-        read: |vitals| {
-            let receivers = vitals.receivers();
-            let points = receivers.iter().flat_map(|(name, receiver)| {
-                let contexts = receiver.counted.contexts;
-                let by_result = [
-                    ("read", contexts.read),
-                    ("changing", contexts.changing),
-                    ("unreadable", contexts.unreadable),
-                ];
-                by_result.map(|(result, count)| point(count, &[("receiver", name), ("result", result)]))
-            });
-            points.collect()
-        },
-    },
-    Metric {
-        name: "sidewinder_contexts_refused",
-        description: "Processes that publish a context which can't be read, for want of CAP_SYS_PTRACE.",
+        name: "sidewinder_quarantined_processes",
+        description: "Processes of which nothing is read for now, as their memory was not given in time.",
         unit: "{processes}",
-        kind: Kind::Counter,
+        kind: Kind::Gauge,
         level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.contexts_refused),
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.reads.in_quarantine),
+    },
+    Metric {
+        name: "sidewinder_stuck_reader_threads",
+        description: "Threads that read processes' memory and whose read does not return.",
+        unit: "{threads}",
+        kind: Kind::Gauge,
+        level: MetricLevel::Normal,
+        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.reads.stuck_threads),
+    },
+    Metric {
+        name: "sidewinder_faulty_threads",
+        description: "1 for each thread of Sidewinder that hangs or has panicked.",
+        unit: "{threads}",
+        kind: Kind::Gauge,
+        level: MetricLevel::Basic,
+        read: |vitals| {
+            let faulty = vitals.threads().faulty();
+            let of_each = |faulty: &crate::supervise::Faulty| {
+                point(1, &[("thread", faulty.thread), ("fault", faulty.fault.label())])
+            };
+            faulty.iter().map(of_each).collect()
+        },
     },
     Metric {
         name: "sidewinder_receiver_activity",
@@ -415,8 +378,29 @@ static METRICS: &[Metric] = &[
     },
 ];
 
+/// The names of the metrics of [`COUNTERS`], each once.
+fn counter_names(level: MetricLevel) -> BTreeSet<&'static str> {
+    let is_measured = |counter: &&Counter| matches!(counter.metric, Of::From(from) if from <= level);
+    COUNTERS.iter().filter(is_measured).map(|counter| counter.name).collect()
+}
+
+/// What the counters of this name have counted, for each receiver.
+fn points_of(name: &str, vitals: &Vitals) -> Vec<Point> {
+    let receivers = vitals.receivers();
+    let counters = || COUNTERS.iter().filter(|counter| counter.name == name);
+    let points = receivers.iter().flat_map(|(receiver, counted)| {
+        counters().map(move |counter| {
+            let labels: Vec<_> = [("receiver", receiver.as_str())].into_iter().chain(counter.label).collect();
+            point((counter.read)(counted), &labels)
+        })
+    });
+    points.collect()
+}
+
 /// The one metric that is not read but recorded.
 const STACK_DEPTH: &str = "sidewinder_stack_depth";
+const STACK_DEPTH_DESCRIPTION: &str = "Frames of stacks, complete or cut, in the middle of their class: 1, 2 to 3, 4 to 7 and so on. A walk takes a round of \
+     its loop for four of user mode, or a tail call for 32.";
 
 /// The last of each class of depths that are counted together.
 const DEPTHS: [f64; 14] =
@@ -438,13 +422,25 @@ pub(super) fn register(meter: &Meter, level: MetricLevel, vitals: &Arc<Vitals>) 
             }
         }
     }
+    for name in counter_names(level) {
+        let vitals = Arc::clone(vitals);
+        let first = COUNTERS.iter().find(|counter| counter.name == name);
+        let observe = move |observer: &dyn AsyncInstrument<u64>| {
+            for point in points_of(name, &vitals) {
+                observer.observe(whole(point.value), &point.labels);
+            }
+        };
+        _ = meter
+            .u64_observable_counter(format!("sidewinder_{name}"))
+            .with_description(first.map_or("", |counter| counter.description))
+            .with_unit(first.map_or_else(String::new, |counter| format!("{{{}}}", counter.unit)))
+            .with_callback(observe)
+            .build();
+    }
     (level >= MetricLevel::Normal).then(|| {
         meter
             .u64_histogram(STACK_DEPTH)
-            .with_description(
-                "Frames of stacks, complete or cut, in the middle of their class: 1, 2 to 3, 4 to 7 and so on. A walk takes a \
-                 round of its loop for four of user mode, or a tail call for 32.",
-            )
+            .with_description(STACK_DEPTH_DESCRIPTION)
             .with_unit("{frames}")
             .with_boundaries(DEPTHS.to_vec())
             .build()
@@ -470,4 +466,236 @@ fn observed<'a, I, M: 'static>(
         }
     };
     instrument.with_description(metric.description).with_unit(metric.unit).with_callback(observe)
+}
+
+/// All metrics in Markdown, as `docs/metrics.md` has them.
+#[cfg(test)]
+fn documentation() -> String {
+    use std::fmt::Write as _;
+
+    let level = |level| match level {
+        MetricLevel::None => "none",
+        MetricLevel::Basic => "basic",
+        MetricLevel::Normal => "normal",
+        MetricLevel::Detailed => "detailed",
+    };
+    let mut rows = Vec::new();
+    for metric in METRICS {
+        let kind = if metric.kind == Kind::Gauge { "gauge" } else { "counter" };
+        rows.push((
+            metric.name.to_owned(),
+            kind,
+            metric.unit.to_owned(),
+            level(metric.level),
+            metric.description,
+        ));
+    }
+    for name in counter_names(MetricLevel::Detailed) {
+        let counter = COUNTERS.iter().find(|counter| counter.name == name).unwrap();
+        let Of::From(from) = counter.metric else { unreachable!() };
+        let unit = format!("{{{}}}", counter.unit);
+        rows.push((format!("sidewinder_{name}"), "counter", unit, level(from), counter.description));
+    }
+    rows.push((
+        STACK_DEPTH.to_owned(),
+        "histogram",
+        "{frames}".to_owned(),
+        "normal",
+        STACK_DEPTH_DESCRIPTION,
+    ));
+    rows.sort();
+    let mut out = String::from(
+        "# Metrics\n\n\
+         Of `service::telemetry::metrics`, from the level that is named on. Made from the tables in\n\
+         `receiver/src/telemetry/metrics.rs` and `receiver/src/vitals/counters.rs` by\n\
+         `METRICS=accept cargo test -p sidewinder metrics_are_documented`.\n\n\
+         | Metric | Kind | Unit | Level | What it says |\n|---|---|---|---|---|\n",
+    );
+    for (name, kind, unit, level, description) in rows {
+        writeln!(out, "| `{name}` | {kind} | `{unit}` | {level} | {description} |").unwrap();
+    }
+    out.push_str(
+        "\n## What is counted and has no metric of its own\n\n\
+         In the log at the end, and in `sidewinder status --json` under `counters`.\n\n\
+         | Counter | What it says | Where it is seen |\n|---|---|---|\n",
+    );
+    for counter in COUNTERS {
+        let place = match counter.metric {
+            Of::From(_) => continue,
+            Of::Part(metric) => format!("in `{metric}`"),
+            Of::None(why) => why.to_owned(),
+        };
+        writeln!(out, "| `{}` | {} | {place} |", counter.key(), counter.description).unwrap();
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use sidewinder_bpf::ContextCounts;
+    use sidewinder_config::Config;
+    use sidewinder_process::RegistryCounters;
+    use sidewinder_symbolize::Stats;
+
+    use super::*;
+    use crate::foreign::ReadCounts;
+    use crate::naming::NameCounts;
+    use crate::refusals::RefusedFiles;
+    use crate::vitals::{Counted, EventsOf};
+
+    /// A number of its own for each counter.
+    #[derive(Default)]
+    struct Numbers(BTreeMap<u64, &'static str>);
+
+    impl Numbers {
+        fn of(&mut self, counter: &'static str) -> u64 {
+            // So far apart that no sum of two is a third.
+            let number = 1_u64 << (self.0.len() + 1);
+            self.0.insert(number, counter);
+            number
+        }
+    }
+
+    /// Each field of each struct of counters, without `..`: what is added does not compile until it has a number here, and
+    /// fails until it has a row in [`COUNTERS`] or a metric in [`METRICS`].
+    #[test]
+    fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
+        let mut numbers = Numbers::default();
+        let mut of = |name| numbers.of(name);
+        let counted = Counted {
+            outcomes: [("complete", of("outcomes"))].into(),
+            missed: of("missed"),
+            due: of("due"),
+            idle_inferred: of("idle_inferred"),
+            events_exported: of("events_exported"),
+            events_dropped: of("events_dropped"),
+            stack_bodies_missing: of("stack_bodies_missing"),
+            walked_late: of("walked_late"),
+            snapshots_refused: of("snapshots_refused"),
+            contexts: ContextCounts {
+                read: of("contexts.read"),
+                changing: of("contexts.changing"),
+                unreadable: of("contexts.unreadable"),
+            },
+            contexts_refused: of("contexts_refused"),
+            reads: ReadCounts {
+                answered: of("reads.answered"),
+                timed_out: of("reads.timed_out"),
+                late: of("reads.late"),
+                quarantined: of("reads.quarantined"),
+                refused: of("reads.refused"),
+                failed: of("reads.failed"),
+                in_quarantine: of("reads.in_quarantine"),
+                stuck_threads: of("reads.stuck_threads"),
+            },
+            unknown_records: of("unknown_records"),
+            nested_walks: of("nested_walks"),
+            stacks_known: of("stacks_known"),
+            stacks_sent: of("stacks_sent"),
+            processes: RegistryCounters {
+                events: of("processes.events"),
+                lost_events: of("processes.lost_events"),
+                outdated_events: of("processes.outdated_events"),
+                outside_events: of("processes.outside_events"),
+                reads: of("processes.reads"),
+                processes_left_out: of("processes.processes_left_out"),
+                mappings_left_out: of("processes.mappings_left_out"),
+                malformed_maps_lines: of("processes.malformed_maps_lines"),
+                unreadable_processes: of("processes.unreadable_processes"),
+            },
+            released_early: of("released_early"),
+            steps: [of("steps.table"), of("steps.frame_pointer"), of("steps.unproven")],
+            depths: vec![of("depths")],
+            table_evictions: of("table_evictions"),
+            table_reloads: of("table_reloads"),
+            tables_cut: of("tables_cut"),
+            scope_full: of("scope_full"),
+            // Told in words, as a degradation.
+            scope_full_cost: None,
+            run_time: Some(std::time::Duration::from_secs(of("run_time"))),
+            table_bytes: of("table_bytes"),
+            map_bytes: of("map_bytes"),
+            // Told in words, by `status` and as a degradation.
+            events_of: EventsOf::EveryTask,
+        };
+        let names = NameCounts {
+            symbols: Stats {
+                named: of("symbols.named"),
+                not_opened: of("symbols.not_opened"),
+                broken: of("symbols.broken"),
+                no_symbols: of("symbols.no_symbols"),
+                not_covered: of("symbols.not_covered"),
+                no_room: of("symbols.no_room"),
+                names_cut: of("symbols.names_cut"),
+                symbols_cut: of("symbols.symbols_cut"),
+                tables_read: of("symbols.tables_read"),
+                tables_evicted: of("symbols.tables_evicted"),
+                files_without_lines: of("symbols.files_without_lines"),
+                lines_left_out: of("symbols.lines_left_out"),
+            },
+            jit: of("jit"),
+            // Each reason is in sidewinder_files_refused: it is made from the closed list.
+            files: RefusedFiles::default(),
+        };
+        let vitals = Vitals::new(Arc::new(Config::default()));
+        let receiver = {
+            vitals.receiver_named("profiling", names);
+            vitals.receiver_counted("profiling", counted)
+        };
+        let in_metrics = METRICS.iter().flat_map(|metric| (metric.read)(&vitals));
+        let in_metrics = in_metrics.chain(
+            counter_names(MetricLevel::Detailed).into_iter().flat_map(|name| points_of(name, &vitals)),
+        );
+        let shown: BTreeSet<u64> = in_metrics.map(|point| whole(point.value)).collect();
+        let mut explained = BTreeSet::new();
+        for counter in COUNTERS {
+            let number = (counter.read)(&receiver);
+            match counter.metric {
+                Of::From(_) => assert!(shown.contains(&number), "{} is not shown", counter.name),
+                Of::Part(metric) => {
+                    let metric = METRICS.iter().find(|one| one.name == metric).unwrap();
+                    let values = (metric.read)(&vitals).into_iter().map(|point| whole(point.value));
+                    assert!(values.into_iter().any(|value| value == number), "{} is not in it", counter.name);
+                }
+                Of::None(_) => _ = explained.insert(number),
+            }
+        }
+        for (number, name) in &numbers.0 {
+            assert!(shown.contains(number) || explained.contains(number), "{name} is told to nobody");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_counters_of_one_metric_differ_in_one_label() {
+        let mut keys = BTreeSet::new();
+        for counter in COUNTERS {
+            assert!(keys.insert(counter.key()), "{} twice", counter.key());
+            let family = || COUNTERS.iter().filter(|other| other.name == counter.name);
+            assert!(
+                family()
+                    .all(|other| other.description == counter.description && other.metric == counter.metric)
+            );
+            assert!(
+                family().all(|other| other.label.map(|(key, _)| key) == counter.label.map(|(key, _)| key))
+            );
+            assert!(METRICS.iter().all(|metric| metric.name != format!("sidewinder_{}", counter.name)));
+        }
+    }
+
+    #[test]
+    fn metrics_are_documented() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+        let made = documentation();
+        if std::env::var_os("METRICS").is_some_and(|value| value == "accept") {
+            std::fs::write(&path, &made).unwrap();
+        }
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == made,
+            "docs/metrics.md is not up to date: METRICS=accept cargo test -p sidewinder metrics"
+        );
+    }
 }

@@ -7,11 +7,12 @@ mod logs;
 mod metrics;
 mod otlp;
 mod pages;
+mod problems;
 mod process;
 pub(crate) mod status;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use opentelemetry::KeyValue;
@@ -29,7 +30,7 @@ use tokio::runtime::Handle;
 use tracing::warn;
 
 use crate::server::Server;
-use crate::vitals::Vitals;
+use crate::vitals::{INTERVAL, Vitals};
 use logs::{Log, LogError};
 use otlp::OtlpError;
 use status::StatusSocket;
@@ -101,6 +102,7 @@ impl Telemetry {
                 warn!(error = error as &dyn std::error::Error, "`sidewinder status` will get no answer");
             })
             .ok();
+        runtime.spawn(take_notes(Arc::downgrade(&vitals)));
         let pages = configured
             .extensions
             .iter()
@@ -211,6 +213,17 @@ impl Metrics {
             })
             .collect();
         Ok(Some(Self { provider, _servers: servers }))
+    }
+}
+
+/// Notes every so often what has been counted, for as long as there is somebody to count: what `status` calls wrong now is
+/// what has been counted since.
+async fn take_notes(vitals: Weak<Vitals>) {
+    let mut interval = tokio::time::interval(INTERVAL);
+    loop {
+        interval.tick().await;
+        let Some(vitals) = vitals.upgrade() else { return };
+        vitals.take_note();
     }
 }
 

@@ -22,8 +22,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tracing::debug;
 
+use super::problems::{self, Problem};
 use super::process;
 use crate::memory;
+use crate::vitals::counters::COUNTERS;
 use crate::vitals::{Activity, EventsOf, ExporterNow, ReceiverVitals, Vitals};
 
 /// Each socket's name begins with this; random digits follow, because process ids repeat across PID namespaces.
@@ -64,6 +66,9 @@ pub(super) fn document(vitals: &Vitals) -> Value {
         "extensions": ids(configuration.config.extensions.keys()),
         "ui": configuration.config.ui.enabled.then(|| format!("http://{}/", configuration.config.ui.endpoint)),
         "degraded": degraded,
+        "window_seconds": problems::window(vitals).as_secs(),
+        "problems": problems::problems(vitals).iter().map(Problem::to_json).collect::<Vec<_>>(),
+        "faulty_threads": vitals.threads().faulty().iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
@@ -89,11 +94,19 @@ fn of_receiver(receiver: &ReceiverVitals) -> Value {
         "table_bytes": counted.table_bytes,
         "table_evictions": counted.table_evictions,
         "tables_cut": counted.tables_cut,
+        "scope_list_full": counted.scope_full,
         "contexts_read": counted.contexts.read,
         "contexts_refused": counted.contexts_refused,
-        "names_left_out": receiver.left_out.names,
-        "lines_left_out": receiver.left_out.lines,
-        "files_refused": receiver.left_out.files.by_reason().collect::<BTreeMap<_, _>>(),
+        "foreign_reads": BTreeMap::from(counted.reads.by_result()),
+        "quarantined_processes": counted.reads.in_quarantine,
+        "stuck_reader_threads": counted.reads.stuck_threads,
+        "names_left_out": receiver.names.left_out(),
+        "lines_left_out": receiver.names.lines_left_out(),
+        "files_refused": receiver.names.files.by_reason().collect::<BTreeMap<_, _>>(),
+        "counters": COUNTERS
+            .iter()
+            .map(|counter| (counter.key(), (counter.read)(receiver)))
+            .collect::<BTreeMap<_, _>>(),
     })
 }
 
@@ -107,6 +120,9 @@ fn of_exporter(exporter: &ExporterNow) -> Value {
         "queue_capacity_bytes": stats.queue_capacity_bytes,
         "in_flight_requests": stats.in_flight_requests,
         "last_failure": stats.last_failure,
+        "outage": stats.outage.as_ref().map(|outage| {
+            json!({ "since": time(outage.since), "attempts": outage.attempts, "reason": outage.reason })
+        }),
         "last_partial_success": refusal.map(|refusal| {
             json!({ "rejected_profiles": refusal.rejected_profiles, "message": refusal.message })
         }),

@@ -1,6 +1,7 @@
 //! What addresses are called, and why some have no name.
 
 use std::io;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::FileOffset;
@@ -108,6 +109,37 @@ pub struct Stats {
     pub files_without_lines: u64,
     /// Look-ups that gave no line because finding lines took its share of time already.
     pub lines_left_out: u64,
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, more: Self) {
+        let Self {
+            named,
+            not_opened,
+            broken,
+            no_symbols,
+            not_covered,
+            no_room,
+            names_cut,
+            symbols_cut,
+            tables_read,
+            tables_evicted,
+            files_without_lines,
+            lines_left_out,
+        } = more;
+        self.named += named;
+        self.not_opened += not_opened;
+        self.broken += broken;
+        self.no_symbols += no_symbols;
+        self.not_covered += not_covered;
+        self.no_room += no_room;
+        self.names_cut += names_cut;
+        self.symbols_cut += symbols_cut;
+        self.tables_read += tables_read;
+        self.tables_evicted += tables_evicted;
+        self.files_without_lines += files_without_lines;
+        self.lines_left_out += lines_left_out;
+    }
 }
 
 impl Stats {

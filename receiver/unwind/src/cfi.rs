@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian,
-    RegisterRule, UnwindExpression, UnwindSection,
+    RegisterRule, UnwindExpression, UnwindSection, X86_64,
 };
 
 use self::state::{Evaluator, State};
@@ -16,7 +16,9 @@ use crate::entries::Entries;
 use crate::expression;
 use crate::known::KnownFunctions;
 use crate::layers::{RangeStack, RowBuffer};
-use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+use crate::rule::{
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason,
+};
 use crate::summary::{Source, Summary};
 
 pub(crate) type Bytes<'data> = EndianSlice<'data, LittleEndian>;
@@ -54,6 +56,19 @@ impl Located {
     }
 }
 
+/// The runtime system of Haskell reserves more of the C stack than this for compiled code (`RESERVED_C_STACK_BYTES`).
+const MIN_HASKELL_RESERVED_BYTES: i32 = 4096;
+
+/// Frames of which there are few, and whose like says what a file is.
+#[derive(Default)]
+pub(crate) struct Peculiarities {
+    /// Some CFA starts from `rbx`: the file is glibc's dynamic linker.
+    pub(crate) has_rbx_frames: bool,
+    /// Some caller's stack pointer is so much above this one's by a rule that is not the CFA's: the file has `StgRun`, which
+    /// enters Haskell.
+    pub(crate) haskell_cfa_offset: Option<i32>,
+}
+
 impl<'data, Section> Cfi<'data, Section>
 where
     Section: UnwindSection<Bytes<'data>>,
@@ -81,10 +96,15 @@ where
                 continue;
             }
             let mut range = ranges.range((start, end));
+            let follows_rbx = known.follows_rbx(start);
             let evaluated = cies.fde(self, offset as usize).and_then(|fde| {
                 let cie = fde.cie();
                 evaluator.states(&fde, &self.section, &self.bases, |at, state| {
-                    let entry = self.rule(state, cie).map_or_else(Entry::unsupported, Entry::Rule);
+                    let rule = self.rule(state, cie).map(|rule| match follows_rbx {
+                        true => Rule { rbx: self.rbx(state.rbx.as_ref()), ..rule },
+                        false => rule,
+                    });
+                    let entry = rule.map_or_else(Entry::unsupported, Entry::Rule);
                     summary.count_unsupported(entry);
                     if let Some(at) = code.offset(at) {
                         range.put(at, entries.intern(entry));
@@ -102,6 +122,29 @@ where
         }
         ranges.finish(&mut out);
         out
+    }
+
+    /// What these functions have that others of the file, or of its kind, depend on.
+    pub(crate) fn peculiarities(&self, located: &[Located]) -> Peculiarities {
+        let mut cies = Cies::default();
+        let mut evaluator = Evaluator::default();
+        let mut found = Peculiarities::default();
+        for fde in located {
+            // What is broken is counted where its rows are made.
+            let _ = cies.fde(self, fde.offset as usize).and_then(|fde| {
+                evaluator.states(&fde, &self.section, &self.bases, |_, state| {
+                    let CfaRule::RegisterAndOffset { register, .. } = state.cfa() else { return };
+                    found.has_rbx_frames |= register == X86_64::RBX;
+                    if let Some(RegisterRule::ValExpression(sum)) = &state.stack_pointer
+                        && let Some((Register::Rsp, offset)) = self.bytes(sum).and_then(expression::place)
+                        && offset >= MIN_HASKELL_RESERVED_BYTES
+                    {
+                        found.haskell_cfa_offset = Some(offset);
+                    }
+                })
+            });
+        }
+        found
     }
 
     /// The ranges of all FDEs for addresses in `code`, sorted by their starts.
@@ -145,10 +188,17 @@ where
                 cfa: cfa.unwrap_or(Rule::ROOT.cfa),
                 frame_pointer: frame_pointer.unwrap_or(SavedRegister::Undefined),
                 return_address,
+                rbx: CalleeSaved::Unknown,
                 signal_frame,
             });
         }
-        let rule = Rule { cfa: cfa?, frame_pointer: frame_pointer?, return_address, signal_frame };
+        let rule = Rule {
+            cfa: cfa?,
+            frame_pointer: frame_pointer?,
+            return_address,
+            rbx: CalleeSaved::Unknown,
+            signal_frame,
+        };
         self.with_stack_pointer(rule, state.stack_pointer.as_ref())
     }
 
@@ -182,6 +232,17 @@ where
         }
     }
 
+    /// As the frame pointer, but what is odd about it is of no consequence.
+    fn rbx(&self, rule: Option<&RegisterRule<usize>>) -> CalleeSaved {
+        match rule {
+            None | Some(RegisterRule::SameValue) => CalleeSaved::Same,
+            Some(RegisterRule::Offset(offset)) => {
+                i32::try_from(*offset).map_or(CalleeSaved::Unknown, CalleeSaved::AtCfa)
+            }
+            Some(_) => CalleeSaved::Unknown,
+        }
+    }
+
     fn return_address(&self, rule: Option<&RegisterRule<usize>>) -> Result<ReturnAddress, UnsupportedReason> {
         match rule {
             Some(RegisterRule::Undefined) => Ok(ReturnAddress::Undefined),
@@ -201,7 +262,7 @@ where
 
     /// The caller's stack pointer is the CFA, unless a rule of its own says otherwise: signal frames repeat
     /// the place from which the CFA is read, `longjmp` has it in a register, `setcontext` in a structure at
-    /// the CFA. Such a place becomes [`Rule::cfa`], and what is relative to the CFA counts from where the CFA
+    /// the CFA, and where GHC's runtime system enters Haskell it is a sum. Such a place becomes [`Rule::cfa`], and what is relative to the CFA counts from where the CFA
     /// does.
     fn with_stack_pointer(
         &self,
@@ -226,6 +287,10 @@ where
             }
             Some(RegisterRule::Expression(expression)) => {
                 deref(self.bytes(expression).and_then(expression::place).ok_or(refused)?)
+            }
+            Some(RegisterRule::ValExpression(expression)) => {
+                let (register, offset) = self.bytes(expression).and_then(expression::place).ok_or(refused)?;
+                Cfa::Register { register, offset }
             }
             Some(RegisterRule::Offset(by)) => deref(from_cfa(*by)?),
             Some(_) => return Err(refused),

@@ -4,14 +4,15 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
-use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType};
+use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType, SHF_EXECINSTR};
 use object::read::elf::ProgramHeader as _;
 use object::{
     Architecture, CompressionFormat, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef,
+    SectionFlags,
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
-use crate::cfi::{Bytes, Cfi, Located};
+use crate::cfi::{Bytes, Cfi, Located, Peculiarities};
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
@@ -20,6 +21,9 @@ use crate::summary::{Source, Summary};
 
 /// The most that a compressed section may grow to: a few bytes can state any size.
 const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;
+
+/// Some five times what glibc's dynamic linker has, and what a program in Haskell has of C.
+const MAX_PECULIAR_BYTES: usize = 64 << 10;
 
 /// Why a file has no table at all.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +50,18 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
             }
         })
         .collect()
+}
+
+/// Where the file has instructions, sorted and apart: its executable sections or, in a file without any, its executable
+/// segments, in which some linkers put data, too.
+///
+/// # Errors
+///
+/// If the file has no code, or code for another processor.
+pub fn code_ranges<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Vec<Range<Svma>>, Error> {
+    let code = CodeRanges::of_x86_64(file)?;
+    let ranges = code.instructions(file).into_iter();
+    Ok(ranges.map(|(start, end)| code.svma(start)..code.svma(end)).collect())
 }
 
 /// The length of a file.
@@ -125,6 +141,30 @@ impl CodeRanges {
         Svma(self.base.0.saturating_add(u64::from(at)))
     }
 
+    /// Where instructions are: executable sections or, in a file without any, executable segments.
+    pub(crate) fn instructions<'data, R: ReadRef<'data>>(&self, file: &File<'data, R>) -> Vec<(u32, u32)> {
+        let mut sections: Vec<_> = file
+            .sections()
+            .filter(|section| {
+                matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(SHF_EXECINSTR))
+            })
+            .filter_map(|section| {
+                self.clip(section.address(), section.address().saturating_add(section.size()))
+            })
+            .collect();
+        if sections.is_empty() {
+            sections.extend(self.ranges());
+        }
+        sections.sort_unstable();
+        let mut last_end = 0;
+        sections.retain_mut(|(start, end)| {
+            *start = (*start).max(last_end);
+            last_end = last_end.max(*end);
+            start < end
+        });
+        sections
+    }
+
     /// Where there is code, sorted.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.ranges.iter().map(|range| (range.start, range.end))
@@ -179,6 +219,18 @@ impl<'data> EhFrameSection<'data> {
         let (data, address, ends_at_terminator) = eh_frame_data(file, source, summary)?;
         let located = eh_frame(file, source, &data, address, ends_at_terminator).locate(code, summary);
         Some(Self { data, address, ends_at_terminator, located })
+    }
+
+    /// What is peculiar to small sections, as those are of all files that have such frames; larger ones are not asked.
+    pub(crate) fn peculiarities<R: ReadRef<'data>>(
+        &self,
+        file: &File<'data, R>,
+        source: Source,
+    ) -> Peculiarities {
+        if self.data.len() > MAX_PECULIAR_BYTES {
+            return Peculiarities::default();
+        }
+        eh_frame(file, source, &self.data, self.address, self.ends_at_terminator).peculiarities(&self.located)
     }
 
     /// The functions that it describes, sorted by their starts.

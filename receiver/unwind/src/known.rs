@@ -5,6 +5,7 @@
 
 use object::{File, Object as _, ReadRef};
 
+use crate::cfi::Peculiarities;
 use crate::code::flow::Piece;
 use crate::code::step::is_last;
 use crate::elf::CodeRanges;
@@ -24,6 +25,10 @@ const COROUTINE_STARTS: [&[u8]; 1] = [b"__start_context"];
 const MAKE_CONTEXT: &[u8] = b"makecontext";
 const MAX_MAKE_CONTEXT_BYTES: u64 = 1024;
 
+/// Likewise of Boost.Context, which others contain a copy of (PHP's fibers): its last part is what a coroutine begins with
+/// and returns to.
+const MAKE_FCONTEXT: &[u8] = b"make_fcontext";
+
 /// The kernel's way back from a signal handler, and the functions by which a new thread is made: looked at
 /// where no unwind information covers them (musl).
 const SIGNAL_RETURNS: [&[u8]; 3] = [b"__restore_rt", b"__restore", b"restore_rt"];
@@ -34,6 +39,7 @@ const MAX_UNSIZED_BYTES: u64 = 64;
 
 /// More functions of these names than any file has.
 const MAX_FUNCTIONS: usize = 256;
+const MAX_RESOLVERS: usize = 4096;
 
 /// `mov $15,%rax; syscall` in its two encodings: `rt_sigreturn`.
 const RT_SIGRETURN: [&[u8]; 2] =
@@ -63,6 +69,12 @@ struct Function {
 #[derive(Default)]
 pub(crate) struct KnownFunctions {
     functions: Vec<Function>,
+    /// Those that dynamic linkers call while they bind a symbol: sorted starts.
+    resolvers: Vec<u32>,
+    /// Whether a rule of the file starts from `rbx`.
+    has_rbx_frames: bool,
+    /// From the stack pointer of Haskell code up to where the C stack goes on, in the file that enters it.
+    haskell_cfa_offset: Option<i32>,
 }
 
 impl KnownFunctions {
@@ -84,7 +96,11 @@ impl KnownFunctions {
         file: &File<'data, R>,
         code: &CodeRanges,
     ) {
-        for_each_code_symbol(named, |&Symbol { name, address, size, .. }| {
+        for_each_code_symbol(named, |&Symbol { name, address, size, is_resolver, .. }| {
+            if is_resolver {
+                self.resolvers.extend(code.offset(address).filter(|_| self.resolvers.len() < MAX_RESOLVERS));
+                return;
+            }
             if self.functions.len() >= MAX_FUNCTIONS {
                 return;
             }
@@ -94,10 +110,36 @@ impl KnownFunctions {
                 && let Some(start) = coroutine_start(file, code, address, size)
             {
                 self.add_unsized(file, code, start, Kind::CoroutineStart);
+            } else if name == MAKE_FCONTEXT
+                && let Some((start, kind)) = fcontext_start(file, code, address, size)
+            {
+                self.add(code, start, (address + size).saturating_sub(start), kind);
             }
         });
         self.functions.sort_unstable_by_key(|function| (function.start, function.end_assumed, function.kind));
         self.functions.dedup_by_key(|function| function.start);
+        self.resolvers.sort_unstable();
+        self.resolvers.dedup();
+    }
+
+    /// Learns what the unwind information of the file shows it to be.
+    pub(crate) fn learn(&mut self, peculiarities: &Peculiarities) {
+        self.has_rbx_frames |= peculiarities.has_rbx_frames;
+        self.haskell_cfa_offset = peculiarities.haskell_cfa_offset;
+    }
+
+    /// Where the file enters Haskell, how far that has its stack pointer below the caller's.
+    pub(crate) fn haskell_cfa_offset(&self) -> Option<i32> {
+        self.haskell_cfa_offset
+    }
+
+    /// Whether the rows of a function are to say where its caller's `rbx` is.
+    ///
+    /// The trampoline by which glibc binds symbols lazily (`_dl_runtime_resolve_xsavec`) finds its own frame by `rbx`, and
+    /// is on each stack of what it calls: functions of the dynamic linker, and those by which libraries choose among
+    /// implementations. To follow the register through all other files would make tables larger for nothing.
+    pub(crate) fn follows_rbx(&self, start: u32) -> bool {
+        self.has_rbx_frames || self.resolvers.binary_search(&start).is_ok()
     }
 
     fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: Kind) {
@@ -123,6 +165,13 @@ impl KnownFunctions {
         {
             added.end = added.end.min(added.start.saturating_add(length));
         }
+    }
+
+    /// Whether a place belongs to a function that begins a stack.
+    pub(crate) fn is_root(&self, at: u32) -> bool {
+        self.functions
+            .iter()
+            .any(|function| function.kind == Kind::Root && (function.start..function.end).contains(&at))
     }
 
     /// Whether a function is among them that makes threads.
@@ -262,16 +311,47 @@ fn coroutine_start<'data, R: ReadRef<'data>>(
     make_context: u64,
     size: u64,
 ) -> Option<u64> {
-    let bytes = code.bytes(file, code.offset(make_context)?, size.min(MAX_MAKE_CONTEXT_BYTES))?;
-    bytes.windows(7).enumerate().find_map(|(at, instruction)| {
-        // `lea offset(%rip),register`, the offset counting from the next instruction.
+    places_handed_on(file, code, make_context, size)?.find(|target| {
+        let start = code.offset(*target);
+        let begins = start.and_then(|start| code.bytes(file, start, COROUTINE_START.len() as u64));
+        begins == Some(&COROUTINE_START)
+    })
+}
+
+/// The first of its own parts that `make_fcontext` hands on. Newer versions hand on two: one that a coroutine begins with,
+/// and right behind it the one that it returns to.
+fn fcontext_start<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    make_fcontext: u64,
+    size: u64,
+) -> Option<(u64, Kind)> {
+    let function = make_fcontext..make_fcontext.checked_add(size)?;
+    let parts = places_handed_on(file, code, make_fcontext, size)?.filter(|place| function.contains(place));
+    let (mut first, mut count) = (u64::MAX, 0);
+    parts.for_each(|part| (first, count) = (first.min(part), count + 1));
+    match count {
+        0 => None,
+        1 => Some((first, Kind::CoroutineStart)),
+        _ => Some((first, Kind::Root)),
+    }
+}
+
+/// The addresses that a function takes by `lea offset(%rip),register`.
+fn places_handed_on<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    function: u64,
+    size: u64,
+) -> Option<impl Iterator<Item = u64>> {
+    let bytes = code.bytes(file, code.offset(function)?, size.min(MAX_MAKE_CONTEXT_BYTES))?;
+    Some(bytes.windows(7).enumerate().filter_map(move |(at, instruction)| {
+        // The offset counts from the next instruction.
         let [0x48 | 0x4c, 0x8d, modrm, a, b, c, d] = *instruction else { return None };
         let offset = i64::from(i32::from_le_bytes([a, b, c, d]));
-        let next = make_context.checked_add(at as u64 + 7)?;
-        let target = next.checked_add_signed(offset).filter(|_| modrm & 0xc7 == 0x05)?;
-        let begins = code.bytes(file, code.offset(target)?, COROUTINE_START.len() as u64)?;
-        (begins == COROUTINE_START).then_some(target)
-    })
+        let next = function.checked_add(at as u64 + 7)?;
+        next.checked_add_signed(offset).filter(|_| modrm & 0xc7 == 0x05)
+    }))
 }
 
 /// Whether a function with this name is one that nothing ever calls.
@@ -327,6 +407,7 @@ mod tests {
     fn a_function_without_size_ends_with_the_range_that_another_source_states() {
         let end_assumedat = |start| KnownFunctions {
             functions: vec![Function { start, end: start + 64, end_assumed: true, kind: Kind::Root }],
+            ..KnownFunctions::default()
         };
         let end_after = |ranges: &[(u32, u32)]| {
             let mut known = end_assumedat(100);

@@ -29,11 +29,13 @@
 //! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`Sources`];
 //!    [`debug_file`] says where to look), and of the one in `.gnu_debugdata`;
 //! 7. what is known of such functions where no source above says anything;
-//! 8. the machine code itself ([`Source::MachineCode`]), for what is left.
+//! 8. the machine code itself ([`Source::MachineCode`]), for what is left. What jumps reach from the ELF entry point is part
+//!    of where the program begins; code of GHC has one rule throughout.
 //!
 //! # Rooms
 //!
-//! `rule`, `table` and `summary` are the vocabulary; `step` applies a rule to a frame. `cfi` turns DWARF into rules, with `expression` for the
+//! `rule`, `table` and `summary` are the vocabulary; `step` applies a rule to a frame, and `call` tells
+//! return addresses from other words of a stack. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
 //! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
 //! `code` follows what machine code does to its frame:
@@ -42,6 +44,7 @@
 //! them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
+mod call;
 mod cfi;
 mod code;
 mod companion;
@@ -64,11 +67,14 @@ mod synthesize;
 mod table;
 pub mod validate;
 
+pub use call::{CALL_BYTES, Call, call_before};
 pub use companion::unpack_mini_debug_info;
-pub use elf::{Error, load_segments};
+pub use elf::{Error, code_ranges, load_segments};
 pub use go::pclntab::{Header as GoTableHeader, PcValue, PcValues};
 pub use read::ReadFile;
-pub use rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+pub use rule::{
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason,
+};
 pub use sources::{Sources, unwind_table};
 pub use step::{FrameRegisters, Memory, StepError};
 pub use summary::{GivenUp, Source, Summary};

@@ -4,7 +4,9 @@
 //! walk ([`Rule::FRAME_POINTER`]). Prologues, epilogues, leaves and all that lies between functions are
 //! thereby never proven, whatever the compiler was told.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use sidewinder_address::Svma;
 
@@ -78,6 +80,21 @@ pub fn mode_ranges(table: &UnwindTable) -> impl Iterator<Item = ModeRange> + '_ 
         // Nothing follows the last row, which is an end: it has no range.
         rows.peek().map(|next| ModeRange { start: first.start, end: next.start, mode })
     })
+}
+
+/// How many bytes of code each mode has; `code` is sorted, and each byte of it counts once.
+#[must_use]
+pub fn bytes_by_mode(table: &UnwindTable, code: &[Range<Svma>]) -> BTreeMap<Mode, u64> {
+    let mut bytes = BTreeMap::new();
+    for range in code {
+        let mut at = range.start;
+        while at < range.end {
+            let end = table.row_after(at).map_or(range.end, |next| next.start.min(range.end));
+            *bytes.entry(Mode::of(&table.lookup(at))).or_default() += end.0 - at.0;
+            at = end;
+        }
+    }
+    bytes
 }
 
 /// The mode and, after a colon, why.

@@ -94,7 +94,7 @@ impl Register {
 /// The canonical frame address: the value that the caller's stack pointer has after the return.
 ///
 /// Registers are those of the frame that the rule is applied to. Of a frame that isn't the interrupted one
-/// only the stack pointer and the frame pointer are known, unless the frame below it is a signal frame.
+/// only the stack pointer and the frame pointer are known, and `rbx` where all [rules](Rule::rbx) below say where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cfa {
     /// `register + offset`.
@@ -153,6 +153,18 @@ pub enum SavedRegister {
     Undefined,
 }
 
+/// Where the caller's value of a register is that called functions preserve, and that few rules need.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum CalleeSaved {
+    /// Nobody asked.
+    #[default]
+    Unknown,
+    /// The register still holds it.
+    Same,
+    /// `*(cfa + offset)`.
+    AtCfa(i32),
+}
+
 /// Where the return address is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ReturnAddress {
@@ -183,6 +195,9 @@ pub struct Rule {
     pub frame_pointer: SavedRegister,
     /// The place in the caller.
     pub return_address: ReturnAddress,
+    /// The caller's `rbx`, where a caller may need it to find its own frame: in dynamic linkers and what they call. Text
+    /// forms leave it out.
+    pub rbx: CalleeSaved,
     /// Whether the caller was interrupted rather than calling: then `return_address` is the exact place (look
     /// it up as an instruction pointer, not one byte before) and all of its registers were saved.
     pub signal_frame: bool,
@@ -194,6 +209,7 @@ impl Rule {
         cfa: Cfa::Register { register: Register::Rbp, offset: 16 },
         frame_pointer: SavedRegister::AtCfa(-16),
         return_address: ReturnAddress::AtCfa(-8),
+        rbx: CalleeSaved::Unknown,
         signal_frame: false,
     };
 
@@ -212,6 +228,7 @@ impl Rule {
         cfa: Cfa::Deref { register: Register::Rsp, offset: 160, addend: 0 },
         frame_pointer: SavedRegister::At { register: Register::Rsp, offset: 120 },
         return_address: ReturnAddress::At { register: Register::Rsp, offset: 168 },
+        rbx: CalleeSaved::Unknown,
         signal_frame: true,
     };
 
@@ -222,6 +239,7 @@ impl Rule {
             cfa: Cfa::Register { register: Register::Rsp, offset },
             frame_pointer: SavedRegister::Same,
             return_address: ReturnAddress::AtCfa(-8),
+            rbx: CalleeSaved::Unknown,
             signal_frame: false,
         }
     }
@@ -230,7 +248,7 @@ impl Rule {
     /// rule's.
     #[must_use]
     pub fn is_frame_pointer(&self) -> bool {
-        *self == Self::FRAME_POINTER
+        Self { rbx: CalleeSaved::Unknown, ..*self } == Self::FRAME_POINTER
     }
 
     /// Whether this is the proven outermost frame of a stack.

@@ -8,7 +8,9 @@ use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
 use crate::layers::{RangeStack, RowBuffer};
-use crate::rule::{Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+use crate::rule::{
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason,
+};
 use crate::summary::{Source, Summary};
 
 /// `SFRAME_MAGIC`.
@@ -184,6 +186,7 @@ impl<'data> SFrame<'data> {
             cfa: Cfa::Register { register, offset: cfa_offset },
             frame_pointer: fixed.or(offsets.next()).map_or(SavedRegister::Same, SavedRegister::AtCfa),
             return_address: ReturnAddress::AtCfa(i32::from(self.fixed_return_address)),
+            rbx: CalleeSaved::Unknown,
             signal_frame: false,
         });
         Some((start, entry))

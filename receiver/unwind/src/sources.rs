@@ -63,6 +63,9 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
             known.learn_names(&debug_file, file, &code);
         }
         let eh_frame = EhFrameSection::of(file, Source::EhFrame, &code, &mut summary);
+        if let Some(section) = &eh_frame {
+            known.learn(&section.peculiarities(file, Source::EhFrame));
+        }
         let entries = Entries::new();
         let by_machine_code = RowBuffer::default();
         Ok(Self {

@@ -2,7 +2,7 @@
 
 use sidewinder_address::Avma;
 
-use crate::rule::{Cfa, Register, ReturnAddress, Rule, SavedRegister};
+use crate::rule::{CalleeSaved, Cfa, Register, ReturnAddress, Rule, SavedRegister};
 
 /// The stack of a thread.
 pub trait Memory {
@@ -19,6 +19,8 @@ pub struct FrameRegisters {
     pub sp: u64,
     /// The frame pointer.
     pub fp: u64,
+    /// `rbx`, where every rule so far has said where it is.
+    pub rbx: Option<u64>,
     /// All general registers by their DWARF number, of an interrupted frame alone: callers have lost theirs.
     pub general: Option<[u64; 16]>,
 }
@@ -47,6 +49,7 @@ impl FrameRegisters {
             pc: Avma(registers[16]),
             sp: registers[usize::from(Register::Rsp.dwarf_x86_64())],
             fp: registers[usize::from(Register::Rbp.dwarf_x86_64())],
+            rbx: Some(general[usize::from(Register::Rbx.dwarf_x86_64())]),
             general: Some(general),
         }
     }
@@ -55,6 +58,7 @@ impl FrameRegisters {
         match register {
             Register::Rsp => Ok(self.sp),
             Register::Rbp => Ok(self.fp),
+            Register::Rbx => self.rbx.ok_or(StepError::RegisterLost(register)),
             other => match &self.general {
                 Some(general) => Ok(general[usize::from(other.dwarf_x86_64())]),
                 None => Err(StepError::RegisterLost(other)),
@@ -72,8 +76,12 @@ impl Rule {
         let word = |address: u64| memory.word(address).ok_or(StepError::Unreadable(address));
         let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
         let word_at = |register, offset| word(plus(frame.register(register)?, offset));
+        let is_new_thread = matches!(self.return_address, ReturnAddress::OfParent(_))
+            && frame.register(Register::Rax) == Ok(0);
+        if self.is_root() || is_new_thread {
+            return Err(StepError::Outermost);
+        }
         let cfa = match self.cfa {
-            _ if self.is_root() => return Err(StepError::Outermost),
             Cfa::Register { register, offset } => plus(frame.register(register)?, offset),
             Cfa::Plt { threshold } => {
                 let has_pushed = frame.pc.0 & 15 >= u64::from(threshold);
@@ -90,9 +98,6 @@ impl Rule {
             ReturnAddress::AtCfa(offset) => word(plus(cfa, offset))?,
             ReturnAddress::At { register, offset } => word_at(register, offset)?,
             ReturnAddress::InRegister(register) => frame.register(register)?,
-            ReturnAddress::OfParent(_) if frame.register(Register::Rax) == Ok(0) => {
-                return Err(StepError::Outermost);
-            }
             ReturnAddress::OfParent(offset) => word(plus(cfa, offset))?,
             ReturnAddress::Undefined => return Err(StepError::Outermost),
         };
@@ -103,7 +108,12 @@ impl Rule {
             SavedRegister::InRegister(register) => frame.register(register)?,
             SavedRegister::Undefined => 0,
         };
-        Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, general: None })
+        let rbx = match self.rbx {
+            CalleeSaved::Unknown => None,
+            CalleeSaved::Same => frame.rbx,
+            CalleeSaved::AtCfa(offset) => Some(word(plus(cfa, offset))?),
+        };
+        Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, rbx, general: None })
     }
 }
 
@@ -132,7 +142,7 @@ mod tests {
     #[test]
     fn a_leaf_returns_through_the_top_of_the_stack() {
         let caller = Rule::LEAF.step(&interrupted(0x1008, 7), &Words(vec![0, 0x55])).unwrap();
-        assert_eq!(caller, FrameRegisters { pc: Avma(0x55), sp: 0x1010, fp: 7, general: None });
+        assert_eq!(caller, FrameRegisters { pc: Avma(0x55), sp: 0x1010, fp: 7, rbx: None, general: None });
     }
 
     #[test]
@@ -149,6 +159,24 @@ mod tests {
         let caller = FrameRegisters { general: None, ..frame };
         let lost = Err(StepError::RegisterLost(Register::Rdi));
         assert_eq!(in_register.step(&caller, &Words(vec![])), lost);
+    }
+
+    #[test]
+    fn rbx_leads_to_a_frame_as_long_as_each_rule_says_where_it_is() {
+        let follows = |rbx| Rule { rbx, ..Rule::LEAF };
+        let by_rbx = Rule { cfa: Cfa::Register { register: Register::Rbx, offset: 8 }, ..Rule::LEAF };
+        let words = Words(vec![0x1028, 0x55, 0x66, 0x77, 0x88, 0x99]);
+        let mut registers = [0; 17];
+        (registers[3], registers[7]) = (0x1020, 0x1008);
+        let interrupted = FrameRegisters::interrupted(&registers);
+
+        let same = follows(CalleeSaved::Same).step(&interrupted, &words).unwrap();
+        assert_eq!(by_rbx.step(&same, &words).unwrap().pc, Avma(0x88));
+        let saved = follows(CalleeSaved::AtCfa(-16)).step(&interrupted, &words).unwrap();
+        assert_eq!(by_rbx.step(&saved, &words).unwrap().pc, Avma(0x99));
+        let lost = follows(CalleeSaved::Unknown).step(&interrupted, &words).unwrap();
+        let still_lost = follows(CalleeSaved::Same).step(&lost, &words).unwrap();
+        assert_eq!(by_rbx.step(&still_lost, &words), Err(StepError::RegisterLost(Register::Rbx)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The largest libraries have tens of MiB of symbols and names, of which a few count: none is kept. `object` would
 //! ask its reader for each name alone and keep them all.
 
-use object::elf::{SHN_XINDEX, STT_FUNC, STT_NOTYPE, Sym64};
+use object::elf::{SHN_XINDEX, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, Sym64};
 use object::pod::bytes_of_slice_mut;
 use object::read::elf::{ElfFile64, SectionHeader as _, Sym as _};
 use object::{Endianness, File};
@@ -30,6 +30,8 @@ pub(crate) struct Symbol<'name> {
     pub(crate) size: u64,
     /// Whether it says that it is a function. Assembly often says nothing.
     pub(crate) is_function: bool,
+    /// Whether it is a function that the dynamic linker calls to choose another one (`STT_GNU_IFUNC`).
+    pub(crate) is_resolver: bool,
 }
 
 /// Shows what `.symtab` and then `.dynsym` define and may be code.
@@ -43,7 +45,9 @@ pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
             |symbol| may_be_code(symbol, endian),
             |_, symbol, name| {
                 let (address, size) = (symbol.st_value(endian), symbol.st_size(endian));
-                visit(&Symbol { name, address, size, is_function: symbol.st_type() == STT_FUNC });
+                let is_function = symbol.st_type() == STT_FUNC;
+                let is_resolver = symbol.st_type() == STT_GNU_IFUNC;
+                visit(&Symbol { name, address, size, is_function, is_resolver });
             },
         );
     }
@@ -52,7 +56,7 @@ pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
 fn may_be_code(symbol: &Sym64<Endianness>, endian: Endianness) -> bool {
     let section = symbol.st_shndx(endian);
     let is_here = !section.is_special() || section == SHN_XINDEX;
-    is_here && matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE)
+    is_here && matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE | STT_GNU_IFUNC)
 }
 
 /// Shows the names of `.dynsym`, each with the place of its symbol in the table, those of imports too.

@@ -5,13 +5,14 @@
 
 mod calls;
 mod clone;
+mod entry;
+mod haskell;
 mod linkage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::Instruction;
-use object::elf::SHF_EXECINSTR;
-use object::{File, Object as _, ObjectSection as _, ReadRef, SectionFlags};
+use object::{File, Object as _, ObjectSection as _, ReadRef};
 
 use self::calls::Sweep;
 use self::linkage::Imports;
@@ -23,7 +24,7 @@ use crate::entries::{Entries, EntryId};
 use crate::known::{KnownFunctions, is_never_called};
 use crate::layers::RowBuffer;
 use crate::read::ReadFile;
-use crate::rule::Entry;
+use crate::rule::{Entry, Rule};
 use crate::summary::{GivenUp, Source, Summary};
 use crate::symbols::for_each_code_symbol;
 
@@ -60,7 +61,10 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     let sections = sections(file, code, &pieces);
     let mut linkage = Ranges::default();
     let mut understood = Ranges::default();
-    let NamedFunctions { mut starts, never_return } = NamedFunctions::of(file, code);
+    let imports = Imports::of(file, code);
+    let haskell = known.haskell_cfa_offset().or(imports.have_haskell.then_some(haskell::CFA_OFFSET));
+    let haskell = haskell.map(|cfa_offset| haskell::Frames::new(cfa_offset, entries));
+    let NamedFunctions { mut starts, never_return } = NamedFunctions::of(file, code, haskell.is_some());
     for section in &sections {
         match section.kind {
             SectionKind::Linkage => {
@@ -81,7 +85,9 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     starts.extend(sweep.functions());
     starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
-    let imports = Imports::of(file, code);
+    let root = entries.intern(Entry::Rule(Rule::ROOT));
+    spans.extend(entry::spans(file, code, known, &pieces, &starts, root));
+
     let mut functions = Functions {
         pieces: &pieces,
         regions: &regions(file, code, &pieces),
@@ -93,13 +99,13 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
         stepper: Stepper::new(),
         budget: Budget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum()),
     };
-    let found = functions.follow_all(entries);
+    let found = functions.follow_all(haskell.is_none(), entries);
     for function in found.values().filter(|function| !function.spans.is_empty()) {
         Summary::count(&mut summary.functions, Source::MachineCode);
         // An entry that is followed as a function is one up to its jump, by a rule that differs in form alone.
         spans.extend(function.spans.iter().filter(|span| !understood.contains(span.start)));
     }
-    lay_out(&undescribed, spans, summary)
+    lay_out(&undescribed, spans, root, haskell.as_ref(), summary)
 }
 
 /// Code with one rule, or with a reason why it has none.
@@ -120,7 +126,7 @@ fn undescribed<'data, R: ReadRef<'data>>(
     entries: &Entries,
 ) -> Vec<Piece<'data>> {
     let mut pieces = Vec::new();
-    for (start, end) in executable(file, code) {
+    for (start, end) in code.instructions(file) {
         for (start, end) in rows.gaps(start, end, entries) {
             let is_short = end - start < MIN_GAP_BYTES;
             if is_short && !(has_clone && clone::is_call(file, code, start)) {
@@ -187,7 +193,7 @@ fn regions<'data, R: ReadRef<'data>>(
     pieces: &[Piece<'data>],
 ) -> Vec<Piece<'data>> {
     let mut regions = Vec::new();
-    for (start, end) in executable(file, code) {
+    for (start, end) in code.instructions(file) {
         let within = |at: u32| pieces.partition_point(|piece| piece.start < at);
         let inside = pieces.get(within(start)..within(end)).unwrap_or_default();
         let (Some(first), Some(last)) = (inside.first(), inside.last()) else { continue };
@@ -202,30 +208,6 @@ fn regions<'data, R: ReadRef<'data>>(
         }
     }
     regions
-}
-
-/// Where instructions are: executable sections or, in a file without any, executable segments.
-fn executable<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Vec<(u32, u32)> {
-    let mut sections: Vec<_> = file
-        .sections()
-        .filter(|section| {
-            matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(SHF_EXECINSTR))
-        })
-        .filter_map(|section| {
-            code.clip(section.address(), section.address().saturating_add(section.size()))
-        })
-        .collect();
-    if sections.is_empty() {
-        sections.extend(code.ranges());
-    }
-    sections.sort_unstable();
-    let mut last_end = 0;
-    sections.retain_mut(|(start, end)| {
-        *start = (*start).max(last_end);
-        last_end = last_end.max(*end);
-        start < end
-    });
-    sections
 }
 
 fn piece_at<'a, 'data>(pieces: &'a [Piece<'data>], at: u32) -> Option<&'a Piece<'data>> {
@@ -243,8 +225,12 @@ struct NamedFunctions {
 }
 
 impl NamedFunctions {
-    fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
-        let begins = |name: &[u8]| !is_never_called(name) && !name.windows(5).any(|part| part == b".cold");
+    /// What Haskell has a symbol for (`..._info`) is jumped to.
+    fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges, has_haskell: bool) -> Self {
+        let is_haskell = |name: &[u8]| has_haskell && name.ends_with(b"_info");
+        let begins = |name: &[u8]| {
+            !is_never_called(name) && !name.windows(5).any(|part| part == b".cold") && !is_haskell(name)
+        };
         let mut named = Self::default();
         for_each_code_symbol(file, |symbol| {
             let Some(start) = code.offset(symbol.address) else { return };
@@ -288,7 +274,8 @@ enum Evidence {
 }
 
 impl Functions<'_, '_> {
-    fn follow_all(&mut self, entries: &mut Entries) -> BTreeMap<u32, Found> {
+    /// `tries_others`: also where nothing says that a function begins.
+    fn follow_all(&mut self, tries_others: bool, entries: &mut Entries) -> BTreeMap<u32, Found> {
         let mut found = BTreeMap::new();
         let mut left: Vec<u32> = self.starts.iter().copied().collect();
         for _ in 0..MAX_ROUNDS {
@@ -311,7 +298,9 @@ impl Functions<'_, '_> {
                 .collect();
             self.do_not_return.extend(new);
         }
-        self.follow_possible(&mut found, entries);
+        if tries_others {
+            self.follow_possible(&mut found, entries);
+        }
         found
     }
 
@@ -488,8 +477,15 @@ impl Guide for Ways<'_> {
 }
 
 /// One row where the rule changes. Where two functions share code and disagree, neither is believed, but one
-/// that is distrusted yields to any other; padding belongs to what comes before it.
-fn lay_out(pieces: &[Piece<'_>], mut spans: Vec<Span>, summary: &mut Summary) -> RowBuffer {
+/// that is distrusted yields to any other, and all to where stacks begin; padding belongs to what comes before it.
+/// What was not reached is Haskell, in a file that has any.
+fn lay_out(
+    pieces: &[Piece<'_>],
+    mut spans: Vec<Span>,
+    root: EntryId,
+    haskell: Option<&haskell::Frames>,
+    summary: &mut Summary,
+) -> RowBuffer {
     spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut out = RowBuffer::default();
     let mut spans = spans.into_iter().peekable();
@@ -503,12 +499,15 @@ fn lay_out(pieces: &[Piece<'_>], mut spans: Vec<Span>, summary: &mut Summary) ->
             }
             let next_start = spans.peek().map_or(piece.end(), |span| span.start.min(piece.end()));
             let end = open.iter().map(|span| span.end).fold(next_start, u32::min);
-            match open.iter().map(|span| span.rule).reduce(agree) {
+            match open.iter().map(|span| span.rule).reduce(|one, other| agree(one, other, root)) {
                 Some(rule) => {
                     summary.count_given_up(rule.err(), end - at);
                     out.push((at, rule.unwrap_or(Entries::NO_INFORMATION)));
                 }
-                None => put_gap(piece, at, end, &mut out, summary),
+                None => match haskell {
+                    Some(haskell) => haskell.put(piece, at, end, &mut out),
+                    None => put_gap(piece, at, end, &mut out, summary),
+                },
             }
             at = end;
         }
@@ -517,9 +516,15 @@ fn lay_out(pieces: &[Piece<'_>], mut spans: Vec<Span>, summary: &mut Summary) ->
     out
 }
 
-fn agree(one: Result<EntryId, GivenUp>, other: Result<EntryId, GivenUp>) -> Result<EntryId, GivenUp> {
+fn agree(
+    one: Result<EntryId, GivenUp>,
+    other: Result<EntryId, GivenUp>,
+    root: EntryId,
+) -> Result<EntryId, GivenUp> {
     let is_distrusted = |rule| matches!(rule, Err(GivenUp::OtherReturn | GivenUp::TooManySteps));
-    if one == other || is_distrusted(other) {
+    if one == Ok(root) || other == Ok(root) {
+        Ok(root)
+    } else if one == other || is_distrusted(other) {
         one
     } else if is_distrusted(one) {
         other

@@ -6,8 +6,8 @@ mod support;
 
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_unwind::{
-    Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, Source, UnsupportedReason,
-    UnwindTable, load_segments, unwind_table,
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, Source,
+    UnsupportedReason, UnwindTable, load_segments, unwind_table,
 };
 use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
@@ -270,7 +270,7 @@ fn registers_hold_what_vfork_longjmp_and_assembly_keep_there() {
         cfa: Cfa::Register { register: Register::R8, offset: 0 },
         frame_pointer: SavedRegister::InRegister(Register::R9),
         return_address: ReturnAddress::InRegister(Register::Rdx),
-        signal_frame: false,
+        ..Rule::LEAF
     };
     assert_eq!(at(&table, 2), Entry::Rule(longjmp));
 }
@@ -291,7 +291,7 @@ fn a_stack_pointer_of_its_own_takes_the_cfas_place() {
         cfa: Cfa::Deref { register, offset: 176, addend: 0 },
         frame_pointer: SavedRegister::At { register, offset: 136 },
         return_address: ReturnAddress::At { register, offset: 184 },
-        signal_frame: false,
+        ..Rule::LEAF
     };
     assert_eq!(at(&table, 0), Entry::Rule(setcontext));
     assert_eq!(at(&table, 1), unsupported(UnsupportedReason::StackPointer), "twice removed");
@@ -305,7 +305,7 @@ fn a_realigned_stack_is_found_through_the_frame_pointer() {
         cfa: Cfa::Deref { register: Register::Rbp, offset: -8, addend: 0 },
         frame_pointer: SavedRegister::At { register: Register::Rbp, offset: 0 },
         return_address: ReturnAddress::AtCfa(-8),
-        signal_frame: false,
+        ..Rule::LEAF
     };
     assert_eq!(at(&table, 0), Entry::Rule(rule));
 }
@@ -402,7 +402,7 @@ fn a_remembered_state_holds_the_cfa_and_all_that_matters_of_the_registers() {
         cfa: Cfa::Deref { register: Register::Rsp, offset: 8, addend: 0 },
         frame_pointer: SavedRegister::At { register: Register::Rsp, offset: 16 },
         return_address: ReturnAddress::InRegister(Register::Rdi),
-        signal_frame: false,
+        ..Rule::LEAF
     };
     assert_eq!(at(&table, 4), Entry::Rule(elsewhere));
     assert_eq!(at(&table, 8), Entry::Rule(Rule::FRAME_POINTER));
@@ -543,6 +543,63 @@ fn an_entry_point_without_information_is_a_root_up_to_the_next_function() {
     assert_eq!(rows(&table), [(4, Entry::Rule(Rule::ROOT)), (0x20, LEAF), (0x30, END)]);
 }
 
+/// The stack pointer is a sum beside the CFA where GHC's runtime system enters Haskell. Code of that file of which nothing
+/// is said goes on from there: at any place by the same rule, but for one word more around calls.
+#[test]
+fn haskell_goes_on_at_the_c_stack_that_it_was_entered_from() {
+    let mut section = Section::eh_frame();
+    let cie = section.cie();
+    // 16440 in SLEB128; likewise below.
+    let sum = [0x77, 0xb8, 0x80, 0x01];
+    let (rbp, ra) = ([0x77, 0x88, 0x80, 0x01], [0x77, 0xb0, 0x80, 0x01]);
+    let enters = [
+        cfa::def_cfa(7, 0),
+        cfa::val_expression(7, &sum),
+        cfa::expression(6, &rbp),
+        cfa::expression(RA, &ra),
+    ];
+    section.fde(cie, 0x00, 0x10, &enters);
+    let mut code = [0x90; 0x100];
+    // jmp *(%rbp); sub $8,%rsp; call; add $8,%rsp; jmp *(%rbp)
+    let haskell = [
+        0xff, 0x65, 0x00, 0x48, 0x83, 0xec, 0x08, 0xe8, 1, 2, 3, 4, 0x48, 0x83, 0xc4, 0x08, 0xff, 0x65, 0x00,
+    ];
+    code[0x20..0x20 + haskell.len()].copy_from_slice(&haskell);
+    let file = elf(0, &code, &[(".eh_frame", &section.bytes)]);
+    let table = unwind_table(&object::File::parse(&*file).unwrap()).unwrap();
+
+    let above = |offset| Cfa::Register { register: Register::Rsp, offset };
+    let place = |offset| (Register::Rsp, offset);
+    let ((register, fp), (_, ra)) = (place(16392), place(16432));
+    let entered = Rule {
+        cfa: above(16440),
+        frame_pointer: SavedRegister::At { register, offset: fp },
+        return_address: ReturnAddress::At { register, offset: ra },
+        ..Rule::LEAF
+    };
+    let haskell = |offset| {
+        Entry::Rule(Rule { cfa: above(offset), frame_pointer: SavedRegister::AtCfa(-48), ..Rule::LEAF })
+    };
+    assert_eq!(table.lookup(Svma(TEXT)), Entry::Rule(entered));
+    let rows: Vec<_> = rows(&table).into_iter().filter(|(at, _)| (0x20..0x33).contains(at)).collect();
+    assert_eq!(table.lookup(Svma(TEXT + 0x20)), haskell(16440));
+    assert_eq!(rows, [(0x27, haskell(16448)), (0x30, haskell(16440))]);
+}
+
+#[test]
+fn the_dynamic_linker_says_where_rbx_is_as_far_as_its_frames_depend_on_it() {
+    let mut section = Section::eh_frame();
+    let cie = section.cie();
+    let saves = |words| cfa::offset(3, words);
+    section.fde(cie, 0x00, 0x10, &[cfa::advance(4), cfa::def_cfa_offset(16), saves(2)]);
+    let plain = eh_frame(&section);
+    let rbx = |table: &UnwindTable, offset| at(table, offset).rule().unwrap().rbx;
+    assert_eq!([rbx(&plain, 0), rbx(&plain, 4)], [CalleeSaved::Unknown; 2], "no rule asks for it");
+    section.fde(cie, 0x20, 0x10, &[cfa::def_cfa_register(3)]);
+    let linker = eh_frame(&section);
+    assert_eq!([rbx(&linker, 0), rbx(&linker, 4)], [CalleeSaved::Same, CalleeSaved::AtCfa(-16)]);
+}
+
 #[test]
 fn a_file_without_code_or_for_another_processor_has_no_table() {
     let mut file = elf(0, &[], &[]);
@@ -627,4 +684,19 @@ fn a_coroutine_ends_where_makecontext_lets_it_return() {
     let file = elf_with_symbols(0, &code, &sections, &[("makecontext", 0, 8)]);
     let table = unwind_table(&object::File::parse(&*file).unwrap()).unwrap();
     assert_eq!(rows(&table), [(0, LEAF), (0x3f, Entry::Rule(Rule::ROOT)), (0x5a, END)]);
+}
+
+/// What Boost.Context's coroutines begin with, and return to, is the last part of the function that makes them.
+#[test]
+fn a_coroutine_begins_in_make_fcontext() {
+    // ret; lea 16(%rip),%rcx; lea 8(%rip),%rcx; ret; push %rbp; jmp *%rbx; xor %rdi,%rdi; call _exit; hlt
+    let make_fcontext = [
+        0x90, 0x48, 0x8d, 0x0d, 0x0c, 0, 0, 0, 0x48, 0x8d, 0x0d, 0x08, 0, 0, 0, 0x90, 0x90, 0x90, 0x90, 0xc3,
+        0x55, 0xff, 0xe3, 0x48, 0x31, 0xff, 0xe8, 1, 2, 3, 4, 0xf4,
+    ];
+    let table = code_with_symbols(&make_fcontext, &[("make_fcontext", 0, make_fcontext.len() as u64)]);
+    let returns_to = 23;
+    assert_eq!(at(&table, returns_to - 1), Entry::Rule(Rule::ROOT));
+    assert_eq!(at(&table, 0x14), Entry::Rule(Rule::ROOT));
+    assert_ne!(at(&table, 0x13), Entry::Rule(Rule::ROOT), "it is called itself");
 }

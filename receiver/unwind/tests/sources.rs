@@ -16,10 +16,12 @@ use lzma_rust2::{XzOptions, XzWriter};
 use object::{File, Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
+use sidewinder_unwind::prove::bytes_by_mode;
 use sidewinder_unwind::{
-    Cfa, EndReason, Entry, Register, Rule, SavedRegister, Source, Sources, UnwindTable, unwind_table,
+    Cfa, EndReason, Entry, Register, Rule, SavedRegister, Source, Sources, UnwindTable, code_ranges,
+    unwind_table,
 };
-use support::{RA, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
+use support::{RA, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
 use tempfile::TempDir;
 
 const LEAF: Entry = Entry::Rule(Rule::LEAF);
@@ -42,7 +44,7 @@ struct SFrame {
 }
 
 /// Where [`elf`] puts the first section after the text.
-const SECTION: u64 = TEXT + support::TEXT_BYTES as u64;
+const SECTION: u64 = TEXT + TEXT_BYTES as u64;
 
 /// `fretype` and `fdetype` of a function.
 const STARTS_OF_1_BYTE: u8 = 0;
@@ -441,4 +443,29 @@ fn parts_say_what_the_whole_says() {
         compared += 1;
     }
     assert!(compared > 0);
+}
+
+/// Some linkers put data into the segment of the code.
+#[test]
+fn what_is_counted_as_code_is_what_sections_call_code_and_each_byte_of_it_has_one_mode() {
+    const CODE_BYTES: u64 = 0x123;
+    // push %rbp; mov %rsp,%rbp; leave; ret
+    let mut data = elf(TEXT, &[0x55, 0x48, 0x89, 0xe5, 0xc9, 0xc3], &[]);
+    let headers = u64::from_le_bytes(data[40..48].try_into().unwrap()) as usize;
+    let text = headers + 64;
+    data[text + 8..text + 16].copy_from_slice(&object::elf::SHF_EXECINSTR.0.to_le_bytes());
+    data[text + 32..text + 40].copy_from_slice(&CODE_BYTES.to_le_bytes());
+    let bytes_of_modes = |data: &[u8]| {
+        let file = File::parse(data).unwrap();
+        let code = code_ranges(&file).unwrap();
+        let table = unwind_table(&file).unwrap();
+        let bytes: u64 = code.iter().map(|range| range.end.0 - range.start.0).sum();
+        assert_eq!(bytes_by_mode(&table, &code).values().sum::<u64>(), bytes);
+        bytes
+    };
+    assert_eq!(bytes_of_modes(&data), CODE_BYTES);
+    // Without headers of sections there is nothing but the segment.
+    data[40..48].fill(0);
+    data[60..64].fill(0);
+    assert_eq!(bytes_of_modes(&data), TEXT_BYTES as u64);
 }

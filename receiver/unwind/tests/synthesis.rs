@@ -6,7 +6,7 @@ mod support;
 
 use sidewinder_address::Svma;
 use sidewinder_unwind::validate::validate;
-use sidewinder_unwind::{Entry, GivenUp, Row, Source, UnwindTable, unwind_table};
+use sidewinder_unwind::{Entry, GivenUp, Row, Rule, Source, UnwindTable, unwind_table};
 use sidewinder_unwind_oracle::blind;
 use support::{TEXT, elf_with_symbols};
 
@@ -66,6 +66,49 @@ fn a_realigned_stack_keeps_its_cfa_where_it_was_saved() {
             "28 rsp+8 same cfa-8",
         ]
     );
+}
+
+/// V8's builtins remove their arguments, and return through a copy of the return address.
+#[test]
+fn arguments_are_removed_from_below_the_return_address() {
+    // push %rbp; mov %rsp,%rbp; mov %rbp,%rdi; mov %rbp,%rsp; pop %rbp; pop %r10; lea (%rsp,%r11,8),%rsp; push %r10; ret
+    let code = [
+        0x55, 0x48, 0x89, 0xe5, 0x48, 0x8b, 0xfd, 0x48, 0x8b, 0xe5, 0x5d, 0x41, 0x5a, 0x4a, 0x8d, 0x24, 0xdc,
+        0x41, 0x52, 0xc3,
+    ];
+    assert_eq!(
+        rows_of(&code),
+        [
+            "0 rsp+8 same cfa-8",
+            "1 rsp+16 cfa-16 cfa-8",
+            "4 rbp+16 cfa-16 cfa-8",
+            "11 rsp+8 same cfa-8",
+            "13 rsp+0 same cfa-8",
+            "17 rsp+0 same r10",
+            "19 rsp+8 same cfa-8",
+        ]
+    );
+    // pop %r10; add $16,%rsp; push %r10; ret
+    let code = [0x41, 0x5a, 0x48, 0x83, 0xc4, 0x10, 0x41, 0x52, 0xc3];
+    assert_eq!(
+        rows_of(&code),
+        ["0 rsp+8 same cfa-8", "2 rsp+0 same cfa-8", "6 rsp+0 same r10", "8 rsp+8 same cfa-8"]
+    );
+}
+
+/// Free Pascal fills with zeros up to the next function, and its linker leaves no symbols.
+#[test]
+fn functions_after_zeros_are_found_without_symbols() {
+    // call f; ret; zeros up to f: push %rbx; pop %rbx; ret
+    for function in 6..16 {
+        let mut code = vec![0xe8, function - 5, 0, 0, 0, 0xc3];
+        code.resize(function.into(), 0);
+        code.extend([0x53, 0x5b, 0xc3]);
+        let table = table_of(&code, &[]);
+        let cfa = |at: u8| table.lookup(Svma(TEXT + u64::from(at))).rule().map(|rule| rule.cfa.to_string());
+        let found = [cfa(0), cfa(function), cfa(function + 1), cfa(function + 2)].map(Option::unwrap);
+        assert_eq!(found, ["rsp+8", "rsp+8", "rsp+16", "rsp+8"], "{function}");
+    }
 }
 
 #[test]
@@ -192,4 +235,22 @@ blind_copies! {
     a_blind_libcrypto_is_recovered: "/usr/lib/x86_64-linux-gnu/libcrypto.so.3", 70.0;
     a_blind_python_is_recovered: "/usr/bin/python3", 90.0;
     a_blind_rust_program_is_recovered: "/proc/self/exe", 60.0;
+}
+
+/// An entry point of any length and name: what is reached from it by jumps runs in its frame, and what it calls does not.
+#[test]
+fn all_that_jumps_reach_from_the_entry_point_begins_a_stack() {
+    let mut code = [0x90; 0x200];
+    let put = |code: &mut [u8], at: usize, bytes: &[u8]| code[at..at + bytes.len()].copy_from_slice(bytes);
+    put(&mut code, 0x00, &[0xe9, 0xfb, 0, 0, 0]); // jmp 0x100
+    put(&mut code, 0x80, &[0x31, 0xc0, 0xc3]); // a function: xor %eax,%eax; ret
+    // test %edi,%edi; je 0x180; call 0x80; jmp 0x100
+    put(&mut code, 0x100, &[0x85, 0xff, 0x74, 0x7c, 0xe8, 0x77, 0xff, 0xff, 0xff, 0xeb, 0xf5]);
+    put(&mut code, 0x180, &[0x53, 0xeb, 0xfd]); // push %rbx; jmp 0x180
+    let file = elf_with_symbols(TEXT, &code, &[], &[]);
+    let table = unwind_table(&object::File::parse(&*file).unwrap()).unwrap();
+    for at in [0x00, 0x100, 0x102, 0x108, 0x109, 0x180, 0x181] {
+        assert_eq!(table.lookup(Svma(TEXT + at)), Entry::Rule(Rule::ROOT), "{at:#x}");
+    }
+    assert_eq!(table.lookup(Svma(TEXT + 0x80)), Entry::Rule(Rule::LEAF), "it is called");
 }

@@ -21,7 +21,13 @@ pub(crate) enum Conduct {
     /// The receiver's side is closed when the request has been passed on; nothing else comes, and the connection
     /// stays.
     HalfClosed,
+    /// Requests over HTTP/1.1 name a profiles development version that nobody knows.
+    OtherVersion,
 }
+
+/// The header as our client writes it, and another of the same length.
+const VERSION_HEADER: [&[u8]; 2] =
+    [b"otlp-profiles-development-version: 1\r\n", b"otlp-profiles-development-version: 9\r\n"];
 
 /// Listens until it is dropped with the process.
 #[derive(Debug)]
@@ -61,11 +67,14 @@ fn pass(mut client: TcpStream, port: u16, conduct: Option<Conduct>) -> Option<()
     let mut server = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let (mut requests, mut passed_on) = (client.try_clone().ok()?, server.try_clone().ok()?);
     thread::spawn(move || {
+        if conduct == Some(Conduct::OtherVersion) {
+            let _ = pass_as_other_version(&mut requests, &mut passed_on);
+        }
         let _ = std::io::copy(&mut requests, &mut passed_on);
         let _ = passed_on.shutdown(Shutdown::Write);
     });
     let delay = match conduct {
-        None => Duration::ZERO,
+        None | Some(Conduct::OtherVersion) => Duration::ZERO,
         Some(Conduct::Late(delay)) => delay,
         Some(other) => {
             // Long enough for the request to have been passed on.
@@ -76,7 +85,7 @@ fn pass(mut client: TcpStream, port: u16, conduct: Option<Conduct>) -> Option<()
                     client.shutdown(Shutdown::Write).ok()?;
                     thread::sleep(Duration::from_secs(60));
                 }
-                Conduct::Cut | Conduct::Late(_) => {}
+                Conduct::Cut | Conduct::Late(_) | Conduct::OtherVersion => {}
             }
             let _ = client.shutdown(Shutdown::Both);
             let _ = server.shutdown(Shutdown::Both);
@@ -89,4 +98,21 @@ fn pass(mut client: TcpStream, port: u16, conduct: Option<Conduct>) -> Option<()
         thread::sleep(delay);
         client.write_all(bytes.get(..count)?).ok()?;
     }
+}
+
+/// The head of a request, with another version in it; what follows is the caller's.
+fn pass_as_other_version(from: &mut TcpStream, to: &mut TcpStream) -> std::io::Result<()> {
+    let [ours, other] = VERSION_HEADER;
+    let mut head = Vec::new();
+    let mut bytes = [0; 4096];
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        match from.read(&mut bytes)? {
+            0 => break,
+            count => head.extend_from_slice(&bytes[..count]),
+        }
+    }
+    if let Some(at) = head.windows(ours.len()).position(|part| part.eq_ignore_ascii_case(ours)) {
+        head[at..at + ours.len()].copy_from_slice(other);
+    }
+    to.write_all(&head)
 }

@@ -13,7 +13,7 @@ use super::http_receiver::{HttpReceiver, Reply};
 use super::{EVENTS, PATIENCE, Protocol, Way, assert_balanced, feed, options, settle};
 
 /// A runtime for servers of our own.
-fn runtime() -> Result<tokio::runtime::Runtime> {
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?)
 }
 

@@ -18,6 +18,7 @@ fn frame(name: &str, kind: FrameKind, path: &str, line: u32) -> Frame {
         address: 0,
         path: path.to_owned(),
         line,
+        is_guessed: false,
     }
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn server() -> Profile {
     }
 }
 
-/// The same, as if its halves were two recordings without times.
+/// The server, as if its halves were two recordings without times.
 pub(crate) fn two() -> Profile {
     let mut profile = server();
     for sample in &mut profile.samples {
@@ -102,7 +103,20 @@ pub(crate) fn two() -> Profile {
     profile
 }
 
-/// The same, with names that nobody should be harmed by.
+/// One stack of 120 functions, `level_0` at its root, sampled all the while.
+pub(crate) fn deep() -> Profile {
+    const DEPTH: u32 = 120;
+    let mut profile = server();
+    profile.frames =
+        (0..DEPTH).map(|level| frame(&format!("level_{level}"), FrameKind::Native, "", 0)).collect();
+    profile.stacks = vec![stack(&(0..DEPTH).rev().collect::<Vec<_>>())];
+    for sample in &mut profile.samples {
+        sample.stack = StackIndex(0);
+    }
+    profile
+}
+
+/// The same as the server, with names that nobody should be harmed by.
 pub(crate) fn hostile() -> Profile {
     const NAMES: [&str; 5] = [
         "</script><script>globalThis.pwned=1</script>",

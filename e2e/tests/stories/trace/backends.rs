@@ -127,6 +127,6 @@ fn one_backend_takes_both_signals() -> Result<()> {
     if !requirement::ebpf("spans and profiles for one backend")? {
         return Ok(());
     }
-    let (stays, received) = through("### One backend for all: Elastic and others", Version::Newest)?;
+    let (stays, received) = through("### One backend for all: Elastic and others", Version::Oldest)?;
     judge_signals(&stays, &received, &[("deployment.environment.name", "production")])
 }

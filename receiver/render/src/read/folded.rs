@@ -24,34 +24,49 @@ fn parts(line: &str) -> Option<(&str, u64)> {
 pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
     let measure = Measure { name: String::from("samples"), rate_hz: 0, period_ns: 0 };
     let mut profile = Profile::empty(title.to_owned(), measure);
-    profile.threads.push(Thread {
-        process: "".into(),
-        pid: 0,
-        name: "".into(),
-        tid: 0,
-        container: "".into(),
-    });
-    let mut names = Numbered::default();
+    let (mut names, mut threads) = (Numbered::default(), Numbered::default());
     for (line, number) in text.lines().zip(1..) {
         if line.trim().is_empty() {
             continue;
         }
         let (stack, count) = parts(line).ok_or(ReadError::NoCount { line: number })?;
-        let frames = stack.rsplit(';').map(|name| FrameIndex(names.number(name)));
+        let (process, frames) = split_process(stack);
+        let frames = frames.rsplit(';').map(|name| FrameIndex(names.number(name)));
         profile.stacks.push(frames.collect());
         profile.samples.push(Sample {
             slice: 0,
-            thread: ThreadIndex(0),
+            thread: ThreadIndex(threads.number(Thread {
+                process: process.into(),
+                pid: 0,
+                name: "".into(),
+                tid: 0,
+                container: "".into(),
+            })),
             span: None,
             stack: StackIndex(profile.stacks.len() as u32 - 1),
             count,
         });
     }
     profile.frames = names.all.into_iter().map(frame).collect();
+    profile.threads = threads.all;
     Ok(profile)
 }
 
-fn frame(name: &str) -> Frame {
+/// The process, where a stack begins with it for sure, and its frames. It may be anywhere, but only what is no frame comes
+/// before the mark of a stack that was cut.
+fn split_process(stack: &str) -> (&str, &str) {
+    match stack.split_once(';') {
+        Some((process, frames))
+            if guessed_kind(frames.split(';').next().unwrap_or_default(), "", "") == FrameKind::Marker =>
+        {
+            (process, frames)
+        }
+        _ => ("", stack),
+    }
+}
+
+fn frame(label: &str) -> Frame {
+    let (name, is_guessed) = Frame::parse_label(label);
     let found = SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)));
     let (name, kind) = found.unwrap_or_else(|| (name, guessed_kind(name, "", "")));
     Frame {
@@ -63,5 +78,6 @@ fn frame(name: &str) -> Frame {
         address: 0,
         path: String::new(),
         line: 0,
+        is_guessed,
     }
 }

@@ -89,15 +89,19 @@ fn add_frames(
         let binary = binaries.get(&location.mapping_id).copied().map(BinaryIndex);
         let path =
             binary.and_then(|at| profile.binaries.get(at.0 as usize)).map_or("", |binary| &binary.path);
-        let frame = |name: &str, system_name: &str, source: &str, line: i64| Frame {
-            name: name.to_owned(),
-            is_named: true,
-            system_name: if system_name == name { String::new() } else { system_name.to_owned() },
-            binary,
-            kind: guessed_kind(name, source, path),
-            address: location.address,
-            path: source.to_owned(),
-            line: u32::try_from(line).unwrap_or(0),
+        let frame = |label: &str, system_name: &str, source: &str, line: i64| {
+            let (name, is_guessed) = Frame::parse_label(label);
+            Frame {
+                is_guessed,
+                name: name.to_owned(),
+                is_named: true,
+                system_name: if system_name == name { String::new() } else { system_name.to_owned() },
+                binary,
+                kind: guessed_kind(name, source, path),
+                address: location.address,
+                path: source.to_owned(),
+                line: u32::try_from(line).unwrap_or(0),
+            }
         };
         let mut frames: Vec<_> = location
             .line

@@ -13,6 +13,7 @@ use crate::exit::Failure;
 use crate::live::{Live, Shown};
 use crate::sampling::Tally;
 use crate::server::Server;
+use crate::terminal::tell;
 use crate::vitals::lock;
 
 /// How often it is told how interrupts ended.
@@ -45,7 +46,7 @@ impl Page {
         let told = Arc::clone(&outcomes);
         let answer = live.answer(Arc::new(move |_| lock(&told).clone()));
         let server = Server::start("ui".to_owned(), address.clone(), answer, runtime.handle());
-        eprintln!("http://{address}/ follows what is recorded");
+        tell(format_args!("http://{address}/ follows what is recorded\n"));
         Ok(Self { shown, outcomes, counting: Every::new(INTERVAL), _server: server, _runtime: runtime })
     }
 

@@ -52,7 +52,7 @@ pub(super) fn rows(profile: &Profile, tab: Tab, order: Order, filter: &str) -> V
 
 fn of_functions(profile: &Profile) -> Vec<Row> {
     let functions = functions(profile).into_iter().map(|function| Row {
-        name: visible(function.name).into_owned(),
+        name: visible(&function.name).into_owned(),
         of: if function.binary.is_empty() { String::new() } else { visible(function.binary).into_owned() },
         own: function.own,
         total: function.total,
@@ -75,7 +75,7 @@ fn of_processes(profile: &Profile) -> Vec<Row> {
     rows.collect()
 }
 
-/// What became of the interrupts since the start, in a line: whatever is cut or lost is said.
+/// How the interrupts since the start ended, in a line.
 pub(super) fn outcomes_line(outcomes: &[Outcome]) -> String {
     let sum = |severity| -> u64 {
         outcomes.iter().filter(|outcome| outcome.severity == severity).map(|outcome| outcome.count).sum()
@@ -83,10 +83,10 @@ pub(super) fn outcomes_line(outcomes: &[Outcome]) -> String {
     let [complete, cut, lost] = [Severity::Complete, Severity::Cut, Severity::Lost].map(sum);
     let wanted = complete + cut + lost;
     if wanted == 0 {
-        return "no sample was wanted so far".to_owned();
+        return "no samples so far".to_owned();
     }
     let share = 100.0 * complete as f64 / wanted as f64;
-    format!("{share:.1}% complete, {cut} with a cut stack, {lost} lost since the start")
+    format!("{share:.1}% complete, {cut} truncated, {lost} lost since the start")
 }
 
 #[cfg(test)]
@@ -106,6 +106,7 @@ mod tests {
             address: 0,
             path: String::new(),
             line: 0,
+            is_guessed: false,
         };
         let thread = |process: &str, pid| Thread {
             process: process.into(),
@@ -150,7 +151,7 @@ mod tests {
     #[test]
     fn whatever_is_cut_or_lost_is_said() {
         let outcome = |severity, count| Outcome { name: String::new(), count, severity, help: String::new() };
-        assert_eq!(outcomes_line(&[outcome(Severity::Aside, 7)]), "no sample was wanted so far");
+        assert_eq!(outcomes_line(&[outcome(Severity::Aside, 7)]), "no samples so far");
         assert_eq!(
             outcomes_line(&[
                 outcome(Severity::Complete, 97),
@@ -158,7 +159,7 @@ mod tests {
                 outcome(Severity::Lost, 1),
                 outcome(Severity::Aside, 1000),
             ]),
-            "97.0% complete, 2 with a cut stack, 1 lost since the start"
+            "97.0% complete, 2 truncated, 1 lost since the start"
         );
     }
 }

@@ -1,9 +1,11 @@
 //! The walk of a snapshot: the same steps as those of `c/unwind.bpf.h`.
 
 use sidewinder_address::{Avma, FileOffset};
-use sidewinder_bpf::{Frame, FrameKind, Outcome, STACK_SWITCHES_MAX, Snapshot, UNPROVEN_FRAME_BYTES_MAX};
+use sidewinder_bpf::{
+    Frame, FrameKind, Outcome, SEARCH_WORDS, STACK_SWITCHES_MAX, Snapshot, UNPROVEN_FRAME_BYTES_MAX,
+};
 use sidewinder_process::FileId;
-use sidewinder_unwind::{FrameRegisters, Memory, Rule, StepError};
+use sidewinder_unwind::{CALL_BYTES, FrameRegisters, Memory, ReturnAddress, Rule, StepError, call_before};
 
 /// The place of a file whose rule a walk has to wait for.
 pub(crate) type Lacked = (FileId, FileOffset);
@@ -21,6 +23,15 @@ pub(crate) enum Place {
     NotYet { file: FileId, offset: FileOffset },
 }
 
+/// The code that a process maps.
+pub(crate) trait Code {
+    /// What is at an address.
+    fn place_of(&mut self, address: Avma) -> Place;
+
+    /// The bytes before an address, if they can be read.
+    fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
+}
+
 /// The frames of the user's stack, leaf first, and how the walk ended.
 ///
 /// # Errors
@@ -28,16 +39,31 @@ pub(crate) enum Place {
 pub(crate) fn walk(
     snapshot: &Snapshot,
     frame_limit: usize,
-    mut place_of: impl FnMut(Avma) -> Place,
+    code: &mut impl Code,
 ) -> Result<(Vec<Frame>, Outcome), Lacked> {
     let mut frames = Vec::new();
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
-    let (mut is_return_address, mut is_unproven, mut stack_switches) = (false, false, 0);
+    let (mut is_return_address, mut is_unproven) = (false, false);
+    let (mut has_guessed, mut stack_switches) = (false, 0);
     let end = loop {
         let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
+        let place = code.place_of(address);
+        if frames.len() >= frame_limit && !matches!(place, Place::NotYet { .. } | Place::Unmapped) {
+            break Outcome::FrameLimit;
+        }
         let mut push = |kind, address| frames.push(Frame::new(kind, address, is_return_address, is_unproven));
-        let rule = match place_of(address) {
+        let mut is_generated = false;
+        let rule = match place {
             Place::NotYet { file, offset } => return Err((file, offset)),
+            // The base of a fibre's stack: see `is_base` in `c/unwind.bpf.h`.
+            Place::Unmapped
+                if registers.pc.0 == 0
+                    && is_return_address
+                    && !has_guessed
+                    && registers.sp.is_multiple_of(16) =>
+            {
+                break Outcome::Complete;
+            }
             Place::Unmapped => {
                 if !is_return_address {
                     push(FrameKind::Anonymous, registers.pc.0);
@@ -46,6 +72,7 @@ pub(crate) fn walk(
             }
             Place::Anonymous => {
                 push(FrameKind::Anonymous, registers.pc.0);
+                is_generated = true;
                 None
             }
             Place::File { file, offset, rule } => {
@@ -57,26 +84,19 @@ pub(crate) fn walk(
                 }
             }
         };
-        if frames.len() >= frame_limit {
-            break Outcome::FrameLimit;
-        }
+        let stack = Stack(snapshot);
         let caller = match &rule {
-            Some(rule) => rule.step(&registers, &Stack(snapshot)).map_err(outcome_of),
-            None => step_unproven(&registers, snapshot),
+            Some(rule) => rule.step(&registers, &stack).map_err(outcome_of),
+            None => guess_caller(&registers, address, is_generated, &stack, code)?.ok_or(Outcome::NoRule),
         };
         let caller = match caller {
             Ok(caller) => caller,
             Err(outcome) => break outcome,
         };
-        if rule.is_none() {
-            match place_of(Avma(caller.pc.0.wrapping_sub(1))) {
-                Place::Unmapped => break Outcome::NoRule,
-                Place::NotYet { file, offset } => return Err((file, offset)),
-                Place::Anonymous | Place::File { .. } => {}
-            }
-        }
         // A leaf that moved its return address into a register has no frame.
-        if caller.sp <= registers.sp && !(caller.sp == registers.sp && rule.is_some()) {
+        let has_no_frame =
+            rule.is_some_and(|rule| matches!(rule.return_address, ReturnAddress::InRegister(_)));
+        if caller.sp <= registers.sp && !(caller.sp == registers.sp && has_no_frame) {
             stack_switches += 1;
             if stack_switches > STACK_SWITCHES_MAX {
                 break Outcome::StackNotRising;
@@ -84,18 +104,57 @@ pub(crate) fn walk(
         }
         is_return_address = !rule.is_some_and(|rule| rule.signal_frame);
         is_unproven = rule.is_none();
+        has_guessed |= is_unproven;
         registers = caller;
     };
     Ok((frames, end))
 }
 
-/// Frame pointers, where nothing is known of the code: as in `c/unwind.bpf.h`.
-fn step_unproven(registers: &FrameRegisters, snapshot: &Snapshot) -> Result<FrameRegisters, Outcome> {
+/// The caller where nothing is known of the code, if there is one: as in `c/unwind.bpf.h`.
+///
+/// # Errors
+/// The place in the caller whose rule the walk has to wait for.
+fn guess_caller(
+    registers: &FrameRegisters,
+    address: Avma,
+    is_generated: bool,
+    stack: &Stack<'_>,
+    code: &mut impl Code,
+) -> Result<Option<FrameRegisters>, Lacked> {
     let above = registers.fp.wrapping_sub(registers.sp);
-    if registers.fp & 7 != 0 || registers.fp < registers.sp || above > UNPROVEN_FRAME_BYTES_MAX {
-        return Err(Outcome::NoRule);
+    let has_place =
+        registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
+    if let Some(caller) = Rule::FRAME_POINTER.step(registers, stack).ok().filter(|_| has_place) {
+        // What runtimes generate is called by way of stubs, too, and calls from where nobody can look later.
+        let is_after_call = code.before(caller.pc).map_or(is_generated, |bytes| {
+            call_before(caller.pc, bytes).is_some_and(|call| is_generated || call.may_lead_to(address))
+        });
+        if is_after_call && is_code(caller.pc, code)? {
+            return Ok(Some(caller));
+        }
     }
-    Rule::FRAME_POINTER.step(registers, &Stack(snapshot)).map_err(|_| Outcome::NoRule)
+    let words = if is_generated { SEARCH_WORDS } else { 0 };
+    for at in (0..words).map(|word| registers.sp.wrapping_add(word * 8)) {
+        let Some(pc) = stack.word(at).map(Avma) else { break };
+        let is_after_call = code.before(pc).is_some_and(|bytes| call_before(pc, bytes).is_some());
+        if is_after_call && is_code(pc, code)? {
+            let sp = at.wrapping_add(8);
+            return Ok(Some(FrameRegisters { pc, sp, fp: registers.fp, rbx: None, general: None }));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether what comes before a return address is code.
+///
+/// # Errors
+/// If it is code that has no table yet.
+fn is_code(return_address: Avma, code: &mut impl Code) -> Result<bool, Lacked> {
+    match code.place_of(Avma(return_address.0.wrapping_sub(1))) {
+        Place::Unmapped => Ok(false),
+        Place::NotYet { file, offset } => Err((file, offset)),
+        Place::Anonymous | Place::File { .. } => Ok(true),
+    }
 }
 
 fn outcome_of(error: StepError) -> Outcome {
@@ -137,6 +196,19 @@ mod tests {
         Snapshot { tid: 1, time_ns: 2, registers, pieces: vec![piece(SP, words)] }
     }
 
+    /// Code that is said by a function. Each return address comes after a call of what a function is for that.
+    struct Parts<P, C>(P, C);
+
+    impl<P: Fn(Avma) -> Place, C: Fn(Avma) -> Option<[u8; CALL_BYTES]>> Code for Parts<P, C> {
+        fn place_of(&mut self, address: Avma) -> Place {
+            self.0(address)
+        }
+
+        fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
+            self.1(address)
+        }
+    }
+
     /// Each function has its part of one file: a leaf, its caller, and where the stack starts.
     fn place_of(address: Avma) -> Place {
         let rule = match address.0 & !0xff {
@@ -150,13 +222,14 @@ mod tests {
     }
 
     fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), Lacked> {
-        let (frames, outcome) = walk(&snapshot(words), 9, place_of)?;
+        let (frames, outcome) = walk(&snapshot(words), 9, &mut Parts(place_of, |_| None))?;
         Ok((frames.iter().map(|frame| frame.address()).collect(), outcome))
     }
 
     #[test]
     fn a_stack_is_walked_to_its_proven_start() {
-        let (frames, outcome) = walk(&snapshot(&[CALLER + 5, START + 1]), 9, place_of).unwrap();
+        let (frames, outcome) =
+            walk(&snapshot(&[CALLER + 5, START + 1]), 9, &mut Parts(place_of, |_| None)).unwrap();
         let addresses: Vec<_> =
             frames.iter().map(|frame| (frame.address(), frame.is_return_address())).collect();
         assert_eq!(addresses, [(LEAF, false), (CALLER + 5, true), (START + 1, true)]);
@@ -172,10 +245,41 @@ mod tests {
             other => other,
         };
         let mut snapshot = snapshot(&[CALLER + 1]);
-        assert_eq!(walk(&snapshot, 9, large).unwrap().1, Outcome::SnapshotEnd);
+        assert_eq!(walk(&snapshot, 9, &mut Parts(large, |_| None)).unwrap().1, Outcome::SnapshotEnd);
         snapshot.pieces.push(piece(SP + 0x8000, &[START + 1]));
-        let (frames, outcome) = walk(&snapshot, 9, large).unwrap();
+        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(large, |_| None)).unwrap();
         assert_eq!((frames.len(), outcome), (3, Outcome::Complete));
+    }
+
+    /// At a multiple of 16, as a called function's frame ends, a return address of 0 is the base of a stack.
+    #[test]
+    fn a_return_address_of_zero_ends_a_stack_where_it_can_be_one() {
+        assert_eq!(walked(&[CALLER + 5, 0]), Ok((vec![LEAF, CALLER + 5], Outcome::Complete)));
+        assert_eq!(walked(&[0]), Ok((vec![LEAF], Outcome::NoMapping)), "a word beside");
+        let guessed = |words: &[u64]| {
+            let mut snapshot = snapshot(words);
+            (snapshot.registers[6], snapshot.registers[16]) = (SP + 8, 0x501);
+            let call = Some([0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0]);
+            walk(&snapshot, 9, &mut Parts(place_of, |_| call)).unwrap().1
+        };
+        assert_eq!(
+            guessed(&[0, 0, CALLER + 5, 0]),
+            Outcome::NoMapping,
+            "after a step that nothing vouches for"
+        );
+    }
+
+    /// Code that is generated, and keeps no frame pointers, returns through the first word that is a return address.
+    #[test]
+    fn a_caller_of_generated_code_is_searched() {
+        let mut snapshot = snapshot(&[7, START + 8, CALLER + 5, START + 1]);
+        snapshot.registers[16] = 0x501;
+        let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
+        let called = |at: Avma| (at.0 == CALLER + 5).then_some(call);
+        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(place_of, called)).unwrap();
+        let found: Vec<_> = frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect();
+        assert_eq!(found, [(0x501, false), (CALLER + 5, true), (START + 1, false)]);
+        assert_eq!(outcome, Outcome::Complete);
     }
 
     #[test]
@@ -189,7 +293,57 @@ mod tests {
         assert_eq!(walked(&[0x901]), Ok((vec![LEAF], Outcome::NoMapping)));
         let no_frame_pointer = Ok((vec![LEAF, 0x501], Outcome::NoRule));
         assert_eq!(walked(&[0x501]), no_frame_pointer);
-        let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, place_of).unwrap();
+        let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, &mut Parts(place_of, |_| None)).unwrap();
         assert_eq!((recursion.0.len(), recursion.1), (9, Outcome::FrameLimit));
+    }
+
+    /// `E8 rel32` from right before `RETURN` to a target.
+    fn call_of(target: u64) -> [u8; CALL_BYTES] {
+        let mut code = [0x90; CALL_BYTES];
+        code[3] = 0xe8;
+        code[4..].copy_from_slice(&(target.wrapping_sub(RETURN) as i32).to_le_bytes());
+        code
+    }
+
+    const UNKNOWN: u64 = 0x600;
+    const RETURN: u64 = UNKNOWN + 0x40;
+
+    /// A function without a rule, with a frame pointer to a frame that returns to `RETURN`, and what a walk makes of that
+    /// where this lies before it.
+    fn walked_by_frame_pointer(pc: u64, code: Option<[u8; CALL_BYTES]>) -> (Vec<(u64, bool)>, Outcome) {
+        let place_of = |address: Avma| match address.0 & !0xff {
+            UNKNOWN => {
+                Place::File { file: FileId(1), offset: FileOffset(address.0), rule: Err(Outcome::NoRule) }
+            }
+            _ => place_of(address),
+        };
+        let mut snapshot = snapshot(&[0, RETURN]);
+        (snapshot.registers[6], snapshot.registers[16]) = (SP, pc);
+        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(place_of, |_| code)).unwrap();
+        (frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect(), outcome)
+    }
+
+    #[test]
+    fn a_guessed_caller_has_called_its_callee_and_is_marked() {
+        let pc = UNKNOWN + 0x20;
+        let found = (vec![(pc, false), (RETURN, true)], Outcome::NoRule);
+        let stopped = (vec![(pc, false)], Outcome::NoRule);
+        assert_eq!(walked_by_frame_pointer(pc, Some(call_of(UNKNOWN + 0x10))), found);
+        assert_eq!(
+            walked_by_frame_pointer(pc, Some([0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0])),
+            found
+        );
+        assert_eq!(walked_by_frame_pointer(pc, Some(call_of(UNKNOWN + 0x30))), stopped, "another function's");
+        assert_eq!(walked_by_frame_pointer(pc, Some([0x90; CALL_BYTES])), stopped, "no call");
+        assert_eq!(walked_by_frame_pointer(pc, None), stopped, "unreadable");
+    }
+
+    #[test]
+    fn generated_code_may_be_called_through_a_stub() {
+        let pc = 0x540;
+        let (frames, _) = walked_by_frame_pointer(pc, Some(call_of(0x900)));
+        assert_eq!(frames, [(pc, false), (RETURN, true)]);
+        assert_eq!(walked_by_frame_pointer(pc, Some([0x90; CALL_BYTES])).0.len(), 1);
+        assert_eq!(walked_by_frame_pointer(pc, None).0.len(), 2, "what cannot be asked any more");
     }
 }

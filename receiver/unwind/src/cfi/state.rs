@@ -1,7 +1,7 @@
 //! What the instructions of call frame information do to the rules that a walk needs.
 //!
-//! gimli parses the instructions. Their effect is kept here for the CFA, the frame pointer, the stack pointer
-//! and the return address alone: the rules of the other registers lead to no caller, and functions whose
+//! gimli parses the instructions. Their effect is kept here for the CFA, the frame pointer, the stack pointer,
+//! `rbx` and the return address alone: the rules of the other registers lead to no caller, and functions whose
 //! rules for them are odd are still walked.
 
 use gimli::{
@@ -24,6 +24,7 @@ pub(super) struct State {
     cfa_expression: Option<UnwindExpression<usize>>,
     pub(super) frame_pointer: Option<RegisterRule<usize>>,
     pub(super) stack_pointer: Option<RegisterRule<usize>>,
+    pub(super) rbx: Option<RegisterRule<usize>>,
     pub(super) return_address: Option<RegisterRule<usize>>,
 }
 
@@ -34,6 +35,7 @@ impl State {
         cfa_expression: None,
         frame_pointer: None,
         stack_pointer: None,
+        rbx: None,
         return_address: None,
     };
 
@@ -210,6 +212,7 @@ fn rule_of<'a>(
         _ if register == cie.return_address_register() => Some(&mut state.return_address),
         X86_64::RBP => Some(&mut state.frame_pointer),
         X86_64::RSP => Some(&mut state.stack_pointer),
+        X86_64::RBX => Some(&mut state.rbx),
         _ => None,
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
-use super::state::{Address, State, Value};
+use super::state::{State, Value};
 use super::step::{Stepper, calls_function, is_last, is_padding, target};
 use crate::rule::Register;
 
@@ -38,6 +38,13 @@ impl Piece<'_> {
         let mut decoder = Decoder::with_ip(64, bytes, u64::from(at), DecoderOptions::NONE);
         let instruction = decoder.decode();
         (!instruction.is_invalid()).then_some(instruction)
+    }
+
+    /// The first place from `at` on that holds no zero.
+    pub(crate) fn after_zeros(&self, at: u32) -> u32 {
+        let after = at.checked_sub(self.start).and_then(|from| self.bytes.get(from as usize..));
+        let zeros = after.map_or(0, |bytes| bytes.iter().take_while(|byte| **byte == 0).count());
+        at.saturating_add(u32::try_from(zeros).unwrap_or(u32::MAX))
     }
 
     /// The first place from `at` on that isn't padding.
@@ -387,8 +394,7 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
 
     fn exit(&mut self, state: &State) {
         self.met.returns = true;
-        let Some(top) = state.stack_pointer() else { return };
-        let is_right = top == Address::cfa(-8);
+        let Some(is_right) = state.may_return() else { return };
         self.met.wrong_exit |= !is_right;
         self.met.right_exit |= is_right && state.get(Register::Rbp) == Value::CallerFramePointer;
     }

@@ -4,7 +4,7 @@
 //! return address and the caller's frame pointer are followed wherever they are copied. A rule is right if,
 //! evaluated here, it yields just those three.
 
-use crate::rule::{Cfa, Register, ReturnAddress, Rule, SavedRegister};
+use crate::rule::{CalleeSaved, Cfa, Register, ReturnAddress, Rule, SavedRegister};
 
 /// Places on the stack whose values are followed. Functions save two or three that matter.
 const MAX_SLOTS: usize = 8;
@@ -25,6 +25,18 @@ pub(crate) enum Origin {
         /// The instruction, in bytes from the lowest code.
         by: u32,
     },
+    /// Where the instruction at this place moved the stack pointer after the return address had been taken from the stack:
+    /// beyond arguments that the function removes, often so many as a register says.
+    Dropped {
+        /// The instruction, in bytes from the lowest code.
+        by: u32,
+    },
+}
+
+impl Origin {
+    fn is_dropped(self) -> bool {
+        matches!(self, Self::Dropped { .. })
+    }
 }
 
 /// `origin + offset`.
@@ -61,8 +73,6 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    pub(crate) const CFA: Self = Self::Address(Address::cfa(0));
-
     pub(crate) fn address(self) -> Option<Address> {
         match self {
             Self::Address(address) => Some(address),
@@ -151,6 +161,32 @@ impl State {
         self.get(Register::Rsp).address()
     }
 
+    /// Where the caller's frame ends: the CFA, or, once the arguments are dropped, where the stack pointer came to be.
+    fn caller_frame(&self) -> Origin {
+        self.stack_pointer().map(|top| top.origin).filter(|origin| origin.is_dropped()).unwrap_or(Origin::Cfa)
+    }
+
+    /// Whether the function may return now: its return address is on top of the stack. Where nothing is known of that, it
+    /// isn't known.
+    pub(crate) fn may_return(&self) -> Option<bool> {
+        let top = self.stack_pointer()?;
+        let is_right = top == Address::cfa(-WORD) || self.load(top) == Value::ReturnAddress;
+        (is_right || !top.origin.is_dropped()).then_some(is_right)
+    }
+
+    /// Whether the stack pointer is above the return address, which was taken from the stack.
+    pub(crate) fn has_popped_return_address(&self) -> bool {
+        self.stack_pointer()
+            .is_some_and(|top| top.origin.is_dropped() || (top.origin == Origin::Cfa && top.offset >= 0))
+    }
+
+    /// Count from here what is known of the stack from now on.
+    pub(crate) fn drop_arguments(&mut self, by: u32) {
+        let origin = Origin::Dropped { by };
+        self.forget_origin(origin);
+        self.set(Register::Rsp, Value::Address(Address { origin, offset: 0 }));
+    }
+
     /// The word at an address.
     pub(crate) fn load(&self, at: Address) -> Value {
         self.slots().find_map(|(place, value)| (place == at).then_some(value)).unwrap_or(Value::Unknown)
@@ -215,7 +251,8 @@ impl State {
             (Value::Unknown, _) | (_, Value::Unknown) => false,
             (one, another) => one != another,
         };
-        differ(Register::Rsp) || differ(Register::Rbp)
+        let has_dropped = [self, other].iter().any(|state| state.caller_frame().is_dropped());
+        (differ(Register::Rsp) && !has_dropped) || differ(Register::Rbp)
     }
 
     /// Whether the stack pointer and the frame pointer are the same.
@@ -264,6 +301,7 @@ impl State {
 
     /// Whether a rule is right at the instruction at `pc`, of whose address only the lowest four bits matter.
     pub(crate) fn judge(&self, rule: &Rule, pc: u64) -> RuleVerdict {
+        let origin = self.caller_frame();
         let cfa = match rule.cfa {
             Cfa::Register { register, offset } => self.sum_value(register, offset),
             Cfa::Deref { register, offset, addend } => match self.load_at(register, offset) {
@@ -283,17 +321,19 @@ impl State {
             SavedRegister::Undefined => Value::CallerFramePointer,
             SavedRegister::Same => self.get(Register::Rbp),
             SavedRegister::InRegister(register) => self.get(register),
-            SavedRegister::AtCfa(offset) => self.load(Address::cfa(offset)),
+            SavedRegister::AtCfa(offset) => self.load(Address { origin, offset }),
             SavedRegister::At { register, offset } => self.load_at(register, offset),
         };
         let return_address = match rule.return_address {
             ReturnAddress::Undefined => Value::ReturnAddress,
             ReturnAddress::InRegister(register) => self.get(register),
-            ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => self.load(Address::cfa(offset)),
+            ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => {
+                self.load(Address { origin, offset })
+            }
             ReturnAddress::At { register, offset } => self.load_at(register, offset),
         };
         RuleVerdict {
-            cfa: Verdict::of(cfa, Value::CFA),
+            cfa: Verdict::of(cfa, Value::Address(Address { origin, offset: 0 })),
             frame_pointer: Verdict::of(frame_pointer, Value::CallerFramePointer),
             return_address: Verdict::of(return_address, Value::ReturnAddress),
         }
@@ -366,6 +406,7 @@ impl State {
             cfa: self.cfa().ok_or(Lost::Cfa)?,
             frame_pointer: self.frame_pointer(),
             return_address: self.return_address().ok_or(Lost::ReturnAddress)?,
+            rbx: CalleeSaved::Unknown,
             signal_frame: false,
         })
     }
@@ -374,14 +415,15 @@ impl State {
     /// needed, then the stack pointer. Registers that calls change come last, since they are known of an
     /// interrupted frame only.
     fn cfa(&self) -> Option<Cfa> {
+        let origin = self.caller_frame();
         let standard = Address::cfa(-16);
         let has_frame_pointer = self.get(Register::Rbp) == Value::Address(standard)
             && self.load(standard) == Value::CallerFramePointer;
         let order =
             if has_frame_pointer { [Register::Rbp, Register::Rsp] } else { [Register::Rsp, Register::Rbp] };
         let above = |register| match self.get(register) {
-            Value::Address(Address { origin: Origin::Cfa, offset }) => {
-                Some(Cfa::Register { register, offset: -offset })
+            Value::Address(address) if address.origin == origin => {
+                Some(Cfa::Register { register, offset: -address.offset })
             }
             _ => None,
         };
@@ -415,7 +457,7 @@ impl State {
                 .filter(|place| origin.is_none_or(|origin| place.origin == origin))
                 .max()
         };
-        if let Some(place) = place(Some(Origin::Cfa)) {
+        if let Some(place) = place(Some(self.caller_frame())) {
             return SavedRegister::AtCfa(place.offset);
         }
         if self.get(Register::Rbp) == Value::CallerFramePointer {
@@ -434,9 +476,10 @@ impl State {
     }
 
     fn return_address(&self) -> Option<ReturnAddress> {
+        let origin = self.caller_frame();
         let highest = self
             .slots()
-            .filter(|(place, value)| *value == Value::ReturnAddress && place.origin == Origin::Cfa)
+            .filter(|(place, value)| *value == Value::ReturnAddress && place.origin == origin)
             .map(|(place, _)| ReturnAddress::AtCfa(place.offset))
             .max();
         highest.or_else(|| self.holder(Value::ReturnAddress).map(ReturnAddress::InRegister))

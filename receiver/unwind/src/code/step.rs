@@ -26,8 +26,14 @@ impl Stepper {
         if instruction.condition_code() == ConditionCode::ne {
             believe_equal(state);
         }
+        let popped = state.stack_pointer().filter(|_| state.has_popped_return_address());
         if !self.step_known(instruction, state) {
             self.step_any(instruction, state);
+        }
+        let is_push_or_pop = matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Pop);
+        if popped.is_some_and(|top| state.stack_pointer() != Some(top)) && !is_push_or_pop {
+            // Places are 32-bit: see `Piece`.
+            state.drop_arguments(instruction.ip() as u32);
         }
         state.compared = compared_with_stack_pointer(instruction);
     }

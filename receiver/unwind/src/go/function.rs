@@ -4,7 +4,7 @@
 //! leave that scheme, and each is treated for what it does ([`Treatment`]).
 
 use super::pclntab::{Function, StackDepth};
-use crate::rule::{Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+use crate::rule::{CalleeSaved, Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 
 /// Bytes of code that are looked at to understand an assembly function. Those that matter are shorter.
 pub(super) const MAX_CODE_BYTES: u64 = 1024;
@@ -266,6 +266,7 @@ fn by_depth(depth: &StackDepth, saved: Option<Saved>, signal_frame: bool) -> Ent
         cfa: Cfa::Register { register: Register::Rsp, offset },
         frame_pointer: saved.map_or(SavedRegister::Same, |saved| SavedRegister::AtCfa(saved.at_cfa)),
         return_address: ReturnAddress::AtCfa(-8),
+        rbx: CalleeSaved::Unknown,
         signal_frame,
     })
 }

@@ -28,7 +28,7 @@ impl Sweep {
         self.beginnings.push(at);
         while at < piece.end() {
             let Some(instruction) = piece.decode(at) else {
-                at += 1;
+                at = piece.after_zeros(at).max(at + 1);
                 continue;
             };
             at += instruction.len() as u32;
@@ -38,6 +38,13 @@ impl Sweep {
                 || (calls_function(&instruction) && at.is_multiple_of(16));
             if ends {
                 self.beginnings.push(at);
+                // Some compilers fill with zeros up to the next function, the last of which and its first bytes could be
+                // read as an instruction.
+                let after = piece.after_zeros(at);
+                if after > at && after < piece.end() {
+                    at = after;
+                    self.beginnings.push(at);
+                }
             }
         }
     }

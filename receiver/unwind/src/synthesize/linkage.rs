@@ -128,13 +128,15 @@ fn jump_through_word(section: &Piece<'_>, start: u32) -> Option<Instruction> {
     jump.is_jmp_near_indirect().then_some(jump)
 }
 
-/// The imported functions that never return, as calls name them.
+/// The imported functions that never return, as calls name them, and what else imports tell.
 #[derive(Default)]
 pub(super) struct Imports {
     /// Words of memory that hold their addresses.
     words: BTreeSet<u32>,
     /// Entries of linkage tables that jump there.
     entries: BTreeSet<u32>,
+    /// Whether the file uses the runtime system of Haskell: no compiled code does without these functions.
+    pub(super) have_haskell: bool,
 }
 
 impl Imports {
@@ -145,6 +147,7 @@ impl Imports {
             if never_returns(name) {
                 meant.insert(index);
             }
+            imports.have_haskell |= name.starts_with(b"stg_ap_");
         });
         for (at, relocation) in file.dynamic_relocations().into_iter().flatten() {
             if let RelocationTarget::Symbol(index) = relocation.target()

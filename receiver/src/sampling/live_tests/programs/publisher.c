@@ -12,7 +12,7 @@ volatile unsigned long sink;
 static void *burn(void *unused) { for (;;) sink = sink * 6364136223846793005ul + 1; }
 int main(void) {
     pthread_t thread; pthread_create(&thread, 0, burn, 0);
-    usleep(1500000);
+    usleep(4000000);
     static const uint8_t message[] = "\x0a\x1a\x0a\x18\x0a\x0cservice.name\x12\x08\x0a\x06" "by-sdk";
     memcpy(payload, message, sizeof message - 1);
     int file = memfd_create("OTEL_CTX", MFD_CLOEXEC);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/*
+ * Programs that tests load, and that no release contains: samples at a place in a program (uprobes), which the CPU clock
+ * interrupts, and walks from registers that the test makes up.
+ */
+#ifndef SIDEWINDER_TEST_BPF_H
+#define SIDEWINDER_TEST_BPF_H
+
+struct sw_walks probe_walks SEC(".maps");
+
+__u64 probes_lost; /* passes through a probed place that left no sample */
+
+/*
+ * Outcomes are counted apart here: these are no interrupts. A CPU clock that interrupts such a program takes the next
+ * slot.
+ */
+static __always_inline int end_pass(struct sw_slot *slot, struct sw_cpu *cpu)
+{
+	if (end_sample(slot, cpu) == SW_OUTCOME_RING_FULL)
+		sw_count(probes_lost, 1);
+	release_slot(slot);
+	return 0;
+}
+
+static __always_inline struct sw_slot *begin_pass(struct pt_regs *ctx, struct sw_cpu *cpu, bool *walks)
+{
+	struct task_struct *task = current_task();
+	__u64 time_ns = bpf_ktime_get_ns();
+	__u32 pid = process_in_scope(cpu, task);
+	struct sw_slot *slot;
+
+	if (!pid)
+		return 0;
+	slot = begin_sample(SW_SAMPLE_PROBE, pid, false, time_ns);
+	if (slot)
+		*walks = enter_user(slot, task, registers_of_interrupt(slot->registers, ctx));
+	else
+		sw_count(probes_lost, 1);
+	return slot;
+}
+
+SEC("uprobe")
+int sample_probe(struct pt_regs *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
+		return 0;
+	slot = begin_pass(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		walk_by_loop(slot);
+	return end_pass(slot, cpu);
+}
+
+SEC("uprobe")
+int sample_probe_by_calls(struct pt_regs *ctx)
+{
+	struct sw_cpu *cpu = this_cpu();
+	struct sw_slot *slot;
+	bool walks;
+
+	if (!cpu)
+		return 0;
+	slot = begin_pass(ctx, cpu, &walks);
+	if (!slot)
+		return 0;
+	if (walks)
+		bpf_tail_call(ctx, &probe_walks, 0);
+	return end_pass(slot, cpu);
+}
+
+SEC("uprobe")
+int walk_probe_by_calls(struct pt_regs *ctx)
+{
+	__u32 number;
+	struct sw_slot *slot = claimed_slot(SW_SAMPLE_PROBE, &number);
+	struct sw_cpu *cpu = this_cpu();
+
+	if (!cpu || !slot)
+		return 0;
+	if (walk_by_calls(number))
+		bpf_tail_call(ctx, &probe_walks, 0);
+	return end_pass(slot, cpu);
+}
+
+/*
+ * Walks from the registers to which the first argument points, in memory of the calling process (BPF_PROG_TEST_RUN), as if
+ * it had been interrupted there. Returns whether there was a walk.
+ */
+SEC("raw_tp")
+int walk_given(struct bpf_raw_tracepoint_args *ctx)
+{
+	struct task_struct *task = current_task();
+	struct sw_cpu *cpu = this_cpu();
+	__u64 time_ns = bpf_ktime_get_ns();
+	struct sw_slot *slot;
+	__u32 pid;
+
+	if (!cpu)
+		return 0;
+	pid = process_in_scope(cpu, task);
+	slot = pid ? begin_sample(SW_SAMPLE_PROBE, pid, false, time_ns) : 0;
+	if (!slot)
+		return 0;
+	if (!bpf_probe_read_user(slot->registers, sizeof(slot->registers), (void *)ctx->args[0]) &&
+	    enter_user(slot, task, SW_USER_CS_64))
+		walk_by_loop(slot);
+	end_pass(slot, cpu);
+	return 1;
+}
+
+#endif

@@ -1,0 +1,89 @@
+//! Fields of the kernel's types that a kernel may lack, and what is lost without them.
+
+use std::mem::MaybeUninit;
+use std::path::Path;
+
+use libbpf_rs::ProgramInput;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::intf;
+use crate::load::LoadError;
+use crate::skeleton::fields::FieldsSkelBuilder;
+
+/// A field that the programs do without where the kernel has none of that name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct KernelField {
+    /// Its number in `c/intf.h`.
+    number: u32,
+    /// As a probe's.
+    pub(crate) id: &'static str,
+    /// The field as the kernel's sources have it.
+    pub(crate) field: &'static str,
+    /// What it is for, as a probe's name.
+    pub(crate) name: &'static str,
+    /// What its absence costs.
+    pub(crate) cost: &'static str,
+}
+
+impl KernelField {
+    pub(crate) const ALL: [Self; 5] = [
+        Self {
+            number: intf::SW_FIELD_IN_EXECVE,
+            id: "field_in_execve",
+            field: "task_struct.in_execve",
+            name: "telling tasks inside execve (task_struct.in_execve)",
+            cost: "interrupts inside execve are walked with the registers of the program that is gone, and their \
+                   stacks may be wrong",
+        },
+        Self {
+            number: intf::SW_FIELD_START_STACK,
+            id: "field_start_stack",
+            field: "mm_struct.start_stack",
+            name: "the start of a process's first stack (mm_struct.start_stack)",
+            cost: "forked children have no user stack until their mappings are read, and stacks that are walked late \
+                   may lack their root",
+        },
+        Self {
+            number: intf::SW_FIELD_START_CODE,
+            id: "field_start_code",
+            field: "mm_struct.start_code",
+            name: "whether a child still runs its parent's code (mm_struct.start_code)",
+            cost: "forked children have no user stack until their mappings are read",
+        },
+        Self {
+            number: intf::SW_FIELD_EXE_FILE,
+            id: "field_exe_file",
+            field: "mm_struct.exe_file",
+            name: "whether a child still runs its parent's program (mm_struct.exe_file)",
+            cost: "forked children have no user stack until their mappings are read",
+        },
+        Self {
+            number: intf::SW_FIELD_THREAD_POINTER,
+            id: "field_fsbase",
+            field: "thread_struct.fsbase",
+            name: "the thread pointer (thread_struct.fsbase)",
+            cost: "samples carry no spans and no labels, and stacks that are walked late may lack their root",
+        },
+    ];
+
+    /// Those that a kernel lacks: that of `btf`, else the one that runs. Its own type information is asked by a program, in
+    /// the same way as the programs that use the fields do.
+    ///
+    /// # Errors
+    /// If the kernel refuses the program, or to run it on our behalf (before Linux 5.10).
+    pub(crate) fn missing(btf: Option<&Path>) -> Result<Vec<Self>, LoadError> {
+        let refused = |doing| move |source| LoadError::Refused { doing, source };
+        let mut builder = FieldsSkelBuilder::default();
+        if let Some(btf) = btf {
+            builder.obj_builder.btf_custom_path(btf).map_err(refused("naming type information"))?;
+        }
+        let mut storage = MaybeUninit::uninit();
+        let open = builder.open(&mut storage).map_err(refused("opening the object"))?;
+        let skeleton = open.load().map_err(refused("loading"))?;
+        let asking = "asking which fields it has";
+        skeleton.progs.find_missing_fields.test_run(ProgramInput::default()).map_err(refused(asking))?;
+        // Without memory of its own the program could not have been loaded.
+        let missing = skeleton.maps.bss_data.as_deref().map_or(0, |data| data.missing_fields);
+        Ok(Self::ALL.into_iter().filter(|field| missing >> field.number & 1 == 1).collect())
+    }
+}

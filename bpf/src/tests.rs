@@ -1,0 +1,238 @@
+//! What the programs do on other kernels, by other compilers, and when the list of processes is full.
+
+use std::collections::HashSet;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use object::{Object as _, ObjectSection as _, SectionKind};
+
+use crate::fields::KernelField;
+use crate::load::load_object;
+use crate::probe::{Support, of_fields};
+use crate::{Audience, LoadError, Opener, Options, Profiler, Record, ScopeMode, Storage, Walk};
+
+/// What `build.rs` made of `c/`, by whichever compiler.
+const OBJECTS: [(&str, &[u8]); 3] = [
+    ("sample", include_bytes!(concat!(env!("OUT_DIR"), "/sample.bpf.o"))),
+    ("cgroup", include_bytes!(concat!(env!("OUT_DIR"), "/cgroup.bpf.o"))),
+    ("fields", include_bytes!(concat!(env!("OUT_DIR"), "/fields.bpf.o"))),
+];
+
+/// Whether something can be tested here; says loudly why not, and fails in CI.
+fn is_allowed<T>(tried: Result<T, LoadError>) -> Option<T> {
+    match tried {
+        Ok(value) => Some(value),
+        Err(error) if error.is_privilege() && std::env::var_os("CI").is_none() => {
+            eprintln!("SKIPPED: eBPF is not allowed here: {error}");
+            None
+        }
+        Err(error) => panic!("{error}: {:?}", std::error::Error::source(&error)),
+    }
+}
+
+/// How many atomic instructions a program has, and how many of them tell what was there before (`BPF_FETCH`).
+fn atomics(code: &[u8]) -> (usize, usize) {
+    const STX_ATOMIC_WORD: u8 = 0xc3;
+    const STX_ATOMIC_DOUBLE: u8 = 0xdb;
+    const LOAD_OF_64_BITS: u8 = 0x18;
+    const FETCH: u8 = 1;
+    let (mut all, mut fetching) = (0, 0);
+    let mut instructions = code.chunks_exact(8);
+    while let Some(instruction) = instructions.next() {
+        match instruction[0] {
+            // Its second half is no instruction.
+            LOAD_OF_64_BITS => drop(instructions.next()),
+            STX_ATOMIC_WORD | STX_ATOMIC_DOUBLE => {
+                all += 1;
+                fetching += usize::from(instruction[4] & FETCH != 0);
+            }
+            _ => {}
+        }
+    }
+    (all, fetching)
+}
+
+/// Linux before 5.12 has no other atomic instruction than a plain addition.
+#[test]
+fn no_program_has_an_atomic_instruction_that_old_kernels_lack() {
+    for (name, bytes) in OBJECTS {
+        let file = object::File::parse(bytes).unwrap();
+        let code = file.sections().filter(|section| section.kind() == SectionKind::Text);
+        let counted: Vec<_> = code.map(|section| atomics(section.data().unwrap())).collect();
+        let (all, fetching) = counted.iter().fold((0, 0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
+        assert_eq!(fetching, 0, "{name}: of {all} atomic instructions");
+        assert_eq!(
+            all > 10,
+            name == "sample",
+            "{name}: {all} atomic instructions: not all code was looked at"
+        );
+    }
+}
+
+/// The running kernel's type information, where members of one name have another one.
+fn type_information_without(member: &str) -> tempfile::NamedTempFile {
+    let mut bytes = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+    let name: Vec<u8> = [b"\0", member.as_bytes(), b"\0"].concat();
+    let at: Vec<usize> =
+        bytes.windows(name.len()).enumerate().filter(|(_, w)| **w == *name).map(|(at, _)| at).collect();
+    assert!(!at.is_empty(), "the kernel has no {member}");
+    at.into_iter().for_each(|at| bytes[at + 1] = b'_');
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), bytes).unwrap();
+    file
+}
+
+fn loads(btf: &Path) -> Option<()> {
+    for &walk in Walk::all_of_this_kernel() {
+        let options = Options { scope: ScopeMode::Unlisted, context_attributes: true, ..Options::default() };
+        let mut storage = Storage::uninit();
+        is_allowed(load_object(&mut storage, &options, walk, Some(btf), |_| {}))?;
+    }
+    Some(())
+}
+
+#[test]
+fn a_kernel_without_a_field_loads_the_programs_and_its_degradation_is_named() {
+    for (member, id) in [
+        ("in_execve", "field_in_execve"),
+        ("start_stack", "field_start_stack"),
+        ("start_code", "field_start_code"),
+        ("exe_file", "field_exe_file"),
+        ("fsbase", "field_fsbase"),
+    ] {
+        let btf = type_information_without(member);
+        if loads(btf.path()).is_none() {
+            return;
+        }
+        let missing = KernelField::missing(Some(btf.path())).unwrap();
+        assert_eq!(missing.iter().map(|field| field.id).collect::<Vec<_>>(), [id]);
+        for probe in of_fields(Some(btf.path())) {
+            match probe.support {
+                Support::No { why } => {
+                    assert!(probe.id == id && why.contains(member), "{}: {why}", probe.id);
+                    assert!(!probe.required && !probe.cost.is_empty(), "{}", probe.id);
+                }
+                Support::Yes => assert_ne!(probe.id, id),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_kernel_without_user_workers_loads_the_programs() {
+    let btf = type_information_without("user_worker");
+    if loads(btf.path()).is_some() {
+        assert_eq!(KernelField::missing(Some(btf.path())).unwrap(), []);
+    }
+}
+
+/// A process that computes, or begins to have children that do when it is told to; it ends with them.
+struct Burner(Child);
+
+impl Burner {
+    const COMPUTES: &str = "while :; do :; done";
+
+    fn start(script: &str) -> Self {
+        let mut shell = Command::new("sh");
+        Self(shell.args(["-c", script]).stdin(Stdio::piped()).process_group(0).spawn().unwrap())
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn start_ns(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        let ticks: u64 = stat.rsplit_once(") ").unwrap().1.split(' ').nth(19).unwrap().parse().unwrap();
+        ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second()
+    }
+
+    /// Its children, by its own thread.
+    fn children(&self) -> HashSet<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let children = std::fs::read_to_string(path).unwrap();
+        children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    }
+}
+
+impl Drop for Burner {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+fn profiler<'obj>(storage: &'obj mut Storage, listed_max: u32) -> Option<Profiler<'obj>> {
+    let options = Options { scope: ScopeMode::Unlisted, listed_max, ..Options::default() };
+    let mut profiler = is_allowed(Profiler::load(storage, &options, Opener::start().unwrap()))?;
+    is_allowed(profiler.open_side_band(Audience::EveryTask).map_err(LoadError::from))?;
+    is_allowed(profiler.start(997).map_err(LoadError::from))?;
+    Some(profiler)
+}
+
+/// Whose samples come within a time. What came before is left.
+fn sampled(profiler: &mut Profiler<'_>, time: Duration) -> HashSet<u32> {
+    profiler.rings().drain(&mut Vec::new());
+    let (mut records, end) = (Vec::new(), Instant::now() + time);
+    while Instant::now() < end {
+        let _ = profiler.wait(Duration::from_millis(20));
+        profiler.rings().drain(&mut records);
+    }
+    let pids = records.iter().filter_map(|record| match record {
+        Record::Sample(sample) => Some(sample.pid),
+        _ => None,
+    });
+    pids.collect()
+}
+
+/// Long enough that each of the processes that compute here has its turn many times.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+#[test]
+fn children_for_which_the_list_of_excluded_processes_has_no_room_are_excluded() {
+    let old = Burner::start(Burner::COMPUTES);
+    let forks = format!("read line; for i in $(seq 24); do ({}) & done; wait", Burner::COMPUTES);
+    let mut storage = Storage::uninit();
+    let Some(mut profiler) = profiler(&mut storage, 8) else { return };
+    let mut excluded = Burner::start(&forks);
+    profiler.list(excluded.pid(), excluded.start_ns()).unwrap();
+    let young = Burner::start(Burner::COMPUTES);
+    let before = sampled(&mut profiler, A_WHILE);
+    assert!(before.contains(&old.pid()) && before.contains(&young.pid()), "{before:?}");
+    assert_eq!(profiler.scope_full(), 0);
+
+    drop(excluded.0.stdin.take());
+    while excluded.children().len() < 24 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let after = sampled(&mut profiler, A_WHILE);
+    assert!(profiler.scope_full() >= 24 - 7, "{} children found no room", profiler.scope_full());
+    let leaked: Vec<_> = excluded.children().intersection(&after).copied().collect();
+    assert!(leaked.is_empty(), "{} of 24 children of an excluded process are sampled", leaked.len());
+    assert!(after.contains(&old.pid()), "what is older than the programs is no such child");
+    assert!(!after.contains(&young.pid()), "what is younger may be one");
+}
+
+#[test]
+fn nothing_is_sampled_when_an_older_process_can_not_be_excluded() {
+    let old = Burner::start(Burner::COMPUTES);
+    let mut storage = Storage::uninit();
+    let Some(mut profiler) = profiler(&mut storage, 1) else { return };
+    assert!(sampled(&mut profiler, A_WHILE).contains(&old.pid()));
+    profiler.list(std::process::id(), 1).unwrap();
+    profiler.list(old.pid(), old.start_ns()).unwrap_err();
+    assert_eq!(profiler.scope_full(), 1);
+    assert_eq!(sampled(&mut profiler, A_WHILE), HashSet::new());
+}
+
+#[test]
+fn rings_are_whole_pages_of_this_machine() {
+    let page = u32::try_from(rustix::param::page_size()).unwrap();
+    assert_eq!(crate::ring::whole_pages(1), page);
+    assert_eq!(crate::ring::whole_pages(page + 1), 2 * page);
+    assert_eq!(crate::ring::whole_pages(4 * page), 4 * page);
+    drop(crate::ring::create_ring(0).unwrap_err());
+}

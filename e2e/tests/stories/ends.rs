@@ -1,0 +1,133 @@
+//! Stacks that begin elsewhere than in a C library's `_start` and threads are whole, too: entry points of any form, fibres,
+//! programs that are just being bound, and what compilers at run time generate.
+
+use std::process::Command;
+
+use anyhow::Result;
+use sidewinder_e2e::paths;
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::recording::record;
+use sidewinder_e2e::requirement;
+use sidewinder_e2e::workload::{self, Program};
+use sidewinder_otlp::FrameType;
+use sidewinder_otlp::decode::{Event, Frame};
+
+const SECONDS: u32 = 2;
+const OPTIONS: [&str; 2] = ["-F", "499"];
+/// Of some 1,000; fewer on a busy machine.
+const EVENTS_MIN: usize = 100;
+
+fn is_of_user(frame: &Frame) -> bool {
+    let is_marker = frame.function().is_some_and(|name| name.starts_with('['));
+    frame.frame_type() != Some(FrameType::Kernel) && !is_marker
+}
+
+/// Events that have user frames, and among them those whose stack ended so; `None`: is whole.
+fn count(received: &Received, outcome: Option<&str>) -> (usize, usize) {
+    let of_user: Vec<Event<'_>> =
+        received.events().filter(|event| event.sample.stack.iter().any(|frame| is_of_user(frame))).collect();
+    let ended_so = of_user.iter().filter(|event| event.sample.outcome() == outcome).count();
+    (of_user.len(), ended_so)
+}
+
+/// Of the events of a command, `percent` of a hundred and more are whole.
+fn assert_whole(name: &str, command: &Command, percent: usize) -> Result<()> {
+    let received = record(&OPTIONS, command)?.received;
+    let (all, whole) = count(&received, None);
+    eprintln!("{name}: {whole} of {all} stacks are whole");
+    assert!(all >= EVENTS_MIN, "{name}: {all} events");
+    assert!(whole * 100 >= all * percent, "{name}: {whole} of {all} stacks are whole");
+    Ok(())
+}
+
+fn own_program<A: ToString>(program: Program, arguments: &[A], percent: usize) -> Result<()> {
+    if !requirement::ebpf(program.name)? {
+        return Ok(());
+    }
+    assert_whole(program.name, &program.command(arguments)?, percent)
+}
+
+#[test]
+fn an_entry_point_without_information_ends_a_stack_however_long_it_is() -> Result<()> {
+    own_program::<&str>(workload::ENTRY, &[], 99)
+}
+
+#[test]
+fn a_fibre_whose_first_frame_returns_to_0_is_whole() -> Result<()> {
+    own_program(workload::FIBRE, &[SECONDS], 99)
+}
+
+/// A 0 beside the place where a call leaves a return address is none: the stack is cut, and says so.
+#[test]
+fn a_0_where_no_call_leaves_a_return_address_is_not_taken_for_the_end() -> Result<()> {
+    if !requirement::ebpf("a 0 beside a return address")? {
+        return Ok(());
+    }
+    let command = workload::FIBRE.command(&[&SECONDS.to_string(), "beside"])?;
+    let received = record(&OPTIONS, &command)?.received;
+    let ((all, cut), (_, whole)) = (count(&received, Some("no_mapping")), count(&received, None));
+    assert!(all >= EVENTS_MIN && cut * 100 >= all * 95, "{cut} of {all} are cut");
+    // Those of the program's start.
+    assert!(whole * 100 <= all * 5, "{whole} of {all} are taken for whole");
+    Ok(())
+}
+
+#[test]
+fn fibres_of_boost_context_are_whole() -> Result<()> {
+    own_program(workload::FIBRES, &[SECONDS], 99)
+}
+
+/// Programs that call many functions of libraries at their start, each for the first time.
+const PROGRAMS: [&str; 24] = [
+    "ar", "as", "awk", "bash", "cat", "clang", "cp", "find", "gcc", "gdb", "grep", "gzip", "ld", "ls",
+    "make", "objdump", "openssl", "perl", "python3", "readelf", "sed", "sqlite3", "tar", "xz",
+];
+
+/// 20 starts of each program: while a symbol is bound, the dynamic linker's trampoline finds its frame by a register
+/// that the functions which it calls have saved.
+#[test]
+fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> Result<()> {
+    if !requirement::ebpf("programs that are being bound")? {
+        return Ok(());
+    }
+    let script = format!(
+        "unset LD_BIND_NOW; for i in $(seq 20); do for p in {}; do \"$p\" --version; done; done >/dev/null 2>&1; true",
+        PROGRAMS.join(" ")
+    );
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &script]);
+    let received = record(&["-F", "4999"], &command)?.received;
+    let (all, lost) = count(&received, Some("register_lost"));
+    let binds = |event: &Event<'_>| {
+        let is_binding = |frame: &Frame| frame.function().is_some_and(|name| name.starts_with("_dl_fixup"));
+        event.sample.stack.iter().any(|frame| is_binding(frame))
+    };
+    let binding = received.events().filter(binds).count();
+    eprintln!("{binding} of {all} stacks bind a symbol; {lost} lost a register");
+    assert!(all >= 5_000 && binding >= 50, "{binding} of {all} stacks bind a symbol");
+    assert_eq!(lost, 0, "of {all} stacks, {binding} of which bind a symbol");
+    Ok(())
+}
+
+/// LuaJIT's code keeps no frame pointers, and all of it is one frame of the C stack.
+#[test]
+fn stacks_through_code_of_luajit_reach_the_start() -> Result<()> {
+    if !requirement::ebpf("LuaJIT")? || !requirement::program("LuaJIT", "luajit")? {
+        return Ok(());
+    }
+    let mut command = Command::new("luajit");
+    command.arg(paths::e2e().join("workloads/loops.lua")).arg(SECONDS.to_string());
+    assert_whole("luajit", &command, 95)
+}
+
+/// Programs that only tests load are in no release.
+#[test]
+fn the_profiler_holds_no_programs_of_tests() -> Result<()> {
+    let binary = std::fs::read(paths::sidewinder()?)?;
+    let holds = |name: &str| binary.windows(name.len()).any(|bytes| bytes == name.as_bytes());
+    assert!(holds("sample_cpu_by_calls"), "the names of programs can be found");
+    for name in ["sample_probe", "walk_probe_by_calls", "walk_given"] {
+        assert!(!holds(name), "{name} is for tests alone");
+    }
+    Ok(())
+}

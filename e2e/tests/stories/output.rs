@@ -1,0 +1,441 @@
+//! What `record`, `view` and `diff` write is whole or not there, whatever becomes of them meanwhile.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, mkfifo};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use sidewinder_e2e::received::Received;
+use sidewinder_e2e::sidewinder::{self, Running};
+use sidewinder_e2e::workload::LADDER;
+use sidewinder_e2e::{paths, requirement};
+use sidewinder_otlp::conformance;
+
+const OK: i32 = 0;
+const RUNTIME: i32 = 1;
+const USAGE: i32 = 2;
+const NOT_EXECUTABLE: i32 = 126;
+const NOT_FOUND: i32 = 127;
+/// Longer than any of these takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+const OLD: &str = "what was there before";
+
+/// A folder with one file in it, `out.html`.
+fn old_file() -> Result<(tempfile::TempDir, std::path::PathBuf)> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("out.html");
+    fs::write(&path, OLD)?;
+    Ok((folder, path))
+}
+
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let names = fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let mut names: Vec<String> = names.collect::<Result<_>>()?;
+    names.sort();
+    Ok(names)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap_or_default()
+}
+
+/// A recording of every process until it is told to stop, that is under way.
+fn recording(output: &Path) -> Result<Running> {
+    let mut command = sidewinder::command()?;
+    command.args(["record", "-a", "-F", "97", "-o"]).arg(output);
+    Running::start_sampling(command)
+}
+
+fn send(running: &Running, signal: Signal) -> Result<()> {
+    Ok(kill(Pid::from_raw(i32::try_from(running.pid())?), signal)?)
+}
+
+/// Whether a file holds a page, and all of it.
+fn is_whole_page(path: &Path) -> Result<bool> {
+    let page = fs::read_to_string(path)?;
+    Ok(page.len() > 10_000 && page.trim_end().ends_with("</html>"))
+}
+
+#[test]
+fn hanging_up_ends_a_recording_as_an_interrupt_does() -> Result<()> {
+    if !requirement::ebpf("hanging up ends a recording")? {
+        return Ok(());
+    }
+    for signal in [Signal::SIGHUP, Signal::SIGTERM, Signal::SIGINT] {
+        let (folder, path) = old_file()?;
+        let mut running = recording(&path)?;
+        send(&running, signal)?;
+        let ended = running.wait(PATIENCE)?;
+        assert_eq!(ended.status.code(), Some(OK), "{signal}: {}", ended.log);
+        ensure!(is_whole_page(&path)?, "{signal}: {}", ended.log);
+        assert_eq!(names(folder.path())?, ["out.html"]);
+    }
+    // Under `nohup` it goes on.
+    let (_folder, path) = old_file()?;
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(paths::sidewinder()?);
+    command.args(["record", "-a", "-F", "97", "-d", "3s", "-o"]).arg(&path).stdin(Stdio::null());
+    let mut running = Running::start_sampling(command)?;
+    send(&running, Signal::SIGHUP)?;
+    let ended = running.wait(PATIENCE)?;
+    ensure!(ended.status.success() && is_whole_page(&path)?, "{}: {}", ended.status, ended.log);
+    Ok(())
+}
+
+/// The terminal takes the messages of progress, then it is gone: nobody can be told anything any more.
+#[test]
+fn a_closed_terminal_ends_a_recording_which_is_written() -> Result<()> {
+    if !requirement::ebpf("a closed terminal")? || !requirement::program("a closed terminal", "setsid")? {
+        return Ok(());
+    }
+    let (folder, path) = old_file()?;
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let line = rustix::fs::open(ptsname(&master, Vec::new())?, flags, Mode::empty())?;
+    let side = || line.try_clone().map(Stdio::from);
+    let mut process = Command::new("setsid")
+        .args(["--ctty", "--wait"])
+        .arg(paths::sidewinder()?)
+        .args(["record", "-a", "-F", "97", "-o"])
+        .arg(&path)
+        .stdin(side()?)
+        .stdout(side()?)
+        .stderr(side()?)
+        .spawn()?;
+    drop(line);
+    let mut screen = File::from(master);
+    let mut shown = String::new();
+    while !shown.contains("% complete") {
+        let mut bytes = [0; 4096];
+        let count = screen.read(&mut bytes).with_context(|| format!("it ended: {shown}"))?;
+        shown.push_str(&String::from_utf8_lossy(&bytes[..count]));
+    }
+    drop(screen);
+    let status = process.wait()?;
+    ensure!(is_whole_page(&path)?, "{status}: {shown}");
+    assert_eq!(status.code(), Some(OK), "{shown}");
+    assert_eq!(names(folder.path())?, ["out.html"]);
+    Ok(())
+}
+
+#[test]
+fn who_is_killed_leaves_the_old_file_or_the_whole_new_one() -> Result<()> {
+    if !requirement::ebpf("who is killed")? {
+        return Ok(());
+    }
+    // At once, and later and later in what comes at the end of a recording.
+    for delay_ms in [0, 1, 3, 10, 30] {
+        for signals in [&[Signal::SIGINT; 3][..], &[Signal::SIGINT, Signal::SIGKILL], &[Signal::SIGKILL]] {
+            let (folder, path) = old_file()?;
+            let mut running = recording(&path)?;
+            for signal in signals {
+                // It may have ended.
+                let _ = send(&running, *signal);
+                thread::sleep(Duration::from_millis(delay_ms));
+            }
+            let ended = running.wait(PATIENCE)?;
+            let is_old = fs::read_to_string(&path)? == OLD;
+            ensure!(is_old || is_whole_page(&path)?, "{signals:?} after {delay_ms} ms: {}", ended.status);
+            ensure!(!ended.status.success() || !is_old, "{signals:?} after {delay_ms} ms: {}", ended.log);
+            ensure!(ended.status.signal() != Some(Signal::SIGSEGV as i32));
+            assert_eq!(names(folder.path())?, ["out.html"], "{signals:?} after {delay_ms} ms");
+        }
+    }
+    Ok(())
+}
+
+/// A filesystem of its own, of 32 KiB, which nobody else sees.
+#[test]
+fn a_full_disk_leaves_the_old_file_and_nothing_beside_it() -> Result<()> {
+    if !requirement::ebpf("a full disk")? {
+        return Ok(());
+    }
+    let kept = tempfile::tempdir()?;
+    let folded = kept.path().join("in.folded");
+    fs::write(&folded, "main;work 3\n")?;
+    let script = "mount -t tmpfs -o size=32k none \"$1\" && cd \"$1\" && echo old > out.html && shift && \"$@\"; \
+                  echo \"code=$? kept=$(cat out.html) names=$(ls -A)\"";
+    for arguments in [
+        &["record", "-a", "-d", "500ms", "-o", "out.html"][..],
+        &["view", "-o", "out.html", text(&folded)],
+        &["diff", "-o", "out.html", text(&folded), text(&folded)],
+    ] {
+        let disk = tempfile::tempdir()?;
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh"]).arg(disk.path()).arg(paths::sidewinder()?);
+        command.args(arguments).stdin(Stdio::null());
+        let ended = Running::start(command)?.wait(PATIENCE)?;
+        ensure!(ended.log.contains("code=1 kept=old names=out.html"), "{arguments:?}: {}", ended.log);
+        ensure!(ended.log.contains("No space left on device"), "{arguments:?}: {}", ended.log);
+    }
+    Ok(())
+}
+
+/// As a container's engine puts a single file where nothing else can be put.
+#[test]
+fn a_file_that_is_mounted_is_written_in_its_place() -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return requirement::skip("a file that is mounted", "mounting needs root");
+    }
+    let folder = tempfile::tempdir()?;
+    let (inside, outside) = (folder.path().join("inside.folded"), folder.path().join("outside.folded"));
+    let input = folder.path().join("in.folded");
+    fs::write(&input, "main;work 3\n")?;
+    fs::write(&inside, "")?;
+    fs::write(&outside, OLD.repeat(10))?;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"", "sh"]);
+    command.arg(&outside).arg(&inside).arg(paths::sidewinder()?);
+    command.args(["view", "-o"]).arg(&inside).arg(&input).stdin(Stdio::null());
+    let ended = Running::start(command)?.wait(PATIENCE)?;
+    assert_eq!(ended.status.code(), Some(OK), "{}", ended.log);
+    assert_eq!(fs::read_to_string(&outside)?, "main;work 3\n");
+    assert_eq!(names(folder.path())?, ["in.folded", "inside.folded", "outside.folded"]);
+    Ok(())
+}
+
+/// Waits until a recording waits for a reader of its output.
+fn until_waiting(running: &Running) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !running.log().contains("waiting for somebody to read") {
+        ensure!(Instant::now() < deadline, "it does not wait: {}", running.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_pipe_is_written_to_once_and_waited_for() -> Result<()> {
+    if !requirement::ebpf("a pipe")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let pipe = folder.path().join("out.folded");
+    mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU)?;
+    let mut command = sidewinder::command()?;
+    command.args(["record", "-a", "-d", "1s", "-o"]).arg(&pipe);
+    let mut running = Running::start(command)?;
+    // The reader comes when the recording is over.
+    until_waiting(&running)?;
+    let read = Command::new("timeout").args(["30", "cat"]).arg(&pipe).output()?;
+    let read = String::from_utf8(read.stdout)?;
+    let ended = running.wait(PATIENCE)?;
+    assert_eq!(ended.status.code(), Some(OK), "{}", ended.log);
+    ensure!(!read.is_empty() && read.lines().all(|line| line.contains(' ')), "{read}");
+
+    // Nobody comes: an interrupt ends the waiting.
+    let mut command = sidewinder::command()?;
+    command.args(["record", "-a", "-d", "1s", "-o"]).arg(&pipe);
+    let mut running = Running::start(command)?;
+    until_waiting(&running)?;
+    send(&running, Signal::SIGINT)?;
+    let ended = running.wait(PATIENCE)?;
+    assert_eq!(ended.status.code(), Some(RUNTIME), "{}", ended.log);
+    ensure!(ended.log.contains("nobody has read the pipe"), "{}", ended.log);
+    assert_eq!(names(folder.path())?, ["out.folded"]);
+    Ok(())
+}
+
+#[test]
+fn standard_output_and_devices_are_written_to_directly() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let input = folder.path().join("in.folded");
+    fs::write(&input, "main;work 3\n")?;
+    let shell = |script: &str| -> Result<String> {
+        let output = Command::new("bash")
+            .args(["-c", script, "bash"])
+            .arg(paths::sidewinder()?)
+            .arg(&input)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(output.status.success(), "{script}: {output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let view = "\"$1\" view --format folded \"$2\" -o";
+    assert_eq!(shell(&format!("{view} /dev/stdout | cat"))?, "main;work 3\n");
+    // What was written before stays, and what comes after is behind it.
+    shell(&format!("{{ echo first; {view} /dev/stdout; echo last; }} > kept"))?;
+    assert_eq!(fs::read_to_string(folder.path().join("kept"))?, "first\nmain;work 3\nlast\n");
+    assert_eq!(shell(&format!("{view} >(sed s/main/start/) | cat"))?, "start;work 3\n");
+    shell(&format!("{view} /dev/null"))?;
+    assert_eq!(names(folder.path())?, ["in.folded", "kept"]);
+    let ended = sidewinder::run(&["view", "--format", "folded", "-o", "/dev/full", text(&input)])?;
+    assert_eq!(ended.status.code(), Some(RUNTIME), "{}", ended.log);
+    let ended = sidewinder::run(&["view", "-o", "/dev/stdout", text(&input)])?;
+    assert_eq!(ended.status.code(), Some(USAGE), "{}", ended.log);
+    ensure!(ended.log.contains("--format"), "{}", ended.log);
+    Ok(())
+}
+
+#[test]
+fn a_command_that_never_ran_leaves_the_file_as_it_was() -> Result<()> {
+    if !requirement::ebpf("a command that never ran")? {
+        return Ok(());
+    }
+    let (folder, path) = old_file()?;
+    let broken = folder.path().join("broken");
+    fs::write(&broken, "#!/no/such/interpreter\n")?;
+    let mut mode = fs::metadata(&broken)?.permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o755);
+    fs::set_permissions(&broken, mode)?;
+    let new = folder.path().join("new.html");
+    for (command, code) in
+        [("./nope", NOT_FOUND), ("/etc/passwd", NOT_EXECUTABLE), (text(&broken), NOT_FOUND)]
+    {
+        for output in [&path, &new] {
+            let ended = sidewinder::run(&["record", "-o", text(output), "--", command])?;
+            assert_eq!(ended.status.code(), Some(code), "{command}: {}", ended.log);
+            ensure!(ended.log.contains("can't execute") && !ended.log.contains("wrote"), "{}", ended.log);
+        }
+        assert_eq!(fs::read_to_string(&path)?, OLD);
+        assert_eq!(names(folder.path())?, ["broken", "out.html"]);
+    }
+    // One that ran, and ends by itself with the same code, was recorded.
+    let ended = sidewinder::run(&["record", "-o", text(&path), "--", "sh", "-c", "exit 127"])?;
+    assert_eq!(ended.status.code(), Some(NOT_FOUND), "{}", ended.log);
+    ensure!(is_whole_page(&path)?, "{}", ended.log);
+    Ok(())
+}
+
+#[test]
+fn a_command_that_we_end_is_a_success() -> Result<()> {
+    if !requirement::ebpf("a command that we end")? {
+        return Ok(());
+    }
+    let (_folder, path) = old_file()?;
+    let ended = sidewinder::run(&["record", "-d", "1s", "-o", text(&path), "--", "sleep", "60"])?;
+    assert_eq!(ended.status.code(), Some(OK), "{}", ended.log);
+    ensure!(is_whole_page(&path)?, "{}", ended.log);
+    let mut command = sidewinder::command()?;
+    command.args(["record", "-o", text(&path), "--", "sleep", "60"]);
+    let ended = Running::start_sampling(command)?.stop()?;
+    assert_eq!(ended.status.code(), Some(OK), "{}", ended.log);
+    let ended = sidewinder::run(&["record", "-d", "30s", "-o", text(&path), "--", "sh", "-c", "exit 7"])?;
+    assert_eq!(ended.status.code(), Some(7), "{}", ended.log);
+    // Who is killed by somebody else is not.
+    let ended =
+        sidewinder::run(&["record", "-d", "30s", "-o", text(&path), "--", "sh", "-c", "kill -TERM $$"])?;
+    assert_eq!(ended.status.code(), Some(128 + Signal::SIGTERM as i32), "{}", ended.log);
+    Ok(())
+}
+
+/// What can't be written is told before anything is read or recorded: the inputs are none.
+#[test]
+fn a_wrong_output_is_told_before_the_work() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::create_dir(folder.path().join("folder.svg"))?;
+    let (nowhere, unknown, is_folder) = (at("no/out.html"), at("out.bin"), at("folder.svg"));
+    let svg = at("d.svg");
+    for (arguments, part) in [
+        (&["diff", "-o", &svg, "/no/such", "/no/such"][..], "only a page compares"),
+        (&["diff", "-o", &nowhere, "/no/such", "/no/such"], "No such file"),
+        (&["view", "-o", &nowhere, "/no/such"], "no/out.html"),
+        (&["view", "-o", &unknown, "/no/such"], "--format"),
+        (&["view", "-o", &is_folder, "/no/such"], "directory"),
+        (&["record", "-a", "-o", &nowhere], "no/out.html"),
+        (&["record", "-a", "-o", &unknown], "--format"),
+        (&["record", "-a", "-o", &is_folder], "directory"),
+        (&["record", "-o", &nowhere, "--", "true"], "no/out.html"),
+    ] {
+        let ended = sidewinder::run(arguments)?;
+        let code = if arguments.contains(&"--") { 125 } else { USAGE };
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", ended.log);
+        ensure!(ended.log.contains(part) && ended.log.contains("next: "), "{arguments:?}: {}", ended.log);
+    }
+    assert_eq!(names(folder.path())?, ["folder.svg"]);
+    Ok(())
+}
+
+/// Whoever reads no more is no failure; who can't take what is printed is.
+#[test]
+fn what_is_printed_ends_with_its_reader() -> Result<()> {
+    for command in ["print-config", "completions bash", "components"] {
+        let script = format!("set -o pipefail; \"$0\" {command} | true; \"$0\" {command} > /dev/full");
+        let output = Command::new("bash").args(["-c", &script]).arg(paths::sidewinder()?).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(RUNTIME) && !said.contains("panicked"), "{command}: {output:?}");
+        ensure!(said.contains("can't print"), "{command}: {said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn other_forms_become_otlp_that_conforms() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.folded"), "main;work 3\nmain;vfs_write_[k] 2\n")?;
+    let view = |from: &str, to: &str| -> Result<()> {
+        let ended = sidewinder::run(&["view", "-o", text(&path(to)), text(&path(from))])?;
+        ensure!(ended.status.success(), "{from} to {to}: {}", ended.log);
+        Ok(())
+    };
+    view("a.folded", "a.otlp")?;
+    view("a.folded", "a.pb.gz")?;
+    view("a.pb.gz", "b.otlp")?;
+    // Which code is the kernel's is told by files in pprof's form, and folded stacks name none.
+    for (name, kernel) in [("a", "vfs_write_[k]"), ("b", "vfs_write")] {
+        assert_eq!(conformance::check(&fs::read(path(&format!("{name}.otlp")))?), [], "{name}");
+        view(&format!("{name}.otlp"), &format!("{name}2.folded"))?;
+        let stacks = fs::read_to_string(path(&format!("{name}2.folded")))?;
+        assert_eq!(stacks, format!("main;{kernel} 2\nmain;work 3\n"), "{name}");
+    }
+    Ok(())
+}
+
+/// Through each form that holds all of it, and with the table that was asked for.
+#[test]
+fn a_recording_in_any_form_becomes_otlp_and_has_its_table() -> Result<()> {
+    if !requirement::ebpf("a recording in any form")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let ladder = LADDER.command(&[2, 10])?;
+    let mut command = sidewinder::command()?;
+    command.args(["record", "-F", "499", "--table", "-o"]).arg(path("a.otlp")).arg("--");
+    command.arg(ladder.get_program()).args(ladder.get_args());
+    let ended = Running::start(command)?.wait(PATIENCE)?;
+    ensure!(ended.status.success() && ended.log.lines().any(|line| line.contains(" burn")), "{}", ended.log);
+    let events = Received::from_otlp_file(&path("a.otlp"))?.events().count() as u64;
+    let view = |from: &str, to: &str| -> Result<()> {
+        let ended = sidewinder::run(&["view", "-o", text(&path(to)), text(&path(from))])?;
+        ensure!(ended.status.success(), "{from} to {to}: {}", ended.log);
+        Ok(())
+    };
+    let total = |name: &str| -> Result<u64> {
+        let lines = fs::read_to_string(path(name))?;
+        let counts = lines.lines().filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok());
+        Ok(counts.sum())
+    };
+    view("a.otlp", "a.folded")?;
+    for (other, back) in [("b.pb.gz", "b.otlp"), ("c.folded", "c.otlp")] {
+        view("a.otlp", other)?;
+        view(other, back)?;
+        assert_eq!(conformance::check(&fs::read(path(back))?), [], "{back}");
+        view(back, "back.folded")?;
+        assert_eq!(fs::read_to_string(path("back.folded"))?, fs::read_to_string(path("a.folded"))?, "{back}");
+        assert_eq!(total("back.folded")?, events, "{back}");
+    }
+    if requirement::program("a recording in any form", "go")? {
+        let top = Command::new("go")
+            .args(["tool", "pprof", "-symbolize=none", "-top"])
+            .arg(path("b.pb.gz"))
+            .env("PPROF_TMPDIR", folder.path())
+            .output()?;
+        let said = String::from_utf8_lossy(&top.stdout);
+        ensure!(said.lines().any(|line| line == "File: ladder"), "{said}");
+    }
+    Ok(())
+}

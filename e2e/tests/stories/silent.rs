@@ -1,0 +1,83 @@
+//! Programs whose memory is never given to readers: they are profiled like any other, and nobody else notices.
+//!
+//! Not shown here: `environ` and `cmdline`, whose faults the kernel does not try again, so that behind userfaultfd they are an
+//! error at once; and a `mmap_lock` that is held. A fault lets go of that while it waits for userfaultfd, and so do `mlock` and
+//! `MAP_POPULATE` for the pages that they ask for; to hold it takes a file system of one's own.
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+use sidewinder_e2e::collector::{self, Collector};
+use sidewinder_e2e::conservation::Summary;
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::workload::{self, Gated, Report};
+use sidewinder_e2e::{requirement, sidewinder};
+
+use crate::telemetry::{page, telemetry, until};
+
+const SAMPLES_PER_SECOND: u32 = 997;
+/// Longer than a read may take, and some.
+const SECONDS: u32 = 12;
+/// Of some 10,000 interrupts of one process, by the CPU time that it took.
+const LEAST_SHARE: f64 = 0.95;
+
+/// Profiles a silent program beside another one.
+fn profile(what: &str) -> Result<()> {
+    if !requirement::ebpf(&format!("a silent {what}"))? {
+        return Ok(());
+    }
+    let [metrics, health] = collector::free_ports()?;
+    let collector = Collector::start()?;
+    let mut other = Gated::start(workload::THREADS.command(&[SECONDS.to_string(), 1.to_string()])?)?;
+    let mut silent = Gated::start(workload::SILENT.command(&[&SECONDS.to_string(), what])?)?;
+    let settings = Settings {
+        other_pids: vec![other.pid()],
+        more: vec!["monitor_interval: 100ms".to_owned()],
+        service: vec!["extensions: [health_check]".to_owned(), telemetry(metrics)],
+        top: vec![format!("extensions: {{ health_check: {{ endpoint: 127.0.0.1:{health} }} }}")],
+        samples_per_second: SAMPLES_PER_SECOND,
+        ..Settings::of_process(silent.pid())
+    };
+    let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
+    other.open()?;
+    silent.open()?;
+    let daemon_pid = daemon.running().pid().to_string();
+    let receiver = until("a process in quarantine", || {
+        let said = sidewinder::run(&["status", "--json", "--pid", &daemon_pid])?;
+        let document: Value = serde_json::from_str(&said.log)?;
+        let receiver = document.pointer("/receivers/profiling").cloned().unwrap_or_default();
+        Ok((receiver.get("quarantined_processes") == Some(&Value::from(1))).then_some(receiver))
+    })?;
+    let timed_out = receiver.pointer("/foreign_reads/timed_out").and_then(Value::as_u64);
+    ensure!(timed_out >= Some(1), "{receiver}");
+    let said = sidewinder::run(&["status", "--pid", &daemon_pid])?;
+    ensure!(said.log.contains("in quarantine: 1 processes"), "{}", said.log);
+    ensure!(page(health, "/")?.contains("Server available"), "it goes on");
+    let text = page(metrics, "/metrics")?;
+    let counted = text
+        .lines()
+        .find(|line| line.starts_with("sidewinder_foreign_reads{") && line.contains("result=\"timed_out\""));
+    ensure!(counted.is_some_and(|line| !line.ends_with(" 0")), "{text}");
+    let pids = [silent.pid(), other.pid()];
+    let reports = [silent.finish()?, other.finish()?];
+    let ended = daemon.stop()?;
+    let received = collector.stop()?;
+    for (pid, Report { cpu_ns, .. }) in pids.into_iter().zip(&reports) {
+        let due = *cpu_ns as f64 / 1e9 * f64::from(SAMPLES_PER_SECOND);
+        let events = received.events_of(pid).count();
+        ensure!(events as f64 >= LEAST_SHARE * due, "{events} events of {due:.0} of process {pid}");
+    }
+    let cpus = std::thread::available_parallelism()?.get() as u64;
+    let Some(summary) = Summary::from_log(&ended.log) else { anyhow::bail!("no summary: {}", ended.log) };
+    summary.check(received.events().count() as u64, cpus)?;
+    Ok(())
+}
+
+#[test]
+fn a_context_that_is_never_given_stops_nothing() -> Result<()> {
+    profile("context")
+}
+
+#[test]
+fn names_that_are_never_given_stop_nothing() -> Result<()> {
+    profile("names")
+}

@@ -1,0 +1,71 @@
+//! How often callers were guessed, and in whose code.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use crate::profile::{Frame, Profile};
+
+/// The callers that were guessed since nothing describes the code of a binary.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Guesses<'a> {
+    /// The path of the binary, which may be hostile; empty for code that no file holds.
+    pub binary: &'a str,
+    /// Events, each as often as a caller on its stack was guessed.
+    pub callers: u64,
+}
+
+/// The binaries in whose code callers were guessed, the one with the most first.
+#[must_use]
+pub fn guesses(profile: &Profile) -> Vec<Guesses<'_>> {
+    let mut callers = BTreeMap::<&str, u64>::new();
+    for (stack, count) in profile.stacks.iter().zip(profile.counts()) {
+        let frames = stack.iter().filter_map(|index| profile.frames.get(index.0 as usize));
+        let mut callee: Option<&Frame> = None;
+        for frame in frames {
+            // Calls that were inlined are at the place of the function that they are in.
+            let is_same_place = |callee: &&Frame| {
+                callee.is_guessed
+                    && (callee.binary, callee.address) == (frame.binary, frame.address)
+                    && *callee != frame
+            };
+            if let Some(callee) = callee.filter(|callee| frame.is_guessed && !is_same_place(callee)) {
+                let held = callers.entry(profile.binary_path(callee)).or_default();
+                *held = held.saturating_add(count);
+            }
+            callee = Some(frame);
+        }
+    }
+    let mut guesses: Vec<_> = callers
+        .into_iter()
+        .map(|(binary, callers)| Guesses { binary, callers })
+        .filter(|of| of.callers > 0)
+        .collect();
+    guesses.sort_by_key(|of| Reverse(of.callers));
+    guesses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::{guessed_sample, sample};
+
+    #[test]
+    fn each_guess_counts_for_the_code_that_it_was_made_in() {
+        assert_eq!(guesses(&sample()), []);
+        assert_eq!(guesses(&guessed_sample()), [Guesses { binary: "/usr/bin/app", callers: 4 }]);
+    }
+
+    #[test]
+    fn what_was_inlined_at_a_guessed_place_is_no_further_guess() {
+        let mut profile = guessed_sample();
+        let inlined = Frame { name: "inlined".to_owned(), ..profile.frames[5].clone() };
+        profile.frames.push(inlined);
+        let [.., wrote] = profile.stacks.as_mut_slice() else { panic!("there are stacks") };
+        wrote.insert(2, crate::FrameIndex(6));
+        assert_eq!(guesses(&profile), [Guesses { binary: "/usr/bin/app", callers: 4 }]);
+        // A function that called itself from there is.
+        let [.., wrote] = profile.stacks.as_mut_slice() else { panic!("there are stacks") };
+        wrote.insert(3, crate::FrameIndex(6));
+        assert_eq!(guesses(&profile), [Guesses { binary: "/usr/bin/app", callers: 8 }]);
+    }
+}

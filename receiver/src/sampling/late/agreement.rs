@@ -1,0 +1,401 @@
+//! The walk of the programs and the walk of snapshots are one: given the same registers, stack and tables, both find the
+//! same frames and the same end.
+
+use std::collections::{BTreeMap, HashMap};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use sidewinder_address::{Avma, FileOffset};
+use sidewinder_bpf::{
+    Entries, Frame, LoadError, Opener, Options, Outcome, PackedSegment, Profiler, Range, Record,
+    RegisterFile, SegmentId, Snapshot, StackHash, StackMemory, StackPiece, Storage, Walk, monotonic_ns,
+};
+use sidewinder_process::FileId;
+use sidewinder_unwind::{
+    CALL_BYTES, CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
+};
+
+use super::walk::{Code, Place, walk};
+
+const FRAME_LIMIT: u32 = 12;
+
+const PAGE_BYTES: u64 = 4096;
+/// Two pages, so that windows end in the middle of what can be read, and at its end.
+const STACK_PAGES: usize = 2;
+const STACK_BYTES: u64 = STACK_PAGES as u64 * PAGE_BYTES;
+
+/// Code lies right below the stack: a page with a table, one whose table is not loaded, and one that no file backs.
+const CODE_PAGES: u64 = 3;
+const CODE_BYTES: u64 = CODE_PAGES * PAGE_BYTES;
+const CODE_FILE: u32 = 7;
+
+/// Each entry of the table holds for so many bytes.
+const SPACING: u64 = 64;
+const ENTRIES_MAX: usize = (PAGE_BYTES / SPACING) as usize;
+
+/// The entry that keeps frame pointers in every table.
+const FRAME_POINTER_ENTRY: usize = 0;
+
+/// A word of a stack or a register, before it is known where stack and code are.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    /// In code with a table: the number of the entry, and how far behind its start.
+    Code(usize, u64),
+    /// Anywhere in the pages of code, or just beside them.
+    NearCode(u64),
+    /// So many bytes from the start of the stack; it may lie beyond its end.
+    Stack(u64),
+    /// Above where the word itself is, by so many words: as saved frame pointers are.
+    Above(u64),
+    Number(u64),
+}
+
+impl Word {
+    fn value(self, at: u64, stack: u64) -> u64 {
+        let code = stack - CODE_BYTES;
+        match self {
+            Self::Code(entry, offset) => code + entry as u64 * SPACING + offset,
+            Self::NearCode(offset) => code - PAGE_BYTES + offset,
+            Self::Stack(offset) => stack + offset,
+            Self::Above(words) => at + words * 8,
+            Self::Number(number) => number,
+        }
+    }
+}
+
+/// A thread: its stack pointer and its frame pointer, in bytes from the start of the stack; its other registers; its pc; and
+/// the words that its stack repeats.
+#[derive(Clone, Debug)]
+struct Thread {
+    sp: u64,
+    fp: Word,
+    pc: Word,
+    others: Vec<Word>,
+    words: Vec<Word>,
+}
+
+fn word() -> impl Strategy<Value = Word> {
+    prop_oneof![
+        30 => (0..ENTRIES_MAX, 1..SPACING).prop_map(|(entry, offset)| Word::Code(entry, offset)),
+        1 => (0..(CODE_PAGES + 2) * PAGE_BYTES).prop_map(Word::NearCode),
+        2 => (0..STACK_BYTES + 64).prop_map(Word::Stack),
+        8 => (0u64..24).prop_map(Word::Above),
+        2 => prop_oneof![4 => Just(0), 1 => 0u64..64, 1 => Just(u64::MAX), 1 => Just(1 << 63)].prop_map(Word::Number),
+    ]
+}
+
+/// Saved frame pointers that lead anywhere in the stack, each before a return address into code that keeps them.
+fn frames_of_loops() -> impl Strategy<Value = Vec<Word>> {
+    let frame = (0..STACK_BYTES / 16, 1..SPACING);
+    vec(frame, 1..8).prop_map(|frames| {
+        let words = |(place, offset)| [Word::Stack(place * 16), Word::Code(FRAME_POINTER_ENTRY, offset)];
+        frames.into_iter().flat_map(words).collect()
+    })
+}
+
+fn thread() -> impl Strategy<Value = Thread> {
+    let sp = prop_oneof![8 => (0..STACK_BYTES / 8).prop_map(|word| word * 8), 1 => 0..STACK_BYTES + 64];
+    let fp = prop_oneof![4 => (0..STACK_BYTES / 8).prop_map(|word| Word::Stack(word * 8)), 1 => word()];
+    let generated = (CODE_PAGES * PAGE_BYTES..(CODE_PAGES + 1) * PAGE_BYTES).prop_map(Word::NearCode);
+    let pc = prop_oneof![
+        8 => (0..ENTRIES_MAX, 0..SPACING).prop_map(|(entry, offset)| Word::Code(entry, offset)),
+        1 => generated,
+        1 => word()
+    ];
+    let words = prop_oneof![12 => vec(word(), 1..96), 1 => frames_of_loops()];
+    (sp, fp, pc, vec(word(), 16), words).prop_map(|(sp, fp, pc, others, words)| Thread {
+        sp,
+        fp,
+        pc,
+        others,
+        words,
+    })
+}
+
+fn register() -> impl Strategy<Value = Register> {
+    let any = (0u16..16).prop_filter_map("a register", Register::from_dwarf_x86_64);
+    prop_oneof![6 => Just(Register::Rsp), 4 => Just(Register::Rbp), 1 => Just(Register::Rbx), 1 => any]
+}
+
+fn offset() -> impl Strategy<Value = i32> {
+    prop_oneof![12 => (-8i32..24).prop_map(|words| words * 8), 1 => -256i32..256, 1 => -9_000i32..9_000]
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let addend = || prop_oneof![4 => (0i32..8).prop_map(|words| words * 8), 1 => 0i32..200];
+    let forward = prop_oneof![8 => (1i32..24).prop_map(|words| words * 8), 1 => offset()];
+    let cfa = prop_oneof![
+        12 => (register(), forward).prop_map(|(register, offset)| Cfa::Register { register, offset }),
+        2 => (10u8..12).prop_map(|threshold| Cfa::Plt { threshold }),
+        2 => (register(), offset(), addend())
+            .prop_map(|(register, offset, addend)| Cfa::Deref { register, offset, addend }),
+        1 => (register(), register(), offset(), addend())
+            .prop_map(|(register, index, offset, addend)| Cfa::DerefIndexed { register, index, offset, addend }),
+    ];
+    let frame_pointer = prop_oneof![
+        4 => Just(SavedRegister::Same),
+        6 => offset().prop_map(SavedRegister::AtCfa),
+        1 => (register(), offset()).prop_map(|(register, offset)| SavedRegister::At { register, offset }),
+        1 => register().prop_map(SavedRegister::InRegister),
+        1 => Just(SavedRegister::Undefined),
+    ];
+    let return_address = prop_oneof![
+        12 => Just(ReturnAddress::AtCfa(-8)),
+        2 => offset().prop_map(ReturnAddress::AtCfa),
+        1 => (register(), offset()).prop_map(|(register, offset)| ReturnAddress::At { register, offset }),
+        1 => register().prop_map(ReturnAddress::InRegister),
+        1 => offset().prop_map(ReturnAddress::OfParent),
+        1 => Just(ReturnAddress::Undefined),
+    ];
+    let rbx = prop_oneof![
+        Just(CalleeSaved::Unknown),
+        Just(CalleeSaved::Same),
+        (-20i32..0).prop_map(|words| CalleeSaved::AtCfa(words * 8)),
+    ];
+    (cfa, frame_pointer, return_address, rbx, prop::bool::weighted(0.1)).prop_map(
+        |(cfa, frame_pointer, return_address, rbx, signal_frame)| Rule {
+            cfa,
+            frame_pointer,
+            return_address,
+            rbx,
+            signal_frame,
+        },
+    )
+}
+
+/// What compilers make.
+fn usual_rule() -> impl Strategy<Value = Rule> {
+    let frame_pointer = prop_oneof![Just(SavedRegister::Same), Just(SavedRegister::AtCfa(-16))];
+    (1i32..6, frame_pointer)
+        .prop_map(|(words, frame_pointer)| Rule { frame_pointer, ..Rule::above_stack_pointer(words * 8) })
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    prop_oneof![
+        30 => usual_rule().prop_map(Entry::Rule),
+        2 => Just(Entry::Rule(Rule::FRAME_POINTER)),
+        1 => Just(Entry::Rule(Rule::KERNEL_SIGNAL_FRAME)),
+        14 => rule().prop_map(Entry::Rule),
+        1 => Just(Entry::NO_INFORMATION),
+        1 => Just(Entry::End(EndReason::Malformed)),
+    ]
+}
+
+/// Instructions, of which calls are what counts: of functions close by, and by a register.
+fn instructions() -> impl Strategy<Value = Vec<u8>> {
+    let instruction = prop_oneof![
+        Just(vec![0xff, 0xd0]),
+        any::<u8>().prop_map(|near| vec![0xe8, near, 0xff, 0xff, 0xff]),
+        Just(vec![0x90]),
+    ];
+    vec(instruction, 8..64).prop_map(|instructions| instructions.concat())
+}
+
+/// The programs, and the memory that they walk: code, and above it a stack.
+struct Programs<'obj> {
+    profiler: Profiler<'obj>,
+    memory: StackMemory,
+    segments: [SegmentId; 2],
+    bodies: HashMap<StackHash, Vec<Frame>>,
+}
+
+impl Programs<'_> {
+    fn code(&self) -> u64 {
+        self.memory.start()
+    }
+
+    fn stack(&self) -> u64 {
+        self.code() + CODE_BYTES
+    }
+
+    fn stack_words(&mut self) -> &mut [u64] {
+        &mut self.memory.words()[CODE_BYTES as usize / 8..]
+    }
+
+    /// Has this process execute these instructions, with these rules, from now on.
+    fn publish(&mut self, instructions: &[u8], entries: &[Entry]) {
+        let mut bytes = instructions.iter().copied().cycle();
+        for word in &mut self.memory.words()[..CODE_BYTES as usize / 8] {
+            *word = u64::from_ne_bytes(std::array::from_fn(|_| bytes.next().unwrap()));
+        }
+        let code = self.code();
+        let page = |number, file, segment| Range {
+            start: Avma(code + number * PAGE_BYTES),
+            bytes: PAGE_BYTES,
+            file,
+            file_offset: FileOffset(number * PAGE_BYTES),
+            segment,
+        };
+        let [with_table, without] = self.segments;
+        let ranges =
+            [page(0, CODE_FILE, Some(with_table)), page(1, CODE_FILE, Some(without)), page(2, 0, None)];
+        let Profiler { arena, tables, processes, .. } = &mut self.profiler;
+        tables.evict(arena, with_table);
+        tables.load(arena, with_table, &PackedSegment::of_entries(entries, SPACING)).unwrap();
+        processes.publish(arena, std::process::id(), &ranges, &[], monotonic_ns()).unwrap();
+        // What was remembered of other rules at the same places does not hold.
+        tables.tick();
+        arena.reclaim();
+    }
+
+    /// What the programs make of a thread.
+    fn walk(&mut self, registers: &RegisterFile) -> (Vec<Frame>, Outcome) {
+        assert!(self.profiler.walk_given(registers).unwrap(), "no scratch");
+        let mut records = Vec::new();
+        self.profiler.rings().drain(&mut records);
+        let mut sample = None;
+        for record in records {
+            match record {
+                Record::Body(body) => {
+                    let Entries::Frames(frames) = body.entries else { panic!("stacks are short") };
+                    self.bodies.insert(body.hash, frames.into_vec());
+                }
+                Record::Sample(of_walk) => sample = Some(of_walk),
+                Record::Snapshot(_) | Record::Newcomer(_) => {}
+            }
+        }
+        let sample = sample.expect("a walk leaves a sample");
+        (self.bodies[&sample.stack].clone(), sample.outcome)
+    }
+
+    fn place_at(&self, address: Avma) -> Place {
+        let Some(offset) = address.0.checked_sub(self.code()) else { return Place::Unmapped };
+        let (file, offset) = (FileId(CODE_FILE), FileOffset(offset));
+        let Profiler { arena, tables, .. } = &self.profiler;
+        match offset.0 / PAGE_BYTES {
+            0 => match tables.rule_at(arena, self.segments[0], offset) {
+                Some(rule) => Place::File { file, offset, rule },
+                None => panic!("the table is loaded"),
+            },
+            1 => Place::File { file, offset, rule: Err(Outcome::NoTable) },
+            2 => Place::Anonymous,
+            _ => Place::Unmapped,
+        }
+    }
+
+    /// Puts a thread into memory; returns its registers.
+    fn enter(&mut self, thread: &Thread) -> RegisterFile {
+        let stack = self.stack();
+        for (i, word) in self.stack_words().iter_mut().enumerate() {
+            *word = thread.words[i % thread.words.len()].value(stack + i as u64 * 8, stack);
+        }
+        let mut registers = [0; 17];
+        for (register, word) in registers.iter_mut().zip(&thread.others) {
+            *register = word.value(stack, stack);
+        }
+        registers[6] = thread.fp.value(stack, stack);
+        registers[7] = stack + thread.sp;
+        registers[16] = thread.pc.value(stack, stack);
+        registers
+    }
+
+    fn snapshot(&mut self, registers: RegisterFile) -> Snapshot {
+        let start = self.memory.start();
+        let bytes = self.memory.words().iter().flat_map(|word| word.to_ne_bytes()).collect();
+        Snapshot { tid: 1, time_ns: 1, registers, pieces: vec![StackPiece { start, bytes }] }
+    }
+}
+
+impl Code for Programs<'_> {
+    fn place_of(&mut self, address: Avma) -> Place {
+        self.place_at(address)
+    }
+
+    fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
+        let from_start = address.0.checked_sub(self.memory.start())? as usize;
+        // Programs can't read what lies before the code, and take it for no call.
+        let Some(at) = from_start.checked_sub(CALL_BYTES) else { return Some([0; CALL_BYTES]) };
+        let before = self.memory.words().get(at / 8..at / 8 + 2)?;
+        let bytes: Vec<u8> = before.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes[at % 8..at % 8 + CALL_BYTES].try_into().ok()
+    }
+}
+
+/// The programs are loaded, or it is said why they aren't.
+fn programs(storage: &mut Storage) -> Option<Programs<'_>> {
+    let options = Options {
+        walk: Some(Walk::Loop),
+        frame_limit: FRAME_LIMIT,
+        test_programs: true,
+        ..Options::default()
+    };
+    let mut profiler = match Profiler::load(storage, &options, Opener::start().unwrap()) {
+        Ok(profiler) => profiler,
+        Err(error) if may_skip(&error) => {
+            eprintln!("SKIPPED: eBPF is not allowed here: {error}");
+            return None;
+        }
+        Err(error) => panic!("no programs: {error}"),
+    };
+    let segments = [(); 2].map(|()| profiler.tables.reserve().unwrap());
+    let memory = StackMemory::new(CODE_PAGES as usize + STACK_PAGES).unwrap();
+    Some(Programs { profiler, memory, segments, bodies: HashMap::new() })
+}
+
+fn may_skip(error: &LoadError) -> bool {
+    error.is_privilege() && std::env::var_os("CI").is_none()
+}
+
+/// What can't be read is a page that is absent, or no page, to the programs, and the end of what was kept to the receiver.
+fn comparable(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::BadAddress | Outcome::PageAbsent => Outcome::SnapshotEnd,
+        other => other,
+    }
+}
+
+#[test]
+fn both_walks_find_the_same_frames_and_the_same_end() {
+    let mut storage = Storage::uninit();
+    let Some(programs) = programs(&mut storage) else { return };
+    let programs = std::cell::RefCell::new(programs);
+    let ends = std::cell::RefCell::new(BTreeMap::<Outcome, usize>::new());
+    let (deep, guessed) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+
+    let config = Config { cases: 240, failure_persistence: None, ..Config::default() };
+    let tables = vec(entry(), ENTRIES_MAX).prop_map(|mut entries| {
+        entries[FRAME_POINTER_ENTRY] = Entry::Rule(Rule::FRAME_POINTER);
+        entries
+    });
+    let worlds = (instructions(), tables, vec(thread(), 24));
+    let result = TestRunner::new(config).run(&worlds, |(instructions, entries, threads)| {
+        let mut programs = programs.borrow_mut();
+        programs.publish(&instructions, &entries);
+        for thread in &threads {
+            let registers = programs.enter(thread);
+            let (frames, outcome) = programs.walk(&registers);
+            let snapshot = programs.snapshot(registers);
+            let late = walk(&snapshot, FRAME_LIMIT as usize, &mut *programs);
+            let (late_frames, late_outcome) = late.expect("every table is there, or counts as absent");
+            prop_assert_eq!(&frames, &late_frames, "{:?} and {:?}: {:?}", outcome, late_outcome, thread);
+            prop_assert_eq!(comparable(outcome), late_outcome, "{:?}", thread);
+            *ends.borrow_mut().entry(comparable(outcome)).or_default() += 1;
+            deep.set(deep.get() + usize::from(frames.len() >= 4));
+            guessed.set(guessed.get() + usize::from(frames.iter().any(|frame| frame.is_unproven())));
+        }
+        Ok(())
+    });
+    let (ends, deep, guessed) = (ends.into_inner(), deep.get(), guessed.get());
+    let walks: usize = ends.values().sum();
+    eprintln!("of {walks} walks, {deep} of four frames and more, {guessed} by guesses; {ends:?}");
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    // Of 5,760 walks.
+    assert!(deep > 400, "{deep} walks went any distance");
+    assert!(guessed > 100, "{guessed} walks had to guess");
+    for end in [
+        Outcome::Complete,
+        Outcome::FrameLimit,
+        Outcome::NoMapping,
+        Outcome::NoRule,
+        Outcome::NoTable,
+        Outcome::RegisterLost,
+        Outcome::SnapshotEnd,
+        Outcome::StackNotRising,
+        Outcome::UnsupportedRule,
+    ] {
+        assert!(ends.get(&end).copied().unwrap_or(0) > 10, "{end:?} is hardly tested: {ends:?}");
+    }
+}

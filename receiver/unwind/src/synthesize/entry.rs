@@ -1,0 +1,66 @@
+//! The code in which a program begins: nobody called it, whatever its name and however long it is.
+//!
+//! C libraries describe their entry point, or keep it to a few instructions. Programs that bring their own, in assembly as
+//! a rule, may do all of their work there. What is reached from it by jumps alone runs in its frame.
+
+use std::collections::BTreeSet;
+
+use object::{File, Object as _, ReadRef};
+
+use super::{Span, piece_at};
+use crate::code::flow::Piece;
+use crate::code::step::{calls_function, is_last, target};
+use crate::elf::CodeRanges;
+use crate::entries::EntryId;
+use crate::known::KnownFunctions;
+
+/// More instructions than any entry has.
+const MAX_INSTRUCTIONS: usize = 1 << 14;
+
+/// Spans with the rule of stacks' beginnings, for what jumps reach from the entry point up to where functions begin, among
+/// `pieces` of undescribed code.
+pub(super) fn spans<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    known: &KnownFunctions,
+    pieces: &[Piece<'_>],
+    functions: &BTreeSet<u32>,
+    root: EntryId,
+) -> Vec<Span> {
+    let Some(entry) = code.offset(file.entry()).filter(|_| file.entry() != 0) else { return Vec::new() };
+    let Some(region) = region(file, code, entry) else { return Vec::new() };
+    let belongs = |at: u32| {
+        let is_undescribed = piece_at(pieces, at).is_some() && !functions.contains(&at);
+        at == entry || is_undescribed || known.is_root(at)
+    };
+    let mut spans: Vec<Span> = Vec::new();
+    let mut reached = BTreeSet::new();
+    let mut left = vec![entry];
+    while let Some(mut at) = left.pop() {
+        while belongs(at) && reached.len() < MAX_INSTRUCTIONS && reached.insert(at) {
+            let Some(instruction) = region.decode(at) else { break };
+            let end = instruction.next_ip() as u32;
+            match spans.last_mut() {
+                Some(last) if last.end == at => last.end = end,
+                _ => spans.push(Span { start: at, end, rule: Ok(root) }),
+            }
+            let jump = target(&instruction).filter(|_| !calls_function(&instruction));
+            left.extend(jump.and_then(|target| u32::try_from(target).ok()));
+            if is_last(&instruction) {
+                break;
+            }
+            at = end;
+        }
+    }
+    spans
+}
+
+/// The code of the segment that holds a place.
+fn region<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    at: u32,
+) -> Option<Piece<'data>> {
+    let (start, end) = code.ranges().find(|(start, end)| (*start..*end).contains(&at))?;
+    Some(Piece { start, bytes: code.bytes(file, start, u64::from(end - start))? })
+}
