@@ -164,6 +164,12 @@ impl Judge {
         self.places(&event.sample.stack).iter().any(|place| place.is_named(function))
     }
 
+    /// The stack in words, outermost first.
+    #[must_use]
+    pub fn describe(&mut self, event: &Event<'_>) -> String {
+        describe(&self.places(&event.sample.stack))
+    }
+
     /// The stack in words, if it contradicts the chain.
     pub(crate) fn strays(&mut self, stack: &[Arc<Frame>], chain: &Chain) -> Option<String> {
         let places = self.places(stack);

@@ -21,6 +21,8 @@ pub struct Process {
     pub(crate) leader_ended: bool,
     /// Since when events are needed to know the process: those from before are part of what was read.
     pub(crate) known_since_ns: u64,
+    /// When its end was told, or noticed.
+    pub(crate) ended_ns: Option<u64>,
     /// The first file mapped since the last exec: the program itself.
     pub(crate) program: Option<Arc<MappedFile>>,
     pub(crate) has_executed: bool,
@@ -42,6 +44,7 @@ impl Process {
             threads: 1,
             leader_ended: false,
             known_since_ns,
+            ended_ns: None,
             program: None,
             has_executed: false,
             description: None,
@@ -59,6 +62,7 @@ impl Process {
             threads: 1,
             leader_ended: false,
             known_since_ns: time_ns,
+            ended_ns: None,
             description: None,
             inherited: self.description.clone().or_else(|| self.described_by_events().map(Arc::new)),
             has_executed: false,
@@ -108,6 +112,12 @@ impl Process {
     #[must_use]
     pub fn known_since_ns(&self) -> u64 {
         self.known_since_ns
+    }
+
+    /// Whether it had not ended by a time, by `CLOCK_MONOTONIC`. What had its number later was another process.
+    #[must_use]
+    pub fn had_not_ended_by(&self, time_ns: u64) -> bool {
+        self.ended_ns.is_none_or(|ended_ns| time_ns <= ended_ns)
     }
 
     /// The name of its leader, at most 15 bytes of anything; empty while unknown.

@@ -217,7 +217,7 @@ impl Registry {
             }
             Err(error) => {
                 if matches!(error, ProcfsError::Gone { .. }) {
-                    self.retire(pid);
+                    self.retire(pid, monotonic_ns());
                 } else {
                     self.counters.unreadable_processes += 1;
                 }
@@ -313,7 +313,7 @@ impl Registry {
                 let mapping = ProcessEventKind::mapping(range, file_offset, file, &path);
                 return self.map(pid, mapping, executable);
             }
-            ProcessEventKind::Exit { tid } => self.exit_thread(pid, tid),
+            ProcessEventKind::Exit { tid } => self.exit_thread(pid, tid, time_ns),
             ProcessEventKind::Lost { .. } => {}
         }
         false
@@ -400,7 +400,7 @@ impl Registry {
 
     fn fork(&mut self, parent: Pid, child: Pid, time_ns: u64) {
         // A process that is known already has ended without a trace.
-        self.retire(child);
+        self.retire(child, time_ns);
         let instance = self.next_instance();
         let process = match self.processes.get(&parent) {
             Some(parent) => {
@@ -473,12 +473,12 @@ impl Registry {
         replaces
     }
 
-    fn exit_thread(&mut self, pid: Pid, tid: Tid) {
+    fn exit_thread(&mut self, pid: Pid, tid: Tid, time_ns: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.threads = process.threads.saturating_sub(1);
         process.leader_ended |= tid.leads(pid);
         if process.threads == 0 {
-            self.retire(pid);
+            self.retire(pid, time_ns);
         } else if process.leader_ended {
             self.leaderless.insert(pid);
             self.stale.insert(pid);
@@ -549,7 +549,7 @@ impl Registry {
                 }
             }
             _ => {
-                self.retire(pid);
+                self.retire(pid, read.known_since_ns);
                 read.instance = self.next_instance();
                 self.add(read);
             }
@@ -568,12 +568,13 @@ impl Registry {
         self.processes.insert(process.pid, process);
     }
 
-    fn retire(&mut self, pid: Pid) {
+    fn retire(&mut self, pid: Pid, ended_ns: u64) {
         self.stale.remove(&pid);
         self.leaderless.remove(&pid);
         self.being_read.remove(&pid);
         self.changed.remove(&pid);
-        self.exited.extend(self.processes.remove(&pid));
+        let ended = self.processes.remove(&pid);
+        self.exited.extend(ended.map(|process| Process { ended_ns: Some(ended_ns), ..process }));
     }
 
     fn next_instance(&mut self) -> u64 {

@@ -298,8 +298,11 @@ fn an_ended_process_is_known_until_its_end_is_told() {
     let mut registry = tree.registry();
     registry.scan_all().unwrap();
     changes(&mut registry);
-    registry.apply(event(now_ns(), 10, exit(10)));
-    assert!(registry.process(Pid(10)).is_none() && registry.process_or_ended(Pid(10)).is_some());
+    let end_ns = now_ns();
+    registry.apply(event(end_ns, 10, exit(10)));
+    assert!(registry.process(Pid(10)).is_none());
+    let ended = registry.process_or_ended(Pid(10)).unwrap();
+    assert!(ended.had_not_ended_by(end_ns) && !ended.had_not_ended_by(end_ns + 1), "another one's number");
     assert_eq!(changes(&mut registry), ["-10"]);
     assert!(registry.process_or_ended(Pid(10)).is_none());
 }

@@ -14,7 +14,7 @@ use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, monotonic_ns};
 use sidewinder_process::{FileId, FileTable, MappingSet, Pid, Process};
 
 use super::feed::Stack;
-use super::{Sampler, instruction_of, last_with};
+use super::{Sampler, instruction_of, process_of};
 
 /// Samples come in much later than this only if the receiver was stopped.
 const REMEMBERED_NS: u64 = 10_000_000_000;
@@ -107,8 +107,7 @@ impl Sampler<'_> {
         if !self.doubts.concern(&sample) {
             return (sample, stack);
         }
-        // Threads are still interrupted on their way out after their process has ended.
-        let process = last_with(Pid(sample.pid), &self.registry, &self.departed);
+        let process = process_of(&sample, &self.registry, &self.departed);
         let Some(process) = process else { return (sample, stack) };
         let untrue = stack
             .as_ref()

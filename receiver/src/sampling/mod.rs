@@ -432,7 +432,7 @@ impl<'obj> Sampler<'obj> {
             self.corrections.note(&sample, Outcome::OutOfScope);
             return;
         }
-        let process = last_with(Pid(sample.pid), &self.registry, &self.departed);
+        let process = process_of(&sample, &self.registry, &self.departed);
         let key = process.map(ProcessKey::of);
         let Some(sample) = self.late.hold(sample, process) else { return };
         let (sample, stack) = self.believed(sample, stack);
@@ -578,6 +578,17 @@ fn last_with<'a>(
     departed: &'a HashMap<Pid, (Box<Process>, Instant)>,
 ) -> Option<&'a Process> {
     registry.process_or_ended(pid).or_else(|| departed.get(&pid).map(|(process, _)| &**process))
+}
+
+/// The process that a sample is of. One that had ended before had the same number, and is another's.
+fn process_of<'a>(
+    sample: &Sample,
+    registry: &'a Registry,
+    departed: &'a HashMap<Pid, (Box<Process>, Instant)>,
+) -> Option<&'a Process> {
+    // Threads are still interrupted on their way out after the end of their process was told.
+    last_with(Pid(sample.pid), registry, departed)
+        .filter(|process| sample.outcome == Outcome::Exiting || process.had_not_ended_by(sample.time_ns))
 }
 
 /// Which instruction of which file a frame is at.

@@ -178,11 +178,14 @@ impl Brought {
     }
 
     fn assert_nothing_is_foreign(&self, judge: &mut Judge) -> Result<()> {
-        let foreign = through(judge, &self.sidecar, FOREIGN).len();
+        let foreign = through(judge, &self.sidecar, FOREIGN);
+        for event in foreign.iter().take(3) {
+            eprintln!("foreign: {}, {:?}", judge.describe(event), event.profile.resource);
+        }
         let is_of_others =
             |event: &Event<'_>| container_of(event).is_some_and(|id| !self.own_ids.contains(id));
         let of_others = self.sidecar.events().filter(is_of_others).count();
-        assert_eq!((foreign, of_others), (0, 0), "by their function, by their container");
+        assert_eq!((foreign.len(), of_others), (0, 0), "by their function, by their container");
         // The same minute without a scope: there was something to see.
         let is_theirs =
             |event: &Event<'_>| container_of(event).is_some_and(|id| self.foreign_ids.contains(id));
