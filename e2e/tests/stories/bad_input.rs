@@ -55,7 +55,11 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
             &["/no/such.otlp", "No such file", "next: give what `record`"][..],
         ),
         (&["view", &no_profile], USAGE, &[&no_profile, "next: give"]),
-        (&["view", "-o", "/no/such/out.html", "/no/such.otlp"], USAGE, &["/no/such/out.html", "next: choose"]),
+        (
+            &["view", "-o", "/no/such/out.html", "/no/such.otlp"],
+            USAGE,
+            &["/no/such/out.html", "next: choose"],
+        ),
         (&["diff", &no_profile, &no_profile], USAGE, &[&no_profile, "next: give"]),
         (&["inspect", "/no/such"], USAGE, &["/no/such", "No such file", "next: give an executable"]),
         (&["inspect", &no_profile], USAGE, &[&no_profile, "ELF", "next: "]),
