@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let test_programs = has_test_programs.then_some("-DSW_TEST_PROGRAMS");
     let target = format!("-D__TARGET_ARCH_{kernel_arch}");
 
-    for object in ["sample", "cgroup", "fields"] {
+    for object in ["sample", "cgroup", "fields", "kernel_names"] {
         let arguments = ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
         let of_this_build = [&*target, &multiarch, &source_names];
         SkeletonBuilder::new()

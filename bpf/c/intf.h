@@ -393,6 +393,8 @@ struct sw_scope_gaps {
 };
 
 #define SW_CGROUP_LEVELS 32 /* more than any runtime nests */
+/* A name of 511 bytes (KSYM_NAME_LEN), and what follows it. */
+#define SW_KERNEL_SYMBOL_BYTES 640
 
 /* A process has run exec in a container that has no events, for which it is time to be opened. */
 struct sw_newcomer {

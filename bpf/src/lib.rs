@@ -11,6 +11,7 @@ mod events;
 mod fields;
 mod heap;
 mod intf;
+mod kernel_names;
 mod load;
 mod memory;
 mod opener;

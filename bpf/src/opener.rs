@@ -5,6 +5,7 @@
 //! ([`Opener::narrow`]), does those few things when asked and nothing else, and all others can give theirs up.
 
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -12,6 +13,8 @@ use std::thread::{self, JoinHandle};
 use crate::arena;
 use crate::container::Container;
 use crate::events::{CpuList, EventError, EventKind, Target};
+use crate::kernel_names::KernelNames;
+use crate::load::Storage;
 
 /// What it can be asked for.
 enum Request {
@@ -19,6 +22,7 @@ enum Request {
     Container { pid: u32, reply: Sender<io::Result<Container>> },
     Events { of: Box<EventRequest>, reply: Sender<Result<Vec<OwnedFd>, EventError>> },
     Thread { name: String, run: Box<dyn FnOnce() + Send>, reply: Sender<io::Result<JoinHandle<()>>> },
+    KernelSymbol { address: u64, reply: Sender<Option<String>> },
     Narrow { narrow: Box<dyn FnOnce() + Send>, reply: Sender<()> },
 }
 
@@ -100,6 +104,15 @@ impl Opener {
         self.ask(|reply| Request::Events { of, reply }).map_err(EventError::Opener)?
     }
 
+    /// What the kernel calls an address of its own: `name+0xOFFSET/0xSIZE [module]`. `None` where it can't be asked: before
+    /// Linux 5.13, or without the privilege.
+    ///
+    /// # Errors
+    /// If the thread has ended.
+    pub fn kernel_symbol(&self, address: u64) -> io::Result<Option<String>> {
+        self.ask(|reply| Request::KernelSymbol { address, reply })
+    }
+
     fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> io::Result<T> {
         let (reply, answer) = channel();
         let ended = || io::Error::other("the thread that keeps the privileges has ended");
@@ -131,6 +144,8 @@ impl<T> Spawned<T> {
 }
 
 fn serve(incoming: &Receiver<Request>) {
+    let mut storage = Storage::uninit();
+    let mut kernel_names = KernelNaming::Unloaded(&mut storage);
     // Whoever has asked may not wait for the answer any more.
     for request in incoming {
         match request {
@@ -146,10 +161,31 @@ fn serve(incoming: &Receiver<Request>) {
             Request::Thread { name, run, reply } => {
                 drop(reply.send(thread::Builder::new().name(name).spawn(run)));
             }
+            Request::KernelSymbol { address, reply } => drop(reply.send(kernel_names.symbol(address))),
             Request::Narrow { narrow, reply } => {
                 narrow();
                 let _ = reply.send(());
             }
+        }
+    }
+}
+
+/// The program that names the kernel's functions, loaded when it is first asked.
+enum KernelNaming<'obj> {
+    Unloaded(&'obj mut Storage),
+    Loaded(KernelNames<'obj>),
+    Refused,
+}
+
+impl KernelNaming<'_> {
+    fn symbol(&mut self, address: u64) -> Option<String> {
+        *self = match mem::replace(self, Self::Refused) {
+            Self::Unloaded(storage) => KernelNames::load(storage).map_or(Self::Refused, Self::Loaded),
+            loaded => loaded,
+        };
+        match self {
+            Self::Loaded(names) => names.symbol(address).ok(),
+            Self::Unloaded(_) | Self::Refused => None,
         }
     }
 }

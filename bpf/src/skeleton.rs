@@ -24,3 +24,7 @@ pub(crate) mod fields {
 pub(crate) mod cgroup {
     include!(concat!(env!("OUT_DIR"), "/cgroup.skel.rs"));
 }
+
+pub(crate) mod kernel_names {
+    include!(concat!(env!("OUT_DIR"), "/kernel_names.skel.rs"));
+}

@@ -22,6 +22,7 @@ use thiserror::Error;
 use tracing::{debug, warn};
 
 use crate::privilege;
+use crate::time_share::TimeShare;
 use crate::vitals::lock;
 
 /// A read takes some microseconds; on a busy machine, or from swap, some milliseconds.
@@ -38,7 +39,7 @@ const QUARANTINED_MAX: usize = 1024;
 /// How long an answer is waited for that is better had at once, and which share of all time may go into that.
 const BRIEF_WAIT: Duration = Duration::from_millis(20);
 const BRIEF_WAITS_SHARE: u32 = 10;
-const BRIEF_WAITS_SAVED: Duration = Duration::from_millis(100);
+const BRIEF_WAITS_SAVED_MAX: Duration = Duration::from_millis(100);
 
 /// One process, and no other that gets its number. An exec does not make another one of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -167,9 +168,8 @@ struct State {
     last_read: u64,
     quarantine: HashMap<Target, Quarantine>,
     counts: ReadCounts,
-    /// Time that may go into brief waits, and up to when it was counted.
-    brief_waits: Duration,
-    counted_to: Instant,
+    /// Time that may go into brief waits.
+    brief_waits: TimeShare,
     is_closed: bool,
 }
 
@@ -234,8 +234,7 @@ impl ForeignReader {
             last_read: 0,
             quarantine: HashMap::new(),
             counts: ReadCounts::default(),
-            brief_waits: BRIEF_WAITS_SAVED,
-            counted_to: Instant::now(),
+            brief_waits: TimeShare::new(BRIEF_WAITS_SHARE, BRIEF_WAITS_SAVED_MAX),
             is_closed: false,
         };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), deadline });
@@ -294,10 +293,9 @@ impl ForeignReader {
     ) -> Result<Asked<T>, NoAnswer> {
         let pending = self.ask(target, read)?;
         let began = Instant::now();
-        let wait = lock(&self.shared.state).saved_for_brief_waits(began).min(BRIEF_WAIT);
+        let wait = lock(&self.shared.state).brief_waits.left(began).min(BRIEF_WAIT);
         let asked = pending.wait(wait);
-        let mut state = lock(&self.shared.state);
-        state.brief_waits = state.brief_waits.saturating_sub(began.elapsed());
+        lock(&self.shared.state).brief_waits.spend(began.elapsed(), Instant::now());
         asked
     }
 
@@ -399,13 +397,6 @@ impl State {
         }
         self.quarantine.insert(target, Quarantine { until: now + time, time });
         time
-    }
-
-    fn saved_for_brief_waits(&mut self, now: Instant) -> Duration {
-        let earned = now.saturating_duration_since(self.counted_to) / BRIEF_WAITS_SHARE;
-        self.counted_to = now;
-        self.brief_waits = (self.brief_waits + earned).min(BRIEF_WAITS_SAVED);
-        self.brief_waits
     }
 }
 

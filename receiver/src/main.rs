@@ -37,6 +37,7 @@ mod handover;
 mod hexadecimal;
 mod import;
 mod jit;
+mod kernel_names;
 mod live;
 mod memory;
 mod naming;
@@ -52,6 +53,7 @@ mod service;
 mod supervise;
 mod telemetry;
 mod terminal;
+mod time_share;
 mod vitals;
 
 use std::process::ExitCode;

@@ -5,14 +5,15 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{Frame, FrameKind, Outcome};
+use sidewinder_bpf::{Frame, FrameKind, Opener, Outcome};
 use sidewinder_process::{FileId, OpenedFile, ReadAt};
 use sidewinder_symbolize::{
-    CodeFrame, Files, Image, KernelSymbols, Language, Lookup, Name, NoName, Stats, Symbolizer,
+    CodeFrame, Files, Image, KernelName, Language, Lookup, Name, NoName, Stats, Symbolizer,
     SymbolizerOptions, unnamed,
 };
 
 use crate::jit::{JitName, JitNames, JitPlace, Runtime};
+use crate::kernel_names::KernelNames;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{FileFacts, ProcessKey};
@@ -71,6 +72,8 @@ pub(crate) struct NamingOptions {
     pub(crate) is_patient: bool,
     /// Where debug files may be.
     pub(crate) debug_roots: Arc<DebugRoots>,
+    /// Asks the kernel for its names. Without, they are read from its list.
+    pub(crate) opener: Option<Opener>,
 }
 
 /// How frames were named, counted.
@@ -115,8 +118,7 @@ pub(crate) struct Namer {
     files: HashMap<FileId, Arc<FileFacts>>,
     symbols: Symbolizer,
     jit: JitNames,
-    /// Read when the first kernel frame asks for it.
-    kernel: Option<KernelSymbols>,
+    kernel: KernelNames,
     no_functions: Arc<[CodeFrame]>,
     no_name: Arc<str>,
 }
@@ -131,9 +133,9 @@ impl Namer {
                 is_patient: options.is_patient,
             }),
             jit: JitNames::new(options.budget_bytes / JIT_SHARE, Arc::clone(options.debug_roots.refusals())),
+            kernel: KernelNames::new(options.opener.clone()),
             options,
             files: HashMap::new(),
-            kernel: None,
             no_functions: Arc::from([]),
             no_name: Arc::from(""),
         }
@@ -221,15 +223,11 @@ impl Namer {
     }
 
     fn kernel(&mut self, address: u64) -> NamedFrame {
-        let name = if self.options.kernel {
-            self.kernel.get_or_insert_with(KernelSymbols::read).lookup(Avma(address)).shown()
-        } else {
-            "[k]"
-        };
+        let name = if self.options.kernel { self.kernel.name(Avma(address)) } else { KernelName::UNNAMED.into() };
         NamedFrame {
             place: Place::Kernel { address },
             functions: Arc::clone(&self.no_functions),
-            name: Arc::from(name),
+            name,
             code: Code::Kernel,
             is_unsought: false,
             is_guessed: false,

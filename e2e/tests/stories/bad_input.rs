@@ -80,7 +80,7 @@ fn a_wrong_call_is_told_the_next_step() -> Result<()> {
         (&["manual", "/proc/no"], RUNTIME, &["/proc/no", "next: choose a folder"]),
         (&["status", "--pid", "4294967295"], RUNTIME, &["4294967295", "next: leave --pid out"]),
         (&["run", "--config", "http://host/x"], USAGE, &["http", "next: name a file"]),
-        (&["validate", "--config", "env:SIDEWINDER_NOWHERE"], USAGE, &["SIDEWINDER_NOWHERE", "next: mend"]),
+        (&["validate", "--config", "env:SIDEWINDER_NOWHERE"], USAGE, &["SIDEWINDER_NOWHERE", "next: fix"]),
         (&["validate", "--set", "receivers.x"], USAGE, &["--set #1", "key=value", "next: "]),
     ] {
         let Ended { status, log: said } = sidewinder::run(arguments)?;

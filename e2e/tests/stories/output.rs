@@ -48,9 +48,16 @@ fn text(path: &Path) -> &str {
 }
 
 /// A recording of every process until it is told to stop, that is under way.
+/// Whoever runs the tests may ignore hangups, as `nohup` does, which children inherit.
+fn hangups_not_ignored() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP");
+    command
+}
+
 fn recording(output: &Path) -> Result<Running> {
-    let mut command = sidewinder::command()?;
-    command.args(["record", "-a", "-F", "97", "-o"]).arg(output);
+    let mut command = hangups_not_ignored();
+    command.arg(paths::sidewinder()?).args(["record", "-a", "-F", "97", "-o"]).arg(output);
     Running::start_sampling(command)
 }
 
@@ -103,8 +110,8 @@ fn a_closed_terminal_ends_a_recording_which_is_written() -> Result<()> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let line = rustix::fs::open(ptsname(&master, Vec::new())?, flags, Mode::empty())?;
     let side = || line.try_clone().map(Stdio::from);
-    let mut process = Command::new("setsid")
-        .args(["--ctty", "--wait"])
+    let mut process = hangups_not_ignored()
+        .args(["setsid", "--ctty", "--wait"])
         .arg(paths::sidewinder()?)
         .args(["record", "-a", "-F", "97", "-o"])
         .arg(&path)
@@ -223,7 +230,7 @@ fn a_pipe_is_written_to_once_and_waited_for() -> Result<()> {
     let pipe = folder.path().join("out.folded");
     mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU)?;
     let mut command = sidewinder::command()?;
-    command.args(["record", "-a", "-d", "1s", "-o"]).arg(&pipe);
+    command.args(["record", "-d", "1s", "-o"]).arg(&pipe).args(["--", "sh", "-c", "while :; do :; done"]);
     let mut running = Running::start(command)?;
     // The reader comes when the recording is over.
     until_waiting(&running)?;

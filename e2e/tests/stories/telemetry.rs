@@ -202,8 +202,8 @@ fn foreign_variables_change_nothing() -> Result<()> {
         ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{dead}")),
         ("OTEL_EXPORTER_OTLP_HEADERS", "a=b".to_owned()),
         ("OTEL_EXPORTER_OTLP_COMPRESSION", "nonsense".to_owned()),
-        ("OTEL_SERVICE_NAME", "foreign".to_owned()),
-        ("OTEL_RESOURCE_ATTRIBUTES", "service.version=foreign".to_owned()),
+        ("OTEL_SERVICE_NAME", "another-program".to_owned()),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.version=another-program".to_owned()),
         ("OTEL_METRIC_EXPORT_INTERVAL", "1".to_owned()),
         ("OTEL_SDK_DISABLED", "true".to_owned()),
     ];
@@ -211,7 +211,7 @@ fn foreign_variables_change_nothing() -> Result<()> {
     workload.open()?;
     let text = until("a scrape", || page(port, "/metrics").map(Some))?;
     daemon.stop()?;
-    ensure!(text.contains("service_name=\"sidewinder\"") && !text.contains("foreign"), "{text}");
+    ensure!(text.contains("service_name=\"sidewinder\"") && !text.contains("another-program"), "{text}");
     ensure!(collector.stop()?.events_of(workload.pid()).count() > 0, "nothing arrived where it was to");
     Ok(())
 }

@@ -7,6 +7,8 @@
 //! more. Only then is it opened for reading. Contents are read by `pread` alone: a mapped file that shrinks
 //! would end us with `SIGBUS`.
 
+mod error;
+mod trust;
 mod walk;
 
 use std::cell::OnceCell;
@@ -22,7 +24,6 @@ use rustix::fs::{
     openat, openat2, statx,
 };
 use rustix::io::Errno;
-use thiserror::Error;
 
 use crate::build_id::read_build_ids;
 use crate::credentials::{Access, Credentials, Ownership};
@@ -31,170 +32,11 @@ use crate::filesystem::{FilesystemKind, Mounts};
 use crate::id::{DeviceId, Pid};
 use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::maps::{escape, read_executable_mappings};
-use crate::procfs::{ProcRoot, ProcessDir, ProcfsError, path_of_descriptor};
+use crate::procfs::{ProcRoot, ProcessDir, path_of_descriptor};
 use crate::read_at::ReadAt;
 
-/// Why the file behind a mapping could not be opened.
-#[derive(Debug, Error)]
-pub enum OpenError {
-    /// The process has ended.
-    #[error("the process is gone")]
-    Gone,
-    /// No file has the reported path any more, and the kernel gives no other way to it.
-    #[error("no file has the path any more")]
-    NotFound,
-    /// Another file has the path now.
-    #[error("another file has the path now")]
-    Mismatch,
-    /// A directory, FIFO, socket or device has the path.
-    #[error("not a regular file")]
-    NotRegular,
-    /// The file system is served by a process or a host that may never answer.
-    #[error("the file system may never answer")]
-    Remote,
-    /// The kernel does not know yet what has the path, and finding out may take for ever.
-    #[error("a file system on the way may never answer")]
-    NotCached,
-    /// A symbolic link is in the way.
-    #[error("a symbolic link has the name")]
-    Link,
-    /// Neither the process's user nor root owns it.
-    #[error("it belongs to user {0}, who is neither the process's user nor root")]
-    Owner(u32),
-    /// The process may not read it.
-    #[error("the process itself may not read it")]
-    Unreadable,
-    /// It has another name too, under which it may be anything.
-    #[error("it is a hard link to a file with another name")]
-    HardLink,
-    /// We may not follow the process's root or look up the path.
-    #[error("permission denied")]
-    Permission,
-    /// We found it, but may not read it.
-    #[error("we may not read it")]
-    Denied,
-    /// Anything else.
-    #[error("cannot open")]
-    Io(#[source] io::Error),
-}
-
-impl From<Errno> for OpenError {
-    fn from(errno: Errno) -> Self {
-        match errno {
-            Errno::SRCH => Self::Gone,
-            Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG => Self::NotFound,
-            Errno::ACCESS | Errno::PERM => Self::Permission,
-            other => Self::Io(other.into()),
-        }
-    }
-}
-
-impl From<ProcfsError> for OpenError {
-    fn from(error: ProcfsError) -> Self {
-        match error {
-            ProcfsError::Gone { .. } => Self::Gone,
-            ProcfsError::Permission { .. } => Self::Permission,
-            ProcfsError::Read { source, .. } | ProcfsError::List { source, .. } => Self::Io(source),
-            malformed @ ProcfsError::Malformed { .. } => Self::Io(io::Error::other(malformed)),
-        }
-    }
-}
-
-impl OpenError {
-    /// Why a file that is there is not read; `None` where there is none, or nothing speaks against reading it.
-    #[must_use]
-    pub const fn refusal(&self) -> Option<Refusal> {
-        Some(match self {
-            Self::Mismatch => Refusal::Mismatch,
-            Self::NotRegular => Refusal::NotRegular,
-            Self::Remote => Refusal::Remote,
-            Self::Link => Refusal::Symlink,
-            Self::Owner(_) => Refusal::Owner,
-            Self::Unreadable => Refusal::Unreadable,
-            Self::HardLink => Refusal::HardLink,
-            Self::Denied => Refusal::Denied,
-            Self::Gone | Self::NotFound | Self::NotCached | Self::Permission | Self::Io(_) => return None,
-        })
-    }
-}
-
-/// Why a file that is there is not read, by which such files are counted.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Refusal {
-    /// A symbolic link has the name.
-    Symlink,
-    /// A hard link has the name.
-    HardLink,
-    /// It is no regular file.
-    NotRegular,
-    /// It is somebody else's.
-    Owner,
-    /// The process could not read it.
-    Unreadable,
-    /// It is not the file that is mapped.
-    Mismatch,
-    /// Its file system may never answer.
-    Remote,
-    /// We may not read it.
-    Denied,
-}
-
-impl Refusal {
-    /// All of them, in the order in which they are declared.
-    pub const ALL: [Self; 8] = [
-        Self::Symlink,
-        Self::HardLink,
-        Self::NotRegular,
-        Self::Owner,
-        Self::Unreadable,
-        Self::Mismatch,
-        Self::Remote,
-        Self::Denied,
-    ];
-
-    /// For metrics.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Symlink => "symlink",
-            Self::HardLink => "hard_link",
-            Self::NotRegular => "not_regular",
-            Self::Owner => "owner",
-            Self::Unreadable => "unreadable",
-            Self::Mismatch => "mismatch",
-            Self::Remote => "remote",
-            Self::Denied => "denied",
-        }
-    }
-}
-
-/// Why a file that has a certain path is read. A mapped file needs none of these: the kernel says which one it is
-/// ([`Root::open_mapped`]).
-///
-/// `reader` is the process that chose the name, and the file is read only where that process could read it itself: by the
-/// modes of the file and of each directory on the way. So nobody learns anything through us that the process may not know.
-#[derive(Clone, Copy, Debug)]
-pub enum Trust<'a> {
-    /// The directory was named by whoever runs us, or is where our own distribution installs debug files: it is read with
-    /// our own rights, and links are followed.
-    Operator,
-    /// The content proves that it belongs to a binary (build ID, checksum), which says nothing of who wrote it. Owned by
-    /// the process's user, root, or the owner of the binary, who could have put the same into that. Links are followed as
-    /// the process would: distributions have debug files by build ID as links.
-    Proven {
-        /// Who names it.
-        reader: &'a Credentials,
-        /// The owner of the binary, where it is known.
-        binary_owner: Option<u32>,
-    },
-    /// Nothing but its name says that it belongs to a process (perf map): anybody may have put it there, as anything. Owned
-    /// by the process's user or root, as are the directories on the way; no symbolic link but root's among those, and no
-    /// link of either kind in the name itself. Directories that everybody may write to are allowed: `/tmp` is one.
-    Named {
-        /// Whose it is to be.
-        reader: &'a Credentials,
-    },
-}
+pub use self::error::{OpenError, Refusal};
+pub use self::trust::Trust;
 
 /// How sure it is that an opened file is the mapped one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -446,33 +288,6 @@ impl Root {
     }
 }
 
-impl Trust<'_> {
-    /// Whether the name is all that there is to go by.
-    const fn asks_for_names(&self) -> bool {
-        matches!(self, Self::Named { .. })
-    }
-
-    /// Whether what was found may be read for this reason.
-    fn admits(&self, looked: &Looked, found: BorrowedFd<'_>) -> Result<(), OpenError> {
-        let (reader, binary_owner) = match *self {
-            Self::Operator => return Ok(()),
-            Self::Proven { reader, binary_owner } => (reader, binary_owner),
-            Self::Named { reader } => (reader, None),
-        };
-        let owner = looked.ownership.user;
-        if !reader.trusts(owner) && binary_owner != Some(owner) {
-            return Err(OpenError::Owner(owner));
-        }
-        if !reader.may(Access::Read, looked.ownership, || has_acl(found)) {
-            return Err(OpenError::Unreadable);
-        }
-        if self.asks_for_names() && looked.links != 1 {
-            return Err(OpenError::HardLink);
-        }
-        Ok(())
-    }
-}
-
 /// Finds files through one process, without opening any that may never answer.
 struct Finder<'process> {
     process: &'process ProcessDir,
@@ -655,15 +470,6 @@ fn open_for_reading(found: BorrowedFd<'_>) -> Result<File, OpenError> {
     }
 }
 
-/// Whether an access control list may say otherwise than the mode (acl(5)); also where nobody can tell.
-fn has_acl(found: BorrowedFd<'_>) -> bool {
-    match getxattr_query(path_of_descriptor(found), c"system.posix_acl_access") {
-        Ok(bytes) => bytes > 0,
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
-        Err(_) => true,
-    }
-}
-
 /// The paths that may be meant by what the kernel reported, relative to a root: as it stands there, without
 /// the mark of deletion, and each with a newline read as the four characters by which maps write one.
 fn readings(reported: &MappedFile) -> Vec<CString> {
@@ -674,6 +480,15 @@ fn readings(reported: &MappedFile) -> Vec<CString> {
     let escaped: Vec<Vec<u8>> = paths.iter().filter_map(|path| escape(path)).collect();
     paths.extend(escaped.iter().map(Vec::as_slice));
     paths.into_iter().filter_map(|path| CString::new(path.strip_prefix(b"/")?).ok()).collect()
+}
+
+/// Whether an access control list may say otherwise than the mode (acl(5)); also where nobody can tell.
+fn has_acl(found: BorrowedFd<'_>) -> bool {
+    match getxattr_query(path_of_descriptor(found), c"system.posix_acl_access") {
+        Ok(bytes) => bytes > 0,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+        Err(_) => true,
+    }
 }
 
 /// What `statx` says of a descriptor without asking whoever serves the file.

@@ -114,6 +114,8 @@ impl Audience for Sink {
 
 fn record_target(args: &RecordArgs) -> Ended {
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
+    let opener = Opener::start().map_err(SamplingError::Thread)?;
+    privilege::narrow(&opener).map_err(SamplingError::Thread)?;
     let namer = Namer::new(NamingOptions {
         native: true,
         kernel: !args.no_kernel,
@@ -122,6 +124,7 @@ fn record_target(args: &RecordArgs) -> Ended {
         budget_bytes: NAMES_BYTES,
         is_patient: true,
         debug_roots: Arc::clone(&debug_roots),
+        opener: Some(opener.clone()),
     });
     let mut sink = match Format::of(&args.output, args.format)? {
         Format::Otlp => {
@@ -143,7 +146,7 @@ fn record_target(args: &RecordArgs) -> Ended {
         let shown = page.as_ref().map(|page| Arc::clone(&page.shown));
         let sink = &mut sink;
         threads.spawn(move || sink.take_all(incoming, wanted, shown.as_deref()));
-        sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots)
+        sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
     });
     let ended = launched.as_mut().map(Launched::end);
     let recorded = recorded?;
@@ -187,6 +190,7 @@ fn sample(
     stop: &AtomicBool,
     sink: &Sender<Vec<Message>>,
     debug_roots: &Arc<DebugRoots>,
+    opener: Opener,
 ) -> Result<Recorded, Failure> {
     let scope = match &launched {
         Some(launched) => Scope::of_pids([launched.pid()]),
@@ -208,8 +212,6 @@ fn sample(
         ..SamplingOptions::for_people(scope, args.frequency, tables_bytes, debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
-    let opener = Opener::start().map_err(SamplingError::Thread)?;
-    privilege::narrow(&opener).map_err(SamplingError::Thread)?;
     let mut cpus = CpuList::online().ok();
     let (mut passing_on, mut looking_at_cpus) = (Every::new(PASS_ON), Every::new(LOOK_AT_CPUS));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;

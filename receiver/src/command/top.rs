@@ -64,14 +64,14 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
     let opener = Opener::start().map_err(SamplingError::Thread)?;
     privilege::narrow(&opener).map_err(SamplingError::Thread)?;
     tell(format_args!("reading unwind tables ...\n"));
-    let mut sampler = Sampler::new(&mut storage, options, opener)?;
+    let mut sampler = Sampler::new(&mut storage, options, opener.clone())?;
     sampler.start()?;
 
     let live = Live::within(Some(Bounds { time: screen::LONGEST, bytes: WINDOW_BYTES }));
     let shown = live.begin("top", title.clone(), args.frequency);
     let told = Mutex::<Vec<Outcome>>::default();
     let mut screen = Screen::new(title, args.frequency, args.seconds);
-    let names = Names::new(!args.no_kernel, debug_roots);
+    let names = Names::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (handover, incoming) = handover();
         threads.spawn(|| names.take_all(incoming, &shown));
@@ -113,7 +113,7 @@ struct Names {
 }
 
 impl Names {
-    fn new(kernel: bool, debug_roots: Arc<DebugRoots>) -> Self {
+    fn new(kernel: bool, debug_roots: Arc<DebugRoots>, opener: Opener) -> Self {
         let namer = Namer::new(NamingOptions {
             native: true,
             kernel,
@@ -122,6 +122,7 @@ impl Names {
             budget_bytes: NAMES_BYTES,
             is_patient: false,
             debug_roots,
+            opener: Some(opener),
         });
         Self { namer, processes: HashMap::new() }
     }

@@ -1,23 +1,26 @@
 //! The files that processes execute, and where walks find their tables.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Arena, Outcome, PackedSegment, Packing, Range, SegmentId, Tables};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
-use sidewinder_unwind::Rule;
+use sidewinder_unwind::{FileOutline, Rule};
 
 use super::build::{BuildError, Built, Part};
 use super::debug_file::{Companions, DebugFile};
 use super::options::SamplingOptions;
 use super::segments::{Segment, push_parts, segment_at};
 use super::table_builder::{Delivery, Order, TableBuilder, What};
+use crate::time_share::TimeShare;
 
-/// How many times as long as a file's last reading took it rests before it is read again for evicted tables: a budget
-/// that is far too small costs a share of one CPU, and not all of it.
-const REST: u32 = 1;
+/// Of one CPU's time, one part in so many may go into building what walks have missed: a budget that is far too small costs
+/// no more than that. What is not needed is saved, up to so much.
+const REBUILDING_SHARE: u32 = 100;
+const REBUILDING_SAVED_MAX: Duration = Duration::from_secs(1);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -29,6 +32,7 @@ pub(crate) struct Binaries {
     /// The table of files that say nothing.
     blank: SegmentId,
     reloads: u64,
+    rebuilding: TimeShare,
     cut: CutFiles,
 }
 
@@ -36,7 +40,8 @@ pub(crate) struct Binaries {
 /// again is the same while its path and its size are.
 #[derive(Default, Debug)]
 struct CutFiles {
-    known: HashSet<FileKey>,
+    /// With the room that there was, in bytes.
+    known: HashMap<FileKey, u64>,
     /// Files met, those included that are no longer in `known`.
     count: u64,
 }
@@ -47,13 +52,18 @@ impl CutFiles {
     const KNOWN_MAX: usize = 4096;
 
     /// Whether the file was not among them.
-    fn add(&mut self, file: FileKey) -> bool {
+    fn add(&mut self, file: FileKey, room_bytes: u64) -> bool {
         if self.known.len() >= Self::KNOWN_MAX {
             self.known.clear();
         }
-        let is_new = self.known.insert(file);
+        let is_new = self.known.insert(file, room_bytes).is_none();
         self.count += u64::from(is_new);
         is_new
+    }
+
+    /// Whether a file would not fit again: there is not twice the room that there was.
+    fn still_hold(&self, file: &FileKey, room_bytes: impl Fn() -> u64) -> bool {
+        self.known.get(file).is_some_and(|had_bytes| room_bytes() / 2 < *had_bytes)
     }
 }
 
@@ -63,6 +73,8 @@ struct Binary {
     content: OpenedFile,
     packing: Packing,
     debug_file: DebugFile,
+    /// Once it was made.
+    outline: Option<Arc<FileOutline>>,
     state: State,
     /// Processes that map it.
     users: BTreeSet<Pid>,
@@ -70,7 +82,6 @@ struct Binary {
     used_at: Instant,
     /// Whether the builder is at it.
     is_ordered: bool,
-    rests_until: Instant,
     /// Segments that walks have missed.
     missed: BTreeSet<SegmentId>,
 }
@@ -116,6 +127,7 @@ impl Binaries {
             files_by_user: HashMap::new(),
             blank,
             reloads: 0,
+            rebuilding: TimeShare::new(REBUILDING_SHARE, REBUILDING_SAVED_MAX),
             cut: CutFiles::default(),
         })
     }
@@ -137,19 +149,23 @@ impl Binaries {
         let Some(content) = entry.opened() else { return false };
         let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
         let (sender, wanted) = mpsc::channel();
-        let binary = Binary {
+        let mut binary = Binary {
             path: entry.path().to_vec(),
             content: content.clone(),
             packing: options.packing(entry.path(), build_id),
             debug_file: DebugFile::of_process(user, entry.path(), content.owner(), &options.debug_roots),
+            outline: None,
             state: State::Building { segments: Vec::new(), wanted: sender },
             users: BTreeSet::new(),
             used_at: Instant::now(),
             is_ordered: true,
-            rests_until: Instant::now(),
             missed: BTreeSet::new(),
         };
-        self.builder.order(binary.order(file, What::File { wanted }));
+        if self.cut.still_hold(&binary.key(), || self.builder.room_bytes()) {
+            (binary.state, binary.is_ordered) = (State::Blank, false);
+        } else {
+            self.builder.order(binary.order(file, What::File { wanted }));
+        }
         self.binaries.insert(file, binary);
         true
     }
@@ -253,24 +269,28 @@ impl Binaries {
 
     /// Orders what walks have missed, and loads what has been built meanwhile.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut Tables) -> Vec<Ready> {
-        for (file, binary) in &mut self.binaries {
+        let can_rebuild = !self.rebuilding.left(Instant::now()).is_zero();
+        for (file, binary) in self.binaries.iter_mut().filter(|_| can_rebuild) {
             if let Some(what) = binary.order_again(tables) {
                 self.reloads += 1;
                 self.builder.order(binary.order(*file, what));
             }
         }
         let mut ready = Vec::new();
-        while let Some(Delivery { file, built, took }) = self.builder.next() {
+        while let Some(Delivery { file, built, took, room_bytes }) = self.builder.next() {
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
+            let is_again = matches!(binary.state, State::Built(_));
             if let Some(took) = took {
                 binary.is_ordered = false;
-                binary.rests_until = Instant::now() + REST * took;
+                if is_again {
+                    self.rebuilding.spend(took, Instant::now());
+                }
             }
-            match (built, &binary.state) {
-                (Ok(built), State::Built(_)) => binary.take_again(&built, arena, tables),
-                (Ok(built), _) => {
+            match (built, is_again) {
+                (Ok(built), true) => binary.take_again(&built, arena, tables),
+                (Ok(built), false) => {
                     let failure = built.unread_bytes.map(BuildError::NoRoom);
-                    let is_known_failure = failure.is_some() && !self.cut.add(binary.key());
+                    let is_known_failure = failure.is_some() && !self.cut.add(binary.key(), room_bytes);
                     binary.take(&built, arena, tables);
                     if took.is_some() {
                         binary.state = State::Built(binary.state.segments().to_vec());
@@ -279,10 +299,10 @@ impl Binaries {
                     ready.push(Ready { file, users, loads, failure, is_known_failure });
                 }
                 // It could be read before: what it mapped then is gone, and its evicted tables with it.
-                (Err(_), State::Built(_)) => binary.missed.clear(),
-                (Err(failure), _) => {
-                    let is_known_failure =
-                        matches!(failure, BuildError::NoRoom(_)) && !self.cut.add(binary.key());
+                (Err(_), true) => binary.missed.clear(),
+                (Err(failure), false) => {
+                    let is_known_failure = matches!(failure, BuildError::NoRoom(_))
+                        && !self.cut.add(binary.key(), room_bytes);
                     binary.debug_file = DebugFile::Known(Companions::default());
                     binary.state = State::Blank;
                     let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
@@ -352,7 +372,7 @@ impl Binary {
     /// What walks have missed, if it is time to build it again.
     fn order_again(&mut self, tables: &Tables) -> Option<What> {
         let State::Built(segments) = &self.state else { return None };
-        if self.missed.is_empty() || self.is_ordered || Instant::now() < self.rests_until {
+        if self.missed.is_empty() || self.is_ordered {
             return None;
         }
         self.missed.retain(|id| !tables.is_loaded(*id));
@@ -360,12 +380,13 @@ impl Binary {
         let parts: Vec<Part> = missed().map(|segment| segment.part).collect();
         let stand_alone = missed().all(|segment| segment.stands_alone);
         self.is_ordered = !parts.is_empty();
-        self.is_ordered.then_some(What::Again { parts, stand_alone })
+        self.is_ordered.then(|| What::Again { parts, stand_alone, outline: self.outline.clone() })
     }
 
     /// Gives every segment a number, and its table where there is room. The others are loaded when walks miss them.
     fn take(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
         self.debug_file = built.debug_file.clone();
+        self.outline = built.outline.clone();
         let State::Building { segments, .. } = &mut self.state else { return };
         segments.extend(built.segments.iter().map_while(|packed| {
             let id = tables.reserve()?;
@@ -375,12 +396,19 @@ impl Binary {
             let stands_alone = !built.by_machine_code.iter().any(|code| part.overlaps(code));
             Some(Segment { part, stands_alone, id })
         }));
+        let unbuilt = built.unbuilt.iter();
+        segments.extend(
+            unbuilt.map_while(|part| Some(Segment { part: *part, stands_alone: true, id: tables.reserve()? })),
+        );
         segments.sort_unstable_by_key(|segment| segment.part.file_offset);
     }
 
     /// Loads tables that walks have missed, at the cost of others. What finds no room stays missed.
     fn take_again(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
         let State::Built(segments) = &self.state else { return };
+        if let Some(outline) = &built.outline {
+            self.outline.get_or_insert_with(|| Arc::clone(outline));
+        }
         for packed in &built.segments {
             let segment = segments.iter().find(|segment| segment.part == Part::of(packed));
             if let Some(segment) = segment
@@ -401,11 +429,13 @@ mod tests {
     fn a_file_that_did_not_fit_is_told_of_once_though_it_is_forgotten_and_met_again() {
         let mut cut = CutFiles::default();
         let file = |size_bytes| (b"/usr/bin/node".to_vec(), size_bytes);
-        assert!(cut.add(file(1)));
-        assert!(!cut.add(file(1)));
-        assert!(cut.add(file(2)), "another version of it");
+        assert!(cut.add(file(1), 100));
+        assert!(!cut.add(file(1), 100));
+        assert!(cut.add(file(2), 100), "another version of it");
         assert_eq!(cut.count, 2);
-        (0..2 * CutFiles::KNOWN_MAX as u64).for_each(|size_bytes| _ = cut.add(file(size_bytes)));
+        assert!(cut.still_hold(&file(1), || 199) && !cut.still_hold(&file(1), || 200));
+        assert!(!cut.still_hold(&file(3), || 0), "it was not tried");
+        (0..2 * CutFiles::KNOWN_MAX as u64).for_each(|size_bytes| _ = cut.add(file(size_bytes), 100));
         assert!(cut.known.len() <= CutFiles::KNOWN_MAX);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Seek};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,9 @@ use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
-use sidewinder_unwind::{ReadFile, Sources, UnwindTable, code_ranges, load_segments};
+use sidewinder_unwind::{
+    FileOutline, IndexedSources, ReadFile, Sources, UnwindTable, code_ranges, has_eh_frame_alone, load_segments,
+};
 use thiserror::Error;
 
 use super::debug_file::{Companions, DebugFile};
@@ -67,6 +70,10 @@ impl Part {
 pub(crate) struct Built {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
+    /// Parts of a file that is too large for the memory that there is: each is built when a walk misses it.
+    pub(crate) unbuilt: Vec<Part>,
+    /// What building segments once more takes less time with.
+    pub(crate) outline: Option<Arc<FileOutline>>,
     /// Where in the file its machine code is all that there is: understood as a whole or not at all.
     pub(crate) by_machine_code: Vec<Range<FileOffset>>,
     pub(crate) debug_file: DebugFile,
@@ -85,20 +92,71 @@ const PART_BYTES: u64 = 1 << 20;
 /// is known of every process that maps the file is published anew.
 const PARTS_TOGETHER: Duration = Duration::from_millis(50);
 
+/// Parts of a file that is not built as a whole: large enough that their numbers last for many such files, and no larger,
+/// since of a part that is missed all is built.
+const UNBUILT_PART_BYTES_MIN: u64 = 64 << 10;
+const UNBUILT_PARTS_MAX: u64 = 256;
+
 /// A file whose table is to be built.
 #[derive(Debug)]
 pub(crate) struct Source<'a> {
     pub(crate) content: &'a OpenedFile,
     pub(crate) packing: Packing,
     pub(crate) debug_file: &'a DebugFile,
+    /// If it was made before.
+    pub(crate) outline: Option<&'a Arc<FileOutline>>,
     /// Memory that building may take.
     pub(crate) room_bytes: u64,
 }
 
 impl Source<'_> {
     /// Reads a file's table and packs it, as the trusted side has it. All but the last of it goes to `hand_over` as soon
-    /// as it is there, and what walks ask for before everything else.
+    /// as it is there, and what walks ask for before everything else. Where there is no room to read all that it takes,
+    /// the file is divided, and nothing is built yet.
     pub(crate) fn build(
+        &self,
+        trust: Trust,
+        wanted: &Receiver<FileOffset>,
+        mut hand_over: impl FnMut(Built),
+    ) -> Result<Built, BuildError> {
+        let mut is_begun = false;
+        let whole = self.build_whole(trust, wanted, |built| {
+            is_begun = true;
+            hand_over(built);
+        });
+        let has_no_room = match &whole {
+            Ok(built) => built.unread_bytes.is_some(),
+            Err(error) => matches!(error, BuildError::NoRoom(_)),
+        };
+        if !has_no_room || is_begun || trust != Trust::Rows {
+            return whole;
+        }
+        match self.divide() {
+            Ok(Some(divided)) => Ok(divided),
+            Ok(None) | Err(_) => whole,
+        }
+    }
+
+    /// The parts of a file, to be built one by one; `None` where the file has no index to what describes a part.
+    fn divide(&self) -> Result<Option<Built>, BuildError> {
+        let allowance = Allowance::new(self.room_bytes / READING_SHARE);
+        let reader = BoundedReader::new(self.content, &allowance);
+        let file = parse(&reader, &allowance)?;
+        let Some(outline) = FileOutline::of(&file)? else { return Ok(None) };
+        let loads = load_segments(&file);
+        let code_bytes: u64 = executable(&loads).map(|load| load.size).sum();
+        let part_bytes = (code_bytes / UNBUILT_PARTS_MAX).max(UNBUILT_PART_BYTES_MIN);
+        let part_bytes = part_bytes.next_multiple_of(UNBUILT_PART_BYTES_MIN);
+        let unbuilt = executable(&loads).flat_map(|load| cut(pages_of(load), part_bytes)).collect();
+        Ok(Some(Built {
+            unbuilt,
+            outline: Some(Arc::new(outline)),
+            debug_file: DebugFile::Known(self.debug_file.find(&file)),
+            ..Built::of_none(loads)
+        }))
+    }
+
+    fn build_whole(
         &self,
         trust: Trust,
         wanted: &Receiver<FileOffset>,
@@ -138,13 +196,14 @@ impl Source<'_> {
         Ok(Built {
             segments,
             by_machine_code,
-            loads,
             debug_file: DebugFile::Known(companions),
             unread_bytes: allowance.refused_bytes(),
+            ..Built::of_none(loads)
         })
     }
 
-    /// Reads and packs some segments of a file's table once more. Unless they stand alone, the rest is read for them.
+    /// Reads and packs some segments of a file's table, most of them once more. Unless they stand alone, the rest is read
+    /// for them.
     pub(crate) fn build_again(
         &self,
         parts: &[Part],
@@ -159,21 +218,51 @@ impl Source<'_> {
         let wanted: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
         // The code is checked as a whole.
         let wanted = (stand_alone && trust == Trust::Rows).then_some(&*wanted);
-        let (table, companions) = table_of(&file, self.debug_file, wanted, &allowance)?;
-        let table = settle(&file, table, trust)?;
+        let (table, outline, debug_file) = match wanted.zip(self.outline_of(&file)?) {
+            Some((wanted, outline)) => {
+                let table = IndexedSources::of(&file, &outline)?.table_of(wanted);
+                (table, Some(outline), self.debug_file.clone())
+            }
+            None => {
+                let (table, companions) = table_of(&file, self.debug_file, wanted, &allowance)?;
+                (settle(&file, table, trust)?, None, DebugFile::Known(companions))
+            }
+        };
         if let Some(refused_bytes) = allowance.refused_bytes() {
             // With less than what the first table was made of it would say something else.
             return Err(BuildError::NoRoom(refused_bytes));
         }
         let again = |part: &Part, load| pack_again(&table, load, self.packing, part.file_offset..part.end());
         let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
-        Ok(Built {
-            segments,
-            by_machine_code: Vec::new(),
-            debug_file: DebugFile::Known(companions),
+        Ok(Built { segments, outline, debug_file, ..Built::of_none(loads) })
+    }
+
+    /// The outline by which parts of a file are built without the rest, if that gives the same.
+    fn outline_of<'data, R: ReadFile<'data>>(
+        &self,
+        file: &object::File<'data, R>,
+    ) -> Result<Option<Arc<FileOutline>>, BuildError> {
+        if let Some(outline) = self.outline {
+            return Ok(Some(Arc::clone(outline)));
+        }
+        if !has_eh_frame_alone(file) || self.debug_file.find(file).debug.is_some() {
+            return Ok(None);
+        }
+        Ok(FileOutline::of(file)?.map(Arc::new))
+    }
+}
+
+impl Built {
+    fn of_none(loads: Vec<LoadSegment>) -> Self {
+        Self {
             loads,
+            segments: Vec::new(),
+            unbuilt: Vec::new(),
+            outline: None,
+            by_machine_code: Vec::new(),
+            debug_file: DebugFile::Known(Companions::default()),
             unread_bytes: None,
-        })
+        }
     }
 }
 
@@ -192,7 +281,7 @@ impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'd
     fn build(&mut self, wanted: &Receiver<FileOffset>, mut hand_over: impl FnMut(Built)) -> Built {
         let code = self.sources.read_code();
         self.by_machine_code = code.iter().filter_map(|code| in_file(&self.loads, code)).collect();
-        let mut left: Vec<Part> = executable(&self.loads).flat_map(|load| cut(pages_of(load))).collect();
+        let mut left: Vec<Part> = executable(&self.loads).flat_map(|load| cut(pages_of(load), PART_BYTES)).collect();
         let mut handed_over = Instant::now();
         while !left.is_empty() {
             let met = wanted.try_iter().find_map(|at| left.iter().position(|part| part.contains(at)));
@@ -214,11 +303,10 @@ impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'd
 
     fn take(&mut self) -> Built {
         Built {
-            loads: self.loads.clone(),
             segments: std::mem::take(&mut self.segments),
             by_machine_code: self.by_machine_code.clone(),
             debug_file: DebugFile::Known(self.companions.clone()),
-            unread_bytes: None,
+            ..Built::of_none(self.loads.clone())
         }
     }
 }
@@ -227,9 +315,9 @@ fn executable(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
     loads.iter().filter(|load| load.executable)
 }
 
-fn cut(pages: Range<FileOffset>) -> impl Iterator<Item = Part> {
-    let starts = (pages.start.0..pages.end.0).step_by(PART_BYTES as usize);
-    starts.map(move |start| part_of(&(FileOffset(start)..pages.end.min(FileOffset(start + PART_BYTES)))))
+fn cut(pages: Range<FileOffset>, part_bytes: u64) -> impl Iterator<Item = Part> {
+    let starts = (pages.start.0..pages.end.0).step_by(part_bytes as usize);
+    starts.map(move |start| part_of(&(FileOffset(start)..pages.end.min(FileOffset(start + part_bytes)))))
 }
 
 fn part_of(pages: &Range<FileOffset>) -> Part {

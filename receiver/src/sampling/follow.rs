@@ -39,18 +39,18 @@ impl Sampler<'_> {
     pub(super) fn follow(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
         if let Some(side_band) = self.profiler.side_band() {
             let filled = side_band.drain(|event| self.queue.push(process_event(event)));
-            self.breath.looked(Instant::now(), filled);
+            self.poll_interval.polled(Instant::now(), filled);
         }
         // A fork puts its child into scope, so the scope is asked in order of time.
         while let Some(event) = self.queue.pop(watermark_ns) {
             self.take_samples(event.time_ns, messages);
             let pid = event.pid;
             if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
-                self.doubts.inherit(parent, pid, event.time_ns);
+                self.stale_mappings.inherit(parent, pid, event.time_ns);
             }
             let is_exec = matches!(event.kind, ProcessEventKind::Exec { .. });
             if self.options.scope.admits(&event) && self.registry.apply(event) {
-                self.doubts.arise(pid);
+                self.stale_mappings.add(pid);
             }
             self.list_untold();
             if is_exec && self.options.scope.changes_by_exec() {
@@ -111,7 +111,7 @@ impl Sampler<'_> {
                 }
             }
         }
-        self.doubts.settle(pid);
+        self.stale_mappings.published(pid);
         if self.profiler.processes.is_outdated(pid.0) {
             self.outdated.insert(pid);
         }
@@ -126,7 +126,7 @@ impl Sampler<'_> {
         if self.registry.process(pid).is_none() {
             self.profiler.processes.remove(&mut self.profiler.arena, pid.0);
             self.binaries.used_by(pid, BTreeSet::new());
-            self.doubts.settle(pid);
+            self.stale_mappings.published(pid);
             self.options.scope.exited(pid.0);
         }
     }

@@ -1,11 +1,11 @@
 //! Sampling: from the rings of the kernel to events with stacks, and from changes of processes back to its maps.
 
 mod binaries;
-mod breath;
+mod poll_interval;
 pub(crate) mod build;
 mod contexts;
 pub(crate) mod debug_file;
-mod doubt;
+mod stale_mappings;
 mod environments;
 pub(crate) mod feed;
 mod follow;
@@ -45,9 +45,9 @@ use thiserror::Error;
 use tracing::warn;
 
 use binaries::Binaries;
-use breath::Breath;
+use poll_interval::PollInterval;
 use contexts::Contexts;
-use doubt::Doubts;
+use stale_mappings::StaleMappings;
 use environments::Environments;
 use feed::{Event, FileFacts, Labels, Message, ProcessKey, Stack};
 use labels::Allowed;
@@ -125,7 +125,7 @@ pub(crate) struct Sampler<'obj> {
     /// Containers of which nothing but a process is known yet, by their cgroups, and since when.
     newcomers: HashMap<u64, (Newcomer, Instant)>,
     options: SamplingOptions,
-    breath: Breath,
+    poll_interval: PollInterval,
     stagger: Stagger,
     queue: EventQueue,
     registry: Registry,
@@ -137,7 +137,7 @@ pub(crate) struct Sampler<'obj> {
     /// Samples whose walks came too early.
     late: Late,
     walked_late: u64,
-    doubts: Doubts,
+    stale_mappings: StaleMappings,
     corrections: Corrections,
     /// Processes whose mappings are published, but were learnt before their last exec.
     outdated: HashSet<Pid>,
@@ -220,7 +220,7 @@ impl<'obj> Sampler<'obj> {
             opener,
             pod,
             newcomers: HashMap::new(),
-            breath: Breath::new(options.breath(), Instant::now()),
+            poll_interval: PollInterval::new(options.poll_interval(), Instant::now()),
             stagger: Stagger::new(options.samples_per_second),
             queue: EventQueue::new(EVENTS_WAITING_MAX),
             registry,
@@ -230,7 +230,7 @@ impl<'obj> Sampler<'obj> {
             ahead: VecDeque::new(),
             late: Late::new(options.budget.snapshots_bytes),
             walked_late: 0,
-            doubts: Doubts::default(),
+            stale_mappings: StaleMappings::default(),
             corrections: Corrections::default(),
             outdated: HashSet::new(),
             departed: HashMap::new(),
@@ -271,15 +271,15 @@ impl<'obj> Sampler<'obj> {
         let is_reading =
             self.contexts.is_waiting() || self.environments.are_waiting() || !self.scans.is_empty();
         let patience = if !self.queue.is_empty() || self.binaries.in_progress() > 0 || is_reading {
-            Breath::SHORTEST
+            PollInterval::SHORTEST
         } else if self.waits_for_itself() {
-            self.breath.average()
+            self.poll_interval.average()
         } else {
             timeout
         };
         let is_woken = self.profiler.wait(patience.min(timeout));
         if self.profiler.rest(Duration::ZERO)
-            || is_woken && self.profiler.rest(self.breath.take(Instant::now()).min(timeout))
+            || is_woken && self.profiler.rest(self.poll_interval.next(Instant::now()).min(timeout))
         {
             thread::sleep(self.stagger.next_delay());
         }
@@ -307,7 +307,7 @@ impl<'obj> Sampler<'obj> {
         self.take_samples(u64::MAX, messages);
         let deadline = Instant::now() + LATE_PATIENCE;
         while !self.late.is_empty() && Instant::now() < deadline {
-            self.poll(self.breath.average(), messages);
+            self.poll(self.poll_interval.average(), messages);
         }
         for waiting in self.late.take_all() {
             self.give_up(&waiting, messages);
@@ -435,7 +435,7 @@ impl<'obj> Sampler<'obj> {
         let process = process_of(&sample, &self.registry, &self.departed);
         let key = process.map(ProcessKey::of);
         let Some(sample) = self.late.hold(sample, process) else { return };
-        let (sample, stack) = self.believed(sample, stack);
+        let (sample, stack) = self.without_stale_frames(sample, stack);
         self.ask_for_what_lacked(&sample, stack.as_deref());
         self.hand_on(key, &sample, stack, messages);
     }
@@ -541,7 +541,7 @@ impl<'obj> Sampler<'obj> {
                     .is_some_and(|last| last.instance() == key.instance)
             };
             self.runtimes.forget_all_but(registry, is_known);
-            self.doubts.sweep();
+            self.stale_mappings.sweep();
             self.warn_of_full_list();
             self.profiler.close_empty_containers();
             self.welcome_again();

@@ -14,10 +14,10 @@ use crate::supervise::Threads;
 
 /// Between two looks at what has happened a CPU takes at most this many samples: what waits in the rings stays small,
 /// that of young processes in particular, of which each sample comes with a snapshot.
-const SAMPLES_PER_BREATH: u32 = 16;
+const SAMPLES_PER_POLL: u32 = 16;
 /// A storm of execs costs as little as the time between two looks is long; one that would fill a side band is looked at
 /// more often.
-const BREATH_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));
+const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -79,10 +79,10 @@ impl SamplingOptions {
         self
     }
 
-    /// How long to wait on average between two looks at what has happened.
-    pub(super) fn breath(&self) -> Duration {
-        let (shortest, longest) = BREATH_BOUNDS;
-        let samples = Duration::from_secs(1) * SAMPLES_PER_BREATH / self.samples_per_second.max(1);
+    /// How long to wait on average between two polls of the kernel's events.
+    pub(super) fn poll_interval(&self) -> Duration {
+        let (shortest, longest) = POLL_INTERVAL_BOUNDS;
+        let samples = Duration::from_secs(1) * SAMPLES_PER_POLL / self.samples_per_second.max(1);
         samples.clamp(shortest, longest)
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::Packing;
 use sidewinder_process::{FileId, OpenedFile};
+use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::Trust;
 
 use super::build::{BuildError, Built, Part, Source};
@@ -32,6 +33,7 @@ pub(crate) struct TableBuilder {
     small: Sender<Order>,
     large: Sender<Order>,
     deliveries: Receiver<Delivery>,
+    building: BuildingBudget,
     in_progress: usize,
 }
 
@@ -50,8 +52,8 @@ pub(crate) struct Order {
 pub(crate) enum What {
     /// All of it, first where walks meet it meanwhile.
     File { wanted: Receiver<FileOffset> },
-    /// Segments that have been built before, and whether they can be built without the rest.
-    Again { parts: Vec<Part>, stand_alone: bool },
+    /// Segments that walks have missed, and whether they can be built without the rest.
+    Again { parts: Vec<Part>, stand_alone: bool, outline: Option<Arc<FileOutline>> },
 }
 
 /// What an order came to, or a part of it.
@@ -61,22 +63,28 @@ pub(crate) struct Delivery {
     pub(crate) built: Result<Built, BuildError>,
     /// How long building it took, once all is there.
     pub(crate) took: Option<Duration>,
+    /// Memory that building might take.
+    pub(crate) room_bytes: u64,
 }
 
 impl Order {
     /// Returns whether anybody still listens: nobody does once sampling has ended.
     fn deliver(&self, trust: Trust, room_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
         let began = Instant::now();
-        let send = |built, took| outgoing.send(Delivery { file: self.file, built, took }).is_ok();
+        let send = |built, took| outgoing.send(Delivery { file: self.file, built, took, room_bytes }).is_ok();
         let (content, packing, debug_file) = (&self.content, self.packing, &self.debug_file);
-        let source = Source { content, packing, debug_file, room_bytes };
+        let outline = match &self.what {
+            What::File { .. } => None,
+            What::Again { outline, .. } => outline.as_ref(),
+        };
+        let source = Source { content, packing, debug_file, outline, room_bytes };
         let hand_over = |built| {
             send(Ok(built), None);
         };
         // A file that the builder fails at costs its own table alone.
         let built = catch_unwind(AssertUnwindSafe(|| match &self.what {
             What::File { wanted } => source.build(trust, wanted, hand_over),
-            What::Again { parts, stand_alone } => source.build_again(parts, *stand_alone, trust),
+            What::Again { parts, stand_alone, .. } => source.build_again(parts, *stand_alone, trust),
         }));
         send(built.unwrap_or(Err(BuildError::Panicked)), Some(began.elapsed()))
     }
@@ -109,7 +117,7 @@ impl TableBuilder {
         };
         let large_at_once = if building.is_limited() { 1 } else { LARGE_AT_ONCE };
         let (small, large) = (start("tables", 1)?, start("large-tables", large_at_once)?);
-        Ok(Self { small, large, deliveries, in_progress: 0 })
+        Ok(Self { small, large, deliveries, building, in_progress: 0 })
     }
 
     /// Asks for the table of a file, or for some of its segments once more.
@@ -124,6 +132,11 @@ impl TableBuilder {
         let delivery = self.deliveries.try_recv().ok()?;
         self.in_progress -= usize::from(delivery.took.is_some());
         Some(delivery)
+    }
+
+    /// Memory that building a table may take now.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.building.now_bytes()
     }
 
     /// Orders that are not delivered yet.

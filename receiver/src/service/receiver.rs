@@ -174,6 +174,7 @@ impl Run {
             budget_bytes: self.budget.names_bytes,
             is_patient: false,
             debug_roots,
+            opener: Some(self.opener.clone()),
         });
 
         thread::scope(|threads| {

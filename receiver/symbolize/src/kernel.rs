@@ -49,13 +49,18 @@ pub enum KernelName<'a> {
     Hidden,
 }
 
+impl KernelName<'_> {
+    /// What is shown where there is no name.
+    pub const UNNAMED: &'static str = "[k]";
+}
+
 impl<'a> KernelName<'a> {
-    /// What to show: the function's name, and `[k]` where there is none.
+    /// What to show: the function's name, or [`Self::UNNAMED`].
     #[must_use]
     pub fn shown(self) -> &'a str {
         match self {
             Self::Function { name, .. } => name,
-            Self::Unknown | Self::Hidden => "[k]",
+            Self::Unknown | Self::Hidden => Self::UNNAMED,
         }
     }
 }
@@ -77,6 +82,35 @@ impl KernelSymbols {
             Self::Known(table) => table.lookup(address),
             Self::Hidden | Self::Unreadable(_) => KernelName::Hidden,
         }
+    }
+}
+
+/// A function of the kernel, as its messages name an address in it (`%pS`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KernelFunction<'a> {
+    /// The symbol's name.
+    pub name: &'a str,
+    /// The module that it belongs to, `None` for the kernel's own.
+    pub module: Option<&'a str>,
+    /// Where it starts.
+    pub start: Avma,
+    /// Where it ends.
+    pub end: Avma,
+}
+
+impl<'a> KernelFunction<'a> {
+    /// Parses `name+0xOFFSET/0xSIZE [module]`; `None` for what is no function, which reads as a number.
+    #[must_use]
+    pub fn parse(address: Avma, text: &'a str) -> Option<Self> {
+        let (symbol, module) = match text.strip_suffix(']').and_then(|text| text.split_once(" [")) {
+            Some((symbol, module)) => (symbol, Some(module)),
+            None => (text, None),
+        };
+        let (name, place) = symbol.rsplit_once('+')?;
+        let (offset, size) = place.split_once('/')?;
+        let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+        let start = address.0.checked_sub(number(offset)?)?;
+        Some(Self { name, module, start: Avma(start), end: Avma(start.checked_add(number(size)?)?) })
     }
 }
 
@@ -306,6 +340,23 @@ ffffffffc0300000 t bpf_prog_6deef7357e7b4530_walk\t[bpf]
             KernelName::Function { name, module, .. } => Some((name, module)),
             KernelName::Unknown | KernelName::Hidden => None,
         }
+    }
+
+    #[test]
+    fn a_function_is_told_from_the_text_of_the_kernels_messages() {
+        let parse = |text| KernelFunction::parse(Avma(0xffff_8000_0000_1010), text);
+        let function = |name, module| KernelFunction {
+            name,
+            module,
+            start: Avma(0xffff_8000_0000_1000),
+            end: Avma(0xffff_8000_0000_1200),
+        };
+        assert_eq!(parse("vfs_read+0x10/0x200"), Some(function("vfs_read", None)));
+        assert_eq!(parse("read_iter+0x10/0x200 [xfs]"), Some(function("read_iter", Some("xfs"))));
+        for wrong in ["", "0xffff800000001010", "a+", "a+0x10", "a+10/0x200", "a+0x1g/0x2", "a+0x10/0xffffffffffffffff"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(KernelFunction::parse(Avma(1), "a+0x2/0x3"), None, "it starts below zero");
     }
 
     #[test]

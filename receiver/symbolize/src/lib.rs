@@ -35,7 +35,7 @@ pub use demangle::demangle;
 pub use files::Files;
 pub use image::Image;
 pub use jit::{JitForm, JitMap, JitSymbols};
-pub use kernel::{KernelName, KernelSymbols, KernelTable};
+pub use kernel::{KernelFunction, KernelName, KernelSymbols, KernelTable};
 pub use language::Language;
 pub use names::{CodeFrame, FileId, Lookup, Name, NoName, Stats, unnamed};
 pub use native::{Cut, Error, Limits, Symbol, SymbolTable};

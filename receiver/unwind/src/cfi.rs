@@ -1,7 +1,9 @@
 //! DWARF call frame information (`.eh_frame`, `.debug_frame`) to rows.
 
 mod state;
+mod window;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -11,6 +13,7 @@ use gimli::{
 };
 
 use self::state::{Evaluator, State};
+pub(crate) use self::window::Index;
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::expression;
@@ -47,7 +50,23 @@ pub(crate) struct Cfi<'data, Section> {
 pub(crate) struct Located {
     start: u32,
     end: u32,
-    offset: u32,
+    place: Place,
+}
+
+/// Where an FDE is.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// In the data at hand.
+    pub(crate) offset: u32,
+    /// In the section of the file, from where its pointers count.
+    pub(crate) origin: u32,
+}
+
+impl Place {
+    fn in_section(offset: usize) -> Option<Self> {
+        let offset = u32::try_from(offset).ok()?;
+        Some(Self { offset, origin: offset })
+    }
 }
 
 impl Located {
@@ -90,16 +109,17 @@ where
         let mut evaluator = Evaluator::default();
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
-        for &Located { start, end, offset } in located {
+        for &Located { start, end, place } in located {
             known.bound((start, end));
             if !code.wants((start, end)) {
                 continue;
             }
             let mut range = ranges.range((start, end));
             let follows_rbx = known.follows_rbx(start);
-            let evaluated = cies.fde(self, offset as usize).and_then(|fde| {
+            let bases = self.bases_at(place);
+            let evaluated = cies.fde(self, place).and_then(|fde| {
                 let cie = fde.cie();
-                evaluator.states(&fde, &self.section, &self.bases, |at, state| {
+                evaluator.states(&fde, &self.section, &bases, |at, state| {
                     let rule = self.rule(state, cie).map(|rule| match follows_rbx {
                         true => Rule { rbx: self.rbx(state.rbx.as_ref()), ..rule },
                         false => rule,
@@ -131,7 +151,7 @@ where
         let mut found = Peculiarities::default();
         for fde in located {
             // What is broken is counted where its rows are made.
-            let _ = cies.fde(self, fde.offset as usize).and_then(|fde| {
+            let _ = cies.fde(self, fde.place).and_then(|fde| {
                 evaluator.states(&fde, &self.section, &self.bases, |_, state| {
                     let CfaRule::RegisterAndOffset { register, .. } = state.cfa() else { return };
                     found.has_rbx_frames |= register == X86_64::RBX;
@@ -155,26 +175,48 @@ where
 
     /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.
     pub(crate) fn locate(&self, code: &CodeRanges, summary: &mut Summary) -> Vec<Located> {
-        let mut cies = Cies::default();
         let offsets = || EntryOffsets::new(self.data, self.ends_at_terminator);
         let mut located = Vec::with_capacity(offsets().count());
-        for offset in offsets() {
-            let fde = match offset.map(|offset| (offset, cies.fde(self, offset))) {
-                Some((offset, Ok(fde))) => u32::try_from(offset).ok().map(|offset| (offset, fde)),
+        let places = offsets().map(|offset| offset.and_then(Place::in_section));
+        self.locate_at(places, code, summary, &mut located);
+        located
+    }
+
+    /// The FDEs at these places, in the same order; `None` stands for one that can't be read.
+    pub(crate) fn locate_at(
+        &self,
+        places: impl Iterator<Item = Option<Place>>,
+        code: &CodeRanges,
+        summary: &mut Summary,
+        located: &mut Vec<Located>,
+    ) {
+        let mut cies = Cies::default();
+        for place in places {
+            let (place, fde) = match place.map(|place| (place, cies.fde(self, place))) {
+                Some((place, Ok(fde))) => (place, fde),
                 Some((_, Err(gimli::Error::NotCiePointer(_)))) => continue,
-                Some((_, Err(_))) | None => None,
-            };
-            let Some((offset, fde)) = fde else {
-                Summary::count(&mut summary.malformed, self.source);
-                continue;
+                Some((_, Err(_))) | None => {
+                    Summary::count(&mut summary.malformed, self.source);
+                    continue;
+                }
             };
             match code.clip(fde.initial_address(), fde.end_address()) {
-                Some((start, end)) => located.push(Located { start, end, offset }),
+                Some((start, end)) => located.push(Located { start, end, place }),
                 None => Summary::count(&mut summary.outside_code, self.source),
             }
         }
-        located.sort_unstable_by_key(|fde| (fde.start, Reverse(fde.offset)));
-        located
+        located.sort_unstable_by_key(|fde| (fde.start, Reverse(fde.place.origin)));
+    }
+
+    /// The addresses that pointers of an FDE may be relative to.
+    fn bases_at(&self, place: Place) -> Cow<'_, BaseAddresses> {
+        let Place { offset, origin } = place;
+        if offset == origin {
+            return Cow::Borrowed(&self.bases);
+        }
+        let section = self.bases.eh_frame.section.unwrap_or_default();
+        let moved = section.wrapping_add(u64::from(origin)).wrapping_sub(u64::from(offset));
+        Cow::Owned(self.bases.clone().set_eh_frame(moved))
     }
 
     fn rule(&self, state: &State, cie: &Cie<'data>) -> Result<Rule, UnsupportedReason> {
@@ -331,11 +373,12 @@ struct Cies<'data> {
 }
 
 impl<'data> Cies<'data> {
-    fn fde<Section>(&mut self, cfi: &Cfi<'data, Section>, offset: usize) -> gimli::Result<Fde<'data>>
+    fn fde<Section>(&mut self, cfi: &Cfi<'data, Section>, place: Place) -> gimli::Result<Fde<'data>>
     where
         Section: UnwindSection<Bytes<'data>>,
     {
-        cfi.section.fde_from_offset(&cfi.bases, Section::Offset::from(offset), |section, bases, at| {
+        let offset = Section::Offset::from(place.offset as usize);
+        cfi.section.fde_from_offset(&cfi.bases_at(place), offset, |section, bases, at| {
             let cie_offset = gimli::UnwindOffset::into(at);
             if let Some(known) = self.by_offset.get(&cie_offset) {
                 return known.clone();
@@ -362,7 +405,13 @@ struct EntryLength {
 }
 
 impl EntryLength {
+    /// `None` for an entry that runs over the end of the data.
     fn read(data: &[u8], at: usize) -> Option<Self> {
+        Self::stated(data, at).filter(|length| length.total <= data.len() - at)
+    }
+
+    /// Of an entry of which only the beginning may be there.
+    fn stated(data: &[u8], at: usize) -> Option<Self> {
         let rest = data.get(at..)?;
         let (short, after) = rest.split_first_chunk::<4>()?;
         let (content, field) = match u32::from_le_bytes(*short) {
@@ -370,7 +419,12 @@ impl EntryLength {
             short => (u64::from(short), 4),
         };
         let content = usize::try_from(content).ok()?;
-        Some(Self { content, total: content.checked_add(field).filter(|total| *total <= rest.len())? })
+        Some(Self { content, total: content.checked_add(field)? })
+    }
+
+    /// Bytes of the field; `None` for the long form, which no linker writes.
+    fn field(&self) -> Option<usize> {
+        Some(self.total - self.content).filter(|field| *field == 4)
     }
 }
 

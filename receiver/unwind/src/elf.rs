@@ -12,10 +12,11 @@ use object::{
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
-use crate::cfi::{Bytes, Cfi, Located, Peculiarities};
+use crate::cfi::{Bytes, Cfi, Index, Located, Peculiarities};
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
+use crate::read::ReadFile;
 use crate::sframe::SFrame;
 use crate::summary::{Source, Summary};
 
@@ -255,6 +256,28 @@ impl<'data> EhFrameSection<'data> {
             summary,
         )
     }
+}
+
+/// What `.eh_frame` says of the parts of the code that are wanted, of which no more is read than that.
+pub(crate) fn eh_frame_rows_of_parts<'data, R: ReadFile<'data>>(
+    file: &File<'data, R>,
+    index: &Index,
+    parts: &[Range<Svma>],
+    code: &CodeRanges,
+    known: &mut KnownFunctions,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let source = Source::EhFrame;
+    let Some(window) = index.window(file, parts) else {
+        Summary::count(&mut summary.malformed, source);
+        return RowBuffer::default();
+    };
+    (0..window.malformed).for_each(|_| Summary::count(&mut summary.malformed, source));
+    let section = eh_frame(file, source, &window.data, window.address, false);
+    let mut located = Vec::with_capacity(window.places.len());
+    section.locate_at(window.places.into_iter().map(Some), code, summary, &mut located);
+    section.rows(&located, code, known, entries, summary)
 }
 
 pub(crate) fn debug_frame_rows<'data, R: ReadRef<'data>>(

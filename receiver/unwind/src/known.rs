@@ -49,7 +49,7 @@ const RT_SIGRETURN: [&[u8]; 2] =
 /// function that was called begins so.
 const COROUTINE_START: [u8; 3] = [0x48, 0x89, 0xdc];
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     Root,
     CoroutineStart,
@@ -57,6 +57,7 @@ enum Kind {
     Clone,
 }
 
+#[derive(Clone, Debug)]
 struct Function {
     start: u32,
     end: u32,
@@ -66,7 +67,7 @@ struct Function {
 }
 
 /// The known functions of one file.
-#[derive(Default)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct KnownFunctions {
     functions: Vec<Function>,
     /// Those that dynamic linkers call while they bind a symbol: sorted starts.

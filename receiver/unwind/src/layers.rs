@@ -277,6 +277,15 @@ impl RangeStack {
     }
 }
 
+/// One layer over another: where the upper one says nothing, the lower one shows.
+pub(crate) fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {
+    match (above.is_empty(), below.is_empty()) {
+        (_, true) => above,
+        (true, false) => below,
+        (false, false) => above.over(below, entries),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use object::{File, Object as _};
+use object::{File, Object as _, ReadRef};
 use sidewinder_address::Svma;
 
 use crate::companion::mini_debug_info;
@@ -10,7 +10,7 @@ use crate::elf::{CodeRanges, EhFrameSection, Error, debug_frame_rows, sframe_row
 use crate::entries::Entries;
 use crate::go;
 use crate::known::KnownFunctions;
-use crate::layers::RowBuffer;
+use crate::layers::{RowBuffer, lay_over};
 use crate::read::ReadFile;
 use crate::summary::{Source, Summary};
 use crate::synthesize;
@@ -84,9 +84,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
     /// Whether there is `.eh_frame` and nothing else but machine code.
     #[must_use]
     pub fn are_eh_frame_alone(&self) -> bool {
-        let mut others = go::SECTIONS.into_iter().chain([".debug_frame", ".sframe"]);
-        let has_other = others.any(|name| self.file.section_by_name(name).is_some());
-        !has_other && self.debug_files.is_empty() && self.mini_debug_info.is_none() && self.eh_frame.is_some()
+        self.debug_files.is_empty() && self.eh_frame.is_some() && has_eh_frame_alone(self.file)
     }
 
     /// The table of all code.
@@ -185,14 +183,14 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
     }
 }
 
-fn parsed(mini_debug_info: Option<&[u8]>) -> Option<File<'_>> {
-    mini_debug_info.and_then(|data| File::parse(data).ok())
+/// Whether a file by itself, without any debug file, has `.eh_frame` and no other source but machine code.
+#[must_use]
+pub fn has_eh_frame_alone<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> bool {
+    let has = |name: &str| file.section_by_name(name).is_some();
+    let mut others = go::SECTIONS.into_iter().chain([".debug_frame", ".sframe", ".gnu_debugdata"]);
+    has(".eh_frame") && !others.any(has)
 }
 
-fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {
-    match (above.is_empty(), below.is_empty()) {
-        (_, true) => above,
-        (true, false) => below,
-        (false, false) => above.over(below, entries),
-    }
+fn parsed(mini_debug_info: Option<&[u8]>) -> Option<File<'_>> {
+    mini_debug_info.and_then(|data| File::parse(data).ok())
 }

@@ -108,6 +108,31 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     lay_out(&undescribed, spans, root, haskell.as_ref(), summary)
 }
 
+/// The rows of the linkage tables among the wanted code.
+pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
+    file: &File<'data, R>,
+    code: &CodeRanges,
+    entries: &mut Entries,
+    summary: &mut Summary,
+) -> RowBuffer {
+    let root = entries.intern(Entry::Rule(Rule::ROOT));
+    let mut tables: Vec<Piece<'_>> = file
+        .sections()
+        .filter(|section| matches!(section.name_bytes().map(SectionKind::by_name), Ok(Some(SectionKind::Linkage))))
+        .filter_map(|section| {
+            let end = section.address().saturating_add(section.size());
+            let (start, end) = code.clip(section.address(), end).filter(|range| code.wants(*range))?;
+            Some(Piece { start, bytes: code.bytes(file, start, u64::from(end - start))? })
+        })
+        .collect();
+    tables.sort_unstable_by_key(|table| table.start);
+    let spans: Vec<Span> = tables.iter().flat_map(|table| linkage::spans(table, entries)).collect();
+    if !spans.is_empty() {
+        Summary::count(&mut summary.functions, Source::MachineCode);
+    }
+    lay_out(&tables, spans, root, None, summary)
+}
+
 /// Code with one rule, or with a reason why it has none.
 #[derive(Clone, Copy)]
 struct Span {
@@ -167,17 +192,23 @@ enum SectionKind {
     Linkage,
 }
 
+impl SectionKind {
+    fn by_name(name: &[u8]) -> Option<Self> {
+        match name {
+            b".init" | b".fini" => Some(Self::OneFunction),
+            name if name.starts_with(b".plt") || name == b".iplt" => Some(Self::Linkage),
+            _ => None,
+        }
+    }
+}
+
 fn sections<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     pieces: &[Piece<'data>],
 ) -> Vec<Section<'data>> {
     let sections = file.sections().filter_map(|section| {
-        let kind = match section.name_bytes().ok()? {
-            b".init" | b".fini" => SectionKind::OneFunction,
-            name if name.starts_with(b".plt") || name == b".iplt" => SectionKind::Linkage,
-            _ => return None,
-        };
+        let kind = SectionKind::by_name(section.name_bytes().ok()?)?;
         let (start, end) = code.clip(section.address(), section.address().saturating_add(section.size()))?;
         let piece = piece_at(pieces, start).filter(|piece| end <= piece.end())?;
         Some(Section { kind, piece: piece.part(start, end) })

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use sidewinder_unwind::debug_file::DebugFileReference;
 use sidewinder_unwind::prove::mode_ranges;
 use sidewinder_unwind::validate::{Trust, settle};
-use sidewinder_unwind::{Entry, UnwindTable, unwind_table};
+use object::{Object as _, ObjectSection as _};
+use sidewinder_unwind::{Entry, FileOutline, IndexedSources, UnwindTable, code_ranges, unwind_table};
 use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
 fn check(table: &UnwindTable) {
@@ -54,6 +55,49 @@ fn instruction() -> impl Strategy<Value = Vec<u8>> {
         Just(cfa::restore_state()),
         small,
     ]
+}
+
+/// The table of all of a file's code by the index of its `.eh_frame`.
+fn indexed(data: &[u8]) -> Option<UnwindTable> {
+    let file = object::File::parse(data).ok()?;
+    let outline = FileOutline::of(&file).ok()??;
+    Some(IndexedSources::of(&file, &outline).ok()?.table_of(&code_ranges(&file).ok()?))
+}
+
+/// Where in a file these sections are.
+fn places_of(data: &[u8], names: [&str; 2]) -> Option<[std::ops::Range<usize>; 2]> {
+    let file = object::File::parse(data).ok()?;
+    let place = |name| {
+        let (offset, bytes) = file.section_by_name(name)?.file_range()?;
+        Some(usize::try_from(offset).ok()?..usize::try_from(offset + bytes).ok()?)
+    };
+    let [first, second] = names.map(place);
+    Some([first?, second?])
+}
+
+#[test]
+fn any_bytes_in_place_of_others_in_an_indexed_file_give_sorted_rows() {
+    let whole = std::fs::read("/bin/sh").unwrap_or_default();
+    let Some(places) = places_of(&whole, [".eh_frame_hdr", ".eh_frame"]) else { return };
+    assert!(indexed(&whole).is_some_and(|table| table.len() > 100));
+    let change = (any::<bool>(), any::<u32>(), any::<[u8; 4]>());
+    proptest!(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() }, |(
+        changes in prop::collection::vec(change, 1..40),
+        head in prop::option::of(any::<[u8; 12]>()),
+    )| {
+        let mut data = whole.clone();
+        for (is_index, at, bytes) in changes {
+            let place = &places[usize::from(!is_index)];
+            let at = place.start + at as usize % (place.len() - 4);
+            data[at..at + 4].copy_from_slice(&bytes);
+        }
+        if let Some(head) = head {
+            data[places[0].start + 4..places[0].start + 12].copy_from_slice(&head[4..]);
+        }
+        if let Some(table) = indexed(&data) {
+            check(&table);
+        }
+    });
 }
 
 proptest! {

@@ -18,7 +18,7 @@ use sidewinder_address::Svma;
 use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
 use sidewinder_unwind::prove::bytes_by_mode;
 use sidewinder_unwind::{
-    Cfa, EndReason, Entry, Register, Rule, SavedRegister, Source, Sources, UnwindTable, code_ranges,
+    Cfa, EndReason, Entry, FileOutline, IndexedSources, Register, Rule, SavedRegister, Source, Sources, UnwindTable, code_ranges,
     unwind_table,
 };
 use support::{RA, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
@@ -443,6 +443,52 @@ fn parts_say_what_the_whole_says() {
         compared += 1;
     }
     assert!(compared > 0);
+}
+
+#[test]
+fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
+    let program = std::env::current_exe().unwrap();
+    let library = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
+    let mut compared = 0;
+    for path in [&program, library, Path::new("/bin/sh"), Path::new("/usr/bin/openssl")] {
+        let Ok(data) = fs::read(path) else { continue };
+        let file = File::parse(&*data).unwrap();
+        let whole = unwind_table(&file).unwrap();
+        let outline = FileOutline::of(&file).unwrap().unwrap();
+        let mut sources = IndexedSources::of(&file, &outline).unwrap();
+        let parts = parts(&whole, 0x11000);
+        // Of machine code it has linkage tables alone.
+        let by_code: Vec<_> = whole.by_machine_code().collect();
+        for pair in parts.chunks(2) {
+            let table = sources.table_of(pair);
+            let is_compared = |at: &Svma| {
+                pair.iter().any(|part| part.contains(at)) && !by_code.iter().any(|code| code.contains(at))
+            };
+            for at in whole.rows().map(|row| row.start).chain([pair[0].start]).filter(is_compared) {
+                assert_eq!(table.lookup(at), whole.lookup(at), "{}: {at}", path.display());
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 10_000, "{compared}");
+}
+
+#[test]
+fn linkage_tables_and_the_start_are_known_by_index_too() {
+    let options = ["-O2", "-Wl,-z,lazy", "-Wl,--no-ld-generated-unwind-info"];
+    let Some((_folder, program)) = compiled("cc", &options) else { return };
+    let data = fs::read(program).unwrap();
+    let file = File::parse(&*data).unwrap();
+    let whole = unwind_table(&file).unwrap();
+    let outline = FileOutline::of(&file).unwrap().unwrap();
+    let mut sources = IndexedSources::of(&file, &outline).unwrap();
+    let code = code_ranges(&file).unwrap();
+    let table = sources.table_of(&code);
+    let plt = file.section_by_name(".plt").unwrap();
+    for at in [file.entry(), plt.address(), plt.address() + 16].map(Svma) {
+        assert!(matches!(table.lookup(at), Entry::Rule(_)), "{at}");
+        assert_eq!(table.lookup(at), whole.lookup(at), "{at}");
+    }
 }
 
 /// Some linkers put data into the segment of the code.

@@ -21,28 +21,28 @@ const REMEMBERED_NS: u64 = 10_000_000_000;
 
 /// Processes that have mapped something in the place of something else.
 #[derive(Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct StaleMappings {
     /// Until when walks did not know of it: when it was published; `u64::MAX`: they don't yet.
     until_ns: HashMap<Pid, u64>,
     /// What the process mapped that was asked about last.
     shown: Option<Shown>,
 }
 
-impl Doubts {
+impl StaleMappings {
     /// Takes note that something else is there from now on.
-    pub(super) fn arise(&mut self, pid: Pid) {
+    pub(super) fn add(&mut self, pid: Pid) {
         self.until_ns.insert(pid, u64::MAX);
     }
 
     /// Takes note that a child was forked: until walks know of it, they go by what they know of its parent.
     pub(super) fn inherit(&mut self, parent: Pid, child: Pid, time_ns: u64) {
         if self.until_ns.get(&parent).is_some_and(|until_ns| time_ns <= *until_ns) {
-            self.arise(child);
+            self.add(child);
         }
     }
 
     /// Takes note that walks have learnt of it.
-    pub(super) fn settle(&mut self, pid: Pid) {
+    pub(super) fn published(&mut self, pid: Pid) {
         if let Some(until_ns) = self.until_ns.get_mut(&pid) {
             *until_ns = monotonic_ns();
         }
@@ -55,12 +55,12 @@ impl Doubts {
         self.shown = None;
     }
 
-    fn concern(&self, sample: &Sample) -> bool {
+    fn affect(&self, sample: &Sample) -> bool {
         self.until_ns.get(&Pid(sample.pid)).is_some_and(|until_ns| sample.time_ns <= *until_ns)
     }
 
     /// The first frame in a file, or a part of one, that the process did not map.
-    fn first_untrue(&mut self, frames: &[Frame], process: &Process, files: &mut FileTable) -> Option<usize> {
+    fn first_stale_frame(&mut self, frames: &[Frame], process: &Process, files: &mut FileTable) -> Option<usize> {
         let mappings = process.mapping_set();
         if self.shown.as_ref().is_none_or(|shown| !Arc::ptr_eq(&shown.mappings, mappings)) {
             self.shown = Some(Shown::by(process, files));
@@ -99,21 +99,21 @@ impl Shown {
 
 impl Sampler<'_> {
     /// The sample and its stack as far as they are true of what was mapped. Processes are known up to the sample's time.
-    pub(super) fn believed(
+    pub(super) fn without_stale_frames(
         &mut self,
         sample: Sample,
         stack: Option<Arc<Stack>>,
     ) -> (Sample, Option<Arc<Stack>>) {
-        if !self.doubts.concern(&sample) {
+        if !self.stale_mappings.affect(&sample) {
             return (sample, stack);
         }
         let process = process_of(&sample, &self.registry, &self.departed);
         let Some(process) = process else { return (sample, stack) };
-        let untrue = stack
+        let stale = stack
             .as_ref()
-            .and_then(|stack| self.doubts.first_untrue(&stack.frames, process, &mut self.files));
-        let (Some(untrue), Some(stack)) = (untrue, &stack) else { return (sample, stack) };
-        let frames = stack.frames.iter().take(untrue).copied().collect();
+            .and_then(|stack| self.stale_mappings.first_stale_frame(&stack.frames, process, &mut self.files));
+        let (Some(stale), Some(stack)) = (stale, &stack) else { return (sample, stack) };
+        let frames = stack.frames.iter().take(stale).copied().collect();
         let outcome = Outcome::StaleMapping;
         self.corrections.note(&sample, outcome);
         (Sample { outcome, ..sample }, Some(self.stacks.intern(frames)))

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR MIT)
+/*
+ * The name of a function of the kernel, as the kernel's own messages have it. The list of all names takes some 50 ms to be
+ * written and read; this takes some microseconds for one. Run by BPF_PROG_TEST_RUN, by one thread at a time.
+ */
+#include "intf.h"
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+__u64 kernel_address;
+char kernel_symbol[SW_KERNEL_SYMBOL_BYTES];
+
+SEC("raw_tp")
+int name_kernel_address(void *ctx)
+{
+	static const char format[] = "%pS";
+	__u64 address = kernel_address;
+
+	/* Linux 5.13 */
+	bpf_snprintf(kernel_symbol, sizeof(kernel_symbol), format, &address, sizeof(address));
+	return 0;
+}

@@ -1,0 +1,254 @@
+//! `.eh_frame`, of which no more is read than what describes some parts of the code.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use object::elf::PT_GNU_EH_FRAME;
+use object::read::elf::ProgramHeader as _;
+use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
+use sidewinder_address::Svma;
+
+use super::{EntryLength, MAX_CIE_BYTES, Place};
+use crate::read::ReadFile;
+
+/// The header's version and its encodings as every linker writes them: `pcrel|sdata4`, `udata4`, and `datarel|sdata4` for
+/// the table. Source: Linux Standard Base, "The .eh_frame_hdr section".
+const HEADER: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+const HEADER_BYTES: usize = 12;
+const ENTRY_BYTES: usize = 8;
+
+/// The table is searched in steps down to so many entries, which are read at once.
+const SEARCHED_AT_ONCE: u64 = 128;
+/// The most functions of all parts together.
+const MAX_FUNCTIONS: usize = 1 << 16;
+
+/// FDEs that are no farther apart than that are read together.
+const MAX_GAP_BYTES: u64 = 1024;
+/// The most that is read together.
+const MAX_READ_BYTES: u64 = 256 << 10;
+/// What is read behind the start of an FDE before its length is known.
+const MOST_FDE_BYTES: u64 = 256;
+/// The longest FDE that is read. Real ones have some 20 to 1000 bytes.
+const MAX_FDE_BYTES: u64 = 64 << 10;
+
+/// The sorted table in `.eh_frame_hdr`: where each function starts, and where its FDE is.
+#[derive(Clone, Debug)]
+pub(crate) struct Index {
+    /// The stated address of `.eh_frame_hdr`, from which its entries count.
+    header_address: u64,
+    /// Where in the file the table is.
+    table_offset: u64,
+    entries: u64,
+    /// `.eh_frame`.
+    address: u64,
+    file_offset: u64,
+    bytes: u64,
+}
+
+/// Some FDEs and their CIEs, as a section of their own.
+pub(crate) struct Window {
+    pub(crate) data: Vec<u8>,
+    /// The stated address of the section that they are of.
+    pub(crate) address: u64,
+    /// Where each FDE is, in the order of the section.
+    pub(crate) places: Vec<Place>,
+    /// FDEs that can't be read, or whose CIE can't.
+    pub(crate) malformed: u64,
+}
+
+impl Index {
+    /// The table of a file; `None` where there is none, or one of another form.
+    pub(crate) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<Self> {
+        let File::Elf64(elf) = file else { return None };
+        let endian = elf.endian();
+        let headers = elf.elf_program_headers().iter();
+        let header = headers.clone().find(|header| header.p_type(endian) == PT_GNU_EH_FRAME)?;
+        let (header_address, offset) = (header.p_vaddr(endian), header.p_offset(endian));
+        let mut head = [0; HEADER_BYTES];
+        elf.data().read_into(offset, &mut head)?;
+        let pointer = i32::from_le_bytes(*head.get(4..)?.first_chunk()?);
+        let entries = u32::from_le_bytes(*head.get(8..)?.first_chunk()?);
+        if !head.starts_with(&HEADER) {
+            return None;
+        }
+        let table_bytes = header.p_filesz(endian).checked_sub(HEADER_BYTES as u64)?;
+        let address = header_address.checked_add(4)?.checked_add_signed(pointer.into())?;
+        let (file_offset, bytes) = place_of(file, address)?;
+        Some(Self {
+            header_address,
+            table_offset: offset.checked_add(HEADER_BYTES as u64)?,
+            entries: u64::from(entries).min(table_bytes / ENTRY_BYTES as u64),
+            address,
+            file_offset,
+            bytes,
+        })
+    }
+
+    /// What describes these parts of the code, and the functions beside them.
+    pub(crate) fn window<'data, R: ReadFile<'data>>(
+        &self,
+        file: &File<'data, R>,
+        parts: &[Range<Svma>],
+    ) -> Option<Window> {
+        let File::Elf64(elf) = file else { return None };
+        let data = elf.data();
+        let mut offsets = Vec::new();
+        for part in parts {
+            self.functions_of(data, part, &mut offsets)?;
+        }
+        offsets.sort_unstable();
+        offsets.dedup();
+        let mut window =
+            Window { data: Vec::new(), address: self.address, places: Vec::new(), malformed: 0 };
+        let mut cies = BTreeMap::new();
+        let mut buffer = Vec::new();
+        let mut rest = &*offsets;
+        while let Some(&first) = rest.first() {
+            let near = |pair: &[u64]| {
+                matches!(*pair, [one, next] if next - one <= MAX_GAP_BYTES && next - first <= MAX_READ_BYTES)
+            };
+            let together = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
+            let (here, behind) = rest.split_at(together);
+            rest = behind;
+            self.read(data, first, here.last()? - first + MOST_FDE_BYTES, &mut buffer)?;
+            for &offset in here {
+                if self.copy(data, &buffer, (offset, offset - first), &mut cies, &mut window).is_none() {
+                    window.malformed += 1;
+                }
+            }
+        }
+        Some(window)
+    }
+
+    /// Copies one FDE, and its CIE unless that is there already.
+    fn copy<'data, R: ReadFile<'data>>(
+        &self,
+        file: R,
+        buffer: &[u8],
+        (offset, within): (u64, u64),
+        cies: &mut BTreeMap<u64, usize>,
+        window: &mut Window,
+    ) -> Option<()> {
+        let within = usize::try_from(within).ok()?;
+        let length = EntryLength::stated(buffer, within)?;
+        let mut whole = Vec::new();
+        let fde = match buffer.get(within..within.checked_add(length.total)?) {
+            Some(fde) => fde,
+            None if length.total as u64 > MAX_FDE_BYTES => return None,
+            None => {
+                self.read(file, offset, length.total as u64, &mut whole)?;
+                whole.get(..length.total)?
+            }
+        };
+        let field = length.field()?;
+        // The pointer counts backwards from itself.
+        let pointer = u32::from_le_bytes(*fde.get(field..)?.first_chunk()?);
+        let cie_offset = offset.checked_add(field as u64)?.checked_sub(u64::from(pointer))?;
+        let cie_at = match cies.get(&cie_offset) {
+            Some(at) => *at,
+            None => {
+                let mut cie = Vec::new();
+                self.read(file, cie_offset, MAX_CIE_BYTES as u64, &mut cie)?;
+                let at = window.data.len();
+                window.data.extend_from_slice(cie.get(..EntryLength::stated(&cie, 0)?.total)?);
+                cies.insert(cie_offset, at);
+                at
+            }
+        };
+        let at = window.data.len();
+        window.data.extend_from_slice(fde);
+        let pointer = u32::try_from(at + field - cie_at).ok()?;
+        window.data.get_mut(at + field..at + field + 4)?.copy_from_slice(&pointer.to_le_bytes());
+        window.places.push(Place { offset: u32::try_from(at).ok()?, origin: u32::try_from(offset).ok()? });
+        Some(())
+    }
+
+    /// Reads from an offset within `.eh_frame` on, as much as there is up to a length.
+    fn read<'data, R: ReadFile<'data>>(
+        &self,
+        file: R,
+        offset: u64,
+        bytes: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Option<()> {
+        let bytes = self.bytes.checked_sub(offset)?.min(bytes);
+        buffer.resize(usize::try_from(bytes).ok()?, 0);
+        file.read_into(self.file_offset.checked_add(offset)?, buffer)
+    }
+
+    /// Adds the offsets of the FDEs of a part, and of the functions beside it.
+    fn functions_of<'data, R: ReadFile<'data>>(
+        &self,
+        file: R,
+        part: &Range<Svma>,
+        offsets: &mut Vec<u64>,
+    ) -> Option<()> {
+        let mut at = self.first_at(file, part.start.0)?.saturating_sub(1);
+        let mut buffer = Vec::new();
+        while at < self.entries && offsets.len() < MAX_FUNCTIONS {
+            for (start, fde) in self.entries_from(file, at, &mut buffer)? {
+                offsets.extend(fde.checked_sub(self.address).filter(|offset| *offset < self.bytes));
+                if start > part.end.0 {
+                    return Some(());
+                }
+            }
+            at += SEARCHED_AT_ONCE;
+        }
+        Some(())
+    }
+
+    /// The first entry of a function that starts at or above an address.
+    fn first_at<'data, R: ReadFile<'data>>(&self, file: R, address: u64) -> Option<u64> {
+        let (mut low, mut high) = (0, self.entries);
+        let mut buffer = Vec::new();
+        while high - low > SEARCHED_AT_ONCE {
+            let middle = low + (high - low) / 2;
+            let (start, _) = self.read_entries(file, middle, 1, &mut buffer)?.next()?;
+            if start < address { low = middle + 1 } else { high = middle }
+        }
+        let before = self.read_entries(file, low, high - low, &mut buffer)?;
+        Some(low + before.take_while(|(start, _)| *start < address).count() as u64)
+    }
+
+    fn entries_from<'data, 'buffer, R: ReadFile<'data>>(
+        &self,
+        file: R,
+        from: u64,
+        buffer: &'buffer mut Vec<u8>,
+    ) -> Option<impl Iterator<Item = (u64, u64)> + use<'buffer, 'data, R>> {
+        self.read_entries(file, from, SEARCHED_AT_ONCE.min(self.entries - from), buffer)
+    }
+
+    /// The stated addresses of functions and of their FDEs.
+    fn read_entries<'data, 'buffer, R: ReadFile<'data>>(
+        &self,
+        file: R,
+        from: u64,
+        count: u64,
+        buffer: &'buffer mut Vec<u8>,
+    ) -> Option<impl Iterator<Item = (u64, u64)> + use<'buffer, 'data, R>> {
+        let base = self.header_address;
+        buffer.resize(usize::try_from(count).ok()?.checked_mul(ENTRY_BYTES)?, 0);
+        let offset = self.table_offset.checked_add(from.checked_mul(ENTRY_BYTES as u64)?)?;
+        file.read_into(offset, buffer)?;
+        let address = move |from_base: [u8; 4]| base.wrapping_add_signed(i32::from_le_bytes(from_base).into());
+        Some(buffer.as_chunks::<4>().0.as_chunks::<2>().0.iter().map(move |[start, fde]| {
+            (address(*start), address(*fde))
+        }))
+    }
+}
+
+/// Where in a file `.eh_frame` is, given its stated address: its section or, without section headers, the rest of its
+/// segment.
+fn place_of<'data, R: ReadFile<'data>>(file: &File<'data, R>, address: u64) -> Option<(u64, u64)> {
+    if let Some(section) = file.section_by_name(".eh_frame") {
+        return section.file_range().filter(|_| section.address() == address);
+    }
+    let holds = |(segment_address, (_, bytes)): &(u64, (u64, u64))| {
+        address.checked_sub(*segment_address).is_some_and(|within| within < *bytes)
+    };
+    let segments = file.segments().map(|segment| (segment.address(), segment.file_range()));
+    let (segment_address, (offset, bytes)) = segments.into_iter().find(holds)?;
+    let within = address - segment_address;
+    Some((offset.checked_add(within)?, bytes - within))
+}
