@@ -81,4 +81,12 @@ __noinline int is_after_call_of(__u64 address, __u64 instruction)
 	return !instruction || !target || instruction - target < SW_FUNCTION_BYTES_MAX;
 }
 
+/* Whether a call of a function that starts right before an instruction lies before an address that may be anything. */
+__noinline int is_after_near_call_of(__u64 address, __u64 instruction)
+{
+	__u64 target;
+
+	return is_after_call(address, &target) && target && instruction - target < SW_NEAR_BYTES_MAX;
+}
+
 #endif

@@ -95,6 +95,8 @@ struct sw_frame {
 
 /* Functions are shorter: a call of an address lower by more is a call of another function. */
 #define SW_FUNCTION_BYTES_MAX (1u << 18)
+/* A word of a stack that may be anything is a return address if it comes after a call of a function that starts so near. */
+#define SW_NEAR_BYTES_MAX (1u << 14)
 
 /* Words above the stack pointer of generated code among which a return address is searched. */
 #define SW_SEARCH_WORDS 128

@@ -166,71 +166,90 @@ static __always_inline bool enter_guessed(struct sw_slot *slot, __u64 pc, __u64 
 	return true;
 }
 
+#define SW_NOT_READABLE 2
+#define SW_CALLED_ANOTHER 3
+
 /*
  * Where nothing is known of the code (generated at run time, or assembly without unwind information) frame pointers
- * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address in code that
- * called this function. Code that has no use for frame pointers leaves its caller's in the register: then the address that
- * is found comes after a call of another function. What runtimes generate is often called by way of a stub that jumps to it,
- * so that there any call will do. False: the frame at hand is as it was.
+ * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address after a call. 0: they don't. SW_CALLED_ANOTHER: it comes after a call of another function than the one at hand, unless any call
+ * will do. The frame at hand is as it was, then. Not static, as step_in_slot: the verifier looks once.
  */
-static __always_inline bool guess_by_frame_pointer(struct sw_slot *slot, bool is_generated)
+__noinline int guess_by_frame_pointer(__u32 number, __u32 any_call)
 {
-	__u64 frame = slot->fp, callee = is_generated ? 0 : slot->pc - slot->is_return_address, pc, fp;
+	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	__u64 frame, pc, fp;
 
+	barrier_var(any_call);
+	if (!slot)
+		return 0;
+	frame = slot->fp;
 	if ((frame & 7) || frame < slot->sp || frame - slot->sp > SW_UNPROVEN_FRAME_BYTES_MAX)
-		return false;
+		return 0;
 	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
-		return false;
-	if (pc - 1 - slot->range_start >= slot->range_bytes && !enter_range(slot, pc - 1))
-		return false;
-	if (!is_after_call_of(pc, callee))
-		return false;
+		return 0;
+	/* That no mapping is known there has it read again: code that has just been generated is. */
+	if (!is_after_call_of(pc, 0))
+		return 0;
+	if (!any_call && !is_after_call_of(pc, slot->pc - slot->is_return_address))
+		return SW_CALLED_ANOTHER;
 	return enter_guessed(slot, pc, frame + 16, fp);
 }
 
-#define SW_NOT_READABLE 2
-
 /*
- * Makes the caller of generated code the frame at hand, if the word so far above the stack pointer is a return address: one
- * in code, after a call.
+ * Makes the caller the frame at hand, if the word so far above the stack pointer is a return address: one in code, after a
+ * call; `is_generated`: any call, else a call of the function at hand, below the frame pointer.
  */
-__noinline int returns_through(__u32 number, __u32 word)
+__noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
 {
 	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
 	__u64 at, pc;
 
+	barrier_var(is_generated);
 	if (!slot)
 		return SW_NOT_READABLE;
 	at = slot->sp + (__u64)word * sizeof(__u64);
+	if (!is_generated && at >= slot->fp)
+		return SW_NOT_READABLE;
 	if (!read_word(slot, at, &pc))
 		return SW_NOT_READABLE;
-	if (!enter_range(slot, pc - 1) || !is_after_call_of(pc, 0))
+	if (!enter_range(slot, pc - 1))
+		return 0;
+	if (!(is_generated ? is_after_call_of(pc, 0) : is_after_near_call_of(pc, slot->pc - slot->is_return_address)))
 		return 0;
 	return enter_guessed(slot, pc, at + sizeof(__u64), slot->fp);
 }
 
 /*
- * Goes on to a caller for which nothing vouches but its looks. What just-in-time compilers generate has, where it keeps no
- * frame pointers, one frame on the C stack, be it an empty one: that of LuaJIT, PyPy and Guile goes on by jumps, or calls on
- * a stack of its own. So the first return address above the stack pointer is, as a rule, the one to which all of that code
- * returns. Not static, as step_in_slot: the verifier looks once. 0: there is none.
+ * Goes on to a caller for which nothing vouches but its looks. 0: there is none.
+ *
+ * What just-in-time compilers generate has, where it keeps no frame pointers, one frame on the C stack, be it an empty one:
+ * that of LuaJIT, PyPy and Guile goes on by jumps, or calls on a stack of its own. So the first return address above the
+ * stack pointer is, as a rule, the one to which all of that code returns. It is often called by way of a stub that jumps to
+ * it, so that any call will do.
+ *
+ * In files, a frame pointer may lead to a return address after a call of another function. Either the function at hand has
+ * no use for frame pointers and left its caller's in the register: then its own return address lies below, after a call
+ * of it. Or it was reached by a jump from the function that was called, as V8's builtins are: then nothing of that sort
+ * lies below.
  */
 __noinline int guess_caller(__u32 number, __u32 is_generated)
 {
-	struct sw_slot *slot = bpf_map_lookup_elem(&slots, &number);
+	int by_frame_pointer = guess_by_frame_pointer(number, is_generated);
 
 	barrier_var(is_generated);
-	if (!slot)
-		return 0;
-	if (guess_by_frame_pointer(slot, is_generated))
+	if (by_frame_pointer == 1)
 		return 1;
-	for (__u32 word = 0; is_generated && word < SW_SEARCH_WORDS; word++) {
-		int found = returns_through(number, word);
+	if (!is_generated && by_frame_pointer != SW_CALLED_ANOTHER)
+		return 0;
+	for (__u32 word = 0; word < SW_SEARCH_WORDS; word++) {
+		int found = returns_through(number, word, is_generated);
 
+		if (found == 1)
+			return 1;
 		if (found)
-			return found != SW_NOT_READABLE;
+			break;
 	}
-	return 0;
+	return !is_generated && guess_by_frame_pointer(number, 1) == 1;
 }
 
 /* A value of the caller from where the rule says that it is. */

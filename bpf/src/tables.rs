@@ -88,6 +88,20 @@ impl Tables {
         Ok(())
     }
 
+    /// As [`Self::load`], also where the segment has another table.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; the segment has none then.
+    pub fn replace(
+        &mut self,
+        arena: &mut Arena,
+        id: SegmentId,
+        table: &PackedSegment,
+    ) -> Result<(), ArenaError> {
+        self.take_away(arena, id);
+        self.load(arena, id, table)
+    }
+
     /// Gives a segment the table that walks may ask for one day, if there is room without any eviction. Returns whether
     /// there was.
     ///

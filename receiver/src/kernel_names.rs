@@ -75,7 +75,10 @@ mod tests {
             found.entry(start).or_default().push(name.to_owned());
         }
         found.remove(&0);
-        found.into_iter().filter_map(|(at, mut names)| Some((at, names.pop().filter(|_| names.is_empty())?))).collect()
+        found
+            .into_iter()
+            .filter_map(|(at, mut names)| Some((at, names.pop().filter(|_| names.is_empty())?)))
+            .collect()
     }
 
     #[test]

@@ -223,7 +223,8 @@ impl Namer {
     }
 
     fn kernel(&mut self, address: u64) -> NamedFrame {
-        let name = if self.options.kernel { self.kernel.name(Avma(address)) } else { KernelName::UNNAMED.into() };
+        let name =
+            if self.options.kernel { self.kernel.name(Avma(address)) } else { KernelName::UNNAMED.into() };
         NamedFrame {
             place: Place::Kernel { address },
             functions: Arc::clone(&self.no_functions),

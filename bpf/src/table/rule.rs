@@ -31,6 +31,7 @@ impl Encoded {
             Entry::End(EndReason::Malformed | EndReason::Unsupported(_)) => {
                 Self::none(Outcome::UnsupportedRule)
             }
+            Entry::End(EndReason::NotAsked) => Self::none(Outcome::NoTable),
         }
     }
 

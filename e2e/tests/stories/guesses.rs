@@ -141,7 +141,7 @@ fn without_unwind_information_callers_are_found_in_the_code_and_hardly_ever_gues
 }
 
 #[test]
-fn a_guess_is_marked_and_one_that_calls_contradict_is_not_made() -> Result<()> {
+fn a_guess_is_marked_and_one_that_calls_contradict_is_set_right() -> Result<()> {
     if !requirement::ebpf("guesses")? {
         return Ok(());
     }
@@ -151,7 +151,7 @@ fn a_guess_is_marked_and_one_that_calls_contradict_is_not_made() -> Result<()> {
     let skips = verdict(["main", "below", "skips"]);
     assert_eq!(skips.wrong_guess, skips.events, "{skips:?}");
     let misses = verdict(["main", "above", "misses"]);
-    assert_eq!(misses.cut, misses.events, "{misses:?}");
+    assert_eq!(misses.right_guesses, misses.events, "{misses:?}");
     let keeps = verdict(["main", "around", "keeps"]);
     assert!(keeps.whole * 100 >= keeps.events * 95, "{keeps:?}");
     Ok(())

@@ -66,7 +66,8 @@ fn profile_service(service: Service, connections: u32, seconds: u64) -> Result<(
 
 /// What the profiler counted of its readings.
 fn counted(log: &str) -> String {
-    let words = log.lines().rev().find(|line| line.contains("thread_contexts_read")).unwrap_or_default().split(' ');
+    let words =
+        log.lines().rev().find(|line| line.contains("thread_contexts_read")).unwrap_or_default().split(' ');
     words.filter(|word| word.starts_with("thread_contexts_")).collect::<Vec<_>>().join(" ")
 }
 

@@ -1,6 +1,6 @@
 //! The files that processes execute, and where walks find their tables.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use sidewinder_bpf::{Arena, Outcome, PackedSegment, Packing, Range, SegmentId, T
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::{FileOutline, Rule};
 
-use super::build::{BuildError, Built, Part};
+use super::build::{BuildError, Built, Part, Wanted};
 use super::debug_file::{Companions, DebugFile};
 use super::options::SamplingOptions;
 use super::segments::{Segment, push_parts, segment_at};
@@ -84,6 +84,29 @@ struct Binary {
     is_ordered: bool,
     /// Segments that walks have missed.
     missed: BTreeSet<SegmentId>,
+    /// Of a divided file, what walks have met.
+    met: Option<Met>,
+}
+
+/// The functions of a divided file that walks have met, by segment: no others are in its tables.
+#[derive(Default, Debug)]
+struct Met {
+    /// Places in them.
+    functions: BTreeMap<SegmentId, BTreeSet<FileOffset>>,
+    /// Segments that have more than their tables say.
+    grown: BTreeSet<SegmentId>,
+}
+
+impl Met {
+    /// More of one part are not remembered: those that were met first stay.
+    const FUNCTIONS_MAX: usize = 2048;
+
+    fn add(&mut self, id: SegmentId, at: FileOffset) {
+        let functions = self.functions.entry(id).or_default();
+        if functions.len() < Self::FUNCTIONS_MAX && functions.insert(at) {
+            self.grown.insert(id);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -160,6 +183,7 @@ impl Binaries {
             used_at: Instant::now(),
             is_ordered: true,
             missed: BTreeSet::new(),
+            met: None,
         };
         if self.cut.still_hold(&binary.key(), || self.builder.room_bytes()) {
             (binary.state, binary.is_ordered) = (State::Blank, false);
@@ -249,7 +273,7 @@ impl Binaries {
         let found = match (&binary.state, segment_at(binary.state.segments(), at)) {
             (State::Blank, _) => Some(Err(Outcome::NoRule)),
             (State::Built(_), None) => Some(Err(Outcome::NoTable)),
-            (_, Some(segment)) => tables.rule_at(arena, segment.id, at),
+            (_, Some(segment)) => loaded_rule(segment.id, at, arena, tables),
             (State::Building { .. }, None) => None,
         };
         if found.is_none() {
@@ -259,10 +283,10 @@ impl Binaries {
     }
 
     /// Whether [`rule_at`](Self::rule_at) has an answer.
-    pub(crate) fn has_answer(&self, file: FileId, at: FileOffset, tables: &Tables) -> bool {
+    pub(crate) fn has_answer(&self, file: FileId, at: FileOffset, arena: &Arena, tables: &Tables) -> bool {
         let Some(binary) = self.binaries.get(&file) else { return false };
         match segment_at(binary.state.segments(), at) {
-            Some(segment) => tables.is_loaded(segment.id),
+            Some(segment) => loaded_rule(segment.id, at, arena, tables).is_some(),
             None => !matches!(binary.state, State::Building { .. }),
         }
     }
@@ -301,8 +325,8 @@ impl Binaries {
                 // It could be read before: what it mapped then is gone, and its evicted tables with it.
                 (Err(_), true) => binary.missed.clear(),
                 (Err(failure), false) => {
-                    let is_known_failure = matches!(failure, BuildError::NoRoom(_))
-                        && !self.cut.add(binary.key(), room_bytes);
+                    let is_known_failure =
+                        matches!(failure, BuildError::NoRoom(_)) && !self.cut.add(binary.key(), room_bytes);
                     binary.debug_file = DebugFile::Known(Companions::default());
                     binary.state = State::Blank;
                     let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
@@ -346,6 +370,17 @@ impl Binaries {
     }
 }
 
+/// The rule at a place, or the outcome of a walk that gets there; `None` where the segment's table isn't there, or has nothing
+/// of the function.
+fn loaded_rule(
+    id: SegmentId,
+    at: FileOffset,
+    arena: &Arena,
+    tables: &Tables,
+) -> Option<Result<Rule, Outcome>> {
+    tables.rule_at(arena, id, at).filter(|rule| *rule != Err(Outcome::NoTable))
+}
+
 impl Binary {
     fn key(&self) -> FileKey {
         (self.path.clone(), self.content.size_bytes())
@@ -358,7 +393,12 @@ impl Binary {
 
     fn missed(&mut self, at: FileOffset) {
         match (&self.state, segment_at(self.state.segments(), at)) {
-            (_, Some(segment)) => drop(self.missed.insert(segment.id)),
+            (_, Some(segment)) => {
+                self.missed.insert(segment.id);
+                if let Some(met) = &mut self.met {
+                    met.add(segment.id, at);
+                }
+            }
             // Where the builder is past that, it has been delivered.
             (State::Building { wanted, .. }, None) => drop(wanted.send(at)),
             (State::Built(_) | State::Blank, None) => {}
@@ -375,12 +415,22 @@ impl Binary {
         if self.missed.is_empty() || self.is_ordered {
             return None;
         }
-        self.missed.retain(|id| !tables.is_loaded(*id));
-        let missed = || segments.iter().filter(|segment| self.missed.contains(&segment.id));
-        let parts: Vec<Part> = missed().map(|segment| segment.part).collect();
-        let stand_alone = missed().all(|segment| segment.stands_alone);
-        self.is_ordered = !parts.is_empty();
-        self.is_ordered.then(|| What::Again { parts, stand_alone, outline: self.outline.clone() })
+        let met = &mut self.met;
+        let has_grown = |id: &SegmentId| met.as_ref().is_some_and(|met| met.grown.contains(id));
+        self.missed.retain(|id| !tables.is_loaded(*id) || has_grown(id));
+        let missed: Vec<_> = segments.iter().filter(|segment| self.missed.contains(&segment.id)).collect();
+        let stand_alone = missed.iter().all(|segment| segment.stands_alone);
+        let mut functions = |id| {
+            let met = met.as_mut()?;
+            met.grown.remove(&id);
+            Some(met.functions.get(&id).into_iter().flatten().copied().collect())
+        };
+        let wanted: Vec<_> = missed
+            .iter()
+            .map(|segment| Wanted { part: segment.part, functions: functions(segment.id) })
+            .collect();
+        self.is_ordered = !wanted.is_empty();
+        self.is_ordered.then(|| What::Again { wanted, stand_alone, outline: self.outline.clone() })
     }
 
     /// Gives every segment a number, and its table where there is room. The others are loaded when walks miss them.
@@ -396,9 +446,13 @@ impl Binary {
             let stands_alone = !built.by_machine_code.iter().any(|code| part.overlaps(code));
             Some(Segment { part, stands_alone, id })
         }));
+        if !built.unbuilt.is_empty() {
+            self.met = Some(Met::default());
+        }
         let unbuilt = built.unbuilt.iter();
         segments.extend(
-            unbuilt.map_while(|part| Some(Segment { part: *part, stands_alone: true, id: tables.reserve()? })),
+            unbuilt
+                .map_while(|part| Some(Segment { part: *part, stands_alone: true, id: tables.reserve()? })),
         );
         segments.sort_unstable_by_key(|segment| segment.part.file_offset);
     }
@@ -413,7 +467,7 @@ impl Binary {
             let segment = segments.iter().find(|segment| segment.part == Part::of(packed));
             if let Some(segment) = segment
                 && self.missed.contains(&segment.id)
-                && tables.load(arena, segment.id, packed).is_ok()
+                && tables.replace(arena, segment.id, packed).is_ok()
             {
                 self.missed.remove(&segment.id);
             }

@@ -12,7 +12,7 @@ use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again, pack_part, pages_
 use sidewinder_process::OpenedFile;
 use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
 use sidewinder_unwind::{
-    FileOutline, IndexedSources, ReadFile, Sources, UnwindTable, code_ranges, has_eh_frame_alone, load_segments,
+    FileOutline, ReadFile, Sources, UnwindTable, code_ranges, has_eh_frame_alone, load_segments,
 };
 use thiserror::Error;
 
@@ -65,12 +65,20 @@ impl Part {
     }
 }
 
+/// A segment that is to be built.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) part: Part,
+    /// Places in the functions that it is to speak of; `None`: all.
+    pub(crate) functions: Option<Vec<FileOffset>>,
+}
+
 /// A file's table, or some of its segments, in the form that walks read.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
-    /// Parts of a file that is too large for the memory that there is: each is built when a walk misses it.
+    /// Parts of a large file where memory is limited: of each, the functions that walks meet are built when they do.
     pub(crate) unbuilt: Vec<Part>,
     /// What building segments once more takes less time with.
     pub(crate) outline: Option<Arc<FileOutline>>,
@@ -92,8 +100,8 @@ const PART_BYTES: u64 = 1 << 20;
 /// is known of every process that maps the file is published anew.
 const PARTS_TOGETHER: Duration = Duration::from_millis(50);
 
-/// Parts of a file that is not built as a whole: large enough that their numbers last for many such files, and no larger,
-/// since of a part that is missed all is built.
+/// Parts of a file that is not built as a whole: large enough that their numbers last for many such files, and small, since
+/// one more function of a part has all that are known of it built again.
 const UNBUILT_PART_BYTES_MIN: u64 = 64 << 10;
 const UNBUILT_PARTS_MAX: u64 = 256;
 
@@ -111,43 +119,42 @@ pub(crate) struct Source<'a> {
 
 impl Source<'_> {
     /// Reads a file's table and packs it, as the trusted side has it. All but the last of it goes to `hand_over` as soon
-    /// as it is there, and what walks ask for before everything else. Where there is no room to read all that it takes,
-    /// the file is divided, and nothing is built yet.
+    /// as it is there, and what walks ask for before everything else. Where memory is limited, a large file is divided
+    /// instead, and nothing of it is built yet.
     pub(crate) fn build(
         &self,
         trust: Trust,
         wanted: &Receiver<FileOffset>,
-        mut hand_over: impl FnMut(Built),
+        hand_over: impl FnMut(Built),
     ) -> Result<Built, BuildError> {
-        let mut is_begun = false;
-        let whole = self.build_whole(trust, wanted, |built| {
-            is_begun = true;
-            hand_over(built);
-        });
-        let has_no_room = match &whole {
-            Ok(built) => built.unread_bytes.is_some(),
-            Err(error) => matches!(error, BuildError::NoRoom(_)),
-        };
-        if !has_no_room || is_begun || trust != Trust::Rows {
-            return whole;
+        if self.room_bytes != u64::MAX
+            && trust == Trust::Rows
+            && let Ok(Some(divided)) = self.divide()
+        {
+            return Ok(divided);
         }
-        match self.divide() {
-            Ok(Some(divided)) => Ok(divided),
-            Ok(None) | Err(_) => whole,
-        }
+        self.build_whole(trust, wanted, hand_over)
     }
 
-    /// The parts of a file, to be built one by one; `None` where the file has no index to what describes a part.
+    /// The parts of a large file, to be built one by one; `None` where the file is not large, or has no index to what
+    /// describes a part.
     fn divide(&self) -> Result<Option<Built>, BuildError> {
         let allowance = Allowance::new(self.room_bytes / READING_SHARE);
         let reader = BoundedReader::new(self.content, &allowance);
         let file = parse(&reader, &allowance)?;
-        let Some(outline) = FileOutline::of(&file)? else { return Ok(None) };
         let loads = load_segments(&file);
-        let code_bytes: u64 = executable(&loads).map(|load| load.size).sum();
+        let code: Vec<_> = code_ranges(&file)?.iter().filter_map(|code| in_file(&loads, code)).collect();
+        let code_bytes: u64 = code.iter().map(|code| code.end.0 - code.start.0).sum();
+        if code_bytes <= WHOLE_CODE_BYTES_MAX {
+            return Ok(None);
+        }
+        let Some(outline) = FileOutline::of(&file)? else { return Ok(None) };
         let part_bytes = (code_bytes / UNBUILT_PARTS_MAX).max(UNBUILT_PART_BYTES_MIN);
         let part_bytes = part_bytes.next_multiple_of(UNBUILT_PART_BYTES_MIN);
-        let unbuilt = executable(&loads).flat_map(|load| cut(pages_of(load), part_bytes)).collect();
+        let unbuilt = executable(&loads)
+            .flat_map(|load| cut(pages_of(load), part_bytes))
+            .filter(|part| code.iter().any(|code| part.overlaps(code)))
+            .collect();
         Ok(Some(Built {
             unbuilt,
             outline: Some(Arc::new(outline)),
@@ -206,49 +213,71 @@ impl Source<'_> {
     /// for them.
     pub(crate) fn build_again(
         &self,
-        parts: &[Part],
+        wanted: &[Wanted],
         stand_alone: bool,
         trust: Trust,
     ) -> Result<Built, BuildError> {
         let allowance = Allowance::new(self.room_bytes / READING_SHARE);
         let reader = BoundedReader::new(self.content, &allowance);
-        let file = parse(&reader, &allowance)?;
-        let loads = load_segments(&file);
-        let places: Vec<_> = parts.iter().filter_map(|part| placed(*part, &loads)).collect();
-        let wanted: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
         // The code is checked as a whole.
-        let wanted = (stand_alone && trust == Trust::Rows).then_some(&*wanted);
-        let (table, outline, debug_file) = match wanted.zip(self.outline_of(&file)?) {
-            Some((wanted, outline)) => {
-                let table = IndexedSources::of(&file, &outline)?.table_of(wanted);
-                (table, Some(outline), self.debug_file.clone())
-            }
-            None => {
-                let (table, companions) = table_of(&file, self.debug_file, wanted, &allowance)?;
-                (settle(&file, table, trust)?, None, DebugFile::Known(companions))
-            }
-        };
+        let parts_do = stand_alone && trust == Trust::Rows;
+        if let (Some(outline), true) = (self.outline, parts_do) {
+            return Ok(self.build_by(outline, &reader, wanted));
+        }
+        let file = parse(&reader, &allowance)?;
+        if parts_do && let Some(outline) = self.outline_of(&file)? {
+            return Ok(self.build_by(&Arc::new(outline), &reader, wanted));
+        }
+        let loads = load_segments(&file);
+        let places: Vec<_> = wanted.iter().filter_map(|wanted| placed(wanted.part, &loads)).collect();
+        let addresses: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
+        let (table, companions) =
+            table_of(&file, self.debug_file, parts_do.then_some(&*addresses), &allowance)?;
+        let table = settle(&file, table, trust)?;
         if let Some(refused_bytes) = allowance.refused_bytes() {
             // With less than what the first table was made of it would say something else.
             return Err(BuildError::NoRoom(refused_bytes));
         }
         let again = |part: &Part, load| pack_again(&table, load, self.packing, part.file_offset..part.end());
         let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
-        Ok(Built { segments, outline, debug_file, ..Built::of_none(loads) })
+        Ok(Built { segments, debug_file: DebugFile::Known(companions), ..Built::of_none(loads) })
+    }
+
+    /// The same, of nothing but what describes the segments, or the functions that are wanted of them.
+    fn build_by<'data, R: ReadFile<'data>>(
+        &self,
+        outline: &Arc<FileOutline>,
+        reader: R,
+        wanted: &[Wanted],
+    ) -> Built {
+        let segments = wanted.iter().filter_map(|Wanted { part, functions }| {
+            let (part, load, addresses) = placed(*part, outline.loads())?;
+            let table = match functions {
+                None => outline.table_of_parts(reader, &[addresses]),
+                Some(places) => {
+                    let places: Vec<_> = places.iter().filter_map(|at| load.svma_of(*at)).collect();
+                    outline.table_of_functions(reader, &places)
+                }
+            };
+            Some(pack_again(&table, load, self.packing, part.file_offset..part.end()))
+        });
+        Built {
+            segments: segments.collect(),
+            outline: Some(Arc::clone(outline)),
+            debug_file: self.debug_file.clone(),
+            ..Built::of_none(outline.loads().to_vec())
+        }
     }
 
     /// The outline by which parts of a file are built without the rest, if that gives the same.
     fn outline_of<'data, R: ReadFile<'data>>(
         &self,
         file: &object::File<'data, R>,
-    ) -> Result<Option<Arc<FileOutline>>, BuildError> {
-        if let Some(outline) = self.outline {
-            return Ok(Some(Arc::clone(outline)));
-        }
+    ) -> Result<Option<FileOutline>, BuildError> {
         if !has_eh_frame_alone(file) || self.debug_file.find(file).debug.is_some() {
             return Ok(None);
         }
-        Ok(FileOutline::of(file)?.map(Arc::new))
+        Ok(FileOutline::of(file)?)
     }
 }
 
@@ -281,7 +310,8 @@ impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'd
     fn build(&mut self, wanted: &Receiver<FileOffset>, mut hand_over: impl FnMut(Built)) -> Built {
         let code = self.sources.read_code();
         self.by_machine_code = code.iter().filter_map(|code| in_file(&self.loads, code)).collect();
-        let mut left: Vec<Part> = executable(&self.loads).flat_map(|load| cut(pages_of(load), PART_BYTES)).collect();
+        let mut left: Vec<Part> =
+            executable(&self.loads).flat_map(|load| cut(pages_of(load), PART_BYTES)).collect();
         let mut handed_over = Instant::now();
         while !left.is_empty() {
             let met = wanted.try_iter().find_map(|at| left.iter().position(|part| part.contains(at)));

@@ -155,8 +155,8 @@ impl Waiting {
 impl Sampler<'_> {
     /// Walks what came too early, where everything is there by now.
     pub(super) fn walk_late(&mut self, messages: &mut Vec<Message>) {
-        let (binaries, tables) = (&self.binaries, &self.profiler.tables);
-        for waiting in self.late.take_promising(|file, at| binaries.has_answer(file, at, tables)) {
+        let (binaries, arena, tables) = (&self.binaries, &self.profiler.arena, &self.profiler.tables);
+        for waiting in self.late.take_promising(|file, at| binaries.has_answer(file, at, arena, tables)) {
             match self.walk_again(&waiting, messages) {
                 Ok((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);

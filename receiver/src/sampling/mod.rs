@@ -1,11 +1,9 @@
 //! Sampling: from the rings of the kernel to events with stacks, and from changes of processes back to its maps.
 
 mod binaries;
-mod poll_interval;
 pub(crate) mod build;
 mod contexts;
 pub(crate) mod debug_file;
-mod stale_mappings;
 mod environments;
 pub(crate) mod feed;
 mod follow;
@@ -14,6 +12,7 @@ mod late;
 #[cfg(test)]
 mod live_tests;
 pub(crate) mod options;
+mod poll_interval;
 mod reader;
 mod runtimes;
 mod scans;
@@ -22,6 +21,7 @@ mod scoping;
 mod segments;
 mod stacks;
 mod stagger;
+mod stale_mappings;
 mod table_builder;
 mod tally;
 mod variables;
@@ -45,19 +45,19 @@ use thiserror::Error;
 use tracing::warn;
 
 use binaries::Binaries;
-use poll_interval::PollInterval;
 use contexts::Contexts;
-use stale_mappings::StaleMappings;
 use environments::Environments;
 use feed::{Event, FileFacts, Labels, Message, ProcessKey, Stack};
 use labels::Allowed;
 use late::Late;
 pub(crate) use options::SamplingOptions;
+use poll_interval::PollInterval;
 use runtimes::Runtimes;
 use scans::Scan;
 use scoping::Pod;
 use stacks::Stacks;
 use stagger::Stagger;
+use stale_mappings::StaleMappings;
 use table_builder::TableBuilder;
 use tally::Corrections;
 pub(crate) use tally::Tally;

@@ -12,6 +12,8 @@ use crate::foreign::{Asked, Pending, Target};
 pub(super) const START_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the start waits for one of many.
 pub(super) const EACH_PATIENCE: Duration = Duration::from_millis(100);
+/// How long sampling waits for the first process of a container.
+pub(super) const FIRST_PROCESS_PATIENCE: Duration = Duration::from_millis(20);
 
 /// A process that is being read.
 #[derive(Debug)]

@@ -249,7 +249,7 @@ impl Sampler<'_> {
                 }
                 self.newcomers.remove(&newcomer.container);
                 self.profiler.acknowledge(&newcomer);
-                self.registry.mark_stale(Pid(newcomer.pid));
+                self.meet_first_process(Pid(newcomer.pid));
             }
             // The next one to run in that container will be told of.
             Err(_) if !is_there(newcomer.pid) => {}
@@ -261,6 +261,14 @@ impl Sampler<'_> {
                 }
             }
         }
+    }
+
+    /// Learns of a container's first process what its children inherit. They may live too shortly to be read themselves, and
+    /// it may never be sampled.
+    fn meet_first_process(&mut self, pid: Pid) {
+        // Where it can't be read it has ended, or is counted.
+        let _ = self.scan(pid, scans::FIRST_PROCESS_PATIENCE);
+        let _ = self.environments.describe(pid, &mut self.registry);
     }
 
     /// Tries again what went wrong with new containers.

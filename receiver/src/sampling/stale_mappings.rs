@@ -60,7 +60,12 @@ impl StaleMappings {
     }
 
     /// The first frame in a file, or a part of one, that the process did not map.
-    fn first_stale_frame(&mut self, frames: &[Frame], process: &Process, files: &mut FileTable) -> Option<usize> {
+    fn first_stale_frame(
+        &mut self,
+        frames: &[Frame],
+        process: &Process,
+        files: &mut FileTable,
+    ) -> Option<usize> {
         let mappings = process.mapping_set();
         if self.shown.as_ref().is_none_or(|shown| !Arc::ptr_eq(&shown.mappings, mappings)) {
             self.shown = Some(Shown::by(process, files));

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::Packing;
@@ -13,7 +13,7 @@ use sidewinder_process::{FileId, OpenedFile};
 use sidewinder_unwind::FileOutline;
 use sidewinder_unwind::validate::Trust;
 
-use super::build::{BuildError, Built, Part, Source};
+use super::build::{BuildError, Built, Source, Wanted};
 use super::debug_file::DebugFile;
 use crate::memory::BuildingBudget;
 use crate::privilege;
@@ -53,7 +53,7 @@ pub(crate) enum What {
     /// All of it, first where walks meet it meanwhile.
     File { wanted: Receiver<FileOffset> },
     /// Segments that walks have missed, and whether they can be built without the rest.
-    Again { parts: Vec<Part>, stand_alone: bool, outline: Option<Arc<FileOutline>> },
+    Again { wanted: Vec<Wanted>, stand_alone: bool, outline: Option<Arc<FileOutline>> },
 }
 
 /// What an order came to, or a part of it.
@@ -61,7 +61,7 @@ pub(crate) enum What {
 pub(crate) struct Delivery {
     pub(crate) file: FileId,
     pub(crate) built: Result<Built, BuildError>,
-    /// How long building it took, once all is there.
+    /// The CPU time that building it took, once all is there.
     pub(crate) took: Option<Duration>,
     /// Memory that building might take.
     pub(crate) room_bytes: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Delivery {
 impl Order {
     /// Returns whether anybody still listens: nobody does once sampling has ended.
     fn deliver(&self, trust: Trust, room_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
-        let began = Instant::now();
+        let began = cpu_time();
         let send = |built, took| outgoing.send(Delivery { file: self.file, built, took, room_bytes }).is_ok();
         let (content, packing, debug_file) = (&self.content, self.packing, &self.debug_file);
         let outline = match &self.what {
@@ -84,10 +84,16 @@ impl Order {
         // A file that the builder fails at costs its own table alone.
         let built = catch_unwind(AssertUnwindSafe(|| match &self.what {
             What::File { wanted } => source.build(trust, wanted, hand_over),
-            What::Again { parts, stand_alone, .. } => source.build_again(parts, *stand_alone, trust),
+            What::Again { wanted, stand_alone, .. } => source.build_again(wanted, *stand_alone, trust),
         }));
-        send(built.unwrap_or(Err(BuildError::Panicked)), Some(began.elapsed()))
+        send(built.unwrap_or(Err(BuildError::Panicked)), Some(cpu_time().saturating_sub(began)))
     }
+}
+
+/// What this thread has taken of a CPU.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 impl TableBuilder {

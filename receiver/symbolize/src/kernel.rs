@@ -353,7 +353,15 @@ ffffffffc0300000 t bpf_prog_6deef7357e7b4530_walk\t[bpf]
         };
         assert_eq!(parse("vfs_read+0x10/0x200"), Some(function("vfs_read", None)));
         assert_eq!(parse("read_iter+0x10/0x200 [xfs]"), Some(function("read_iter", Some("xfs"))));
-        for wrong in ["", "0xffff800000001010", "a+", "a+0x10", "a+10/0x200", "a+0x1g/0x2", "a+0x10/0xffffffffffffffff"] {
+        for wrong in [
+            "",
+            "0xffff800000001010",
+            "a+",
+            "a+0x10",
+            "a+10/0x200",
+            "a+0x1g/0x2",
+            "a+0x10/0xffffffffffffffff",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
         assert_eq!(KernelFunction::parse(Avma(1), "a+0x2/0x3"), None, "it starts below zero");

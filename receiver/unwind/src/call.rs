@@ -11,6 +11,10 @@ pub const CALL_BYTES: usize = 8;
 /// `SW_FUNCTION_BYTES_MAX`.
 const FUNCTION_BYTES_MAX: u64 = 1 << 18;
 
+/// A word of a stack that may be anything is a return address if it comes after a call of a function that starts no farther
+/// before the instruction at hand. The same as `SW_NEAR_BYTES_MAX`.
+const NEAR_BYTES_MAX: u64 = 1 << 14;
+
 /// Bytes of `E8 rel32`.
 const REL32_BYTES: usize = 5;
 
@@ -45,6 +49,15 @@ impl Call {
         match self {
             Self::Direct(target) => instruction.0.wrapping_sub(target.0) < FUNCTION_BYTES_MAX,
             Self::Indirect => true,
+        }
+    }
+
+    /// Whether it is one for certain, as far as a word of a stack that may be anything can tell.
+    #[must_use]
+    pub fn leads_near(self, instruction: Avma) -> bool {
+        match self {
+            Self::Direct(target) => instruction.0.wrapping_sub(target.0) < NEAR_BYTES_MAX,
+            Self::Indirect => false,
         }
     }
 }

@@ -13,7 +13,7 @@ use gimli::{
 };
 
 use self::state::{Evaluator, State};
-pub(crate) use self::window::Index;
+pub(crate) use self::window::{Index, Window};
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::expression;

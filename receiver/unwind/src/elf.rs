@@ -12,11 +12,10 @@ use object::{
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
-use crate::cfi::{Bytes, Cfi, Index, Located, Peculiarities};
+use crate::cfi::{Bytes, Cfi, Located, Peculiarities, Window};
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
 use crate::layers::RowBuffer;
-use crate::read::ReadFile;
 use crate::sframe::SFrame;
 use crate::summary::{Source, Summary};
 
@@ -74,6 +73,7 @@ fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
 }
 
 /// Where the file has code: its executable segments, sorted, as bytes from the lowest of them.
+#[derive(Clone, Debug)]
 pub(crate) struct CodeRanges {
     base: Svma,
     ranges: Vec<CodeRange>,
@@ -81,6 +81,7 @@ pub(crate) struct CodeRanges {
     wanted: Option<Vec<Range<u32>>>,
 }
 
+#[derive(Clone, Debug)]
 struct CodeRange {
     start: u32,
     end: u32,
@@ -218,7 +219,7 @@ impl<'data> EhFrameSection<'data> {
         summary: &mut Summary,
     ) -> Option<Self> {
         let (data, address, ends_at_terminator) = eh_frame_data(file, source, summary)?;
-        let located = eh_frame(file, source, &data, address, ends_at_terminator).locate(code, summary);
+        let located = eh_frame(bases(file), source, &data, address, ends_at_terminator).locate(code, summary);
         Some(Self { data, address, ends_at_terminator, located })
     }
 
@@ -231,7 +232,8 @@ impl<'data> EhFrameSection<'data> {
         if self.data.len() > MAX_PECULIAR_BYTES {
             return Peculiarities::default();
         }
-        eh_frame(file, source, &self.data, self.address, self.ends_at_terminator).peculiarities(&self.located)
+        eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator)
+            .peculiarities(&self.located)
     }
 
     /// The functions that it describes, sorted by their starts.
@@ -248,7 +250,7 @@ impl<'data> EhFrameSection<'data> {
         entries: &mut Entries,
         summary: &mut Summary,
     ) -> RowBuffer {
-        eh_frame(file, source, &self.data, self.address, self.ends_at_terminator).rows(
+        eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator).rows(
             &self.located,
             code,
             known,
@@ -258,23 +260,18 @@ impl<'data> EhFrameSection<'data> {
     }
 }
 
-/// What `.eh_frame` says of the parts of the code that are wanted, of which no more is read than that.
-pub(crate) fn eh_frame_rows_of_parts<'data, R: ReadFile<'data>>(
-    file: &File<'data, R>,
-    index: &Index,
-    parts: &[Range<Svma>],
+/// What a part of `.eh_frame` says, of the code that is wanted.
+pub(crate) fn rows_of_window(
+    window: Window,
+    bases: &BaseAddresses,
     code: &CodeRanges,
     known: &mut KnownFunctions,
     entries: &mut Entries,
     summary: &mut Summary,
 ) -> RowBuffer {
     let source = Source::EhFrame;
-    let Some(window) = index.window(file, parts) else {
-        Summary::count(&mut summary.malformed, source);
-        return RowBuffer::default();
-    };
     (0..window.malformed).for_each(|_| Summary::count(&mut summary.malformed, source));
-    let section = eh_frame(file, source, &window.data, window.address, false);
+    let section = eh_frame(bases.clone(), source, &window.data, window.address, false);
     let mut located = Vec::with_capacity(window.places.len());
     section.locate_at(window.places.into_iter().map(Some), code, summary, &mut located);
     section.rows(&located, code, known, entries, summary)
@@ -303,7 +300,7 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
     let mut summary = Summary::default();
     let mut functions = Vec::new();
     if let Some((data, address, ends_at_terminator)) = eh_frame_data(file, Source::EhFrame, &mut summary) {
-        let eh_frame = eh_frame(file, Source::EhFrame, &data, address, ends_at_terminator);
+        let eh_frame = eh_frame(bases(file), Source::EhFrame, &data, address, ends_at_terminator);
         functions.extend(eh_frame.ranges(code));
     }
     if let Some((data, _)) = section_data(file, ".debug_frame", Source::DebugFrame, &mut summary) {
@@ -314,16 +311,16 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
     functions
 }
 
-fn eh_frame<'bytes, 'data, R: ReadRef<'data>>(
-    file: &File<'data, R>,
+fn eh_frame(
+    bases: BaseAddresses,
     source: Source,
-    data: &'bytes [u8],
+    data: &[u8],
     address: u64,
     ends_at_terminator: bool,
-) -> Cfi<'bytes, EhFrame<Bytes<'bytes>>> {
+) -> Cfi<'_, EhFrame<Bytes<'_>>> {
     let mut section = EhFrame::new(data, LittleEndian);
     section.set_address_size(8);
-    let bases = bases(file).set_eh_frame(address);
+    let bases = bases.set_eh_frame(address);
     Cfi { section, data, bases, source, ends_at_terminator }
 }
 
@@ -419,7 +416,7 @@ pub(crate) fn section_data<'data, R: ReadRef<'data>>(
 }
 
 /// The addresses that pointers in unwind information may be relative to.
-fn bases<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> BaseAddresses {
+pub(crate) fn bases<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> BaseAddresses {
     let address = |name| file.section_by_name(name).map(|section| section.address());
     let mut bases = BaseAddresses::default();
     if let Some(text) = address(".text") {

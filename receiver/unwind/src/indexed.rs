@@ -1,37 +1,39 @@
-//! Tables of parts of a file whose unwind information is too large to be read as a whole.
+//! Tables of parts of a file, or of single functions, without reading the rest.
 
 use std::ops::Range;
 
-use object::{File, Object as _};
-use sidewinder_address::Svma;
+use gimli::BaseAddresses;
+use object::File;
+use sidewinder_address::{LoadSegment, Svma};
 
 use crate::cfi::Index;
-use crate::elf::{CodeRanges, Error, eh_frame_rows_of_parts};
+use crate::elf::{CodeRanges, Error, bases, load_segments, rows_of_window};
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
-use crate::layers::lay_over;
+use crate::layers::{RowBuffer, lay_over};
 use crate::read::ReadFile;
+use crate::rule::{EndReason, Entry};
 use crate::summary::Summary;
 use crate::synthesize;
 use crate::table::UnwindTable;
 
-/// What `.eh_frame` says of parts of a file, found by the sorted table of `.eh_frame_hdr`: however large the file is, a part
-/// takes time and memory as the part is large.
+/// What one look at a file tells of all of it, and the way to what `.eh_frame` says of a part: the sorted table of
+/// `.eh_frame_hdr`. However large the file is, a part takes time and memory as the part is large.
 ///
 /// Other sources are left out, and the machine code but for linkage tables, since it is understood as a whole or not at
 /// all. Where functions overlap, one that begins far before a part is not seen in it.
-pub struct IndexedSources<'file, 'data, R: ReadFile<'data>> {
-    file: &'file File<'data, R>,
-    code: CodeRanges,
-    index: Index,
-    known: KnownFunctions,
-}
-
-/// What one look at all names of a file tells, for [`IndexedSources`] of the same file to come.
 #[derive(Clone, Debug)]
 pub struct FileOutline {
+    loads: Vec<LoadSegment>,
+    code: CodeRanges,
     index: Index,
+    bases: BaseAddresses,
     known: KnownFunctions,
+    entries: Entries,
+    /// The rows of functions that begin a stack, which hold whatever other sources say.
+    roots: RowBuffer,
+    /// The rows that hold where no other source says anything.
+    by_code: RowBuffer,
 }
 
 impl FileOutline {
@@ -42,34 +44,81 @@ impl FileOutline {
     /// If the file has no code, or code for another processor.
     pub fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Result<Option<Self>, Error> {
         let code = CodeRanges::of_x86_64(file)?;
-        let index = Index::of(file).filter(|_| file.section_by_name(".eh_frame").is_some());
-        Ok(index.map(|index| Self { index, known: KnownFunctions::of(file, &code) }))
+        let Some((index, data)) = Index::of(file) else { return Ok(None) };
+        let (bases, mut summary, mut entries) = (bases(file), Summary::default(), Entries::new());
+        let mut known = KnownFunctions::of(file, &code);
+        // What describes the known functions, and those beside them, says where they end.
+        let mut offsets = Vec::new();
+        for start in known.starts() {
+            let at = code.svma(start);
+            let _ = index.functions_of(data, &(at..Svma(at.0.saturating_add(1))), &mut offsets);
+        }
+        if let Some(window) = index.window(data, offsets) {
+            rows_of_window(window, &bases, &code, &mut known, &mut entries, &mut summary);
+        }
+        let roots = known.roots(&mut entries, &mut summary);
+        let by_code = known.by_code(file, &code, &mut entries, &mut summary);
+        let linkage = synthesize::linkage_rows(file, &code, &mut entries, &mut summary);
+        let by_code = lay_over(by_code, linkage, &entries);
+        Ok(Some(Self { loads: load_segments(file), code, index, bases, known, entries, roots, by_code }))
     }
-}
 
-impl<'file, 'data, R: ReadFile<'data>> IndexedSources<'file, 'data, R> {
-    /// The sources of the file of which there is an outline.
-    ///
-    /// # Errors
-    ///
-    /// If the file has no code, or code for another processor.
-    pub fn of(file: &'file File<'data, R>, outline: &FileOutline) -> Result<Self, Error> {
-        let FileOutline { index, known } = outline.clone();
-        Ok(Self { file, code: CodeRanges::of_x86_64(file)?, index, known })
+    /// The file's `PT_LOAD` segments.
+    #[must_use]
+    pub fn loads(&self) -> &[LoadSegment] {
+        &self.loads
     }
 
-    /// A table that speaks of the addresses of these parts alone, and elsewhere says anything.
-    pub fn table_of(&mut self, parts: &[Range<Svma>]) -> UnwindTable {
-        self.code.want(Some(parts));
-        let Self { file, code, index, known, .. } = self;
-        let (mut entries, mut summary) = (Entries::new(), Summary::default());
-        let described = eh_frame_rows_of_parts(file, index, parts, code, known, &mut entries, &mut summary);
-        let layers = [
-            known.roots(&mut entries, &mut summary),
-            described,
-            known.by_code(file, code, &mut entries, &mut summary),
-            synthesize::linkage_rows(file, code, &mut entries, &mut summary),
-        ];
+    /// A table that speaks of the addresses of these parts alone, and elsewhere says anything. `data` is the file.
+    pub fn table_of_parts<'data, R: ReadFile<'data>>(&self, data: R, parts: &[Range<Svma>]) -> UnwindTable {
+        let mut offsets = Vec::new();
+        for part in parts {
+            let _ = self.index.functions_of(data, part, &mut offsets);
+        }
+        self.table(data, Some(parts), offsets, RowBuffer::default(), self.entries.clone())
+    }
+
+    /// A table that speaks of the functions that hold these addresses, and of what lies behind each up to the next one.
+    /// Everywhere else it says [`EndReason::NotAsked`].
+    pub fn table_of_functions<'data, R: ReadFile<'data>>(&self, data: R, addresses: &[Svma]) -> UnwindTable {
+        let found = addresses.iter().filter_map(|address| self.index.function_at(data, *address));
+        let mut found: Vec<_> = found.collect();
+        found.sort_unstable_by_key(|(range, _)| range.start);
+        let mut entries = self.entries.clone();
+        let not_asked = entries.intern(Entry::End(EndReason::NotAsked));
+        let place = |at: Svma| u32::try_from(at.0.saturating_sub(self.code.base().0)).unwrap_or(u32::MAX);
+        let (mut others, mut end) = (RowBuffer::default(), 0);
+        for (range, _) in &found {
+            let (from, to) = (place(range.start), place(range.end));
+            if from > end {
+                others.push((end, not_asked));
+                others.push((from, Entries::NO_INFORMATION));
+            }
+            end = end.max(to);
+        }
+        others.push((end, not_asked));
+        let last = self.code.ranges().map(|(_, end)| end).max().unwrap_or_default();
+        others.push((last.max(end), Entries::NO_INFORMATION));
+        let offsets = found.iter().filter_map(|(_, offset)| *offset).collect();
+        self.table(data, None, offsets, others, entries)
+    }
+
+    /// The table of the functions whose FDEs are at these offsets, over `others`.
+    fn table<'data, R: ReadFile<'data>>(
+        &self,
+        data: R,
+        wanted: Option<&[Range<Svma>]>,
+        offsets: Vec<u64>,
+        others: RowBuffer,
+        mut entries: Entries,
+    ) -> UnwindTable {
+        let mut code = self.code.clone();
+        code.want(wanted);
+        let (mut summary, mut known) = (Summary::default(), self.known.clone());
+        let window = self.index.window(data, offsets);
+        let described = window
+            .map(|window| rows_of_window(window, &self.bases, &code, &mut known, &mut entries, &mut summary));
+        let layers = [self.roots.clone(), described.unwrap_or_default(), self.by_code.clone(), others];
         let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries));
         UnwindTable::new(code.base(), rows.unwrap_or_default(), entries, summary)
     }

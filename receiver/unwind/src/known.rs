@@ -168,6 +168,11 @@ impl KnownFunctions {
         }
     }
 
+    /// Where they start.
+    pub(crate) fn starts(&self) -> Vec<u32> {
+        self.functions.iter().map(|function| function.start).collect()
+    }
+
     /// Whether a place belongs to a function that begins a stack.
     pub(crate) fn is_root(&self, at: u32) -> bool {
         self.functions

@@ -35,8 +35,8 @@
 //! # Rooms
 //!
 //! `rule`, `table` and `summary` are the vocabulary; `step` applies a rule to a frame, and `call` tells
-//! return addresses from other words of a stack. `indexed` makes tables of parts of files that are too large to be read
-//! as a whole. `cfi` turns DWARF into rules, with `expression` for the
+//! return addresses from other words of a stack. `indexed` makes tables of parts of files, and of single functions,
+//! without reading the rest. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
 //! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
 //! `code` follows what machine code does to its frame:
@@ -73,7 +73,7 @@ pub use call::{CALL_BYTES, Call, call_before};
 pub use companion::unpack_mini_debug_info;
 pub use elf::{Error, code_ranges, load_segments};
 pub use go::pclntab::{Header as GoTableHeader, PcValue, PcValues};
-pub use indexed::{FileOutline, IndexedSources};
+pub use indexed::FileOutline;
 pub use read::ReadFile;
 pub use rule::{
     CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason,

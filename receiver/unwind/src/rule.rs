@@ -267,6 +267,8 @@ pub enum EndReason {
     Malformed,
     /// A source gives a rule that [`Rule`] can't state.
     Unsupported(UnsupportedReason),
+    /// The table is one of some functions, of which this address is in none.
+    NotAsked,
 }
 
 /// What about a rule can't be stated.
@@ -392,6 +394,7 @@ impl fmt::Display for EndReason {
         match self {
             Self::NoInformation => f.write_str("no information"),
             Self::Malformed => f.write_str("malformed entry"),
+            Self::NotAsked => f.write_str("not asked for"),
             Self::Unsupported(reason) => write!(f, "unsupported: {reason}"),
         }
     }

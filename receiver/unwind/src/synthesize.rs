@@ -118,7 +118,9 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
     let root = entries.intern(Entry::Rule(Rule::ROOT));
     let mut tables: Vec<Piece<'_>> = file
         .sections()
-        .filter(|section| matches!(section.name_bytes().map(SectionKind::by_name), Ok(Some(SectionKind::Linkage))))
+        .filter(|section| {
+            matches!(section.name_bytes().map(SectionKind::by_name), Ok(Some(SectionKind::Linkage)))
+        })
         .filter_map(|section| {
             let end = section.address().saturating_add(section.size());
             let (start, end) = code.clip(section.address(), end).filter(|range| code.wants(*range))?;

@@ -3,12 +3,12 @@
 
 mod support;
 
+use object::{Object as _, ObjectSection as _};
 use proptest::prelude::*;
 use sidewinder_unwind::debug_file::DebugFileReference;
 use sidewinder_unwind::prove::mode_ranges;
 use sidewinder_unwind::validate::{Trust, settle};
-use object::{Object as _, ObjectSection as _};
-use sidewinder_unwind::{Entry, FileOutline, IndexedSources, UnwindTable, code_ranges, unwind_table};
+use sidewinder_unwind::{Entry, FileOutline, UnwindTable, code_ranges, unwind_table};
 use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
 fn check(table: &UnwindTable) {
@@ -61,7 +61,16 @@ fn instruction() -> impl Strategy<Value = Vec<u8>> {
 fn indexed(data: &[u8]) -> Option<UnwindTable> {
     let file = object::File::parse(data).ok()?;
     let outline = FileOutline::of(&file).ok()??;
-    Some(IndexedSources::of(&file, &outline).ok()?.table_of(&code_ranges(&file).ok()?))
+    Some(outline.table_of_parts(data, &code_ranges(&file).ok()?))
+}
+
+/// The table of some functions of a file.
+fn of_functions(data: &[u8]) -> Option<UnwindTable> {
+    let file = object::File::parse(data).ok()?;
+    let outline = FileOutline::of(&file).ok()??;
+    let code = code_ranges(&file).ok()?;
+    let places: Vec<_> = code.iter().flat_map(|code| [code.start, code.end]).collect();
+    Some(outline.table_of_functions(data, &places))
 }
 
 /// Where in a file these sections are.
@@ -95,6 +104,9 @@ fn any_bytes_in_place_of_others_in_an_indexed_file_give_sorted_rows() {
             data[places[0].start + 4..places[0].start + 12].copy_from_slice(&head[4..]);
         }
         if let Some(table) = indexed(&data) {
+            check(&table);
+        }
+        if let Some(table) = of_functions(&data) {
             check(&table);
         }
     });

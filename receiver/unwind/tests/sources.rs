@@ -13,13 +13,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lzma_rust2::{XzOptions, XzWriter};
-use object::{File, Object as _, ObjectSegment as _};
+use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
 use sidewinder_unwind::prove::bytes_by_mode;
 use sidewinder_unwind::{
-    Cfa, EndReason, Entry, FileOutline, IndexedSources, Register, Rule, SavedRegister, Source, Sources, UnwindTable, code_ranges,
-    unwind_table,
+    Cfa, EndReason, Entry, FileOutline, Register, Rule, SavedRegister, Source, Sources, UnwindTable,
+    code_ranges, unwind_table,
 };
 use support::{RA, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
 use tempfile::TempDir;
@@ -455,12 +455,11 @@ fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
         let outline = FileOutline::of(&file).unwrap().unwrap();
-        let mut sources = IndexedSources::of(&file, &outline).unwrap();
         let parts = parts(&whole, 0x11000);
         // Of machine code it has linkage tables alone.
         let by_code: Vec<_> = whole.by_machine_code().collect();
         for pair in parts.chunks(2) {
-            let table = sources.table_of(pair);
+            let table = outline.table_of_parts(&*data, pair);
             let is_compared = |at: &Svma| {
                 pair.iter().any(|part| part.contains(at)) && !by_code.iter().any(|code| code.contains(at))
             };
@@ -474,6 +473,35 @@ fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
 }
 
 #[test]
+fn a_table_of_some_functions_says_of_these_what_the_whole_says_and_of_others_that_nobody_asked() {
+    let program = std::env::current_exe().unwrap();
+    for path in [&program, Path::new("/lib/x86_64-linux-gnu/libc.so.6")] {
+        let Ok(data) = fs::read(path) else { continue };
+        let file = File::parse(&*data).unwrap();
+        let whole = unwind_table(&file).unwrap();
+        let outline = FileOutline::of(&file).unwrap().unwrap();
+        let by_code: Vec<_> = whole.by_machine_code().collect();
+        let is_by_code = |at: Svma| by_code.iter().any(|code| code.contains(&at));
+        let starts: Vec<Svma> = whole.rows().map(|row| row.start).filter(|at| !is_by_code(*at)).collect();
+        let asked: Vec<Svma> = starts.iter().copied().step_by(97).collect();
+        let not_asked = Entry::End(EndReason::NotAsked);
+        for some in asked.chunks(13) {
+            let table = outline.table_of_functions(&*data, some);
+            for at in some {
+                assert_eq!(table.lookup(*at), whole.lookup(*at), "{}: {at}", path.display());
+            }
+            let known = starts.iter().filter(|at| table.lookup(**at) != not_asked);
+            let mut count = 0;
+            for at in known {
+                assert_eq!(table.lookup(*at), whole.lookup(*at), "{}: {at}", path.display());
+                count += 1;
+            }
+            assert!(count < starts.len() / 2, "{}: {count} of {}", path.display(), starts.len());
+        }
+    }
+}
+
+#[test]
 fn linkage_tables_and_the_start_are_known_by_index_too() {
     let options = ["-O2", "-Wl,-z,lazy", "-Wl,--no-ld-generated-unwind-info"];
     let Some((_folder, program)) = compiled("cc", &options) else { return };
@@ -481,11 +509,10 @@ fn linkage_tables_and_the_start_are_known_by_index_too() {
     let file = File::parse(&*data).unwrap();
     let whole = unwind_table(&file).unwrap();
     let outline = FileOutline::of(&file).unwrap().unwrap();
-    let mut sources = IndexedSources::of(&file, &outline).unwrap();
     let code = code_ranges(&file).unwrap();
-    let table = sources.table_of(&code);
+    let table = outline.table_of_parts(&*data, &code);
     let plt = file.section_by_name(".plt").unwrap();
-    for at in [file.entry(), plt.address(), plt.address() + 16].map(Svma) {
+    for at in [file.entry(), plt.address(), plt.address() + 6].map(Svma) {
         assert!(matches!(table.lookup(at), Entry::Rule(_)), "{at}");
         assert_eq!(table.lookup(at), whole.lookup(at), "{at}");
     }

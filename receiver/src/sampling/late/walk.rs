@@ -124,25 +124,39 @@ fn guess_caller(
     let above = registers.fp.wrapping_sub(registers.sp);
     let has_place =
         registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
+    let mut by_frame_pointer = None;
     if let Some(caller) = Rule::FRAME_POINTER.step(registers, stack).ok().filter(|_| has_place) {
-        // What runtimes generate is called by way of stubs, too, and calls from where nobody can look later.
-        let is_after_call = code.before(caller.pc).map_or(is_generated, |bytes| {
-            call_before(caller.pc, bytes).is_some_and(|call| is_generated || call.may_lead_to(address))
-        });
-        if is_after_call && is_code(caller.pc, code)? {
+        let is_anonymous = match code.place_of(Avma(caller.pc.0.wrapping_sub(1))) {
+            Place::NotYet { file, offset } => return Err((file, offset)),
+            Place::Anonymous => true,
+            Place::Unmapped | Place::File { .. } => false,
+        };
+        let (is_after_call, is_of_another) =
+            match code.before(caller.pc).map(|code| call_before(caller.pc, code)) {
+                Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
+                Some(None) => (false, false),
+                // Nobody can look later where code was that was generated.
+                None => (is_generated || is_anonymous, false),
+            };
+        if is_after_call && !is_of_another {
             return Ok(Some(caller));
         }
+        by_frame_pointer = Some(caller).filter(|_| is_after_call);
     }
-    let words = if is_generated { SEARCH_WORDS } else { 0 };
-    for at in (0..words).map(|word| registers.sp.wrapping_add(word * 8)) {
+    if !is_generated && by_frame_pointer.is_none() {
+        return Ok(None);
+    }
+    let places = (0..SEARCH_WORDS).map(|word| registers.sp.wrapping_add(word * 8));
+    for at in places.take_while(|at| is_generated || *at < registers.fp) {
         let Some(pc) = stack.word(at).map(Avma) else { break };
-        let is_after_call = code.before(pc).is_some_and(|bytes| call_before(pc, bytes).is_some());
-        if is_after_call && is_code(pc, code)? {
+        let call = code.before(pc).and_then(|bytes| call_before(pc, bytes));
+        if call.is_some_and(|call| is_generated || call.leads_near(address)) && is_code(pc, code)? {
             let sp = at.wrapping_add(8);
             return Ok(Some(FrameRegisters { pc, sp, fp: registers.fp, rbx: None, general: None }));
         }
     }
-    Ok(None)
+    // It was reached by a jump from the function that was called.
+    Ok(by_frame_pointer)
 }
 
 /// Whether what comes before a return address is code.
@@ -323,6 +337,40 @@ mod tests {
         (frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect(), outcome)
     }
 
+    /// A function that leaves its caller's frame pointer alone: what that leads to has called its caller.
+    #[test]
+    fn a_return_address_below_the_frame_pointer_comes_first_where_that_leads_past_a_caller() {
+        const OWN: u64 = RETURN + 0x30;
+        let pc = UNKNOWN + 0x20;
+        let unknown = |address: Avma| match address.0 & !0xff {
+            UNKNOWN => {
+                Place::File { file: FileId(1), offset: FileOffset(address.0), rule: Err(Outcome::NoRule) }
+            }
+            _ => place_of(address),
+        };
+        let walked = |outer_target: u64, own_target: u64| {
+            let mut snapshot = snapshot(&[7, OWN, 0, RETURN]);
+            (snapshot.registers[6], snapshot.registers[16]) = (SP + 16, pc);
+            let call_to = |from: u64, target: u64| {
+                let mut code = [0x90; CALL_BYTES];
+                code[3] = 0xe8;
+                code[4..].copy_from_slice(&(target.wrapping_sub(from) as i32).to_le_bytes());
+                Some(code)
+            };
+            let before = |at: Avma| match at.0 {
+                RETURN => call_to(RETURN, outer_target),
+                OWN => call_to(OWN, own_target),
+                _ => None,
+            };
+            let (frames, _) = walk(&snapshot, 2, &mut Parts(unknown, before)).unwrap();
+            frames[1].address()
+        };
+        let (own, elsewhere) = (UNKNOWN + 0x10, UNKNOWN + 0x80);
+        assert_eq!(walked(elsewhere, own), OWN);
+        assert_eq!(walked(elsewhere, elsewhere), RETURN, "it was reached by a jump");
+        assert_eq!(walked(own, own), RETURN, "nothing speaks against the frame pointer");
+    }
+
     #[test]
     fn a_guessed_caller_has_called_its_callee_and_is_marked() {
         let pc = UNKNOWN + 0x20;
@@ -333,7 +381,7 @@ mod tests {
             walked_by_frame_pointer(pc, Some([0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0])),
             found
         );
-        assert_eq!(walked_by_frame_pointer(pc, Some(call_of(UNKNOWN + 0x30))), stopped, "another function's");
+        assert_eq!(walked_by_frame_pointer(pc, Some(call_of(UNKNOWN + 0x30))), found, "which jumped here");
         assert_eq!(walked_by_frame_pointer(pc, Some([0x90; CALL_BYTES])), stopped, "no call");
         assert_eq!(walked_by_frame_pointer(pc, None), stopped, "unreadable");
     }

@@ -57,8 +57,8 @@ pub(crate) struct Window {
 }
 
 impl Index {
-    /// The table of a file; `None` where there is none, or one of another form.
-    pub(crate) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<Self> {
+    /// The table of a file, and the file's bytes; `None` where there is none, or one of another form.
+    pub(crate) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<(Self, R)> {
         let File::Elf64(elf) = file else { return None };
         let endian = elf.endian();
         let headers = elf.elf_program_headers().iter();
@@ -74,39 +74,27 @@ impl Index {
         let table_bytes = header.p_filesz(endian).checked_sub(HEADER_BYTES as u64)?;
         let address = header_address.checked_add(4)?.checked_add_signed(pointer.into())?;
         let (file_offset, bytes) = place_of(file, address)?;
-        Some(Self {
+        let index = Self {
             header_address,
             table_offset: offset.checked_add(HEADER_BYTES as u64)?,
             entries: u64::from(entries).min(table_bytes / ENTRY_BYTES as u64),
             address,
             file_offset,
             bytes,
-        })
+        };
+        Some((index, elf.data()))
     }
 
-    /// What describes these parts of the code, and the functions beside them.
-    pub(crate) fn window<'data, R: ReadFile<'data>>(
-        &self,
-        file: &File<'data, R>,
-        parts: &[Range<Svma>],
-    ) -> Option<Window> {
-        let File::Elf64(elf) = file else { return None };
-        let data = elf.data();
-        let mut offsets = Vec::new();
-        for part in parts {
-            self.functions_of(data, part, &mut offsets)?;
-        }
+    /// What describes these functions, given by where their FDEs are.
+    pub(crate) fn window<'data, R: ReadFile<'data>>(&self, data: R, mut offsets: Vec<u64>) -> Option<Window> {
         offsets.sort_unstable();
         offsets.dedup();
-        let mut window =
-            Window { data: Vec::new(), address: self.address, places: Vec::new(), malformed: 0 };
+        let mut window = Window { data: Vec::new(), address: self.address, places: Vec::new(), malformed: 0 };
         let mut cies = BTreeMap::new();
         let mut buffer = Vec::new();
         let mut rest = &*offsets;
         while let Some(&first) = rest.first() {
-            let near = |pair: &[u64]| {
-                matches!(*pair, [one, next] if next - one <= MAX_GAP_BYTES && next - first <= MAX_READ_BYTES)
-            };
+            let near = |pair: &[u64]| matches!(*pair, [one, next] if next - one <= MAX_GAP_BYTES && next - first <= MAX_READ_BYTES);
             let together = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
             let (here, behind) = rest.split_at(together);
             rest = behind;
@@ -176,8 +164,8 @@ impl Index {
         file.read_into(self.file_offset.checked_add(offset)?, buffer)
     }
 
-    /// Adds the offsets of the FDEs of a part, and of the functions beside it.
-    fn functions_of<'data, R: ReadFile<'data>>(
+    /// Adds where the FDEs of the functions of a part are, and of those beside it.
+    pub(crate) fn functions_of<'data, R: ReadFile<'data>>(
         &self,
         file: R,
         part: &Range<Svma>,
@@ -195,6 +183,25 @@ impl Index {
             at += SEARCHED_AT_ONCE;
         }
         Some(())
+    }
+
+    /// The function that an address is in or behind: from where to where no other starts, and where its FDE is.
+    pub(crate) fn function_at<'data, R: ReadFile<'data>>(
+        &self,
+        file: R,
+        address: Svma,
+    ) -> Option<(Range<Svma>, Option<u64>)> {
+        let next = self.first_at(file, address.0.checked_add(1)?)?;
+        let mut buffer = Vec::new();
+        let first = next.saturating_sub(1);
+        let mut entries = self.read_entries(file, first, (self.entries - first).min(2), &mut buffer)?;
+        let end = |entry: Option<(u64, u64)>| Svma(entry.map_or(u64::MAX, |(start, _)| start));
+        if next == 0 {
+            return Some((Svma(0)..end(entries.next()), None));
+        }
+        let (start, fde) = entries.next()?;
+        let offset = fde.checked_sub(self.address).filter(|offset| *offset < self.bytes);
+        Some((Svma(start)..end(entries.next()), offset))
     }
 
     /// The first entry of a function that starts at or above an address.
@@ -231,10 +238,17 @@ impl Index {
         buffer.resize(usize::try_from(count).ok()?.checked_mul(ENTRY_BYTES)?, 0);
         let offset = self.table_offset.checked_add(from.checked_mul(ENTRY_BYTES as u64)?)?;
         file.read_into(offset, buffer)?;
-        let address = move |from_base: [u8; 4]| base.wrapping_add_signed(i32::from_le_bytes(from_base).into());
-        Some(buffer.as_chunks::<4>().0.as_chunks::<2>().0.iter().map(move |[start, fde]| {
-            (address(*start), address(*fde))
-        }))
+        let address =
+            move |from_base: [u8; 4]| base.wrapping_add_signed(i32::from_le_bytes(from_base).into());
+        Some(
+            buffer
+                .as_chunks::<4>()
+                .0
+                .as_chunks::<2>()
+                .0
+                .iter()
+                .map(move |[start, fde]| (address(*start), address(*fde))),
+        )
     }
 }
 

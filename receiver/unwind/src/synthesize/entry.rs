@@ -16,6 +16,8 @@ use crate::known::KnownFunctions;
 
 /// More instructions than any entry has.
 const MAX_INSTRUCTIONS: usize = 1 << 14;
+/// What is read of an entry that is described: C libraries keep it to a few instructions.
+const MAX_DESCRIBED_BYTES: u64 = 4096;
 
 /// Spans with the rule of stacks' beginnings, for what jumps reach from the entry point up to where functions begin, among
 /// `pieces` of undescribed code.
@@ -28,7 +30,8 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
     root: EntryId,
 ) -> Vec<Span> {
     let Some(entry) = code.offset(file.entry()).filter(|_| file.entry() != 0) else { return Vec::new() };
-    let Some(region) = region(file, code, entry) else { return Vec::new() };
+    let bytes = code.bytes(file, entry, MAX_DESCRIBED_BYTES).unwrap_or_default();
+    let described = Piece { start: entry, bytes };
     let belongs = |at: u32| {
         let is_undescribed = piece_at(pieces, at).is_some() && !functions.contains(&at);
         at == entry || is_undescribed || known.is_root(at)
@@ -38,7 +41,7 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
     let mut left = vec![entry];
     while let Some(mut at) = left.pop() {
         while belongs(at) && reached.len() < MAX_INSTRUCTIONS && reached.insert(at) {
-            let Some(instruction) = region.decode(at) else { break };
+            let Some(instruction) = piece_at(pieces, at).unwrap_or(&described).decode(at) else { break };
             let end = instruction.next_ip() as u32;
             match spans.last_mut() {
                 Some(last) if last.end == at => last.end = end,
@@ -53,14 +56,4 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
         }
     }
     spans
-}
-
-/// The code of the segment that holds a place.
-fn region<'data, R: ReadRef<'data>>(
-    file: &File<'data, R>,
-    code: &CodeRanges,
-    at: u32,
-) -> Option<Piece<'data>> {
-    let (start, end) = code.ranges().find(|(start, end)| (*start..*end).contains(&at))?;
-    Some(Piece { start, bytes: code.bytes(file, start, u64::from(end - start))? })
 }
