@@ -90,10 +90,15 @@ mod tests {
             return;
         }
         let every = listed.len() / 500 + 1;
+        let mut unnamed = 0;
         for (at, name) in listed.iter().step_by(every) {
-            assert_eq!(&*asked.name(Avma(*at)), name, "{at:#x}");
+            match &*asked.name(Avma(*at)) {
+                // The list has marks, too, such as the end of all code.
+                KernelName::UNNAMED => unnamed += 1,
+                asked => assert_eq!(asked, name, "{at:#x}"),
+            }
         }
-        assert!(asked.known.len() >= 400, "{}", asked.known.len());
+        assert!(asked.known.len() >= 400 && unnamed < 10, "{} of {}", unnamed, asked.known.len());
         assert!(asked.list.is_none(), "nobody needed the list");
         assert_eq!(&*asked.name(Avma(8)), KernelName::UNNAMED);
     }

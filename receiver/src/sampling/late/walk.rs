@@ -126,17 +126,16 @@ fn guess_caller(
         registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
     let mut by_frame_pointer = None;
     if let Some(caller) = Rule::FRAME_POINTER.step(registers, stack).ok().filter(|_| has_place) {
-        let is_anonymous = match code.place_of(Avma(caller.pc.0.wrapping_sub(1))) {
-            Place::NotYet { file, offset } => return Err((file, offset)),
-            Place::Anonymous => true,
-            Place::Unmapped | Place::File { .. } => false,
-        };
+        let place = code.place_of(Avma(caller.pc.0.wrapping_sub(1)));
+        if let Place::NotYet { file, offset } = place {
+            return Err((file, offset));
+        }
         let (is_after_call, is_of_another) =
             match code.before(caller.pc).map(|code| call_before(caller.pc, code)) {
                 Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
                 Some(None) => (false, false),
                 // Nobody can look later where code was that was generated.
-                None => (is_generated || is_anonymous, false),
+                None => (matches!(place, Place::Anonymous), false),
             };
         if is_after_call && !is_of_another {
             return Ok(Some(caller));

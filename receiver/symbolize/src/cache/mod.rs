@@ -27,10 +27,10 @@ const _: () = assert!(size_of::<CodeFrame>() <= FRAME_BYTES);
 
 /// Of all time, one part in so many may go into reading tables again that were evicted: where those in use don't fit, it
 /// would be all of it.
-const REREADING_SHARE: u32 = 10;
+const REREADING_SHARE: u32 = 500;
 /// Likewise for parts of tables that don't fit as a whole, beyond what may go at once.
-const PARTS_SHARE: u32 = 10;
-const PARTS_AT_ONCE: Duration = Duration::from_secs(5);
+const PARTS_SHARE: u32 = 500;
+const PARTS_AT_ONCE: Duration = Duration::from_secs(2);
 /// Of all time, one part in so many may go into lines and inlined calls, beyond what may go at once: files made to harm
 /// would take all of it.
 const LINES_SHARE: u32 = 4;
