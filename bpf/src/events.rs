@@ -117,6 +117,12 @@ pub(crate) enum Target<'a> {
     Cgroup(BorrowedFd<'a>),
 }
 
+/// Whether this thread may open events of every task.
+#[must_use]
+pub fn can_open_events() -> bool {
+    CpuList::online().and_then(|cpus| EventKind::SideBand.open(&cpus, &Target::EveryTask)).is_ok()
+}
+
 impl EventKind {
     /// One event on each CPU. Takes `CAP_PERFMON`.
     pub(crate) fn open(self, cpus: &CpuList, target: &Target<'_>) -> Result<Vec<OwnedFd>, EventError> {

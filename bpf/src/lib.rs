@@ -38,7 +38,7 @@ mod witness;
 
 pub use arena::{Arena, ArenaError};
 pub use container::{Container, ContainerId};
-pub use events::{CpuList, EventError};
+pub use events::{CpuList, EventError, can_open_events};
 pub use heap::keep_heap_small;
 pub use load::{LoadError, Options, ScopeMode, Storage, is_in_initial_pid_namespace};
 pub use opener::{Opener, Spawned};

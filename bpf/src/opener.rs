@@ -173,14 +173,16 @@ fn serve(incoming: &Receiver<Request>) {
 /// The program that names the kernel's functions, loaded when it is first asked.
 enum KernelNaming<'obj> {
     Unloaded(&'obj mut Storage),
-    Loaded(KernelNames<'obj>),
+    Loaded(Box<KernelNames<'obj>>),
     Refused,
 }
 
 impl KernelNaming<'_> {
     fn symbol(&mut self, address: u64) -> Option<String> {
         *self = match mem::replace(self, Self::Refused) {
-            Self::Unloaded(storage) => KernelNames::load(storage).map_or(Self::Refused, Self::Loaded),
+            Self::Unloaded(storage) => {
+                KernelNames::load(storage).map_or(Self::Refused, |names| Self::Loaded(Box::new(names)))
+            }
             loaded => loaded,
         };
         match self {

@@ -6,7 +6,7 @@
 //!
 //! | thread | capabilities | for |
 //! |---|---|---|
-//! | `opener`, and `probe` for a moment | [`OPENING`] | events and maps; cgroups of containers, through the roots of other users' processes; what it hands on to the next two |
+//! | `opener`, and `probe` for a moment | [`OPENING`]; `CAP_SYS_ADMIN` too on Debian's Linux 5.10 ([`narrow`]) | events and maps; cgroups of containers, through the roots of other users' processes; what it hands on to the next two |
 //! | `report` | [`LOOKING`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
 //! | `sample` | [`LOOKING`], [`NAMELESS_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`keep_while`]) | files of other users' processes |
 //! | `tables`, `large-tables` | [`LOOKING`] | debug files in the roots of processes |
@@ -24,7 +24,7 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
     set_no_new_privs,
 };
-use sidewinder_bpf::Opener;
+use sidewinder_bpf::{Opener, can_open_events};
 use tracing::warn;
 
 /// Nothing.
@@ -65,23 +65,26 @@ pub(crate) fn gain_no_more() {
 /// # Errors
 /// When its thread has ended.
 pub(crate) fn narrow(opener: &Opener) -> io::Result<()> {
-    opener.narrow(|| keep(OPENING))
+    // Debian's Linux 5.10 has a third level of kernel.perf_event_paranoid, its default, which CAP_PERFMON does not pass.
+    opener.narrow(|| keep_or_add(OPENING, CapabilitySet::SYS_ADMIN, can_open_events))
 }
 
 /// As [`keep`], on a thread that goes on to change maps. Before Linux 6.0 some kernels refuse any use of bpf(2) to who
 /// lacks `CAP_BPF`: there it is kept too. `works` tries such a use.
 pub(crate) fn keep_while(kept: CapabilitySet, works: impl Fn() -> bool) {
-    let mut before = CapabilitySet::empty();
-    change(|sets| {
-        before = sets.effective;
-        CapabilitySets { effective: sets.effective & kept, ..sets }
-    });
-    if works() {
-        keep(kept);
-    } else {
-        change(|sets| CapabilitySets { effective: before, ..sets });
-        keep(kept | CapabilitySet::BPF);
-    }
+    keep_or_add(kept, CapabilitySet::BPF, works);
+}
+
+/// As [`keep`], and another capability where something works with that alone.
+fn keep_or_add(kept: CapabilitySet, added: CapabilitySet, works: impl Fn() -> bool) {
+    let works_with = |wanted| {
+        change(|sets| CapabilitySets { effective: sets.permitted & wanted, ..sets });
+        works()
+    };
+    let is_needed = !works_with(kept) && works_with(kept | added);
+    let kept = if is_needed { kept | added } else { kept };
+    change(|sets| CapabilitySets { effective: sets.permitted & kept, ..sets });
+    keep(kept);
 }
 
 /// Gives up, for good, all capabilities that this thread has but these.
