@@ -219,6 +219,12 @@ pub(crate) fn create_chunk() -> io::Result<OwnedFd> {
     create_array("sw_chunk", CHUNK_BYTES)
 }
 
+/// Whether this thread may create maps of the size that unwind tables take.
+#[must_use]
+pub fn can_create_maps() -> bool {
+    create_array("sw_probe", CHUNK_BYTES).is_ok()
+}
+
 /// An array of one value that can be mapped.
 fn create_array(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {

@@ -36,7 +36,7 @@ mod walk;
 mod watch;
 mod witness;
 
-pub use arena::{Arena, ArenaError};
+pub use arena::{Arena, ArenaError, can_create_maps};
 pub use container::{Container, ContainerId};
 pub use events::{CpuList, EventError, can_open_events};
 pub use heap::keep_heap_small;

@@ -278,10 +278,13 @@ mod tests {
 
     #[test]
     fn holding_takes_memory() {
-        let before = resident_bytes().unwrap();
-        let held = vec![1_u8; 32 << 20];
-        assert!(held.iter().map(|byte| u64::from(*byte)).sum::<u64>() == 32 << 20);
-        let after = resident_bytes().unwrap();
-        assert!(after >= before + (24 << 20), "{before} {after}");
+        // Other tests give memory back meanwhile.
+        let grows = || {
+            let before = resident_bytes().unwrap();
+            let held = vec![1_u8; 32 << 20];
+            assert!(held.iter().map(|byte| u64::from(*byte)).sum::<u64>() == 32 << 20);
+            resident_bytes().unwrap() >= before + (24 << 20)
+        };
+        assert!((0..20).any(|_| grows()));
     }
 }

@@ -20,11 +20,12 @@
 
 use std::io;
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set, set_capabilities,
     set_no_new_privs,
 };
-use sidewinder_bpf::{Opener, can_open_events};
+use sidewinder_bpf::{Opener, can_create_maps, can_open_events};
 use tracing::warn;
 
 /// Nothing.
@@ -66,7 +67,20 @@ pub(crate) fn gain_no_more() {
 /// When its thread has ended.
 pub(crate) fn narrow(opener: &Opener) -> io::Result<()> {
     // Debian's Linux 5.10 has a third level of kernel.perf_event_paranoid, its default, which CAP_PERFMON does not pass.
-    opener.narrow(|| keep_or_add(OPENING, CapabilitySet::SYS_ADMIN, can_open_events))
+    opener.narrow(|| {
+        lift_memory_lock_limit();
+        keep_or_add(OPENING, CapabilitySet::SYS_ADMIN, can_open_events);
+    })
+}
+
+/// Before Linux 5.11, maps count as locked memory, of which processes may have 64 KiB as a rule. Lifting the limit takes a
+/// privilege that is given up next; elsewhere it is left alone.
+fn lift_memory_lock_limit() {
+    if !can_create_maps() {
+        let unlimited = Rlimit { current: None, maximum: None };
+        // Where that is refused, so are the maps, which is said.
+        let _ = setrlimit(Resource::Memlock, unlimited);
+    }
 }
 
 /// As [`keep`], on a thread that goes on to change maps. Before Linux 6.0 some kernels refuse any use of bpf(2) to who
@@ -75,14 +89,13 @@ pub(crate) fn keep_while(kept: CapabilitySet, works: impl Fn() -> bool) {
     keep_or_add(kept, CapabilitySet::BPF, works);
 }
 
-/// As [`keep`], and another capability where something works with that alone.
+/// As [`keep`], and another capability where something doesn't work without.
 fn keep_or_add(kept: CapabilitySet, added: CapabilitySet, works: impl Fn() -> bool) {
     let works_with = |wanted| {
         change(|sets| CapabilitySets { effective: sets.permitted & wanted, ..sets });
         works()
     };
-    let is_needed = !works_with(kept) && works_with(kept | added);
-    let kept = if is_needed { kept | added } else { kept };
+    let kept = if works_with(kept) { kept } else { kept | added };
     change(|sets| CapabilitySets { effective: sets.permitted & kept, ..sets });
     keep(kept);
 }

@@ -134,8 +134,11 @@ fn guess_caller(
             match code.before(caller.pc).map(|code| call_before(caller.pc, code)) {
                 Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
                 Some(None) => (false, false),
-                // Nobody can look later where code was that was generated.
-                None => (matches!(place, Place::Anonymous), false),
+                // Nobody can look later where code was that was generated, or was mapped from a file that is gone.
+                None => {
+                    let can_be_code = !matches!(place, Place::Unmapped);
+                    (matches!(place, Place::Anonymous) || is_generated && can_be_code, false)
+                }
             };
         if is_after_call && !is_of_another {
             return Ok(Some(caller));
