@@ -15,7 +15,7 @@ pub enum Extension {
     BasicAuth(BasicAuth),
     /// `health_check`: says over HTTP whether profiles are taken and sent.
     HealthCheck(HealthCheck),
-    /// `zpages`: shows the pipelines and what became of all events, over HTTP.
+    /// `zpages`: shows the pipelines and the state of all events, over HTTP.
     Zpages(Zpages),
 }
 
@@ -165,7 +165,7 @@ pub struct ResponseBody {
     pub unhealthy: String,
 }
 
-/// Shows the pipelines and what became of all events, over HTTP.
+/// Shows the pipelines and the state of all events, over HTTP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Zpages {
     /// Where to listen.

@@ -1,11 +1,15 @@
-//! Half of the memory that the tables would take is enough, and reading tables again costs no samples.
+//! Tables under a budget: half of the memory that they would take is enough, and so is the default for large files.
 
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use sidewinder_e2e::rate::StolenTime;
 use sidewinder_e2e::recording::{Said, record};
-use sidewinder_e2e::{paths, programs, requirement};
+use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e::{collector, paths, programs, requirement, sidewinder};
 
 /// As many programs with tables of their own.
 const PROGRAMS: u8 = 32;
@@ -56,5 +60,68 @@ fn with_half_of_the_working_set_tables_are_evicted_and_come_back_while_no_more_i
     eprintln!("missed: {:.3}% and {:.3}%, {stolen} stolen", 100.0 * share(&roomy), 100.0 * share(&tight));
     let excused = (share(&roomy) + MISSED_BEYOND_MAX) * tight.summary.interrupts_by_witness as f64;
     assert!(missed(&tight) <= excused + stolen as f64, "{stolen} stolen: {tight:?}, {roomy:?}");
+    Ok(())
+}
+
+/// Files of some hundred MB, each of which has 50 times the tables that fit.
+const LARGE_PROGRAMS: u8 = 10;
+/// How long their functions are met for the first time.
+const WARM_UP: Duration = Duration::from_secs(15);
+const MEASURED: Duration = Duration::from_secs(10);
+const LARGE_COMPLETE_MIN: f64 = 0.98;
+
+/// A program that ends with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Of the stacks of user space so far, how many were complete and how many were cut.
+fn complete_and_cut(pid: u32) -> Result<(f64, f64)> {
+    let said = sidewinder::run(&["status", "--json", "--pid", &pid.to_string()])?;
+    let status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
+    let interrupts = &status["receivers"]["profiling"]["interrupts"];
+    eprintln!("{interrupts}");
+    let number = |outcome: &str| interrupts[outcome].as_f64().unwrap_or_default();
+    let cut = ["no_table", "no_rule", "no_mapping", "snapshot_end", "register_lost", "unsupported_rule"];
+    Ok((number("complete"), cut.into_iter().map(number).sum()))
+}
+
+#[test]
+fn large_files_that_are_beyond_the_memory_limit_have_tables_of_the_functions_that_run() -> Result<()> {
+    const TEST: &str = "large files";
+    if !requirement::ebpf(TEST)? || !requirement::program(TEST, "node")? {
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let script = paths::e2e().join("workloads/jobs.js");
+    let programs = programs::copies_of_node(folder.path(), LARGE_PROGRAMS)?;
+    let start =
+        |program: &String| Ok(Running(Command::new(program).arg(&script).stdout(Stdio::null()).spawn()?));
+    let _running: Vec<Running> = programs.iter().map(start).collect::<Result<_>>()?;
+    let [dead] = collector::free_ports()?;
+    let settings = Settings {
+        samples_per_second: 97,
+        pid: None,
+        more: vec!["memory_limit_mib: 48".to_owned(), "monitor_interval: 200ms".to_owned()],
+        ..Settings::default()
+    };
+    let daemon = Daemon::start(&settings, &format!("127.0.0.1:{dead}"))?;
+    thread::sleep(WARM_UP);
+    let pid = daemon.running().pid();
+    let before = complete_and_cut(pid)?;
+    thread::sleep(MEASURED);
+    let after = complete_and_cut(pid)?;
+    let ended = daemon.stop()?;
+    let (complete, cut) = (after.0 - before.0, after.1 - before.1);
+    eprintln!("{complete} complete, {cut} cut; at first {before:?}");
+    ensure!(complete + cut > 200.0, "few samples: {complete} and {cut}: {}", ended.log);
+    assert!(complete >= LARGE_COMPLETE_MIN * (complete + cut), "{cut} of {complete} cut: {}", ended.log);
+    assert!(!ended.log.contains("no whole unwind table"), "{}", ended.log);
     Ok(())
 }

@@ -232,7 +232,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_events",
-        description: "Events by exporter and what became of them; the states of an exporter add up to what it was given.",
+        description: "Events by exporter and state; the states of an exporter add up to what it was given.",
         unit: "{events}",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,

@@ -77,7 +77,7 @@ pub(super) static KEYS: &[Key] = &[
     key("extensions::health_check::keep_alives_enabled", "Whether connections are kept.").refused("false", "leave it out: each request has its own"),
     key("extensions::health_check::keepalive", "Whether connections are kept.").refused("null", "leave it out: each request has its own"),
     key("extensions::health_check::middlewares", "Extensions that see each request.").refused("[]", "leave it out"),
-    key("extensions::zpages", "Shows the pipelines and what became of all events, over HTTP."),
+    key("extensions::zpages", "Shows the pipelines and the state of all events, over HTTP."),
     key("extensions::zpages::endpoint", "Where to listen."),
     key("extensions::zpages::expvar", "Go's own variables.").refused("{enabled: false}", "leave it out"),
     key("extensions::zpages::tls", "TLS of the page.").refused("null", "leave it out: listen on this machine alone"),
