@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -65,8 +65,8 @@ fn with_half_of_the_working_set_tables_are_evicted_and_come_back_while_no_more_i
 
 /// Files of some hundred MB, each of which has 50 times the tables that fit.
 const LARGE_PROGRAMS: u8 = 10;
-/// How long their functions are met for the first time.
-const WARM_UP: Duration = Duration::from_secs(15);
+/// How long their functions may be met for the first time: some seconds, unless the machine is busy with other things.
+const WARM_UP_MAX: Duration = Duration::from_secs(90);
 const MEASURED: Duration = Duration::from_secs(10);
 const LARGE_COMPLETE_MIN: f64 = 0.98;
 
@@ -86,7 +86,6 @@ fn complete_and_cut(pid: u32) -> Result<(f64, f64)> {
     let said = sidewinder::run(&["status", "--json", "--pid", &pid.to_string()])?;
     let status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
     let interrupts = &status["receivers"]["profiling"]["interrupts"];
-    eprintln!("{interrupts}");
     let number = |outcome: &str| interrupts[outcome].as_f64().unwrap_or_default();
     let cut = ["no_table", "no_rule", "no_mapping", "snapshot_end", "register_lost", "unsupported_rule"];
     Ok((number("complete"), cut.into_iter().map(number).sum()))
@@ -112,16 +111,21 @@ fn large_files_that_are_beyond_the_memory_limit_have_tables_of_the_functions_tha
         ..Settings::default()
     };
     let daemon = Daemon::start(&settings, &format!("127.0.0.1:{dead}"))?;
-    thread::sleep(WARM_UP);
     let pid = daemon.running().pid();
-    let before = complete_and_cut(pid)?;
-    thread::sleep(MEASURED);
-    let after = complete_and_cut(pid)?;
+    let deadline = Instant::now() + WARM_UP_MAX;
+    let mut before = complete_and_cut(pid)?;
+    loop {
+        thread::sleep(MEASURED);
+        let after = complete_and_cut(pid)?;
+        let (complete, cut) = (after.0 - before.0, after.1 - before.1);
+        eprintln!("{complete} complete, {cut} cut in {MEASURED:?}");
+        if complete > 200.0 && complete >= LARGE_COMPLETE_MIN * (complete + cut) {
+            break;
+        }
+        ensure!(Instant::now() < deadline, "{cut} are cut beside {complete}: {}", daemon.running().log());
+        before = after;
+    }
     let ended = daemon.stop()?;
-    let (complete, cut) = (after.0 - before.0, after.1 - before.1);
-    eprintln!("{complete} complete, {cut} cut; at first {before:?}");
-    ensure!(complete + cut > 200.0, "few samples: {complete} and {cut}: {}", ended.log);
-    assert!(complete >= LARGE_COMPLETE_MIN * (complete + cut), "{cut} of {complete} cut: {}", ended.log);
     assert!(!ended.log.contains("no whole unwind table"), "{}", ended.log);
     Ok(())
 }

@@ -102,8 +102,7 @@ fn busy_node(folder: &Path) -> Result<Group> {
 }
 
 #[test]
-fn a_node_full_of_large_programs_is_profiled_within_the_limit_and_each_has_a_table() -> Result<()>
-{
+fn a_node_full_of_large_programs_is_profiled_within_the_limit_and_each_has_a_table() -> Result<()> {
     if !requirement::ebpf("memory on a busy node")? {
         return Ok(());
     }
