@@ -171,8 +171,9 @@ static __always_inline bool enter_guessed(struct sw_slot *slot, __u64 pc, __u64 
 
 /*
  * Where nothing is known of the code (generated at run time, or assembly without unwind information) frame pointers
- * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address after a call. 0: they don't. SW_CALLED_ANOTHER: it comes after a call of another function than the one at hand, unless any call
- * will do. The frame at hand is as it was, then. Not static, as step_in_slot: the verifier looks once.
+ * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address after a call.
+ * 0: they don't. SW_CALLED_ANOTHER: it comes after a call of another function than the one at hand, unless any call will
+ * do. The frame at hand is as it was, then. Not static, as step_in_slot: the verifier looks once.
  */
 __noinline int guess_by_frame_pointer(__u32 number, __u32 any_call)
 {

@@ -127,7 +127,9 @@ impl Source<'_> {
         wanted: &Receiver<FileOffset>,
         hand_over: impl FnMut(Built),
     ) -> Result<Built, BuildError> {
+        // No file has more code than bytes: smaller ones need not be looked at twice.
         if self.room_bytes != u64::MAX
+            && self.content.size_bytes() > WHOLE_CODE_BYTES_MAX
             && trust == Trust::Rows
             && let Ok(Some(divided)) = self.divide()
         {

@@ -108,7 +108,7 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     lay_out(&undescribed, spans, root, haskell.as_ref(), summary)
 }
 
-/// The rows of the linkage tables among the wanted code.
+/// The rows of all linkage tables.
 pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -123,7 +123,7 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
         })
         .filter_map(|section| {
             let end = section.address().saturating_add(section.size());
-            let (start, end) = code.clip(section.address(), end).filter(|range| code.wants(*range))?;
+            let (start, end) = code.clip(section.address(), end)?;
             Some(Piece { start, bytes: code.bytes(file, start, u64::from(end - start))? })
         })
         .collect();

@@ -61,8 +61,8 @@ impl Index {
     pub(crate) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<(Self, R)> {
         let File::Elf64(elf) = file else { return None };
         let endian = elf.endian();
-        let headers = elf.elf_program_headers().iter();
-        let header = headers.clone().find(|header| header.p_type(endian) == PT_GNU_EH_FRAME)?;
+        let header =
+            elf.elf_program_headers().iter().find(|header| header.p_type(endian) == PT_GNU_EH_FRAME)?;
         let (header_address, offset) = (header.p_vaddr(endian), header.p_offset(endian));
         let mut head = [0; HEADER_BYTES];
         elf.data().read_into(offset, &mut head)?;
@@ -94,8 +94,10 @@ impl Index {
         let mut buffer = Vec::new();
         let mut rest = &*offsets;
         while let Some(&first) = rest.first() {
-            let near = |pair: &[u64]| matches!(*pair, [one, next] if next - one <= MAX_GAP_BYTES && next - first <= MAX_READ_BYTES);
-            let together = 1 + rest.windows(2).take_while(|pair| near(pair)).count();
+            let is_near =
+                |(one, next): (&u64, &u64)| next - one <= MAX_GAP_BYTES && next - first <= MAX_READ_BYTES;
+            let pairs = rest.iter().zip(rest.iter().skip(1));
+            let together = 1 + pairs.take_while(|pair| is_near(*pair)).count();
             let (here, behind) = rest.split_at(together);
             rest = behind;
             self.read(data, first, here.last()? - first + MOST_FDE_BYTES, &mut buffer)?;
@@ -174,8 +176,9 @@ impl Index {
         let mut at = self.first_at(file, part.start.0)?.saturating_sub(1);
         let mut buffer = Vec::new();
         while at < self.entries && offsets.len() < MAX_FUNCTIONS {
-            for (start, fde) in self.entries_from(file, at, &mut buffer)? {
-                offsets.extend(fde.checked_sub(self.address).filter(|offset| *offset < self.bytes));
+            let count = SEARCHED_AT_ONCE.min(self.entries - at);
+            for (start, fde) in self.read_entries(file, at, count, &mut buffer)? {
+                offsets.extend(self.offset_of(fde));
                 if start > part.end.0 {
                     return Some(());
                 }
@@ -200,8 +203,7 @@ impl Index {
             return Some((Svma(0)..end(entries.next()), None));
         }
         let (start, fde) = entries.next()?;
-        let offset = fde.checked_sub(self.address).filter(|offset| *offset < self.bytes);
-        Some((Svma(start)..end(entries.next()), offset))
+        Some((Svma(start)..end(entries.next()), self.offset_of(fde)))
     }
 
     /// The first entry of a function that starts at or above an address.
@@ -217,13 +219,9 @@ impl Index {
         Some(low + before.take_while(|(start, _)| *start < address).count() as u64)
     }
 
-    fn entries_from<'data, 'buffer, R: ReadFile<'data>>(
-        &self,
-        file: R,
-        from: u64,
-        buffer: &'buffer mut Vec<u8>,
-    ) -> Option<impl Iterator<Item = (u64, u64)> + use<'buffer, 'data, R>> {
-        self.read_entries(file, from, SEARCHED_AT_ONCE.min(self.entries - from), buffer)
+    /// Where in `.eh_frame` a stated address is.
+    fn offset_of(&self, address: u64) -> Option<u64> {
+        address.checked_sub(self.address).filter(|offset| *offset < self.bytes)
     }
 
     /// The stated addresses of functions and of their FDEs.
