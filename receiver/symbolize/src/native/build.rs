@@ -66,7 +66,9 @@ impl<'a> Build<'a> {
         self.add_full()?;
         self.sort();
         self.add_dynamic()?;
-        self.before.truncate(self.limits.symbols.saturating_sub(self.entries.len()));
+        let room = self.limits.symbols.saturating_sub(self.entries.len());
+        self.cut.beyond_limit += self.before.len().saturating_sub(room) as u64;
+        self.before.truncate(room);
         self.entries.append(&mut self.before);
         self.sort();
         self.add_stubs();

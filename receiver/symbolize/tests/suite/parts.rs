@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{FileId, Lookup, Symbolizer, SymbolizerOptions};
+use sidewinder_symbolize::{FileId, Lookup, SymbolTable, Symbolizer, SymbolizerOptions};
 
 use crate::elf::{FUNC, GLOBAL, LOCAL, Made, NOTYPE, TEXT, elf_of_text};
 
@@ -90,6 +90,28 @@ fn parts_make_room_for_others() {
         }
     }
     assert!(symbolizer.held_bytes() <= 32 << 10);
+}
+
+/// A symbol without a size that lies before a part reaches into it, even where the part's own symbols fill the room
+/// that other parts leave.
+#[test]
+fn a_part_that_fills_the_room_is_reached_from_before() {
+    const BUDGET_BYTES: usize = 32 << 10;
+    const FIRST: u64 = CODE_BYTES / 4;
+    const SECOND: u64 = CODE_BYTES / 2;
+    let room = BUDGET_BYTES as u64 / SymbolTable::BYTES_PER_SYMBOL as u64;
+    for in_first in 1..room / 6 {
+        let first = (0..in_first).map(|number| FIRST + number);
+        let second = (0..room / 6).map(|number| SECOND + 8 + number);
+        let elsewhere = (0..room).map(|number| CODE_BYTES - room + number);
+        let sized = first.chain(second).chain(elsewhere).map(|start| Made(GLOBAL, FUNC, "sized", start, 1));
+        let symbols: Vec<_> = sized.chain([Made(GLOBAL, NOTYPE, "before", SECOND - (32 << 10), 0)]).collect();
+        let file = elf_of_text(CODE_BYTES, &symbols, &[], "");
+        let mut symbolizer = symbolizer(BUDGET_BYTES, true);
+        let mut name = |at| said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)));
+        assert_eq!(name(FIRST).as_deref(), Some("sized"));
+        assert_eq!(name(SECOND).as_deref(), Some("before"), "{in_first} symbols in the first part");
+    }
 }
 
 /// What was said of one address says nothing of another that fewer of the symbols reach.
