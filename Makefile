@@ -120,6 +120,7 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench payload
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench side_by_side
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench scale
+	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench large_files
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
 
 # Of the programs in e2e/src/corpus/programs.rs, those to take; all, where none is named.

@@ -21,7 +21,7 @@ case "${1:-}" in --tests|--corpus|--charts|--cluster|--compilers) packages+=(pyt
 [ "${1:-}" = --tests ] && packages+=(chromium fonts-dejavu-core)
 case "${1:-}" in --tests|--corpus|--cluster)
     packages+=(xz-utils sqlite3 openssl libcap2-bin util-linux gzip gdb linux-perf crun musl-tools fp-compiler)
-    packages+=(libboost-context-dev luajit)
+    packages+=(libboost-context-dev luajit pypy3)
     # Their names of code that they make are looked at.
     command -v node >/dev/null || packages+=(nodejs)
     command -v npm >/dev/null || packages+=(npm)

@@ -197,8 +197,35 @@ __noinline int guess_by_frame_pointer(__u32 number, __u32 any_call)
 }
 
 /*
+ * Whether the frame of a function whose code returns at pc, and whose stack pointer is sp then, may be one: where its
+ * rule says lies an address after a call of it. Only rules by the stack pointer can tell; the others refuse nothing.
+ * What a function left on the stack that has returned since is refused by this where its frame is overwritten.
+ */
+static __noinline int may_be_frame(struct sw_slot *slot, __u64 pc, __u64 sp)
+{
+	__u64 own_pc = slot->pc, caller;
+	__u32 own_is_return_address = slot->is_return_address;
+	struct sw_found *found;
+	bool has_rule;
+
+	slot->pc = pc;
+	slot->is_return_address = 1;
+	found = place_of_frame(slot);
+	has_rule = (is_remembered(slot, found) || find_frame(slot, found)) && found->number >= SW_RULE_FIRST_FREE &&
+		   found->rule.cfa_base == SW_CFA_REGISTER && found->rule.cfa_register == SW_REG_SP &&
+		   found->rule.ra == SW_PLACE_CFA;
+	slot->pc = own_pc;
+	slot->is_return_address = own_is_return_address;
+	if (!has_rule)
+		return 1;
+	return read_word(slot, sp + found->rule.cfa_offset + found->rule.ra_offset, &caller) &&
+	       is_after_call_of(caller, pc);
+}
+
+/*
  * Makes the caller the frame at hand, if the word so far above the stack pointer is a return address: one in code, after a
- * call; `is_generated`: any call, else a call of the function at hand, below the frame pointer.
+ * call; `is_generated`: any call in code whose own frame may be one, else a call of the function at hand, below the frame
+ * pointer.
  */
 __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
 {
@@ -217,6 +244,8 @@ __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
 		return 0;
 	if (!(is_generated ? is_after_call_of(pc, 0) : is_after_near_call_of(pc, slot->pc - slot->is_return_address)))
 		return 0;
+	if (is_generated && !may_be_frame(slot, pc, at + sizeof(__u64)))
+		return 0;
 	return enter_guessed(slot, pc, at + sizeof(__u64), slot->fp);
 }
 
@@ -225,7 +254,8 @@ __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
  *
  * What just-in-time compilers generate has, where it keeps no frame pointers, one frame on the C stack, be it an empty one:
  * that of LuaJIT, PyPy and Guile goes on by jumps, or calls on a stack of its own. So the first return address above the
- * stack pointer is, as a rule, the one to which all of that code returns. It is often called by way of a stub that jumps to
+ * stack pointer is, as a rule, the one to which all of that code returns, but for those that earlier calls left in the parts
+ * of that frame that nothing has been written to. It is often called by way of a stub that jumps to
  * it, so that any call will do.
  *
  * In files, a frame pointer may lead to a return address after a call of another function. Either the function at hand has

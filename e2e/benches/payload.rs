@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 use flate2::Compression;
 use flate2::read::GzEncoder;
+use sidewinder_e2e::load::Load;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::sidewinder::{self, Running};
 use sidewinder_e2e::{paths, workload};
@@ -20,36 +21,14 @@ const PEER_RAW: f64 = 67.7;
 const PEER_GZIP: f64 = 22.3;
 
 /// Programs that run until they are ended.
-struct Corpus(Vec<Child>);
-
-impl Corpus {
-    fn start() -> Result<Self> {
-        let seconds = (DURATION.as_secs() + 60).to_string();
-        let mut python = Command::new("/usr/bin/python3");
-        python.arg(paths::e2e().join("workloads/recursive.py")).args([&seconds, "0", "1", &seconds]);
-        let mut commands = vec![python];
-        for program in
-            [workload::THREADS, workload::WORDS_FP, workload::READS, workload::DIV, workload::LADDER_GO]
-        {
-            commands.push(program.command(&[&*seconds, "4"])?);
-        }
-        let mut children = Vec::new();
-        for mut command in commands {
-            children.push(
-                command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn()?,
-            );
-        }
-        Ok(Self(children))
-    }
-}
-
-impl Drop for Corpus {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+fn corpus() -> Result<Vec<Load>> {
+    let seconds = (DURATION.as_secs() + 60).to_string();
+    let mut python = Command::new("/usr/bin/python3");
+    python.arg(paths::e2e().join("workloads/recursive.py")).args([&seconds, "0", "1", &seconds]);
+    let compiled =
+        [workload::THREADS, workload::WORDS_FP, workload::READS, workload::DIV, workload::LADDER_GO];
+    let compiled = compiled.into_iter().map(|program| program.command(&[&*seconds, "4"]));
+    std::iter::once(Ok(python)).chain(compiled).map(|command| Load::start(command?)).collect()
 }
 
 /// Events, and the bytes of all messages that carry them, raw and compressed one by one.
@@ -91,7 +70,7 @@ fn measure(symbols: &str) -> Result<Payload> {
 }
 
 fn main() -> Result<()> {
-    let _corpus = Corpus::start()?;
+    let _corpus = corpus()?;
     thread::sleep(Duration::from_secs(2));
     println!("                events   raw B/event  (x peer)  gzip B/event  (x peer)");
     for (name, symbols) in [("without names", "none"), ("with names", "local")] {

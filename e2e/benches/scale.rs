@@ -6,11 +6,12 @@
 //! it is told: it unwinds and names nothing.
 #![forbid(unsafe_code)]
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use sidewinder_e2e::load::Load;
 use sidewinder_e2e::observe;
 use sidewinder_e2e::session::Daemon;
 use sidewinder_e2e::sidewinder::Running;
@@ -44,29 +45,16 @@ const LOADS: [(&str, u32); 10] = [
     ("mappings", 20_000),
 ];
 
-/// A load that ends with this.
-struct Load(Child);
-
-impl Load {
-    fn start((mode, count, seconds): (&str, u32, &str)) -> Result<Self> {
-        let arguments = [mode, &count.to_string(), seconds].map(str::to_owned);
-        let mut command = Command::new(workload::CROWD.compiled()?);
-        Ok(Self(command.args(arguments).stderr(Stdio::null()).spawn()?))
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn load((mode, count, seconds): (&str, u32, &str)) -> Result<Load> {
+    let mut command = Command::new(workload::CROWD.compiled()?);
+    command.args([mode, &count.to_string(), seconds]);
+    Load::start(command)
 }
 
 /// CPU in per cent, and resident MiB, of a profiler beside a load.
 fn measure(profiler: &Running, (mode, count): (&str, u32)) -> Result<(f64, f64)> {
-    Load::start(PRIMED)?.0.wait()?;
-    let _load = Load::start((mode, count, LOAD_SECONDS))?;
+    load(PRIMED)?.wait()?;
+    let _load = load((mode, count, LOAD_SECONDS))?;
     thread::sleep(WARM_UP);
     let before_ns = observe::cpu_ns(profiler.pid())?;
     thread::sleep(MEASURED);

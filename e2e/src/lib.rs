@@ -40,6 +40,7 @@ pub mod examples;
 pub mod judge;
 pub mod ledger;
 pub mod libc;
+pub mod load;
 pub mod observe;
 pub mod paths;
 pub mod perf;

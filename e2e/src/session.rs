@@ -5,7 +5,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::collector::Collector;
@@ -116,6 +117,18 @@ impl Daemon {
         &self.running
     }
 
+    /// The user-space stacks that it has walked so far.
+    ///
+    /// # Errors
+    /// When its status can't be read.
+    pub fn stacks(&self) -> Result<Stacks> {
+        let said = sidewinder::run(&["status", "--json", "--pid", &self.running.pid().to_string()])?;
+        let status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
+        let interrupts = &status["receivers"]["profiling"]["interrupts"];
+        let count = |outcome: &str| interrupts[outcome].as_u64().unwrap_or_default();
+        Ok(Stacks { complete: count("complete"), cut: CUT.into_iter().map(count).sum() })
+    }
+
     /// Stops it, which sends what is left.
     ///
     /// # Errors
@@ -126,6 +139,33 @@ impl Daemon {
             bail!("the profiler ended with {}:\n{}", ended.status, ended.log);
         }
         Ok(ended)
+    }
+}
+
+/// Outcomes of walks that ended before the outermost frame.
+const CUT: [&str; 6] =
+    ["no_table", "no_rule", "no_mapping", "snapshot_end", "register_lost", "unsupported_rule"];
+
+/// How many user-space stacks were walked to their outermost frame, and how many were not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stacks {
+    /// Walked to the outermost frame.
+    pub complete: u64,
+    /// Ended before.
+    pub cut: u64,
+}
+
+impl Stacks {
+    /// Those walked after `earlier` was read.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self { complete: self.complete - earlier.complete, cut: self.cut - earlier.cut }
+    }
+
+    /// The share of stacks that are complete, from 0 to 1; 0 of none.
+    #[must_use]
+    pub fn complete_share(self) -> f64 {
+        self.complete as f64 / (self.complete + self.cut).max(1) as f64
     }
 }
 

@@ -1,15 +1,15 @@
 //! Tables under a budget: half of the memory that they would take is enough, and so is the default for large files.
 
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use anyhow::{Result, ensure};
+use sidewinder_e2e::load::Load;
 use sidewinder_e2e::rate::StolenTime;
 use sidewinder_e2e::recording::{Said, record};
 use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::{collector, paths, programs, requirement, sidewinder};
+use sidewinder_e2e::{collector, paths, programs, requirement};
 
 /// As many programs with tables of their own.
 const PROGRAMS: u8 = 32;
@@ -69,27 +69,7 @@ const LARGE_PROGRAMS: u8 = 10;
 const WARM_UP_MAX: Duration = Duration::from_secs(90);
 const MEASURED: Duration = Duration::from_secs(10);
 const LARGE_COMPLETE_MIN: f64 = 0.98;
-
-/// A program that ends with this.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Of the stacks of user space so far, how many were complete and how many were cut.
-fn complete_and_cut(pid: u32) -> Result<(f64, f64)> {
-    let said = sidewinder::run(&["status", "--json", "--pid", &pid.to_string()])?;
-    let status: Value = serde_json::from_str(&said.log).with_context(|| said.log.clone())?;
-    let interrupts = &status["receivers"]["profiling"]["interrupts"];
-    let number = |outcome: &str| interrupts[outcome].as_f64().unwrap_or_default();
-    let cut = ["no_table", "no_rule", "no_mapping", "snapshot_end", "register_lost", "unsupported_rule"];
-    Ok((number("complete"), cut.into_iter().map(number).sum()))
-}
+const LARGE_STACKS_MIN: u64 = 200;
 
 #[test]
 fn large_files_that_are_beyond_the_memory_limit_have_tables_of_the_functions_that_run() -> Result<()> {
@@ -100,9 +80,12 @@ fn large_files_that_are_beyond_the_memory_limit_have_tables_of_the_functions_tha
     let folder = tempfile::tempdir()?;
     let script = paths::e2e().join("workloads/jobs.js");
     let programs = programs::copies_of_node(folder.path(), LARGE_PROGRAMS)?;
-    let start =
-        |program: &String| Ok(Running(Command::new(program).arg(&script).stdout(Stdio::null()).spawn()?));
-    let _running: Vec<Running> = programs.iter().map(start).collect::<Result<_>>()?;
+    let start = |program: &String| {
+        let mut command = Command::new(program);
+        command.arg(&script);
+        Load::start(command)
+    };
+    let _loads: Vec<Load> = programs.iter().map(start).collect::<Result<_>>()?;
     let [dead] = collector::free_ports()?;
     let settings = Settings {
         samples_per_second: 97,
@@ -111,18 +94,17 @@ fn large_files_that_are_beyond_the_memory_limit_have_tables_of_the_functions_tha
         ..Settings::default()
     };
     let daemon = Daemon::start(&settings, &format!("127.0.0.1:{dead}"))?;
-    let pid = daemon.running().pid();
     let deadline = Instant::now() + WARM_UP_MAX;
-    let mut before = complete_and_cut(pid)?;
+    let mut before = daemon.stacks()?;
     loop {
         thread::sleep(MEASURED);
-        let after = complete_and_cut(pid)?;
-        let (complete, cut) = (after.0 - before.0, after.1 - before.1);
-        eprintln!("{complete} complete, {cut} cut in {MEASURED:?}");
-        if complete > 200.0 && complete >= LARGE_COMPLETE_MIN * (complete + cut) {
+        let after = daemon.stacks()?;
+        let met = after.since(before);
+        eprintln!("{met:?} in {MEASURED:?}");
+        if met.complete > LARGE_STACKS_MIN && met.complete_share() >= LARGE_COMPLETE_MIN {
             break;
         }
-        ensure!(Instant::now() < deadline, "{cut} are cut beside {complete}: {}", daemon.running().log());
+        ensure!(Instant::now() < deadline, "{met:?}: {}", daemon.running().log());
         before = after;
     }
     let ended = daemon.stop()?;

@@ -4,6 +4,7 @@
 use std::process::Command;
 
 use anyhow::Result;
+use sidewinder_e2e::judge::Judge;
 use sidewinder_e2e::paths;
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::recording::record;
@@ -97,15 +98,23 @@ fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> 
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &script]);
     let received = record(&["-F", "4999"], &command)?.received;
-    let (all, lost) = count(&received, Some("register_lost"));
-    let binds = |event: &Event<'_>| {
-        let is_binding = |frame: &Frame| frame.function().is_some_and(|name| name.starts_with("_dl_fixup"));
-        event.sample.stack.iter().any(|frame| is_binding(frame))
+    let (all, _) = count(&received, None);
+    let passes = |event: &Event<'_>, name: &str| {
+        event
+            .sample
+            .stack
+            .iter()
+            .any(|frame| frame.function().is_some_and(|function| function.starts_with(name)))
     };
-    let binding = received.events().filter(binds).count();
-    eprintln!("{binding} of {all} stacks bind a symbol; {lost} lost a register");
+    let binding = received.events().filter(|event| passes(event, "_dl_fixup")).count();
+    // A shell's vfork that a signal interrupts has its return address in a register, which only the signal's frame holds.
+    let is_lost =
+        |event: &Event<'_>| event.sample.outcome() == Some("register_lost") && !passes(event, "__restore_rt");
+    let mut judge = Judge::default();
+    let lost: Vec<_> = received.events().filter(is_lost).map(|event| judge.describe(&event)).collect();
+    eprintln!("{binding} of {all} stacks bind a symbol; {} lost a register", lost.len());
     assert!(all >= 5_000 && binding >= 50, "{binding} of {all} stacks bind a symbol");
-    assert_eq!(lost, 0, "of {all} stacks, {binding} of which bind a symbol");
+    assert!(lost.is_empty(), "of {all} stacks, {binding} of which bind a symbol: {lost:#?}");
     Ok(())
 }
 
@@ -118,6 +127,17 @@ fn stacks_through_code_of_luajit_reach_the_start() -> Result<()> {
     let mut command = Command::new("luajit");
     command.arg(paths::e2e().join("workloads/loops.lua")).arg(SECONDS.to_string());
     assert_whole("luajit", &command, 95)
+}
+
+/// PyPy's code has a frame on the C stack in which earlier calls have left return addresses.
+#[test]
+fn stacks_through_code_of_pypy_reach_the_start() -> Result<()> {
+    if !requirement::ebpf("PyPy")? || !requirement::program("PyPy", "pypy3")? {
+        return Ok(());
+    }
+    let mut command = Command::new("pypy3");
+    command.arg(paths::e2e().join("workloads/allocating.py")).arg("6");
+    assert_whole("pypy3", &command, 88)
 }
 
 /// Programs that only tests load are in no release.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
+use sidewinder_e2e::load::Load;
 use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::workload::{self, Gated};
 use sidewinder_e2e::{collector, observe, paths, programs, requirement, sidewinder};
@@ -58,6 +59,32 @@ fn with_everything_on_and_a_dead_collector_memory_stays_within_its_limit() -> Re
     // As if the queue had filled up, which it does in minutes that are not scaled down.
     let full = most + (capacity - queued.min(capacity));
     ensure!(full <= LIMIT_MIB << 20, "{most} bytes, {full} with a full queue");
+    Ok(())
+}
+
+/// What a recording of one small program may hold resident, its eBPF maps, code and names included, on two CPUs.
+const RECORDING_MIB: u64 = 20;
+/// For each further CPU: the ring for its samples, mapped twice in a row, and its ring for mappings and the like.
+const RECORDING_KIB_PER_FURTHER_CPU: u64 = 528;
+const RECORDED: Duration = Duration::from_secs(4);
+
+#[test]
+fn a_recording_of_one_small_program_takes_little_memory() -> Result<()> {
+    if !requirement::ebpf("memory of a recording")? {
+        return Ok(());
+    }
+    let load = Load::start(workload::WORDS_DEBUG.command(&["40"])?)?;
+    let folder = tempfile::tempdir()?;
+    let mut record = sidewinder::command()?;
+    record.args(["record", "-q", "-F", "997", "-p", &load.pid().to_string(), "-d", "60s", "-o"]);
+    record.arg(folder.path().join("out.html"));
+    let record = sidewinder::Running::start_sampling(record)?;
+    thread::sleep(RECORDED);
+    let resident_bytes = observe::resident_bytes(record.pid())?;
+    let further_cpus = thread::available_parallelism()?.get().saturating_sub(2) as u64;
+    let most_bytes = (RECORDING_MIB << 20) + ((further_cpus * RECORDING_KIB_PER_FURTHER_CPU) << 10);
+    eprintln!("{} KiB resident, {} KiB at most", resident_bytes >> 10, most_bytes >> 10);
+    ensure!(resident_bytes <= most_bytes, "{resident_bytes} bytes are resident, {most_bytes} at most");
     Ok(())
 }
 

@@ -212,13 +212,13 @@ impl Brought {
     }
 
     /// The sidecar's own cgroup namespace hides from it which container it is itself. A process that is gone at once may
-    /// be gone before it is read.
+    /// be gone before it is read, and the runtime's own processes have no container yet while they make one.
     fn assert_containers_are_known(&self) {
         let all = self.sidecar.events().count();
         let is_nobodys = |event: &Event<'_>| container_of(event).is_none() && !is_the_sidecars(event);
         let nobodys: Vec<_> = self.sidecar.events().filter(is_nobodys).collect();
         let examples: Vec<_> = nobodys.iter().take(3).map(|event| &event.profile.resource).collect();
-        assert!(nobodys.len() * 200 <= all, "{} of {all} have no container: {examples:?}", nobodys.len());
+        assert!(nobodys.len() * 100 <= all, "{} of {all} have no container: {examples:?}", nobodys.len());
     }
 }
 

@@ -5,7 +5,9 @@ use sidewinder_bpf::{
     Frame, FrameKind, Outcome, SEARCH_WORDS, STACK_SWITCHES_MAX, Snapshot, UNPROVEN_FRAME_BYTES_MAX,
 };
 use sidewinder_process::FileId;
-use sidewinder_unwind::{CALL_BYTES, FrameRegisters, Memory, ReturnAddress, Rule, StepError, call_before};
+use sidewinder_unwind::{
+    CALL_BYTES, Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule, StepError, call_before,
+};
 
 /// The place of a file whose rule a walk has to wait for.
 pub(crate) type Lacked = (FileId, FileOffset);
@@ -152,25 +154,47 @@ fn guess_caller(
     for at in places.take_while(|at| is_generated || *at < registers.fp) {
         let Some(pc) = stack.word(at).map(Avma) else { break };
         let call = code.before(pc).and_then(|bytes| call_before(pc, bytes));
-        if call.is_some_and(|call| is_generated || call.leads_near(address)) && is_code(pc, code)? {
-            let sp = at.wrapping_add(8);
-            return Ok(Some(FrameRegisters { pc, sp, fp: registers.fp, rbx: None, general: None }));
+        if call.is_none_or(|call| !is_generated && !call.leads_near(address)) {
+            continue;
+        }
+        let caller =
+            FrameRegisters { pc, sp: at.wrapping_add(8), fp: registers.fp, rbx: None, general: None };
+        if may_be_frame(&caller, is_generated, stack, code)? {
+            return Ok(Some(caller));
         }
     }
     // It was reached by a jump from the function that was called.
     Ok(by_frame_pointer)
 }
 
-/// Whether what comes before a return address is code.
+/// Whether what comes before a return address is code; of a caller of generated code, also whether the address after a
+/// call of it lies where its rule says.
 ///
 /// # Errors
 /// If it is code that has no table yet.
-fn is_code(return_address: Avma, code: &mut impl Code) -> Result<bool, Lacked> {
-    match code.place_of(Avma(return_address.0.wrapping_sub(1))) {
-        Place::Unmapped => Ok(false),
-        Place::NotYet { file, offset } => Err((file, offset)),
-        Place::Anonymous | Place::File { .. } => Ok(true),
-    }
+fn may_be_frame(
+    caller: &FrameRegisters,
+    is_of_generated: bool,
+    stack: &Stack<'_>,
+    code: &mut impl Code,
+) -> Result<bool, Lacked> {
+    let rule = match code.place_of(Avma(caller.pc.0.wrapping_sub(1))) {
+        Place::Unmapped => return Ok(false),
+        Place::NotYet { file, offset } => return Err((file, offset)),
+        Place::File { rule: Ok(rule), .. } if is_of_generated => rule,
+        Place::Anonymous | Place::File { .. } => return Ok(true),
+    };
+    let (
+        Cfa::Register { register: Register::Rsp, offset: to_cfa },
+        ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset),
+    ) = (rule.cfa, rule.return_address)
+    else {
+        return Ok(true);
+    };
+    let at = caller.sp.wrapping_add_signed(to_cfa.into()).wrapping_add_signed(offset.into());
+    let Some(pc) = stack.word(at).map(Avma) else { return Ok(false) };
+    let call = code.before(pc).and_then(|bytes| call_before(pc, bytes));
+    Ok(call.is_some_and(|call| call.may_lead_to(caller.pc)))
 }
 
 fn outcome_of(error: StepError) -> Outcome {
@@ -291,11 +315,23 @@ mod tests {
         let mut snapshot = snapshot(&[7, START + 8, CALLER + 5, START + 1]);
         snapshot.registers[16] = 0x501;
         let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
-        let called = |at: Avma| (at.0 == CALLER + 5).then_some(call);
+        let called = |at: Avma| [CALLER + 5, START + 1].contains(&at.0).then_some(call);
         let (frames, outcome) = walk(&snapshot, 9, &mut Parts(place_of, called)).unwrap();
         let found: Vec<_> = frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect();
         assert_eq!(found, [(0x501, false), (CALLER + 5, true), (START + 1, false)]);
         assert_eq!(outcome, Outcome::Complete);
+    }
+
+    /// A return address that an earlier call left in the frame of generated code leads, by its rule, to no return address.
+    #[test]
+    fn a_function_that_has_returned_is_no_caller_of_generated_code() {
+        let mut snapshot = snapshot(&[7, CALLER + 9, 8, CALLER + 5, START + 1]);
+        snapshot.registers[16] = 0x501;
+        let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
+        let called = |at: Avma| (at.0 > CALLER).then_some(call);
+        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(place_of, called)).unwrap();
+        let found: Vec<_> = frames.iter().map(|frame| frame.address()).collect();
+        assert_eq!((found, outcome), (vec![0x501, CALLER + 5, START + 1], Outcome::Complete));
     }
 
     #[test]
