@@ -156,10 +156,13 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Those walked after `earlier` was read.
+    /// Those walked after `earlier` was read. A count that fell, as where a deferred walk changes an outcome, gives 0.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
-        Self { complete: self.complete - earlier.complete, cut: self.cut - earlier.cut }
+        Self {
+            complete: self.complete.saturating_sub(earlier.complete),
+            cut: self.cut.saturating_sub(earlier.cut),
+        }
     }
 
     /// The share of stacks that are complete, from 0 to 1; 0 of none.

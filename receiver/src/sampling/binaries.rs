@@ -19,7 +19,7 @@ use crate::time_share::TimeShare;
 
 /// Of one CPU's time, one part in so many may go into building what walks have missed: a budget that is far too small costs
 /// no more than that. What is not needed is saved, up to so much.
-const REBUILDING_SHARE: u32 = 200;
+const REBUILDING_SHARE: u32 = 400;
 const REBUILDING_SAVED_MAX: Duration = Duration::from_secs(3);
 
 /// See the [module](self).
