@@ -1,18 +1,16 @@
 //! A node with many large binaries under the default memory limit: how complete its stacks are, and what that costs.
 //!
-//! 40 copies of Node.js, each with a build ID of its own and unwind tables of many times the memory limit, run jobs
-//! with pauses. Beside the profiler, `perf record` by frame pointers; it only copies, and neither unwinds by tables nor
+//! 40 copies of Node.js, each with a build ID of its own, run jobs with pauses; all their unwind tables take more than the memory limit. Beside the profiler, `perf record` by frame pointers; it only copies, and neither unwinds by tables nor
 //! names anything. CPU times are the kernel's, of all threads, in per cent of one CPU. The first minute includes reading
 //! the files and waiting for functions to be met; the second is what a long-running service costs.
 #![forbid(unsafe_code)]
 
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
 use sidewinder_e2e::load::Load;
-use sidewinder_e2e::observe;
+use sidewinder_e2e::observe::{self, Cost};
 use sidewinder_e2e::session::{Daemon, Settings};
 use sidewinder_e2e::sidewinder::Running;
 use sidewinder_e2e::{bench, collector, paths, programs, requirement};
@@ -25,22 +23,6 @@ const SAMPLES_PER_SECOND: u32 = 20;
 const PAUSE_MS: &str = "800";
 const MINUTES: u32 = 2;
 const MINUTE: Duration = Duration::from_secs(60);
-
-/// What a minute cost.
-struct Cost {
-    cpu_percent: f64,
-    resident_mib: f64,
-}
-
-fn minute(pid: u32) -> Result<Cost> {
-    let before_ns = observe::cpu_ns(pid)?;
-    thread::sleep(MINUTE);
-    let cpu_ns = observe::cpu_ns(pid)? - before_ns;
-    Ok(Cost {
-        cpu_percent: 100.0 * cpu_ns as f64 / MINUTE.as_nanos() as f64,
-        resident_mib: observe::resident_bytes(pid)? as f64 / f64::from(1 << 20),
-    })
-}
 
 fn main() -> Result<()> {
     const NAME: &str = "large_files";
@@ -68,7 +50,7 @@ fn main() -> Result<()> {
     let daemon = Daemon::start(&settings, &format!("127.0.0.1:{dead}"))?;
     let mut before = daemon.stacks()?;
     for number in 1..=MINUTES {
-        let Cost { cpu_percent, resident_mib } = minute(daemon.running().pid())?;
+        let Cost { cpu_percent, resident_mib } = observe::cost_over(daemon.running().pid(), MINUTE)?;
         let stacks = daemon.stacks()?;
         let here = stacks.since(before);
         println!(
@@ -87,7 +69,7 @@ fn main() -> Result<()> {
     command.arg(folder.path().join("perf.data"));
     let perf = Running::start(command)?;
     for number in 1..=MINUTES {
-        let Cost { cpu_percent, resident_mib } = minute(perf.pid())?;
+        let Cost { cpu_percent, resident_mib } = observe::cost_over(perf.pid(), MINUTE)?;
         println!("{:<12} {number:>6} {cpu_percent:>8.2} {resident_mib:>8.1}", "perf record");
     }
     perf.stop()?;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sidewinder_e2e::load::Load;
-use sidewinder_e2e::observe;
+use sidewinder_e2e::observe::{self, Cost};
 use sidewinder_e2e::session::Daemon;
 use sidewinder_e2e::sidewinder::Running;
 use sidewinder_e2e::{bench, requirement, workload};
@@ -52,15 +52,11 @@ fn load((mode, count, seconds): (&str, u32, &str)) -> Result<Load> {
 }
 
 /// CPU in per cent, and resident MiB, of a profiler beside a load.
-fn measure(profiler: &Running, (mode, count): (&str, u32)) -> Result<(f64, f64)> {
+fn measure(profiler: &Running, (mode, count): (&str, u32)) -> Result<Cost> {
     load(PRIMED)?.wait()?;
     let _load = load((mode, count, LOAD_SECONDS))?;
     thread::sleep(WARM_UP);
-    let before_ns = observe::cpu_ns(profiler.pid())?;
-    thread::sleep(MEASURED);
-    let cpu_ns = observe::cpu_ns(profiler.pid())? - before_ns;
-    let resident_mib = observe::resident_bytes(profiler.pid())? as f64 / f64::from(1 << 20);
-    Ok((100.0 * cpu_ns as f64 / MEASURED.as_nanos() as f64, resident_mib))
+    observe::cost_over(profiler.pid(), MEASURED)
 }
 
 fn main() -> Result<()> {
@@ -85,12 +81,12 @@ fn main() -> Result<()> {
             continue;
         }
         let daemon = Daemon::start_from(&configuration)?;
-        let (cpu, resident) = measure(daemon.running(), load)?;
+        let Cost { cpu_percent, resident_mib } = measure(daemon.running(), load)?;
         daemon.stop()?;
-        print!("{name:<16} {cpu:>10.3} {resident:>10.1}");
+        print!("{name:<16} {cpu_percent:>10.3} {resident_mib:>10.1}");
         let perf = perf()?;
         match measure(&perf, load) {
-            Ok((cpu, resident)) => println!(" {cpu:>12.3} {resident:>12.1}"),
+            Ok(Cost { cpu_percent, resident_mib }) => println!(" {cpu_percent:>12.3} {resident_mib:>12.1}"),
             Err(error) => println!(" {error:#}"),
         }
         perf.stop()?;

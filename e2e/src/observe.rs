@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
@@ -124,6 +126,29 @@ pub fn cpu_ns(pid: u32) -> Result<u64> {
         sum_ns += schedstat.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or_default();
     }
     Ok(sum_ns)
+}
+
+/// What a process took while it was watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// CPU time of all threads, in per cent of one CPU.
+    pub cpu_percent: f64,
+    /// Memory at the end (`VmRSS`), in MiB.
+    pub resident_mib: f64,
+}
+
+/// Watches a process for some time.
+///
+/// # Errors
+/// When the process ends meanwhile.
+pub fn cost_over(pid: u32, time: Duration) -> Result<Cost> {
+    let before_ns = cpu_ns(pid)?;
+    thread::sleep(time);
+    let cpu_ns = cpu_ns(pid)? - before_ns;
+    Ok(Cost {
+        cpu_percent: 100.0 * cpu_ns as f64 / time.as_nanos() as f64,
+        resident_mib: resident_bytes(pid)? as f64 / f64::from(1 << 20),
+    })
 }
 
 /// Bytes of a process that are in memory (`VmRSS`).

@@ -156,7 +156,7 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Those walked after `earlier` was read. A count that fell, as where a deferred walk changes an outcome, gives 0.
+    /// Those walked after `earlier` was read. A count that fell gives 0.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

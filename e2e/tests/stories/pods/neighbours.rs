@@ -212,7 +212,7 @@ impl Brought {
     }
 
     /// The sidecar's own cgroup namespace hides from it which container it is itself. A process that is gone at once may
-    /// be gone before it is read, and the runtime's own processes have no container yet while they make one.
+    /// be gone before it is read.
     fn assert_containers_are_known(&self) {
         let all = self.sidecar.events().count();
         let is_nobodys = |event: &Event<'_>| container_of(event).is_none() && !is_the_sidecars(event);
