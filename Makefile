@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: compilers-test help setup run span-picture picture test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test cluster-test fresh-test
+.PHONY: compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -40,6 +40,13 @@ span-picture: ## Record one span of the example service while it runs; the flame
 	@e2e/setup.sh
 	cargo build --release -p sidewinder
 	$(as_root) e2e/span-picture $(sidewinder) otlp/span.svg
+
+architecture-picture: ## Draw docs/architecture.svg from docs/architecture.dot; wants graphviz
+	dot -Tsvg docs/architecture.dot | sed -e '/^<!-- Generated/,/-->$$/d' > docs/architecture.svg
+
+unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
+	@e2e/setup.sh
+	cargo test --workspace --exclude sidewinder-e2e
 
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
