@@ -41,6 +41,7 @@ pub(crate) struct JitNames {
     /// Files that are not read.
     refusals: Arc<Refusals>,
     began: Instant,
+    reads_no_more: bool,
 }
 
 #[derive(Debug)]
@@ -80,7 +81,14 @@ enum InMemory {
 impl JitNames {
     /// Names that take `room_bytes` at most.
     pub(crate) fn new(room_bytes: usize, refusals: Arc<Refusals>) -> Self {
-        Self { processes: HashMap::new(), room_bytes, cut: 0, refusals, began: Instant::now() }
+        Self {
+            processes: HashMap::new(),
+            room_bytes,
+            cut: 0,
+            refusals,
+            began: Instant::now(),
+            reads_no_more: false,
+        }
     }
 
     pub(crate) fn learn(&mut self, process: ProcessKey, place: Arc<JitPlace>) {
@@ -133,8 +141,16 @@ impl JitNames {
         }
     }
 
+    /// Names from here on with what has been read so far.
+    pub(crate) fn read_no_more(&mut self) {
+        self.reads_no_more = true;
+    }
+
     /// Whether a process's share of time is not used up.
     fn may_read(&self, process: ProcessKey) -> bool {
+        if self.reads_no_more {
+            return false;
+        }
         let time = READING_AT_ONCE + self.began.elapsed() / READING_SHARE;
         let processes = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
         self.processes.get(&process).is_some_and(|known| known.reading <= time / processes)

@@ -154,6 +154,12 @@ impl Namer {
         self.files.remove(&id);
     }
 
+    /// Reads no more files, nor what runtimes write: frames are named from what has been read so far.
+    pub(crate) fn read_no_more(&mut self) {
+        self.symbols.read_no_more();
+        self.jit.read_no_more();
+    }
+
     /// What has been counted so far.
     pub(crate) fn counts(&self) -> NameCounts {
         NameCounts {

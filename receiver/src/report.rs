@@ -165,6 +165,11 @@ impl Reporter {
         reports
     }
 
+    /// Names from here on with what has been read so far.
+    pub(crate) fn read_no_more(&mut self) {
+        self.namer.read_no_more();
+    }
+
     /// What names lack so far.
     pub(crate) fn name_counts(&self) -> NameCounts {
         self.namer.counts()

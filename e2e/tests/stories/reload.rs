@@ -66,10 +66,10 @@ fn no_event_is_lost_when_exporters_change_and_a_wrong_configuration_changes_noth
     workload.open()?;
     thread::sleep(Duration::from_secs(3));
     turn_to("..2")?;
-    until_log_has(&daemon, "the configuration was read again and holds", 1)?;
+    until_log_has(&daemon, "the configuration was reloaded", 1)?;
     thread::sleep(Duration::from_secs(1));
     turn_to("..3")?;
-    until_log_has(&daemon, "is refused, the old one goes on", 1)?;
+    until_log_has(&daemon, "is refused, and the old one stays in use", 1)?;
     let report = workload.finish()?;
     let stolen_ns = stolen.elapsed_ns();
     let ended = daemon.stop()?;

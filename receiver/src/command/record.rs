@@ -246,7 +246,7 @@ fn sample(
         has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
     }
     let end_ns = monotonic_ns();
-    sampler.stop(&mut messages);
+    sampler.stop(None, &mut messages);
     pass_on(&mut messages);
     progress.end();
     Ok(Recorded {

@@ -103,7 +103,7 @@ fn sample(sampler: &mut Sampler<'_>, mut handover: Handover, told: &Mutex<Vec<Ou
             *lock(told) = outcomes_so_far(&Counted::of(sampler, handover.dropped()));
         }
     }
-    sampler.stop(&mut handover.waiting);
+    sampler.stop(None, &mut handover.waiting);
 }
 
 /// What names and describes what sampling tells of.

@@ -203,7 +203,7 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     sampler.start().unwrap();
     let mut messages = poll_for(&mut sampler, Duration::from_secs(3));
     drop(probe);
-    sampler.stop(&mut messages);
+    sampler.stop(None, &mut messages);
 
     let outcomes_of = |kind| {
         let outcomes = messages.iter().filter_map(|message| match message {
@@ -248,7 +248,7 @@ fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
         profiler.tables.evict_oldest(&mut profiler.arena);
         sampler.poll(Duration::from_millis(5), &mut messages);
     }
-    sampler.stop(&mut messages);
+    sampler.stop(None, &mut messages);
 
     let tally = sampler.tally();
     let counted = |outcome| {
@@ -303,7 +303,7 @@ fn every_interrupt_ends_in_one_outcome() {
     let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 997, 8 << 20)) else { return };
     sampler.start().unwrap();
     let mut messages = poll_until(&mut sampler, 501);
-    sampler.stop(&mut messages);
+    sampler.stop(None, &mut messages);
 
     let tally = sampler.tally();
     let sum: u64 = tally.interrupts.outcomes.iter().map(|(_, count)| count).sum();
@@ -339,7 +339,7 @@ fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
         sampler.start().unwrap();
         let mut messages = poll_until(&mut sampler, 100);
-        sampler.stop(&mut messages);
+        sampler.stop(None, &mut messages);
 
         let tally = sampler.tally();
         let cut = tally.interrupts.outcomes.iter().find(|(outcome, _)| *outcome == Outcome::FrameLimit);
@@ -384,7 +384,7 @@ fn stacks_are_complete_without_loops_too() {
     let Some(probe) = probe(&sampler, &burner) else { return };
     messages.append(&mut poll_for(&mut sampler, Duration::from_secs(1)));
     drop(probe);
-    sampler.stop(&mut messages);
+    sampler.stop(None, &mut messages);
 
     assert!(sampler.profiler().nested_walks() > 20, "nothing interrupted the walk of a probe");
     let (mut all, mut whole) = (0, 0);

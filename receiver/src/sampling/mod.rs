@@ -298,14 +298,15 @@ impl<'obj> Sampler<'obj> {
         self.binaries.are_missed() || !self.outdated.is_empty() || !self.late.is_empty()
     }
 
-    /// Ends sampling and hands on what is still in the rings.
-    pub(crate) fn stop(&mut self, messages: &mut Vec<Message>) {
+    /// Ends sampling and emits what is still in the rings. Deferred walks are waited for until `walk_until` at the latest.
+    pub(crate) fn stop(&mut self, walk_until: Option<Instant>, messages: &mut Vec<Message>) {
         self.profiler.stop();
         for _ in 0..=SAMPLE_PATIENCE {
             self.poll(Duration::ZERO, messages);
         }
         self.take_samples(u64::MAX, messages);
-        let deadline = Instant::now() + LATE_PATIENCE;
+        let latest = Instant::now() + LATE_PATIENCE;
+        let deadline = walk_until.map_or(latest, |until| until.min(latest));
         while !self.late.is_empty() && Instant::now() < deadline {
             self.poll(self.poll_interval.average(), messages);
         }

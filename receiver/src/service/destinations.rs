@@ -14,8 +14,10 @@ use crate::memory::Budget;
 use crate::supervise;
 use crate::vitals::Vitals;
 
-/// How long exporters may take to send what is left, once we are told to stop.
+/// How long it may take from the signal to stop until exporters have sent what is left.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);
+/// What exporters have for that at the least: a request to a Collector nearby.
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_millis(200);
 /// How long the thread of an exporter may take to end after that.
 const END_PATIENCE: Duration = Duration::from_secs(3);
 /// How long an exporter that was replaced goes on sending what it holds.
@@ -120,14 +122,15 @@ impl Destinations {
         self.vitals.exporter_ended(destination);
     }
 
-    /// Sends what is left, no longer than a moment altogether, and says what became of all events. False: the thread of an
-    /// exporter hangs.
-    pub(super) fn shutdown(self) -> bool {
+    /// Sends what is left in the time that there is since `told_at`, and logs how many events each exporter delivered and
+    /// lost. False: the thread of an exporter hangs.
+    pub(super) fn shutdown(self, told_at: Instant) -> bool {
         let retiring = self.retiring.into_iter().map(|(destination, _)| destination);
         let all: Vec<Arc<Destination>> = self.present.into_values().chain(retiring).collect();
         // All at once: one that takes its time must not take the others'.
-        all.iter().for_each(|destination| destination.close(SHUTDOWN_TIMEOUT));
-        finish(&all, Instant::now() + SHUTDOWN_TIMEOUT + END_PATIENCE)
+        let timeout = SHUTDOWN_TIMEOUT.saturating_sub(told_at.elapsed()).max(LAST_REQUEST_TIMEOUT);
+        all.iter().for_each(|destination| destination.close(timeout));
+        finish(&all, Instant::now() + timeout + END_PATIENCE)
     }
 }
 

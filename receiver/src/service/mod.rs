@@ -49,6 +49,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long receivers may take to end what they have begun, when we are told to stop or a configuration takes them away.
 /// A thread that hangs then can't be ended but with the process.
 const END_DEADLINE: Duration = Duration::from_secs(10);
+/// Of that, what they have to name what they sampled: a configuration that is read again waits, and so do names.
+const NAMING_DEADLINE: Duration = Duration::from_secs(8);
+/// The same when we are told to stop, of the two seconds that there are altogether.
+const LAST_NAMING_DEADLINE: Duration = Duration::from_millis(700);
 /// How long telemetry may take after that.
 const TELEMETRY_DEADLINE: Duration = Duration::from_secs(3);
 
@@ -175,9 +179,9 @@ impl Service {
             self.take_over(loaded.config)
         });
         match taken_over {
-            Ok(()) => info!("the configuration was read again and holds"),
+            Ok(()) => info!("the configuration was reloaded"),
             Err(failure) => {
-                error!("the configuration was read again and is refused, the old one goes on: {failure}");
+                error!("the changed configuration is refused, and the old one stays in use: {failure}");
                 self.vitals.reload_refused(failure.to_string());
             }
         }
@@ -238,8 +242,9 @@ impl Service {
     /// Ends these; what they have sampled is sent.
     fn end_receivers(&mut self, ids: &[ComponentId]) {
         let leaving: Vec<Receiver> = ids.iter().filter_map(|id| self.receivers.remove(id)).collect();
-        leaving.iter().for_each(Receiver::stop);
-        let deadline = Instant::now() + END_DEADLINE;
+        let now = Instant::now();
+        leaving.iter().for_each(|receiver| receiver.stop(now + NAMING_DEADLINE));
+        let deadline = now + END_DEADLINE;
         for receiver in leaving {
             match receiver.join_by(deadline) {
                 Some(Ok(())) => {}
@@ -262,8 +267,9 @@ impl Service {
     /// Samples no more, sends what is left, and ends.
     fn shutdown(self) -> Result<(), Failure> {
         self.vitals.set_up(false);
-        self.receivers.values().for_each(Receiver::stop);
-        let deadline = Instant::now() + END_DEADLINE;
+        let told_at = Instant::now();
+        self.receivers.values().for_each(|receiver| receiver.stop(told_at + LAST_NAMING_DEADLINE));
+        let deadline = told_at + END_DEADLINE;
         let mut ended = self.hang.map_or(Ok(()), Err);
         for receiver in self.receivers.into_values() {
             let of_this = receiver
@@ -271,7 +277,7 @@ impl Service {
                 .unwrap_or_else(|| Err(hang(&self.vitals, "a receiver did not end in time")));
             ended = ended.and(of_this);
         }
-        if !self.destinations.shutdown() {
+        if !self.destinations.shutdown(told_at) {
             ended = ended.and(Err(Failure::new(Cause::Runtime, "the thread of an exporter hangs")));
         }
         let telemetry = self.telemetry;

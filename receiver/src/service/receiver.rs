@@ -1,9 +1,8 @@
 //! One receiver: a thread that samples and one that names and reports.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -45,12 +44,37 @@ const SAMPLING_SILENT_MAX: Duration = Duration::from_secs(10);
 const REPORTING_SILENT_MAX: Duration = Duration::from_secs(30);
 /// The last stacks are walked and named.
 const ENDING_MAX: Duration = Duration::from_secs(60);
+/// Of the time until the deadline of a stop, what is left for naming once deferred walks are given up.
+const NAMING_RESERVE: Duration = Duration::from_millis(300);
+
+/// Whether a receiver is to stop, and the deadline by which all that it sampled is to be with its exporters.
+#[derive(Clone, Default, Debug)]
+struct Stop(Arc<OnceLock<Instant>>);
+
+impl Stop {
+    /// The first deadline holds.
+    fn request(&self, deadline: Instant) {
+        self.0.get_or_init(|| deadline);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.0.get().copied()
+    }
+
+    fn is_requested(&self) -> bool {
+        self.deadline().is_some()
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.deadline().is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
 
 /// A receiver that runs.
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) plan: Arc<CurrentPlan>,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     thread: Spawned<Result<(), Failure>>,
 }
 
@@ -65,18 +89,10 @@ impl Receiver {
         opener: Opener,
     ) -> Result<Self, Failure> {
         let plan = Arc::new(CurrentPlan::new(plan));
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = Stop::default();
         let privileges = opener.clone();
-        let run = Run {
-            name,
-            config,
-            budget,
-            plan: Arc::clone(&plan),
-            stop: Arc::clone(&stop),
-            vitals,
-            live,
-            opener,
-        };
+        let run =
+            Run { name, config, budget, plan: Arc::clone(&plan), stop: stop.clone(), vitals, live, opener };
         let thread = privileges
             .spawn("sample", move || run.until_stopped())
             .map_err(|error| Failure::runtime("can't start the thread that samples", error))?;
@@ -88,9 +104,10 @@ impl Receiver {
         self.thread.is_finished()
     }
 
-    /// Tells it to end; everything that it sampled is sent before [`Self::join`] returns.
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+    /// Tells it to stop. By the deadline everything that it sampled is with its exporters, named from what has been read
+    /// until then.
+    pub(super) fn stop(&self, deadline: Instant) {
+        self.stop.request(deadline);
     }
 
     /// How it ended; `None`: it has not by the deadline, and goes on without anybody who waits for it.
@@ -112,7 +129,7 @@ struct Run {
     config: ProfilingReceiver,
     budget: Budget,
     plan: Arc<CurrentPlan>,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     vitals: Arc<Vitals>,
     live: Arc<Live>,
     opener: Opener,
@@ -154,7 +171,7 @@ impl Run {
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.is_requested()
     }
 
     /// Samples once, until told to stop. Where everything that was to be sampled has ended, what it left is sent, and
@@ -214,7 +231,8 @@ impl Run {
             }
             heartbeat.beat(ENDING_MAX);
             let is_over = sampler.is_over();
-            sampler.stop(&mut handover.waiting);
+            let walk_until = self.stop.deadline().and_then(|deadline| deadline.checked_sub(NAMING_RESERVE));
+            sampler.stop(walk_until, &mut handover.waiting);
             let counted = self.count(&sampler, handover.dropped());
             handover.pass_all_on();
             if let Err(panic) = report.join() {
@@ -277,9 +295,14 @@ impl Run {
         loop {
             let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
-            let beating = |_: &Message| heartbeat.beat(REPORTING_SILENT_MAX);
             heartbeat.beat(REPORTING_SILENT_MAX);
-            shown.take(received.into_iter().flatten().inspect(beating), &mut reporter);
+            for message in received.into_iter().flatten() {
+                heartbeat.beat(REPORTING_SILENT_MAX);
+                if self.stop.is_overdue() {
+                    reporter.read_no_more();
+                }
+                shown.take(std::iter::once(message), &mut reporter);
+            }
             self.vitals.receiver_named(&self.name, reporter.name_counts());
             let is_outdated = !self.plan.holds(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {

@@ -78,7 +78,8 @@ pub enum NoName {
     NoSymbols,
     /// The file has symbols, and none holds the address.
     NotCovered,
-    /// The file's table was evicted, and reading evicted tables again takes its share of time already.
+    /// The file's table is not held, and reading it takes more than its share of time, or [nothing is read any
+    /// more](crate::Symbolizer::read_no_more).
     NoRoom,
 }
 

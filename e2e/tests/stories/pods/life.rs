@@ -1,7 +1,8 @@
 //! How a sidecar ends, and comes again.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -77,16 +78,46 @@ fn within_two_seconds_of_sigterm_everything_sampled_has_been_delivered() -> Resu
     Ok(())
 }
 
+/// A large program that is new to the profiler, so that walks and names wait for what its files state.
+const COMPILER: &str = "/usr/bin/clang";
+/// Compilers that run at once: more than there are CPUs.
+const COMPILERS: usize = 4;
+/// From their start to the signal. Their files are mapped by then, and have no tables yet.
+const COMPILING: Duration = Duration::from_millis(700);
+
+/// Compiles a source that takes some seconds.
+fn compiler(source: &Path) -> Result<ContainerSpec> {
+    let compiler = fs::canonicalize(COMPILER)?;
+    let source_name = source.display().to_string();
+    let mut spec = super::app_at(compiler, &["-O2", "-c", &source_name, "-o", "/dev/null"], None)?;
+    spec.mounts.push(Mount::in_place(source));
+    Ok(spec)
+}
+
 #[test]
 fn within_two_seconds_of_sigterm_it_is_gone_though_nobody_takes_what_was_sampled() -> Result<()> {
     if !requirement::pods("SIGTERM with a dead Collector")? {
         return Ok(());
     }
+    let folder = tempfile::tempdir()?;
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+    let source = folder.path().join("long.c");
+    let function = |number| {
+        format!(
+            "int f{number}(int x) {{ int y = 0; for (int i = 0; i < x; i++) y += i * x ^ {number}; return y; }}\n"
+        )
+    };
+    fs::write(&source, (0..20_000).map(function).collect::<String>())?;
+
     let pod = Pod::start(PodSpec::default())?;
     let mut sidecar = sidecar(&pod, None)?;
     let _app = pod.run(&app(workload::TENANT, &["app", "60"], None)?)?;
     thread::sleep(Duration::from_secs(3));
-    terminate(&mut sidecar)
+    let spec = compiler(&source)?;
+    let compilers = (0..COMPILERS).map(|_| pod.run(&spec)).collect::<Result<Vec<_>>>()?;
+    thread::sleep(COMPILING);
+    terminate(&mut sidecar)?;
+    compilers.iter().try_for_each(|compiler| compiler.signal(Signal::KILL).with_context(|| compiler.log()))
 }
 
 /// Programs, maps and links that the kernel has.

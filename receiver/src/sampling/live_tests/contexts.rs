@@ -108,7 +108,7 @@ fn linked_messages(sampler: &mut Sampler<'_>, events: u64) -> (Vec<Message>, u64
     }
     let known_ns = sidewinder_bpf::monotonic_ns();
     messages.append(&mut poll_until_more(sampler, events));
-    sampler.stop(&mut messages);
+    sampler.stop(None, &mut messages);
     (messages, known_ns)
 }
 

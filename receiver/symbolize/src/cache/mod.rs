@@ -27,9 +27,9 @@ const _: () = assert!(size_of::<CodeFrame>() <= FRAME_BYTES);
 
 /// Of all time, one part in so many may go into reading tables again that were evicted: where those in use don't fit, it
 /// would be all of it.
-const REREADING_SHARE: u32 = 500;
+const REREADING_SHARE: u32 = 1000;
 /// Likewise for parts of tables that don't fit as a whole, beyond what may go at once.
-const PARTS_SHARE: u32 = 500;
+const PARTS_SHARE: u32 = 1000;
 const PARTS_AT_ONCE: Duration = Duration::from_secs(2);
 /// Of all time, one part in so many may go into lines and inlined calls, beyond what may go at once: files made to harm
 /// would take all of it.
@@ -79,6 +79,7 @@ pub struct Symbolizer {
     parts_time: Duration,
     /// For lines and inlined calls.
     lines_time: Duration,
+    reads_no_more: bool,
     stats: Stats,
 }
 
@@ -107,6 +108,7 @@ impl Symbolizer {
             rereading: Duration::ZERO,
             parts_time: Duration::ZERO,
             lines_time: Duration::ZERO,
+            reads_no_more: false,
             stats: Stats::default(),
         }
     }
@@ -129,6 +131,11 @@ impl Symbolizer {
         self.units.0.retain(|key| key.0 != file);
         self.names.retain(|key| key.0 != file);
         self.frames.retain(|key| key.0 != file);
+    }
+
+    /// Reads no more files: from here on look-ups are answered from what is held, or with [`NoName::NoRoom`].
+    pub fn read_no_more(&mut self) {
+        self.reads_no_more = true;
     }
 
     /// What happened so far.
@@ -182,8 +189,9 @@ impl Symbolizer {
         let mut sources = table.go().map_or_else(Vec::new, |go| go.frames(svma.0, wanted));
         if let Some(debug) = table.debug().filter(|_| sources.is_empty()) {
             let began = Instant::now();
-            if self.options.is_patient || self.lines_time < LINES_AT_ONCE + (began - self.began) / LINES_SHARE
-            {
+            let has_time = self.options.is_patient
+                || self.lines_time < LINES_AT_ONCE + (began - self.began) / LINES_SHARE;
+            if has_time && !self.reads_no_more {
                 let mut units = UnitsOf { file, units: &mut self.units, cut: 0 };
                 sources = debug.frames(svma.0, wanted, files, &self.pages, &mut units);
                 self.stats.files_without_lines += u64::from(units.cut > 0);
@@ -266,6 +274,9 @@ impl Symbolizer {
         if self.tables.files.contains(&file) {
             return true;
         }
+        if self.reads_no_more {
+            return false;
+        }
         let is_again = self.tables.evicted.contains(&file);
         let began = Instant::now();
         if is_again && self.rereading > (began - self.began) / REREADING_SHARE {
@@ -283,6 +294,9 @@ impl Symbolizer {
         let Some(Ok(table)) = self.tables.files.get_mut(&file) else { return true };
         if table.holds(svma) {
             return true;
+        }
+        if self.reads_no_more {
+            return false;
         }
         let began = Instant::now();
         if !self.options.is_patient && self.parts_time > PARTS_AT_ONCE + (began - self.began) / PARTS_SHARE {

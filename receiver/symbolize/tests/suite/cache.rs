@@ -64,6 +64,18 @@ fn a_file_is_opened_once_whether_that_succeeds_or_not() {
 }
 
 #[test]
+fn once_it_reads_no_more_what_is_held_is_named_and_nothing_is_opened() {
+    let mut symbolizer = symbolizer(1 << 20);
+    named(symbolizer.name(FileId(1), || Ok(app()), Svma(TEXT)));
+    symbolizer.read_no_more();
+    let open = || -> io::Result<Vec<u8>> { panic!("it was opened") };
+    let name = named(symbolizer.name(FileId(1), open, Svma(TEXT + 0x28)));
+    assert_eq!(&*name.demangled, "plain");
+    assert_eq!(why_not(&symbolizer.name(FileId(2), open, Svma(TEXT))), NoName::NoRoom);
+    assert_eq!(symbolizer.stats().no_room, 1);
+}
+
+#[test]
 fn every_look_up_is_counted_once_under_its_reason() {
     let mut symbolizer = symbolizer(1 << 20);
     let files = [
