@@ -58,7 +58,7 @@ pub use tables::{SegmentId, Tables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{ProbedPlace, StackMemory};
 pub use verify::{Verified, verify};
-pub use walk::{SEARCH_WORDS, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
+pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
 pub use watch::Audience;
 pub use witness::Interrupts;
 
