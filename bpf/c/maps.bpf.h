@@ -221,7 +221,7 @@ struct {
 } exiting SEC(".maps");
 
 /* What `listed` lacks; the only thing in .bss. */
-volatile struct sw_scope_gaps scope_gaps;
+struct sw_scope_gaps scope_gaps;
 
 /* The containers that the receiver has heard of, by the ids of their cgroups. */
 struct {

@@ -13,7 +13,7 @@
  *   slot.bpf.h  claiming scratch                  arch.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
  *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
- *   fields.bpf.h   what a kernel may lack         atomic.bpf.h   additions that nothing interrupts
+ *   fields.bpf.h   what a kernel may lack         atomic.bpf.h   memory that others use, too
  *   test.bpf.h     programs that only tests load
  *
  * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
@@ -123,7 +123,7 @@ static __always_inline void write_sample(struct sw_sample *sample, struct sw_slo
 		.type = SW_RECORD_SAMPLE,
 		.kind = slot->kind,
 		.outcome = slot->outcome,
-		.epoch = cpu->epoch,
+		.epoch = READ_ONCE(cpu->epoch),
 		.time_ns = slot->time_ns,
 		.stack = slot->hash,
 		.pid = slot->pid,
