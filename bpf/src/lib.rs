@@ -4,6 +4,7 @@
 //! [`Arena`] holds what they look up ([`Tables`] and [`Processes`]), [`Rings`] and [`SideBand`] bring what they and the
 //! kernel have to say. Everything unsafe that Sidewinder does is in this crate: memory shared with the kernel.
 
+mod arch;
 mod arena;
 mod container;
 mod denial;
