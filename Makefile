@@ -182,6 +182,7 @@ fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS e
 	done
 
 lint: ## Check form and lints
+	.ci/architectures
 	cargo fmt --all --check
 	@# Every feature but `static`, which compiles the C libraries that a distribution has.
 	cargo clippy --workspace --all-targets --features sidewinder-unwind-oracle/machine -- -D warnings

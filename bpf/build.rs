@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arch = env::var("CARGO_CFG_TARGET_ARCH")?;
     let kernel_arch = match arch.as_str() {
         "x86_64" => "x86",
-        other => return Err(format!("no eBPF registers for {other}: see c/regs.bpf.h").into()),
+        other => return Err(format!("no eBPF registers for {other}: see c/arch").into()),
     };
     // `-target bpf` has no multiarch directory of its own; <asm/types.h> lives there on Debian.
     let multiarch = format!("-I/usr/include/{arch}-linux-gnu");
@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     bindgen::Builder::default()
         .header("c/intf.h")
-        .clang_args(std::iter::once(&*multiarch).chain(test_programs))
+        .clang_args([&*target, &multiarch].into_iter().chain(test_programs))
         .use_core()
         .allowlist_item("sw_.*|SW_.*")
         .prepend_enum_name(false)

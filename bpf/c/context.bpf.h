@@ -8,8 +8,8 @@
 #ifndef SIDEWINDER_CONTEXT_BPF_H
 #define SIDEWINDER_CONTEXT_BPF_H
 
+#include "arch.bpf.h"
 #include "labels.bpf.h"
-#include "regs.bpf.h"
 #include "slot.bpf.h"
 
 _Static_assert(sizeof(struct sw_context) == SW_CONTEXT_BYTES, "as in the record");

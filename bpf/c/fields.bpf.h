@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
  * Fields of the kernel's types that a kernel may lack. Each answer is a constant by the time that the verifier looks, so what
- * depends on a field that isn't there is removed. `sw_kernel_field` in intf.h names what is lost without each.
+ * depends on a field that isn't there is removed. `sw_kernel_field` in intf.h names what is lost without each. The field of
+ * sw_has_thread_pointer is the architecture's.
  */
 #ifndef SIDEWINDER_FIELDS_BPF_H
 #define SIDEWINDER_FIELDS_BPF_H
@@ -15,7 +16,6 @@
 #define sw_has_start_stack() bpf_core_field_exists(struct mm_struct, start_stack)
 #define sw_has_start_code() bpf_core_field_exists(struct mm_struct, start_code)
 #define sw_has_exe_file() bpf_core_field_exists(struct mm_struct, exe_file)
-#define sw_has_thread_pointer() bpf_core_field_exists(struct thread_struct, fsbase)
 
 /*
  * Whether PF_USER_WORKER means that: the field came with the flag in Linux 6.4 ("fork/vm: Move common PF_IO_WORKER behavior

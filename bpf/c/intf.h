@@ -8,6 +8,7 @@
 #ifndef SIDEWINDER_INTF_H
 #define SIDEWINDER_INTF_H
 
+#include "arch.h"
 #include <linux/types.h>
 
 /* ---- Outcomes ------------------------------------------------------------------------------------------ */
@@ -81,8 +82,9 @@ struct sw_frame {
 
 /* ---- Walks --------------------------------------------------------------------------------------------- */
 
-#define SW_REGISTERS 17 /* DWARF's numbers on x86-64: 0 to 15, and 16 for the pc */
-#define SW_RED_ZONE_BYTES 128 /* below the stack pointer, System V ABI for AMD64, section 3.2.2 */
+/* What a rule has room for; no architecture has more that rules start from. */
+#define SW_RULE_REGISTERS 32
+_Static_assert(SW_REGISTERS <= SW_RULE_REGISTERS + 1, "all but the pc have a number in rules");
 
 /*
  * A caller's frame lies above its callee's, unless code goes on on another stack: signal handlers, Go's system stack,
@@ -252,7 +254,7 @@ struct sw_run {
 /* Rules with fixed numbers in every segment. */
 enum sw_fixed_rule {
 	SW_RULE_NONE = 0, /* no information */
-	SW_RULE_FRAME_POINTER = 1, /* CFA = rbp+16, caller's rbp at CFA-16, return address at CFA-8 */
+	SW_RULE_FRAME_POINTER = 1, /* CFA = frame pointer + 16, caller's frame pointer at CFA-16, return address at CFA-8 */
 	SW_RULE_FIRST_FREE = 2,
 };
 
@@ -267,7 +269,8 @@ struct sw_segment_header {
 enum sw_cfa_base {
 	SW_CFA_NONE = 0, /* no rule; cfa_offset holds the sw_outcome that says why */
 	SW_CFA_REGISTER, /* register + offset */
-	SW_CFA_PLT, /* rsp + 8, and 8 more where (pc & 15) >= offset */
+	/* stack pointer + 8, and 8 more where the pc is `offset` or more bytes into its SW_LINKAGE_ENTRY_BYTES */
+	SW_CFA_PLT,
 	SW_CFA_DEREF, /* the word at register + offset, and 8 * addend_by_8 */
 	SW_CFA_DEREF_INDEXED, /* the same, but 8 * ra_register further up; the return address is at the CFA */
 };
@@ -282,10 +285,10 @@ enum sw_place {
 
 enum sw_rule_flag {
 	SW_RULE_SIGNAL_FRAME = 1, /* the caller was interrupted: its pc is exact, its stack may be another */
-	SW_RULE_AFTER_CLONE = 2, /* where rax is 0, this is a new thread, and where its stack starts */
-	/* Of the caller's rbx, which is lost where a rule says neither: */
-	SW_RULE_KEEPS_BX = 4, /* the register still holds it */
-	SW_RULE_SAVES_BX = 8, /* it is 8 * (addend_by_8 + 1) below the CFA, which has no addend then */
+	SW_RULE_AFTER_CLONE = 2, /* where SW_REG_SYSCALL_RESULT is 0, this is a new thread, and where its stack starts */
+	/* Of the caller's SW_REG_CALLEE_SAVED, which is lost where a rule says neither: */
+	SW_RULE_KEEPS_CALLEE_SAVED = 4, /* the register still holds it */
+	SW_RULE_SAVES_CALLEE_SAVED = 8, /* it is 8 * (addend_by_8 + 1) below the CFA, which has no addend then */
 };
 
 /* How a frame leads to its caller. Registers are numbered as in DWARF. */
@@ -293,12 +296,12 @@ struct sw_rule {
 	__s32 cfa_offset;
 	__s32 fp_offset;
 	__s32 ra_offset;
-	__u8 cfa_base : 4;
-	__u8 cfa_register : 4;
-	__u8 fp : 4; /* sw_place */
-	__u8 fp_register : 4;
-	__u8 ra : 4; /* sw_place */
-	__u8 ra_register : 4;
+	__u8 cfa_base : 3; /* sw_cfa_base */
+	__u8 cfa_register : 5;
+	__u8 fp : 3; /* sw_place */
+	__u8 fp_register : 5;
+	__u8 ra : 3; /* sw_place */
+	__u8 ra_register : 5;
 	__u8 flags : 4;
 	__u8 addend_by_8 : 4;
 };
@@ -312,7 +315,10 @@ struct sw_segment {
 
 /* ---- Processes ----------------------------------------------------------------------------------------- */
 
-#define SW_PAGE_SHIFT 12
+/*
+ * Mappings and segments are counted in the smallest pages that the architecture has. Where the kernel's are larger, what lies
+ * in one of these lies in one of those.
+ */
 #define SW_PAGE_BYTES (1 << SW_PAGE_SHIFT)
 
 /* One executable mapping, or the part of one that a segment covers. Sorted by start in the arena. */
@@ -348,7 +354,6 @@ struct sw_tls_variable {
 
 #define SW_TLS_VARIABLES_MAX 4 /* of a process: several libraries may each have one of the same name */
 #define SW_TLS_MODULE_MAX 126 /* vectors are read by the window */
-#define SW_TLS_VECTOR_OFFSET 8 /* from the thread pointer to the word that leads to the vector, on x86-64 */
 
 /*
  * The ranges of a process: this head, the variables in which its threads publish their contexts, and the ranges right

@@ -9,6 +9,12 @@
 #include <linux/types.h>
 #include <stdbool.h>
 
+#if defined(__TARGET_ARCH_x86)
+#include "arch/x86_64.kernel.bpf.h"
+#else
+#error "no kernel types of this architecture: see arch/x86_64.kernel.bpf.h"
+#endif
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct ns_common {
@@ -39,10 +45,6 @@ struct mm_struct {
 	unsigned long start_stack;
 };
 
-struct thread_struct {
-	unsigned long fsbase;
-};
-
 struct task_struct {
 	unsigned int flags;
 	int pid;
@@ -61,13 +63,6 @@ struct task_struct {
 
 struct kernel_clone_args {
 	__u32 user_worker : 1;
-};
-
-struct pt_regs___kernel {
-	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
-	unsigned long ip;
-	unsigned long cs;
-	unsigned long sp;
 };
 
 #pragma clang attribute pop

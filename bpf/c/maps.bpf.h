@@ -63,10 +63,10 @@ struct sw_slot {
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
-	__u64 bx; /* where has_bx: each rule so far said where it is */
+	__u64 callee_saved; /* SW_REG_CALLEE_SAVED, where has_callee_saved: each rule so far said where it is */
 	__u64 registers[SW_REGISTERS]; /* of the interrupted frame */
 	__u32 is_return_address;
-	__u32 has_bx;
+	__u32 has_callee_saved;
 	__u32 is_interrupted; /* `registers` belong to this frame */
 	__u32 unproven; /* SW_FRAME_UNPROVEN, or 0 */
 	__u32 guesses; /* unproven frames of this walk */
@@ -221,7 +221,7 @@ struct {
 } exiting SEC(".maps");
 
 /* What `listed` lacks; the only thing in .bss. */
-volatile struct sw_scope_gaps scope_gaps;
+struct sw_scope_gaps scope_gaps;
 
 /* The containers that the receiver has heard of, by the ids of their cgroups. */
 struct {

@@ -16,8 +16,8 @@ static __always_inline void forget_mappings(__u32 pid)
 		__u32 number = (place + i) & process_mask;
 		struct sw_process *process = bpf_map_lookup_elem(&processes, &number);
 
-		if (process && process->pid == pid) {
-			process->exec_ns = bpf_ktime_get_ns();
+		if (process && READ_ONCE(process->pid) == pid) {
+			WRITE_ONCE(process->exec_ns, bpf_ktime_get_ns());
 			return;
 		}
 	}
@@ -33,7 +33,7 @@ static __always_inline void tell_newcomer(struct sw_cpu *cpu, __u32 pid)
 	};
 	void *ring = this_ring();
 
-	if (ring && cpu->tells_newcomers && !bpf_map_lookup_elem(&containers, &newcomer.container))
+	if (ring && READ_ONCE(cpu->tells_newcomers) && !bpf_map_lookup_elem(&containers, &newcomer.container))
 		bpf_ringbuf_output(ring, &newcomer, sizeof(newcomer), BPF_RB_FORCE_WAKEUP);
 }
 
@@ -55,9 +55,9 @@ int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	sw_count(cpu->scope_full, 1);
 	if (start_ns >= loaded_ns)
-		scope_gaps.young = 1;
+		WRITE_ONCE(scope_gaps.young, 1);
 	else
-		scope_gaps.any = 1;
+		WRITE_ONCE(scope_gaps.any, 1);
 	return 0;
 }
 

@@ -10,10 +10,10 @@
  *   intf.h      what the receiver sees too        stack.bpf.h    frames, their hash, what leaves
  *   maps.bpf.h  maps, options, scratch            table.bpf.h    from an address to its rule
  *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
- *   slot.bpf.h  claiming scratch                  regs.bpf.h     the architecture
+ *   slot.bpf.h  claiming scratch                  arch.bpf.h     the architecture
  *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
  *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
- *   fields.bpf.h   what a kernel may lack         atomic.bpf.h   additions that nothing interrupts
+ *   fields.bpf.h   what a kernel may lack         atomic.bpf.h   memory that others use, too
  *   test.bpf.h     programs that only tests load
  *
  * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
@@ -83,12 +83,12 @@ static __noinline int enter_forked(struct sw_slot *slot)
  * Prepares the walk of the user part of the stack, from the registers in the slot. False: there is none, or no way
  * into it; slot->outcome says why.
  */
-static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct *task, __u64 code_segment)
+static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct *task, sw_abi abi)
 {
 	if (in_execve(task))
 		return stop(slot, SW_OUTCOME_EXEC);
-	if (code_segment != SW_USER_CS_64)
-		return stop(slot, code_segment == SW_USER_CS_32 ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS);
+	if (abi != SW_ABI_NATIVE)
+		return stop(slot, abi == SW_ABI_FOREIGN ? SW_OUTCOME_FOREIGN_ABI : SW_OUTCOME_NO_REGISTERS);
 	if (!enter_process(slot, slot->pid, sw_task(task, group_leader, start_time), slot->time_ns) &&
 	    !enter_forked(slot)) {
 		push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->registers[SW_REG_PC]);
@@ -104,7 +104,7 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, struct sw_slot *slot,
 					      struct task_struct *task, __u32 task_flags)
 {
-	__u64 code_segment;
+	sw_abi abi;
 
 	if (slot->in_kernel && kernel_frames)
 		walk_kernel_stack(ctx, slot);
@@ -112,8 +112,8 @@ static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, s
 		return stop(slot, SW_OUTCOME_KERNEL_THREAD);
 	if (!sw_task(task, mm))
 		return stop(slot, SW_OUTCOME_EXITING);
-	code_segment = slot->in_kernel ? registers_of_task(slot) : registers_of_interrupt(slot->registers, &ctx->regs);
-	return enter_user(slot, task, code_segment);
+	abi = slot->in_kernel ? registers_of_task(slot) : registers_of_interrupt(slot->registers, &ctx->regs);
+	return enter_user(slot, task, abi);
 }
 
 static __always_inline void write_sample(struct sw_sample *sample, struct sw_slot *slot, struct sw_cpu *cpu,
@@ -123,7 +123,7 @@ static __always_inline void write_sample(struct sw_sample *sample, struct sw_slo
 		.type = SW_RECORD_SAMPLE,
 		.kind = slot->kind,
 		.outcome = slot->outcome,
-		.epoch = cpu->epoch,
+		.epoch = READ_ONCE(cpu->epoch),
 		.time_ns = slot->time_ns,
 		.stack = slot->hash,
 		.pid = slot->pid,

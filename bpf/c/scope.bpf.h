@@ -22,14 +22,14 @@ static __always_inline bool is_listed(struct sw_cpu *cpu, struct task_struct *ta
 {
 	__u64 start_ns = process_start_ns(task), *from_ns;
 
-	if (cpu->listed_pid == pid && cpu->listed_start_ns == start_ns)
+	if (READ_ONCE(cpu->listed_pid) == pid && READ_ONCE(cpu->listed_start_ns) == start_ns)
 		return true;
 	from_ns = bpf_map_lookup_elem(&listed, &pid);
 	if (!from_ns || start_ns - *from_ns >= SW_START_TIME_TICK_NS)
 		return false;
 	/* A program that interrupts this one may leave half of its own here: together the halves name one listed, or none. */
-	cpu->listed_pid = pid;
-	cpu->listed_start_ns = start_ns;
+	WRITE_ONCE(cpu->listed_pid, pid);
+	WRITE_ONCE(cpu->listed_start_ns, start_ns);
 	return true;
 }
 
@@ -39,7 +39,7 @@ static __always_inline bool is_listed(struct sw_cpu *cpu, struct task_struct *ta
  */
 static __always_inline bool may_lack_in_list(struct task_struct *task)
 {
-	return scope_gaps.any || (scope_gaps.young && process_start_ns(task) >= loaded_ns);
+	return READ_ONCE(scope_gaps.any) || (READ_ONCE(scope_gaps.young) && process_start_ns(task) >= loaded_ns);
 }
 
 /* The process of the current task, by its number in the receiver's PID namespace, if it may be looked at; 0 otherwise. */

@@ -5,17 +5,12 @@
 
 #include "task.bpf.h"
 
-static __always_inline __u32 claims_of(struct sw_slot *slot)
-{
-	return *(volatile __u32 *)&slot->head.claims;
-}
-
 /*
  * Programs interrupt each other on one CPU, perf events other entry points' programs most of all, so each takes the
  * first slot that nobody holds: its own claim is then the only one. (Two that claim at once may both go on to the
  * next. An exchange would tell them apart, but Linux 5.10 has none for programs.) The receiver waits for the end of a
- * use before it reuses memory that a walk might still be reading: a locked addition orders the claim before all that
- * the walk reads.
+ * use before it reuses memory that a walk might still be reading. So a claim is seen before all that the walk reads; it
+ * pairs with the fence of `WalksInProgress::now`, between what the receiver unpublished and its look at the claims.
  */
 static __always_inline struct sw_slot *claim_slot(__u8 kind)
 {
@@ -28,10 +23,11 @@ static __always_inline struct sw_slot *claim_slot(__u8 kind)
 
 		if (!slot)
 			return 0;
-		if (claims_of(slot))
+		if (READ_ONCE(slot->head.claims))
 			continue;
 		sw_atomic_add(&slot->head.claims, 1);
-		if (claims_of(slot) != 1) {
+		smp_mb__after_atomic();
+		if (READ_ONCE(slot->head.claims) != 1) {
 			sw_atomic_add(&slot->head.claims, -1);
 			continue;
 		}
@@ -65,11 +61,16 @@ static __always_inline struct sw_slot *claimed_slot(__u8 kind, __u32 *number)
 	return 0;
 }
 
+/*
+ * By either word the receiver knows that the use has ended, so both are written after all that it read. Nobody else writes the
+ * sequence of a slot that is in use.
+ */
 static __always_inline void release_slot(struct sw_slot *slot)
 {
 	slot->owner = 0;
 	slot->context_bytes = 0;
-	slot->head.sequence++;
+	smp_store_release(&slot->head.sequence, slot->head.sequence + 1);
+	smp_mb__before_atomic();
 	sw_atomic_add(&slot->head.claims, -1);
 }
 

@@ -3,7 +3,7 @@
 #ifndef SIDEWINDER_SNAPSHOT_BPF_H
 #define SIDEWINDER_SNAPSHOT_BPF_H
 
-#include "regs.bpf.h"
+#include "arch.bpf.h"
 #include "slot.bpf.h"
 #include "stack.bpf.h"
 #include "task.bpf.h"

@@ -63,8 +63,8 @@ static __always_inline bool send(void *ring, void *record, __u32 bytes, const __
 }
 
 /*
- * The set that a hash belongs to, and whether it holds it in this epoch. A torn entry, written by two CPUs at once,
- * equals neither hash.
+ * The set that a hash belongs to, and whether it holds it in this epoch. An entry holds what it says as long as its epoch is
+ * that one: the epoch is read first here, and written last. A torn entry, written by two CPUs at once, equals neither hash.
  */
 static __always_inline struct sw_known_set *known_set(const struct sw_hash *hash)
 {
@@ -79,8 +79,8 @@ static __always_inline bool is_known(struct sw_known_set *set, const struct sw_h
 
 #pragma unroll
 	for (int i = 0; i < SW_KNOWN_WAYS; i++)
-		found |= set->ways[i].lo == hash->lo && set->ways[i].hi == (__u32)hash->hi &&
-			 set->ways[i].epoch == epoch;
+		found |= smp_load_acquire(&set->ways[i].epoch) == epoch && READ_ONCE(set->ways[i].lo) == hash->lo &&
+			 READ_ONCE(set->ways[i].hi) == (__u32)hash->hi;
 	return found;
 }
 
@@ -91,13 +91,14 @@ static __always_inline void remember(struct sw_known_set *set, const struct sw_h
 
 #pragma unroll
 	for (__u32 i = 0; i < SW_KNOWN_WAYS; i++)
-		if (set->ways[i].epoch != epoch)
+		if (READ_ONCE(set->ways[i].epoch) != epoch)
 			way = i;
 	way &= SW_KNOWN_WAYS - 1;
-	set->ways[way].epoch = 0;
-	set->ways[way].lo = hash->lo;
-	set->ways[way].hi = hash->hi;
-	set->ways[way].epoch = epoch;
+	WRITE_ONCE(set->ways[way].epoch, 0);
+	smp_wmb();
+	WRITE_ONCE(set->ways[way].lo, hash->lo);
+	WRITE_ONCE(set->ways[way].hi, hash->hi);
+	smp_store_release(&set->ways[way].epoch, epoch);
 }
 
 /*
@@ -113,7 +114,7 @@ static __noinline int send_body(struct sw_slot *slot, __u32 type)
 
 	if (!set || !cpu)
 		return 0;
-	epoch = *(volatile __u32 *)&cpu->epoch;
+	epoch = READ_ONCE(cpu->epoch);
 	if (is_known(set, &slot->hash, epoch)) {
 		slot->head.stacks_known++;
 		return 1;

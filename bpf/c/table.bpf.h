@@ -29,7 +29,7 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 
 	if (!location || !chunk || !cpu)
 		return 0;
-	slot->clock = *(volatile __u32 *)&cpu->clock;
+	slot->clock = READ_ONCE(cpu->clock);
 	ranges = sw_at(struct sw_ranges, chunk, location_offset(location), 8);
 	slot->range_count = ranges->count;
 	slot->variable_count = ranges->variables;
@@ -50,15 +50,22 @@ static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 
 	for (__u32 i = 0; i < SW_PROCESS_PROBES; i++) {
 		__u32 number = (place + i) & process_mask;
 		struct sw_process *process = bpf_map_lookup_elem(&processes, &number);
+		__u64 known_ns;
 
 		if (!process)
 			return 0;
-		if (process->pid != pid)
+		if (READ_ONCE(process->pid) != pid)
 			continue;
-		if (process->known_ns <= start_ns || process->known_ns <= process->exec_ns ||
-		    process->known_ns > time_ns)
+		/*
+		 * The receiver writes the ranges, then up to when they are known, then whose they are: read the other way
+		 * round, the ranges are at least as new as what is said of them. The clock is read after them, since it
+		 * advances before ranges are written where others were.
+		 */
+		smp_rmb();
+		known_ns = smp_load_acquire(&process->known_ns);
+		if (known_ns <= start_ns || known_ns <= READ_ONCE(process->exec_ns) || known_ns > time_ns)
 			return 0;
-		return enter_ranges(slot, *(volatile sw_location *)&process->ranges);
+		return enter_ranges(slot, smp_load_acquire(&process->ranges));
 	}
 	return 0;
 }
@@ -70,19 +77,22 @@ static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 	struct sw_cpu *cpu = this_cpu();
 	struct sw_segment_header *header;
 	sw_location location;
+	__u32 clock;
 	__u8 *chunk;
 
 	slot->segment_bytes = 0;
 	if (!number || !segment || !cpu)
 		return;
-	location = *(volatile sw_location *)&segment->location;
+	/* What it leads to is read by way of it. */
+	location = READ_ONCE(segment->location);
 	if (!location)
 		return;
 	chunk = arena_chunk(location_chunk(location));
 	if (!chunk)
 		return;
-	if (segment->used != cpu->clock)
-		segment->used = cpu->clock;
+	clock = READ_ONCE(cpu->clock);
+	if (READ_ONCE(segment->used) != clock)
+		WRITE_ONCE(segment->used, clock);
 	header = sw_at(struct sw_segment_header, chunk, location_offset(location), 32);
 	slot->segment_chunk = location_chunk(location);
 	slot->segment_offset = location_offset(location);

@@ -107,7 +107,7 @@ int walk_given(struct bpf_raw_tracepoint_args *ctx)
 	if (!slot)
 		return 0;
 	if (!bpf_probe_read_user(slot->registers, sizeof(slot->registers), (void *)ctx->args[0]) &&
-	    enter_user(slot, task, SW_USER_CS_64))
+	    enter_user(slot, task, SW_ABI_NATIVE))
 		walk_by_loop(slot);
 	end_pass(slot, cpu);
 	return 1;

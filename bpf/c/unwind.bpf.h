@@ -6,8 +6,8 @@
 #ifndef SIDEWINDER_UNWIND_BPF_H
 #define SIDEWINDER_UNWIND_BPF_H
 
+#include "arch.bpf.h"
 #include "call.bpf.h"
-#include "regs.bpf.h"
 #include "stack.bpf.h"
 #include "table.bpf.h"
 
@@ -102,8 +102,8 @@ static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
 }
 
 /*
- * The value of a register in the frame at hand: callers' frames have only the two that are tracked, and rbx where all rules
- * on the way said where it is.
+ * The value of a register in the frame at hand: callers' frames have only the two that are tracked, and
+ * SW_REG_CALLEE_SAVED where all rules on the way said where it is.
  */
 static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
 {
@@ -115,8 +115,8 @@ static __always_inline bool register_value(struct sw_slot *slot, __u32 number, _
 		*value = slot->fp;
 		return true;
 	}
-	if (number == SW_REG_BX && slot->has_bx) {
-		*value = slot->bx;
+	if (number == SW_REG_CALLEE_SAVED && slot->has_callee_saved) {
+		*value = slot->callee_saved;
 		return true;
 	}
 	if (!slot->is_interrupted || number >= SW_REGISTERS)
@@ -132,7 +132,7 @@ static __always_inline bool enter_caller(struct sw_slot *slot, __u64 pc, __u64 s
 	slot->fp = fp;
 	slot->is_return_address = 1;
 	slot->is_interrupted = 0;
-	slot->has_bx = 0;
+	slot->has_callee_saved = 0;
 	slot->unproven = 0;
 	return true;
 }
@@ -303,7 +303,7 @@ static __always_inline bool canonical_frame_address(struct sw_slot *slot, const 
 	__u64 index;
 
 	if (rule->cfa_base == SW_CFA_PLT) {
-		*cfa = slot->sp + ((slot->pc & 15) >= (__u64)rule->cfa_offset ? 16 : 8);
+		*cfa = slot->sp + (slot->pc % SW_LINKAGE_ENTRY_BYTES >= (__u64)rule->cfa_offset ? 16 : 8);
 		return true;
 	}
 	if (!register_value(slot, rule->cfa_register, cfa))
@@ -325,12 +325,12 @@ static __always_inline bool canonical_frame_address(struct sw_slot *slot, const 
 static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_rule *rule)
 {
 	bool signal = rule->flags & SW_RULE_SIGNAL_FRAME;
-	__u32 has_bx = rule->flags & SW_RULE_KEEPS_BX ? slot->has_bx : 0;
+	__u32 has_callee_saved = rule->flags & SW_RULE_KEEPS_CALLEE_SAVED ? slot->has_callee_saved : 0;
 	__u64 cfa, pc, fp = slot->fp;
 
 	if (rule->ra == SW_PLACE_UNDEFINED)
 		return stop(slot, SW_OUTCOME_COMPLETE);
-	if ((rule->flags & SW_RULE_AFTER_CLONE) && slot->is_interrupted && !slot->registers[SW_REG_AX])
+	if ((rule->flags & SW_RULE_AFTER_CLONE) && slot->is_interrupted && !slot->registers[SW_REG_SYSCALL_RESULT])
 		return stop(slot, SW_OUTCOME_COMPLETE);
 	if (!canonical_frame_address(slot, rule, &cfa) ||
 	    !saved_value(slot, rule->ra, rule->ra_register, rule->ra_offset, cfa, &pc))
@@ -340,16 +340,16 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 	else if (rule->fp != SW_PLACE_SAME &&
 		 !saved_value(slot, rule->fp, rule->fp_register, rule->fp_offset, cfa, &fp))
 		return false;
-	if (rule->flags & SW_RULE_SAVES_BX) {
-		if (!read_word(slot, cfa - 8 * (rule->addend_by_8 + 1), &slot->bx))
+	if (rule->flags & SW_RULE_SAVES_CALLEE_SAVED) {
+		if (!read_word(slot, cfa - 8 * (rule->addend_by_8 + 1), &slot->callee_saved))
 			return false;
-		has_bx = 1;
+		has_callee_saved = 1;
 	}
 	/* A leaf that moved its return address into a register has no frame. */
 	if (!(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER) && !may_go_to(slot, cfa))
 		return false;
 	enter_caller(slot, pc, cfa, fp);
-	slot->has_bx = has_bx;
+	slot->has_callee_saved = has_callee_saved;
 	slot->is_return_address = !signal;
 	return true;
 }
@@ -358,12 +358,12 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
  * Whether this is no frame but the base of a stack that a library made for a fibre: whoever fills in its first frame has
  * nothing to return to, and writes 0. No call ever left a 0, but what a wrong rule or a guess takes for a return address may
  * be one. So each step up to here must have been by a rule, and the frame before must end where the ABI has a called
- * function's frame end, on a multiple of 16: a rule that is wrong by one word, as those of hand-written code are, is not
+ * function's frame end, aligned: a rule that is wrong by one word, as those of hand-written code are, is not
  * believed.
  */
 static __always_inline bool is_base(const struct sw_slot *slot)
 {
-	return !slot->pc && slot->is_return_address && !slot->guesses && !(slot->sp & 15);
+	return !slot->pc && slot->is_return_address && !slot->guesses && slot->sp % SW_STACK_ALIGNMENT_BYTES == 0;
 }
 
 /* Appends the frame at hand and goes on to its caller. False: the walk is over, slot->outcome says how. */
@@ -409,8 +409,8 @@ static __always_inline void start_walk(struct sw_slot *slot)
 	slot->first_sp = slot->sp;
 	slot->fp = slot->registers[SW_REG_FP];
 	slot->is_return_address = 0;
-	slot->bx = slot->registers[SW_REG_BX];
-	slot->has_bx = 1;
+	slot->callee_saved = slot->registers[SW_REG_CALLEE_SAVED];
+	slot->has_callee_saved = 1;
 	slot->is_interrupted = 1;
 	slot->unproven = 0;
 	slot->guesses = 0;

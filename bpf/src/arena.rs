@@ -273,7 +273,7 @@ struct WalksInProgress(Vec<(usize, u32)>);
 
 impl WalksInProgress {
     fn now(slots: &MappedArray) -> Self {
-        // Pairs with the claim's locked addition: a walk whose claim we don't see here will see what we unpublished.
+        // Pairs with the barrier of `claim_slot`: a walk whose claim we don't see here will see what we unpublished.
         fence(Ordering::SeqCst);
         Self((0..slots.entries()).filter_map(|slot| Some((slot, use_of(slots, slot)?))).collect())
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
+use crate::arch;
 use crate::intf;
 use crate::load::LoadError;
 use crate::skeleton::fields::FieldsSkelBuilder;
@@ -15,53 +16,66 @@ use crate::skeleton::fields::FieldsSkelBuilder;
 pub(crate) struct KernelField {
     /// Its number in `c/intf.h`.
     number: u32,
+    /// What it is called.
+    pub(crate) names: FieldNames,
+    /// What its absence costs.
+    pub(crate) cost: &'static str,
+}
+
+/// What a field of the kernel's is called, to whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FieldNames {
     /// As a probe's.
     pub(crate) id: &'static str,
     /// The field as the kernel's sources have it.
     pub(crate) field: &'static str,
     /// What it is for, as a probe's name.
     pub(crate) name: &'static str,
-    /// What its absence costs.
-    pub(crate) cost: &'static str,
 }
 
 impl KernelField {
     pub(crate) const ALL: [Self; 5] = [
         Self {
             number: intf::SW_FIELD_IN_EXECVE,
-            id: "field_in_execve",
-            field: "task_struct.in_execve",
-            name: "telling tasks inside execve (task_struct.in_execve)",
+            names: FieldNames {
+                id: "field_in_execve",
+                field: "task_struct.in_execve",
+                name: "telling tasks inside execve (task_struct.in_execve)",
+            },
             cost: "interrupts inside execve are walked with the registers of the program that is gone, and their \
                    stacks may be wrong",
         },
         Self {
             number: intf::SW_FIELD_START_STACK,
-            id: "field_start_stack",
-            field: "mm_struct.start_stack",
-            name: "the start of a process's first stack (mm_struct.start_stack)",
+            names: FieldNames {
+                id: "field_start_stack",
+                field: "mm_struct.start_stack",
+                name: "the start of a process's first stack (mm_struct.start_stack)",
+            },
             cost: "forked children have no user stack until their mappings are read, and stacks that are walked late \
                    may lack their root",
         },
         Self {
             number: intf::SW_FIELD_START_CODE,
-            id: "field_start_code",
-            field: "mm_struct.start_code",
-            name: "whether a child still runs its parent's code (mm_struct.start_code)",
+            names: FieldNames {
+                id: "field_start_code",
+                field: "mm_struct.start_code",
+                name: "whether a child still runs its parent's code (mm_struct.start_code)",
+            },
             cost: "forked children have no user stack until their mappings are read",
         },
         Self {
             number: intf::SW_FIELD_EXE_FILE,
-            id: "field_exe_file",
-            field: "mm_struct.exe_file",
-            name: "whether a child still runs its parent's program (mm_struct.exe_file)",
+            names: FieldNames {
+                id: "field_exe_file",
+                field: "mm_struct.exe_file",
+                name: "whether a child still runs its parent's program (mm_struct.exe_file)",
+            },
             cost: "forked children have no user stack until their mappings are read",
         },
         Self {
             number: intf::SW_FIELD_THREAD_POINTER,
-            id: "field_fsbase",
-            field: "thread_struct.fsbase",
-            name: "the thread pointer (thread_struct.fsbase)",
+            names: arch::THREAD_POINTER,
             cost: "samples carry no spans and no labels, and stacks that are walked late may lack their root",
         },
     ];

@@ -4,6 +4,7 @@
 //! [`Arena`] holds what they look up ([`Tables`] and [`Processes`]), [`Rings`] and [`SideBand`] bring what they and the
 //! kernel have to say. Everything unsafe that Sidewinder does is in this crate: memory shared with the kernel.
 
+mod arch;
 mod arena;
 mod container;
 mod denial;
@@ -58,7 +59,7 @@ pub use tables::{SegmentId, Tables};
 #[cfg(feature = "test-programs")]
 pub use test_programs::{ProbedPlace, StackMemory};
 pub use verify::{Verified, verify};
-pub use walk::{SEARCH_WORDS, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
+pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
 pub use watch::Audience;
 pub use witness::Interrupts;
 

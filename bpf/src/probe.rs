@@ -148,14 +148,14 @@ pub(crate) fn of_fields(btf: Option<&Path>) -> Vec<Probe> {
     });
     let support = |field: KernelField| match &missing {
         Ok(missing) if missing.contains(&field) => {
-            Support::No { why: format!("the kernel's type information has no {}", field.field) }
+            Support::No { why: format!("the kernel's type information has no {}", field.names.field) }
         }
         Ok(_) => Support::Yes,
         Err(why) => Support::No { why: why.clone() },
     };
     let probes = KernelField::ALL.map(|field| Probe {
-        id: field.id,
-        name: field.name,
+        id: field.names.id,
+        name: field.names.name,
         required: false,
         support: support(field),
         cost: field.cost,

@@ -31,7 +31,7 @@ pub struct Range {
 pub enum TlsVariable {
     /// In the block that each thread is given with its control block.
     Static {
-        /// From the thread pointer; negative on x86-64.
+        /// From the thread pointer.
         offset: i32,
         /// What it points to, unless it is null.
         to: Pointee,

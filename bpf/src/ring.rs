@@ -235,7 +235,7 @@ pub struct Body {
     pub entries: Entries,
 }
 
-/// Registers by their DWARF numbers: 16 general ones and the pc.
+/// The general registers by their DWARF numbers, and behind them the pc.
 pub type RegisterFile = [u64; intf::SW_REGISTERS as usize];
 
 /// The user's registers and the top of its stack, where a walk came too early for the mappings or tables that it needs.

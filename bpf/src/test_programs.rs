@@ -80,12 +80,15 @@ impl StackMemory {
     /// On either side of what can be read.
     pub const GAP_BYTES: usize = 64 << 20;
 
-    /// So many pages.
+    /// The smallest page of the architecture.
+    pub const PAGE_BYTES: usize = 1 << crate::intf::SW_PAGE_SHIFT;
+
+    /// So many pages of that size.
     ///
     /// # Errors
     /// If the kernel gives no memory.
     pub fn new(pages: usize) -> io::Result<Self> {
-        let bytes = pages << crate::intf::SW_PAGE_SHIFT;
+        let bytes = pages * Self::PAGE_BYTES;
         let all_bytes = bytes + 2 * Self::GAP_BYTES;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at a place of the kernel's choice changes no memory that anybody has.

@@ -13,6 +13,9 @@ pub const STACK_SWITCHES_MAX: u32 = intf::SW_STACK_SWITCHES_MAX;
 /// The largest frame that a frame pointer with no table behind it may claim.
 pub const UNPROVEN_FRAME_BYTES_MAX: u64 = intf::SW_UNPROVEN_FRAME_BYTES_MAX as u64;
 
+/// What calls have the stack pointer on a multiple of.
+pub const STACK_ALIGNMENT_BYTES: u64 = intf::SW_STACK_ALIGNMENT_BYTES as u64;
+
 /// Words above the stack pointer of generated code among which a return address is searched.
 pub const SEARCH_WORDS: u64 = intf::SW_SEARCH_WORDS as u64;
 

@@ -53,12 +53,12 @@ impl Encoded {
             |at: usize| i32::from_ne_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]]);
         let mut rule =
             sw_rule { cfa_offset: word(0), fp_offset: word(4), ra_offset: word(8), ..sw_rule::default() };
-        rule.set_cfa_base(self.0[12] & 15);
-        rule.set_cfa_register(self.0[12] >> 4);
-        rule.set_fp(self.0[13] & 15);
-        rule.set_fp_register(self.0[13] >> 4);
-        rule.set_ra(self.0[14] & 15);
-        rule.set_ra_register(self.0[14] >> 4);
+        rule.set_cfa_base(self.0[12] & 7);
+        rule.set_cfa_register(self.0[12] >> 3);
+        rule.set_fp(self.0[13] & 7);
+        rule.set_fp_register(self.0[13] >> 3);
+        rule.set_ra(self.0[14] & 7);
+        rule.set_ra_register(self.0[14] >> 3);
         rule.set_flags(self.0[15] & 15);
         rule.set_addend_by_8(self.0[15] >> 4);
         rule
@@ -71,9 +71,9 @@ impl From<sw_rule> for Encoded {
         bytes[0..4].copy_from_slice(&rule.cfa_offset.to_ne_bytes());
         bytes[4..8].copy_from_slice(&rule.fp_offset.to_ne_bytes());
         bytes[8..12].copy_from_slice(&rule.ra_offset.to_ne_bytes());
-        bytes[12] = rule.cfa_base() | rule.cfa_register() << 4;
-        bytes[13] = rule.fp() | rule.fp_register() << 4;
-        bytes[14] = rule.ra() | rule.ra_register() << 4;
+        bytes[12] = rule.cfa_base() | rule.cfa_register() << 3;
+        bytes[13] = rule.fp() | rule.fp_register() << 3;
+        bytes[14] = rule.ra() | rule.ra_register() << 3;
         bytes[15] = rule.flags() | rule.addend_by_8() << 4;
         Self(bytes)
     }
@@ -91,7 +91,7 @@ impl sw_rule {
     pub(super) fn decoded(&self) -> Result<Rule, Outcome> {
         let unsupported = Outcome::UnsupportedRule;
         let has = |flag: u32| u32::from(self.flags()) & flag != 0;
-        let register = |number: u8| Register::from_dwarf_x86_64(number.into()).ok_or(unsupported);
+        let register = |number: u8| Register::from_dwarf(number.into()).ok_or(unsupported);
         let cfa = match u32::from(self.cfa_base()) {
             intf::SW_CFA_NONE => {
                 let outcome = u8::try_from(self.cfa_offset).ok().and_then(Outcome::from_number);
@@ -134,14 +134,20 @@ impl sw_rule {
             intf::SW_PLACE_REGISTER => ReturnAddress::InRegister(register(self.ra_register())?),
             _ => ReturnAddress::Undefined,
         };
-        let rbx = if has(intf::SW_RULE_SAVES_BX) {
+        let callee_saved = if has(intf::SW_RULE_SAVES_CALLEE_SAVED) {
             CalleeSaved::AtCfa(-8 * (i32::from(self.addend_by_8()) + 1))
-        } else if has(intf::SW_RULE_KEEPS_BX) {
+        } else if has(intf::SW_RULE_KEEPS_CALLEE_SAVED) {
             CalleeSaved::Same
         } else {
             CalleeSaved::Unknown
         };
-        Ok(Rule { cfa, frame_pointer, return_address, rbx, signal_frame: has(intf::SW_RULE_SIGNAL_FRAME) })
+        Ok(Rule {
+            cfa,
+            frame_pointer,
+            return_address,
+            callee_saved,
+            signal_frame: has(intf::SW_RULE_SIGNAL_FRAME),
+        })
     }
 }
 
@@ -153,7 +159,7 @@ impl From<&Rule> for sw_rule {
         match rule.cfa {
             Cfa::Register { register, offset } => {
                 to.set_cfa_base(intf::SW_CFA_REGISTER as u8);
-                to.set_cfa_register(register.dwarf_x86_64() as u8);
+                to.set_cfa_register(register.dwarf() as u8);
                 to.cfa_offset = offset;
             }
             Cfa::Plt { threshold } => {
@@ -163,7 +169,7 @@ impl From<&Rule> for sw_rule {
             Cfa::Deref { register, offset, addend } => {
                 let Some(addend_by_8) = by_8(addend) else { return Self::none(Outcome::UnsupportedRule) };
                 to.set_cfa_base(intf::SW_CFA_DEREF as u8);
-                to.set_cfa_register(register.dwarf_x86_64() as u8);
+                to.set_cfa_register(register.dwarf() as u8);
                 to.cfa_offset = offset;
                 to.set_addend_by_8(addend_by_8);
             }
@@ -173,7 +179,7 @@ impl From<&Rule> for sw_rule {
                     return Self::none(Outcome::UnsupportedRule);
                 };
                 to.set_cfa_base(intf::SW_CFA_DEREF_INDEXED as u8);
-                to.set_cfa_register(register.dwarf_x86_64() as u8);
+                to.set_cfa_register(register.dwarf() as u8);
                 to.cfa_offset = offset;
                 to.set_addend_by_8(addend_by_8);
                 index = Some(by);
@@ -182,10 +188,8 @@ impl From<&Rule> for sw_rule {
         let (place, register, offset) = match rule.frame_pointer {
             SavedRegister::Same => (intf::SW_PLACE_SAME, 0, 0),
             SavedRegister::AtCfa(offset) => (intf::SW_PLACE_CFA, 0, offset),
-            SavedRegister::At { register, offset } => {
-                (intf::SW_PLACE_MEMORY, register.dwarf_x86_64(), offset)
-            }
-            SavedRegister::InRegister(register) => (intf::SW_PLACE_REGISTER, register.dwarf_x86_64(), 0),
+            SavedRegister::At { register, offset } => (intf::SW_PLACE_MEMORY, register.dwarf(), offset),
+            SavedRegister::InRegister(register) => (intf::SW_PLACE_REGISTER, register.dwarf(), 0),
             SavedRegister::Undefined => (intf::SW_PLACE_UNDEFINED, 0, 0),
         };
         to.set_fp(place as u8);
@@ -193,34 +197,32 @@ impl From<&Rule> for sw_rule {
         to.fp_offset = offset;
         let (place, register, offset) = match rule.return_address {
             ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => (intf::SW_PLACE_CFA, 0, offset),
-            ReturnAddress::At { register, offset } => {
-                (intf::SW_PLACE_MEMORY, register.dwarf_x86_64(), offset)
-            }
-            ReturnAddress::InRegister(register) => (intf::SW_PLACE_REGISTER, register.dwarf_x86_64(), 0),
+            ReturnAddress::At { register, offset } => (intf::SW_PLACE_MEMORY, register.dwarf(), offset),
+            ReturnAddress::InRegister(register) => (intf::SW_PLACE_REGISTER, register.dwarf(), 0),
             ReturnAddress::Undefined => (intf::SW_PLACE_UNDEFINED, 0, 0),
         };
         to.set_ra(place as u8);
-        to.set_ra_register(index.map_or(register, Register::dwarf_x86_64) as u8);
+        to.set_ra_register(index.map_or(register, Register::dwarf) as u8);
         to.ra_offset = offset;
         let signal_frame = if rule.signal_frame { intf::SW_RULE_SIGNAL_FRAME } else { 0 };
         let is_after_clone = matches!(rule.return_address, ReturnAddress::OfParent(_));
         let after_clone = if is_after_clone { intf::SW_RULE_AFTER_CLONE } else { 0 };
         let has_addend = matches!(rule.cfa, Cfa::Deref { .. } | Cfa::DerefIndexed { .. });
-        let rbx = match rule.rbx {
-            CalleeSaved::Same => intf::SW_RULE_KEEPS_BX,
+        let callee_saved = match rule.callee_saved {
+            CalleeSaved::Same => intf::SW_RULE_KEEPS_CALLEE_SAVED,
             // In a place that rules have no room for it is lost.
             CalleeSaved::AtCfa(offset) if !has_addend => {
                 match by_8(offset.saturating_neg().saturating_sub(8)) {
                     Some(words) => {
                         to.set_addend_by_8(words);
-                        intf::SW_RULE_SAVES_BX
+                        intf::SW_RULE_SAVES_CALLEE_SAVED
                     }
                     None => 0,
                 }
             }
             CalleeSaved::AtCfa(_) | CalleeSaved::Unknown => 0,
         };
-        to.set_flags((signal_frame | after_clone | rbx) as u8);
+        to.set_flags((signal_frame | after_clone | callee_saved) as u8);
         to
     }
 }

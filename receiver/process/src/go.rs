@@ -2,12 +2,10 @@
 
 use std::io;
 
+use crate::arch;
 use crate::read_at::ReadAt;
 use crate::tls::{TlsSymbol, read_section};
 
-/// `runtime.g` of a thread where no linker but Go's own has laid out thread-local storage: the last word before the thread
-/// pointer (cmd/link, "TLS offset").
-const G_ALONE: i64 = -8;
 /// `cmd/internal/buildinfo`: what the section begins with.
 const MAGIC: &[u8] = b"\xff Go buildinf:";
 /// The flag that says that strings follow in the section (Go 1.18).
@@ -41,7 +39,7 @@ impl GoLabels {
             Some(symbol) => symbol.offset_in_program(),
             None => None,
         };
-        Ok(Some(Self { g: g.unwrap_or(G_ALONE), curg, labels, is_slice }))
+        Ok(Some(Self { g: g.unwrap_or(arch::GO_G_ALONE), curg, labels, is_slice }))
     }
 }
 

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod allowance;
+mod arch;
 mod build_id;
 mod cgroup;
 mod clock;

@@ -6,9 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use object::elf::R_X86_64_RELATIVE;
 use sidewinder_unwind::{GoTableHeader, PcValues};
 
+use crate::arch::RELATIVE;
 use crate::dwarf::{EntryName, SourceFrame, Wanted};
 use crate::elf::Layout;
 use crate::image::Image;
@@ -230,7 +230,7 @@ fn find_module(image: &Image, layout: &Layout, table: u64) -> Option<u64> {
     let mut module = named.or_else(|| find_in_data(image, layout, table));
     if module.is_none() {
         for_each_relocation(image, layout, |relocation| {
-            let is_table = relocation.kind == R_X86_64_RELATIVE.0 && relocation.addend == table;
+            let is_table = relocation.kind == RELATIVE.0 && relocation.addend == table;
             if is_table && module.is_none() && is_module(image, layout, relocation.offset) {
                 module = Some(relocation.offset);
             }
@@ -276,7 +276,7 @@ fn word_at(image: &Image, layout: &Layout, svma: u64) -> Option<u64> {
     let mut word = u64::from_le_bytes(bytes);
     if word == 0 {
         for_each_relocation(image, layout, |relocation| {
-            if relocation.offset == svma && relocation.kind == R_X86_64_RELATIVE.0 {
+            if relocation.offset == svma && relocation.kind == RELATIVE.0 {
                 word = relocation.addend;
             }
         });

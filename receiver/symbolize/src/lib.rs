@@ -9,12 +9,14 @@
 //!
 //! # Rooms
 //!
-//! `elf` finds the parts of a file, `native` indexes its symbols, `plt` its stubs, `alias` chooses among several names,
-//! `demangle` and `language` read them. `go` reads Go's own table, `dwarf` debug information. `binary` puts one binary and the
-//! files about it together ([`Files`] finds those), `cache` many binaries. `kernel` and `jit` have no files of that sort.
+//! `arch` is what differs between architectures. `elf` finds the parts of a file, `native` indexes its symbols, `plt` its
+//! stubs, `alias` chooses among several names, `demangle` and `language` read them. `go` reads Go's own table, `dwarf` debug
+//! information. `binary` puts one binary and the files about it together ([`Files`] finds those), `cache` many binaries.
+//! `kernel` and `jit` have no files of that sort.
 #![forbid(unsafe_code)]
 
 mod alias;
+mod arch;
 mod binary;
 mod cache;
 mod demangle;

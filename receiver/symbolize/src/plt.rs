@@ -1,19 +1,16 @@
 //! The stubs of procedure linkage tables: code through which a binary calls what others define.
 //!
-//! Source: System V ABI for AMD64, "Procedure Linkage Table". No symbol names a stub; the word that it jumps through is
+//! No symbol names a stub; the word that it jumps through is
 //! filled by the dynamic linker, and the relocation of that word names the function.
 
 use std::ops::Range;
 
-use object::elf::{EM_X86_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT};
-
+use crate::arch::{GLOB_DAT, JUMP_SLOT, MACHINE, STUB_BYTES, word_jumped_through};
 use crate::elf::Layout;
 use crate::image::Image;
 
 /// The sections that linkers put stubs into.
 const SECTIONS: [&str; 4] = [".plt", ".plt.sec", ".plt.got", ".plt.bnd"];
-/// Bytes of a stub, where the section does not tell.
-const STUB_BYTES: u64 = 16;
 /// Bytes of stubs looked at in one section: half a million of them.
 const STUBS_LIMIT_BYTES: u64 = 8 << 20;
 /// Bytes of relocations looked at in one section; the largest libraries have a million.
@@ -22,8 +19,6 @@ const RELOCATIONS_LIMIT_BYTES: u64 = 32 << 20;
 const CHUNK_BYTES: usize = 48 << 10;
 /// `r_offset`, `r_info`, `r_addend`.
 const RELOCATION_BYTES: usize = 24;
-/// `jmp *displacement(%rip)`.
-const JUMP: [u8; 2] = [0xff, 0x25];
 
 /// A stub, and the function that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +29,9 @@ pub(crate) struct Stub {
     pub(crate) symbol: u32,
 }
 
-/// The stubs of a file, in no order; none where the machine is another than x86-64, or nothing can be read.
+/// The stubs of a file, in no order; none where the machine is another one, or nothing can be read.
 pub(crate) fn stubs(image: &Image, layout: &Layout) -> Vec<Stub> {
-    if layout.machine != EM_X86_64.0 || !layout.is_little_endian_64() || layout.relocations.is_empty() {
+    if layout.machine != MACHINE.0 || !layout.is_little_endian_64() || layout.relocations.is_empty() {
         return Vec::new();
     }
     let mut jumps = Vec::new();
@@ -57,7 +52,7 @@ pub(crate) fn stubs(image: &Image, layout: &Layout) -> Vec<Stub> {
         return stubs;
     }
     for_each_relocation(image, layout, |Relocation { offset: word, kind, symbol, .. }| {
-        if symbol == 0 || ![R_X86_64_JUMP_SLOT.0, R_X86_64_GLOB_DAT.0].contains(&kind) {
+        if symbol == 0 || ![JUMP_SLOT.0, GLOB_DAT.0].contains(&kind) {
             return;
         }
         let from = jumps.partition_point(|(other, ..)| *other < word);
@@ -95,14 +90,6 @@ impl Relocation {
     }
 }
 
-/// The stated address of the word that a stub jumps through.
-fn word_jumped_through(stub: &[u8], svma: u64) -> Option<u64> {
-    let jump = stub.windows(JUMP.len()).position(|bytes| bytes == JUMP)?;
-    let end = jump + JUMP.len() + 4;
-    let displacement = stub.get(end - 4..end)?.first_chunk().copied().map(i32::from_le_bytes)?;
-    svma.checked_add(end as u64)?.checked_add_signed(displacement.into())
-}
-
 /// Shows a part of a file piece by piece, each with its place, as far as it can be read.
 fn in_chunks(image: &Image, bytes: &Range<u64>, limit: u64, mut visit: impl FnMut(u64, &[u8])) {
     let end = bytes.end.min(bytes.start.saturating_add(limit));
@@ -116,20 +103,5 @@ fn in_chunks(image: &Image, bytes: &Range<u64>, limit: u64, mut visit: impl FnMu
         }
         visit(at, chunk);
         at += length as u64;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_form_of_stub_tells_its_word() {
-        let word = |stub: &[u8]| word_jumped_through(stub, 0x1000);
-        assert_eq!(word(&[0xff, 0x25, 0x10, 0, 0, 0, 0x68, 0, 0, 0, 0, 0xe9]), Some(0x1016), "lazy");
-        assert_eq!(word(&[0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25, 0x10, 0, 0, 0]), Some(0x101a), "endbr64");
-        assert_eq!(word(&[0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 0xf0, 0xff, 0xff, 0xff]), Some(0xffb));
-        assert_eq!(word(&[0xff, 0x25, 0x10, 0, 0]), None, "cut off");
-        assert_eq!(word(&[0xff, 0x35, 0x10, 0, 0, 0]), None, "the resolver\'s push");
     }
 }

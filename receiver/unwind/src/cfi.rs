@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian,
-    RegisterRule, UnwindExpression, UnwindSection, X86_64,
+    RegisterRule, UnwindExpression, UnwindSection,
 };
 
 use self::state::{Evaluator, State};
@@ -81,8 +81,8 @@ const MIN_HASKELL_RESERVED_BYTES: i32 = 4096;
 /// Frames of which there are few, and whose like says what a file is.
 #[derive(Default)]
 pub(crate) struct Peculiarities {
-    /// Some CFA starts from `rbx`: the file is glibc's dynamic linker.
-    pub(crate) has_rbx_frames: bool,
+    /// Some CFA starts from [`Register::CALLEE_SAVED`]: the file is glibc's dynamic linker.
+    pub(crate) has_callee_saved_frames: bool,
     /// Some caller's stack pointer is so much above this one's by a rule that is not the CFA's: the file has `StgRun`, which
     /// enters Haskell.
     pub(crate) haskell_cfa_offset: Option<i32>,
@@ -115,13 +115,13 @@ where
                 continue;
             }
             let mut range = ranges.range((start, end));
-            let follows_rbx = known.follows_rbx(start);
+            let follows_callee_saved = known.follows_callee_saved(start);
             let bases = self.bases_at(place);
             let evaluated = cies.fde(self, place).and_then(|fde| {
                 let cie = fde.cie();
                 evaluator.states(&fde, &self.section, &bases, |at, state| {
-                    let rule = self.rule(state, cie).map(|rule| match follows_rbx {
-                        true => Rule { rbx: self.rbx(state.rbx.as_ref()), ..rule },
+                    let rule = self.rule(state, cie).map(|rule| match follows_callee_saved {
+                        true => Rule { callee_saved: self.callee_saved(state.callee_saved.as_ref()), ..rule },
                         false => rule,
                     });
                     let entry = rule.map_or_else(Entry::unsupported, Entry::Rule);
@@ -154,9 +154,10 @@ where
             let _ = cies.fde(self, fde.place).and_then(|fde| {
                 evaluator.states(&fde, &self.section, &self.bases, |_, state| {
                     let CfaRule::RegisterAndOffset { register, .. } = state.cfa() else { return };
-                    found.has_rbx_frames |= register == X86_64::RBX;
+                    found.has_callee_saved_frames |= register.0 == Register::CALLEE_SAVED.dwarf();
                     if let Some(RegisterRule::ValExpression(sum)) = &state.stack_pointer
-                        && let Some((Register::Rsp, offset)) = self.bytes(sum).and_then(expression::place)
+                        && let Some((Register::STACK_POINTER, offset)) =
+                            self.bytes(sum).and_then(expression::place)
                         && offset >= MIN_HASKELL_RESERVED_BYTES
                     {
                         found.haskell_cfa_offset = Some(offset);
@@ -230,7 +231,7 @@ where
                 cfa: cfa.unwrap_or(Rule::ROOT.cfa),
                 frame_pointer: frame_pointer.unwrap_or(SavedRegister::Undefined),
                 return_address,
-                rbx: CalleeSaved::Unknown,
+                callee_saved: CalleeSaved::Unknown,
                 signal_frame,
             });
         }
@@ -238,7 +239,7 @@ where
             cfa: cfa?,
             frame_pointer: frame_pointer?,
             return_address,
-            rbx: CalleeSaved::Unknown,
+            callee_saved: CalleeSaved::Unknown,
             signal_frame,
         };
         self.with_stack_pointer(rule, state.stack_pointer.as_ref())
@@ -247,7 +248,7 @@ where
     fn cfa(&self, rule: &CfaRule<usize>) -> Result<Cfa, UnsupportedReason> {
         match rule {
             CfaRule::RegisterAndOffset { register, offset } => Ok(Cfa::Register {
-                register: Register::from_dwarf_x86_64(register.0).ok_or(UnsupportedReason::CfaRegister)?,
+                register: Register::from_dwarf(register.0).ok_or(UnsupportedReason::CfaRegister)?,
                 offset: offset_bytes(*offset)?,
             }),
             CfaRule::Expression(expression) => {
@@ -262,7 +263,7 @@ where
             None | Some(RegisterRule::SameValue) => Ok(SavedRegister::Same),
             Some(RegisterRule::Undefined) => Ok(SavedRegister::Undefined),
             Some(RegisterRule::Offset(offset)) => Ok(SavedRegister::AtCfa(offset_bytes(*offset)?)),
-            Some(RegisterRule::Register(register)) => Register::from_dwarf_x86_64(register.0)
+            Some(RegisterRule::Register(register)) => Register::from_dwarf(register.0)
                 .map(SavedRegister::InRegister)
                 .ok_or(UnsupportedReason::FramePointerRule),
             Some(RegisterRule::Expression(expression)) => {
@@ -275,7 +276,7 @@ where
     }
 
     /// As the frame pointer, but what is odd about it is of no consequence.
-    fn rbx(&self, rule: Option<&RegisterRule<usize>>) -> CalleeSaved {
+    fn callee_saved(&self, rule: Option<&RegisterRule<usize>>) -> CalleeSaved {
         match rule {
             None | Some(RegisterRule::SameValue) => CalleeSaved::Same,
             Some(RegisterRule::Offset(offset)) => {
@@ -289,7 +290,7 @@ where
         match rule {
             Some(RegisterRule::Undefined) => Ok(ReturnAddress::Undefined),
             Some(RegisterRule::Offset(offset)) => Ok(ReturnAddress::AtCfa(offset_bytes(*offset)?)),
-            Some(RegisterRule::Register(register)) => Register::from_dwarf_x86_64(register.0)
+            Some(RegisterRule::Register(register)) => Register::from_dwarf(register.0)
                 .map(ReturnAddress::InRegister)
                 .ok_or(UnsupportedReason::ReturnAddressRule),
             Some(RegisterRule::Expression(expression)) => {
@@ -324,7 +325,7 @@ where
                 rule.cfa
             }
             Some(RegisterRule::Register(register)) => {
-                let register = Register::from_dwarf_x86_64(register.0).ok_or(refused)?;
+                let register = Register::from_dwarf(register.0).ok_or(refused)?;
                 Cfa::Register { register, offset: 0 }
             }
             Some(RegisterRule::Expression(expression)) => {

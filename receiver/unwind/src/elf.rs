@@ -12,6 +12,7 @@ use object::{
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 
+use crate::arch;
 use crate::cfi::{Bytes, Cfi, Located, Peculiarities, Window};
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
@@ -59,7 +60,7 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
 ///
 /// If the file has no code, or code for another processor.
 pub fn code_ranges<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Vec<Range<Svma>>, Error> {
-    let code = CodeRanges::of_x86_64(file)?;
+    let code = CodeRanges::of(file)?;
     let ranges = code.instructions(file).into_iter();
     Ok(ranges.map(|(start, end)| code.svma(start)..code.svma(end)).collect())
 }
@@ -89,14 +90,14 @@ struct CodeRange {
 }
 
 impl CodeRanges {
-    pub(crate) fn of_x86_64<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Self, Error> {
-        if file.architecture() != Architecture::X86_64 {
+    pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Self, Error> {
+        if file.architecture() != arch::MACHINE {
             return Err(Error::Architecture(file.architecture()));
         }
-        Self::of(file).ok_or(Error::NoCode)
+        Self::of_segments(file).ok_or(Error::NoCode)
     }
 
-    fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+    fn of_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         // No segment goes on at the start of the address space.
         let ends =
             |segment: &object::Segment<'data, '_, R>| segment.address().checked_add(segment.size()).is_some();

@@ -6,18 +6,19 @@
 use gimli::constants as dw;
 use gimli::{EndianSlice, LittleEndian, Reader as _};
 
+use crate::arch::linkage;
 use crate::rule::{Cfa, Register};
 
 type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 
 /// The CFA that an expression computes, if it has one of the known forms:
 ///
-/// - `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3; shl; plus`: [`Cfa::Plt`];
+/// - what linkers write for entries of linkage tables: [`Cfa::Plt`];
 /// - `bregR+offset; deref`, and the same plus a constant: [`Cfa::Deref`];
 /// - `bregR+offset; bregI+0; lit8; mul; plus; deref`, and the same plus a constant: [`Cfa::DerefIndexed`];
 /// - `bregR+offset`, and the same plus a constant: [`Cfa::Register`].
 pub(crate) fn cfa(expression: Bytes<'_>) -> Option<Cfa> {
-    if let Some(threshold) = plt_threshold(expression) {
+    if let Some(threshold) = linkage::threshold(expression.slice()) {
         return Some(Cfa::Plt { threshold });
     }
     let mut rest = expression;
@@ -47,16 +48,6 @@ pub(crate) fn place(expression: Bytes<'_>) -> Option<(Register, i32)> {
     rest.is_empty().then_some(place)
 }
 
-/// The expression that linkers write for the entries of `.plt`: they all differ in the threshold alone.
-fn plt_threshold(expression: Bytes<'_>) -> Option<u8> {
-    const BEFORE: [u8; 6] = [dw::DW_OP_breg7.0, 8, dw::DW_OP_breg16.0, 0, dw::DW_OP_lit15.0, dw::DW_OP_and.0];
-    const AFTER: [u8; 4] = [dw::DW_OP_ge.0, dw::DW_OP_lit3.0, dw::DW_OP_shl.0, dw::DW_OP_plus.0];
-    let [threshold] = expression.slice().strip_prefix(&BEFORE)?.strip_suffix(&AFTER)? else {
-        return None;
-    };
-    (dw::DW_OP_lit0.0..=dw::DW_OP_lit15.0).contains(threshold).then(|| threshold - dw::DW_OP_lit0.0)
-}
-
 /// `bregI+0; lit8; mul; plus`. What is something else is left where it is.
 fn index_of_words(rest: &mut Bytes<'_>) -> Option<Register> {
     const TIMES_8: [u8; 3] = [dw::DW_OP_lit8.0, dw::DW_OP_mul.0, dw::DW_OP_plus.0];
@@ -74,7 +65,7 @@ fn register_plus_offset(rest: &mut Bytes<'_>) -> Option<(Register, i32)> {
         _ => u16::from(operation.checked_sub(dw::DW_OP_breg0.0).filter(|number| *number < 32)?),
     };
     let offset = i32::try_from(rest.read_sleb128().ok()?).ok()?;
-    Some((Register::from_dwarf_x86_64(number)?, offset))
+    Some((Register::from_dwarf(number)?, offset))
 }
 
 /// `plus_uconst N`, or `litN; plus`.
@@ -95,24 +86,17 @@ mod tests {
         EndianSlice::new(expression, LittleEndian)
     }
 
-    #[test]
-    fn both_forms_of_a_linkage_table_are_recognised_by_their_threshold() {
-        let plt = |literal| [0x77, 8, 0x80, 0, 0x3f, 0x1a, literal, 0x2a, 0x33, 0x24, 0x22];
-        assert_eq!(cfa(bytes(&plt(0x3b))), Some(Cfa::Plt { threshold: 11 }));
-        assert_eq!(cfa(bytes(&plt(0x3a))), Some(Cfa::Plt { threshold: 10 }));
-        assert_eq!(cfa(bytes(&plt(0x22))), None, "not a literal");
-        let mut longer = plt(0x3b).to_vec();
-        longer.push(0x06);
-        assert_eq!(cfa(bytes(&longer)), None, "one more operation is another expression");
+    fn register(number: u16) -> Register {
+        Register::from_dwarf(number).unwrap()
     }
 
     #[test]
     fn a_saved_cfa_is_read_from_its_place() {
-        let rsp160 = Cfa::Deref { register: Register::Rsp, offset: 160, addend: 0 };
-        assert_eq!(cfa(bytes(&[0x77, 0xa0, 0x01, 0x06])), Some(rsp160));
-        let rbp = Cfa::Deref { register: Register::Rbp, offset: -8, addend: 0 };
-        assert_eq!(cfa(bytes(&[0x76, 0x78, 0x06])), Some(rbp));
-        let openssl = Cfa::Deref { register: Register::Rsp, offset: 152, addend: 8 };
+        let saved = Cfa::Deref { register: register(7), offset: 160, addend: 0 };
+        assert_eq!(cfa(bytes(&[0x77, 0xa0, 0x01, 0x06])), Some(saved));
+        let below = Cfa::Deref { register: register(6), offset: -8, addend: 0 };
+        assert_eq!(cfa(bytes(&[0x76, 0x78, 0x06])), Some(below));
+        let openssl = Cfa::Deref { register: register(7), offset: 152, addend: 8 };
         assert_eq!(cfa(bytes(&[0x77, 0x98, 0x01, 0x06, 0x23, 0x08])), Some(openssl));
         assert_eq!(cfa(bytes(&[0x77, 0x98, 0x01, 0x06, 0x38, 0x22])), Some(openssl));
     }
@@ -120,8 +104,7 @@ mod tests {
     #[test]
     fn a_saved_cfa_may_lie_above_an_array() {
         let openssl = [0x77, 8, 0x79, 0, 0x38, 0x1e, 0x22, 0x06, 0x23, 8];
-        let indexed =
-            Cfa::DerefIndexed { register: Register::Rsp, index: Register::R9, offset: 8, addend: 8 };
+        let indexed = Cfa::DerefIndexed { register: register(7), index: register(9), offset: 8, addend: 8 };
         assert_eq!(cfa(bytes(&openssl)), Some(indexed));
         for (at, other) in [(3, 1), (4, 0x37), (5, 0x1c), (6, 0x1c)] {
             let mut expression = openssl;
@@ -132,7 +115,7 @@ mod tests {
 
     #[test]
     fn a_sum_is_the_register_form_even_as_an_expression() {
-        let sum = Some(Cfa::Register { register: Register::R10, offset: 24 });
+        let sum = Some(Cfa::Register { register: register(10), offset: 24 });
         assert_eq!(cfa(bytes(&[0x7a, 24])), sum);
         assert_eq!(cfa(bytes(&[0x7a, 8, 0x23, 16])), sum);
         assert_eq!(cfa(bytes(&[0x92, 10, 24])), sum, "bregx");
@@ -145,7 +128,7 @@ mod tests {
         }
         let over_32_bits = [0x77, 0x80, 0x80, 0x80, 0x80, 0x10];
         assert_eq!(cfa(bytes(&over_32_bits)), None);
-        assert_eq!(place(bytes(&[0x77, 0x78])), Some((Register::Rsp, -8)));
+        assert_eq!(place(bytes(&[0x77, 0x78])), Some((register(7), -8)));
         assert_eq!(place(bytes(&[0x77, 0x78, 0x06])), None);
     }
 }

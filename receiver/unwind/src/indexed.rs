@@ -43,7 +43,7 @@ impl FileOutline {
     ///
     /// If the file has no code, or code for another processor.
     pub fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Result<Option<Self>, Error> {
-        let code = CodeRanges::of_x86_64(file)?;
+        let code = CodeRanges::of(file)?;
         let Some((index, data)) = Index::of(file) else { return Ok(None) };
         let (bases, mut summary, mut entries) = (bases(file), Summary::default(), Entries::new());
         let mut known = KnownFunctions::of(file, &code);

@@ -5,9 +5,10 @@
 
 use object::{File, Object as _, ReadRef};
 
+use crate::arch;
+use crate::arch::known::{COROUTINE_START, CloneParts, RT_SIGRETURN};
 use crate::cfi::Peculiarities;
 use crate::code::flow::Piece;
-use crate::code::step::is_last;
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::layers::{RangeRows, RangeStack, RowBuffer};
@@ -41,14 +42,6 @@ const MAX_UNSIZED_BYTES: u64 = 64;
 const MAX_FUNCTIONS: usize = 256;
 const MAX_RESOLVERS: usize = 4096;
 
-/// `mov $15,%rax; syscall` in its two encodings: `rt_sigreturn`.
-const RT_SIGRETURN: [&[u8]; 2] =
-    [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
-
-/// `mov %rbx,%rsp`, by which `__start_context` leaves the stack for what `makecontext` has left above: no
-/// function that was called begins so.
-const COROUTINE_START: [u8; 3] = [0x48, 0x89, 0xdc];
-
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     Root,
@@ -72,8 +65,8 @@ pub(crate) struct KnownFunctions {
     functions: Vec<Function>,
     /// Those that dynamic linkers call while they bind a symbol: sorted starts.
     resolvers: Vec<u32>,
-    /// Whether a rule of the file starts from `rbx`.
-    has_rbx_frames: bool,
+    /// Whether a rule of the file starts from [`Register::CALLEE_SAVED`](crate::rule::Register::CALLEE_SAVED).
+    has_callee_saved_frames: bool,
     /// From the stack pointer of Haskell code up to where the C stack goes on, in the file that enters it.
     haskell_cfa_offset: Option<i32>,
 }
@@ -125,7 +118,7 @@ impl KnownFunctions {
 
     /// Learns what the unwind information of the file shows it to be.
     pub(crate) fn learn(&mut self, peculiarities: &Peculiarities) {
-        self.has_rbx_frames |= peculiarities.has_rbx_frames;
+        self.has_callee_saved_frames |= peculiarities.has_callee_saved_frames;
         self.haskell_cfa_offset = peculiarities.haskell_cfa_offset;
     }
 
@@ -134,13 +127,13 @@ impl KnownFunctions {
         self.haskell_cfa_offset
     }
 
-    /// Whether the rows of a function are to say where its caller's `rbx` is.
+    /// Whether the rows of a function are to say where its caller's callee-saved register is.
     ///
-    /// The trampoline by which glibc binds symbols lazily (`_dl_runtime_resolve_xsavec`) finds its own frame by `rbx`, and
-    /// is on each stack of what it calls: functions of the dynamic linker, and those by which libraries choose among
-    /// implementations. To follow the register through all other files would make tables larger for nothing.
-    pub(crate) fn follows_rbx(&self, start: u32) -> bool {
-        self.has_rbx_frames || self.resolvers.binary_search(&start).is_ok()
+    /// The trampoline by which glibc binds symbols lazily (`_dl_runtime_resolve` and its variants) finds its own frame by such
+    /// a register, and is on each stack of what it calls: functions of the dynamic linker, and those by which libraries choose
+    /// among implementations. To follow the register through all other files would make tables larger for nothing.
+    pub(crate) fn follows_callee_saved(&self, start: u32) -> bool {
+        self.has_callee_saved_frames || self.resolvers.binary_search(&start).is_ok()
     }
 
     fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: Kind) {
@@ -269,48 +262,14 @@ fn straight_length<'data, R: ReadRef<'data>>(
     let mut end = start;
     loop {
         let instruction = piece.decode(end)?;
-        end = instruction.next_ip() as u32;
-        if is_last(&instruction) {
+        end = instruction.end();
+        if instruction.is_last() {
             return Some(end - start);
         }
     }
 }
 
-/// The parts of a function that calls `clone`, by their first byte.
-///
-/// Up to the system call and after the jump back, the caller runs on its own stack, which the function hasn't
-/// touched. Between the system call's return and the jump, what it returned tells the parent from the child.
-#[derive(PartialEq, Eq, Debug)]
-struct CloneParts {
-    /// Where both return to.
-    returns: u32,
-    /// Where the child goes on, on its new and empty stack.
-    child: u32,
-    /// Where the parent goes on.
-    parent: u32,
-}
-
-impl CloneParts {
-    /// `syscall; test %eax,%eax; jnz parent`.
-    fn find(code: &[u8]) -> Option<Self> {
-        let returns = code.windows(2).position(|bytes| bytes == [0x0f, 0x05])? + 2;
-        let after = code.get(returns..)?;
-        let after = after.strip_prefix(&[0x48]).unwrap_or(after);
-        let [0x85, 0xc0, 0x75, distance, child @ ..] = after else { return None };
-        let child = code.len() - child.len();
-        let parent = child.checked_add_signed(isize::from(distance.cast_signed()))?;
-        if !(child..code.len()).contains(&parent) {
-            return None;
-        }
-        Some(Self {
-            returns: u32::try_from(returns).ok()?,
-            child: u32::try_from(child).ok()?,
-            parent: u32::try_from(parent).ok()?,
-        })
-    }
-}
-
-/// The address that `makecontext` hands on by `lea` and that begins as a coroutine's start does.
+/// The address that `makecontext` hands on and that begins as a coroutine's start does.
 fn coroutine_start<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -320,7 +279,7 @@ fn coroutine_start<'data, R: ReadRef<'data>>(
     places_handed_on(file, code, make_context, size)?.find(|target| {
         let start = code.offset(*target);
         let begins = start.and_then(|start| code.bytes(file, start, COROUTINE_START.len() as u64));
-        begins == Some(&COROUTINE_START)
+        begins == Some(&COROUTINE_START[..])
     })
 }
 
@@ -343,7 +302,7 @@ fn fcontext_start<'data, R: ReadRef<'data>>(
     }
 }
 
-/// The addresses that a function takes by `lea offset(%rip),register`.
+/// The addresses in the code of a function that it takes by a distance from where it is.
 fn places_handed_on<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
@@ -351,13 +310,7 @@ fn places_handed_on<'data, R: ReadRef<'data>>(
     size: u64,
 ) -> Option<impl Iterator<Item = u64>> {
     let bytes = code.bytes(file, code.offset(function)?, size.min(MAX_MAKE_CONTEXT_BYTES))?;
-    Some(bytes.windows(7).enumerate().filter_map(move |(at, instruction)| {
-        // The offset counts from the next instruction.
-        let [0x48 | 0x4c, 0x8d, modrm, a, b, c, d] = *instruction else { return None };
-        let offset = i64::from(i32::from_le_bytes([a, b, c, d]));
-        let next = function.checked_add(at as u64 + 7)?;
-        next.checked_add_signed(offset).filter(|_| modrm & 0xc7 == 0x05)
-    }))
+    Some(arch::known::addresses_taken(function, bytes))
 }
 
 /// Whether a function with this name is one that nothing ever calls.
@@ -386,28 +339,6 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The whole of musl's `__clone` for x86-64.
-    const MUSL_CLONE: [u8; 56] = [
-        0x31, 0xc0, 0xb0, 0x38, 0x49, 0x89, 0xfb, 0x48, 0x89, 0xd7, 0x4c, 0x89, 0xc2, 0x4d, 0x89, 0xc8, 0x4c,
-        0x8b, 0x54, 0x24, 0x08, 0x4d, 0x89, 0xd9, 0x48, 0x83, 0xe6, 0xf0, 0x48, 0x83, 0xee, 0x08, 0x48, 0x89,
-        0x0e, 0x0f, 0x05, 0x85, 0xc0, 0x75, 0x0e, 0x31, 0xed, 0x5f, 0x41, 0xff, 0xd1, 0x89, 0xc7, 0x31, 0xc0,
-        0xb0, 0x3c, 0x0f, 0x05, 0xc3,
-    ];
-
-    #[test]
-    fn a_clone_is_split_into_caller_and_child() {
-        assert_eq!(CloneParts::find(&MUSL_CLONE), Some(CloneParts { returns: 37, child: 41, parent: 55 }));
-    }
-
-    #[test]
-    fn a_clone_of_another_shape_is_not_understood() {
-        assert_eq!(CloneParts::find(&MUSL_CLONE[..55]), None, "the parent's part lies beyond");
-        assert_eq!(CloneParts::find(&MUSL_CLONE[..37]), None);
-        let mut other = MUSL_CLONE;
-        other[39] = 0x74;
-        assert_eq!(CloneParts::find(&other), None, "the child is the one that jumps");
-    }
 
     #[test]
     fn a_function_without_size_ends_with_the_range_that_another_source_states() {

@@ -39,12 +39,13 @@
 //! without reading the rest. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
 //! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
-//! `code` follows what machine code does to its frame:
+//! What differs between architectures is in `arch`. `code` follows what machine code does to its frame:
 //! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
 //! Rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and `sources` orders
 //! them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
+mod arch;
 mod call;
 mod cfi;
 mod code;
@@ -69,7 +70,8 @@ mod synthesize;
 mod table;
 pub mod validate;
 
-pub use call::{CALL_BYTES, Call, call_before};
+pub use arch::{CALL_BYTES, call_before};
+pub use call::Call;
 pub use companion::unpack_mini_debug_info;
 pub use elf::{Error, code_ranges, load_segments};
 pub use go::pclntab::{Header as GoTableHeader, PcValue, PcValues};

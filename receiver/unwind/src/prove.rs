@@ -63,8 +63,12 @@ impl Mode {
         Self::Table(match *rule {
             _ if rule.is_root() => TableReason::Root,
             Rule { signal_frame: true, .. } => TableReason::SignalFrame,
-            Rule { cfa: Cfa::Register { register: Register::Rsp, .. }, .. } => TableReason::StackPointer,
-            Rule { cfa: Cfa::Register { register: Register::Rbp, .. }, .. } => TableReason::UnusualFrame,
+            Rule { cfa: Cfa::Register { register: Register::STACK_POINTER, .. }, .. } => {
+                TableReason::StackPointer
+            }
+            Rule { cfa: Cfa::Register { register: Register::FRAME_POINTER, .. }, .. } => {
+                TableReason::UnusualFrame
+            }
             _ => TableReason::Special,
         })
     }

@@ -2,99 +2,13 @@
 
 use std::fmt;
 
-/// A register that a rule may start from.
-///
-/// The set is what x86-64 rules use; another architecture's registers are further variants.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[expect(missing_docs, reason = "the names are the registers'")]
-pub enum Register {
-    Rax,
-    Rdx,
-    Rcx,
-    Rbx,
-    Rsi,
-    Rdi,
-    Rbp,
-    Rsp,
-    R8,
-    R9,
-    R10,
-    R11,
-    R12,
-    R13,
-    R14,
-    R15,
-}
-
-/// The x86-64 registers by their DWARF number (System V ABI for AMD64, figure 3.36).
-const X86_64_BY_DWARF_NUMBER: [Register; 16] = [
-    Register::Rax,
-    Register::Rdx,
-    Register::Rcx,
-    Register::Rbx,
-    Register::Rsi,
-    Register::Rdi,
-    Register::Rbp,
-    Register::Rsp,
-    Register::R8,
-    Register::R9,
-    Register::R10,
-    Register::R11,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-];
-
-impl Register {
-    /// The general register with this DWARF number on x86-64, if there is one.
-    #[must_use]
-    pub fn from_dwarf_x86_64(number: u16) -> Option<Self> {
-        X86_64_BY_DWARF_NUMBER.get(usize::from(number)).copied()
-    }
-
-    /// This register's DWARF number on x86-64.
-    #[must_use]
-    pub const fn dwarf_x86_64(self) -> u16 {
-        self as u16
-    }
-
-    pub(crate) const COUNT: usize = X86_64_BY_DWARF_NUMBER.len();
-
-    /// The registers that a called function needn't preserve (System V ABI for AMD64, figure 3.4).
-    pub(crate) const CALL_CLOBBERED: [Self; 9] =
-        [Self::Rax, Self::Rcx, Self::Rdx, Self::Rsi, Self::Rdi, Self::R8, Self::R9, Self::R10, Self::R11];
-
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        X86_64_BY_DWARF_NUMBER.into_iter()
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Rax => "rax",
-            Self::Rdx => "rdx",
-            Self::Rcx => "rcx",
-            Self::Rbx => "rbx",
-            Self::Rsi => "rsi",
-            Self::Rdi => "rdi",
-            Self::Rbp => "rbp",
-            Self::Rsp => "rsp",
-            Self::R8 => "r8",
-            Self::R9 => "r9",
-            Self::R10 => "r10",
-            Self::R11 => "r11",
-            Self::R12 => "r12",
-            Self::R13 => "r13",
-            Self::R14 => "r14",
-            Self::R15 => "r15",
-        }
-    }
-}
+pub use crate::arch::Register;
 
 /// The canonical frame address: the value that the caller's stack pointer has after the return.
 ///
 /// Registers are those of the frame that the rule is applied to. Of a frame that isn't the interrupted one
-/// only the stack pointer and the frame pointer are known, and `rbx` where all [rules](Rule::rbx) below say where it is.
+/// only the stack pointer and the frame pointer are known, and [`Register::CALLEE_SAVED`] where all
+/// [rules](Rule::callee_saved) below say where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cfa {
     /// `register + offset`.
@@ -125,8 +39,8 @@ pub enum Cfa {
         /// Bytes to add to the word.
         addend: i32,
     },
-    /// `rsp + 8 + ((pc & 15) >= threshold) * 8`: an entry of a lazy procedure linkage table, which pushes its
-    /// index on the way. 16 bytes each; the push ends at byte 11, or at byte 10 where `endbr64` comes first.
+    /// `stack pointer + 8`, and 8 more from byte `threshold` of an entry on: an entry of a procedure linkage table that is
+    /// bound lazily, which leaves its index on the stack on the way.
     Plt {
         /// The first byte of an entry at which the index is on the stack.
         threshold: u8,
@@ -179,8 +93,8 @@ pub enum ReturnAddress {
     },
     /// A register holds it.
     InRegister(Register),
-    /// `*(cfa + offset)` in the caller of `clone`. Its child comes out of the same system call with 0 in `rax` and on a
-    /// stack of its own, which begins there.
+    /// `*(cfa + offset)` in the caller of `clone`. Its child comes out of the same system call with 0 in
+    /// [`Register::SYSCALL_RESULT`] and on a stack of its own, which begins there.
     OfParent(i32),
     /// There is none: this frame is proven to be the outermost of its stack.
     Undefined,
@@ -195,60 +109,30 @@ pub struct Rule {
     pub frame_pointer: SavedRegister,
     /// The place in the caller.
     pub return_address: ReturnAddress,
-    /// The caller's `rbx`, where a caller may need it to find its own frame: in dynamic linkers and what they call. Text
-    /// forms leave it out.
-    pub rbx: CalleeSaved,
+    /// The caller's [`Register::CALLEE_SAVED`], where a caller may need it to find its own frame: in dynamic linkers and
+    /// what they call. Text forms leave it out.
+    pub callee_saved: CalleeSaved,
     /// Whether the caller was interrupted rather than calling: then `return_address` is the exact place (look
     /// it up as an instruction pointer, not one byte before) and all of its registers were saved.
     pub signal_frame: bool,
 }
 
 impl Rule {
-    /// The frame of a function that has pushed `rbp` and copied the stack pointer to it.
+    /// The frame of a function whose frame pointer leads to a frame record: the caller's frame pointer, and above it the
+    /// return address.
     pub const FRAME_POINTER: Self = Self {
-        cfa: Cfa::Register { register: Register::Rbp, offset: 16 },
+        cfa: Cfa::Register { register: Register::FRAME_POINTER, offset: 16 },
         frame_pointer: SavedRegister::AtCfa(-16),
         return_address: ReturnAddress::AtCfa(-8),
-        rbx: CalleeSaved::Unknown,
+        callee_saved: CalleeSaved::Unknown,
         signal_frame: false,
     };
-
-    /// The frame of a function that hasn't touched the stack yet.
-    pub const LEAF: Self = Self::above_stack_pointer(8);
-
-    /// The frame of a function that has called `clone` and hasn't touched the stack, in the parent and in the child.
-    pub const AFTER_CLONE: Self = Self { return_address: ReturnAddress::OfParent(-8), ..Self::LEAF };
-
-    /// The outermost frame of a stack, where no more is known of it than that.
-    pub const ROOT: Self = Self { return_address: ReturnAddress::Undefined, ..Self::LEAF };
-
-    /// The kernel's signal frame, seen from the code that the handler returns to (`rt_sigreturn`): the stack
-    /// pointer is at a `struct ucontext`, whose saved registers are these.
-    pub const KERNEL_SIGNAL_FRAME: Self = Self {
-        cfa: Cfa::Deref { register: Register::Rsp, offset: 160, addend: 0 },
-        frame_pointer: SavedRegister::At { register: Register::Rsp, offset: 120 },
-        return_address: ReturnAddress::At { register: Register::Rsp, offset: 168 },
-        rbx: CalleeSaved::Unknown,
-        signal_frame: true,
-    };
-
-    /// The frame of a function that has moved the stack pointer and left the frame pointer alone.
-    #[must_use]
-    pub const fn above_stack_pointer(offset: i32) -> Self {
-        Self {
-            cfa: Cfa::Register { register: Register::Rsp, offset },
-            frame_pointer: SavedRegister::Same,
-            return_address: ReturnAddress::AtCfa(-8),
-            rbx: CalleeSaved::Unknown,
-            signal_frame: false,
-        }
-    }
 
     /// Whether the frame pointer alone leads to the caller: a step of a frame-pointer walk then equals this
     /// rule's.
     #[must_use]
     pub fn is_frame_pointer(&self) -> bool {
-        Self { rbx: CalleeSaved::Unknown, ..*self } == Self::FRAME_POINTER
+        Self { callee_saved: CalleeSaved::Unknown, ..*self } == Self::FRAME_POINTER
     }
 
     /// Whether this is the proven outermost frame of a stack.
@@ -323,13 +207,7 @@ impl Entry {
     }
 }
 
-impl fmt::Display for Register {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A sum as in `rsp+16`, `rbp-8` or `r10+0`.
+/// A sum of a register, or of the CFA, and bytes: `cfa-8`.
 struct Sum<T>(T, i32);
 
 impl<T: fmt::Display> fmt::Display for Sum<T> {
@@ -372,7 +250,9 @@ impl fmt::Display for ReturnAddress {
             Self::AtCfa(offset) => Sum("cfa", offset).fmt(f),
             Self::At { register, offset } => write!(f, "*({})", Sum(register, offset)),
             Self::InRegister(register) => register.fmt(f),
-            Self::OfParent(offset) => write!(f, "{} unless rax=0", Sum("cfa", offset)),
+            Self::OfParent(offset) => {
+                write!(f, "{} unless {}=0", Sum("cfa", offset), Register::SYSCALL_RESULT)
+            }
             Self::Undefined => f.write_str("undefined"),
         }
     }
@@ -420,37 +300,6 @@ impl fmt::Display for UnsupportedReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(rule: Rule) -> String {
-        Entry::Rule(rule).to_string()
-    }
-
-    #[test]
-    fn entries_read_as_the_documented_columns() {
-        assert_eq!(text(Rule::FRAME_POINTER), "rbp+16\tcfa-16\tcfa-8");
-        assert_eq!(text(Rule::LEAF), "rsp+8\tsame\tcfa-8");
-        assert_eq!(text(Rule::ROOT), "rsp+8\tsame\tundefined");
-        assert_eq!(text(Rule::KERNEL_SIGNAL_FRAME), "*(rsp+160)\t*(rsp+120)\t*(rsp+168)");
-        assert_eq!(text(Rule { cfa: Cfa::Plt { threshold: 11 }, ..Rule::LEAF }), "plt\tsame\tcfa-8");
-        let vfork = Rule { return_address: ReturnAddress::InRegister(Register::Rdi), ..Rule::LEAF };
-        assert_eq!(text(vfork), "rsp+8\tsame\trdi");
-        assert_eq!(text(Rule::AFTER_CLONE), "rsp+8\tsame\tcfa-8 unless rax=0");
-        let assembly = Cfa::Deref { register: Register::Rsp, offset: 56, addend: 8 };
-        assert_eq!(assembly.to_string(), "*(rsp+56)+8");
-        let indexed =
-            Cfa::DerefIndexed { register: Register::Rsp, index: Register::R9, offset: 8, addend: 8 };
-        assert_eq!(indexed.to_string(), "*(rsp+8*r9+8)+8");
-        assert_eq!(Cfa::Register { register: Register::R10, offset: 0 }.to_string(), "r10+0");
-        assert_eq!(Entry::NO_INFORMATION.to_string(), "end\t-\t-");
-    }
-
-    #[test]
-    fn a_dwarf_number_leads_to_its_register_and_back() {
-        for number in 0..16 {
-            assert_eq!(Register::from_dwarf_x86_64(number).map(Register::dwarf_x86_64), Some(number));
-        }
-        assert_eq!(Register::from_dwarf_x86_64(16), None, "the return address is no register");
-    }
 
     #[test]
     fn only_the_whole_rule_of_a_pushed_frame_pointer_is_proof() {

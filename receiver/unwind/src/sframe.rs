@@ -1,9 +1,10 @@
 //! `.sframe`, the compact unwind information that GNU binutils write, to rows.
 //!
-//! Versions 1 and 2 for x86-64 (SFrame specifications of binutils 2.40, and of 2.41 with its errata): a
+//! Versions 1 and 2 (SFrame specifications of binutils 2.40, and of 2.41 with its errata): a
 //! header, an index of functions, and for each function its rows. All is read on demand, with every offset
 //! checked.
 
+use crate::arch::{self, linkage};
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::known::KnownFunctions;
@@ -15,13 +16,9 @@ use crate::summary::{Source, Summary};
 
 /// `SFRAME_MAGIC`.
 const MAGIC: u16 = 0xdee2;
-/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`.
-const ABI_AMD64: u8 = 3;
 /// `SFRAME_F_FDE_FUNC_START_PCREL`: starts count from their own field instead of from the section.
 const STARTS_COUNT_FROM_FIELD: u8 = 4;
 const HEADER_BYTES: usize = 28;
-/// Bytes of an entry of a procedure linkage table, which rows of the repeating kind describe.
-const LINKAGE_ENTRY_BYTES: u32 = 16;
 
 /// A section of a known version.
 pub(crate) struct SFrame<'data> {
@@ -50,7 +47,7 @@ impl<'data> SFrame<'data> {
             2 => 20,
             _ => return None,
         };
-        if u16::from_le_bytes([low, high]) != MAGIC || abi != ABI_AMD64 {
+        if u16::from_le_bytes([low, high]) != MAGIC || abi != arch::SFRAME_ABI {
             return None;
         }
         let field = |at| Some(u32_at(data, at)? as usize);
@@ -180,26 +177,26 @@ impl<'data> SFrame<'data> {
             // No offsets at all: the outermost frame of a stack.
             return Some((start, Entry::Rule(Rule::ROOT)));
         };
-        let register = if info & 1 == 0 { Register::Rbp } else { Register::Rsp };
+        let register = if info & 1 == 0 { Register::FRAME_POINTER } else { Register::STACK_POINTER };
         let fixed = Some(i32::from(self.fixed_frame_pointer)).filter(|offset| *offset != 0);
         let entry = Entry::Rule(Rule {
             cfa: Cfa::Register { register, offset: cfa_offset },
             frame_pointer: fixed.or(offsets.next()).map_or(SavedRegister::Same, SavedRegister::AtCfa),
             return_address: ReturnAddress::AtCfa(i32::from(self.fixed_return_address)),
-            rbx: CalleeSaved::Unknown,
+            callee_saved: CalleeSaved::Unknown,
             signal_frame: false,
         });
         Some((start, entry))
     }
 }
 
-/// What holds throughout a range of which each [`LINKAGE_ENTRY_BYTES`] have the same rows: all of them one,
+/// What holds throughout a range of which each [`linkage::ENTRY_BYTES`] have the same rows: all of them one,
 /// or two of which the second has the pushed index.
 fn linkage_entry(first: (u32, Entry), second: Option<(u32, Entry)>, count: u32) -> Entry {
     const INDEX_PUSHED: Entry = Entry::Rule(Rule::above_stack_pointer(16));
     match (first, second) {
         ((0, only), None) if count == 1 => only,
-        ((0, Entry::Rule(Rule::LEAF)), Some((at, INDEX_PUSHED))) if at < LINKAGE_ENTRY_BYTES => {
+        ((0, Entry::Rule(Rule::LEAF)), Some((at, INDEX_PUSHED))) if at < linkage::ENTRY_BYTES => {
             Entry::Rule(Rule { cfa: Cfa::Plt { threshold: at as u8 }, ..Rule::LEAF })
         }
         _ => Entry::unsupported(UnsupportedReason::CfaExpression),

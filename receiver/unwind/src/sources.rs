@@ -54,7 +54,7 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
     ///
     /// If the file itself has no code, or code for another processor.
     pub fn of(file: &'file File<'data, R>, debug_files: &'file [File<'debug, D>]) -> Result<Self, Error> {
-        let code = CodeRanges::of_x86_64(file)?;
+        let code = CodeRanges::of(file)?;
         let mut summary = Summary::default();
         let mini_debug_info = mini_debug_info(file, &mut summary);
         let mut known = KnownFunctions::of(file, &code);

@@ -2,6 +2,7 @@
 
 use sidewinder_address::Avma;
 
+use crate::arch::linkage;
 use crate::rule::{CalleeSaved, Cfa, Register, ReturnAddress, Rule, SavedRegister};
 
 /// The stack of a thread.
@@ -19,10 +20,10 @@ pub struct FrameRegisters {
     pub sp: u64,
     /// The frame pointer.
     pub fp: u64,
-    /// `rbx`, where every rule so far has said where it is.
-    pub rbx: Option<u64>,
+    /// [`Register::CALLEE_SAVED`], where every rule so far has said where it is.
+    pub callee_saved: Option<u64>,
     /// All general registers by their DWARF number, of an interrupted frame alone: callers have lost theirs.
-    pub general: Option<[u64; 16]>,
+    pub general: Option<[u64; Register::COUNT]>,
 }
 
 /// Why there is no caller.
@@ -42,25 +43,26 @@ pub enum StepError {
 impl FrameRegisters {
     /// Those of an interrupted thread, by DWARF number with the pc behind the general ones.
     #[must_use]
-    pub fn interrupted(registers: &[u64; 17]) -> Self {
-        let mut general = [0; 16];
-        general.copy_from_slice(&registers[..16]);
+    pub fn interrupted(registers: &[u64; Register::COUNT + 1]) -> Self {
+        let mut general = [0; Register::COUNT];
+        general.copy_from_slice(&registers[..Register::COUNT]);
+        let value = |register: Register| general[usize::from(register.dwarf())];
         Self {
-            pc: Avma(registers[16]),
-            sp: registers[usize::from(Register::Rsp.dwarf_x86_64())],
-            fp: registers[usize::from(Register::Rbp.dwarf_x86_64())],
-            rbx: Some(general[usize::from(Register::Rbx.dwarf_x86_64())]),
+            pc: Avma(registers[Register::COUNT]),
+            sp: value(Register::STACK_POINTER),
+            fp: value(Register::FRAME_POINTER),
+            callee_saved: Some(value(Register::CALLEE_SAVED)),
             general: Some(general),
         }
     }
 
     fn register(&self, register: Register) -> Result<u64, StepError> {
         match register {
-            Register::Rsp => Ok(self.sp),
-            Register::Rbp => Ok(self.fp),
-            Register::Rbx => self.rbx.ok_or(StepError::RegisterLost(register)),
+            Register::STACK_POINTER => Ok(self.sp),
+            Register::FRAME_POINTER => Ok(self.fp),
+            Register::CALLEE_SAVED => self.callee_saved.ok_or(StepError::RegisterLost(register)),
             other => match &self.general {
-                Some(general) => Ok(general[usize::from(other.dwarf_x86_64())]),
+                Some(general) => Ok(general[usize::from(other.dwarf())]),
                 None => Err(StepError::RegisterLost(other)),
             },
         }
@@ -77,14 +79,14 @@ impl Rule {
         let plus = |base: u64, offset: i32| base.wrapping_add_signed(offset.into());
         let word_at = |register, offset| word(plus(frame.register(register)?, offset));
         let is_new_thread = matches!(self.return_address, ReturnAddress::OfParent(_))
-            && frame.register(Register::Rax) == Ok(0);
+            && frame.register(Register::SYSCALL_RESULT) == Ok(0);
         if self.is_root() || is_new_thread {
             return Err(StepError::Outermost);
         }
         let cfa = match self.cfa {
             Cfa::Register { register, offset } => plus(frame.register(register)?, offset),
             Cfa::Plt { threshold } => {
-                let has_pushed = frame.pc.0 & 15 >= u64::from(threshold);
+                let has_pushed = frame.pc.0 % u64::from(linkage::ENTRY_BYTES) >= u64::from(threshold);
                 frame.sp.wrapping_add(if has_pushed { 16 } else { 8 })
             }
             Cfa::Deref { register, offset, addend } => plus(word_at(register, offset)?, addend),
@@ -108,12 +110,12 @@ impl Rule {
             SavedRegister::InRegister(register) => frame.register(register)?,
             SavedRegister::Undefined => 0,
         };
-        let rbx = match self.rbx {
+        let callee_saved = match self.callee_saved {
             CalleeSaved::Unknown => None,
-            CalleeSaved::Same => frame.rbx,
+            CalleeSaved::Same => frame.callee_saved,
             CalleeSaved::AtCfa(offset) => Some(word(plus(cfa, offset))?),
         };
-        Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, rbx, general: None })
+        Ok(FrameRegisters { pc: Avma(pc), sp: cfa, fp, callee_saved, general: None })
     }
 }
 
@@ -130,19 +132,28 @@ mod tests {
         }
     }
 
+    /// A register that has no role.
+    fn other(number: u16) -> Register {
+        Register::from_dwarf(number).unwrap()
+    }
+
     fn interrupted(sp: u64, fp: u64) -> FrameRegisters {
-        let mut registers = [0; 17];
+        let mut registers = [0; Register::COUNT + 1];
         for (number, register) in registers.iter_mut().enumerate() {
             *register = 0x2000 + number as u64;
         }
-        (registers[6], registers[7]) = (fp, sp);
+        registers[usize::from(Register::FRAME_POINTER.dwarf())] = fp;
+        registers[usize::from(Register::STACK_POINTER.dwarf())] = sp;
         FrameRegisters::interrupted(&registers)
     }
 
     #[test]
     fn a_leaf_returns_through_the_top_of_the_stack() {
         let caller = Rule::LEAF.step(&interrupted(0x1008, 7), &Words(vec![0, 0x55])).unwrap();
-        assert_eq!(caller, FrameRegisters { pc: Avma(0x55), sp: 0x1010, fp: 7, rbx: None, general: None });
+        assert_eq!(
+            caller,
+            FrameRegisters { pc: Avma(0x55), sp: 0x1010, fp: 7, callee_saved: None, general: None }
+        );
     }
 
     #[test]
@@ -153,30 +164,35 @@ mod tests {
 
     #[test]
     fn only_an_interrupted_frame_has_all_registers() {
-        let in_register = Rule { return_address: ReturnAddress::InRegister(Register::Rdi), ..Rule::LEAF };
+        let in_register = Rule { return_address: ReturnAddress::InRegister(other(5)), ..Rule::LEAF };
         let frame = interrupted(0x1000, 0);
         assert_eq!(in_register.step(&frame, &Words(vec![])).unwrap().pc, Avma(0x2005));
         let caller = FrameRegisters { general: None, ..frame };
-        let lost = Err(StepError::RegisterLost(Register::Rdi));
+        let lost = Err(StepError::RegisterLost(other(5)));
         assert_eq!(in_register.step(&caller, &Words(vec![])), lost);
     }
 
     #[test]
-    fn rbx_leads_to_a_frame_as_long_as_each_rule_says_where_it_is() {
-        let follows = |rbx| Rule { rbx, ..Rule::LEAF };
-        let by_rbx = Rule { cfa: Cfa::Register { register: Register::Rbx, offset: 8 }, ..Rule::LEAF };
+    fn a_callee_saved_register_leads_to_a_frame_as_long_as_each_rule_says_where_it_is() {
+        let follows = |callee_saved| Rule { callee_saved, ..Rule::LEAF };
+        let by_register =
+            Rule { cfa: Cfa::Register { register: Register::CALLEE_SAVED, offset: 8 }, ..Rule::LEAF };
         let words = Words(vec![0x1028, 0x55, 0x66, 0x77, 0x88, 0x99]);
-        let mut registers = [0; 17];
-        (registers[3], registers[7]) = (0x1020, 0x1008);
+        let mut registers = [0; Register::COUNT + 1];
+        registers[usize::from(Register::CALLEE_SAVED.dwarf())] = 0x1020;
+        registers[usize::from(Register::STACK_POINTER.dwarf())] = 0x1008;
         let interrupted = FrameRegisters::interrupted(&registers);
 
         let same = follows(CalleeSaved::Same).step(&interrupted, &words).unwrap();
-        assert_eq!(by_rbx.step(&same, &words).unwrap().pc, Avma(0x88));
+        assert_eq!(by_register.step(&same, &words).unwrap().pc, Avma(0x88));
         let saved = follows(CalleeSaved::AtCfa(-16)).step(&interrupted, &words).unwrap();
-        assert_eq!(by_rbx.step(&saved, &words).unwrap().pc, Avma(0x99));
+        assert_eq!(by_register.step(&saved, &words).unwrap().pc, Avma(0x99));
         let lost = follows(CalleeSaved::Unknown).step(&interrupted, &words).unwrap();
         let still_lost = follows(CalleeSaved::Same).step(&lost, &words).unwrap();
-        assert_eq!(by_rbx.step(&still_lost, &words), Err(StepError::RegisterLost(Register::Rbx)));
+        assert_eq!(
+            by_register.step(&still_lost, &words),
+            Err(StepError::RegisterLost(Register::CALLEE_SAVED))
+        );
     }
 
     #[test]
@@ -186,7 +202,7 @@ mod tests {
         assert_eq!(Rule::AFTER_CLONE.step(&parent, &words).unwrap().pc, Avma(0x55));
         let mut child = parent;
         if let Some(general) = &mut child.general {
-            general[0] = 0;
+            general[usize::from(Register::SYSCALL_RESULT.dwarf())] = 0;
         }
         assert_eq!(Rule::AFTER_CLONE.step(&child, &words), Err(StepError::Outermost));
     }
@@ -203,7 +219,8 @@ mod tests {
 
     #[test]
     fn a_frame_above_an_array_is_found_by_its_length() {
-        let cfa = Cfa::DerefIndexed { register: Register::Rsp, index: Register::R9, offset: 8, addend: 8 };
+        let cfa =
+            Cfa::DerefIndexed { register: Register::STACK_POINTER, index: other(9), offset: 8, addend: 8 };
         let rule = Rule { cfa, ..Rule::LEAF };
         let mut frame = interrupted(0x1000, 7);
         if let Some(general) = &mut frame.general {
@@ -212,7 +229,7 @@ mod tests {
         let caller = rule.step(&frame, &Words(vec![0, 0, 0, 0x1020, 0x55])).unwrap();
         assert_eq!((caller.pc, caller.sp), (Avma(0x55), 0x1028));
         let caller = FrameRegisters { general: None, ..frame };
-        assert_eq!(rule.step(&caller, &Words(vec![])), Err(StepError::RegisterLost(Register::R9)));
+        assert_eq!(rule.step(&caller, &Words(vec![])), Err(StepError::RegisterLost(other(9))));
     }
 
     #[test]

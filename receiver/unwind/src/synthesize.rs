@@ -4,21 +4,18 @@
 //! for certain gets no row, and is counted by reason.
 
 mod calls;
-mod clone;
 mod entry;
-mod haskell;
-mod linkage;
+mod imports;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use iced_x86::Instruction;
 use object::{File, Object as _, ObjectSection as _, ReadRef};
 
 use self::calls::Sweep;
-use self::linkage::Imports;
+use self::imports::{Imports, never_returns};
+use crate::arch::{Instruction, Stepper, clone, haskell, linkage};
 use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
 use crate::code::state::{Lost, State};
-use crate::code::step::{Stepper, calls_function, is_padding, target};
 use crate::elf::CodeRanges;
 use crate::entries::{Entries, EntryId};
 use crate::known::{KnownFunctions, is_never_called};
@@ -28,9 +25,11 @@ use crate::rule::{Entry, Rule};
 use crate::summary::{GivenUp, Source, Summary};
 use crate::symbols::for_each_code_symbol;
 
-/// The shortest gap between described functions that is looked at: shorter ones are padding, since compilers
-/// align functions to 16 bytes.
-const MIN_GAP_BYTES: u32 = 16;
+/// What compilers align functions to.
+const FUNCTION_ALIGNMENT_BYTES: u32 = 16;
+
+/// The shortest gap between described functions that is looked at: shorter ones are padding.
+pub(crate) const MIN_GAP_BYTES: u32 = FUNCTION_ALIGNMENT_BYTES;
 
 /// How often functions are looked at anew because functions that they call were found not to return.
 const MAX_ROUNDS: usize = 4;
@@ -137,10 +136,10 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
 
 /// Code with one rule, or with a reason why it has none.
 #[derive(Clone, Copy)]
-struct Span {
-    start: u32,
-    end: u32,
-    rule: Result<EntryId, GivenUp>,
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    pub(crate) rule: Result<EntryId, GivenUp>,
 }
 
 /// The executable code without rows, but for what is padding throughout, or too short for a function and no call of
@@ -270,7 +269,7 @@ impl NamedFunctions {
             if symbol.is_function && begins(symbol.name) {
                 named.starts.insert(start);
             }
-            if linkage::never_returns(symbol.name) {
+            if never_returns(symbol.name) {
                 named.never_return.insert(start);
             }
         });
@@ -458,7 +457,7 @@ impl Found {
             Err(Lost::Cfa) => Err(GivenUp::StackPointer),
             Err(Lost::ReturnAddress) => Err(GivenUp::ReturnAddress),
         };
-        let (start, end) = (instruction.ip() as u32, instruction.next_ip() as u32);
+        let (start, end) = (instruction.start(), instruction.end());
         match self.spans.last_mut() {
             Some(last) if last.end == start && last.rule == rule => last.end = end,
             _ => self.spans.push(Span { start, end, rule }),
@@ -492,9 +491,10 @@ impl Guide for Ways<'_> {
     fn arrive(&mut self, _: u32, _: &mut State) {}
 
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall {
-        let next = instruction.next_ip() as u32;
+        let next = instruction.end();
         if self.imports.never_return(instruction, target)
-            || (self.is_cautious && self.piece.is_padding(next, next.next_multiple_of(16)))
+            || (self.is_cautious
+                && self.piece.is_padding(next, next.next_multiple_of(FUNCTION_ALIGNMENT_BYTES)))
         {
             return AfterCall::DoesNotReturn;
         }
@@ -573,24 +573,19 @@ fn put_gap(piece: &Piece<'_>, start: u32, end: u32, out: &mut RowBuffer, summary
     }
 }
 
-/// Whether an instruction is a call of a stated place.
-fn called(instruction: &Instruction) -> Option<u32> {
-    u32::try_from(target(instruction).filter(|_| calls_function(instruction))?).ok()
-}
-
 impl Piece<'_> {
     fn contains(&self, at: u32) -> bool {
         (self.start..self.end()).contains(&at)
     }
 
-    fn part(&self, start: u32, end: u32) -> Self {
+    pub(crate) fn part(&self, start: u32, end: u32) -> Self {
         let within = |at: u32| at.saturating_sub(self.start) as usize;
         let bytes = self.bytes.get(within(start)..within(end)).unwrap_or_default();
         Piece { start, bytes }
     }
 
     fn has_padding_at(&self, at: u32) -> bool {
-        self.decode(at).is_some_and(|instruction| is_padding(&instruction))
+        self.decode(at).is_some_and(|instruction| instruction.is_padding())
     }
 
     /// Whether a part holds nothing but instructions that do nothing, or zeros.
@@ -599,7 +594,7 @@ impl Piece<'_> {
         let mut at = start;
         while at < end {
             match part.decode(at) {
-                Some(instruction) if is_padding(&instruction) => at += instruction.len() as u32,
+                Some(instruction) if instruction.is_padding() => at += instruction.len(),
                 _ => return part.part(at, end).bytes.iter().all(|byte| *byte == 0),
             }
         }

@@ -8,13 +8,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use iced_x86::Instruction;
 use object::{File, ReadRef};
 use sidewinder_address::Svma;
 
+use crate::arch::{Instruction, Stepper};
 use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
 use crate::code::state::{RuleVerdict, State, Verdict};
-use crate::code::step::{Stepper, is_padding};
 use crate::elf::{CodeRanges, Error, described_functions};
 use crate::rule::{Entry, Rule};
 use crate::table::{Row, UnwindTable};
@@ -86,7 +85,7 @@ pub fn validate<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     table: &UnwindTable,
 ) -> Result<Validation, Error> {
-    let code = CodeRanges::of_x86_64(file)?;
+    let code = CodeRanges::of(file)?;
     let mut validation = Validation::default();
     let mut stepper = Stepper::new();
     for (start, end) in described_functions(file, &code) {
@@ -138,11 +137,11 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
     while at < piece.end() && !flow.exhausted {
         match piece.decode(at) {
             None => at += 1,
-            Some(instruction) if is_padding(&instruction) => at += instruction.len() as u32,
+            Some(instruction) if instruction.is_padding() => at += instruction.len(),
             Some(instruction) => {
                 let state = flow.guide.rule_at(at).map_or(State::UNKNOWN, |rule| State::of_rule(&rule));
                 flow.seed(at, &state);
-                at = flow.unreached_from(at).max(at + instruction.len() as u32);
+                at = flow.unreached_from(at).max(at + instruction.len());
                 continue;
             }
         }
@@ -154,17 +153,16 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
     }
     let mut rows = BTreeSet::new();
     flow.for_each(|guide, instruction, state| {
-        let row = guide.row_at(instruction.ip() as u32);
+        let row = guide.row_at(instruction.start());
         let Some(rule) = row.entry.rule().filter(|rule| !rule.signal_frame && !rule.is_root()) else {
             validation.instructions_without_claim += 1;
             return;
         };
-        let verdict = state.judge(rule, guide.code.svma(instruction.ip() as u32).0);
+        let verdict = state.judge(rule, guide.code.svma(instruction.start()).0);
         rows.insert(row.start);
         match first_wrong(&verdict) {
             Some(statement) => {
-                let [start, end] = [instruction.ip(), instruction.next_ip()];
-                let [start, end] = [start, end].map(|at| guide.code.svma(at as u32));
+                let [start, end] = [instruction.start(), instruction.end()].map(|at| guide.code.svma(at));
                 validation.add(Mismatch { start, end, row, statement, code: state.rule().ok() });
             }
             None if is_right(&verdict) => validation.instructions_right += 1,
@@ -246,8 +244,8 @@ impl Guide for Rows<'_> {
     /// Where the rule changes with nothing but a call and padding before, the call doesn't return, and what follows
     /// belongs to other ways.
     fn after_call(&mut self, instruction: &Instruction, _: Option<u32>) -> AfterCall {
-        let before = instruction.ip() as u32;
-        let after = self.piece.after_padding(instruction.next_ip() as u32);
+        let before = instruction.start();
+        let after = self.piece.after_padding(instruction.end());
         if self.rule_at(before) == self.rule_at(after) {
             AfterCall::ReturnsUnlessContradicted
         } else {

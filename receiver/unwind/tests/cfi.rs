@@ -593,7 +593,7 @@ fn the_dynamic_linker_says_where_rbx_is_as_far_as_its_frames_depend_on_it() {
     let saves = |words| cfa::offset(3, words);
     section.fde(cie, 0x00, 0x10, &[cfa::advance(4), cfa::def_cfa_offset(16), saves(2)]);
     let plain = eh_frame(&section);
-    let rbx = |table: &UnwindTable, offset| at(table, offset).rule().unwrap().rbx;
+    let rbx = |table: &UnwindTable, offset| at(table, offset).rule().unwrap().callee_saved;
     assert_eq!([rbx(&plain, 0), rbx(&plain, 4)], [CalleeSaved::Unknown; 2], "no rule asks for it");
     section.fde(cie, 0x20, 0x10, &[cfa::def_cfa_register(3)]);
     let linker = eh_frame(&section);

@@ -1,7 +1,7 @@
 //! Where the threads of a process keep their copies of a thread-local variable: what the files say that define or use it
 //! ([`TlsSymbol`]), and what the dynamic linker has made of that in memory ([`TlsSymbol::locate`]).
 //!
-//! Source: Drepper, "ELF Handling For Thread-Local Storage", and Oliva, "RFC TLSDESC x86-64".
+//! Source: Drepper, "ELF Handling For Thread-Local Storage"; what differs between architectures is in `arch`.
 
 mod elf_reader;
 mod symbol;
@@ -12,6 +12,7 @@ use std::io;
 use sidewinder_address::{Avma, Svma};
 use thiserror::Error;
 
+use crate::arch;
 use crate::mapping::ExecutableMapping;
 use crate::memory::ForeignMemory;
 pub(crate) use symbol::read_section;
@@ -70,7 +71,7 @@ enum Slot {
 pub enum TlsLocation {
     /// At an offset from the thread pointer.
     Static {
-        /// Negative on x86-64.
+        /// Negative where the ABI has static blocks below the thread pointer.
         offset: i64,
     },
     /// In a block that the thread's dynamic thread vector leads to.
@@ -169,9 +170,10 @@ impl TlsSymbol {
 /// What is to be added to the addresses of a file, given its segments and one of its mappings.
 fn bias(loads: &[Load], mapping: &ExecutableMapping) -> Option<u64> {
     let offset = mapping.file_offset.0;
+    let page_bytes = rustix::param::page_size() as u64;
     let load = loads.iter().find(|load| {
         // Mappings are of whole pages, so that one may begin before its segment does.
-        let start = load.file_offset & !0xfff;
+        let start = load.file_offset - load.file_offset % page_bytes;
         offset >= start && offset < load.file_offset.saturating_add(load.bytes)
     })?;
     let address = load.address.wrapping_add(offset).wrapping_sub(load.file_offset);
@@ -179,12 +181,9 @@ fn bias(loads: &[Load], mapping: &ExecutableMapping) -> Option<u64> {
 }
 
 impl Image {
-    /// The program's block ends at the thread pointer, and begins where its alignment allows (variant II).
+    /// From the thread pointer, of what lies `value` bytes into the program's block.
     fn offset_in_program(&self, value: u64) -> i64 {
-        let align = self.align.max(1);
-        let end = self.address.wrapping_add(self.bytes);
-        let padding = end.wrapping_neg() & (align.wrapping_sub(1));
-        value.wrapping_sub(self.bytes).wrapping_sub(padding) as i64
+        arch::offset_in_program(self.address, self.bytes, self.align, value)
     }
 }
 
@@ -198,10 +197,10 @@ impl TlsLocation {
     }
 }
 
-/// Static blocks lie below the thread pointer on x86-64, by less than 2 GiB.
+/// The place at an offset, if a static block may be there.
 fn static_offset(word: u64) -> Option<TlsLocation> {
     let offset = word as i64;
-    (i64::from(i32::MIN)..0).contains(&offset).then_some(TlsLocation::Static { offset })
+    arch::STATIC_OFFSETS.contains(&offset).then_some(TlsLocation::Static { offset })
 }
 
 fn dynamic(module: u64, offset: u64) -> Option<TlsLocation> {

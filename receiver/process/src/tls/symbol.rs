@@ -9,6 +9,7 @@ use sidewinder_address::Svma;
 
 use super::elf_reader::{find_string, for_each, read_one};
 use super::{Image, LOADS_MAX, Load, SLOTS_MAX, Slot, TlsSymbol};
+use crate::arch;
 use crate::read_at::ReadAt;
 
 type Header = elf::FileHeader64<LE>;
@@ -29,7 +30,7 @@ impl TlsSymbol {
     /// has none, by all symbols.
     ///
     /// # Errors
-    /// Whatever reading the file returns. A file that is no 64-bit ELF of x86-64 says nothing.
+    /// Whatever reading the file returns. A file that is no 64-bit ELF of this architecture says nothing.
     pub fn read(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
         Self::read_of(file, name, |is_static| if is_static { EITHER } else { DYNAMIC })
     }
@@ -151,10 +152,10 @@ impl TlsSymbol {
                 _ => None,
             };
             let slot = match (kind, distance) {
-                (elf::R_X86_64_TPOFF64, Some(distance)) => Slot::Offset(at, distance),
-                (elf::R_X86_64_TLSDESC, Some(distance)) => Slot::Descriptor(at, distance),
-                (elf::R_X86_64_DTPMOD64, Some(_)) if is_of_symbol => Slot::Module(at),
-                (elf::R_X86_64_DTPMOD64, Some(_)) => Slot::OwnModule(at),
+                (arch::TPOFF, Some(distance)) => Slot::Offset(at, distance),
+                (arch::TLSDESC, Some(distance)) => Slot::Descriptor(at, distance),
+                (arch::DTPMOD, Some(_)) if is_of_symbol => Slot::Module(at),
+                (arch::DTPMOD, Some(_)) => Slot::OwnModule(at),
                 _ => return true,
             };
             self.slots.push(slot);
@@ -183,13 +184,13 @@ pub(super) fn place(section: &Section) -> Range<u64> {
     start..start.saturating_add(section.sh_size.get(LE))
 }
 
-/// The header of a 64-bit ELF of x86-64.
+/// The header of a 64-bit ELF of this architecture.
 pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Header>> {
     Ok(read_one::<Header>(file, 0)?.filter(|header| {
         header.e_ident.magic == elf::ELFMAG
             && header.e_ident.class == elf::ELFCLASS64
             && header.e_ident.data == elf::ELFDATA2LSB
-            && header.e_machine.get(LE) == elf::EM_X86_64
+            && header.e_machine.get(LE) == arch::MACHINE
             && usize::from(header.e_phentsize.get(LE)) == size_of::<Segment>()
     }))
 }

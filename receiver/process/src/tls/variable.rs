@@ -24,7 +24,7 @@ impl Variable {
     /// The variable of a name, by a file's dynamic symbols or else by all of them; `None` where it defines none.
     ///
     /// # Errors
-    /// Whatever reading the file returns. A file that is no 64-bit ELF of x86-64 defines none.
+    /// Whatever reading the file returns. A file that is no 64-bit ELF of this architecture defines none.
     pub fn read(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<Self>> {
         match Self::read_of(file, name, elf::SHT_DYNSYM)? {
             None => Self::read_of(file, name, elf::SHT_SYMTAB),

@@ -20,7 +20,7 @@ use super::walk::{Code, Place, walk};
 
 const FRAME_LIMIT: u32 = 12;
 
-const PAGE_BYTES: u64 = 4096;
+const PAGE_BYTES: u64 = StackMemory::PAGE_BYTES as u64;
 /// Two pages, so that windows end in the middle of what can be read, and at its end.
 const STACK_PAGES: usize = 2;
 const STACK_BYTES: u64 = STACK_PAGES as u64 * PAGE_BYTES;
@@ -114,8 +114,8 @@ fn thread() -> impl Strategy<Value = Thread> {
 }
 
 fn register() -> impl Strategy<Value = Register> {
-    let any = (0u16..16).prop_filter_map("a register", Register::from_dwarf_x86_64);
-    prop_oneof![6 => Just(Register::Rsp), 4 => Just(Register::Rbp), 1 => Just(Register::Rbx), 1 => any]
+    let any = (0..Register::COUNT as u16).prop_filter_map("a register", Register::from_dwarf);
+    prop_oneof![6 => Just(Register::STACK_POINTER), 4 => Just(Register::FRAME_POINTER), 1 => Just(Register::CALLEE_SAVED), 1 => any]
 }
 
 fn offset() -> impl Strategy<Value = i32> {
@@ -148,17 +148,17 @@ fn rule() -> impl Strategy<Value = Rule> {
         1 => offset().prop_map(ReturnAddress::OfParent),
         1 => Just(ReturnAddress::Undefined),
     ];
-    let rbx = prop_oneof![
+    let callee_saved = prop_oneof![
         Just(CalleeSaved::Unknown),
         Just(CalleeSaved::Same),
         (-20i32..0).prop_map(|words| CalleeSaved::AtCfa(words * 8)),
     ];
-    (cfa, frame_pointer, return_address, rbx, prop::bool::weighted(0.1)).prop_map(
-        |(cfa, frame_pointer, return_address, rbx, signal_frame)| Rule {
+    (cfa, frame_pointer, return_address, callee_saved, prop::bool::weighted(0.1)).prop_map(
+        |(cfa, frame_pointer, return_address, callee_saved, signal_frame)| Rule {
             cfa,
             frame_pointer,
             return_address,
-            rbx,
+            callee_saved,
             signal_frame,
         },
     )

@@ -2,7 +2,8 @@
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Frame, FrameKind, Outcome, SEARCH_WORDS, STACK_SWITCHES_MAX, Snapshot, UNPROVEN_FRAME_BYTES_MAX,
+    Frame, FrameKind, Outcome, SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, Snapshot,
+    UNPROVEN_FRAME_BYTES_MAX,
 };
 use sidewinder_process::FileId;
 use sidewinder_unwind::{
@@ -62,7 +63,7 @@ pub(crate) fn walk(
                 if registers.pc.0 == 0
                     && is_return_address
                     && !has_guessed
-                    && registers.sp.is_multiple_of(16) =>
+                    && registers.sp.is_multiple_of(STACK_ALIGNMENT_BYTES) =>
             {
                 break Outcome::Complete;
             }
@@ -157,8 +158,13 @@ fn guess_caller(
         if call.is_none_or(|call| !is_generated && !call.leads_near(address)) {
             continue;
         }
-        let caller =
-            FrameRegisters { pc, sp: at.wrapping_add(8), fp: registers.fp, rbx: None, general: None };
+        let caller = FrameRegisters {
+            pc,
+            sp: at.wrapping_add(8),
+            fp: registers.fp,
+            callee_saved: None,
+            general: None,
+        };
         if may_be_frame(&caller, is_generated, stack, code)? {
             return Ok(Some(caller));
         }
@@ -185,7 +191,7 @@ fn may_be_frame(
         Place::Anonymous | Place::File { .. } => return Ok(true),
     };
     let (
-        Cfa::Register { register: Register::Rsp, offset: to_cfa },
+        Cfa::Register { register: Register::STACK_POINTER, offset: to_cfa },
         ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset),
     ) = (rule.cfa, rule.return_address)
     else {

@@ -1,15 +1,16 @@
 //! What the instructions of call frame information do to the rules that a walk needs.
 //!
-//! gimli parses the instructions. Their effect is kept here for the CFA, the frame pointer, the stack pointer,
-//! `rbx` and the return address alone: the rules of the other registers lead to no caller, and functions whose
-//! rules for them are odd are still walked.
+//! gimli parses the instructions. Their effect is kept here for the CFA, the frame pointer, the stack pointer, the
+//! [callee-saved register](Register::CALLEE_SAVED) and the return address alone: the rules of the other registers lead
+//! to no caller, and functions whose rules for them are odd are still walked.
 
 use gimli::{
     BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CfaRule, Error, RegisterRule, Result,
-    UnwindExpression, UnwindSection, X86_64,
+    UnwindExpression, UnwindSection,
 };
 
 use super::{Bytes, Cie, Fde};
+use crate::rule::Register;
 
 /// The most states that `DW_CFA_remember_state` nests; a function that needs more counts as malformed.
 /// Compilers rarely nest at all.
@@ -24,7 +25,7 @@ pub(super) struct State {
     cfa_expression: Option<UnwindExpression<usize>>,
     pub(super) frame_pointer: Option<RegisterRule<usize>>,
     pub(super) stack_pointer: Option<RegisterRule<usize>>,
-    pub(super) rbx: Option<RegisterRule<usize>>,
+    pub(super) callee_saved: Option<RegisterRule<usize>>,
     pub(super) return_address: Option<RegisterRule<usize>>,
 }
 
@@ -35,7 +36,7 @@ impl State {
         cfa_expression: None,
         frame_pointer: None,
         stack_pointer: None,
-        rbx: None,
+        callee_saved: None,
         return_address: None,
     };
 
@@ -208,11 +209,13 @@ fn rule_of<'a>(
     register: gimli::Register,
     cie: &Cie<'_>,
 ) -> Option<&'a mut Option<RegisterRule<usize>>> {
-    match register {
-        _ if register == cie.return_address_register() => Some(&mut state.return_address),
-        X86_64::RBP => Some(&mut state.frame_pointer),
-        X86_64::RSP => Some(&mut state.stack_pointer),
-        X86_64::RBX => Some(&mut state.rbx),
+    if register == cie.return_address_register() {
+        return Some(&mut state.return_address);
+    }
+    match Register::from_dwarf(register.0)? {
+        Register::FRAME_POINTER => Some(&mut state.frame_pointer),
+        Register::STACK_POINTER => Some(&mut state.stack_pointer),
+        Register::CALLEE_SAVED => Some(&mut state.callee_saved),
         _ => None,
     }
 }

@@ -6,10 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
-
 use super::state::{State, Value};
-use super::step::{Stepper, calls_function, is_last, is_padding, target};
+use crate::arch::{Instruction, Stepper};
 use crate::rule::Register;
 
 /// How often a function is looked at anew because a call was found not to return.
@@ -28,16 +26,10 @@ impl Piece<'_> {
         self.start.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
     }
 
-    /// The instruction at a place. Zeros are none, though they could be decoded: they fill what was never
-    /// written.
+    /// The instruction at a place.
     pub(crate) fn decode(&self, at: u32) -> Option<Instruction> {
         let bytes = self.bytes.get(usize::try_from(at.checked_sub(self.start)?).ok()?..)?;
-        if bytes.starts_with(&[0, 0]) {
-            return None;
-        }
-        let mut decoder = Decoder::with_ip(64, bytes, u64::from(at), DecoderOptions::NONE);
-        let instruction = decoder.decode();
-        (!instruction.is_invalid()).then_some(instruction)
+        Instruction::decode(bytes, at)
     }
 
     /// The first place from `at` on that holds no zero.
@@ -49,8 +41,8 @@ impl Piece<'_> {
 
     /// The first place from `at` on that isn't padding.
     pub(crate) fn after_padding(&self, mut at: u32) -> u32 {
-        while let Some(padding) = self.decode(at).filter(is_padding) {
-            at = padding.next_ip() as u32;
+        while let Some(padding) = self.decode(at).filter(Instruction::is_padding) {
+            at = padding.end();
         }
         at
     }
@@ -278,12 +270,12 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
                 self.met.no_code = true;
                 break;
             };
-            if !is_padding(&instruction) {
+            if !instruction.is_padding() {
                 walk.after_call = None;
             }
             self.guide.arrive(walk.at, &mut state);
             let goes_on = self.follow(&instruction, &mut state, &mut walk);
-            walk.at += instruction.len() as u32;
+            walk.at += instruction.len();
             if !goes_on {
                 break;
             }
@@ -295,35 +287,28 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
 
     /// Carry an instruction out and enter where it jumps to. Whether the next instruction follows.
     fn follow(&mut self, instruction: &Instruction, state: &mut State, walk: &mut Walk) -> bool {
-        let target = target(instruction).and_then(|target| u32::try_from(target).ok());
-        match instruction.flow_control() {
-            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
-                if let Some(target) = target {
-                    let taken = self.stepper.jump(instruction, state);
-                    self.edge(target, &taken, None, Some(walk));
-                }
+        let target = instruction.target();
+        if instruction.is_direct_jump() {
+            if let Some(target) = target {
+                let taken = self.stepper.jump(instruction, state);
+                self.edge(target, &taken, None, Some(walk));
             }
-            _ if calls_function(instruction) => {
-                self.stepper.step(instruction, state);
-                return self.goes_on_after_call(instruction, target, state, walk);
+        } else if instruction.is_call() {
+            self.stepper.step(instruction, state);
+            return self.goes_on_after_call(instruction, target, state, walk);
+        } else if instruction.is_return() {
+            self.exit(state);
+        } else if instruction.is_indirect_jump() {
+            self.met.returns = true;
+            // A jump by way of a word at a stated address is a call in the last place.
+            if instruction.stated_word().is_some() {
+                self.exit(state);
+            } else {
+                self.met.indirect_jumps.push(state.clone());
             }
-            _ => {}
-        }
-        match instruction.flow_control() {
-            FlowControl::Return => self.exit(state),
-            FlowControl::IndirectBranch => {
-                self.met.returns = true;
-                // A jump by way of a word at a stated address is a call in the last place.
-                if instruction.is_ip_rel_memory_operand() {
-                    self.exit(state);
-                } else {
-                    self.met.indirect_jumps.push(state.clone());
-                }
-            }
-            _ => {}
         }
         self.stepper.step(instruction, state);
-        !is_last(instruction)
+        !instruction.is_last()
     }
 
     fn goes_on_after_call(
@@ -338,7 +323,7 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         }
         let after = self.guide.after_call(instruction, target);
         if after == AfterCall::ReturnsUnlessContradicted {
-            let next = walk.at + instruction.len() as u32;
+            let next = walk.at + instruction.len();
             self.calls.push_back((walk.at, next, state.clone()));
         }
         after == AfterCall::Returns
@@ -396,7 +381,7 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         self.met.returns = true;
         let Some(is_right) = state.may_return() else { return };
         self.met.wrong_exit |= !is_right;
-        self.met.right_exit |= is_right && state.get(Register::Rbp) == Value::CallerFramePointer;
+        self.met.right_exit |= is_right && state.get(Register::FRAME_POINTER) == Value::CallerFramePointer;
     }
 
     /// Walk the block anew into whose middle a new one comes.
@@ -449,7 +434,7 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
                 show(&mut self.guide, &instruction, &state);
                 self.guide.arrive(at, &mut state);
                 self.stepper.step(&instruction, &mut state);
-                at += instruction.len() as u32;
+                at += instruction.len();
             }
         }
         self.blocks = blocks;

@@ -4,6 +4,7 @@
 //! return address and the caller's frame pointer are followed wherever they are copied. A rule is right if,
 //! evaluated here, it yields just those three.
 
+use crate::arch::linkage;
 use crate::rule::{CalleeSaved, Cfa, Register, ReturnAddress, Rule, SavedRegister};
 
 /// Places on the stack whose values are followed. Functions save two or three that matter.
@@ -13,7 +14,7 @@ const MAX_SLOTS: usize = 8;
 const MAX_DISTANCE: i32 = 1 << 30;
 
 /// Bytes of a word on the stack.
-const WORD: i32 = 8;
+pub(crate) const WORD: i32 = 8;
 
 /// What addresses of a frame are counted from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -135,16 +136,11 @@ pub(crate) struct State {
 
 impl State {
     /// Nothing is known.
-    pub(crate) const UNKNOWN: Self =
-        Self { registers: [Value::Unknown; Register::COUNT], slots: [None; MAX_SLOTS], compared: None };
+    pub(crate) const UNKNOWN: Self = Self::with_registers(Value::Unknown);
 
-    /// A function's first instruction, right after the call.
-    pub(crate) fn at_entry() -> Self {
-        let mut state = Self { registers: [Value::Other; Register::COUNT], ..Self::UNKNOWN };
-        state.set(Register::Rsp, Value::Address(Address::cfa(-WORD)));
-        state.set(Register::Rbp, Value::CallerFramePointer);
-        state.store(Address::cfa(-WORD), Value::ReturnAddress);
-        state
+    /// All registers hold such a value, and nothing is known of the stack.
+    pub(crate) const fn with_registers(value: Value) -> Self {
+        Self { registers: [value; Register::COUNT], slots: [None; MAX_SLOTS], compared: None }
     }
 
     pub(crate) fn get(&self, register: Register) -> Value {
@@ -158,7 +154,7 @@ impl State {
     }
 
     pub(crate) fn stack_pointer(&self) -> Option<Address> {
-        self.get(Register::Rsp).address()
+        self.get(Register::STACK_POINTER).address()
     }
 
     /// Where the caller's frame ends: the CFA, or, once the arguments are dropped, where the stack pointer came to be.
@@ -184,7 +180,7 @@ impl State {
     pub(crate) fn drop_arguments(&mut self, by: u32) {
         let origin = Origin::Dropped { by };
         self.forget_origin(origin);
-        self.set(Register::Rsp, Value::Address(Address { origin, offset: 0 }));
+        self.set(Register::STACK_POINTER, Value::Address(Address { origin, offset: 0 }));
     }
 
     /// The word at an address.
@@ -252,12 +248,14 @@ impl State {
             (one, another) => one != another,
         };
         let has_dropped = [self, other].iter().any(|state| state.caller_frame().is_dropped());
-        (differ(Register::Rsp) && !has_dropped) || differ(Register::Rbp)
+        (differ(Register::STACK_POINTER) && !has_dropped) || differ(Register::FRAME_POINTER)
     }
 
     /// Whether the stack pointer and the frame pointer are the same.
     pub(crate) fn has_frame_of(&self, other: &Self) -> bool {
-        [Register::Rsp, Register::Rbp].into_iter().all(|register| self.get(register) == other.get(register))
+        [Register::STACK_POINTER, Register::FRAME_POINTER]
+            .into_iter()
+            .all(|register| self.get(register) == other.get(register))
     }
 
     /// Keep what both know. Whether that is less than this state knew.
@@ -299,7 +297,7 @@ impl State {
         self.sum(register, offset).map_or(Value::Unknown, |at| self.load(at))
     }
 
-    /// Whether a rule is right at the instruction at `pc`, of whose address only the lowest four bits matter.
+    /// Whether a rule is right at the instruction at `pc`, of whose address only its place in an entry of a linkage table matters.
     pub(crate) fn judge(&self, rule: &Rule, pc: u64) -> RuleVerdict {
         let origin = self.caller_frame();
         let cfa = match rule.cfa {
@@ -313,13 +311,14 @@ impl State {
             // Of lengths of arrays nothing is known.
             Cfa::DerefIndexed { .. } => Value::Unknown,
             Cfa::Plt { threshold } => {
-                let pushed = if pc & 15 >= u64::from(threshold) { WORD } else { 0 };
-                self.sum_value(Register::Rsp, WORD + pushed)
+                let pushed =
+                    if pc % u64::from(linkage::ENTRY_BYTES) >= u64::from(threshold) { WORD } else { 0 };
+                self.sum_value(Register::STACK_POINTER, WORD + pushed)
             }
         };
         let frame_pointer = match rule.frame_pointer {
             SavedRegister::Undefined => Value::CallerFramePointer,
-            SavedRegister::Same => self.get(Register::Rbp),
+            SavedRegister::Same => self.get(Register::FRAME_POINTER),
             SavedRegister::InRegister(register) => self.get(register),
             SavedRegister::AtCfa(offset) => self.load(Address { origin, offset }),
             SavedRegister::At { register, offset } => self.load_at(register, offset),
@@ -365,7 +364,7 @@ impl State {
         }
         match rule.frame_pointer {
             SavedRegister::Undefined => {}
-            SavedRegister::Same => self.assume_register(Register::Rbp, Value::CallerFramePointer),
+            SavedRegister::Same => self.assume_register(Register::FRAME_POINTER, Value::CallerFramePointer),
             SavedRegister::InRegister(register) => self.assume_register(register, Value::CallerFramePointer),
             SavedRegister::AtCfa(offset) => {
                 self.assume_word(Some(Address::cfa(offset)), Value::CallerFramePointer);
@@ -406,7 +405,7 @@ impl State {
             cfa: self.cfa().ok_or(Lost::Cfa)?,
             frame_pointer: self.frame_pointer(),
             return_address: self.return_address().ok_or(Lost::ReturnAddress)?,
-            rbx: CalleeSaved::Unknown,
+            callee_saved: CalleeSaved::Unknown,
             signal_frame: false,
         })
     }
@@ -417,10 +416,13 @@ impl State {
     fn cfa(&self) -> Option<Cfa> {
         let origin = self.caller_frame();
         let standard = Address::cfa(-16);
-        let has_frame_pointer = self.get(Register::Rbp) == Value::Address(standard)
+        let has_frame_pointer = self.get(Register::FRAME_POINTER) == Value::Address(standard)
             && self.load(standard) == Value::CallerFramePointer;
-        let order =
-            if has_frame_pointer { [Register::Rbp, Register::Rsp] } else { [Register::Rsp, Register::Rbp] };
+        let order = if has_frame_pointer {
+            [Register::FRAME_POINTER, Register::STACK_POINTER]
+        } else {
+            [Register::STACK_POINTER, Register::FRAME_POINTER]
+        };
         let above = |register| match self.get(register) {
             Value::Address(address) if address.origin == origin => {
                 Some(Cfa::Register { register, offset: -address.offset })
@@ -460,11 +462,11 @@ impl State {
         if let Some(place) = place(Some(self.caller_frame())) {
             return SavedRegister::AtCfa(place.offset);
         }
-        if self.get(Register::Rbp) == Value::CallerFramePointer {
+        if self.get(Register::FRAME_POINTER) == Value::CallerFramePointer {
             return SavedRegister::Same;
         }
         let at = |place: Address| {
-            [Register::Rbp, Register::Rsp].into_iter().find_map(|register| {
+            [Register::FRAME_POINTER, Register::STACK_POINTER].into_iter().find_map(|register| {
                 let base = self.get(register).address().filter(|base| base.origin == place.origin)?;
                 Some(SavedRegister::At { register, offset: place.offset.checked_sub(base.offset)? })
             })

@@ -4,13 +4,11 @@
 //! leave that scheme, and each is treated for what it does ([`Treatment`]).
 
 use super::pclntab::{Function, StackDepth};
-use crate::rule::{CalleeSaved, Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+use crate::arch;
+use crate::rule::{Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 
 /// Bytes of code that are looked at to understand an assembly function. Those that matter are shorter.
 pub(super) const MAX_CODE_BYTES: u64 = 1024;
-
-/// `push %rbp; mov %rsp,%rbp`.
-const PROLOGUE: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
 
 /// How a function's rows follow from its stack depths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,11 +44,11 @@ impl Treatment {
                 Self::ByDepthAboveInterrupted
             }
             b"runtime.mcall" | b"runtime.morestack" | b"runtime.clone" => Self::RootAfterSwitch,
-            b"_rt0_amd64" | b"_rt0_amd64_linux" => Self::Root,
+            name if arch::go::PROGRAM_STARTS.contains(&name) => Self::Root,
             _ if function.is_top_frame() => Self::Root,
             name if function.writes_stack_pointer() => {
                 let keeps_frame_pointer = name.starts_with(b"runtime.") || name == b"time.now";
-                if keeps_frame_pointer && code.starts_with(&PROLOGUE) {
+                if keeps_frame_pointer && code.starts_with(&arch::go::PROLOGUE) {
                     Self::ByFramePointer
                 } else {
                     Self::EndAfterSwitch
@@ -69,9 +67,9 @@ impl Treatment {
 /// How this file's compiler has functions save the frame pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum FramePointerSaving {
-    /// `push %rbp` comes first, then the rest of the frame (Go 1.21 and later).
+    /// It is pushed first, then comes the rest of the frame (Go 1.21 and later).
     Push,
-    /// The frame comes first, then `mov %rbp` to its top (before Go 1.21).
+    /// The frame comes first, then it is stored at its top (before Go 1.21).
     Store,
 }
 
@@ -83,7 +81,7 @@ impl FramePointerSaving {
         }
         let framed = function.stack_depths()?.take(4).find(|depth| depth.bytes > 0)?;
         match byte(framed.start.checked_sub(1)?)? {
-            0x55 if framed.bytes == 8 => Some(Self::Push),
+            arch::go::PUSH_FRAME_POINTER if framed.bytes == 8 => Some(Self::Push),
             _ => Some(Self::Store),
         }
     }
@@ -112,12 +110,7 @@ impl Saved {
             }
             FramePointerSaving::Push => None,
             FramePointerSaving::Store => {
-                // `mov %rbp,N-8(%rsp)`, whose length follows from N.
-                let store_bytes = match framed.bytes - 8 {
-                    0 => 4,
-                    1..=127 => 5,
-                    _ => 8,
-                };
+                let store_bytes = arch::go::frame_pointer_store_bytes(framed.bytes - 8);
                 Some(Self {
                     at_cfa: -16,
                     depth: framed.bytes,
@@ -135,11 +128,10 @@ impl Saved {
             depth_before = depth;
             let (before, after) = code.split_at_checked((start - function.start) as usize)?;
             let bottom_at_cfa = depth.checked_add(8)?.checked_neg()?;
-            // Not `push %r13`, which is the same after a prefix.
-            if grown_by == 8 && before.ends_with(&[0x55]) && !before.ends_with(&[0x41, 0x55]) {
+            if grown_by == 8 && arch::go::ends_with_push_of_frame_pointer(before) {
                 return Some(Self { at_cfa: bottom_at_cfa, depth, from: start });
             }
-            let (offset, store_bytes) = stored_frame_pointer(after).filter(|_| grown_by > 0)?;
+            let (offset, store_bytes) = arch::go::stored_frame_pointer(after).filter(|_| grown_by > 0)?;
             Some(Self { at_cfa: bottom_at_cfa.checked_add(offset)?, depth, from: start + store_bytes })
         })
     }
@@ -147,35 +139,6 @@ impl Saved {
     fn holds_at(&self, depth: &StackDepth) -> bool {
         depth.bytes >= self.depth && depth.start >= self.from
     }
-}
-
-/// The offset of `mov %rbp,offset(%rsp)` and its length, if the code starts with that.
-fn stored_frame_pointer(code: &[u8]) -> Option<(i32, u32)> {
-    match *code {
-        [0x48, 0x89, 0x2c, 0x24, ..] => Some((0, 4)),
-        [0x48, 0x89, 0x6c, 0x24, offset, ..] => Some((i32::from(offset.cast_signed()), 5)),
-        [0x48, 0x89, 0xac, 0x24, a, b, c, d, ..] => Some((i32::from_le_bytes([a, b, c, d]), 8)),
-        _ => None,
-    }
-}
-
-/// Where in `code` the first instruction ends that sets the stack pointer to something else than a sum.
-fn first_switch(code: &[u8]) -> Option<u32> {
-    (0..code.len()).find_map(|at| {
-        let length = match *code.get(at..)? {
-            // `mov offset(register),%rsp`, without an index.
-            [0x48 | 0x49, 0x8b, 0x20..=0x23 | 0x26..=0x27, ..] => 3,
-            [0x48 | 0x49, 0x8b, 0x60..=0x63 | 0x65..=0x67, ..] => 4,
-            [0x48 | 0x49, 0x8b, 0xa0..=0xa3 | 0xa5..=0xa7, ..] => 7,
-            // `mov register,%rsp`, in both encodings.
-            [0x48 | 0x49, 0x8b, 0xe0..=0xe7, ..] => 3,
-            [0x48 | 0x4c, 0x89, modrm, ..] if modrm & 0xc7 == 0xc4 => 3,
-            // `and $mask,%rsp`.
-            [0x48, 0x83, 0xe4, ..] => 4,
-            _ => return None,
-        };
-        u32::try_from(at + length).ok()
-    })
 }
 
 /// Give the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end
@@ -191,9 +154,11 @@ pub(super) fn rows(
     let saved = Saved::find(function, code, saving);
     let switched_at = match treatment {
         Treatment::RootAfterSwitch => {
-            first_switch(code).map_or(u32::MAX, |at| function.start.saturating_add(at))
+            arch::go::first_switch(code).map_or(u32::MAX, |at| function.start.saturating_add(at))
         }
-        Treatment::EndAfterSwitch => first_switch(code).map_or(0, |at| function.start.saturating_add(at)),
+        Treatment::EndAfterSwitch => {
+            arch::go::first_switch(code).map_or(0, |at| function.start.saturating_add(at))
+        }
         _ => u32::MAX,
     };
     let after_switch = match treatment {
@@ -208,7 +173,7 @@ pub(super) fn rows(
     for depth in function.stack_depths().into_iter().flatten() {
         end = depth.end;
         // A range may need to be cut where what holds there changes for another reason than the depth.
-        let prologue_end = function.start.saturating_add(PROLOGUE.len() as u32);
+        let prologue_end = function.start.saturating_add(arch::go::PROLOGUE.len() as u32);
         let cuts = [saved.map_or(0, |saved| saved.from), switched_at, prologue_end];
         for start in starts_within(&depth, cuts) {
             let part = StackDepth { start, ..depth };
@@ -241,20 +206,19 @@ fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item =
     std::iter::once(start).chain(within)
 }
 
-/// What holds where a function has just taken the return address itself off the stack: `pop %r8` to `pop
-/// %r15`. The one that does is `syscall.rawVforkSyscall`, as its child returns on the same stack before it.
+/// What holds where a function has just taken the return address itself off the stack. The one that does is
+/// `syscall.rawVforkSyscall`, as its child returns on the same stack before it.
 fn popped_return_address(function: &Function<'_>, code: &[u8], at: u32) -> Entry {
     let before = code.get(..(at - function.start) as usize).unwrap_or_default();
-    let register = match *before {
-        [.., 0x41, pop @ 0x58..=0x5f] => Register::from_dwarf_x86_64(u16::from(pop - 0x50)),
-        _ => None,
-    };
-    register.map_or(Entry::unsupported(UnsupportedReason::ReturnAddressRule), |register| {
-        Entry::Rule(Rule {
-            return_address: ReturnAddress::InRegister(register),
-            ..Rule::above_stack_pointer(0)
-        })
-    })
+    arch::go::popped_register(before).map_or(
+        Entry::unsupported(UnsupportedReason::ReturnAddressRule),
+        |register| {
+            Entry::Rule(Rule {
+                return_address: ReturnAddress::InRegister(register),
+                ..Rule::above_stack_pointer(0)
+            })
+        },
+    )
 }
 
 fn by_depth(depth: &StackDepth, saved: Option<Saved>, signal_frame: bool) -> Entry {
@@ -263,11 +227,9 @@ fn by_depth(depth: &StackDepth, saved: Option<Saved>, signal_frame: bool) -> Ent
     };
     let saved = saved.filter(|saved| saved.holds_at(depth));
     Entry::Rule(Rule {
-        cfa: Cfa::Register { register: Register::Rsp, offset },
         frame_pointer: saved.map_or(SavedRegister::Same, |saved| SavedRegister::AtCfa(saved.at_cfa)),
-        return_address: ReturnAddress::AtCfa(-8),
-        rbx: CalleeSaved::Unknown,
         signal_frame,
+        ..Rule::above_stack_pointer(offset)
     })
 }
 
@@ -285,25 +247,5 @@ mod tests {
         assert_eq!(entry(7), Entry::Rule(Rule::above_stack_pointer(40)));
         let frame_pointer = SavedRegister::AtCfa(-16);
         assert_eq!(entry(12), Entry::Rule(Rule { frame_pointer, ..Rule::above_stack_pointer(40) }));
-    }
-
-    #[test]
-    fn each_form_of_storing_the_frame_pointer_is_read_with_its_length() {
-        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x2c, 0x24, 0x90]), Some((0, 4)));
-        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x6c, 0x24, 0x18]), Some((24, 5)));
-        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0xac, 0x24, 0, 1, 0, 0]), Some((256, 8)));
-        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x6c, 0x24]), None, "cut off");
-        assert_eq!(stored_frame_pointer(&[0x48, 0x89, 0x5c, 0x24, 0x18]), None, "mov %rbx");
-    }
-
-    #[test]
-    fn a_switch_of_stacks_is_found_where_its_instruction_ends() {
-        assert_eq!(first_switch(&[0x90, 0x49, 0x8b, 0x66, 0x38]), Some(5), "mov 0x38(%r14),%rsp");
-        assert_eq!(first_switch(&[0x48, 0x8b, 0x23]), Some(3), "mov (%rbx),%rsp");
-        assert_eq!(first_switch(&[0x48, 0x89, 0xf4]), Some(3), "mov %rsi,%rsp");
-        assert_eq!(first_switch(&[0x48, 0x83, 0xe4, 0xf0]), Some(4), "and $-16,%rsp");
-        assert_eq!(first_switch(&[0x48, 0x8b, 0x5c, 0x24, 0x08]), None, "mov 8(%rsp),%rbx");
-        assert_eq!(first_switch(&[0x48, 0x89, 0xe5]), None, "mov %rsp,%rbp");
-        assert_eq!(first_switch(&[0x48, 0x83, 0xec, 0x10]), None, "sub $16,%rsp");
     }
 }

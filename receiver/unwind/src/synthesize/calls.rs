@@ -1,8 +1,7 @@
 //! Functions by the calls of them.
 
-use super::called;
+use super::FUNCTION_ALIGNMENT_BYTES;
 use crate::code::flow::Piece;
-use crate::code::step::{calls_function, is_last, is_padding};
 
 /// All instructions of pieces of code, one after the other.
 ///
@@ -31,11 +30,11 @@ impl Sweep {
                 at = piece.after_zeros(at).max(at + 1);
                 continue;
             };
-            at += instruction.len() as u32;
-            self.called.extend(called(&instruction));
-            let ends = is_last(&instruction)
-                || is_padding(&instruction)
-                || (calls_function(&instruction) && at.is_multiple_of(16));
+            at += instruction.len();
+            self.called.extend(instruction.target().filter(|_| instruction.is_call()));
+            let ends = instruction.is_last()
+                || instruction.is_padding()
+                || (instruction.is_call() && at.is_multiple_of(FUNCTION_ALIGNMENT_BYTES));
             if ends {
                 self.beginnings.push(at);
                 // Some compilers fill with zeros up to the next function, the last of which and its first bytes could be

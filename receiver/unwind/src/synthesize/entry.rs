@@ -9,7 +9,6 @@ use object::{File, Object as _, ReadRef};
 
 use super::{Span, piece_at};
 use crate::code::flow::Piece;
-use crate::code::step::{calls_function, is_last, target};
 use crate::elf::CodeRanges;
 use crate::entries::EntryId;
 use crate::known::KnownFunctions;
@@ -42,14 +41,13 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
     while let Some(mut at) = left.pop() {
         while belongs(at) && reached.len() < MAX_INSTRUCTIONS && reached.insert(at) {
             let Some(instruction) = piece_at(pieces, at).unwrap_or(&described).decode(at) else { break };
-            let end = instruction.next_ip() as u32;
+            let end = instruction.end();
             match spans.last_mut() {
                 Some(last) if last.end == at => last.end = end,
                 _ => spans.push(Span { start: at, end, rule: Ok(root) }),
             }
-            let jump = target(&instruction).filter(|_| !calls_function(&instruction));
-            left.extend(jump.and_then(|target| u32::try_from(target).ok()));
-            if is_last(&instruction) {
+            left.extend(instruction.target().filter(|_| !instruction.is_call()));
+            if instruction.is_last() {
                 break;
             }
             at = end;

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* Registers: the only code that differs between architectures. */
-#ifndef SIDEWINDER_REGS_BPF_H
-#define SIDEWINDER_REGS_BPF_H
+/* x86-64: what arch.bpf.h lists. */
+#ifndef SIDEWINDER_ARCH_X86_64_BPF_H
+#define SIDEWINDER_ARCH_X86_64_BPF_H
 
-#include "task.bpf.h"
+#include "../task.bpf.h"
 #include <linux/bpf_perf_event.h>
 
-#if defined(__TARGET_ARCH_x86)
+/* ---- Registers ----------------------------------------------------------------------------------------- */
 
-/* THREAD_SIZE of Linux 5.10 to 5.14, without KASAN. */
-#define SW_KERNEL_STACK_BYTES 16384
-#define SW_USER_CS_64 0x33
-#define SW_USER_CS_32 0x23
-#define SW_REG_AX 0
-#define SW_REG_BX 3
-#define SW_REG_FP 6
-#define SW_REG_SP 7
-#define SW_REG_PC 16
+/* The code segment. */
+typedef __u64 sw_abi;
+
+#define SW_ABI_NONE 0
+#define SW_ABI_NATIVE 0x33 /* __USER_CS */
+#define SW_ABI_FOREIGN 0x23 /* __USER32_CS */
 
 static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ctx)
 {
@@ -45,8 +42,7 @@ static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ct
 		(to)[16] = (from)->IP;                                                                        \
 	} while (0)
 
-/* Both return the code segment, which tells a 64-bit task from others; 0: these are no registers of a user. */
-static __always_inline __u64 registers_of_interrupt(__u64 *to, struct pt_regs *regs)
+static __always_inline sw_abi registers_of_interrupt(__u64 *to, struct pt_regs *regs)
 {
 	SW_COPY_REGISTERS(to, regs, rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, rip);
 	return regs->cs;
@@ -56,18 +52,18 @@ static __always_inline __u64 registers_of_interrupt(__u64 *to, struct pt_regs *r
  * The barrier keeps compilers from folding these loads and those of registers_of_interrupt into one by a pointer to either,
  * which the verifier refuses.
  */
-static __always_inline __u64 registers_by_helper(struct sw_slot *slot)
+static __always_inline sw_abi registers_by_helper(struct sw_slot *slot)
 {
 	struct pt_regs___kernel *regs = (void *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	__u64 code_segment = regs->cs & 0xffff;
+	sw_abi abi = regs->cs & 0xffff;
 
 	SW_COPY_REGISTERS(slot->registers, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
 	barrier();
-	return code_segment;
+	return abi;
 }
 
 /* What lies at the top of a task's kernel stack, by way of the window (before Linux 5.15, which has a helper). */
-static __noinline __u64 registers_on_kernel_stack(struct sw_slot *slot)
+static __noinline sw_abi registers_on_kernel_stack(struct sw_slot *slot)
 {
 	struct pt_regs___kernel *regs = (void *)slot->window;
 	__u64 stack = (__u64)BPF_CORE_READ((struct task_struct *)bpf_get_current_task(), stack);
@@ -75,13 +71,13 @@ static __noinline __u64 registers_on_kernel_stack(struct sw_slot *slot)
 
 	if (!stack || bytes > SW_STACK_WINDOW_BYTES ||
 	    bpf_probe_read_kernel(slot->window, bytes, (void *)(stack + SW_KERNEL_STACK_BYTES - bytes)))
-		return 0;
+		return SW_ABI_NONE;
 	SW_COPY_REGISTERS(slot->registers, regs, ax, dx, cx, bx, si, di, bp, sp, ip);
 	return regs->cs & 0xffff;
 }
 
 /* The user registers of the current task, which is in the kernel. */
-static __always_inline __u64 registers_of_task(struct sw_slot *slot)
+static __always_inline sw_abi registers_of_task(struct sw_slot *slot)
 {
 	return sw_has_helper(task_pt_regs) ? registers_by_helper(slot) : registers_on_kernel_stack(slot);
 }
@@ -96,8 +92,63 @@ static __always_inline __u64 thread_pointer(void)
 	return sw_task(task, thread.fsbase);
 }
 
-#else
-#error "regs.bpf.h: no registers for this architecture yet"
-#endif
+/* ---- Calls --------------------------------------------------------------------------------------------- */
+
+#define SW_CALL_BYTES 8 /* as many as are read: the longest call without prefixes, FF /2 with SIB and disp32, has 7 */
+#define SW_CALL_REL32_BYTES 5 /* E8 rel32 */
+
+/* The byte that lies so far before the return address, 1 to SW_CALL_BYTES, of the SW_CALL_BYTES there. */
+static __always_inline __u8 byte_before(__u64 code, __u32 distance)
+{
+	return code >> (8 * (SW_CALL_BYTES - distance));
+}
+
+/* The length of a call by a register or a word of memory, FF /2; 0: it is none. Intel SDM, volume 2, section 2.1.5. */
+static __always_inline __u32 indirect_call_bytes(__u8 modrm, __u8 sib)
+{
+	__u32 mod = modrm >> 6, rm = modrm & 7, with_sib = rm == 4;
+
+	if ((modrm & 0x38) != 0x10)
+		return 0;
+	if (mod == 3)
+		return 2;
+	if (mod == 2)
+		return 6 + with_sib;
+	if (mod == 1)
+		return 3 + with_sib;
+	if (rm == 5 || (with_sib && (sib & 7) == 5))
+		return 6 + with_sib;
+	return 2 + with_sib;
+}
+
+static __always_inline bool is_indirect_call(__u64 code)
+{
+	bool found = byte_before(code, 2) == 0xff && indirect_call_bytes(byte_before(code, 1), 0) == 2;
+
+#pragma unroll
+	for (__u32 bytes = 3; bytes < SW_CALL_BYTES; bytes++)
+		found |= byte_before(code, bytes) == 0xff &&
+			 indirect_call_bytes(byte_before(code, bytes - 1), byte_before(code, bytes - 2)) == bytes;
+	return found;
+}
+
+/*
+ * Whether a call lies before an address of the process, and where it leads; *target is 0 where its code doesn't say, or can
+ * be read in two ways. Code that can't be read proves nothing: no call.
+ */
+static __noinline int is_after_call(__u64 address, __u64 *target)
+{
+	__u64 code;
+
+	*target = 0;
+	if (bpf_probe_read_user(&code, sizeof(code), (void *)(address - SW_CALL_BYTES)))
+		return 0;
+	if (is_indirect_call(code))
+		return 1;
+	if (byte_before(code, SW_CALL_REL32_BYTES) != 0xe8)
+		return 0;
+	*target = address + (__s32)(code >> 32);
+	return 1;
+}
 
 #endif

@@ -1,12 +1,12 @@
-//! What one instruction does to a frame.
+//! What one instruction does to a frame, and what a call leaves of it to a function.
 
 use iced_x86::{
-    Code, ConditionCode, FlowControl, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
+    ConditionCode, Instruction as Decoded, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
     OpAccess, OpKind, Register as Iced,
 };
 
-use super::state::{Address, Origin, State, Value};
-use crate::rule::Register;
+use super::{Instruction, Register};
+use crate::code::state::{Address, Origin, State, Value, WORD};
 
 /// Bytes that an instruction may write whose operand states no size (`xsave`, `fxsave`).
 const UNSIZED_OPERAND_BYTES: i32 = 4096;
@@ -23,25 +23,25 @@ impl Stepper {
 
     /// The effect of an instruction after which the next one is executed.
     pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut State) {
-        if instruction.condition_code() == ConditionCode::ne {
+        let decoded = &instruction.decoded;
+        if decoded.condition_code() == ConditionCode::ne {
             believe_equal(state);
         }
         let popped = state.stack_pointer().filter(|_| state.has_popped_return_address());
-        if !self.step_known(instruction, state) {
+        if !self.step_known(decoded, state) {
             self.step_any(instruction, state);
         }
-        let is_push_or_pop = matches!(instruction.mnemonic(), Mnemonic::Push | Mnemonic::Pop);
+        let is_push_or_pop = matches!(decoded.mnemonic(), Mnemonic::Push | Mnemonic::Pop);
         if popped.is_some_and(|top| state.stack_pointer() != Some(top)) && !is_push_or_pop {
-            // Places are 32-bit: see `Piece`.
-            state.drop_arguments(instruction.ip() as u32);
+            state.drop_arguments(instruction.start());
         }
-        state.compared = compared_with_stack_pointer(instruction);
+        state.compared = compared_with_stack_pointer(decoded);
     }
 
     /// The effect of a jump that is taken.
     pub(crate) fn jump(&mut self, instruction: &Instruction, state: &State) -> State {
         let mut taken = state.clone();
-        if instruction.condition_code() == ConditionCode::e {
+        if instruction.decoded.condition_code() == ConditionCode::e {
             believe_equal(&mut taken);
         }
         taken.compared = None;
@@ -49,7 +49,7 @@ impl Stepper {
     }
 
     /// Instructions that move addresses and saved values. Whether this is one.
-    fn step_known(&mut self, instruction: &Instruction, state: &mut State) -> bool {
+    fn step_known(&mut self, instruction: &Decoded, state: &mut State) -> bool {
         let destination = word_register(instruction, 0);
         match instruction.mnemonic() {
             Mnemonic::Nop | Mnemonic::Endbr64 => true,
@@ -126,16 +126,17 @@ impl Stepper {
 
     /// An instruction of which only what it writes is known.
     fn step_any(&mut self, instruction: &Instruction, state: &mut State) {
-        if instruction.mnemonic() == Mnemonic::Call {
-            if calls_function(instruction) {
+        let decoded = &instruction.decoded;
+        if decoded.mnemonic() == Mnemonic::Call {
+            if instruction.is_call() {
                 state.after_call();
             } else {
                 push(state, Value::Other);
             }
             return;
         }
-        let moved = state.stack_pointer().zip(Some(instruction.stack_pointer_increment()));
-        let info = self.info.info_options(instruction, InstructionInfoOptions::NO_MEMORY_USAGE);
+        let moved = state.stack_pointer().zip(Some(decoded.stack_pointer_increment()));
+        let info = self.info.info_options(decoded, InstructionInfoOptions::NO_MEMORY_USAGE);
         for used in info.used_registers() {
             let certain = match used.access() {
                 OpAccess::Write | OpAccess::ReadWrite => true,
@@ -146,13 +147,13 @@ impl Stepper {
                 write_register(state, register, if certain { Value::Other } else { Value::Unknown });
             }
         }
-        for operand in 0..instruction.op_count() {
+        for operand in 0..decoded.op_count() {
             let writes = matches!(
                 info.op_access(operand),
                 OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
             );
-            if writes && instruction.op_kind(operand) == OpKind::Memory {
-                write_memory(instruction, state, Value::Unknown);
+            if writes && decoded.op_kind(operand) == OpKind::Memory {
+                write_memory(decoded, state, Value::Unknown);
             }
         }
         // Pushes and pops of flags, segments and half words.
@@ -165,35 +166,14 @@ impl Stepper {
     }
 }
 
-/// Where a direct jump or call leads to.
-pub(crate) fn target(instruction: &Instruction) -> Option<u64> {
-    (instruction.op_count() == 1 && instruction.op0_kind() == OpKind::NearBranch64)
-        .then(|| instruction.near_branch_target())
-}
-
-/// Whether an instruction calls anything but the one after it, by which code learns where it is.
-pub(crate) fn calls_function(instruction: &Instruction) -> bool {
-    instruction.mnemonic() == Mnemonic::Call && target(instruction) != Some(instruction.next_ip())
-}
-
-/// Whether an instruction does nothing, as those do by which code is aligned.
-pub(crate) fn is_padding(instruction: &Instruction) -> bool {
-    match instruction.mnemonic() {
-        Mnemonic::Nop | Mnemonic::Int3 => true,
-        Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
-        _ => false,
-    }
-}
-
-/// Whether the next instruction isn't executed after this one.
-pub(crate) fn is_last(instruction: &Instruction) -> bool {
-    match instruction.flow_control() {
-        FlowControl::UnconditionalBranch
-        | FlowControl::IndirectBranch
-        | FlowControl::Return
-        | FlowControl::Exception => true,
-        FlowControl::Interrupt => instruction.code() == Code::Int3,
-        _ => instruction.mnemonic() == Mnemonic::Hlt,
+impl State {
+    /// A function's first instruction, right after the call.
+    pub(crate) fn at_entry() -> Self {
+        let mut state = Self::with_registers(Value::Other);
+        state.set(Register::Rsp, Value::Address(Address::cfa(-WORD)));
+        state.set(Register::Rbp, Value::CallerFramePointer);
+        state.store(Address::cfa(-WORD), Value::ReturnAddress);
+        state
     }
 }
 
@@ -206,7 +186,7 @@ fn believe_equal(state: &mut State) {
 
 /// The register that a comparison of the stack pointer names, as loops that touch each page of a new frame
 /// have it.
-fn compared_with_stack_pointer(instruction: &Instruction) -> Option<Register> {
+fn compared_with_stack_pointer(instruction: &Decoded) -> Option<Register> {
     if instruction.mnemonic() != Mnemonic::Cmp {
         return None;
     }
@@ -243,7 +223,7 @@ fn write_register(state: &mut State, register: Register, value: Value) {
     state.set(register, value);
 }
 
-fn write_memory(instruction: &Instruction, state: &mut State, value: Value) {
+fn write_memory(instruction: &Decoded, state: &mut State, value: Value) {
     let Some(at) = effective_address(instruction, state) else { return };
     match i32::try_from(instruction.memory_size().size()) {
         Ok(8) => state.store(at, value),
@@ -252,7 +232,7 @@ fn write_memory(instruction: &Instruction, state: &mut State, value: Value) {
     }
 }
 
-fn operand_value(instruction: &Instruction, operand: u32, state: &State) -> Value {
+fn operand_value(instruction: &Decoded, operand: u32, state: &State) -> Value {
     match instruction.op_kind(operand) {
         OpKind::Register => {
             word_register(instruction, operand).map_or(Value::Other, |register| state.get(register))
@@ -265,7 +245,7 @@ fn operand_value(instruction: &Instruction, operand: u32, state: &State) -> Valu
 }
 
 /// `register ± constant`.
-fn sum(instruction: &Instruction, register: Register, state: &State) -> Value {
+fn sum(instruction: &Decoded, register: Register, state: &State) -> Value {
     let by = instruction.try_immediate(1).map(u64::cast_signed);
     match (state.get(register), by) {
         (Value::Unknown, _) => Value::Unknown,
@@ -279,20 +259,20 @@ fn sum(instruction: &Instruction, register: Register, state: &State) -> Value {
 }
 
 /// Whether an operand is, or may be, an address of the frame.
-fn reads_address(instruction: &Instruction, state: &State) -> bool {
+fn reads_address(instruction: &Decoded, state: &State) -> bool {
     let operands = (0..instruction.op_count()).filter_map(|operand| word_register(instruction, operand));
     let memory = [instruction.memory_base(), instruction.memory_index()].into_iter().filter_map(general);
     operands.chain(memory).any(|register| matches!(state.get(register), Value::Unknown | Value::Address(_)))
 }
 
 /// Clear the lowest bits of an address. Whether this is what the instruction does.
-fn align(instruction: &Instruction, register: Register, state: &mut State) -> bool {
+fn align(instruction: &Decoded, register: Register, state: &mut State) -> bool {
     let Ok(mask) = instruction.try_immediate(1) else { return false };
     let clears_low_bits = mask.leading_ones() + mask.trailing_zeros() == u64::BITS;
     if state.get(register).address().is_none() || !clears_low_bits {
         return false;
     }
-    // Places are 32-bit: see `Piece`.
+    // Places fit 32 bits: see `Instruction`.
     let origin = Origin::Aligned { by: instruction.ip() as u32 };
     state.forget_origin(origin);
     state.set(register, Value::Address(Address { origin, offset: 0 }));
@@ -300,7 +280,7 @@ fn align(instruction: &Instruction, register: Register, state: &mut State) -> bo
 }
 
 /// The address of a memory operand, if it is one of the frame.
-fn effective_address(instruction: &Instruction, state: &State) -> Option<Address> {
+fn effective_address(instruction: &Decoded, state: &State) -> Option<Address> {
     if instruction.memory_index() != Iced::None || matches!(instruction.segment_prefix(), Iced::FS | Iced::GS)
     {
         return None;
@@ -310,7 +290,7 @@ fn effective_address(instruction: &Instruction, state: &State) -> Option<Address
 }
 
 /// A 64-bit general register as an operand.
-fn word_register(instruction: &Instruction, operand: u32) -> Option<Register> {
+fn word_register(instruction: &Decoded, operand: u32) -> Option<Register> {
     (operand < instruction.op_count() && instruction.op_kind(operand) == OpKind::Register)
         .then(|| general(instruction.op_register(operand)))?
 }

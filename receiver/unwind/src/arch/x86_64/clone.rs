@@ -6,18 +6,18 @@
 
 use object::{File, ReadRef};
 
-use super::Span;
 use crate::code::flow::Piece;
 use crate::elf::CodeRanges;
 use crate::entries::Entries;
 use crate::rule::{Entry, Rule};
+use crate::synthesize::{MIN_GAP_BYTES, Span};
 
-/// `mov $56,%eax` and `mov $435,%eax`, the numbers of `clone` and `clone3` on x86-64.
+/// `mov $56,%eax` and `mov $435,%eax`, the numbers of `clone` and `clone3`.
 const NUMBERS: [[u8; 5]; 2] = [[0xb8, 56, 0, 0, 0], [0xb8, 0xb3, 1, 0, 0]];
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 /// Whether the system call is at a place.
-pub(super) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges, at: u32) -> bool {
+pub(crate) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &CodeRanges, at: u32) -> bool {
     let number_bytes = NUMBERS[0].len();
     let from = at.saturating_sub(number_bytes as u32);
     let bytes = code.bytes(file, from, (number_bytes + SYSCALL.len()) as u64);
@@ -27,9 +27,8 @@ pub(super) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &Co
 
 /// The rule of undescribed code that begins with a system call: [`is_call`] has found it to be that of `clone`, unless
 /// it is long enough for other ways to understand it.
-pub(super) fn span(piece: &Piece<'_>, entries: &mut Entries) -> Option<Span> {
-    let is_rest_of_call =
-        piece.bytes.starts_with(&SYSCALL) && piece.bytes.len() < super::MIN_GAP_BYTES as usize;
+pub(crate) fn span(piece: &Piece<'_>, entries: &mut Entries) -> Option<Span> {
+    let is_rest_of_call = piece.bytes.starts_with(&SYSCALL) && piece.bytes.len() < MIN_GAP_BYTES as usize;
     let rule = || entries.intern(Entry::Rule(Rule::AFTER_CLONE));
     is_rest_of_call.then(rule).map(|rule| Span { start: piece.start, end: piece.end(), rule: Ok(rule) })
 }

@@ -10,9 +10,9 @@ use crate::entries::{Entries, EntryId};
 use crate::layers::RowBuffer;
 use crate::rule::{Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister};
 
-/// From the stack pointer in Haskell up to what it was in the caller of `StgRun`, on x86-64 Linux: the return address, six
+/// From the stack pointer in Haskell up to what it was in the caller of `StgRun` on Linux: the return address, six
 /// registers and `RESERVED_C_STACK_BYTES`.
-pub(super) const CFA_OFFSET: i32 = 8 + SAVED_BYTES + 16384;
+pub(crate) const CFA_OFFSET: i32 = 8 + SAVED_BYTES + 16384;
 const SAVED_BYTES: i32 = 6 * 8;
 
 /// Of the registers, `rbx` comes first, and `rbp` is the second.
@@ -25,13 +25,13 @@ const ALIGN_BACK: [u8; 4] = [0x48, 0x83, 0xc4, 0x08];
 const MAX_CALL_BYTES: usize = 128;
 
 /// The rules of Haskell code.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     plain: EntryId,
     around_calls: EntryId,
 }
 
 impl Frames {
-    pub(super) fn new(cfa_offset: i32, entries: &mut Entries) -> Self {
+    pub(crate) fn new(cfa_offset: i32, entries: &mut Entries) -> Self {
         let mut rule = |offset| {
             entries.intern(Entry::Rule(Rule {
                 cfa: Cfa::Register { register: Register::Rsp, offset },
@@ -44,7 +44,7 @@ impl Frames {
     }
 
     /// Puts the rows of a part of a piece.
-    pub(super) fn put(&self, piece: &Piece<'_>, start: u32, end: u32, out: &mut RowBuffer) {
+    pub(crate) fn put(&self, piece: &Piece<'_>, start: u32, end: u32, out: &mut RowBuffer) {
         out.push((start, self.plain));
         let part = piece.part(start, end);
         let mut at = 0;

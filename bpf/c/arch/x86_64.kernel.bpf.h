@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
+/* x86-64: the kernel's own types, as in kernel.bpf.h. */
+#ifndef SIDEWINDER_ARCH_X86_64_KERNEL_BPF_H
+#define SIDEWINDER_ARCH_X86_64_KERNEL_BPF_H
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct thread_struct {
+	unsigned long fsbase;
+};
+
+struct pt_regs___kernel {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
+	unsigned long ip;
+	unsigned long cs;
+	unsigned long sp;
+};
+
+#pragma clang attribute pop
+
+#define sw_has_thread_pointer() bpf_core_field_exists(struct thread_struct, fsbase)
+
+/* THREAD_SIZE of Linux 5.10 to 5.14, without KASAN. */
+#define SW_KERNEL_STACK_BYTES 16384
+
+#endif

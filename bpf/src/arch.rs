@@ -1,0 +1,5 @@
+//! What differs between architectures beside what is in `c/arch`.
+
+mod x86_64;
+
+pub(crate) use self::x86_64::THREAD_POINTER;

@@ -1,0 +1,10 @@
+//! x86-64.
+
+use crate::fields::FieldNames;
+
+/// The field from which `thread_pointer` of `c/arch/x86_64.bpf.h` reads.
+pub(crate) const THREAD_POINTER: FieldNames = FieldNames {
+    id: "field_fsbase",
+    field: "thread_struct.fsbase",
+    name: "the thread pointer (thread_struct.fsbase)",
+};

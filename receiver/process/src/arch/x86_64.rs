@@ -1,0 +1,25 @@
+//! x86-64. Thread-local storage is of variant II: static blocks lie below the thread pointer, that of the program at its end.
+//!
+//! Source: Drepper, "ELF Handling For Thread-Local Storage", and Oliva, "RFC TLSDESC x86-64".
+
+use std::ops::Range;
+
+pub(crate) use object::elf::{
+    EM_X86_64 as MACHINE, R_X86_64_DTPMOD64 as DTPMOD, R_X86_64_TLSDESC as TLSDESC, R_X86_64_TPOFF64 as TPOFF,
+};
+
+/// Offsets of static blocks from the thread pointer: less than 2 GiB below it.
+pub(crate) const STATIC_OFFSETS: Range<i64> = i32::MIN as i64..0;
+
+/// `runtime.g` of a thread where no linker but Go's own has laid out thread-local storage: the last word before the thread
+/// pointer (cmd/link, "TLS offset").
+pub(crate) const GO_G_ALONE: i64 = -8;
+
+/// The offset from the thread pointer of what lies `value` bytes into the block of the program, given its image: the block ends
+/// at the thread pointer, and begins where its alignment allows.
+pub(crate) fn offset_in_program(address: u64, bytes: u64, align: u64, value: u64) -> i64 {
+    let align = align.max(1);
+    let end = address.wrapping_add(bytes);
+    let padding = end.wrapping_neg() & (align.wrapping_sub(1));
+    value.wrapping_sub(bytes).wrapping_sub(padding) as i64
+}

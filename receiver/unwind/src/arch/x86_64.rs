@@ -1,0 +1,23 @@
+//! x86-64 (System V ABI for AMD64).
+
+mod call;
+pub(crate) mod clone;
+pub(crate) mod go;
+pub(crate) mod haskell;
+mod instruction;
+pub(crate) mod known;
+pub(crate) mod linkage;
+mod register;
+mod rule;
+mod step;
+
+pub use self::call::{CALL_BYTES, call_before};
+pub(crate) use self::instruction::Instruction;
+pub use self::register::Register;
+pub(crate) use self::step::Stepper;
+
+/// What ELF files of this architecture say that they are.
+pub(crate) const MACHINE: object::Architecture = object::Architecture::X86_64;
+
+/// `SFRAME_ABI_AMD64_ENDIAN_LITTLE`.
+pub(crate) const SFRAME_ABI: u8 = 3;

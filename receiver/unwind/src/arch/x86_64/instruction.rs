@@ -1,0 +1,100 @@
+//! One instruction, as far as the flow of a function depends on it.
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Mnemonic, OpKind};
+
+/// An instruction of 64-bit code. Places are in bytes from the lowest code of its file, which fit 32 bits.
+#[derive(Clone, Copy)]
+pub(crate) struct Instruction {
+    pub(super) decoded: iced_x86::Instruction,
+}
+
+impl Instruction {
+    /// The one with which `bytes` begin, at a place. Zeros are none, though they could be decoded: they fill what was never
+    /// written.
+    pub(crate) fn decode(bytes: &[u8], at: u32) -> Option<Self> {
+        if bytes.starts_with(&[0, 0]) {
+            return None;
+        }
+        let decoded = Decoder::with_ip(64, bytes, u64::from(at), DecoderOptions::NONE).decode();
+        (!decoded.is_invalid()).then_some(Self { decoded })
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(&self) -> u32 {
+        self.decoded.ip() as u32
+    }
+
+    /// Where the next one begins.
+    pub(crate) fn end(&self) -> u32 {
+        self.decoded.next_ip() as u32
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> u32 {
+        self.decoded.len() as u32
+    }
+
+    fn near_target(&self) -> Option<u64> {
+        (self.decoded.op_count() == 1 && self.decoded.op0_kind() == OpKind::NearBranch64)
+            .then(|| self.decoded.near_branch_target())
+    }
+
+    /// Where a direct jump or call leads to.
+    pub(crate) fn target(&self) -> Option<u32> {
+        self.near_target().and_then(|target| u32::try_from(target).ok())
+    }
+
+    /// Whether it calls anything but the one after it, by which code learns where it is.
+    pub(crate) fn is_call(&self) -> bool {
+        self.decoded.mnemonic() == Mnemonic::Call && self.near_target() != Some(self.decoded.next_ip())
+    }
+
+    /// Whether it jumps to a stated place, always or on a condition.
+    pub(crate) fn is_direct_jump(&self) -> bool {
+        matches!(
+            self.decoded.flow_control(),
+            FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
+        )
+    }
+
+    /// Whether it jumps to where a register or a word of memory says.
+    pub(crate) fn is_indirect_jump(&self) -> bool {
+        self.decoded.flow_control() == FlowControl::IndirectBranch
+    }
+
+    /// Whether it returns to the caller.
+    pub(crate) fn is_return(&self) -> bool {
+        self.decoded.flow_control() == FlowControl::Return
+    }
+
+    /// The address of the word that it reads, writes or jumps through, where the code states one.
+    pub(crate) fn stated_word(&self) -> Option<u64> {
+        self.decoded.is_ip_rel_memory_operand().then(|| self.decoded.ip_rel_memory_address())
+    }
+
+    /// Whether no program may execute it.
+    pub(crate) fn is_privileged(&self) -> bool {
+        self.decoded.is_privileged()
+    }
+
+    /// Whether it does nothing, as those do by which code is aligned.
+    pub(crate) fn is_padding(&self) -> bool {
+        match self.decoded.mnemonic() {
+            Mnemonic::Nop | Mnemonic::Int3 => true,
+            Mnemonic::Xchg => self.decoded.op0_register() == self.decoded.op1_register(),
+            _ => false,
+        }
+    }
+
+    /// Whether the next one isn't executed after it.
+    pub(crate) fn is_last(&self) -> bool {
+        match self.decoded.flow_control() {
+            FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception => true,
+            FlowControl::Interrupt => self.decoded.code() == Code::Int3,
+            _ => self.decoded.mnemonic() == Mnemonic::Hlt,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Procedure linkage tables: System V ABI for AMD64, section 5.2.
+
+use gimli::constants as dw;
+use iced_x86::Mnemonic;
+
+use super::Instruction;
+use crate::code::flow::Piece;
+use crate::entries::Entries;
+use crate::rule::{Cfa, Entry, Rule};
+use crate::synthesize::Span;
+
+/// Bytes of an entry of a table that is bound lazily: the index is on the stack from byte 11 on, or from byte 10 where `endbr64`
+/// comes first.
+pub(crate) const ENTRY_BYTES: u32 = 16;
+
+/// The expression that linkers write for the entries of `.plt`, `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3;
+/// shl; plus`: they all differ in the threshold alone.
+pub(crate) fn threshold(expression: &[u8]) -> Option<u8> {
+    const BEFORE: [u8; 6] = [dw::DW_OP_breg7.0, 8, dw::DW_OP_breg16.0, 0, dw::DW_OP_lit15.0, dw::DW_OP_and.0];
+    const AFTER: [u8; 4] = [dw::DW_OP_ge.0, dw::DW_OP_lit3.0, dw::DW_OP_shl.0, dw::DW_OP_plus.0];
+    let [threshold] = expression.strip_prefix(&BEFORE)?.strip_suffix(&AFTER)? else {
+        return None;
+    };
+    (dw::DW_OP_lit0.0..=dw::DW_OP_lit15.0).contains(threshold).then(|| threshold - dw::DW_OP_lit0.0)
+}
+
+/// The rules of a section of linkage code.
+///
+/// An entry pushes its index and jumps to the first entry, which pushes one word more; the entries of tables
+/// that are bound at start only jump.
+pub(crate) fn spans(section: &Piece<'_>, entries: &mut Entries) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let mut put = |start: u32, end: u32, rule: Rule| {
+        if start < end {
+            spans.push(Span { start, end, rule: Ok(entries.intern(Entry::Rule(rule))) });
+        }
+    };
+    let mut at = section.start;
+    if let Some(pushed) = resolver_entry(section, at) {
+        put(at, pushed, Rule::above_stack_pointer(16));
+        put(pushed, at + ENTRY_BYTES, Rule::above_stack_pointer(24));
+        at += ENTRY_BYTES;
+    }
+    while at < section.end() {
+        if let Some(threshold) = lazy_entry(section, at) {
+            let entry = Rule { cfa: Cfa::Plt { threshold }, ..Rule::LEAF };
+            put(at, at + ENTRY_BYTES, entry);
+            at += ENTRY_BYTES;
+        } else if let Some(end) = bound_entry(section, at) {
+            put(at, end, Rule::LEAF);
+            at = end;
+        } else {
+            break;
+        }
+    }
+    spans
+}
+
+/// `push; jmp *` at the beginning of a lazy table: where the push ends.
+fn resolver_entry(section: &Piece<'_>, at: u32) -> Option<u32> {
+    let push = section.decode(at).filter(|push| push.decoded.mnemonic() == Mnemonic::Push)?;
+    let jump = section.decode(push.end())?;
+    jump.decoded.is_jmp_near_indirect().then_some(push.end())
+}
+
+/// `[endbr64;] [jmp *;] push; jmp`: the byte of the entry at which the push has ended.
+fn lazy_entry(section: &Piece<'_>, start: u32) -> Option<u8> {
+    let mut at = start;
+    let mut pushed = None;
+    while at < start + ENTRY_BYTES {
+        let instruction = section.decode(at)?;
+        at = instruction.end();
+        match instruction.decoded.mnemonic() {
+            Mnemonic::Push if pushed.is_none() => pushed = Some(at - start),
+            Mnemonic::Endbr64 => {}
+            Mnemonic::Jmp if pushed.is_none() && instruction.decoded.is_jmp_near_indirect() => {}
+            Mnemonic::Jmp if at <= start + ENTRY_BYTES => return u8::try_from(pushed?).ok(),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// `[endbr64;] jmp *` and padding: where it ends.
+fn bound_entry(section: &Piece<'_>, start: u32) -> Option<u32> {
+    let jump = jump_through_word(section, start)?;
+    Some(section.after_padding(jump.end()))
+}
+
+/// The address of the word through which the code at a place jumps, if that is `[endbr64;] jmp *`.
+pub(crate) fn word_jumped_through(section: &Piece<'_>, start: u32) -> Option<u64> {
+    jump_through_word(section, start)?.stated_word()
+}
+
+/// `[endbr64;] jmp *`: the jump.
+fn jump_through_word(section: &Piece<'_>, start: u32) -> Option<Instruction> {
+    let first = section.decode(start)?;
+    let jump = match first.decoded.mnemonic() {
+        Mnemonic::Endbr64 => section.decode(first.end())?,
+        _ => first,
+    };
+    jump.decoded.is_jmp_near_indirect().then_some(jump)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_forms_of_a_linkage_table_are_recognised_by_their_threshold() {
+        let plt = |literal| [0x77, 8, 0x80, 0, 0x3f, 0x1a, literal, 0x2a, 0x33, 0x24, 0x22];
+        assert_eq!(threshold(&plt(0x3b)), Some(11));
+        assert_eq!(threshold(&plt(0x3a)), Some(10));
+        assert_eq!(threshold(&plt(0x22)), None, "not a literal");
+        let mut longer = plt(0x3b).to_vec();
+        longer.push(0x06);
+        assert_eq!(threshold(&longer), None, "one more operation is another expression");
+    }
+}

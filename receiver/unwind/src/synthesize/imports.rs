@@ -1,0 +1,119 @@
+//! The imported functions that never return.
+
+use std::collections::BTreeSet;
+
+use object::{File, Object as _, ObjectSection as _, ReadRef, RelocationTarget};
+
+use crate::arch::{Instruction, linkage};
+use crate::code::flow::Piece;
+use crate::elf::CodeRanges;
+use crate::read::ReadFile;
+use crate::symbols::for_each_dynamic_name;
+
+/// Functions of C and C++ runtimes that never return.
+const NEVER_RETURN: [&[u8]; 31] = [
+    b"abort",
+    b"exit",
+    b"_exit",
+    b"_Exit",
+    b"quick_exit",
+    b"pthread_exit",
+    b"longjmp",
+    b"_longjmp",
+    b"siglongjmp",
+    b"__longjmp_chk",
+    b"err",
+    b"errx",
+    b"verr",
+    b"verrx",
+    b"__assert",
+    b"__assert_fail",
+    b"__assert_perror_fail",
+    b"__stack_chk_fail",
+    b"__chk_fail",
+    b"__fortify_fail",
+    b"__libc_fatal",
+    b"__libc_start_main",
+    b"_Unwind_Resume",
+    b"__cxa_throw",
+    b"__cxa_rethrow",
+    b"__cxa_bad_cast",
+    b"__cxa_bad_typeid",
+    b"__cxa_throw_bad_array_new_length",
+    b"__cxa_throw_bad_array_length",
+    b"__cxa_pure_virtual",
+    b"__cxa_call_terminate",
+];
+
+/// `std::terminate()`, and what the names of `std::__throw_bad_alloc()` and its kin contain.
+const TERMINATE: &[u8] = b"_ZSt9terminatev";
+const THROW: &[u8] = b"__throw_";
+
+/// The imported functions that never return, as calls name them, and what else imports tell.
+#[derive(Default)]
+pub(super) struct Imports {
+    /// Words of memory that hold their addresses.
+    words: BTreeSet<u32>,
+    /// Entries of linkage tables that jump there.
+    entries: BTreeSet<u32>,
+    /// Whether the file uses the runtime system of Haskell: no compiled code does without these functions.
+    pub(super) have_haskell: bool,
+}
+
+impl Imports {
+    pub(super) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
+        let mut imports = Self::default();
+        let mut meant = BTreeSet::new();
+        for_each_dynamic_name(file, |index, name| {
+            if never_returns(name) {
+                meant.insert(index);
+            }
+            imports.have_haskell |= name.starts_with(b"stg_ap_");
+        });
+        for (at, relocation) in file.dynamic_relocations().into_iter().flatten() {
+            if let RelocationTarget::Symbol(index) = relocation.target()
+                && meant.contains(&index.0)
+            {
+                imports.words.extend(code.offset(at));
+            }
+        }
+        for section in [".plt", ".plt.sec", ".plt.got"] {
+            imports.add_entries(file, code, section);
+        }
+        imports
+    }
+
+    fn add_entries<'data, R: ReadRef<'data>>(
+        &mut self,
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        section: &str,
+    ) {
+        let Some(section) = file.section_by_name(section) else { return };
+        let Some((start, bytes)) = code.offset(section.address()).zip(section.data().ok()) else { return };
+        let piece = Piece { start, bytes };
+        for entry in (start..piece.end()).step_by(8) {
+            if linkage::word_jumped_through(&piece, entry).is_some_and(|word| self.is_word(word)) {
+                self.entries.insert(entry);
+            }
+        }
+    }
+
+    /// Whether a call is of one of them.
+    pub(super) fn never_return(&self, call: &Instruction, target: Option<u32>) -> bool {
+        match target {
+            Some(target) => self.entries.contains(&target),
+            None => call.stated_word().is_some_and(|word| self.is_word(word)),
+        }
+    }
+
+    fn is_word(&self, address: u64) -> bool {
+        u32::try_from(address).is_ok_and(|at| self.words.contains(&at))
+    }
+}
+
+pub(super) fn never_returns(name: &[u8]) -> bool {
+    NEVER_RETURN.contains(&name)
+        || name == TERMINATE
+        || (name.starts_with(b"_ZSt") && name.windows(THROW.len()).any(|part| part == THROW))
+}
