@@ -7,8 +7,8 @@ use sidewinder_bpf::{Frame, FrameKind, Outcome, SampleKind};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
 
-use super::debug_file::Companions;
-pub(crate) use super::labels::Labels;
+use super::control::tables::debug_file::Companions;
+pub(crate) use super::data::labels::Labels;
 use crate::jit::JitPlace;
 
 /// A process, told from every other that has or had its number in this run.

@@ -1,30 +1,13 @@
 //! Sampling: from the rings of the kernel to events with stacks, and from changes of processes back to its maps.
 
-mod binaries;
-pub(crate) mod build;
-mod contexts;
-pub(crate) mod debug_file;
-mod environments;
+mod control;
+mod data;
 pub(crate) mod feed;
-mod follow;
-mod labels;
-mod late;
 #[cfg(test)]
 mod live_tests;
 pub(crate) mod options;
 mod poll_interval;
-mod reader;
-mod runtimes;
-mod scans;
-pub(crate) mod scope;
-mod scoping;
-mod segments;
-mod stacks;
-mod stagger;
-mod stale_mappings;
-mod table_builder;
-mod tally;
-mod variables;
+mod wakeup_jitter;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -44,24 +27,27 @@ use sidewinder_process::{
 use thiserror::Error;
 use tracing::warn;
 
-use binaries::Binaries;
-use contexts::Contexts;
-use environments::Environments;
+use control::contexts::Contexts;
+use control::environments::Environments;
+use control::follow;
+use control::membership::{self, Pod};
+use control::runtimes::Runtimes;
+use control::scans::Scan;
+pub(crate) use control::scope;
+use control::tables::binaries::Binaries;
+use control::tables::table_builder::TableBuilder;
+pub(crate) use control::tables::{build, debug_file};
+use control::variables::Variables;
+use data::deferred::Late;
+use data::labels::Allowed;
+use data::stacks::Stacks;
+use data::stale_mappings::StaleMappings;
+use data::tally::Corrections;
+pub(crate) use data::tally::Tally;
 use feed::{Event, FileFacts, Labels, Message, ProcessKey, Stack};
-use labels::Allowed;
-use late::Late;
 pub(crate) use options::SamplingOptions;
 use poll_interval::PollInterval;
-use runtimes::Runtimes;
-use scans::Scan;
-use scoping::Pod;
-use stacks::Stacks;
-use stagger::Stagger;
-use stale_mappings::StaleMappings;
-use table_builder::TableBuilder;
-use tally::Corrections;
-pub(crate) use tally::Tally;
-use variables::Variables;
+use wakeup_jitter::Stagger;
 
 use crate::every::Every;
 use crate::foreign::{ForeignReader, ReadCounts};
@@ -178,7 +164,7 @@ impl<'obj> Sampler<'obj> {
         opener: Opener,
     ) -> Result<Self, SamplingError> {
         check_rate(options.samples_per_second)?;
-        let pod = if options.scope.is_pod { scoping::find_pod()? } else { None };
+        let pod = if options.scope.is_pod { membership::find_pod()? } else { None };
         let mut profiler = Profiler::load(
             storage,
             &Options {
@@ -199,7 +185,7 @@ impl<'obj> Sampler<'obj> {
         )?;
         warn_of_walk(profiler.walk(), options.frame_limit);
         let mut registry = Registry::new(ProcRoot::default(), RegistryLimits::default());
-        let audience = scoping::audience(pod.as_ref(), &opener);
+        let audience = membership::audience(pod.as_ref(), &opener);
         if let Some(pod) = &pod {
             registry.stay_within(pod.bounds.clone());
             if matches!(audience, Audience::EveryTask) {

@@ -7,8 +7,8 @@ use sidewinder_bpf::{Packing, Walk};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
 
-use super::debug_file::DebugRoots;
-use super::scope::Scope;
+use super::control::scope::Scope;
+use super::control::tables::debug_file::DebugRoots;
 use crate::memory::SamplingBudget;
 use crate::supervise::Threads;
 

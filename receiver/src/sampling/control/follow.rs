@@ -10,18 +10,18 @@ use sidewinder_process::{
 };
 use tracing::{debug, warn};
 
-use super::build::BuildError;
-use super::feed::{Message, ProcessKey};
-use super::{Sampler, SamplingError};
+use super::tables::build::BuildError;
+use crate::sampling::feed::{Message, ProcessKey};
+use crate::sampling::{Sampler, SamplingError};
 
 /// A process that isn't understood is read again at most this often.
-pub(super) const HEAL_INTERVAL: Duration = Duration::from_millis(500);
+pub(in crate::sampling) const HEAL_INTERVAL: Duration = Duration::from_millis(500);
 /// How long sampling waits, at its start, for the tables of what already runs.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
 impl Sampler<'_> {
     /// Learns what already runs, and waits a while for its tables.
-    pub(super) fn learn_what_runs(&mut self) -> Result<(), SamplingError> {
+    pub(in crate::sampling) fn learn_what_runs(&mut self) -> Result<(), SamplingError> {
         let known_ns = monotonic_ns();
         self.learn_scope()?;
         self.publish_changes(known_ns);
@@ -36,7 +36,7 @@ impl Sampler<'_> {
     }
 
     /// Takes up what has happened before a time, in its order: each sample meets its process as it was then.
-    pub(super) fn follow(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
+    pub(in crate::sampling) fn follow(&mut self, watermark_ns: u64, messages: &mut Vec<Message>) {
         if let Some(side_band) = self.profiler.side_band() {
             let filled = side_band.drain(|event| self.queue.push(process_event(event)));
             self.poll_interval.polled(Instant::now(), filled);
@@ -82,7 +82,7 @@ impl Sampler<'_> {
         }
     }
 
-    pub(super) fn publish(&mut self, pid: Pid, known_ns: u64) {
+    pub(in crate::sampling) fn publish(&mut self, pid: Pid, known_ns: u64) {
         let Some(process) = self.registry.process(pid) else { return };
         // What was read a moment ago is newer than the last event.
         let known_ns = known_ns.max(process.known_since_ns());
@@ -155,7 +155,7 @@ impl Sampler<'_> {
     }
 
     /// Sees to it that a process that isn't understood is read again.
-    pub(super) fn heal(&mut self, pid: u32) {
+    pub(in crate::sampling) fn heal(&mut self, pid: u32) {
         let is_due = self.healed_at.get(&pid).is_none_or(|at| at.elapsed() >= HEAL_INTERVAL);
         if is_due {
             self.healed_at.insert(pid, Instant::now());

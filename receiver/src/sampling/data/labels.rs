@@ -20,7 +20,7 @@ pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Allowed {
+pub(in crate::sampling) struct Allowed {
     values: HashMap<Arc<str>, HashSet<Arc<str>>>,
     trace_id_labels: Vec<String>,
     span_id_labels: Vec<String>,
@@ -30,7 +30,7 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    pub(super) fn new(options: &TraceContext) -> Self {
+    pub(in crate::sampling) fn new(options: &TraceContext) -> Self {
         let values = options.attributes.iter().map(|key| (Arc::from(key.as_str()), HashSet::new())).collect();
         Self {
             values,
@@ -42,14 +42,14 @@ impl Allowed {
     }
 
     /// Those attributes of a context whose keys are allowed, sorted, given the keys of all by their numbers.
-    pub(super) fn labels(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
+    pub(in crate::sampling) fn labels(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
         self.labels_of(
             context.attributes().filter_map(|(number, text)| Some((&**keys.get(usize::from(number))?, text))),
         )
     }
 
     /// Those of a set of labels whose keys are allowed.
-    pub(super) fn labels_in(&mut self, labels: &LabelSet) -> Labels {
+    pub(in crate::sampling) fn labels_in(&mut self, labels: &LabelSet) -> Labels {
         // Of those that are given the last counts.
         self.labels_of(
             labels.iter().rev().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))),
@@ -57,7 +57,7 @@ impl Allowed {
     }
 
     /// The span that a set of labels tells.
-    pub(super) fn span(&self, labels: &LabelSet) -> Option<Link> {
+    pub(in crate::sampling) fn span(&self, labels: &LabelSet) -> Option<Link> {
         let value_of = |names: &[String]| {
             names.iter().find_map(|name| {
                 labels.iter().find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)

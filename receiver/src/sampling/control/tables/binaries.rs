@@ -12,9 +12,9 @@ use sidewinder_unwind::{FileOutline, Rule};
 
 use super::build::{BuildError, Built, Part, Wanted};
 use super::debug_file::{Companions, DebugFile};
-use super::options::SamplingOptions;
 use super::segments::{Segment, push_parts, segment_at};
 use super::table_builder::{Delivery, Order, TableBuilder, What};
+use crate::sampling::options::SamplingOptions;
 use crate::time_share::TimeShare;
 
 /// Of one CPU's time, one part in so many may go into building what walks have missed: a budget that is far too small costs

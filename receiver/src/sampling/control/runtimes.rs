@@ -7,12 +7,12 @@ use std::sync::Arc;
 use sidewinder_process::{Backing, Pid, Registry};
 
 use super::environments::Environments;
-use super::feed::ProcessKey;
 use crate::jit::JitPlace;
+use crate::sampling::feed::ProcessKey;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct Runtimes {
+pub(in crate::sampling) struct Runtimes {
     places: HashMap<ProcessKey, Place>,
     /// Processes that have mapped something since they were last looked at.
     remapped: HashSet<Pid>,
@@ -25,12 +25,17 @@ struct Place {
 }
 
 impl Runtimes {
-    pub(super) fn mappings_changed(&mut self, pid: Pid) {
+    pub(in crate::sampling) fn mappings_changed(&mut self, pid: Pid) {
         self.remapped.insert(pid);
     }
 
     /// A sample of a process has come.
-    pub(super) fn meet(&mut self, pid: Pid, registry: &mut Registry, environments: &mut Environments) {
+    pub(in crate::sampling) fn meet(
+        &mut self,
+        pid: Pid,
+        registry: &mut Registry,
+        environments: &mut Environments,
+    ) {
         if !self.remapped.remove(&pid) {
             return;
         }
@@ -51,13 +56,17 @@ impl Runtimes {
     }
 
     /// The place of a process's names, when it is asked for the first time.
-    pub(super) fn untold(&mut self, key: ProcessKey) -> Option<Arc<JitPlace>> {
+    pub(in crate::sampling) fn untold(&mut self, key: ProcessKey) -> Option<Arc<JitPlace>> {
         let place = self.places.get_mut(&key).filter(|place| !place.is_told)?;
         place.is_told = true;
         Some(Arc::clone(&place.of))
     }
 
-    pub(super) fn forget_all_but(&mut self, registry: &Registry, is_known: impl Fn(&ProcessKey) -> bool) {
+    pub(in crate::sampling) fn forget_all_but(
+        &mut self,
+        registry: &Registry,
+        is_known: impl Fn(&ProcessKey) -> bool,
+    ) {
         self.places.retain(|key, _| is_known(key));
         self.remapped.retain(|pid| registry.process(*pid).is_some());
     }

@@ -5,19 +5,19 @@ use std::time::Duration;
 use sidewinder_process::{Pid, ProcfsError, Scanned};
 use tracing::debug;
 
-use super::Sampler;
 use crate::foreign::{Asked, Pending, Target};
+use crate::sampling::Sampler;
 
 /// How long the start waits for a process that was asked for, or judged.
-pub(super) const START_PATIENCE: Duration = Duration::from_secs(2);
+pub(in crate::sampling) const START_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the start waits for one of many.
-pub(super) const EACH_PATIENCE: Duration = Duration::from_millis(100);
+pub(in crate::sampling) const EACH_PATIENCE: Duration = Duration::from_millis(100);
 /// How long sampling waits for the first process of a container.
-pub(super) const FIRST_PROCESS_PATIENCE: Duration = Duration::from_millis(20);
+pub(in crate::sampling) const FIRST_PROCESS_PATIENCE: Duration = Duration::from_millis(20);
 
 /// A process that is being read.
 #[derive(Debug)]
-pub(super) struct Scan {
+pub(in crate::sampling) struct Scan {
     pid: Pid,
     pending: Pending<Result<Scanned, ProcfsError>>,
 }
@@ -27,7 +27,7 @@ impl Sampler<'_> {
     ///
     /// # Errors
     /// [`ProcfsError::Gone`] for a process that has ended.
-    pub(super) fn scan(&mut self, pid: Pid, patience: Duration) -> Result<(), ProcfsError> {
+    pub(in crate::sampling) fn scan(&mut self, pid: Pid, patience: Duration) -> Result<(), ProcfsError> {
         let scanner = self.registry.begin_scan(pid);
         let target = match scanner.start_ticks(pid) {
             Ok(start_ticks) => Target { pid, start_ticks },
@@ -49,7 +49,7 @@ impl Sampler<'_> {
     }
 
     /// Takes up the processes that have been read, and has those read that may be known wrongly.
-    pub(super) fn read_stale(&mut self) {
+    pub(in crate::sampling) fn read_stale(&mut self) {
         for pid in self.registry.take_due() {
             // Where reading fails, the process is forgotten or counted.
             let _ = self.scan(pid, Duration::ZERO);

@@ -13,15 +13,15 @@ use sidewinder_address::FileOffset;
 use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, monotonic_ns};
 use sidewinder_process::{FileId, FileTable, MappingSet, Pid, Process};
 
-use super::feed::Stack;
-use super::{Sampler, instruction_of, process_of};
+use crate::sampling::feed::Stack;
+use crate::sampling::{Sampler, instruction_of, process_of};
 
 /// Samples come in much later than this only if the receiver was stopped.
 const REMEMBERED_NS: u64 = 10_000_000_000;
 
 /// Processes that have mapped something in the place of something else.
 #[derive(Debug, Default)]
-pub(super) struct StaleMappings {
+pub(in crate::sampling) struct StaleMappings {
     /// Until when walks did not know of it: when it was published; `u64::MAX`: they don't yet.
     until_ns: HashMap<Pid, u64>,
     /// What the process mapped that was asked about last.
@@ -30,26 +30,26 @@ pub(super) struct StaleMappings {
 
 impl StaleMappings {
     /// Takes note that something else is there from now on.
-    pub(super) fn add(&mut self, pid: Pid) {
+    pub(in crate::sampling) fn add(&mut self, pid: Pid) {
         self.until_ns.insert(pid, u64::MAX);
     }
 
     /// Takes note that a child was forked: until walks know of it, they go by what they know of its parent.
-    pub(super) fn inherit(&mut self, parent: Pid, child: Pid, time_ns: u64) {
+    pub(in crate::sampling) fn inherit(&mut self, parent: Pid, child: Pid, time_ns: u64) {
         if self.until_ns.get(&parent).is_some_and(|until_ns| time_ns <= *until_ns) {
             self.add(child);
         }
     }
 
     /// Takes note that walks have learnt of it.
-    pub(super) fn published(&mut self, pid: Pid) {
+    pub(in crate::sampling) fn published(&mut self, pid: Pid) {
         if let Some(until_ns) = self.until_ns.get_mut(&pid) {
             *until_ns = monotonic_ns();
         }
     }
 
     /// Forgets what no sample can come from any more.
-    pub(super) fn sweep(&mut self) {
+    pub(in crate::sampling) fn sweep(&mut self) {
         let now_ns = monotonic_ns();
         self.until_ns.retain(|_, until_ns| until_ns.saturating_add(REMEMBERED_NS) > now_ns);
         self.shown = None;
@@ -104,7 +104,7 @@ impl Shown {
 
 impl Sampler<'_> {
     /// The sample and its stack as far as they are true of what was mapped. Processes are known up to the sample's time.
-    pub(super) fn without_stale_frames(
+    pub(in crate::sampling) fn without_stale_frames(
         &mut self,
         sample: Sample,
         stack: Option<Arc<Stack>>,

@@ -9,9 +9,10 @@ use sidewinder_bpf::{
 use sidewinder_process::{NoPod, Pid, PodBounds, ProcRoot, ProcessDir, ProcfsError};
 use tracing::{info, warn};
 
+use super::scans;
 use super::scope::Verdict;
-use super::{Sampler, SamplingError, scans};
 use crate::exit::chain;
+use crate::sampling::{Sampler, SamplingError};
 
 /// The first process of a PID namespace. In a pod it is that of the pause container, which does nothing.
 const FIRST_PID: u32 = 1;
@@ -24,11 +25,11 @@ const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// Our pod, as far as it can be told from others.
 #[derive(Debug)]
-pub(super) struct Pod {
+pub(in crate::sampling) struct Pod {
     /// What the programs compare.
-    pub(super) cgroup: PodCgroup,
+    pub(in crate::sampling) cgroup: PodCgroup,
     /// What we compare.
-    pub(super) bounds: PodBounds,
+    pub(in crate::sampling) bounds: PodBounds,
     /// The ids of the pod's cgroup and of those above it.
     above: Vec<u64>,
 }
@@ -47,7 +48,7 @@ impl Pod {
 }
 
 /// Finds the pod that we run in. `None`: nothing but the PID namespace tells it.
-pub(super) fn find_pod() -> Result<Option<Pod>, SamplingError> {
+pub(in crate::sampling) fn find_pod() -> Result<Option<Pod>, SamplingError> {
     if sidewinder_bpf::is_in_initial_pid_namespace()? {
         return Err(NoPod::Node.into());
     }
@@ -74,7 +75,7 @@ pub(super) fn find_pod() -> Result<Option<Pod>, SamplingError> {
 }
 
 /// Whose events to open: those of the containers of our pod, where all of them can be had.
-pub(super) fn audience(pod: Option<&Pod>, opener: &Opener) -> Audience {
+pub(in crate::sampling) fn audience(pod: Option<&Pod>, opener: &Opener) -> Audience {
     let Some(pod) = pod else { return Audience::EveryTask };
     let since = Instant::now();
     loop {
@@ -126,7 +127,7 @@ fn warn_of_every_task(error: &EventError) {
 
 impl Sampler<'_> {
     /// Learns who is in scope of what already runs.
-    pub(super) fn learn_scope(&mut self) -> Result<(), SamplingError> {
+    pub(in crate::sampling) fn learn_scope(&mut self) -> Result<(), SamplingError> {
         for pid in self.options.scope.pids() {
             self.scan(Pid(pid), scans::START_PATIENCE).map_err(|error| match error {
                 ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
@@ -170,7 +171,7 @@ impl Sampler<'_> {
     }
 
     /// Judges a process that has become another program.
-    pub(super) fn judge_anew(&mut self, pid: Pid) {
+    pub(in crate::sampling) fn judge_anew(&mut self, pid: Pid) {
         let containers = self.options.scope.containers();
         let judged = self.judge(pid).and_then(|()| match containers == self.options.scope.containers() {
             true => Ok(()),
@@ -204,7 +205,7 @@ impl Sampler<'_> {
     }
 
     /// Has the programs list what was forked by a process before that was listed.
-    pub(super) fn list_untold(&mut self) {
+    pub(in crate::sampling) fn list_untold(&mut self) {
         for pid in self.options.scope.take_untold() {
             // Where there is no room it is counted.
             let _ = self.list(Pid(pid));
@@ -212,7 +213,7 @@ impl Sampler<'_> {
     }
 
     /// Says that the list of processes was full, when that has happened again.
-    pub(super) fn warn_of_full_list(&mut self) {
+    pub(in crate::sampling) fn warn_of_full_list(&mut self) {
         let lost = self.profiler.scope_full();
         if lost > self.list_was_full {
             self.list_was_full = lost;
@@ -235,7 +236,7 @@ impl Sampler<'_> {
     }
 
     /// Opens the events of a container of our pod of which the programs tell.
-    pub(super) fn welcome(&mut self, newcomer: Newcomer) {
+    pub(in crate::sampling) fn welcome(&mut self, newcomer: Newcomer) {
         let Some(pod) = &self.pod else { return };
         let opened = pod
             .container(newcomer.pid, &self.opener)
@@ -272,7 +273,7 @@ impl Sampler<'_> {
     }
 
     /// Tries again what went wrong with new containers.
-    pub(super) fn welcome_again(&mut self) {
+    pub(in crate::sampling) fn welcome_again(&mut self) {
         self.newcomers.retain(|_, (newcomer, _)| is_there(newcomer.pid));
         let waiting: Vec<Newcomer> = self.newcomers.values().map(|(newcomer, _)| *newcomer).collect();
         waiting.into_iter().for_each(|newcomer| self.welcome(newcomer));

@@ -15,10 +15,10 @@ use sidewinder_process::context::{ContextError, Published, ThreadContexts, read_
 use sidewinder_process::{Pid, Process, ProcessDescription, ProcessMemory, ProcfsError};
 use tracing::{debug, warn};
 
-use super::Sampler;
-use super::feed::{Message, ProcessKey};
 use super::variables::{Unlocated, Variables};
 use crate::foreign::{Asked, ForeignReader, NoAnswer, Pending, Target};
+use crate::sampling::Sampler;
+use crate::sampling::feed::{Message, ProcessKey};
 
 /// Between the first two looks at a process that publishes nothing, or is at it; twice as long between the next ones.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Contexts {
+pub(in crate::sampling) struct Contexts {
     is_enabled: bool,
     /// Whether threads are looked at for sets of labels: these are announced by nothing.
     reads_label_sets: bool,
@@ -74,7 +74,7 @@ enum Threads {
 }
 
 /// A process that was looked at.
-pub(super) struct Look {
+pub(in crate::sampling) struct Look {
     key: ProcessKey,
     /// Whether it publishes something else than before.
     is_new: bool,
@@ -83,7 +83,7 @@ pub(super) struct Look {
 }
 
 impl Contexts {
-    pub(super) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
+    pub(in crate::sampling) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
         Self {
             is_enabled: options.enabled,
             reads_label_sets: options.enabled && options.custom_labels,
@@ -98,7 +98,7 @@ impl Contexts {
     }
 
     /// Follows a process from now on, which is looked at at once if there is time for it.
-    pub(super) fn meet(&mut self, key: ProcessKey) {
+    pub(in crate::sampling) fn meet(&mut self, key: ProcessKey) {
         self.forget(key.pid);
         if !self.is_enabled {
             return;
@@ -123,19 +123,19 @@ impl Contexts {
     }
 
     /// How many processes publish something that must not be read.
-    pub(super) fn refused(&self) -> u64 {
+    pub(in crate::sampling) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Forgets a process.
-    pub(super) fn forget(&mut self, pid: u32) {
+    pub(in crate::sampling) fn forget(&mut self, pid: u32) {
         if let Some(followed) = self.followed.remove(&pid) {
             self.due.remove(&(followed.due, pid));
         }
     }
 
     /// What is known of a process, with what it publishes.
-    pub(super) fn complete(
+    pub(in crate::sampling) fn complete(
         &self,
         key: ProcessKey,
         description: Arc<ProcessDescription>,
@@ -150,7 +150,7 @@ impl Contexts {
     }
 
     /// The keys of what the threads of a process publish besides their span, by number.
-    pub(super) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
+    pub(in crate::sampling) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
         match self.followed(key).and_then(Followed::threads) {
             Some(ThreadContexts::Records { attribute_keys }) => attribute_keys,
             _ => &[],
@@ -158,7 +158,7 @@ impl Contexts {
     }
 
     /// In which variables the threads of a process say which span they are in.
-    pub(super) fn variables(&self, key: ProcessKey) -> &[TlsVariable] {
+    pub(in crate::sampling) fn variables(&self, key: ProcessKey) -> &[TlsVariable] {
         self.followed(key).map_or(&[], |followed| &followed.variables)
     }
 
@@ -194,7 +194,7 @@ impl Contexts {
     }
 
     /// Looks soon again at a process that maps something else now, if its threads publish anything.
-    pub(super) fn hurry(&mut self, pid: u32) {
+    pub(in crate::sampling) fn hurry(&mut self, pid: u32) {
         let due = Instant::now() + LINKING_INTERVAL;
         let waits = |followed: &&Followed| followed.threads().is_some() && followed.due > due;
         if self.followed.get(&pid).filter(waits).is_some() {
@@ -216,7 +216,7 @@ impl Contexts {
     }
 
     /// Whether answers are still to come.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::sampling) fn is_waiting(&self) -> bool {
         !self.looks.is_empty() || !self.locations.is_empty()
     }
 
@@ -291,7 +291,7 @@ impl Contexts {
 impl Sampler<'_> {
     /// Tells of those processes that publish something else of themselves than before, and has samples tell which span
     /// their threads are in.
-    pub(super) fn follow_contexts(&mut self, messages: &mut Vec<Message>) {
+    pub(in crate::sampling) fn follow_contexts(&mut self, messages: &mut Vec<Message>) {
         self.take_locations();
         while let Some(look) = self.contexts.look_at_next() {
             let pid = Pid(look.key.pid);
@@ -350,7 +350,7 @@ impl Sampler<'_> {
 }
 
 /// The first of these answers that has come.
-pub(super) fn take_answer<T>(
+pub(in crate::sampling) fn take_answer<T>(
     pending: &mut Vec<(ProcessKey, Pending<T>)>,
 ) -> Option<(ProcessKey, Result<T, NoAnswer>)> {
     let (at, answer) = pending.iter().enumerate().find_map(|(at, (_, of))| Some((at, of.poll()?)))?;

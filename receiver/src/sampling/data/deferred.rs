@@ -17,8 +17,8 @@ use sidewinder_bpf::{Frame, FrameKind, Outcome, Sample, Snapshot, StackPiece};
 use sidewinder_process::{FileId, Pid, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
-use super::Sampler;
-use super::feed::{Message, ProcessKey};
+use crate::sampling::Sampler;
+use crate::sampling::feed::{Message, ProcessKey};
 use walk::{Code, Lacked, Place};
 
 /// How long a sample waits for tables.
@@ -154,7 +154,7 @@ impl Waiting {
 
 impl Sampler<'_> {
     /// Walks what came too early, where everything is there by now.
-    pub(super) fn walk_late(&mut self, messages: &mut Vec<Message>) {
+    pub(in crate::sampling) fn walk_late(&mut self, messages: &mut Vec<Message>) {
         let (binaries, arena, tables) = (&self.binaries, &self.profiler.arena, &self.profiler.tables);
         for waiting in self.late.take_promising(|file, at| binaries.has_answer(file, at, arena, tables)) {
             match self.walk_again(&waiting, messages) {
@@ -178,7 +178,7 @@ impl Sampler<'_> {
     }
 
     /// Hands a sample on as the kernel side left it.
-    pub(super) fn give_up(&mut self, waiting: &Waiting, messages: &mut Vec<Message>) {
+    pub(in crate::sampling) fn give_up(&mut self, waiting: &Waiting, messages: &mut Vec<Message>) {
         let stack = self.stacks.get(waiting.sample.stack);
         self.ask_for_what_lacked(&waiting.sample, stack.as_deref());
         let process = waiting.process.as_deref().map(ProcessKey::of);

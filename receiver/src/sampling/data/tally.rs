@@ -20,14 +20,14 @@ pub(crate) struct Tally {
 
 /// Interrupts of which the kernel side did not have the last word.
 #[derive(Debug, Default)]
-pub(super) struct Corrections {
+pub(in crate::sampling) struct Corrections {
     /// By the outcome that the kernel side counted, and by the one that counts.
     by_outcomes: BTreeMap<(Outcome, Outcome), u64>,
 }
 
 impl Corrections {
     /// Takes note that a sample ends otherwise than it says.
-    pub(super) fn note(&mut self, sample: &Sample, outcome: Outcome) {
+    pub(in crate::sampling) fn note(&mut self, sample: &Sample, outcome: Outcome) {
         // Only interrupts are counted by the kernel side.
         if sample.kind == SampleKind::Cpu {
             *self.by_outcomes.entry((sample.outcome, outcome)).or_default() += 1;
@@ -35,7 +35,7 @@ impl Corrections {
     }
 
     /// Moves what was counted to where it belongs.
-    pub(super) fn apply(&self, interrupts: &mut Interrupts) {
+    pub(in crate::sampling) fn apply(&self, interrupts: &mut Interrupts) {
         for ((counted, right), count) in &self.by_outcomes {
             for (outcome, total) in &mut interrupts.outcomes {
                 if outcome == counted {

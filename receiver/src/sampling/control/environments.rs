@@ -6,25 +6,29 @@ use std::sync::Arc;
 use sidewinder_process::{Pid, Process, ProcessDescription, Registry, ResourceVariables};
 use tracing::debug;
 
-use super::Sampler;
 use super::contexts::take_answer;
-use super::feed::{Message, ProcessKey};
 use crate::foreign::{Asked, ForeignReader, Pending, Target};
+use crate::sampling::Sampler;
+use crate::sampling::feed::{Message, ProcessKey};
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Environments {
+pub(in crate::sampling) struct Environments {
     reader: ForeignReader,
     pending: Vec<(ProcessKey, Pending<ResourceVariables>)>,
 }
 
 impl Environments {
-    pub(super) fn new(reader: ForeignReader) -> Self {
+    pub(in crate::sampling) fn new(reader: ForeignReader) -> Self {
         Self { reader, pending: Vec::new() }
     }
 
     /// What a living process says about itself. What its environment says is part of it if that can be had at once.
-    pub(super) fn describe(&mut self, pid: Pid, registry: &mut Registry) -> Option<Arc<ProcessDescription>> {
+    pub(in crate::sampling) fn describe(
+        &mut self,
+        pid: Pid,
+        registry: &mut Registry,
+    ) -> Option<Arc<ProcessDescription>> {
         let mut pending = None;
         let description = registry.describe_with(pid, |start_ticks| {
             let target = Target { pid, start_ticks };
@@ -51,19 +55,19 @@ impl Environments {
     }
 
     /// Reads the memory of processes.
-    pub(super) fn reader(&self) -> &ForeignReader {
+    pub(in crate::sampling) fn reader(&self) -> &ForeignReader {
         &self.reader
     }
 
     /// Whether answers are still to come.
-    pub(super) fn are_waiting(&self) -> bool {
+    pub(in crate::sampling) fn are_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
 }
 
 impl Sampler<'_> {
     /// Tells of processes anew whose environments have been read meanwhile.
-    pub(super) fn take_environments(&mut self, messages: &mut Vec<Message>) {
+    pub(in crate::sampling) fn take_environments(&mut self, messages: &mut Vec<Message>) {
         while let Some((key, answer)) = take_answer(&mut self.environments.pending) {
             let Ok(variables) = answer else { continue };
             if variables == ResourceVariables::default() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{Body, Entries, Frame, StackHash};
 
-use super::feed::Stack;
+use crate::sampling::feed::Stack;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
