@@ -193,7 +193,7 @@ fn sample(
     opener: Opener,
 ) -> Result<Recorded, Failure> {
     let scope = match &launched {
-        Some(launched) => Scope::of_pids([launched.pid()]),
+        Some(launched) => Scope::from_pids([launched.pid()]),
         None => chosen(&args.pid, &args.comm).0,
     };
     let progress = Progress::new(args);
@@ -259,7 +259,7 @@ fn sample(
         stacks_known_and_sent: sampler.profiler().stacks_known_and_sent(),
         table_bytes: sampler.profiler().tables.loaded_bytes(),
         table_evictions: sampler.profiler().tables.evictions(),
-        table_reloads: sampler.table_reloads(),
+        table_reloads: sampler.control_counts().table_reloads,
         map_bytes: sampler.profiler().map_bytes(),
     })
 }
@@ -370,7 +370,7 @@ fn summary_json(recorded: &Recorded, refused: &RefusedFiles, profile: Option<&Pr
         "idle_inferred": recorded.tally.interrupts.idle_inferred,
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.bodies_missing,
-        "walked_late": recorded.tally.walked_late,
+        "walked_late": recorded.tally.deferred_walks,
         "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
         "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },

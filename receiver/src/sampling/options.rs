@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidewinder_bpf::{Packing, Walk};
+use sidewinder_bpf::{Options, Packing, PodCgroup, Walk};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
+use tracing::warn;
 
+use super::SamplingError;
 use super::control::scope::Scope;
 use super::control::tables::debug_file::DebugRoots;
 use crate::memory::SamplingBudget;
@@ -79,22 +81,82 @@ impl SamplingOptions {
         self
     }
 
-    /// How long to wait on average between two polls of the kernel's events.
+    /// Refuses a rate above the kernel's limit, which the kernel itself would call an invalid argument.
+    pub(super) fn check_rate(&self) -> Result<(), SamplingError> {
+        let wanted = self.samples_per_second;
+        let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+        match limit.ok().and_then(|text| text.trim().parse().ok()) {
+            Some(allowed) if wanted > allowed => Err(SamplingError::Rate { wanted, allowed }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of the eBPF programs.
+    pub(super) fn load_options(&self, pod: Option<PodCgroup>) -> Options {
+        Options {
+            scope: self.scope.mode(),
+            pod,
+            walk: self.walk,
+            frame_limit: self.frame_limit,
+            kernel_frames: self.kernel_frames,
+            context_attributes: !self.trace_context.attributes.is_empty(),
+            #[cfg(test)]
+            test_programs: self.test_programs,
+            arena_bytes: self.budget.tables_bytes,
+            ring_bytes: self.budget.rings.samples_bytes,
+            snapshots_bytes: self.budget.rings.snapshots_bytes,
+            ..Options::default()
+        }
+    }
+
+    /// Warns of what stacks lose if programs can't loop.
+    pub(super) fn warn_of_walk(&self, walk: Walk) {
+        if walk == Walk::Loop {
+            return;
+        }
+        let frame_limit = self.frame_limit;
+        if frame_limit > walk.frames_max() {
+            warn!(
+                "degraded: this kernel's programs can't loop, so stacks are cut after {} frames instead of {frame_limit}; \
+                 Linux 5.17 or later has bpf_loop",
+                walk.frames_max(),
+            );
+        }
+        warn!(
+            "degraded: pages of stacks that aren't in memory are counted as bad_address, not as page_absent; \
+             Linux 5.17 or later has bpf_find_vma"
+        );
+    }
+
+    /// The average time between two polls.
     pub(super) fn poll_interval(&self) -> Duration {
         let (shortest, longest) = POLL_INTERVAL_BOUNDS;
         let samples = Duration::from_secs(1) * SAMPLES_PER_POLL / self.samples_per_second.max(1);
         samples.clamp(shortest, longest)
     }
+}
 
-    /// How a binary is to be walked: as the first override says that names it, else as all.
+/// How each binary is to be walked.
+#[derive(Clone, Debug)]
+pub(super) struct PackingRules {
+    mode: UnwindMode,
+    overrides: Vec<UnwindOverride>,
+}
+
+impl PackingRules {
+    pub(super) fn new(mode: UnwindMode, overrides: Vec<UnwindOverride>) -> Self {
+        Self { mode, overrides }
+    }
+
+    /// The form of a binary's tables: that of the first override that names the binary, else of the mode.
     pub(super) fn packing(&self, path: &[u8], build_id: Option<&[u8]>) -> Packing {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let named = self.unwind_overrides.iter().find(|rule| match &rule.binary {
+        let named = self.overrides.iter().find(|rule| match &rule.binary {
             BinaryMatch::Name(wanted) => wanted.as_bytes() == name,
             BinaryMatch::Path(wanted) => wanted.as_os_str().as_encoded_bytes() == path,
             BinaryMatch::BuildId(wanted) => Some(wanted.as_bytes()) == build_id,
         });
-        packing_of(named.map_or(self.unwind_mode, |rule| rule.mode))
+        packing_of(named.map_or(self.mode, |rule| rule.mode))
     }
 }
 

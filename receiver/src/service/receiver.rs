@@ -242,7 +242,7 @@ impl Run {
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
         let receiver = &self.config;
         SamplingOptions {
-            scope: Scope::of(&receiver.scope),
+            scope: Scope::from_config(&receiver.scope),
             samples_per_second: receiver.samples_per_second.get(),
             walk: None,
             #[cfg(test)]

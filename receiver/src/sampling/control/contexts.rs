@@ -9,16 +9,15 @@ use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Pointee, TlsVariable};
+use sidewinder_bpf::TlsVariable;
 use sidewinder_config::TraceContext;
 use sidewinder_process::context::{ContextError, Published, ThreadContexts, read_process_context};
-use sidewinder_process::{Pid, Process, ProcessDescription, ProcessMemory, ProcfsError};
+use sidewinder_process::{Pid, ProcessDescription, ProcessMemory, ProcfsError};
 use tracing::{debug, warn};
 
-use super::variables::{Unlocated, Variables};
+use super::variables::Unlocated;
 use crate::foreign::{Asked, ForeignReader, NoAnswer, Pending, Target};
-use crate::sampling::Sampler;
-use crate::sampling::feed::{Message, ProcessKey};
+use crate::sampling::feed::ProcessKey;
 
 /// Between the first two looks at a process that publishes nothing, or is at it; twice as long between the next ones.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,7 +32,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(in crate::sampling) struct Contexts {
+pub(super) struct Contexts {
     is_enabled: bool,
     /// Whether threads are looked at for sets of labels: these are announced by nothing.
     reads_label_sets: bool,
@@ -64,7 +63,7 @@ struct Followed {
 
 /// How the threads of a process say which span they are in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Threads {
+pub(super) enum Threads {
     /// Not at all.
     Silent,
     /// By records of their own.
@@ -74,16 +73,15 @@ enum Threads {
 }
 
 /// A process that was looked at.
-pub(in crate::sampling) struct Look {
-    key: ProcessKey,
-    /// Whether it publishes something else than before.
-    is_new: bool,
-    /// How its threads publish, if they do.
-    threads: Threads,
+pub(super) struct Look {
+    pub(super) key: ProcessKey,
+    /// Whether its context has changed.
+    pub(super) is_new: bool,
+    pub(super) threads: Threads,
 }
 
 impl Contexts {
-    pub(in crate::sampling) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
+    pub(super) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
         Self {
             is_enabled: options.enabled,
             reads_label_sets: options.enabled && options.custom_labels,
@@ -98,7 +96,7 @@ impl Contexts {
     }
 
     /// Follows a process from now on, which is looked at at once if there is time for it.
-    pub(in crate::sampling) fn meet(&mut self, key: ProcessKey) {
+    pub(super) fn meet(&mut self, key: ProcessKey) {
         self.forget(key.pid);
         if !self.is_enabled {
             return;
@@ -123,19 +121,19 @@ impl Contexts {
     }
 
     /// How many processes publish something that must not be read.
-    pub(in crate::sampling) fn refused(&self) -> u64 {
+    pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Forgets a process.
-    pub(in crate::sampling) fn forget(&mut self, pid: u32) {
+    pub(super) fn forget(&mut self, pid: u32) {
         if let Some(followed) = self.followed.remove(&pid) {
             self.due.remove(&(followed.due, pid));
         }
     }
 
     /// What is known of a process, with what it publishes.
-    pub(in crate::sampling) fn complete(
+    pub(super) fn complete(
         &self,
         key: ProcessKey,
         description: Arc<ProcessDescription>,
@@ -150,7 +148,7 @@ impl Contexts {
     }
 
     /// The keys of what the threads of a process publish besides their span, by number.
-    pub(in crate::sampling) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
+    pub(super) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
         match self.followed(key).and_then(Followed::threads) {
             Some(ThreadContexts::Records { attribute_keys }) => attribute_keys,
             _ => &[],
@@ -158,12 +156,12 @@ impl Contexts {
     }
 
     /// In which variables the threads of a process say which span they are in.
-    pub(in crate::sampling) fn variables(&self, key: ProcessKey) -> &[TlsVariable] {
+    pub(super) fn variables(&self, key: ProcessKey) -> &[TlsVariable] {
         self.followed(key).map_or(&[], |followed| &followed.variables)
     }
 
-    /// Whether these are others than before.
-    fn set_variables(&mut self, key: ProcessKey, variables: Vec<TlsVariable>) -> bool {
+    /// Records the variables of a process. Returns whether they have changed.
+    pub(super) fn set_variables(&mut self, key: ProcessKey, variables: Vec<TlsVariable>) -> bool {
         let followed = self.followed.get_mut(&key.pid).filter(|followed| followed.key == key);
         followed.is_some_and(|followed| {
             let is_change = followed.variables != variables;
@@ -172,8 +170,8 @@ impl Contexts {
         })
     }
 
-    /// Asks where the threads of a process have their copies of variables, of which some are known.
-    fn locate(
+    /// Reads where the threads of a process have their copies of variables, and adds these to the known ones.
+    pub(super) fn locate(
         &self,
         key: ProcessKey,
         unlocated: Vec<Unlocated>,
@@ -193,8 +191,23 @@ impl Contexts {
         self.reader.ask(target, read).map(Asked::Pending)
     }
 
+    /// Takes the result of [`Self::locate`] later.
+    pub(super) fn await_location(&mut self, key: ProcessKey, pending: Pending<Vec<TlsVariable>>) {
+        self.locations.push((key, pending));
+    }
+
+    /// The next result of [`Self::locate`] that has come later.
+    pub(super) fn next_location(&mut self) -> Option<(ProcessKey, Result<Vec<TlsVariable>, NoAnswer>)> {
+        take_answer(&mut self.locations)
+    }
+
+    /// Whether threads may publish sets of labels, which no context announces.
+    pub(super) fn reads_label_sets(&self) -> bool {
+        self.reads_label_sets
+    }
+
     /// Looks soon again at a process that maps something else now, if its threads publish anything.
-    pub(in crate::sampling) fn hurry(&mut self, pid: u32) {
+    pub(super) fn hurry(&mut self, pid: u32) {
         let due = Instant::now() + LINKING_INTERVAL;
         let waits = |followed: &&Followed| followed.threads().is_some() && followed.due > due;
         if self.followed.get(&pid).filter(waits).is_some() {
@@ -202,8 +215,8 @@ impl Contexts {
         }
     }
 
-    /// Takes up what has been read, and looks at the next one whose turn it is.
-    fn look_at_next(&mut self) -> Option<Look> {
+    /// The next look that has ended, or that is due and ends at once.
+    pub(super) fn look_at_next(&mut self) -> Option<Look> {
         let now = Instant::now();
         while let Some((key, answer)) = take_answer(&mut self.looks) {
             let look = self.take_up(key, answer.unwrap_or_else(|none| Err(Unread::NoAnswer(none))), now);
@@ -215,8 +228,8 @@ impl Contexts {
         if due <= now && self.has_time(now) { self.look_at(pid, now, Wait::No) } else { None }
     }
 
-    /// Whether answers are still to come.
-    pub(in crate::sampling) fn is_waiting(&self) -> bool {
+    /// Whether reads are in progress.
+    pub(super) fn are_read(&self) -> bool {
         !self.looks.is_empty() || !self.locations.is_empty()
     }
 
@@ -288,69 +301,8 @@ impl Contexts {
     }
 }
 
-impl Sampler<'_> {
-    /// Tells of those processes that publish something else of themselves than before, and has samples tell which span
-    /// their threads are in.
-    pub(in crate::sampling) fn follow_contexts(&mut self, messages: &mut Vec<Message>) {
-        self.take_locations();
-        while let Some(look) = self.contexts.look_at_next() {
-            let pid = Pid(look.key.pid);
-            let is_it = |process: &&Process| process.instance() == look.key.instance;
-            let Some(process) = self.registry.process(pid).filter(is_it) else { continue };
-            let variables = match look.threads {
-                Threads::Goroutines => Variables::find_goroutine(process, &mut self.files),
-                Threads::Records | Threads::Silent => Vec::new(),
-            };
-            let wanted = [
-                (Pointee::Record, look.threads == Threads::Records),
-                (Pointee::LabelSet, self.contexts.reads_label_sets),
-            ];
-            let mut unlocated = Vec::new();
-            for (to, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-                unlocated.extend(self.variables.find(to, process, &mut self.files));
-            }
-            match self.contexts.locate(look.key, unlocated, &variables) {
-                Ok(Asked::Answered(located)) => self.set_variables(look.key, located),
-                Ok(Asked::Pending(pending)) => self.contexts.locations.push((look.key, pending)),
-                // What was known of them before still holds.
-                Err(none) => debug!(%pid, %none, "no thread context"),
-            }
-            if look.is_new
-                && let Some(description) = self.environments.describe(pid, &mut self.registry)
-            {
-                messages.push(Message::Process(look.key, self.contexts.complete(look.key, description)));
-            }
-        }
-    }
-}
-
-impl Sampler<'_> {
-    /// Takes up where threads publish, of the processes whose memory has told it.
-    fn take_locations(&mut self) {
-        while let Some((key, answer)) = take_answer(&mut self.contexts.locations) {
-            match answer {
-                Ok(variables) => self.set_variables(key, variables),
-                Err(none) => debug!(pid = key.pid, %none, "no thread context"),
-            }
-        }
-    }
-
-    fn set_variables(&mut self, key: ProcessKey, mut variables: Vec<TlsVariable>) {
-        variables.truncate(TlsVariable::MAX);
-        let pid = Pid(key.pid);
-        let is_it = self.registry.process(pid).is_some_and(|process| ProcessKey::of(process) == key);
-        if is_it
-            && self.contexts.set_variables(key, variables)
-            && let Some(known_ns) = self.profiler.processes.known_ns(pid.0)
-        {
-            // What is known of its mappings is as old as before.
-            self.publish(pid, known_ns);
-        }
-    }
-}
-
 /// The first of these answers that has come.
-pub(in crate::sampling) fn take_answer<T>(
+pub(super) fn take_answer<T>(
     pending: &mut Vec<(ProcessKey, Pending<T>)>,
 ) -> Option<(ProcessKey, Result<T, NoAnswer>)> {
     let (at, answer) = pending.iter().enumerate().find_map(|(at, (_, of))| Some((at, of.poll()?)))?;

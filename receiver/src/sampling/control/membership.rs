@@ -1,230 +1,169 @@
-//! Who is in scope, and whose events are open for that.
+//! Which processes are in scope, and which containers' events are open.
+//!
+//! Input: exec events, forks that the [scope](super::scope) follows, and containers that the eBPF programs report. Output:
+//! the programs' list of processes, open events, and scans of the processes that come into scope.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
-use sidewinder_bpf::{
-    Audience, Container, EventError, Newcomer, Opener, PodCgroup, ScopeMode, monotonic_ns, own_cgroups,
-};
-use sidewinder_process::{NoPod, Pid, PodBounds, ProcRoot, ProcessDir, ProcfsError};
+use sidewinder_bpf::{Audience, EventError, Newcomer, Opener, Profiler, ScopeMode, monotonic_ns};
+use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcfsError};
 use tracing::{info, warn};
 
-use super::scans;
-use super::scope::Verdict;
+use super::pod::{self, Pod};
+use super::processes::Processes;
+use super::scope::{ListChange, Scope};
 use crate::exit::chain;
-use crate::sampling::{Sampler, SamplingError};
+use crate::sampling::SamplingError;
 
-/// The first process of a PID namespace. In a pod it is that of the pause container, which does nothing.
-const FIRST_PID: u32 = 1;
+/// How long the start waits for the scan of a process that the configuration names.
+const NAMED_PROCESS_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the start waits for the scan of any other process.
+const PROCESS_PATIENCE: Duration = Duration::from_millis(100);
+/// How long sampling waits for the scan of the first process of a container.
+const FIRST_PROCESS_PATIENCE: Duration = Duration::from_millis(20);
 
-/// How long a container's events may not be had before those of every task are opened. A runtime's own process, on its way
-/// into a container, is in that container's cgroup already and does not see it yet.
-const NEWCOMER_PATIENCE: Duration = Duration::from_secs(2);
-/// How often they are tried at the start.
-const PAUSE_BETWEEN_TRIES: Duration = Duration::from_millis(20);
-
-/// Our pod, as far as it can be told from others.
-#[derive(Debug)]
-pub(in crate::sampling) struct Pod {
-    /// What the programs compare.
-    pub(in crate::sampling) cgroup: PodCgroup,
-    /// What we compare.
-    pub(in crate::sampling) bounds: PodBounds,
-    /// The ids of the pod's cgroup and of those above it.
-    above: Vec<u64>,
+/// See the [module](self).
+pub(crate) struct Membership {
+    pub(crate) scope: Scope,
+    /// Our pod, if the scope is the pod and cgroups tell it from the node.
+    pod: Option<Pod>,
+    /// Opens events, which takes privileges.
+    opener: Opener,
+    /// Containers whose events could not be opened yet, by cgroup, and since when.
+    unopened: HashMap<u64, (Newcomer, Instant)>,
+    /// Processes that found the list of the programs full, as of the last warning.
+    list_was_full: u64,
 }
 
-impl Pod {
-    /// The container of a process of the pod. A privileged one may see more than its own cgroup: the events of what it sees
-    /// would be those of the node.
-    fn container(&self, pid: u32, opener: &Opener) -> Result<Container, EventError> {
-        let container = opener.container(pid).map_err(EventError::Opener)?;
-        if self.above.contains(&container.id().0) {
-            let reason = format!("process {pid} sees the cgroups of the whole pod or node on /sys/fs/cgroup");
-            return Err(EventError::Opener(io::Error::other(reason)));
-        }
-        Ok(container)
+impl Membership {
+    pub(crate) fn new(scope: Scope, pod: Option<Pod>, opener: Opener) -> Self {
+        Self { scope, pod, opener, unopened: HashMap::new(), list_was_full: 0 }
     }
-}
 
-/// Finds the pod that we run in. `None`: nothing but the PID namespace tells it.
-pub(in crate::sampling) fn find_pod() -> Result<Option<Pod>, SamplingError> {
-    if sidewinder_bpf::is_in_initial_pid_namespace()? {
-        return Err(NoPod::Node.into());
-    }
-    let own = own_cgroups()?;
-    let cgroup_of = |pid| {
-        let process = ProcessDir::open(&ProcRoot::default(), Pid(pid)).map_err(SamplingError::Scan)?;
-        process.read("cgroup").map_err(SamplingError::Scan)
-    };
-    let (ours, first) = (cgroup_of(std::process::id())?, cgroup_of(FIRST_PID)?);
-    let Some(bounds) = PodBounds::find(&ours, &first, own.len().saturating_sub(1))? else {
-        warn!(
-            "degraded: there are no cgroups of version 2: the pod is told by its PID namespace alone, which the node's \
-             administrator can enter, and each interrupt of the node is looked at"
-        );
-        return Ok(None);
-    };
-    let above: Vec<u64> = own.into_iter().take(bounds.level() + 1).collect();
-    let level = u32::try_from(bounds.level()).ok();
-    Ok(level.zip(above.last().copied()).map(|(level, id)| Pod {
-        cgroup: PodCgroup { level, id },
-        bounds,
-        above,
-    }))
-}
-
-/// Whose events to open: those of the containers of our pod, where all of them can be had.
-pub(in crate::sampling) fn audience(pod: Option<&Pod>, opener: &Opener) -> Audience {
-    let Some(pod) = pod else { return Audience::EveryTask };
-    let since = Instant::now();
-    loop {
-        match containers(pod, opener) {
-            Ok(containers) => return Audience::Containers(containers),
-            Err(_) if since.elapsed() < NEWCOMER_PATIENCE => thread::sleep(PAUSE_BETWEEN_TRIES),
-            Err(error) => {
-                warn_of_every_task(&error);
-                return Audience::EveryTask;
+    /// Opens the side band, of the pod's containers or of every task.
+    pub(crate) fn open_side_band(&mut self, processes: &mut Processes, profiler: &mut Profiler<'_>) {
+        let audience = pod::audience(self.pod.as_ref(), &self.opener);
+        if let Some(pod) = &self.pod {
+            processes.registry.stay_within(pod.bounds.clone());
+            if matches!(audience, Audience::EveryTask) {
+                self.scope.stay_within(pod.bounds.clone());
             }
         }
-    }
-}
-
-fn containers(pod: &Pod, opener: &Opener) -> Result<Vec<Container>, EventError> {
-    let own = std::process::id();
-    let mut containers: Vec<Container> = Vec::new();
-    let others = ProcRoot::default().pids().unwrap_or_default().into_iter().map(|pid| pid.0);
-    for pid in std::iter::once(own).chain(others.filter(|pid| *pid != own)) {
-        let process =
-            ProcessDir::open(&ProcRoot::default(), Pid(pid)).and_then(|process| process.read("cgroup"));
-        if !process.is_ok_and(|cgroup| pod.bounds.hold(&cgroup))
-            || containers.iter().any(|known| known.holds(pid))
-        {
-            continue;
-        }
-        match pod.container(pid, opener) {
-            Ok(container) => containers.push(container),
-            // It belongs to a user of its own, into whose processes we may not look.
-            Err(_) if pid == FIRST_PID => {}
-            Err(_) if !is_there(pid) => {}
-            Err(error) => return Err(error),
+        if let Err(error) = profiler.open_side_band(audience) {
+            warn!(%error, "degraded: new mappings will be learnt only when a sample meets them");
         }
     }
-    Ok(containers)
-}
 
-fn is_there(pid: u32) -> bool {
-    ProcessDir::open(&ProcRoot::default(), Pid(pid)).and_then(|process| process.state()).is_ok()
-}
-
-fn warn_of_every_task(error: &EventError) {
-    warn!(
-        "degraded: all interrupts of the node are looked at, and left if they are not this pod's, as a container's own \
-         can't be had: {}",
-        chain(error)
-    );
-}
-
-impl Sampler<'_> {
-    /// Learns who is in scope of what already runs.
-    pub(in crate::sampling) fn learn_scope(&mut self) -> Result<(), SamplingError> {
-        for pid in self.options.scope.pids() {
-            self.scan(Pid(pid), scans::START_PATIENCE).map_err(|error| match error {
+    /// Finds the running processes that are in scope.
+    pub(crate) fn find_running(
+        &mut self,
+        processes: &mut Processes,
+        profiler: &Profiler<'_>,
+    ) -> Result<(), SamplingError> {
+        for pid in self.scope.pids() {
+            processes.scan(Pid(pid), NAMED_PROCESS_PATIENCE).map_err(|error| match error {
                 ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
                 other => SamplingError::Scan(other),
             })?;
-            self.judge(Pid(pid))?;
+            self.evaluate(Pid(pid), processes, profiler)?;
         }
-        if self.options.scope.mode() != ScopeMode::Listed {
-            self.registry.follow_all();
+        if self.scope.mode() != ScopeMode::Listed {
+            processes.registry.follow_all();
             for pid in ProcRoot::default().pids().map_err(SamplingError::Scan)? {
-                // Where reading fails, the process has gone or is counted.
-                let _ = self.scan(pid, scans::EACH_PATIENCE);
+                // A process that can't be read has exited, or is counted.
+                let _ = processes.scan(pid, PROCESS_PATIENCE);
             }
         }
-        if self.options.scope.changes_by_exec() {
-            self.judge_all()?;
+        if self.scope.changes_by_exec() {
+            self.evaluate_all(processes, profiler)?;
         }
         Ok(())
     }
 
-    /// Judges all processes that there are. One that brings its container into scope may come behind others of it.
-    fn judge_all(&mut self) -> Result<(), SamplingError> {
+    /// Evaluates all running processes, again for as long as containers come into scope: one process can bring in the
+    /// container of another that was evaluated before.
+    fn evaluate_all(
+        &mut self,
+        processes: &mut Processes,
+        profiler: &Profiler<'_>,
+    ) -> Result<(), SamplingError> {
         loop {
-            let containers = self.options.scope.containers();
+            let containers = self.scope.containers();
             for pid in ProcRoot::default().pids().map_err(SamplingError::Scan)? {
-                self.judge(pid)?;
+                self.evaluate(pid, processes, profiler)?;
             }
-            if containers == self.options.scope.containers() {
+            if containers == self.scope.containers() {
                 return Ok(());
             }
         }
     }
 
-    /// Judges what runs in a container whose events have just been opened.
-    fn judge_newcomers(&mut self) {
-        if self.options.scope.changes_by_exec()
-            && let Err(error) = self.judge_all()
-        {
-            warn!("degraded: processes of a new container can't be taken into scope: {}", chain(&error));
+    /// Evaluates a process after an exec.
+    pub(crate) fn evaluate_exec(&mut self, pid: Pid, processes: &mut Processes, profiler: &Profiler<'_>) {
+        if !self.scope.changes_by_exec() {
+            return;
         }
-    }
-
-    /// Judges a process that has become another program.
-    pub(in crate::sampling) fn judge_anew(&mut self, pid: Pid) {
-        let containers = self.options.scope.containers();
-        let judged = self.judge(pid).and_then(|()| match containers == self.options.scope.containers() {
-            true => Ok(()),
-            false => self.judge_all(),
+        let containers = self.scope.containers();
+        let evaluated = self.evaluate(pid, processes, profiler).and_then(|()| {
+            match containers == self.scope.containers() {
+                true => Ok(()),
+                false => self.evaluate_all(processes, profiler),
+            }
         });
-        if let Err(error) = judged {
+        if let Err(error) = evaluated {
             warn!(%pid, "degraded: a process can't be taken into scope: {}", chain(&error));
         }
     }
 
-    fn judge(&mut self, pid: Pid) -> Result<(), SamplingError> {
-        match self.options.scope.judge(pid.0) {
-            Verdict::Stays => return Ok(()),
-            Verdict::Unlist => self.profiler.unlist(pid.0),
-            Verdict::List => self.list(pid)?,
+    fn evaluate(
+        &mut self,
+        pid: Pid,
+        processes: &mut Processes,
+        profiler: &Profiler<'_>,
+    ) -> Result<(), SamplingError> {
+        match self.scope.evaluate(pid.0) {
+            ListChange::None => return Ok(()),
+            ListChange::Remove => profiler.unlist(pid.0),
+            ListChange::Add => self.list(pid, profiler)?,
         }
-        if self.options.scope.holds(pid.0) {
-            // Where it can't be read it has ended, or is counted.
-            let _ = self.scan(pid, Duration::ZERO);
+        if self.scope.holds(pid.0) {
+            // A process that can't be read has exited, or is counted.
+            let _ = processes.scan(pid, Duration::ZERO);
         }
         Ok(())
     }
 
-    /// Has the programs list a process, unless it has ended.
-    fn list(&mut self, pid: Pid) -> Result<(), SamplingError> {
+    /// Adds a process to the list of the programs, unless it has exited.
+    fn list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<(), SamplingError> {
         if let Some(start_ns) = start_ns(pid) {
-            self.profiler.list(pid.0, start_ns)?;
-            self.options.scope.told(pid.0, monotonic_ns());
+            profiler.list(pid.0, start_ns)?;
+            self.scope.listed_at(pid.0, monotonic_ns());
         }
         Ok(())
     }
 
-    /// Has the programs list what was forked by a process before that was listed.
-    pub(in crate::sampling) fn list_untold(&mut self) {
-        for pid in self.options.scope.take_untold() {
-            // Where there is no room it is counted.
-            let _ = self.list(Pid(pid));
+    /// Adds the children that a process forked before the programs listed it.
+    pub(crate) fn list_pending(&mut self, profiler: &Profiler<'_>) {
+        for pid in self.scope.take_pending() {
+            // A full list is counted.
+            let _ = self.list(Pid(pid), profiler);
         }
     }
 
-    /// Says that the list of processes was full, when that has happened again.
-    pub(in crate::sampling) fn warn_of_full_list(&mut self) {
-        let lost = self.profiler.scope_full();
+    /// Warns if more processes have found the list of the programs full.
+    pub(crate) fn warn_of_full_list(&mut self, profiler: &Profiler<'_>) {
+        let lost = profiler.scope_full();
         if lost > self.list_was_full {
             self.list_was_full = lost;
-            let cost = self.scope_full_cost().unwrap_or_default();
+            let cost = self.full_list_cost(profiler).unwrap_or_default();
             warn!(processes = lost, "degraded: the list of included or excluded processes is full: {cost}");
         }
     }
 
-    /// What it costs that the list of processes was full, if it was.
-    pub(crate) fn scope_full_cost(&self) -> Option<&'static str> {
-        let cost = match self.options.scope.mode() {
+    /// What the user loses because the list of the programs was full, if it was.
+    pub(crate) fn full_list_cost(&self, profiler: &Profiler<'_>) -> Option<&'static str> {
+        let cost = match self.scope.mode() {
             ScopeMode::Unlisted => {
                 "processes that started after the profiler are not sampled until it is restarted"
             }
@@ -232,67 +171,81 @@ impl Sampler<'_> {
                 "some processes that included ones have started are not sampled"
             }
         };
-        (self.profiler.scope_full() > 0).then_some(cost)
+        (profiler.scope_full() > 0).then_some(cost)
     }
 
-    /// Opens the events of a container of our pod of which the programs tell.
-    pub(in crate::sampling) fn welcome(&mut self, newcomer: Newcomer) {
+    /// Opens the events of a container of our pod that the programs report.
+    pub(crate) fn open_container(
+        &mut self,
+        newcomer: Newcomer,
+        processes: &mut Processes,
+        profiler: &mut Profiler<'_>,
+    ) {
         let Some(pod) = &self.pod else { return };
-        let opened = pod
-            .container(newcomer.pid, &self.opener)
-            .and_then(|container| self.profiler.add_container(container));
+        let opened =
+            pod.container(newcomer.pid, &self.opener).and_then(|container| profiler.add_container(container));
         match opened {
             Ok(is_new) => {
                 if is_new {
                     info!(pid = newcomer.pid, "a container of this pod has started");
-                    // Nobody heard of what was run there before.
-                    self.judge_newcomers();
+                    self.evaluate_started(processes, profiler);
                 }
-                self.newcomers.remove(&newcomer.container);
-                self.profiler.acknowledge(&newcomer);
-                self.meet_first_process(Pid(newcomer.pid));
+                self.unopened.remove(&newcomer.container);
+                profiler.acknowledge(&newcomer);
+                read_first_process(Pid(newcomer.pid), processes);
             }
-            // The next one to run in that container will be told of.
-            Err(_) if !is_there(newcomer.pid) => {}
+            // The programs report the next process that runs in that container.
+            Err(_) if !pod::exists(newcomer.pid) => {}
             Err(error) => {
                 let (_, since) =
-                    *self.newcomers.entry(newcomer.container).or_insert((newcomer, Instant::now()));
-                if since.elapsed() >= NEWCOMER_PATIENCE {
-                    self.widen(&error);
+                    *self.unopened.entry(newcomer.container).or_insert((newcomer, Instant::now()));
+                if since.elapsed() >= pod::OPENING_PATIENCE {
+                    self.open_every_task(&error, profiler);
                 }
             }
         }
     }
 
-    /// Learns of a container's first process what its children inherit. They may live too shortly to be read themselves, and
-    /// it may never be sampled.
-    fn meet_first_process(&mut self, pid: Pid) {
-        // Where it can't be read it has ended, or is counted.
-        let _ = self.scan(pid, scans::FIRST_PROCESS_PATIENCE);
-        let _ = self.environments.describe(pid, &mut self.registry);
-    }
-
-    /// Tries again what went wrong with new containers.
-    pub(in crate::sampling) fn welcome_again(&mut self) {
-        self.newcomers.retain(|_, (newcomer, _)| is_there(newcomer.pid));
-        let waiting: Vec<Newcomer> = self.newcomers.values().map(|(newcomer, _)| *newcomer).collect();
-        waiting.into_iter().for_each(|newcomer| self.welcome(newcomer));
-    }
-
-    /// Goes over to the events of every task.
-    fn widen(&mut self, reason: &EventError) {
-        warn_of_every_task(reason);
-        self.newcomers.clear();
-        if let Some(pod) = &self.pod {
-            self.options.scope.stay_within(pod.bounds.clone());
+    /// Evaluates the processes that started before the events of their container were open.
+    fn evaluate_started(&mut self, processes: &mut Processes, profiler: &Profiler<'_>) {
+        if self.scope.changes_by_exec()
+            && let Err(error) = self.evaluate_all(processes, profiler)
+        {
+            warn!("degraded: processes of a new container can't be taken into scope: {}", chain(&error));
         }
-        if let Err(error) = self.profiler.widen() {
+    }
+
+    /// Tries again to open the events of containers for which that failed.
+    pub(crate) fn retry_containers(&mut self, processes: &mut Processes, profiler: &mut Profiler<'_>) {
+        self.unopened.retain(|_, (newcomer, _)| pod::exists(newcomer.pid));
+        let unopened: Vec<Newcomer> = self.unopened.values().map(|(newcomer, _)| *newcomer).collect();
+        for newcomer in unopened {
+            self.open_container(newcomer, processes, profiler);
+        }
+    }
+
+    /// Replaces the events of containers by those of every task.
+    fn open_every_task(&mut self, reason: &EventError, profiler: &mut Profiler<'_>) {
+        pod::warn_of_every_task(reason);
+        self.unopened.clear();
+        if let Some(pod) = &self.pod {
+            self.scope.stay_within(pod.bounds.clone());
+        }
+        if let Err(error) = profiler.widen() {
             warn!("degraded: a new container of this pod is not sampled: {}", chain(&error));
         }
     }
 }
 
-/// When a process started, by `CLOCK_BOOTTIME`, as exactly as /proc tells.
+/// Reads what the children of a container's first process inherit. The children may live too shortly to be read themselves,
+/// and the first process may never be sampled.
+fn read_first_process(pid: Pid, processes: &mut Processes) {
+    // A process that can't be read has exited, or is counted.
+    let _ = processes.scan(pid, FIRST_PROCESS_PATIENCE);
+    let _ = processes.describe(pid);
+}
+
+/// When a process started, by `CLOCK_BOOTTIME`, to the tick that `/proc` states.
 fn start_ns(pid: Pid) -> Option<u64> {
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let state = ProcessDir::open(&ProcRoot::default(), pid).and_then(|process| process.state());

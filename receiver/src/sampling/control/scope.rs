@@ -32,7 +32,7 @@ pub(crate) struct Scope {
     /// As the programs have it: the processes that are in scope where some are included, else those that are not.
     listed: HashMap<u32, Known>,
     /// Listed processes of which the programs have to be told, since they were forked before their parent was listed there.
-    untold: Vec<u32>,
+    pending: Vec<u32>,
     /// Reads command lines, which are memory of processes.
     reader: Option<ForeignReader>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Scope {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
     /// They are not told yet.
-    Untold,
+    Pending,
     /// They were told at this time of `CLOCK_MONOTONIC`: what the process forked before is not listed there.
     Since(u64),
     /// They listed it themselves when it was forked.
@@ -50,47 +50,47 @@ enum Known {
 
 /// What is to be done about a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum ListChange {
     /// Nothing.
-    Stays,
+    None,
     /// It is to be listed.
-    List,
+    Add,
     /// It is to be taken off the list.
-    Unlist,
+    Remove,
 }
 
 impl Scope {
     /// Every process that our PID namespace knows.
     pub(crate) fn node() -> Self {
-        Self::of(&sidewinder_config::Scope::default())
+        Self::from_config(&sidewinder_config::Scope::default())
     }
 
     /// These processes, and what they fork.
-    pub(crate) fn of_pids(pids: impl IntoIterator<Item = u32>) -> Self {
+    pub(crate) fn from_pids(pids: impl IntoIterator<Item = u32>) -> Self {
         let mut scope = Self::node();
         scope.include.pids = pids.into_iter().collect();
         scope
     }
 
     /// Processes of these names, now or later, and what they fork. `*` and `?` stand for any characters.
-    pub(crate) fn of_names(names: &[String]) -> Self {
+    pub(crate) fn from_names(names: &[String]) -> Self {
         let mut scope = Self::node();
         scope.include.names = names.iter().map(|name| WildMatch::new(name)).collect();
         scope
     }
 
-    pub(crate) fn of(config: &sidewinder_config::Scope) -> Self {
+    pub(crate) fn from_config(config: &sidewinder_config::Scope) -> Self {
         use sidewinder_config::ScopeMode;
         Self {
             is_pod: matches!(config.mode, ScopeMode::Pod | ScopeMode::Container),
             by_container: config.mode == ScopeMode::Container,
-            include: Matcher::of(&config.include),
-            exclude: Matcher::of(&config.exclude),
+            include: Matcher::from_selector(&config.include),
+            exclude: Matcher::from_selector(&config.exclude),
             containers: HashSet::new(),
             bounds: None,
             outsiders: HashSet::new(),
             listed: HashMap::new(),
-            untold: Vec::new(),
+            pending: Vec::new(),
             reader: None,
         }
     }
@@ -168,22 +168,22 @@ impl Scope {
         let known = match self.listed.get(&parent) {
             None => return,
             Some(Known::FromTheStart) => Known::FromTheStart,
-            Some(Known::Since(told_ns)) if *told_ns < time_ns => Known::FromTheStart,
-            Some(Known::Since(_) | Known::Untold) => Known::Untold,
+            Some(Known::Since(listed_ns)) if *listed_ns < time_ns => Known::FromTheStart,
+            Some(Known::Since(_) | Known::Pending) => Known::Pending,
         };
-        if known == Known::Untold {
-            self.untold.push(child);
+        if known == Known::Pending {
+            self.pending.push(child);
         }
         self.listed.insert(child, known);
     }
 
     /// The listed processes of which the programs have to be told, once.
-    pub(crate) fn take_untold(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.untold)
+    pub(crate) fn take_pending(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.pending)
     }
 
     /// The programs list a process from this time on.
-    pub(crate) fn told(&mut self, pid: u32, now_ns: u64) {
+    pub(crate) fn listed_at(&mut self, pid: u32, now_ns: u64) {
         if let Some(known) = self.listed.get_mut(&pid) {
             *known = Known::Since(now_ns);
         }
@@ -195,19 +195,19 @@ impl Scope {
     }
 
     /// Looks at a process that may have become another program.
-    pub(crate) fn judge(&mut self, pid: u32) -> Verdict {
-        let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return Verdict::Stays };
+    pub(crate) fn evaluate(&mut self, pid: u32) -> ListChange {
+        let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return ListChange::None };
         if let Some(pod) = &self.bounds
             && !process.read("cgroup").is_ok_and(|cgroup| pod.hold(&cgroup))
         {
             self.outsiders.insert(pid);
-            return Verdict::Stays;
+            return ListChange::None;
         }
         self.outsiders.remove(&pid);
         if self.mode() == ScopeMode::All {
-            return Verdict::Stays;
+            return ListChange::None;
         }
-        let mut traits = Traits::of(&process);
+        let mut traits = Traits::read(&process);
         let (include, exclude) = (&self.include.command_lines, &self.exclude.command_lines);
         let command_line = if include.is_empty() && exclude.is_empty() {
             Some(String::new())
@@ -230,14 +230,14 @@ impl Scope {
         };
         match (is_listed, is_to_be_listed) {
             (false, true) => {
-                self.listed.insert(pid, Known::Untold);
-                Verdict::List
+                self.listed.insert(pid, Known::Pending);
+                ListChange::Add
             }
             (true, false) => {
                 self.listed.remove(&pid);
-                Verdict::Unlist
+                ListChange::Remove
             }
-            _ => Verdict::Stays,
+            _ => ListChange::None,
         }
     }
 
@@ -284,7 +284,7 @@ struct Matcher {
 }
 
 impl Matcher {
-    fn of(selector: &Selector) -> Self {
+    fn from_selector(selector: &Selector) -> Self {
         let patterns = |texts: &[String]| texts.iter().map(|text| WildMatch::new(text)).collect();
         Self {
             names: patterns(&selector.names),
@@ -328,7 +328,7 @@ struct Traits {
 }
 
 impl Traits {
-    fn of(process: &ProcessDir) -> Self {
+    fn read(process: &ProcessDir) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let cgroups = process.read("cgroup").unwrap_or_default();
         Self {
@@ -374,7 +374,11 @@ mod tests {
     }
 
     fn scope(include: Selector, exclude: Selector) -> Scope {
-        Scope::of(&sidewinder_config::Scope { include, exclude, ..sidewinder_config::Scope::default() })
+        Scope::from_config(&sidewinder_config::Scope {
+            include,
+            exclude,
+            ..sidewinder_config::Scope::default()
+        })
     }
 
     /// A selector of names.
@@ -389,8 +393,8 @@ mod tests {
     #[test]
     fn a_child_is_in_scope_when_its_parent_is() {
         let own = std::process::id();
-        let mut scope = Scope::of_pids([own]);
-        assert_eq!(scope.judge(own), Verdict::List);
+        let mut scope = Scope::from_pids([own]);
+        assert_eq!(scope.evaluate(own), ListChange::Add);
         assert!(scope.admits(&fork(own, 11)));
         assert!(scope.admits(&exit(11)));
         assert!(!scope.admits(&fork(9, 12)));
@@ -406,17 +410,17 @@ mod tests {
     fn children_forked_before_the_programs_were_told_are_to_be_told_too() {
         let own = std::process::id();
         let at = |time_ns, parent, child| ProcessEvent { time_ns, ..fork(parent, child) };
-        for mut scope in [Scope::of_pids([own]), scope(Selector::default(), named(&own_name()))] {
-            assert_eq!(scope.judge(own), Verdict::List);
+        for mut scope in [Scope::from_pids([own]), scope(Selector::default(), named(&own_name()))] {
+            assert_eq!(scope.evaluate(own), ListChange::Add);
             scope.admits(&at(10, own, 11));
             scope.admits(&at(11, 11, 12));
-            assert_eq!(scope.take_untold(), [11, 12], "they were forked before anybody was told");
-            [own, 11, 12].into_iter().for_each(|pid| scope.told(pid, 20));
+            assert_eq!(scope.take_pending(), [11, 12], "they were forked before anybody was told");
+            [own, 11, 12].into_iter().for_each(|pid| scope.listed_at(pid, 20));
             scope.admits(&at(20, own, 13));
             scope.admits(&at(21, 12, 14));
             scope.admits(&at(22, 14, 15));
-            assert_eq!(scope.take_untold(), [13], "the programs follow what is forked later");
-            assert_eq!(scope.take_untold(), [] as [u32; 0]);
+            assert_eq!(scope.take_pending(), [13], "the programs follow what is forked later");
+            assert_eq!(scope.take_pending(), [] as [u32; 0]);
         }
     }
 
@@ -424,7 +428,7 @@ mod tests {
     fn the_number_of_an_excluded_process_may_be_given_to_another_one() {
         let own = std::process::id();
         let mut scope = scope(Selector::default(), named(&own_name()));
-        assert_eq!(scope.judge(own), Verdict::List);
+        assert_eq!(scope.evaluate(own), ListChange::Add);
         for child in (11..20_011).filter(|child| *child != own) {
             assert!(!scope.admits(&fork(own, child)) && scope.excludes(child));
             assert!(!scope.admits(&exit(child)));
@@ -446,7 +450,7 @@ mod tests {
     fn a_process_comes_into_scope_by_each_of_its_traits() {
         let own = std::process::id();
         let process = ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap();
-        let traits = Traits { command_line: read_command_line(&process), ..Traits::of(&process) };
+        let traits = Traits { command_line: read_command_line(&process), ..Traits::read(&process) };
         let one = |text: &String| vec![text.clone()];
         for selector in [
             named(&traits.name),
@@ -458,12 +462,12 @@ mod tests {
         ] {
             let mut scope = scope(selector.clone(), Selector::default());
             assert!(!scope.holds(own), "{selector:?}");
-            assert_eq!(scope.judge(own), Verdict::List, "{selector:?}");
+            assert_eq!(scope.evaluate(own), ListChange::Add, "{selector:?}");
             assert!(scope.holds(own) && !scope.holds(own + 1), "{selector:?}");
-            assert_eq!(scope.judge(own), Verdict::Stays, "{selector:?}");
+            assert_eq!(scope.evaluate(own), ListChange::None, "{selector:?}");
         }
         let mut other = scope(named("no-such-name"), Selector::default());
-        assert_eq!(other.judge(own), Verdict::Stays);
+        assert_eq!(other.evaluate(own), ListChange::None);
         assert!(!other.is_empty(), "such a process may still come");
     }
 
@@ -473,13 +477,13 @@ mod tests {
         let mut all_but = scope(Selector::default(), named(&own_name()));
         assert_eq!(all_but.mode(), ScopeMode::Unlisted);
         assert!(all_but.holds(own));
-        assert_eq!(all_but.judge(own), Verdict::List);
+        assert_eq!(all_but.evaluate(own), ListChange::Add);
         assert!(!all_but.holds(own));
         assert!(!all_but.admits(&fork(own, 11)), "what it forks is left out too");
         assert!(all_but.admits(&fork(9, 12)));
 
         let mut both = scope(named("*"), named(&own_name()));
-        assert_eq!((both.mode(), both.judge(own)), (ScopeMode::Listed, Verdict::Stays));
+        assert_eq!((both.mode(), both.evaluate(own)), (ScopeMode::Listed, ListChange::None));
         assert!(!both.holds(own));
     }
 }

@@ -18,26 +18,21 @@ const LABEL_SET_VERSION: (&[u8], u32) = (b"custom_labels_abi_version", 1);
 
 /// What files say of a variable, for those in which processes were looked for it.
 #[derive(Debug, Default)]
-pub(in crate::sampling) struct Variables {
+pub(super) struct Variables {
     records: HashMap<FileId, Option<TlsSymbol>>,
     label_sets: HashMap<FileId, Option<TlsSymbol>>,
 }
 
 impl Variables {
     /// Forgets a file.
-    pub(in crate::sampling) fn forget(&mut self, file: FileId) {
+    pub(super) fn forget(&mut self, file: FileId) {
         self.records.remove(&file);
         self.label_sets.remove(&file);
     }
 
     /// The variables of a process, of which its memory says where they are. They are few: copies of one in several libraries
     /// count as several.
-    pub(in crate::sampling) fn find(
-        &mut self,
-        to: Pointee,
-        process: &Process,
-        files: &mut FileTable,
-    ) -> Vec<Unlocated> {
+    pub(super) fn find(&mut self, to: Pointee, process: &Process, files: &mut FileTable) -> Vec<Unlocated> {
         let mut found = Vec::new();
         // Its file's own name is one of these, by distribution. glibc's `libc.so` is a script for linkers.
         let is_musls = |name: &[u8]| {
@@ -57,7 +52,7 @@ impl Variables {
     }
 
     /// What leads to the labels of the goroutines of a Go program.
-    pub(in crate::sampling) fn find_goroutine(process: &Process, files: &mut FileTable) -> Vec<TlsVariable> {
+    pub(super) fn find_goroutine(process: &Process, files: &mut FileTable) -> Vec<TlsVariable> {
         for mapping in process.mappings() {
             let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
                 continue;
@@ -94,7 +89,7 @@ impl Variables {
 
 /// A variable in a file that a process has mapped.
 #[derive(Debug)]
-pub(in crate::sampling) struct Unlocated {
+pub(super) struct Unlocated {
     symbol: TlsSymbol,
     bias: u64,
     vector: TlsVector,
@@ -103,11 +98,7 @@ pub(in crate::sampling) struct Unlocated {
 
 impl Unlocated {
     /// Adds where the memory of their process says that these are, each place once.
-    pub(in crate::sampling) fn locate_all(
-        all: &[Self],
-        memory: &impl ForeignMemory,
-        found: &mut Vec<TlsVariable>,
-    ) {
+    pub(super) fn locate_all(all: &[Self], memory: &impl ForeignMemory, found: &mut Vec<TlsVariable>) {
         for Self { symbol, bias, vector, to } in all {
             match symbol.locate(*bias, memory).map(|location| variable(location, *vector, *to)) {
                 Ok(Some(variable)) if !found.contains(&variable) => found.push(variable),

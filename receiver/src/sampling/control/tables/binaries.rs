@@ -11,10 +11,10 @@ use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFi
 use sidewinder_unwind::{FileOutline, Rule};
 
 use super::build::{BuildError, Built, Part, Wanted};
-use super::debug_file::{Companions, DebugFile};
+use super::debug_file::{Companions, DebugFile, DebugRoots};
 use super::segments::{Segment, push_parts, segment_at};
 use super::table_builder::{Delivery, Order, TableBuilder, What};
-use crate::sampling::options::SamplingOptions;
+use crate::sampling::options::PackingRules;
 use crate::time_share::TimeShare;
 
 /// Of one CPU's time, one part in so many may go into building what walks have missed: a budget that is far too small costs
@@ -26,6 +26,8 @@ const REBUILDING_SAVED_MAX: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Binaries {
     builder: TableBuilder,
+    rules: PackingRules,
+    debug_roots: Arc<DebugRoots>,
     binaries: HashMap<FileId, Binary>,
     /// What each process maps.
     files_by_user: HashMap<Pid, BTreeSet<FileId>>,
@@ -141,11 +143,19 @@ pub(crate) struct Ready {
 }
 
 impl Binaries {
-    pub(crate) fn new(builder: TableBuilder, arena: &mut Arena, tables: &mut Tables) -> Option<Self> {
+    pub(crate) fn new(
+        builder: TableBuilder,
+        rules: PackingRules,
+        debug_roots: Arc<DebugRoots>,
+        arena: &mut Arena,
+        tables: &mut Tables,
+    ) -> Option<Self> {
         let blank = tables.reserve()?;
         tables.load(arena, blank, &PackedSegment::blank()).ok()?;
         Some(Self {
             builder,
+            rules,
+            debug_roots,
             binaries: HashMap::new(),
             files_by_user: HashMap::new(),
             blank,
@@ -157,13 +167,7 @@ impl Binaries {
 
     /// Sees to it that the table of a file is built. `user` is a process that maps it or did: its view of the file system
     /// may hold a debug file. False: the content of the file can't be read.
-    pub(crate) fn prepare(
-        &mut self,
-        file: FileId,
-        files: &FileTable,
-        user: Pid,
-        options: &SamplingOptions,
-    ) -> bool {
+    pub(crate) fn prepare(&mut self, file: FileId, files: &FileTable, user: Pid) -> bool {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.used_at = Instant::now();
             return true;
@@ -175,8 +179,8 @@ impl Binaries {
         let mut binary = Binary {
             path: entry.path().to_vec(),
             content: content.clone(),
-            packing: options.packing(entry.path(), build_id),
-            debug_file: DebugFile::of_process(user, entry.path(), content.owner(), &options.debug_roots),
+            packing: self.rules.packing(entry.path(), build_id),
+            debug_file: DebugFile::of_process(user, entry.path(), content.owner(), &self.debug_roots),
             outline: None,
             state: State::Building { segments: Vec::new(), wanted: sender },
             users: BTreeSet::new(),

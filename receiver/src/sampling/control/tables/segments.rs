@@ -7,20 +7,20 @@ use super::build::Part;
 
 /// A piece of a file that has a table of its own.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::sampling) struct Segment {
-    pub(in crate::sampling) part: Part,
+pub(super) struct Segment {
+    pub(super) part: Part,
     /// Whether its table can be built without the rest of the file's.
-    pub(in crate::sampling) stands_alone: bool,
-    pub(in crate::sampling) id: SegmentId,
+    pub(super) stands_alone: bool,
+    pub(super) id: SegmentId,
 }
 
 /// The segment that holds a place.
-pub(in crate::sampling) fn segment_at(segments: &[Segment], at: FileOffset) -> Option<&Segment> {
+pub(super) fn segment_at(segments: &[Segment], at: FileOffset) -> Option<&Segment> {
     segments.iter().find(|segment| segment.part.contains(at))
 }
 
 /// Cuts a range where one segment ends and another begins. What no segment covers stays without a table.
-pub(in crate::sampling) fn push_parts(ranges: &mut Vec<Range>, whole: Range, segments: &[Segment]) {
+pub(super) fn push_parts(ranges: &mut Vec<Range>, whole: Range, segments: &[Segment]) {
     let mut rest = whole;
     for segment in segments {
         let end = rest.file_offset.0 + rest.bytes;

@@ -9,8 +9,8 @@ use sidewinder_unwind::{
     CALL_BYTES, Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule, StepError, call_before,
 };
 
-/// The place of a file whose rule a walk has to wait for.
-pub(crate) type Lacked = (FileId, FileOffset);
+/// The place of a file whose rule a walk lacks.
+pub(crate) type MissingRule = (FileId, FileOffset);
 
 /// What is at an address of a process.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) fn walk(
     snapshot: &Snapshot,
     frame_limit: usize,
     code: &mut impl Code,
-) -> Result<(Vec<Frame>, Outcome), Lacked> {
+) -> Result<(Vec<Frame>, Outcome), MissingRule> {
     let mut frames = Vec::new();
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
     let (mut is_return_address, mut is_unproven) = (false, false);
@@ -122,7 +122,7 @@ fn guess_caller(
     is_generated: bool,
     stack: &Stack<'_>,
     code: &mut impl Code,
-) -> Result<Option<FrameRegisters>, Lacked> {
+) -> Result<Option<FrameRegisters>, MissingRule> {
     let above = registers.fp.wrapping_sub(registers.sp);
     let has_place =
         registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
@@ -177,7 +177,7 @@ fn may_be_frame(
     is_of_generated: bool,
     stack: &Stack<'_>,
     code: &mut impl Code,
-) -> Result<bool, Lacked> {
+) -> Result<bool, MissingRule> {
     let rule = match code.place_of(Avma(caller.pc.0.wrapping_sub(1))) {
         Place::Unmapped => return Ok(false),
         Place::NotYet { file, offset } => return Err((file, offset)),
@@ -261,7 +261,7 @@ mod tests {
         Place::File { file: FileId(1), offset: FileOffset(address.0), rule }
     }
 
-    fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), Lacked> {
+    fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), MissingRule> {
         let (frames, outcome) = walk(&snapshot(words), 9, &mut Parts(place_of, |_| None))?;
         Ok((frames.iter().map(|frame| frame.address()).collect(), outcome))
     }
