@@ -15,12 +15,12 @@ use tracing::{debug, error, info};
 
 use super::plan::{CurrentPlan, Plan};
 use crate::exit::{Cause, Failure};
-use crate::handover::handover;
 use crate::live::Live;
 use crate::memory::Budget;
 use crate::naming::{Namer, NamingOptions};
 use crate::privilege;
 use crate::report::Reporter;
+use crate::report_queue::ReportQueue;
 use crate::sampling::Sampler;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
@@ -178,7 +178,7 @@ impl Run {
         });
 
         thread::scope(|threads| {
-            let (mut handover, incoming) = handover();
+            let (mut queue, incoming) = ReportQueue::new();
             let start_ns = monotonic_ns();
             sampler.start()?;
             let report = move || {
@@ -204,19 +204,19 @@ impl Run {
             let mut counted_at = Instant::now();
             while !self.is_stopped() && !sampler.is_over() && !report.is_finished() {
                 heartbeat.beat(SAMPLING_SILENT_MAX);
-                sampler.poll(POLL, &mut handover.waiting);
-                handover.pass_on(&self.name);
+                sampler.poll(POLL, &mut queue.pending);
+                queue.flush(&self.name);
                 if self.plan.peek().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
-                    let counted = self.count(&sampler, handover.dropped());
+                    let counted = self.count(&sampler, queue.dropped());
                     debug!(receiver = self.name, "so far: {counted}");
                 }
             }
             heartbeat.beat(ENDING_MAX);
             let is_over = sampler.is_over();
-            sampler.stop(&mut handover.waiting);
-            let counted = self.count(&sampler, handover.dropped());
-            handover.pass_all_on();
+            sampler.stop(&mut queue.pending);
+            let counted = self.count(&sampler, queue.dropped());
+            queue.close();
             if let Err(panic) = report.join() {
                 return Err(has_panicked("report", &*panic));
             }
@@ -277,9 +277,12 @@ impl Run {
         loop {
             let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
-            let beating = |_: &Message| heartbeat.beat(REPORTING_SILENT_MAX);
             heartbeat.beat(REPORTING_SILENT_MAX);
-            shown.take(received.into_iter().flatten().inspect(beating), &mut reporter);
+            for message in received.into_iter().flatten() {
+                heartbeat.beat(REPORTING_SILENT_MAX);
+                shown.tee(&message, reporter.naming());
+                reporter.take(message);
+            }
             self.vitals.receiver_named(&self.name, reporter.name_counts());
             let is_outdated = !self.plan.holds(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
