@@ -268,7 +268,6 @@ fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
     }
 }
 
-/// The witness's count of interrupts is the sum of the outcomes, and the events handed on are those that were to be.
 #[test]
 fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -300,6 +299,7 @@ fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
     assert_eq!(sampler.profiler.tables.evictions(), 0, "nothing made room for anything");
 }
 
+/// The witness's count of interrupts is the sum of the outcomes, and all events that are counted are emitted.
 #[test]
 fn every_interrupt_ends_in_one_outcome() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,11 +14,11 @@ use super::control::tables::debug_file::DebugRoots;
 use crate::memory::SamplingBudget;
 use crate::supervise::Threads;
 
-/// Between two looks at what has happened a CPU takes at most this many samples: what waits in the rings stays small,
-/// that of young processes in particular, of which each sample comes with a snapshot.
+/// The samples that a CPU takes between two polls, at most. It bounds what waits in the rings: each sample of a new process
+/// comes with a snapshot.
 const SAMPLES_PER_POLL: u32 = 16;
-/// A storm of execs costs as little as the time between two looks is long; one that would fill a side band is looked at
-/// more often.
+/// The shortest and the longest average interval between polls: the longer it is, the less many execs cost. A side band
+/// that fills up is polled more often.
 const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));
 
 /// See the [module](self).
@@ -26,7 +26,7 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 pub(crate) struct SamplingOptions {
     pub(crate) scope: Scope,
     pub(crate) samples_per_second: u32,
-    /// Where not given, the best way that the kernel has.
+    /// If not given, the best way that the kernel has.
     pub(crate) walk: Option<Walk>,
     #[cfg(test)]
     pub(crate) test_programs: bool,
@@ -37,17 +37,17 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_trust: Trust,
     pub(crate) trace_context: TraceContext,
     pub(crate) budget: SamplingBudget,
-    /// Where debug files may be.
+    /// Where to look for debug files.
     pub(crate) debug_roots: Arc<DebugRoots>,
-    /// Who watches the threads that build tables.
+    /// Watches the threads that build tables.
     pub(crate) threads: Threads,
 }
 
-/// For stacks that wait for tables, where people look: that is most often how a program starts.
+/// The room for snapshots in a recording, which most often shows how a program starts.
 const SNAPSHOTS_BYTES: usize = 64 << 20;
 
 impl SamplingOptions {
-    /// What suits commands that people wait for.
+    /// The options of commands that people wait for.
     pub(crate) fn for_people(
         scope: Scope,
         samples_per_second: u32,
@@ -75,7 +75,7 @@ impl SamplingOptions {
         }
     }
 
-    /// The same for processes that already run, and nothing else than what these start.
+    /// The options for processes that already run, and their children.
     pub(crate) fn for_running_processes(mut self) -> Self {
         self.budget.rings = self.budget.rings.for_running_processes();
         self
@@ -160,7 +160,7 @@ impl PackingRules {
     }
 }
 
-/// The form of tables for a way of walking.
+/// The form of tables for an unwind mode.
 pub(crate) fn packing_of(mode: UnwindMode) -> Packing {
     match mode {
         UnwindMode::Auto => Packing::Auto,
