@@ -1,4 +1,4 @@
-//! The walk of a snapshot: the same steps as those of `c/unwind.bpf.h`.
+//! The walk of a snapshot, by the same steps as in `c/unwind.bpf.h`.
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
@@ -21,7 +21,7 @@ pub(crate) enum Place {
     Anonymous,
     /// A file, and what its table says there.
     File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
-    /// Code of a file whose table will be there later.
+    /// Code of a file whose table is not loaded yet.
     NotYet { file: FileId, offset: FileOffset },
 }
 
@@ -37,7 +37,7 @@ pub(crate) trait Code {
 /// The frames of the user's stack, leaf first, and how the walk ended.
 ///
 /// # Errors
-/// The place whose rule it has to wait for.
+/// The place whose rule the walk lacks.
 pub(crate) fn walk(
     snapshot: &Snapshot,
     frame_limit: usize,
@@ -112,10 +112,10 @@ pub(crate) fn walk(
     Ok((frames, end))
 }
 
-/// The caller where nothing is known of the code, if there is one: as in `c/unwind.bpf.h`.
+/// The caller if no rule covers the code, as in `c/unwind.bpf.h`.
 ///
 /// # Errors
-/// The place in the caller whose rule the walk has to wait for.
+/// The place in the caller whose rule the walk lacks.
 fn guess_caller(
     registers: &FrameRegisters,
     address: Avma,
@@ -136,7 +136,7 @@ fn guess_caller(
             match code.before(caller.pc).map(|code| call_before(caller.pc, code)) {
                 Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
                 Some(None) => (false, false),
-                // Nobody can look later where code was that was generated, or was mapped from a file that is gone.
+                // Generated code, and code of a file that is gone, can't be read later.
                 None => {
                     let can_be_code = !matches!(place, Place::Unmapped);
                     (matches!(place, Place::Anonymous) || is_generated && can_be_code, false)
@@ -167,11 +167,11 @@ fn guess_caller(
     Ok(by_frame_pointer)
 }
 
-/// Whether what comes before a return address is code; of a caller of generated code, also whether the address after a
-/// call of it lies where its rule says.
+/// Whether a return address lies in code; for a caller of generated code, also whether its own return address follows a call
+/// that may lead to it.
 ///
 /// # Errors
-/// If it is code that has no table yet.
+/// The place whose rule the walk lacks.
 fn may_be_frame(
     caller: &FrameRegisters,
     is_of_generated: bool,
