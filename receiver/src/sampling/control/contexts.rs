@@ -210,7 +210,7 @@ impl Contexts {
     }
 
     /// Brings the next look at a process forward whose mappings have changed, if its threads publish.
-    pub(super) fn hurry(&mut self, pid: u32) {
+    pub(super) fn expedite(&mut self, pid: u32) {
         let due = Instant::now() + LINKING_INTERVAL;
         let waits = |followed: &&Followed| followed.threads().is_some() && followed.due > due;
         if self.followed.get(&pid).filter(waits).is_some() {
@@ -232,7 +232,7 @@ impl Contexts {
     }
 
     /// Whether reads are in progress.
-    pub(super) fn are_read(&self) -> bool {
+    pub(super) fn has_pending_reads(&self) -> bool {
         !self.looks.is_empty() || !self.locations.is_empty()
     }
 

@@ -85,13 +85,13 @@ impl Descriptions {
     }
 
     /// Whether reads are in progress.
-    pub(super) fn are_read(&self) -> bool {
-        self.contexts.are_read()
+    pub(super) fn has_pending_reads(&self) -> bool {
+        self.contexts.has_pending_reads()
     }
 
     /// Notes that a process has changed its mappings.
     pub(super) fn mappings_changed(&mut self, pid: Pid) {
-        self.contexts.hurry(pid.0);
+        self.contexts.expedite(pid.0);
         self.runtimes.mappings_changed(pid);
     }
 

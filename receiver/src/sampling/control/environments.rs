@@ -52,7 +52,7 @@ impl Environments {
     }
 
     /// Whether reads are in progress.
-    pub(super) fn are_pending(&self) -> bool {
+    pub(super) fn has_pending_reads(&self) -> bool {
         !self.pending.is_empty()
     }
 

@@ -241,8 +241,8 @@ impl Control {
     pub(super) fn has_work_soon(&self) -> bool {
         !self.events.is_empty()
             || self.files.binaries.in_progress() > 0
-            || self.processes.are_read()
-            || self.descriptions.are_read()
+            || self.processes.has_pending_reads()
+            || self.descriptions.has_pending_reads()
     }
 
     /// Whether there is work that no event announces.

@@ -56,8 +56,8 @@ impl Processes {
     }
 
     /// Whether reads are in progress.
-    pub(crate) fn are_read(&self) -> bool {
-        !self.scans.is_empty() || self.environments.are_pending()
+    pub(crate) fn has_pending_reads(&self) -> bool {
+        !self.scans.is_empty() || self.environments.has_pending_reads()
     }
 
     /// The process that a sample is of. A process that exited before the sample had the same PID, but is another one.
