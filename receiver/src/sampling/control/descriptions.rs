@@ -1,4 +1,5 @@
-//! What the reporter knows of processes: each is introduced before its first event, and again when it says more of itself.
+//! The descriptions of processes that the reporter has: each process is introduced before its first event, and again when its
+//! environment or its context changes the description.
 
 use std::collections::HashMap;
 use std::sync::Arc;

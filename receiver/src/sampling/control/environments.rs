@@ -24,7 +24,7 @@ impl Environments {
         Self { reader, pending: Vec::new() }
     }
 
-    /// What a running process says of itself. Its environment is part of that if it is read at once.
+    /// The description of a running process, with its environment if that is read at once.
     pub(super) fn describe(&mut self, pid: Pid, registry: &mut Registry) -> Option<Arc<ProcessDescription>> {
         let mut pending = None;
         let description = registry.describe_with(pid, |start_ticks| {

@@ -26,7 +26,7 @@ const FIRST_PROCESS_PATIENCE: Duration = Duration::from_millis(20);
 /// See the [module](self).
 pub(crate) struct Membership {
     pub(crate) scope: Scope,
-    /// Our pod, if the scope is the pod and cgroups tell it from the node.
+    /// Our pod, if the scope is the pod and cgroups distinguish it from the rest of the node.
     pod: Option<Pod>,
     /// Opens events, which takes privileges.
     opener: Opener,

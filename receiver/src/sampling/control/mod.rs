@@ -196,7 +196,7 @@ impl Control {
         }
     }
 
-    /// Updates what processes say of themselves, and publishes the variables of their threads.
+    /// Updates the descriptions of processes, and publishes the variables of their threads.
     pub(super) fn update_descriptions(&mut self, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
         let changed = self.descriptions.update_contexts(&mut self.processes, &mut self.files, messages);
         for key in changed {

@@ -19,7 +19,7 @@ pub(super) const OPENING_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between attempts at the start.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What tells our pod from others.
+/// What distinguishes our pod from others.
 #[derive(Debug)]
 pub(crate) struct Pod {
     /// For the eBPF programs.
@@ -31,7 +31,8 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Finds the pod that the profiler runs in. `None`: only the PID namespace tells the pod from the rest of the node.
+    /// Finds the pod that the profiler runs in. `None`: only the PID namespace distinguishes it from the
+    /// rest of the node.
     pub(crate) fn find() -> Result<Option<Self>, SamplingError> {
         if sidewinder_bpf::is_in_initial_pid_namespace()? {
             return Err(NoPod::Node.into());

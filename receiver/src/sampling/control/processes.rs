@@ -88,8 +88,8 @@ impl Processes {
         self.registry.process(pid).is_some() || self.exited.contains_key(&pid)
     }
 
-    /// What a running process says of itself. Its environment is part of that if it is read at once, else
-    /// [`Self::take_environments`] has it later.
+    /// The description of a running process, with its environment if that is read at once. Else [`Self::take_environments`]
+    /// has it later.
     pub(crate) fn describe(&mut self, pid: Pid) -> Option<Arc<ProcessDescription>> {
         self.environments.describe(pid, &mut self.registry)
     }

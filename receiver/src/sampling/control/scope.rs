@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn children_forked_before_the_programs_list_their_parent_has_pending_reads() {
+    fn children_forked_before_the_programs_list_their_parent_are_pending() {
         let own = std::process::id();
         let at = |time_ns, parent, child| ProcessEvent { time_ns, ..fork(parent, child) };
         for mut scope in [Scope::from_pids([own]), scope(Selector::default(), named(&own_name()))] {

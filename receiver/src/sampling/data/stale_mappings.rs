@@ -1,8 +1,8 @@
 //! The check of stacks that were walked by mappings which the process had replaced.
 //!
-//! Between a [replacement](crate::sampling::control::replacements) and its publication a stack may be wrong, and only one
-//! thing shows it: a frame in the library that had been unmapped. Such stacks are compared with the mappings at the time of
-//! the sample, and cut at the first frame that does not match.
+//! Between the replacement of a mapping and its publication a stack may be wrong, and only a frame in the unmapped library
+//! shows it. The stacks of that time are compared with the mappings at the time of their sample, and cut at the first frame
+//! that does not match.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -241,7 +241,7 @@ impl Source<'_> {
             table_of(&file, self.debug_file, parts_do.then_some(&*addresses), &allowance)?;
         let table = settle(&file, table, trust)?;
         if let Some(refused_bytes) = allowance.refused_bytes() {
-            // With less than what the first table was made of it would say something else.
+            // A table made of less than the first one would differ from it.
             return Err(BuildError::NoRoom(refused_bytes));
         }
         let again = |part: &Part, load| pack_again(&table, load, self.packing, part.file_offset..part.end());

@@ -19,7 +19,7 @@ pub(crate) enum Place {
     Unmapped,
     /// Code that no file backs.
     Anonymous,
-    /// A file, and what its table says there.
+    /// A file, and the rule of its table, or the outcome of a walk there.
     File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
     /// Code of a file whose table is not loaded yet.
     NotYet { file: FileId, offset: FileOffset },
