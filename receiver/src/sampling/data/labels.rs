@@ -42,14 +42,14 @@ impl AllowedLabels {
     }
 
     /// The allowed attributes of a context, sorted by key. `keys` are the names of all keys, by number.
-    pub(super) fn from_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
+    pub(super) fn labels_of_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
         self.labels_of(
             context.attributes().filter_map(|(number, text)| Some((&**keys.get(usize::from(number))?, text))),
         )
     }
 
     /// The allowed labels of a set, sorted by key.
-    pub(super) fn from_set(&mut self, labels: &LabelSet) -> Labels {
+    pub(super) fn labels_of_set(&mut self, labels: &LabelSet) -> Labels {
         // The first label of a key counts, but `labels_of` keeps the last.
         self.labels_of(
             labels.iter().rev().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))),
@@ -118,7 +118,7 @@ mod tests {
         let mut allowed = allowing(&["user", "http.route"]);
         let keys: Vec<Box<str>> = ["secret", "http.route", "user"].map(Box::from).to_vec();
         let labels = |allowed: &mut AllowedLabels, attributes: &[u8]| {
-            allowed.from_context(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
+            allowed.labels_of_context(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
         };
         let both = labels(&mut allowed, b"\x00\x01x\x02\x01a\x01\x02/b\x09\x01c");
         assert_eq!(texts(&both), [("http.route", "/b"), ("user", "a")]);
@@ -128,7 +128,9 @@ mod tests {
         assert_eq!(texts(&no_text), [("user", "\u{fffd}\u{fffd}")]);
         assert!(labels(&mut allowed, b"\x00\x01x").is_empty());
         assert!(
-            allowing(&[]).from_context(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys).is_empty()
+            allowing(&[])
+                .labels_of_context(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys)
+                .is_empty()
         );
     }
 
@@ -140,7 +142,7 @@ mod tests {
         for number in 0..10_000_u32 {
             let text = number.to_string();
             let attributes = [&[0, text.len() as u8], text.as_bytes()].concat();
-            let labels = allowed.from_context(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
+            let labels = allowed.labels_of_context(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
             seen.insert(labels[0].1.to_string());
         }
         assert_eq!(seen.len(), VALUES_MAX + 1);
@@ -150,7 +152,7 @@ mod tests {
     #[test]
     fn of_a_set_of_labels_the_first_of_a_key_counts() {
         let labels = LabelSet::new([(&b"user"[..], &b"a"[..]), (b"user", b"b"), (b"secret", b"c")]);
-        assert_eq!(texts(&allowing(&["user"]).from_set(&labels)), [("user", "a")]);
+        assert_eq!(texts(&allowing(&["user"]).labels_of_set(&labels)), [("user", "a")]);
     }
 
     #[test]

@@ -238,9 +238,9 @@ impl Data {
             (Some(context), _) => {
                 let keys = control.descriptions.attribute_keys(process);
                 let span = Link { trace_id: context.trace_id, span_id: context.span_id };
-                (Some(span), self.labels.from_context(context, keys))
+                (Some(span), self.labels.labels_of_context(context, keys))
             }
-            (None, Some(labels)) => (self.labels.span(labels), self.labels.from_set(labels)),
+            (None, Some(labels)) => (self.labels.span(labels), self.labels.labels_of_set(labels)),
             (None, None) => (None, Labels::default()),
         };
         messages.push(Message::Event(Event {
