@@ -54,3 +54,26 @@ impl Replacements {
         self.published_ns.retain(|_, published_ns| published_ns.saturating_add(REMEMBERED_NS) > now_ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replacement_affects_samples_until_it_is_published_also_those_of_children() {
+        let (parent, child, later_child) = (Pid(1), Pid(2), Pid(3));
+        let mut replacements = Replacements::default();
+        assert!(!replacements.is_unpublished_at(parent, 0));
+        replacements.add(parent);
+        assert!(replacements.is_unpublished_at(parent, u64::MAX));
+        replacements.inherit(parent, child, monotonic_ns());
+        replacements.published(parent);
+        assert!(replacements.is_unpublished_at(parent, 0), "from before the publication");
+        assert!(!replacements.is_unpublished_at(parent, u64::MAX));
+        assert!(replacements.is_unpublished_at(child, u64::MAX), "the child is not published");
+        replacements.inherit(parent, later_child, u64::MAX);
+        assert!(!replacements.is_unpublished_at(later_child, u64::MAX), "forked after the publication");
+        replacements.sweep();
+        assert!(replacements.is_unpublished_at(child, u64::MAX));
+    }
+}

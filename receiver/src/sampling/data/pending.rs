@@ -60,3 +60,48 @@ impl PendingSamples {
         ready
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_bpf::{Body, Entries, Outcome, SampleKind, StackHash};
+
+    use super::*;
+
+    fn sample(time_ns: u64, stack: u64) -> Sample {
+        Sample {
+            kind: SampleKind::Cpu,
+            time_ns,
+            stack: StackHash(stack, 0),
+            epoch: 1,
+            pid: 1,
+            tid: 1,
+            cpu: 0,
+            outcome: Outcome::Complete,
+            in_kernel: false,
+            has_snapshot: false,
+            comm: [0; 16],
+            context: None,
+            labels: None,
+        }
+    }
+
+    #[test]
+    fn samples_are_taken_in_order_of_time_and_wait_some_polls_for_their_stack() {
+        let mut stacks = Stacks::default();
+        stacks.insert(Body { hash: StackHash(7, 0), epoch: 1, entries: Entries::Frames(Box::default()) });
+        let mut pending = PendingSamples::default();
+        for (time_ns, stack) in [(3, 7), (1, 7), (2, 8), (9, 7)] {
+            pending.push(sample(time_ns, stack));
+        }
+        pending.sort();
+        let mut taken = |before_ns| -> Vec<(u64, bool)> {
+            pending.begin_poll();
+            let taken = pending.take_before(before_ns, &mut stacks).into_iter();
+            taken.map(|(sample, stack)| (sample.time_ns, stack.is_some())).collect()
+        };
+        assert_eq!(taken(9), [(1, true), (3, true)], "the stack of one may still arrive");
+        assert!(taken(9).is_empty());
+        assert_eq!(taken(9), [(2, false)]);
+        assert_eq!(taken(10), [(9, true)]);
+    }
+}

@@ -166,7 +166,7 @@ impl DebugFile {
     }
 
     /// The debug file of a binary with this absolute path in our own root, and this owner.
-    pub(crate) fn of_ours(path: &[u8], owner: Option<u32>) -> Self {
+    pub(crate) fn from_own_root(path: &[u8], owner: Option<u32>) -> Self {
         let place = Place::new(Root::own().ok(), path, owner);
         Self::Unknown(Arc::default(), Some(Arc::new(place)))
     }
@@ -301,7 +301,7 @@ mod tests {
 
     fn functions_from_debug_file(directory: &tempfile::TempDir) -> u64 {
         let program = directory.path().join("p");
-        let debug_file = DebugFile::of_ours(program.to_str().unwrap().as_bytes(), None);
+        let debug_file = DebugFile::from_own_root(program.to_str().unwrap().as_bytes(), None);
         let table = read_table(File::open(&program).unwrap(), &debug_file).unwrap().table;
         let functions = &table.summary().functions;
         functions.get(&sidewinder_unwind::Source::DebugFile).copied().unwrap_or(0)
@@ -380,8 +380,10 @@ mod tests {
             run("objcopy", &["--remove-section", ".gnu_debugaltlink", "p.debug", "plain.debug"]);
             let bytes = fs::read(at("p")).unwrap();
             let file = object::File::parse(&*bytes).unwrap();
-            let found =
-                DebugFile::of_ours(at("p").to_str().unwrap().as_bytes(), None).find(&file).debug.unwrap();
+            let found = DebugFile::from_own_root(at("p").to_str().unwrap().as_bytes(), None)
+                .find(&file)
+                .debug
+                .unwrap();
             assert_eq!(found.alternate.is_some(), is_found);
             fs::copy(at("plain.debug"), at("p.debug")).unwrap();
         }
