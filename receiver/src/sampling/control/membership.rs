@@ -24,6 +24,7 @@ const PROCESS_PATIENCE: Duration = Duration::from_millis(100);
 const FIRST_PROCESS_PATIENCE: Duration = Duration::from_millis(20);
 
 /// See the [module](self).
+#[derive(Debug)]
 pub(crate) struct Membership {
     pub(crate) scope: Scope,
     /// Our pod, if the scope is the pod and cgroups distinguish it from the rest of the node.
