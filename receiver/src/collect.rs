@@ -18,7 +18,7 @@ use sidewinder_render::{Measure, Profile, Sample, Severity, Span, SpanIndex, Thr
 pub(crate) use self::counts::Counts;
 use self::draft::{Draft, ThreadKey};
 pub(crate) use self::window::{Bounds, SLICE, Window};
-use crate::live::Audience;
+use crate::live::Naming;
 use crate::naming::{BODY_MISSING_SUMMARY, Namer};
 use crate::sampling::Tally;
 use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
@@ -80,6 +80,11 @@ impl Collection {
         }
     }
 
+    /// What the live page names events by.
+    pub(crate) fn naming(&mut self) -> Naming<'_> {
+        Naming { namer: &mut self.namer, processes: &self.processes }
+    }
+
     fn count(&mut self, event: Event) {
         let seen = Seen {
             thread: self.threads.of(ThreadKey { process: event.process, tid: event.tid, comm: event.comm }),
@@ -137,16 +142,6 @@ impl Collection {
             outcomes: outcomes(of.tally),
             ..draft.profile
         }
-    }
-}
-
-impl Audience for Collection {
-    fn show(&mut self, message: &Message, window: &mut Window) {
-        window.take(message, &mut self.namer, &self.processes);
-    }
-
-    fn take(&mut self, message: Message) {
-        Self::take(self, message);
     }
 }
 

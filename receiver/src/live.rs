@@ -1,21 +1,26 @@
 //! The page that follows what is profiled, over HTTP: `service::ui`, and `record --ui`.
 //!
+//! Owner: the reporting thread fills the window of its receiver with a tee of the messages that go to the reporter; the threads
+//! of the HTTP server read it.
+//!
 //! | Path               | Answer                                                                       |
 //! |--------------------|------------------------------------------------------------------------------|
 //! | `/`                | the page of the first receiver; of several, `/1/` is the second's            |
 //! | `/data/CURSOR`     | what is new since the answer that gave this cursor, as JSON; else everything |
 //! | `/FROM-TO.SUFFIX`  | these slices of time in the form of that suffix, as `record` writes it       |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
+use sidewinder_process::ProcessDescription;
 use sidewinder_render::{Form, Outcome, live_page};
 
 use crate::collect::{Bounds, Window};
 use crate::encode;
-use crate::sampling::feed::Message;
+use crate::naming::Namer;
+use crate::sampling::feed::{Message, ProcessKey};
 use crate::server::{Answer, Page};
 use crate::vitals::lock;
 
@@ -111,14 +116,11 @@ impl Shown {
         lock(&self.window)
     }
 
-    /// Shows these messages, and hands them on.
-    pub(crate) fn take(&self, messages: impl Iterator<Item = Message>, to: &mut impl Audience) {
-        for message in messages {
-            // Not held for longer: who looks does not wait for all of them.
-            if let Some(window) = self.window().as_mut() {
-                to.show(&message, window);
-            }
-            to.take(message);
+    /// Adds a message to the window if there is one. The reporter takes the message itself, after this.
+    pub(crate) fn tee(&self, message: &Message, naming: Naming<'_>) {
+        // Locked for one message at a time: the page does not wait for all of them.
+        if let Some(window) = self.window().as_mut() {
+            window.take(message, naming.namer, naming.processes);
         }
     }
 
@@ -141,12 +143,10 @@ impl Shown {
     }
 }
 
-/// Who takes what sampling says, and knows the names that it takes to show it.
-pub(crate) trait Audience {
-    /// Shows a window what is about to be taken.
-    fn show(&mut self, message: &Message, window: &mut Window);
-    /// Takes it.
-    fn take(&mut self, message: Message);
+/// What the reporter knows of the messages before, by which a window names events.
+pub(crate) struct Naming<'a> {
+    pub(crate) namer: &'a mut Namer,
+    pub(crate) processes: &'a HashMap<ProcessKey, Arc<ProcessDescription>>,
 }
 
 /// `FROM-TO`, in numbers of slices.

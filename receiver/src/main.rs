@@ -3,11 +3,11 @@
 //! | Module       | Holds                                                                                    |
 //! |--------------|------------------------------------------------------------------------------------------|
 //! | `sampling`   | from the rings of the kernel to events with stacks; from processes back to its maps      |
-//! | `handover`   | what waits between sampling and naming                                                   |
 //! | `naming`     | what frames are called                                                                   |
 //! | `jit`        | what code is called that processes made while they ran                                   |
 //! | `resource`   | whose events they are                                                                    |
 //! | `processor`  | what pipelines change of that                                                            |
+//! | `report_queue` | the queue from the sampling thread to the reporter                                     |
 //! | `report`     | events become OTLP reports                                                               |
 //! | `export`     | where reports go                                                                         |
 //! | `foreign`    | reads of other processes' memory, which may never return                                 |
@@ -33,7 +33,6 @@ mod every;
 mod exit;
 mod export;
 mod foreign;
-mod handover;
 mod hexadecimal;
 mod import;
 mod jit;
@@ -46,6 +45,7 @@ mod privilege;
 mod processor;
 mod refusals;
 mod report;
+mod report_queue;
 mod resource;
 mod sampling;
 mod server;

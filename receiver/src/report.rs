@@ -14,9 +14,8 @@ use sidewinder_otlp::builder::{
 use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::ProcessDescription;
 
-use crate::collect::Window;
 use crate::jit::Runtime;
-use crate::live::Audience;
+use crate::live::Naming;
 use crate::naming::{BODY_MISSING, Code, NameCounts, NamedFrame, Namer, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
@@ -170,6 +169,11 @@ impl Reporter {
         self.namer.read_no_more();
     }
 
+    /// What the live page names events by.
+    pub(crate) fn naming(&mut self) -> Naming<'_> {
+        Naming { namer: &mut self.namer, processes: &self.descriptions }
+    }
+
     /// What names lack so far.
     pub(crate) fn name_counts(&self) -> NameCounts {
         self.namer.counts()
@@ -183,16 +187,6 @@ impl Reporter {
         for draft in &mut self.drafts {
             draft.add(event, kind, time_ns, description, &mut self.namer);
         }
-    }
-}
-
-impl Audience for Reporter {
-    fn show(&mut self, message: &Message, window: &mut Window) {
-        window.take(message, &mut self.namer, &self.descriptions);
-    }
-
-    fn take(&mut self, message: Message) {
-        Self::take(self, message);
     }
 }
 

@@ -192,7 +192,7 @@ pub(crate) enum EventsOf {
 
 impl Counted {
     pub(crate) fn of(sampler: &Sampler<'_>, dropped: u64) -> Self {
-        let (tally, profiler) = (sampler.tally(), sampler.profiler());
+        let (tally, profiler, control) = (sampler.tally(), sampler.profiler(), sampler.control_counts());
         let (stacks_known, stacks_sent) = profiler.stacks_known_and_sent();
         let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
         Self {
@@ -208,22 +208,22 @@ impl Counted {
             events_exported: tally.events - dropped.min(tally.events),
             events_dropped: dropped,
             stack_bodies_missing: tally.bodies_missing,
-            walked_late: tally.walked_late,
+            walked_late: tally.deferred_walks,
             snapshots_refused: tally.snapshots_refused,
             contexts: profiler.contexts(),
-            contexts_refused: sampler.contexts_refused(),
-            reads: sampler.reads(),
+            contexts_refused: control.contexts_refused,
+            reads: control.reads,
             unknown_records: profiler.unknown_records(),
             nested_walks: profiler.nested_walks(),
             stacks_known,
             stacks_sent,
-            processes: sampler.process_counters(),
-            released_early: sampler.released_early(),
+            processes: control.processes,
+            released_early: control.released_early,
             steps: profiler.frames_by_mode(),
             depths: profiler.depths().to_vec(),
             table_evictions: profiler.tables.evictions(),
-            table_reloads: sampler.table_reloads(),
-            tables_cut: sampler.tables_cut(),
+            table_reloads: control.table_reloads,
+            tables_cut: control.tables_cut,
             scope_full: profiler.scope_full(),
             scope_full_cost: sampler.scope_full_cost(),
             run_time: profiler.run_time(),

@@ -2,8 +2,8 @@
 //!
 //! - [`Registry`] knows which processes live and what each of them maps executable. It reads `/proc` once
 //!   for what was there before and from then on follows [`ProcessEvent`]s, which [`EventQueue`] puts in
-//!   order of time. What it cannot know from events (because some were lost) it heals by reading one
-//!   process again.
+//!   order of time. What it cannot know from events (because some were lost) it recovers by rescanning
+//!   processes.
 //! - [`FileTable`] gives every mapped file a small number that holds for the whole run, opens the file
 //!   through the process that maps it and proves that it is the one that is mapped.
 //! - [`ProcessDescription`] is what a process says about itself: names, owner, container, resource

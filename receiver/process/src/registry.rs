@@ -17,7 +17,7 @@ use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
 use crate::scan::{Scanned, Scanner};
 
-/// Events of one process that are kept while it is being read; with more it is read again.
+/// The events of a process that are kept during its scan. With more it is scanned again.
 const MEANWHILE_MAX: usize = 4096;
 
 /// How much a [`Registry`] holds and reads.
@@ -27,13 +27,13 @@ pub struct RegistryLimits {
     pub processes: usize,
     /// Executable mappings that are kept of one process; the kernel's own limit is 65,530 of all kinds.
     pub mappings_per_process: usize,
-    /// Processes that are read again in a second because their events were lost.
-    pub heals_per_second: u32,
+    /// The most processes that are rescanned in a second.
+    pub rescans_per_second: u32,
 }
 
 impl Default for RegistryLimits {
     fn default() -> Self {
-        Self { processes: 65_536, mappings_per_process: 65_530, heals_per_second: 200 }
+        Self { processes: 65_536, mappings_per_process: 65_530, rescans_per_second: 200 }
     }
 }
 
@@ -104,18 +104,18 @@ pub struct Registry {
     files: Interner,
     changed: BTreeSet<Pid>,
     exited: Vec<Process>,
-    /// Processes that must be read again.
+    /// Processes to be rescanned.
     stale: BTreeSet<Pid>,
-    /// Processes that are being read, with what has happened to them meanwhile.
-    being_read: HashMap<Pid, Vec<ProcessEvent>>,
-    /// The process that was read again last: the next one in turn is read next, however many there are.
-    healed_last: Pid,
-    heals: Allowance,
+    /// The processes whose scan is in progress, with their events since it began.
+    scans: HashMap<Pid, Vec<ProcessEvent>>,
+    /// The process that was rescanned last. They take turns in order of PID.
+    last_rescanned: Pid,
+    rescans: Allowance,
     /// Processes whose leader has ended. Threads may outlive it, but their count may also be wrong: an event comes before
-    /// the end of its thread shows in `/proc`. So they are read again until nothing is left.
+    /// the end of its thread shows in `/proc`. So they are rescanned until no thread is left.
     leaderless: BTreeSet<Pid>,
-    /// How often.
-    leaderless_looks: Allowance,
+    /// How often these are rescanned.
+    leaderless_scans: Allowance,
     /// Whether events were lost and nobody has been marked as stale for it yet.
     has_lost_events: bool,
     /// How often all processes may be marked as stale.
@@ -133,10 +133,10 @@ impl Registry {
     pub fn new(proc_root: ProcRoot, limits: RegistryLimits) -> Self {
         let now_ns = monotonic_ns();
         Self {
-            healed_last: Pid(0),
-            heals: Allowance::new(limits.heals_per_second, now_ns),
+            last_rescanned: Pid(0),
+            rescans: Allowance::new(limits.rescans_per_second, now_ns),
             leaderless: BTreeSet::new(),
-            leaderless_looks: Allowance::new(1, now_ns),
+            leaderless_scans: Allowance::new(1, now_ns),
             has_lost_events: false,
             recoveries: Allowance::new(1, now_ns),
             proc_root,
@@ -147,7 +147,7 @@ impl Registry {
             changed: BTreeSet::new(),
             exited: Vec::new(),
             stale: BTreeSet::new(),
-            being_read: HashMap::new(),
+            scans: HashMap::new(),
             follows_all: false,
             pod: None,
             counters: RegistryCounters::default(),
@@ -186,11 +186,11 @@ impl Registry {
         self.end_scan(pid, scanner.scan(pid))
     }
 
-    /// Begins to read one process. Its mappings may be withheld for ever, so that they may be read by somebody else: from
-    /// now on what happens to the process is kept until [`Self::end_scan`] or [`Self::abandon_scan`].
+    /// Begins the scan of a process, which another thread may do since reading its mappings may block for ever. Events of the
+    /// process are kept until [`Self::end_scan`] or [`Self::abandon_scan`].
     pub fn begin_scan(&mut self, pid: Pid) -> Scanner {
         self.stale.remove(&pid);
-        self.being_read.insert(pid, Vec::new());
+        self.scans.insert(pid, Vec::new());
         Scanner {
             proc_root: self.proc_root.clone(),
             pod: self.pod.clone(),
@@ -198,13 +198,12 @@ impl Registry {
         }
     }
 
-    /// Takes up what was read of a process, and what has happened to it since. Nothing of it where the process has ended
-    /// meanwhile.
+    /// Applies a scan, and then the events since it began; neither if the process has exited since.
     ///
     /// # Errors
     /// As [`Self::scan`].
     pub fn end_scan(&mut self, pid: Pid, scanned: Result<Scanned, ProcfsError>) -> Result<(), ProcfsError> {
-        let Some(meanwhile) = self.being_read.remove(&pid) else { return Ok(()) };
+        let Some(meanwhile) = self.scans.remove(&pid) else { return Ok(()) };
         match scanned {
             Ok(scanned) => {
                 let read_from_ns = scanned.read_from_ns;
@@ -226,21 +225,20 @@ impl Registry {
         }
     }
 
-    /// Gives up to read a process.
+    /// Gives up the scan of a process.
     pub fn abandon_scan(&mut self, pid: Pid) {
-        self.being_read.remove(&pid);
+        self.scans.remove(&pid);
         self.counters.unreadable_processes += 1;
     }
 
-    /// Asks for one process to be read again, when [`Self::heal`] finds the time: what is known of it may
-    /// be wrong.
+    /// Requests a rescan of a process, of which something may be wrong, by [`Self::rescan_stale`].
     pub fn mark_stale(&mut self, pid: Pid) {
         self.stale.insert(pid);
     }
 
-    /// Reads processes again that may be known wrongly, as many as the limits allow by now, and returns how
-    /// many are still to be read. Call it after each batch of events.
-    pub fn heal(&mut self) -> usize {
+    /// Rescans stale processes, as many as the limits allow by now, and returns how many are left. Call it after each batch
+    /// of events.
+    pub fn rescan_stale(&mut self) -> usize {
         for pid in self.take_due() {
             // Where reading fails, the process is forgotten or counted.
             let _ = self.scan(pid);
@@ -248,22 +246,23 @@ impl Registry {
         self.stale.len()
     }
 
-    /// The processes that are to be read again now, for somebody else to do it: as [`Self::heal`].
+    /// Takes the processes that [`Self::rescan_stale`] would rescan, for another thread to do it.
     pub fn take_due(&mut self) -> Vec<Pid> {
         let now_ns = monotonic_ns();
-        if !self.leaderless.is_empty() && self.leaderless_looks.take(1, now_ns) == 1 {
+        if !self.leaderless.is_empty() && self.leaderless_scans.take(1, now_ns) == 1 {
             self.stale.extend(&self.leaderless);
         }
         if self.has_lost_events && self.recoveries.take(1, now_ns) == 1 {
             self.mark_all_stale();
         }
         let mut due = Vec::new();
-        for _ in 0..self.heals.take(self.stale.len(), now_ns) {
-            let after_last = self.stale.range((Bound::Excluded(self.healed_last), Bound::Unbounded)).next();
+        for _ in 0..self.rescans.take(self.stale.len(), now_ns) {
+            let after_last =
+                self.stale.range((Bound::Excluded(self.last_rescanned), Bound::Unbounded)).next();
             let Some(&pid) = after_last.or_else(|| self.stale.first()) else { break };
-            self.healed_last = pid;
-            // One that is being read is read again after that.
-            if !self.being_read.contains_key(&pid) {
+            self.last_rescanned = pid;
+            // A process whose scan is in progress is rescanned after that.
+            if !self.scans.contains_key(&pid) {
                 self.stale.remove(&pid);
                 due.push(pid);
             }
@@ -291,11 +290,11 @@ impl Registry {
             self.counters.outdated_events += 1;
             return false;
         }
-        if let Some(meanwhile) = self.being_read.get_mut(&pid) {
+        if let Some(meanwhile) = self.scans.get_mut(&pid) {
             if meanwhile.len() < MEANWHILE_MAX {
                 meanwhile.push(event.clone());
             } else {
-                self.being_read.remove(&pid);
+                self.scans.remove(&pid);
                 self.mark_stale(pid);
             }
         }
@@ -523,7 +522,7 @@ impl Registry {
         }
     }
 
-    /// Takes up what was read: as news of a known process, or as another one with its number.
+    /// Applies what was read, to a known process or as another one with the same PID.
     fn take_read(&mut self, mut read: Process) {
         let pid = read.pid;
         if read.leader_ended {
@@ -571,7 +570,7 @@ impl Registry {
     fn retire(&mut self, pid: Pid, ended_ns: u64) {
         self.stale.remove(&pid);
         self.leaderless.remove(&pid);
-        self.being_read.remove(&pid);
+        self.scans.remove(&pid);
         self.changed.remove(&pid);
         let ended = self.processes.remove(&pid);
         self.exited.extend(ended.map(|process| Process { ended_ns: Some(ended_ns), ..process }));

@@ -156,15 +156,15 @@ fn a_process_lives_on_when_its_leader_has_ended() {
     assert_eq!(talker.hear(), "alone");
     registry.apply(event(now_ns(), pid.0, ProcessEventKind::Fork { parent: pid, is_thread: true }));
     registry.apply(event(now_ns(), pid.0, exit(pid.0)));
-    assert_eq!(registry.heal(), 0);
+    assert_eq!(registry.rescan_stale(), 0);
     wait_until(|| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z "));
-    assert_eq!(registry.heal(), 0);
+    assert_eq!(registry.rescan_stale(), 0);
     assert!(registry.process(pid).is_some());
     talker.say("go");
     talker.child.wait().unwrap();
     registry.apply(event(now_ns(), pid.0, exit(pid.0 + 1)));
     wait_until(|| {
-        registry.heal();
+        registry.rescan_stale();
         registry.process(pid).is_none()
     });
     assert_eq!(changes(&mut registry), [format!("-{pid}")]);
@@ -178,13 +178,13 @@ fn a_process_that_ends_with_a_wrong_count_of_threads_is_found_out() {
     registry.scan(pid).unwrap();
     registry.apply(event(now_ns(), pid.0, ProcessEventKind::Fork { parent: pid, is_thread: true }));
     registry.apply(event(now_ns(), pid.0, exit(pid.0)));
-    registry.heal();
+    registry.rescan_stale();
     assert!(registry.process(pid).is_some(), "it has not ended yet");
     talker.child.kill().unwrap();
     wait_until(|| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap().contains(") Z "));
     // A zombie runs nothing. It is looked at once a second.
     wait_until(|| {
-        registry.heal();
+        registry.rescan_stale();
         registry.process(pid).is_none()
     });
 }
@@ -308,7 +308,7 @@ fn an_ended_process_is_known_until_its_end_is_told() {
 }
 
 #[test]
-fn lost_events_are_healed_by_reading_again() {
+fn lost_events_are_recovered_by_a_rescan() {
     let tree = Tree::new();
     tree.add(10, 100, ONE_PAGE);
     tree.add(11, 100, ONE_PAGE);
@@ -319,24 +319,24 @@ fn lost_events_are_healed_by_reading_again() {
     tree.remove(11);
     tree.add(12, 100, ONE_PAGE);
     registry.apply(event(now_ns(), 0, ProcessEventKind::Lost { count: 7 }));
-    assert_eq!(registry.heal(), 0);
+    assert_eq!(registry.rescan_stale(), 0);
     assert_eq!(changes(&mut registry), ["-11", "+10", "+12"]);
     assert_eq!(paths(registry.process(Pid(10)).unwrap()), ["/b"]);
     assert_eq!(registry.counters().lost_events, 7);
 }
 
 #[test]
-fn healing_takes_turns_within_its_limit() {
+fn rescans_take_turns_within_their_limit() {
     let tree = Tree::new();
     (1..=30).for_each(|pid| tree.add(pid, 100, ONE_PAGE));
-    let limits = RegistryLimits { heals_per_second: 10, ..RegistryLimits::default() };
+    let limits = RegistryLimits { rescans_per_second: 10, ..RegistryLimits::default() };
     let mut registry = Registry::new(tree.proc_root(), limits);
     (1..=30).for_each(|pid| registry.mark_stale(Pid(pid)));
-    let waiting = registry.heal();
+    let waiting = registry.rescan_stale();
     assert!((19..=20).contains(&waiting), "{waiting}");
     (1..=10).for_each(|pid| registry.mark_stale(Pid(pid)));
     std::thread::sleep(std::time::Duration::from_millis(350));
-    registry.heal();
+    registry.rescan_stale();
     assert!(registry.process(Pid(11)).is_some(), "those that were read have to wait for the others");
 }
 
@@ -348,7 +348,7 @@ fn events_of_an_unknown_process_have_it_read() {
     registry.apply(event(now_ns(), 10, map(0x9000, 9, "/z", true)));
     registry.apply(event(now_ns(), 20, fork(19)));
     registry.apply(event(now_ns(), 20, exec("y")));
-    registry.heal();
+    registry.rescan_stale();
     assert_eq!(paths(registry.process(Pid(10)).unwrap()), ["/a"]);
     assert!(registry.process(Pid(20)).is_some(), "an exec tells all that there is to know");
 }
@@ -360,7 +360,7 @@ fn processes_outside_our_namespace_are_counted_only() {
         registry.apply(event(now_ns(), pid, exec("x")));
         registry.apply(event(now_ns(), pid, map(0x1000, 1, "/a", true)));
     }
-    assert_eq!(registry.heal(), 0);
+    assert_eq!(registry.rescan_stale(), 0);
     assert_eq!(registry.processes().len(), 0);
     assert_eq!(registry.counters().outside_events, 4);
 }

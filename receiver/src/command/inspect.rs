@@ -58,7 +58,7 @@ fn open(path: &Path) -> io::Result<(Box<dyn Image>, DebugFile)> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let path = path.canonicalize()?;
-    let debug_file = DebugFile::of_ours(path.as_os_str().as_bytes(), Some(status.uid()));
+    let debug_file = DebugFile::from_own_root(path.as_os_str().as_bytes(), Some(status.uid()));
     Ok((Box::new(file), debug_file))
 }
 

@@ -63,10 +63,10 @@ pub(crate) fn manual(folder: &Path) -> Ended {
 fn chosen(pids: &[u32], names: &[String]) -> (Scope, String) {
     match (pids, names) {
         ([], []) => (Scope::node(), "all processes".to_owned()),
-        ([], names) => (Scope::of_names(names), format!("processes named {}", names.join(", "))),
+        ([], names) => (Scope::from_names(names), format!("processes named {}", names.join(", "))),
         (pids, _) => {
             let numbers: Vec<String> = pids.iter().map(ToString::to_string).collect();
-            (Scope::of_pids(pids.iter().copied()), format!("process {}", numbers.join(", ")))
+            (Scope::from_pids(pids.iter().copied()), format!("process {}", numbers.join(", ")))
         }
     }
 }

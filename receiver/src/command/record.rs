@@ -24,18 +24,18 @@ use self::page::Page;
 use super::launch::{CommandEnd, Launched};
 use super::{Ended, chosen, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
 use crate::cli::RecordArgs;
-use crate::collect::{Circumstances, Collection, Window, outcomes};
+use crate::collect::{Circumstances, Collection, outcomes};
 use crate::every::Every;
 use crate::exit::{Cause, Failure};
-use crate::handover::PASS_ON;
 use crate::import;
-use crate::live::{Audience, Shown};
+use crate::live::{Naming, Shown};
 use crate::memory::WORKING_SET_BYTES_MAX;
 use crate::naming::{Namer, NamingOptions};
 use crate::output::{Format, Output};
 use crate::privilege;
 use crate::refusals::RefusedFiles;
 use crate::report::Reporter;
+use crate::report_queue::FLUSH_INTERVAL;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
 use crate::sampling::scope::Scope;
@@ -83,24 +83,24 @@ enum Sink {
 }
 
 impl Sink {
-    /// Takes all that comes and is wanted, until no more can. What waits is little beside what a recording keeps of it.
+    /// Takes all messages that are wanted, until the queue is closed, and tees them to the page. The queue has no bound: it is
+    /// small beside what a recording keeps.
     fn take_all(&mut self, incoming: Receiver<Vec<Message>>, wanted: Wanted, shown: Option<&Shown>) {
-        let messages = incoming.into_iter().flatten().filter(|message| wanted.admits(message));
-        match (shown, self) {
-            (None, sink) => messages.for_each(|message| sink.take(message)),
-            (Some(shown), sink) => {
-                shown.take(messages, sink);
-                shown.end();
+        for message in incoming.into_iter().flatten().filter(|message| wanted.admits(message)) {
+            if let Some(shown) = shown {
+                shown.tee(&message, self.naming());
             }
+            self.take(message);
+        }
+        if let Some(shown) = shown {
+            shown.end();
         }
     }
-}
 
-impl Audience for Sink {
-    fn show(&mut self, message: &Message, window: &mut Window) {
+    fn naming(&mut self) -> Naming<'_> {
         match self {
-            Self::Report(reporter) => reporter.show(message, window),
-            Self::Profile(collection, _) => collection.show(message, window),
+            Self::Report(reporter) => reporter.naming(),
+            Self::Profile(collection, _) => collection.naming(),
         }
     }
 
@@ -193,7 +193,7 @@ fn sample(
     opener: Opener,
 ) -> Result<Recorded, Failure> {
     let scope = match &launched {
-        Some(launched) => Scope::of_pids([launched.pid()]),
+        Some(launched) => Scope::from_pids([launched.pid()]),
         None => chosen(&args.pid, &args.comm).0,
     };
     let progress = Progress::new(args);
@@ -213,7 +213,7 @@ fn sample(
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let mut cpus = CpuList::online().ok();
-    let (mut passing_on, mut looking_at_cpus) = (Every::new(PASS_ON), Every::new(LOOK_AT_CPUS));
+    let (mut flushing, mut looking_at_cpus) = (Every::new(FLUSH_INTERVAL), Every::new(LOOK_AT_CPUS));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
     sampler.start()?;
@@ -223,7 +223,7 @@ fn sample(
 
     let began = Instant::now();
     // The other side only ends after this one.
-    let pass_on = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
+    let flush = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
     let mut messages = Vec::new();
     let mut has_ended = false;
     while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_over() {
@@ -232,8 +232,8 @@ fn sample(
             break;
         }
         sampler.poll(rest.min(POLL), &mut messages);
-        if passing_on.is_due() {
-            pass_on(&mut messages);
+        if flushing.is_due() {
+            flush(&mut messages);
         }
         if cpus.is_some() && looking_at_cpus.is_due() && cpus != CpuList::online().ok() {
             cpus = None;
@@ -247,7 +247,7 @@ fn sample(
     }
     let end_ns = monotonic_ns();
     sampler.stop(None, &mut messages);
-    pass_on(&mut messages);
+    flush(&mut messages);
     progress.end();
     Ok(Recorded {
         tally: sampler.tally(),
@@ -259,7 +259,7 @@ fn sample(
         stacks_known_and_sent: sampler.profiler().stacks_known_and_sent(),
         table_bytes: sampler.profiler().tables.loaded_bytes(),
         table_evictions: sampler.profiler().tables.evictions(),
-        table_reloads: sampler.table_reloads(),
+        table_reloads: sampler.control_counts().table_reloads,
         map_bytes: sampler.profiler().map_bytes(),
     })
 }
@@ -370,7 +370,7 @@ fn summary_json(recorded: &Recorded, refused: &RefusedFiles, profile: Option<&Pr
         "idle_inferred": recorded.tally.interrupts.idle_inferred,
         "events_exported": recorded.tally.events,
         "stack_bodies_missing": recorded.tally.bodies_missing,
-        "walked_late": recorded.tally.walked_late,
+        "walked_late": recorded.tally.deferred_walks,
         "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
         "steps": { "table": by_table, "frame_pointer": by_frame_pointer, "unproven": unproven },

@@ -19,13 +19,13 @@ use sidewinder_render::Outcome;
 use self::screen::Screen;
 use super::{Ended, chosen, log_to_stderr, stop_flag_in_terminal};
 use crate::cli::TopArgs;
-use crate::collect::{Bounds, Window, outcomes_so_far};
+use crate::collect::{Bounds, outcomes_so_far};
 use crate::every::Every;
 use crate::exit::{Cause, Failure};
-use crate::handover::{Handover, handover};
-use crate::live::{Audience, Live, Shown};
+use crate::live::{Live, Naming, Shown};
 use crate::naming::{Namer, NamingOptions};
 use crate::privilege;
+use crate::report_queue::ReportQueue;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{Message, ProcessKey};
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
@@ -73,7 +73,7 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
     let mut screen = Screen::new(title, args.frequency, args.seconds);
     let names = Names::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
-        let (handover, incoming) = handover();
+        let (queue, incoming) = ReportQueue::new();
         threads.spawn(|| names.take_all(incoming, &shown));
         // Neither naming nor drawing makes sampling wait.
         let drawing = threads.spawn(|| {
@@ -81,7 +81,7 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
             stop.store(true, Ordering::Relaxed);
             drawn
         });
-        sample(&mut sampler, handover, &told, &stop);
+        sample(&mut sampler, queue, &told, &stop);
         drawing.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that draws has panicked")))
     });
     drawn.map_err(|error| Failure::runtime("can't draw on the terminal", error))?;
@@ -89,24 +89,24 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
 }
 
 /// Samples until told to stop; where all has ended that was to be sampled, there is still something to look at.
-fn sample(sampler: &mut Sampler<'_>, mut handover: Handover, told: &Mutex<Vec<Outcome>>, stop: &AtomicBool) {
+fn sample(sampler: &mut Sampler<'_>, mut queue: ReportQueue, told: &Mutex<Vec<Outcome>>, stop: &AtomicBool) {
     let mut counting = Every::new(COUNT);
     while !stop.load(Ordering::Relaxed) {
         if sampler.is_over() {
-            handover.pass_on("top");
+            queue.flush("top");
             thread::sleep(POLL);
             continue;
         }
-        sampler.poll(POLL, &mut handover.waiting);
-        handover.pass_on("top");
+        sampler.poll(POLL, &mut queue.pending);
+        queue.flush("top");
         if counting.is_due() {
-            *lock(told) = outcomes_so_far(&Counted::of(sampler, handover.dropped()));
+            *lock(told) = outcomes_so_far(&Counted::of(sampler, queue.dropped()));
         }
     }
-    sampler.stop(None, &mut handover.waiting);
+    sampler.stop(None, &mut queue.pending);
 }
 
-/// What names and describes what sampling tells of.
+/// The processes, files and names that the screen shows events by.
 struct Names {
     namer: Namer,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
@@ -128,13 +128,10 @@ impl Names {
     }
 
     fn take_all(mut self, incoming: Receiver<Vec<Message>>, shown: &Shown) {
-        shown.take(incoming.into_iter().flatten(), &mut self);
-    }
-}
-
-impl Audience for Names {
-    fn show(&mut self, message: &Message, window: &mut Window) {
-        window.take(message, &mut self.namer, &self.processes);
+        for message in incoming.into_iter().flatten() {
+            shown.tee(&message, Naming { namer: &mut self.namer, processes: &self.processes });
+            self.take(message);
+        }
     }
 
     fn take(&mut self, message: Message) {

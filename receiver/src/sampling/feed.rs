@@ -1,27 +1,27 @@
-//! What sampling hands on: events with their stacks, and once what they refer to.
+//! The messages from sampling to the reporter: events with their stacks, and what these refer to, once.
 
 use std::sync::Arc;
 
-use sidewinder_address::LoadSegment;
+use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Frame, FrameKind, Outcome, SampleKind};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
 
-use super::debug_file::Companions;
-pub(crate) use super::labels::Labels;
+use super::control::tables::debug_file::Companions;
+pub(crate) use super::data::Labels;
 use crate::jit::JitPlace;
 
-/// A process, told from every other that has or had its number in this run.
+/// The identity of a process: no other process of this run has or had it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ProcessKey {
-    /// Its number in our PID namespace.
+    /// Its PID in our PID namespace.
     pub(crate) pid: u32,
-    /// As in [`sidewinder_process::Process::instance`]; 0: the registry never knew it.
+    /// As in [`sidewinder_process::Process::instance`]; 0: the registry has never known it.
     pub(crate) instance: u64,
 }
 
-impl ProcessKey {
-    pub(crate) fn of(process: &Process) -> Self {
+impl From<&Process> for ProcessKey {
+    fn from(process: &Process) -> Self {
         Self { pid: process.pid().0, instance: process.instance() }
     }
 }
@@ -29,7 +29,7 @@ impl ProcessKey {
 /// A stack as it was walked.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    /// Tells it from other stacks of this run.
+    /// Unique in this run.
     pub(crate) number: u64,
     /// Leaf first.
     pub(crate) frames: Box<[Frame]>,
@@ -49,6 +49,16 @@ pub(crate) fn is_without_file(frame: &Frame) -> bool {
     frame.kind() == Some(FrameKind::Anonymous)
 }
 
+/// The instruction that a frame is at, in its file.
+pub(crate) fn instruction_of(frame: &Frame) -> Option<(FileId, FileOffset)> {
+    match frame.kind()? {
+        FrameKind::Native { file } => {
+            Some((FileId(file), FileOffset(frame.address() - u64::from(frame.is_return_address()))))
+        }
+        FrameKind::Kernel | FrameKind::Anonymous => None,
+    }
+}
+
 /// One sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
@@ -65,9 +75,9 @@ pub(crate) struct Event {
     pub(crate) outcome: Outcome,
     /// `None`: the body never arrived.
     pub(crate) stack: Option<Arc<Stack>>,
-    /// The span that the thread said it was in.
+    /// The span that the thread published.
     pub(crate) span: Option<Link>,
-    /// What else it said.
+    /// What else it published.
     pub(crate) labels: Labels,
 }
 
@@ -81,7 +91,7 @@ pub(crate) struct FileFacts {
     pub(crate) loads: Vec<LoadSegment>,
     /// Its content, which outlives the process.
     pub(crate) content: Option<OpenedFile>,
-    /// Its separate debug file and the like, once they have been looked for.
+    /// Its separate debug file and the like, once searched.
     pub(crate) companions: Companions,
 }
 
@@ -92,18 +102,18 @@ impl FileFacts {
     }
 }
 
-/// What sampling has to say, in an order in which each message refers only to what came before.
+/// A message from sampling to the reporter. Each refers only to what earlier ones announce.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    /// A file, when it is first met, and again once its content could be read.
+    /// A file, when a frame first refers to it, and again once its headers have been read.
     File(FileId, Arc<FileFacts>),
-    /// A file that no frame to come is in.
+    /// A file that no later frame refers to.
     ForgetFile(FileId),
-    /// A process, before its first event.
+    /// A process, before its first event, and again when its description changes.
     Process(ProcessKey, Arc<ProcessDescription>),
-    /// Where a process's runtime writes names of its code, before the first event with such code.
+    /// Where the runtime of a process writes the names of its code, before the first event with such code.
     Jit(ProcessKey, Arc<JitPlace>),
-    /// A process of which no more events are to be expected: one that comes all the same tells of it anew.
+    /// A process that has exited. An event that arrives later still announces it again.
     Departed(ProcessKey),
     /// An interrupt.
     Event(Event),

@@ -16,7 +16,7 @@ use sidewinder_config::{TraceContext, UnwindMode};
 use sidewinder_render::{FrameKind, Profile};
 use sidewinder_unwind::validate::Trust;
 
-use super::feed::{Message, ProcessKey};
+use super::feed::Message;
 use super::scope::Scope;
 use super::{Sampler, SamplingError, SamplingOptions};
 use crate::collect::{Circumstances, Collection};
@@ -93,7 +93,7 @@ impl Drop for Burner {
 
 fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOptions {
     SamplingOptions {
-        scope: Scope::of_pids([pid]),
+        scope: Scope::from_pids([pid]),
         samples_per_second,
         walk: None,
         test_programs: true,
@@ -138,6 +138,11 @@ fn poll_until(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
         messages.append(&mut poll_for(sampler, Duration::from_millis(200)));
     }
     messages
+}
+
+/// Forgets the files that no process has mapped for this long.
+fn forget_files(sampler: &mut Sampler<'_>, age: Duration, messages: &mut Vec<Message>) {
+    sampler.control.forget_files(age, &mut sampler.profiler, messages);
 }
 
 fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
@@ -242,7 +247,7 @@ fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
     sampler.start().unwrap();
     let mut messages = Vec::new();
     let patience = Instant::now() + Duration::from_secs(60);
-    while sampler.profiler.tables.evictions() < 12 || sampler.table_reloads() < 4 {
+    while sampler.profiler.tables.evictions() < 12 || sampler.control_counts().table_reloads < 4 {
         assert!(Instant::now() < patience, "tables did not go, or did not come back on demand");
         let profiler = &mut sampler.profiler;
         profiler.tables.evict_oldest(&mut profiler.arena);
@@ -263,7 +268,6 @@ fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
     }
 }
 
-/// The witness's count of interrupts is the sum of the outcomes, and the events handed on are those that were to be.
 #[test]
 fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -273,15 +277,15 @@ fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
     let without_files = |sampler: &Sampler<'_>| sampler.profiler.tables.loaded_bytes() < 1_000;
     sampler.start().unwrap();
     let mut messages = poll_until(&mut sampler, 10);
-    sampler.forget_files(Duration::ZERO, &mut messages);
+    forget_files(&mut sampler, Duration::ZERO, &mut messages);
     assert!(!messages.iter().any(|message| matches!(message, Message::ForgetFile(_))), "all are in use");
     assert!(!without_files(&sampler));
 
     drop(burner);
     messages.append(&mut poll_for(&mut sampler, Duration::from_millis(300)));
-    sampler.forget_files(Duration::from_secs(60), &mut messages);
+    forget_files(&mut sampler, Duration::from_secs(60), &mut messages);
     assert!(!without_files(&sampler), "they may be run again soon");
-    sampler.forget_files(Duration::ZERO, &mut messages);
+    forget_files(&mut sampler, Duration::ZERO, &mut messages);
     assert!(without_files(&sampler));
     let told = messages.iter().filter_map(|message| match message {
         Message::File(id, _) => Some(*id),
@@ -295,6 +299,7 @@ fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
     assert_eq!(sampler.profiler.tables.evictions(), 0, "nothing made room for anything");
 }
 
+/// The witness's count of interrupts is the sum of the outcomes, and all events that are counted are emitted.
 #[test]
 fn every_interrupt_ends_in_one_outcome() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidewinder_bpf::{Packing, Walk};
+use sidewinder_bpf::{Options, Packing, PodCgroup, Walk};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
 use sidewinder_unwind::validate::Trust;
+use tracing::warn;
 
-use super::debug_file::DebugRoots;
-use super::scope::Scope;
+use super::SamplingError;
+use super::control::scope::Scope;
+use super::control::tables::debug_file::DebugRoots;
 use crate::memory::SamplingBudget;
 use crate::supervise::Threads;
 
-/// Between two looks at what has happened a CPU takes at most this many samples: what waits in the rings stays small,
-/// that of young processes in particular, of which each sample comes with a snapshot.
+/// The samples that a CPU takes between two polls, at most. It bounds what waits in the rings: each sample of a new process
+/// comes with a snapshot.
 const SAMPLES_PER_POLL: u32 = 16;
-/// A storm of execs costs as little as the time between two looks is long; one that would fill a side band is looked at
-/// more often.
+/// The shortest and the longest average interval between polls: the longer it is, the less many execs cost. A side band
+/// that fills up is polled more often.
 const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));
 
 /// See the [module](self).
@@ -24,7 +26,7 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 pub(crate) struct SamplingOptions {
     pub(crate) scope: Scope,
     pub(crate) samples_per_second: u32,
-    /// Where not given, the best way that the kernel has.
+    /// If not given, the best way that the kernel has.
     pub(crate) walk: Option<Walk>,
     #[cfg(test)]
     pub(crate) test_programs: bool,
@@ -35,17 +37,17 @@ pub(crate) struct SamplingOptions {
     pub(crate) unwind_trust: Trust,
     pub(crate) trace_context: TraceContext,
     pub(crate) budget: SamplingBudget,
-    /// Where debug files may be.
+    /// Where to look for debug files.
     pub(crate) debug_roots: Arc<DebugRoots>,
-    /// Who watches the threads that build tables.
+    /// Watches the threads that build tables.
     pub(crate) threads: Threads,
 }
 
-/// For stacks that wait for tables, where people look: that is most often how a program starts.
+/// The room for snapshots in a recording, which most often shows how a program starts.
 const SNAPSHOTS_BYTES: usize = 64 << 20;
 
 impl SamplingOptions {
-    /// What suits commands that people wait for.
+    /// The options of commands that people wait for.
     pub(crate) fn for_people(
         scope: Scope,
         samples_per_second: u32,
@@ -73,32 +75,92 @@ impl SamplingOptions {
         }
     }
 
-    /// The same for processes that already run, and nothing else than what these start.
+    /// The options for processes that already run, and their children.
     pub(crate) fn for_running_processes(mut self) -> Self {
         self.budget.rings = self.budget.rings.for_running_processes();
         self
     }
 
-    /// How long to wait on average between two polls of the kernel's events.
+    /// Refuses a rate above the kernel's limit, which the kernel itself would call an invalid argument.
+    pub(super) fn check_rate(&self) -> Result<(), SamplingError> {
+        let wanted = self.samples_per_second;
+        let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
+        match limit.ok().and_then(|text| text.trim().parse().ok()) {
+            Some(allowed) if wanted > allowed => Err(SamplingError::Rate { wanted, allowed }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The options of the eBPF programs.
+    pub(super) fn load_options(&self, pod: Option<PodCgroup>) -> Options {
+        Options {
+            scope: self.scope.mode(),
+            pod,
+            walk: self.walk,
+            frame_limit: self.frame_limit,
+            kernel_frames: self.kernel_frames,
+            context_attributes: !self.trace_context.attributes.is_empty(),
+            #[cfg(test)]
+            test_programs: self.test_programs,
+            arena_bytes: self.budget.tables_bytes,
+            ring_bytes: self.budget.rings.samples_bytes,
+            snapshots_bytes: self.budget.rings.snapshots_bytes,
+            ..Options::default()
+        }
+    }
+
+    /// Warns of what stacks lose if programs can't loop.
+    pub(super) fn warn_of_walk(&self, walk: Walk) {
+        if walk == Walk::Loop {
+            return;
+        }
+        let frame_limit = self.frame_limit;
+        if frame_limit > walk.frames_max() {
+            warn!(
+                "degraded: this kernel's programs can't loop, so stacks are cut after {} frames instead of {frame_limit}; \
+                 Linux 5.17 or later has bpf_loop",
+                walk.frames_max(),
+            );
+        }
+        warn!(
+            "degraded: pages of stacks that aren't in memory are counted as bad_address, not as page_absent; \
+             Linux 5.17 or later has bpf_find_vma"
+        );
+    }
+
+    /// The average time between two polls.
     pub(super) fn poll_interval(&self) -> Duration {
         let (shortest, longest) = POLL_INTERVAL_BOUNDS;
         let samples = Duration::from_secs(1) * SAMPLES_PER_POLL / self.samples_per_second.max(1);
         samples.clamp(shortest, longest)
     }
+}
 
-    /// How a binary is to be walked: as the first override says that names it, else as all.
+/// How each binary is to be walked.
+#[derive(Clone, Debug)]
+pub(super) struct PackingRules {
+    mode: UnwindMode,
+    overrides: Vec<UnwindOverride>,
+}
+
+impl PackingRules {
+    pub(super) fn new(mode: UnwindMode, overrides: Vec<UnwindOverride>) -> Self {
+        Self { mode, overrides }
+    }
+
+    /// The form of a binary's tables: that of the first override that names the binary, else of the mode.
     pub(super) fn packing(&self, path: &[u8], build_id: Option<&[u8]>) -> Packing {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let named = self.unwind_overrides.iter().find(|rule| match &rule.binary {
+        let named = self.overrides.iter().find(|rule| match &rule.binary {
             BinaryMatch::Name(wanted) => wanted.as_bytes() == name,
             BinaryMatch::Path(wanted) => wanted.as_os_str().as_encoded_bytes() == path,
             BinaryMatch::BuildId(wanted) => Some(wanted.as_bytes()) == build_id,
         });
-        packing_of(named.map_or(self.unwind_mode, |rule| rule.mode))
+        packing_of(named.map_or(self.mode, |rule| rule.mode))
     }
 }
 
-/// The form of tables for a way of walking.
+/// The form of tables for an unwind mode.
 pub(crate) fn packing_of(mode: UnwindMode) -> Packing {
     match mode {
         UnwindMode::Auto => Packing::Auto,

@@ -1,28 +1,28 @@
-//! How long sampling waits between two polls of the kernel's events.
+//! The interval between two polls of the kernel's events.
 //!
-//! A program that starts has a new event every millisecond, and until it is read the stacks of its samples are cut or
-//! cost a snapshot each. A storm of such events costs as little as polls are rare. So polls are rare on average, and those
-//! that nothing asked for are saved up for when something starts. But the rings are not to fill up in between.
+//! A program that starts has a new event every millisecond, and until these are read the stacks of its samples are cut or cost
+//! a snapshot each. Polling seldom keeps the cost of many events low. So polls are rare on average, and polls that nothing
+//! called for are saved for when a program starts. But the rings must not fill up in between.
 
 use std::time::{Duration, Instant};
 
-/// The most polls that are saved up.
+/// The most polls that are saved.
 const SAVED_MAX: u32 = 16;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct PollInterval {
-    /// Between two polls, on average.
+    /// The average interval.
     average: Duration,
-    /// When the next poll is due: before now by what was saved up.
+    /// When the next poll is due; it lies in the past by what is saved.
     due: Instant,
     polled_at: Instant,
-    /// The time in which events took half of the room in the rings, when they came as fast as up to the last poll.
+    /// The time in which the rings become half full, at the rate of events up to the last poll.
     half_full_after: Duration,
 }
 
 impl PollInterval {
-    /// Events are complete only after a millisecond.
+    /// The shortest interval. Events are complete only after a millisecond.
     pub(super) const SHORTEST: Duration = Duration::from_millis(2);
 
     pub(super) fn new(average: Duration, now: Instant) -> Self {
@@ -34,7 +34,7 @@ impl PollInterval {
         self.average
     }
 
-    /// How long to wait, when there are events now, until they are read.
+    /// How long to leave the events that are there now in their rings.
     pub(super) fn next(&mut self, now: Instant) -> Duration {
         let earliest = now.checked_sub(self.average * SAVED_MAX).unwrap_or(now);
         self.due = self.due.max(earliest) + self.average;
@@ -42,7 +42,7 @@ impl PollInterval {
         wait.clamp(Self::SHORTEST.min(self.average), self.average)
     }
 
-    /// Takes note of a poll, at which events filled this share of the rings, from 0 to 1.
+    /// Records a poll that found this share of the rings full, from 0 to 1.
     pub(super) fn polled(&mut self, now: Instant, filled: f64) {
         let since = now.saturating_duration_since(self.polled_at);
         self.polled_at = now;
@@ -57,27 +57,27 @@ mod tests {
 
     const AVERAGE: Duration = Duration::from_millis(20);
 
-    /// How many looks there are in a second in which there is always news.
-    fn polls_in_a_stormy_second(interval: &mut PollInterval, began: Instant) -> u32 {
-        let (mut now, mut looks) = (began, 0);
+    /// The polls of a second in which there are always events.
+    fn polls_in_a_busy_second(interval: &mut PollInterval, began: Instant) -> u32 {
+        let (mut now, mut polls) = (began, 0);
         while now < began + Duration::from_secs(1) {
             now += interval.next(now);
-            looks += 1;
+            polls += 1;
         }
-        looks
+        polls
     }
 
     #[test]
-    fn looks_are_rare_in_a_storm_and_after_a_quiet_time_some_are_soon() {
+    fn polls_are_rare_among_many_events_and_some_are_soon_after_a_quiet_time() {
         let began = Instant::now();
         let mut interval = PollInterval::new(AVERAGE, began);
-        let looks =
-            [0, 1, 5, 6].map(|at| polls_in_a_stormy_second(&mut interval, began + Duration::from_secs(at)));
-        assert_eq!(looks.map(|looks| looks / 10), [5, 5, (50 + SAVED_MAX) / 10, 5], "{looks:?}");
+        let polls =
+            [0, 1, 5, 6].map(|at| polls_in_a_busy_second(&mut interval, began + Duration::from_secs(at)));
+        assert_eq!(polls.map(|polls| polls / 10), [5, 5, (50 + SAVED_MAX) / 10, 5], "{polls:?}");
     }
 
     #[test]
-    fn where_programs_start_now_and_then_looks_are_always_soon() {
+    fn polls_are_always_soon_if_programs_start_now_and_then() {
         let mut now = Instant::now();
         let mut interval = PollInterval::new(AVERAGE, now);
         for _ in 0..100 {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fills_its_room_fast_is_looked_at_before_it_is_full() {
+    fn rings_that_fill_fast_are_polled_before_they_are_full() {
         let mut now = Instant::now();
         let mut interval = PollInterval::new(AVERAGE, now);
         for (full_after_ms, expected_ms) in [(1_000, 20), (70, 20), (24, 12), (10, 5), (1, 2), (1_000, 20)] {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_interval_that_is_short_anyway_stays() {
+    fn an_interval_that_is_short_anyway_stays() {
         let began = Instant::now();
         let mut interval = PollInterval::new(Duration::from_millis(1), began);
         assert_eq!(interval.next(began + Duration::from_secs(1)), Duration::from_millis(1));

@@ -14,12 +14,12 @@ use tracing::{debug, error, info};
 
 use super::plan::{CurrentPlan, Plan};
 use crate::exit::{Cause, Failure};
-use crate::handover::handover;
 use crate::live::Live;
 use crate::memory::Budget;
 use crate::naming::{Namer, NamingOptions};
 use crate::privilege;
 use crate::report::Reporter;
+use crate::report_queue::ReportQueue;
 use crate::sampling::Sampler;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
@@ -195,7 +195,7 @@ impl Run {
         });
 
         thread::scope(|threads| {
-            let (mut handover, incoming) = handover();
+            let (mut queue, incoming) = ReportQueue::new();
             let start_ns = monotonic_ns();
             sampler.start()?;
             let report = move || {
@@ -221,20 +221,20 @@ impl Run {
             let mut counted_at = Instant::now();
             while !self.is_stopped() && !sampler.is_over() && !report.is_finished() {
                 heartbeat.beat(SAMPLING_SILENT_MAX);
-                sampler.poll(POLL, &mut handover.waiting);
-                handover.pass_on(&self.name);
+                sampler.poll(POLL, &mut queue.pending);
+                queue.flush(&self.name);
                 if self.plan.peek().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
-                    let counted = self.count(&sampler, handover.dropped());
+                    let counted = self.count(&sampler, queue.dropped());
                     debug!(receiver = self.name, "so far: {counted}");
                 }
             }
             heartbeat.beat(ENDING_MAX);
             let is_over = sampler.is_over();
             let walk_until = self.stop.deadline().and_then(|deadline| deadline.checked_sub(NAMING_RESERVE));
-            sampler.stop(walk_until, &mut handover.waiting);
-            let counted = self.count(&sampler, handover.dropped());
-            handover.pass_all_on();
+            sampler.stop(walk_until, &mut queue.pending);
+            let counted = self.count(&sampler, queue.dropped());
+            queue.close();
             if let Err(panic) = report.join() {
                 return Err(has_panicked("report", &*panic));
             }
@@ -260,7 +260,7 @@ impl Run {
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
         let receiver = &self.config;
         SamplingOptions {
-            scope: Scope::of(&receiver.scope),
+            scope: Scope::from_config(&receiver.scope),
             samples_per_second: receiver.samples_per_second.get(),
             walk: None,
             #[cfg(test)]
@@ -301,7 +301,8 @@ impl Run {
                 if self.stop.is_overdue() {
                     reporter.read_no_more();
                 }
-                shown.take(std::iter::once(message), &mut reporter);
+                shown.tee(&message, reporter.naming());
+                reporter.take(message);
             }
             self.vitals.receiver_named(&self.name, reporter.name_counts());
             let is_outdated = !self.plan.holds(&plan);

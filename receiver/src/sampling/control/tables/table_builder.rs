@@ -1,4 +1,7 @@
-//! Building unwind tables beside sampling.
+//! The threads that build unwind tables, so that sampling does not wait for them.
+//!
+//! Input: orders of [`Binaries`](super::binaries::Binaries), in order of arrival, small files and large ones apart. Output:
+//! deliveries, which the sampling thread takes without waiting.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,15 +22,15 @@ use crate::memory::BuildingBudget;
 use crate::privilege;
 use crate::supervise::Threads;
 
-/// Larger files than that take long enough that others must not wait for them.
+/// Larger files take so long that others must not wait for them.
 const SMALL_FILE_BYTES_MAX: u64 = 16 << 20;
-/// So many of the larger files are built at once, where memory has no limit: a compiler has two such libraries.
+/// The larger files that are built at once if memory is unlimited: a compiler has two such libraries.
 const LARGE_AT_ONCE: usize = 2;
 
-/// The largest files that are known take a minute on a busy machine.
+/// How long a build may take. The largest files known take a minute on a busy machine.
 const SILENT_MAX: Duration = Duration::from_secs(300);
 
-/// Threads that build tables in the order in which they are asked for, small files and large ones apart.
+/// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
     small: Sender<Order>,
@@ -50,25 +53,25 @@ pub(crate) struct Order {
 /// How much of a file to build.
 #[derive(Debug)]
 pub(crate) enum What {
-    /// All of it, first where walks meet it meanwhile.
+    /// All of it, first where walks miss it.
     File { wanted: Receiver<FileOffset> },
-    /// Segments that walks have missed, and whether they can be built without the rest.
+    /// Segments that walks have missed, and whether each can be built without the rest.
     Again { wanted: Vec<Wanted>, stand_alone: bool, outline: Option<Arc<FileOutline>> },
 }
 
-/// What an order came to, or a part of it.
+/// The result of an order, or a part of it.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) file: FileId,
     pub(crate) built: Result<Built, BuildError>,
-    /// The CPU time that building it took, once all is there.
+    /// The CPU time that the order took; `None`: more is to come.
     pub(crate) took: Option<Duration>,
-    /// Memory that building might take.
+    /// The memory that building could take.
     pub(crate) room_bytes: u64,
 }
 
 impl Order {
-    /// Returns whether anybody still listens: nobody does once sampling has ended.
+    /// Builds and sends. Returns false once sampling has ended.
     fn deliver(&self, trust: Trust, room_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
         let began = cpu_time();
         let send = |built, took| outgoing.send(Delivery { file: self.file, built, took, room_bytes }).is_ok();
@@ -78,19 +81,19 @@ impl Order {
             What::Again { outline, .. } => outline.as_ref(),
         };
         let source = Source { content, packing, debug_file, outline, room_bytes };
-        let hand_over = |built| {
+        let deliver = |built| {
             send(Ok(built), None);
         };
-        // A file that the builder fails at costs its own table alone.
+        // A panic costs the table of this file alone.
         let built = catch_unwind(AssertUnwindSafe(|| match &self.what {
-            What::File { wanted } => source.build(trust, wanted, hand_over),
+            What::File { wanted } => source.build(trust, wanted, deliver),
             What::Again { wanted, stand_alone, .. } => source.build_again(wanted, *stand_alone, trust),
         }));
         send(built.unwrap_or(Err(BuildError::Panicked)), Some(cpu_time().saturating_sub(began)))
     }
 }
 
-/// What this thread has taken of a CPU.
+/// The CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
@@ -107,7 +110,7 @@ impl TableBuilder {
                 let heartbeat = watched.watch(name, SILENT_MAX);
                 let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
                 thread::Builder::new().name(name.to_owned()).spawn(move || {
-                    // Debug files lie in the roots of processes.
+                    // Debug files may lie in the roots of processes.
                     privilege::keep(privilege::LOOKING);
                     heartbeat.idle();
                     while let Some(order) = next() {
@@ -126,7 +129,7 @@ impl TableBuilder {
         Ok(Self { small, large, deliveries, building, in_progress: 0 })
     }
 
-    /// Asks for the table of a file, or for some of its segments once more.
+    /// Orders the table of a file, or some of its segments again.
     pub(crate) fn order(&mut self, order: Order) {
         let is_small = order.content.size_bytes() <= SMALL_FILE_BYTES_MAX;
         let orders = if is_small { &self.small } else { &self.large };
@@ -140,12 +143,12 @@ impl TableBuilder {
         Some(delivery)
     }
 
-    /// Memory that building a table may take now.
+    /// The memory that building a table may take now.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.building.now_bytes()
     }
 
-    /// Orders that are not delivered yet.
+    /// Orders that are not complete.
     pub(crate) fn in_progress(&self) -> usize {
         self.in_progress
     }

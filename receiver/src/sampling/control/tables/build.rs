@@ -1,4 +1,7 @@
-//! Making unwind tables of files: whole, in parts, and parts once more.
+//! Building the unwind tables of files: whole, in parts, and parts again.
+//!
+//! Runs on the threads of the [table builder](super::table_builder). Input: a file, its debug file, and where walks have met the
+//! file. Output: packed segments of its table.
 
 use std::io::{Read, Seek};
 use std::ops::Range;
@@ -39,11 +42,13 @@ pub(crate) struct Part {
     pub(crate) text_bytes: u64,
 }
 
-impl Part {
-    pub(crate) fn of(segment: &PackedSegment) -> Self {
+impl From<&PackedSegment> for Part {
+    fn from(segment: &PackedSegment) -> Self {
         Self { file_offset: segment.file_offset, text_bytes: segment.text_bytes }
     }
+}
 
+impl Part {
     pub(crate) fn end(self) -> FileOffset {
         FileOffset(self.file_offset.0.saturating_add(self.text_bytes))
     }
@@ -69,39 +74,39 @@ impl Part {
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) part: Part,
-    /// Places in the functions that it is to speak of; `None`: all.
+    /// Places in the functions that it is to cover; `None`: all.
     pub(crate) functions: Option<Vec<FileOffset>>,
 }
 
-/// A file's table, or some of its segments, in the form that walks read.
+/// The packed table of a file, or some of its segments.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
-    /// Parts of a large file where memory is limited: of each, the functions that walks meet are built when they do.
+    /// Parts of a large file if memory is limited: only the functions that walks meet are built.
     pub(crate) unbuilt: Vec<Part>,
-    /// What building segments once more takes less time with.
+    /// Makes building segments again faster.
     pub(crate) outline: Option<Arc<FileOutline>>,
-    /// Where in the file its machine code is all that there is: understood as a whole or not at all.
+    /// Where rows come from machine code alone, which is analysed as a whole.
     pub(crate) by_machine_code: Vec<Range<FileOffset>>,
     pub(crate) debug_file: DebugFile,
-    /// The piece of the file, if there was one, that there was no room to read: what it and further ones say is missing.
+    /// The size of the first piece of the file that there was no room to read, if any: the table lacks its rows and later ones.
     pub(crate) unread_bytes: Option<u64>,
 }
 
-/// Of what building may take, one part in so many is for what is read; the rest is for rows.
+/// The share of the memory for building that goes to what is read, as one part of this many. The rest is for rows.
 const READING_SHARE: u64 = 2;
 
-/// Files with more code than that are built in parts: walks need not wait for all of it.
+/// Files with more code are built in parts, lest walks wait for all of it.
 const WHOLE_CODE_BYTES_MAX: u64 = 8 << 20;
-/// What is built at once of such a file: some milliseconds' work.
+/// The size of such a part: some milliseconds' work.
 const PART_BYTES: u64 = 1 << 20;
-/// Parts that no walk has asked for are handed over together with what else was built in such a time: each time, what
-/// is known of every process that maps the file is published anew.
+/// Parts that no walk has missed are delivered together with what else is built in this time: each delivery publishes every
+/// process that maps the file again.
 const PARTS_TOGETHER: Duration = Duration::from_millis(50);
 
-/// Parts of a file that is not built as a whole: large enough that their numbers last for many such files, and small, since
-/// one more function of a part has all that are known of it built again.
+/// The size of the parts of a file that is not built as a whole. Large parts save segment numbers; but each further function
+/// of a part has all its known functions built again.
 const UNBUILT_PART_BYTES_MIN: u64 = 64 << 10;
 const UNBUILT_PARTS_MAX: u64 = 256;
 
@@ -111,21 +116,20 @@ pub(crate) struct Source<'a> {
     pub(crate) content: &'a OpenedFile,
     pub(crate) packing: Packing,
     pub(crate) debug_file: &'a DebugFile,
-    /// If it was made before.
+    /// The outline of an earlier build.
     pub(crate) outline: Option<&'a Arc<FileOutline>>,
     /// Memory that building may take.
     pub(crate) room_bytes: u64,
 }
 
 impl Source<'_> {
-    /// Reads a file's table and packs it, as the trusted side has it. All but the last of it goes to `hand_over` as soon
-    /// as it is there, and what walks ask for before everything else. Where memory is limited, a large file is divided
-    /// instead, and nothing of it is built yet.
+    /// Reads a file's table and packs it. All but the last of it goes to `deliver` as soon as it is built, and what walks miss
+    /// comes first. If memory is limited, a large file is divided instead, and nothing of it is built yet.
     pub(crate) fn build(
         &self,
         trust: Trust,
         wanted: &Receiver<FileOffset>,
-        hand_over: impl FnMut(Built),
+        deliver: impl FnMut(Built),
     ) -> Result<Built, BuildError> {
         // No file has more code than bytes: smaller ones need not be looked at twice.
         if self.room_bytes != u64::MAX
@@ -135,11 +139,11 @@ impl Source<'_> {
         {
             return Ok(divided);
         }
-        self.build_whole(trust, wanted, hand_over)
+        self.build_whole(trust, wanted, deliver)
     }
 
-    /// The parts of a large file, to be built one by one; `None` where the file is not large, or has no index to what
-    /// describes a part.
+    /// Divides a large file into parts that are built one by one; `None`: the file is not large, or has no index by which a
+    /// part can be read alone.
     fn divide(&self) -> Result<Option<Built>, BuildError> {
         let allowance = Allowance::new(self.room_bytes / READING_SHARE);
         let reader = BoundedReader::new(self.content, &allowance);
@@ -161,7 +165,7 @@ impl Source<'_> {
             unbuilt,
             outline: Some(Arc::new(outline)),
             debug_file: DebugFile::Known(self.debug_file.find(&file)),
-            ..Built::of_none(loads)
+            ..Built::with_loads(loads)
         }))
     }
 
@@ -169,10 +173,10 @@ impl Source<'_> {
         &self,
         trust: Trust,
         wanted: &Receiver<FileOffset>,
-        hand_over: impl FnMut(Built),
+        deliver: impl FnMut(Built),
     ) -> Result<Built, BuildError> {
         let allowance = Allowance::new(self.room_bytes / READING_SHARE);
-        // What was read goes before all rows are packed at once, which takes memory too.
+        // What was read is freed before all rows are packed, which takes memory too.
         let (loads, table, companions) = {
             let reader = BoundedReader::new(self.content, &allowance);
             let file = parse(&reader, &allowance)?;
@@ -194,7 +198,7 @@ impl Source<'_> {
                     by_machine_code: Vec::new(),
                     segments: Vec::new(),
                 };
-                let built = parts.build(wanted, hand_over);
+                let built = parts.build(wanted, deliver);
                 return Ok(Built { unread_bytes: allowance.refused_bytes(), ..built });
             }
             let table = sources.table();
@@ -207,12 +211,12 @@ impl Source<'_> {
             by_machine_code,
             debug_file: DebugFile::Known(companions),
             unread_bytes: allowance.refused_bytes(),
-            ..Built::of_none(loads)
+            ..Built::with_loads(loads)
         })
     }
 
-    /// Reads and packs some segments of a file's table, most of them once more. Unless they stand alone, the rest is read
-    /// for them.
+    /// Reads and packs some segments of a file's table, most of them again. Unless they stand alone, the rest of the file is
+    /// read too.
     pub(crate) fn build_again(
         &self,
         wanted: &[Wanted],
@@ -237,15 +241,15 @@ impl Source<'_> {
             table_of(&file, self.debug_file, parts_do.then_some(&*addresses), &allowance)?;
         let table = settle(&file, table, trust)?;
         if let Some(refused_bytes) = allowance.refused_bytes() {
-            // With less than what the first table was made of it would say something else.
+            // A table made of less than the first one would differ from it.
             return Err(BuildError::NoRoom(refused_bytes));
         }
         let again = |part: &Part, load| pack_again(&table, load, self.packing, part.file_offset..part.end());
         let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
-        Ok(Built { segments, debug_file: DebugFile::Known(companions), ..Built::of_none(loads) })
+        Ok(Built { segments, debug_file: DebugFile::Known(companions), ..Built::with_loads(loads) })
     }
 
-    /// The same, of nothing but what describes the segments, or the functions that are wanted of them.
+    /// Builds segments, or the wanted functions of them, from what describes them alone.
     fn build_by<'data, R: ReadFile<'data>>(
         &self,
         outline: &Arc<FileOutline>,
@@ -267,11 +271,11 @@ impl Source<'_> {
             segments: segments.collect(),
             outline: Some(Arc::clone(outline)),
             debug_file: self.debug_file.clone(),
-            ..Built::of_none(outline.loads().to_vec())
+            ..Built::with_loads(outline.loads().to_vec())
         }
     }
 
-    /// The outline by which parts of a file are built without the rest, if that gives the same.
+    /// The outline by which parts of a file are built without the rest, if the result is the same.
     fn outline_of<'data, R: ReadFile<'data>>(
         &self,
         file: &object::File<'data, R>,
@@ -284,7 +288,7 @@ impl Source<'_> {
 }
 
 impl Built {
-    fn of_none(loads: Vec<LoadSegment>) -> Self {
+    fn with_loads(loads: Vec<LoadSegment>) -> Self {
         Self {
             loads,
             segments: Vec::new(),
@@ -297,30 +301,30 @@ impl Built {
     }
 }
 
-/// A large file, as far as it has been built.
+/// A large file that is built in parts.
 struct Parts<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     sources: Sources<'file, 'data, 'debug, R, D>,
     loads: Vec<LoadSegment>,
     packing: Packing,
     companions: Companions,
     by_machine_code: Vec<Range<FileOffset>>,
-    /// What has not been handed over.
+    /// Segments that are not delivered yet.
     segments: Vec<PackedSegment>,
 }
 
 impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'debug, R, D> {
-    fn build(&mut self, wanted: &Receiver<FileOffset>, mut hand_over: impl FnMut(Built)) -> Built {
+    fn build(&mut self, wanted: &Receiver<FileOffset>, mut deliver: impl FnMut(Built)) -> Built {
         let code = self.sources.read_code();
         self.by_machine_code = code.iter().filter_map(|code| in_file(&self.loads, code)).collect();
         let mut left: Vec<Part> =
             executable(&self.loads).flat_map(|load| cut(pages_of(load), PART_BYTES)).collect();
-        let mut handed_over = Instant::now();
+        let mut delivered = Instant::now();
         while !left.is_empty() {
             let met = wanted.try_iter().find_map(|at| left.iter().position(|part| part.contains(at)));
             self.pack(left.remove(met.unwrap_or(0)));
-            if met.is_some() || handed_over.elapsed() >= PARTS_TOGETHER {
-                hand_over(self.take());
-                handed_over = Instant::now();
+            if met.is_some() || delivered.elapsed() >= PARTS_TOGETHER {
+                deliver(self.take());
+                delivered = Instant::now();
             }
         }
         self.take()
@@ -338,7 +342,7 @@ impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'd
             segments: std::mem::take(&mut self.segments),
             by_machine_code: self.by_machine_code.clone(),
             debug_file: DebugFile::Known(self.companions.clone()),
-            ..Built::of_none(self.loads.clone())
+            ..Built::with_loads(self.loads.clone())
         }
     }
 }
@@ -356,7 +360,7 @@ fn part_of(pages: &Range<FileOffset>) -> Part {
     Part { file_offset: pages.start, text_bytes: pages.end.0.saturating_sub(pages.start.0) }
 }
 
-/// A part with the segment that it is of, and its stated addresses.
+/// A part, the load segment that it lies in, and its stated addresses.
 fn placed(part: Part, loads: &[LoadSegment]) -> Option<(Part, &LoadSegment, Range<Svma>)> {
     executable(loads).find_map(|load| Some((part, load, part.within(load)?)))
 }
@@ -376,10 +380,10 @@ fn parse<'data, R: ReadFile<'data>>(
     })
 }
 
-/// A file's table, and where the file has what it speaks of.
+/// A file's table, and where the file has its code.
 pub(crate) struct WholeTable {
     pub(crate) loads: Vec<LoadSegment>,
-    /// Where instructions are.
+    /// The ranges of instructions.
     pub(crate) code: Vec<Range<Svma>>,
     pub(crate) table: UnwindTable,
 }
@@ -392,7 +396,7 @@ pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Resu
     Ok(WholeTable { loads: load_segments(&file), code: code_ranges(&file)?, table })
 }
 
-/// The table of a file, or of parts of it, and the files that tell more of it, some of which have helped.
+/// The table of a file, or of parts of it, and its companions, from which rows may come too.
 fn table_of<'data, R: ReadFile<'data>>(
     file: &object::File<'data, R>,
     debug_file: &DebugFile,
@@ -445,16 +449,16 @@ mod tests {
         };
         let (sender, wanted) = mpsc::channel();
         sender.send(last).unwrap();
-        let mut handed_over = Vec::new();
-        let last_of_all = parts.build(&wanted, |built| handed_over.push(built));
-        assert!(handed_over[0].segments.iter().any(|segment| Part::of(segment).contains(last)));
-        handed_over.push(last_of_all);
-        let segments = handed_over.iter().flat_map(|built| &built.segments);
-        let mut parts: Vec<Part> = segments.map(Part::of).collect();
+        let mut delivered = Vec::new();
+        let last_of_all = parts.build(&wanted, |built| delivered.push(built));
+        assert!(delivered[0].segments.iter().any(|segment| Part::from(segment).contains(last)));
+        delivered.push(last_of_all);
+        let segments = delivered.iter().flat_map(|built| &built.segments);
+        let mut parts: Vec<Part> = segments.map(Part::from).collect();
         parts.sort_unstable_by_key(|part| part.file_offset);
         assert!(parts.is_sorted_by(|one, next| one.end() == next.file_offset));
         let pages = pages_of(&code);
         assert_eq!(parts.iter().map(|part| part.text_bytes).sum::<u64>(), pages.end.0 - pages.start.0);
-        assert!(!handed_over[0].by_machine_code.is_empty(), "a linkage table, or start files");
+        assert!(!delivered[0].by_machine_code.is_empty(), "a linkage table, or start files");
     }
 }

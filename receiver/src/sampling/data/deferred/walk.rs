@@ -1,4 +1,4 @@
-//! The walk of a snapshot: the same steps as those of `c/unwind.bpf.h`.
+//! The walk of a snapshot, by the same steps as in `c/unwind.bpf.h`.
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
@@ -10,8 +10,8 @@ use sidewinder_unwind::{
     CALL_BYTES, Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule, StepError, call_before,
 };
 
-/// The place of a file whose rule a walk has to wait for.
-pub(crate) type Lacked = (FileId, FileOffset);
+/// The place of a file whose rule a walk lacks.
+pub(crate) type MissingRule = (FileId, FileOffset);
 
 /// What is at an address of a process.
 #[derive(Debug)]
@@ -20,9 +20,9 @@ pub(crate) enum Place {
     Unmapped,
     /// Code that no file backs.
     Anonymous,
-    /// A file, and what its table says there.
+    /// A file, and the rule of its table, or the outcome of a walk there.
     File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
-    /// Code of a file whose table will be there later.
+    /// Code of a file whose table is not loaded yet.
     NotYet { file: FileId, offset: FileOffset },
 }
 
@@ -38,12 +38,12 @@ pub(crate) trait Code {
 /// The frames of the user's stack, leaf first, and how the walk ended.
 ///
 /// # Errors
-/// The place whose rule it has to wait for.
+/// The place whose rule the walk lacks.
 pub(crate) fn walk(
     snapshot: &Snapshot,
     frame_limit: usize,
     code: &mut impl Code,
-) -> Result<(Vec<Frame>, Outcome), Lacked> {
+) -> Result<(Vec<Frame>, Outcome), MissingRule> {
     let mut frames = Vec::new();
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
     let (mut is_return_address, mut is_unproven) = (false, false);
@@ -113,17 +113,17 @@ pub(crate) fn walk(
     Ok((frames, end))
 }
 
-/// The caller where nothing is known of the code, if there is one: as in `c/unwind.bpf.h`.
+/// The caller if no rule covers the code, as in `c/unwind.bpf.h`.
 ///
 /// # Errors
-/// The place in the caller whose rule the walk has to wait for.
+/// The place in the caller whose rule the walk lacks.
 fn guess_caller(
     registers: &FrameRegisters,
     address: Avma,
     is_generated: bool,
     stack: &Stack<'_>,
     code: &mut impl Code,
-) -> Result<Option<FrameRegisters>, Lacked> {
+) -> Result<Option<FrameRegisters>, MissingRule> {
     let above = registers.fp.wrapping_sub(registers.sp);
     let has_place =
         registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
@@ -137,7 +137,7 @@ fn guess_caller(
             match code.before(caller.pc).map(|code| call_before(caller.pc, code)) {
                 Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
                 Some(None) => (false, false),
-                // Nobody can look later where code was that was generated, or was mapped from a file that is gone.
+                // Generated code, and code of a file that is gone, can't be read later.
                 None => {
                     let can_be_code = !matches!(place, Place::Unmapped);
                     (matches!(place, Place::Anonymous) || is_generated && can_be_code, false)
@@ -173,17 +173,17 @@ fn guess_caller(
     Ok(by_frame_pointer)
 }
 
-/// Whether what comes before a return address is code; of a caller of generated code, also whether the address after a
-/// call of it lies where its rule says.
+/// Whether a return address lies in code; for a caller of generated code, also whether its own return address follows a call
+/// that may lead to it.
 ///
 /// # Errors
-/// If it is code that has no table yet.
+/// The place whose rule the walk lacks.
 fn may_be_frame(
     caller: &FrameRegisters,
     is_of_generated: bool,
     stack: &Stack<'_>,
     code: &mut impl Code,
-) -> Result<bool, Lacked> {
+) -> Result<bool, MissingRule> {
     let rule = match code.place_of(Avma(caller.pc.0.wrapping_sub(1))) {
         Place::Unmapped => return Ok(false),
         Place::NotYet { file, offset } => return Err((file, offset)),
@@ -267,7 +267,7 @@ mod tests {
         Place::File { file: FileId(1), offset: FileOffset(address.0), rule }
     }
 
-    fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), Lacked> {
+    fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), MissingRule> {
         let (frames, outcome) = walk(&snapshot(words), 9, &mut Parts(place_of, |_| None))?;
         Ok((frames.iter().map(|frame| frame.address()).collect(), outcome))
     }

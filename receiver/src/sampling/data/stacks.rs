@@ -1,25 +1,25 @@
-//! The stacks that samples name: bodies by hash, kept for two epochs.
+//! The stacks that samples refer to, by hash, kept for two epochs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use sidewinder_bpf::{Body, Entries, Frame, StackHash};
 
-use super::feed::Stack;
+use crate::sampling::feed::Stack;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Stacks {
     bodies: HashMap<StackHash, Held>,
-    /// Those that were walked here, in this epoch.
-    late: HashMap<Box<[Frame]>, Arc<Stack>>,
+    /// The stacks of user space's own, of this epoch.
+    interned: HashMap<Box<[Frame]>, Arc<Stack>>,
     last_number: u64,
     frames: usize,
 }
 
 #[derive(Debug)]
 struct Held {
-    /// In which it was last sent.
+    /// The epoch in which it was last sent.
     epoch: u32,
     content: Content,
 }
@@ -31,7 +31,7 @@ enum Content {
 }
 
 impl Stacks {
-    /// Takes a body up, or notes that a known one was sent again.
+    /// Adds a body, or notes that a known one was sent again.
     pub(crate) fn insert(&mut self, body: Body) {
         if let Some(held) = self.bodies.get_mut(&body.hash) {
             held.epoch = body.epoch;
@@ -57,7 +57,7 @@ impl Stacks {
         for chunk in chunks {
             match &self.bodies.get(chunk)?.content {
                 Content::Stack(stack) => frames.extend(&stack.frames),
-                // A chain of chains is nothing that the programs send.
+                // The programs send no chains of chains.
                 Content::Chain(_) => return None,
             }
         }
@@ -69,22 +69,22 @@ impl Stacks {
         Some(stack)
     }
 
-    /// The stack of frames that were walked here.
+    /// The stack of frames that user space has walked or cut.
     pub(crate) fn intern(&mut self, frames: Vec<Frame>) -> Arc<Stack> {
         let frames: Box<[Frame]> = frames.into();
-        if let Some(stack) = self.late.get(&frames) {
+        if let Some(stack) = self.interned.get(&frames) {
             return Arc::clone(stack);
         }
         self.frames += 2 * frames.len();
         let stack = self.number(frames.clone());
-        self.late.insert(frames, Arc::clone(&stack));
+        self.interned.insert(frames, Arc::clone(&stack));
         stack
     }
 
-    /// Forgets what was sent neither in `epoch` nor in the one before.
+    /// Forgets the bodies that were sent neither in `epoch` nor in the one before.
     pub(crate) fn begin_epoch(&mut self, epoch: u32) {
         let frames = &mut self.frames;
-        *frames -= self.late.drain().map(|(late, _)| 2 * late.len()).sum::<usize>();
+        *frames -= self.interned.drain().map(|(frames, _)| 2 * frames.len()).sum::<usize>();
         self.bodies.retain(|_, held| {
             let is_recent = epoch.wrapping_sub(held.epoch) <= 1;
             if let (false, Content::Stack(stack)) = (is_recent, &held.content) {

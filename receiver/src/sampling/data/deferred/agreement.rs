@@ -366,10 +366,18 @@ fn both_walks_find_the_same_frames_and_the_same_end() {
             let registers = programs.enter(thread);
             let (frames, outcome) = programs.walk(&registers);
             let snapshot = programs.snapshot(registers);
-            let late = walk(&snapshot, FRAME_LIMIT as usize, &mut *programs);
-            let (late_frames, late_outcome) = late.expect("every table is there, or counts as absent");
-            prop_assert_eq!(&frames, &late_frames, "{:?} and {:?}: {:?}", outcome, late_outcome, thread);
-            prop_assert_eq!(comparable(outcome), late_outcome, "{:?}", thread);
+            let deferred = walk(&snapshot, FRAME_LIMIT as usize, &mut *programs);
+            let (deferred_frames, deferred_outcome) =
+                deferred.expect("every table is there, or counts as absent");
+            prop_assert_eq!(
+                &frames,
+                &deferred_frames,
+                "{:?} and {:?}: {:?}",
+                outcome,
+                deferred_outcome,
+                thread
+            );
+            prop_assert_eq!(comparable(outcome), deferred_outcome, "{:?}", thread);
             *ends.borrow_mut().entry(comparable(outcome)).or_default() += 1;
             deep.set(deep.get() + usize::from(frames.len() >= 4));
             guessed.set(guessed.get() + usize::from(frames.iter().any(|frame| frame.is_unproven())));

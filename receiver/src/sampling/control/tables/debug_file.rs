@@ -1,5 +1,8 @@
-//! Finding the files with debug information of a binary: where those are whom we trust, and where the process that maps it
-//! would.
+//! The search for the debug files of a binary: first in directories of the operator, then in the root of the process that maps
+//! it.
+//!
+//! Runs on the threads that build tables. Input: a binary and its references to debug files. Output: opened files that are
+//! proven to belong to it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,14 +17,14 @@ use sidewinder_unwind::debug_file::{AlternateReference, DebugFileReference, Proo
 use super::reader::Positioned;
 use crate::refusals::Refusals;
 
-/// Debug files over this size are not read for the sake of their checksum. Build IDs need no reading.
+/// The largest debug file that is read for its checksum. Build IDs need no reading.
 const MAX_CHECKED_BYTES: u64 = 256 << 20;
-/// Binaries of which it is remembered what was found; then all are forgotten.
+/// The binaries whose result is remembered; then all are forgotten.
 const MAX_REMEMBERED: usize = 4096;
 /// Where distributions install debug files.
 const USUAL_DIRECTORY: &[u8] = b"usr/lib/debug";
 
-/// A debug file, and the one with which it shares what several debug files have in common.
+/// A debug file, and the alternate file with what it shares with others.
 #[derive(Clone, Debug)]
 pub(crate) struct DebugFiles {
     pub(crate) file: Arc<File>,
@@ -30,17 +33,17 @@ pub(crate) struct DebugFiles {
     has_split_units: bool,
 }
 
-/// What tells more of a binary than it does itself.
+/// The files that complete a binary.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Companions {
     pub(crate) debug: Option<Arc<DebugFiles>>,
-    /// Where the binary is in the root of a process, if debug information was split off to files that may be there.
+    /// The place of the binary in the root of a process, if debug information may be split off to files there.
     split: Option<Arc<Place>>,
 }
 
 impl Companions {
-    /// Opens a file that debug information was split off to, by its path in our own root or in that of a process. It is the
-    /// binary that says the path: in either root it leads no further than the process could go.
+    /// Opens a file with split-off debug information, in our own root or in that of the process. The binary states the path, so
+    /// in either root it leads no further than the process could go.
     pub(crate) fn open_split(&self, path: &[u8], roots: &DebugRoots) -> Option<File> {
         let place = self.split.as_ref()?;
         let of_process = place.root.as_ref()?;
@@ -57,24 +60,24 @@ impl Companions {
     }
 }
 
-/// What is known of a binary's debug file.
+/// The state of the search for a binary's debug file.
 #[derive(Clone, Debug)]
 pub(crate) enum DebugFile {
-    /// It has not been looked for.
+    /// Not searched yet.
     Unknown(Arc<DebugRoots>, Option<Arc<Place>>),
-    /// This is what there is.
+    /// Searched.
     Known(Companions),
 }
 
-/// Where debug files of any binary may be: our own root, that of the machine, and what the user names. None of them is on a
-/// network. What was found here, or was not, holds for every binary of the same build ID.
+/// The roots that are searched for any binary: our own, that of the machine, and the directories that the user names. None of
+/// them is on a network. A result holds for every binary with the same build ID.
 #[derive(Debug, Default)]
 pub(crate) struct DebugRoots {
     own: Option<Root>,
     machine: Option<Root>,
     directories: Vec<Vec<u8>>,
     found: Mutex<HashMap<DebugFileReference, Option<Weak<DebugFiles>>>>,
-    /// Files that are not read: debug files, and what else processes name.
+    /// Files that are refused: debug files, and others that processes name.
     refusals: Arc<Refusals>,
 }
 
@@ -94,7 +97,7 @@ impl DebugRoots {
         }
     }
 
-    /// Where files that are not read are told.
+    /// The record of refused files.
     pub(crate) fn refusals(&self) -> &Arc<Refusals> {
         &self.refusals
     }
@@ -135,7 +138,7 @@ impl DebugRoots {
     }
 }
 
-/// Where a binary is.
+/// The place of a binary.
 #[derive(Debug)]
 pub(crate) struct Place {
     root: Option<Root>,
@@ -149,28 +152,28 @@ impl Place {
         Self { root, directory: directory.into(), owner }
     }
 
-    /// Why a file may be read that the binary names.
+    /// The trust in files that the binary names.
     const fn trust<'a>(&self, reader: &'a Credentials) -> Trust<'a> {
         Trust::Proven { reader, binary_owner: self.owner }
     }
 }
 
 impl DebugFile {
-    /// That of a binary with this path in the root of a process, and its owner.
-    pub(crate) fn of_process(pid: Pid, path: &[u8], owner: Option<u32>, roots: &Arc<DebugRoots>) -> Self {
+    /// The debug file of a binary with this path in the root of a process, and this owner.
+    pub(crate) fn from_process(pid: Pid, path: &[u8], owner: Option<u32>, roots: &Arc<DebugRoots>) -> Self {
         let root = Root::of(&ProcRoot::default(), pid).ok();
         Self::Unknown(Arc::clone(roots), Some(Arc::new(Place::new(root, path, owner))))
     }
 
-    /// That of a binary with this absolute path in our own root, and its owner.
-    pub(crate) fn of_ours(path: &[u8], owner: Option<u32>) -> Self {
+    /// The debug file of a binary with this absolute path in our own root, and this owner.
+    pub(crate) fn from_own_root(path: &[u8], owner: Option<u32>) -> Self {
         let place = Place::new(Root::own().ok(), path, owner);
         Self::Unknown(Arc::default(), Some(Arc::new(place)))
     }
 
-    /// The debug file of a binary with this content. The first answer is to be kept: it decides how the table is cut.
+    /// The companions of a binary with this content. Callers keep the first result: it decides how the table is cut.
     ///
-    /// A file that others could have put into the process's root is taken only where those whom we trust have none.
+    /// A file that others could have put into the root of the process is used only if the operator's directories have none.
     pub(crate) fn find<'data, R: ReadRef<'data>>(&self, file: &object::File<'data, R>) -> Companions {
         match self {
             Self::Known(companions) => companions.clone(),
@@ -194,12 +197,12 @@ impl DebugFile {
     }
 }
 
-/// Whether units of a file's debug information may be in other files: those have their addresses here.
+/// Whether units of a file's debug information may be in other files, with their addresses in this one.
 fn has_split_units<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> bool {
     file.section_by_name(".debug_addr").is_some()
 }
 
-/// A root, and why files in it are read.
+/// A root, and the trust in its files.
 struct Search<'a> {
     root: &'a Root,
     trust: Trust<'a>,
@@ -207,7 +210,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// The files with these paths that are there and may be read.
+    /// The files at these paths that exist and may be read.
     fn open(&self, paths: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, File)> + use<'a> {
         let (pid, refusals) = (self.root.pid(), self.refusals);
         let opened = self.root.open(paths.clone().into_iter(), self.trust);
@@ -217,7 +220,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The first of the files with these paths that is proven to be the right one.
+    /// The first of the files at these paths that is proven to be the right one.
     fn find(&self, paths: Vec<Vec<u8>>, reference: &DebugFileReference) -> Option<DebugFiles> {
         let mut opened = self.open(paths);
         let (path, file) = opened.find(|(_, file)| is_proven(reference, file).unwrap_or(false))?;
@@ -228,7 +231,7 @@ impl<'a> Search<'a> {
         Some(DebugFiles { file: Arc::new(file), alternate, has_split_units })
     }
 
-    /// What a debug file in a directory shares with others.
+    /// The alternate file of a debug file in a directory.
     fn alternate_of(&self, file: &File, directory: &[u8]) -> Option<File> {
         let cache = ReadCache::new(Positioned::new(file));
         let reference = AlternateReference::of(&object::File::parse(&cache).ok()?)?;
@@ -241,7 +244,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a file is what a reference names; `None` where it can't be read.
+/// Whether a file is what a reference names; `None`: it can't be read.
 fn is_proven(reference: &DebugFileReference, file: &File) -> Option<bool> {
     let cache = ReadCache::new(Positioned::new(file));
     let proof = reference.proof(&object::File::parse(&cache).ok()?);
@@ -298,7 +301,7 @@ mod tests {
 
     fn functions_from_debug_file(directory: &tempfile::TempDir) -> u64 {
         let program = directory.path().join("p");
-        let debug_file = DebugFile::of_ours(program.to_str().unwrap().as_bytes(), None);
+        let debug_file = DebugFile::from_own_root(program.to_str().unwrap().as_bytes(), None);
         let table = read_table(File::open(&program).unwrap(), &debug_file).unwrap().table;
         let functions = &table.summary().functions;
         functions.get(&sidewinder_unwind::Source::DebugFile).copied().unwrap_or(0)
@@ -345,7 +348,8 @@ mod tests {
         let path = program.to_str().unwrap().as_bytes();
         let bytes = fs::read(&program).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
-        let find = |roots: &Arc<DebugRoots>| DebugFile::of_process(pid, path, None, roots).find(&file).debug;
+        let find =
+            |roots: &Arc<DebugRoots>| DebugFile::from_process(pid, path, None, roots).find(&file).debug;
         assert!(find(&Arc::new(DebugRoots::open::<&str>([]))).is_none(), "nobody named the directory");
         let roots = Arc::new(DebugRoots::open([named.path()]));
         let found = find(&roots).unwrap();
@@ -376,8 +380,10 @@ mod tests {
             run("objcopy", &["--remove-section", ".gnu_debugaltlink", "p.debug", "plain.debug"]);
             let bytes = fs::read(at("p")).unwrap();
             let file = object::File::parse(&*bytes).unwrap();
-            let found =
-                DebugFile::of_ours(at("p").to_str().unwrap().as_bytes(), None).find(&file).debug.unwrap();
+            let found = DebugFile::from_own_root(at("p").to_str().unwrap().as_bytes(), None)
+                .find(&file)
+                .debug
+                .unwrap();
             assert_eq!(found.alternate.is_some(), is_found);
             fs::copy(at("plain.debug"), at("p.debug")).unwrap();
         }
@@ -393,7 +399,7 @@ mod tests {
         };
         let companions = |name: &str| {
             let bytes = fs::read(directory.path().join(name)).unwrap();
-            let place = DebugFile::of_process(Pid(std::process::id()), &path(name), None, &Arc::default());
+            let place = DebugFile::from_process(Pid(std::process::id()), &path(name), None, &Arc::default());
             place.find(&object::File::parse(&*bytes).unwrap())
         };
         let opens_units = |companions: &Companions| {

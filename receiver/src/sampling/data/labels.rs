@@ -1,5 +1,5 @@
-//! What threads publish besides the span that they are in: of the keys that the configuration allows, no more values of
-//! each than a backend can bear.
+//! The labels of events: what threads publish besides their span. Only the keys that the configuration allows are kept, and
+//! of each key a bounded number of values, since backends index them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use sidewinder_otlp::builder::Link;
 
 use crate::hexadecimal;
 
-/// Different values of one key in one run. What comes beyond is [`OTHER`].
+/// The most values of one key in a run. Further values become [`OTHER`].
 const VALUES_MAX: usize = 256;
-/// The value in place of those that are too many.
+/// Stands for the values beyond [`VALUES_MAX`].
 const OTHER: &str = "[other]";
 
 /// Attributes of an event, by key.
@@ -20,16 +20,16 @@ pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Allowed {
+pub(super) struct AllowedLabels {
     values: HashMap<Arc<str>, HashSet<Arc<str>>>,
     trace_id_labels: Vec<String>,
     span_id_labels: Vec<String>,
     other: Arc<str>,
-    /// The last set that was made: most events have that of the one before.
+    /// The labels of the last event, which are those of most events that follow.
     last: Labels,
 }
 
-impl Allowed {
+impl AllowedLabels {
     pub(super) fn new(options: &TraceContext) -> Self {
         let values = options.attributes.iter().map(|key| (Arc::from(key.as_str()), HashSet::new())).collect();
         Self {
@@ -41,22 +41,22 @@ impl Allowed {
         }
     }
 
-    /// Those attributes of a context whose keys are allowed, sorted, given the keys of all by their numbers.
-    pub(super) fn labels(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
+    /// The allowed attributes of a context, sorted by key. `keys` are the names of all keys, by number.
+    pub(super) fn labels_of_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
         self.labels_of(
             context.attributes().filter_map(|(number, text)| Some((&**keys.get(usize::from(number))?, text))),
         )
     }
 
-    /// Those of a set of labels whose keys are allowed.
-    pub(super) fn labels_in(&mut self, labels: &LabelSet) -> Labels {
-        // Of those that are given the last counts.
+    /// The allowed labels of a set, sorted by key.
+    pub(super) fn labels_of_set(&mut self, labels: &LabelSet) -> Labels {
+        // The first label of a key counts, but `labels_of` keeps the last.
         self.labels_of(
             labels.iter().rev().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))),
         )
     }
 
-    /// The span that a set of labels tells.
+    /// The span that a set of labels states.
     pub(super) fn span(&self, labels: &LabelSet) -> Option<Link> {
         let value_of = |names: &[String]| {
             names.iter().find_map(|name| {
@@ -104,9 +104,9 @@ impl Allowed {
 mod tests {
     use super::*;
 
-    fn allowing(keys: &[&str]) -> Allowed {
+    fn allowing(keys: &[&str]) -> AllowedLabels {
         let attributes = keys.iter().map(|key| (*key).to_owned()).collect();
-        Allowed::new(&TraceContext { attributes, ..TraceContext::default() })
+        AllowedLabels::new(&TraceContext { attributes, ..TraceContext::default() })
     }
 
     fn texts(labels: &Labels) -> Vec<(&str, &str)> {
@@ -117,8 +117,8 @@ mod tests {
     fn keys_are_named_by_number_and_only_those_that_are_allowed() {
         let mut allowed = allowing(&["user", "http.route"]);
         let keys: Vec<Box<str>> = ["secret", "http.route", "user"].map(Box::from).to_vec();
-        let labels = |allowed: &mut Allowed, attributes: &[u8]| {
-            allowed.labels(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
+        let labels = |allowed: &mut AllowedLabels, attributes: &[u8]| {
+            allowed.labels_of_context(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
         };
         let both = labels(&mut allowed, b"\x00\x01x\x02\x01a\x01\x02/b\x09\x01c");
         assert_eq!(texts(&both), [("http.route", "/b"), ("user", "a")]);
@@ -127,7 +127,11 @@ mod tests {
         let no_text = labels(&mut allowed, b"\x02\x02\xff\xfe");
         assert_eq!(texts(&no_text), [("user", "\u{fffd}\u{fffd}")]);
         assert!(labels(&mut allowed, b"\x00\x01x").is_empty());
-        assert!(allowing(&[]).labels(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys).is_empty());
+        assert!(
+            allowing(&[])
+                .labels_of_context(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys)
+                .is_empty()
+        );
     }
 
     #[test]
@@ -138,7 +142,7 @@ mod tests {
         for number in 0..10_000_u32 {
             let text = number.to_string();
             let attributes = [&[0, text.len() as u8], text.as_bytes()].concat();
-            let labels = allowed.labels(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
+            let labels = allowed.labels_of_context(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
             seen.insert(labels[0].1.to_string());
         }
         assert_eq!(seen.len(), VALUES_MAX + 1);
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn of_a_set_of_labels_the_first_of_a_key_counts() {
         let labels = LabelSet::new([(&b"user"[..], &b"a"[..]), (b"user", b"b"), (b"secret", b"c")]);
-        assert_eq!(texts(&allowing(&["user"]).labels_in(&labels)), [("user", "a")]);
+        assert_eq!(texts(&allowing(&["user"]).labels_of_set(&labels)), [("user", "a")]);
     }
 
     #[test]

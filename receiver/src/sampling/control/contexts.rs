@@ -1,52 +1,54 @@
-//! Following what processes publish of themselves: when to look, and what was found.
+//! The contexts that processes publish: when to look for them, and what was found.
 //!
-//! No event tells of it (see [`sidewinder_process::context`]). A process is looked at when its first sample has come, and
-//! from then on less and less often until it publishes something, which most do at their start or never. From then on
-//! the time of its publication is read now and then.
+//! No event announces a context (see [`sidewinder_process::context`]). The first look at a process follows its first sample,
+//! and further looks become less frequent until it publishes something, which most processes do at their start or never.
+//! From then on only the time of the publication is read, at intervals.
+//!
+//! Owner: the sampling thread. Input: introduced processes, changes of their mappings, and their memory, which the threads of
+//! [`ForeignReader`] read. Output: published contexts, and the variables in which threads publish.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Pointee, TlsVariable};
+use sidewinder_bpf::TlsVariable;
 use sidewinder_config::TraceContext;
 use sidewinder_process::context::{ContextError, Published, ThreadContexts, read_process_context};
-use sidewinder_process::{Pid, Process, ProcessDescription, ProcessMemory, ProcfsError};
+use sidewinder_process::{Pid, ProcessDescription, ProcessMemory, ProcfsError};
 use tracing::{debug, warn};
 
-use super::Sampler;
-use super::feed::{Message, ProcessKey};
-use super::variables::{Unlocated, Variables};
+use super::variables::Unlocated;
 use crate::foreign::{Asked, ForeignReader, NoAnswer, Pending, Target};
+use crate::sampling::feed::ProcessKey;
 
-/// Between the first two looks at a process that publishes nothing, or is at it; twice as long between the next ones.
+/// The first interval between looks at a process that publishes nothing, or is about to. It doubles with each look.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two looks at the latest. Each costs what reading all mappings costs.
+/// The longest interval between looks, each of which reads all mappings.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(60);
-/// Between two looks at a process that has published something: a change of it is as rare, and seen at the cost of one read.
+/// The interval between looks at a process that has published something, each of which is a single read.
 const KNOWN_INTERVAL: Duration = Duration::from_secs(5);
-/// After a library was mapped: until the dynamic linker has filled in what leads to its variables.
+/// The time from the mapping of a library until the dynamic linker has filled in what leads to its variables.
 const LINKING_INTERVAL: Duration = Duration::from_millis(50);
-/// Between looks at any two processes: of a machine that is full of new ones little time is taken.
+/// The shortest time between looks at any two processes, which bounds the cost of many new ones.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Contexts {
     is_enabled: bool,
-    /// Whether threads are looked at for sets of labels: these are announced by nothing.
+    /// Whether to look for sets of labels, which no context announces.
     reads_label_sets: bool,
     followed: HashMap<u32, Followed>,
-    /// When each of them is to be looked at.
+    /// When the next look at each of them is due.
     due: BTreeSet<(Instant, u32)>,
     last_look: Option<Instant>,
     reader: ForeignReader,
-    /// Looks whose answers are still to come.
+    /// Looks in progress.
     looks: Vec<(ProcessKey, Pending<Result<Seen, Unread>>)>,
-    /// Likewise, where the threads of processes publish.
+    /// Reads in progress of where the threads of processes publish.
     locations: Vec<(ProcessKey, Pending<Vec<TlsVariable>>)>,
-    /// Processes that publish something which must not be read.
+    /// Processes whose context can't be read for want of a privilege.
     refused: u64,
 }
 
@@ -56,30 +58,29 @@ struct Followed {
     due: Instant,
     interval: Duration,
     published: Option<Published>,
-    /// In which its threads say which span they are in.
+    /// The variables in which its threads publish their span.
     variables: Vec<TlsVariable>,
-    /// Whether it was counted among those that must not be read.
+    /// Whether it is counted in [`Contexts::refused`].
     is_refused: bool,
 }
 
-/// How the threads of a process say which span they are in.
+/// How the threads of a process publish their span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Threads {
+pub(super) enum Threads {
     /// Not at all.
     Silent,
-    /// By records of their own.
+    /// By a record for each thread.
     Records,
     /// By the labels of goroutines.
     Goroutines,
 }
 
-/// A process that was looked at.
+/// A look that has ended.
 pub(super) struct Look {
-    key: ProcessKey,
-    /// Whether it publishes something else than before.
-    is_new: bool,
-    /// How its threads publish, if they do.
-    threads: Threads,
+    pub(super) key: ProcessKey,
+    /// Whether its context has changed.
+    pub(super) is_new: bool,
+    pub(super) threads: Threads,
 }
 
 impl Contexts {
@@ -97,7 +98,7 @@ impl Contexts {
         }
     }
 
-    /// Follows a process from now on, which is looked at at once if there is time for it.
+    /// Follows a process from now on. The first look is at once if the interval between looks allows.
     pub(super) fn meet(&mut self, key: ProcessKey) {
         self.forget(key.pid);
         if !self.is_enabled {
@@ -122,7 +123,7 @@ impl Contexts {
         }
     }
 
-    /// How many processes publish something that must not be read.
+    /// Processes whose context can't be read for want of a privilege.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -134,7 +135,7 @@ impl Contexts {
         }
     }
 
-    /// What is known of a process, with what it publishes.
+    /// Adds the context of a process to its description.
     pub(super) fn complete(
         &self,
         key: ProcessKey,
@@ -149,7 +150,7 @@ impl Contexts {
         }
     }
 
-    /// The keys of what the threads of a process publish besides their span, by number.
+    /// The keys of the attributes that the threads of a process publish, by number.
     pub(super) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
         match self.followed(key).and_then(Followed::threads) {
             Some(ThreadContexts::Records { attribute_keys }) => attribute_keys,
@@ -157,13 +158,13 @@ impl Contexts {
         }
     }
 
-    /// In which variables the threads of a process say which span they are in.
+    /// The variables in which the threads of a process publish their span.
     pub(super) fn variables(&self, key: ProcessKey) -> &[TlsVariable] {
         self.followed(key).map_or(&[], |followed| &followed.variables)
     }
 
-    /// Whether these are others than before.
-    fn set_variables(&mut self, key: ProcessKey, variables: Vec<TlsVariable>) -> bool {
+    /// Records the variables of a process. Returns whether they have changed.
+    pub(super) fn set_variables(&mut self, key: ProcessKey, variables: Vec<TlsVariable>) -> bool {
         let followed = self.followed.get_mut(&key.pid).filter(|followed| followed.key == key);
         followed.is_some_and(|followed| {
             let is_change = followed.variables != variables;
@@ -172,8 +173,8 @@ impl Contexts {
         })
     }
 
-    /// Asks where the threads of a process have their copies of variables, of which some are known.
-    fn locate(
+    /// Reads where the threads of a process have their copies of variables, and adds these to the known ones.
+    pub(super) fn locate(
         &self,
         key: ProcessKey,
         unlocated: Vec<Unlocated>,
@@ -193,8 +194,23 @@ impl Contexts {
         self.reader.ask(target, read).map(Asked::Pending)
     }
 
-    /// Looks soon again at a process that maps something else now, if its threads publish anything.
-    pub(super) fn hurry(&mut self, pid: u32) {
+    /// Takes the result of [`Self::locate`] later.
+    pub(super) fn await_location(&mut self, key: ProcessKey, pending: Pending<Vec<TlsVariable>>) {
+        self.locations.push((key, pending));
+    }
+
+    /// The next result of [`Self::locate`] that has come later.
+    pub(super) fn next_location(&mut self) -> Option<(ProcessKey, Result<Vec<TlsVariable>, NoAnswer>)> {
+        take_answer(&mut self.locations)
+    }
+
+    /// Whether threads may publish sets of labels, which no context announces.
+    pub(super) fn reads_label_sets(&self) -> bool {
+        self.reads_label_sets
+    }
+
+    /// Brings the next look at a process forward whose mappings have changed, if its threads publish.
+    pub(super) fn expedite(&mut self, pid: u32) {
         let due = Instant::now() + LINKING_INTERVAL;
         let waits = |followed: &&Followed| followed.threads().is_some() && followed.due > due;
         if self.followed.get(&pid).filter(waits).is_some() {
@@ -202,11 +218,11 @@ impl Contexts {
         }
     }
 
-    /// Takes up what has been read, and looks at the next one whose turn it is.
-    fn look_at_next(&mut self) -> Option<Look> {
+    /// The next look that has ended, or that is due and ends at once.
+    pub(super) fn look_at_next(&mut self) -> Option<Look> {
         let now = Instant::now();
         while let Some((key, answer)) = take_answer(&mut self.looks) {
-            let look = self.take_up(key, answer.unwrap_or_else(|none| Err(Unread::NoAnswer(none))), now);
+            let look = self.record(key, answer.unwrap_or_else(|none| Err(Unread::NoAnswer(none))), now);
             if look.is_some() {
                 return look;
             }
@@ -215,8 +231,8 @@ impl Contexts {
         if due <= now && self.has_time(now) { self.look_at(pid, now, Wait::No) } else { None }
     }
 
-    /// Whether answers are still to come.
-    pub(super) fn is_waiting(&self) -> bool {
+    /// Whether reads are in progress.
+    pub(super) fn has_pending_reads(&self) -> bool {
         !self.looks.is_empty() || !self.locations.is_empty()
     }
 
@@ -245,19 +261,19 @@ impl Contexts {
             return None;
         }
         match followed.ask(&self.reader, wait) {
-            Ok(Asked::Answered(seen)) => self.take_up(key, seen, now),
+            Ok(Asked::Answered(seen)) => self.record(key, seen, now),
             Ok(Asked::Pending(pending)) => {
-                // The answer says when the next look is due.
+                // The answer schedules the next look.
                 self.schedule(pid, now + LONGEST_INTERVAL);
                 self.looks.push((key, pending));
                 None
             }
-            Err(none) => self.take_up(key, Err(Unread::NoAnswer(none)), now),
+            Err(none) => self.record(key, Err(Unread::NoAnswer(none)), now),
         }
     }
 
-    /// Takes up what was seen of a process, if it is still followed.
-    fn take_up(&mut self, key: ProcessKey, seen: Result<Seen, Unread>, now: Instant) -> Option<Look> {
+    /// Records what a look saw, if the process is still followed.
+    fn record(&mut self, key: ProcessKey, seen: Result<Seen, Unread>, now: Instant) -> Option<Look> {
         let pid = key.pid;
         let followed = self.followed.get_mut(&pid).filter(|followed| followed.key == key)?;
         let before = followed.published.as_ref().map(|published| Arc::clone(&published.context));
@@ -269,12 +285,12 @@ impl Contexts {
             threads: followed.kind(),
         };
         let is_refused = matches!(result, Err(Unread::NotAllowed(_)));
-        let is_news = is_refused && !mem::replace(&mut followed.is_refused, is_refused);
-        self.refused += u64::from(is_news);
+        let is_first = is_refused && !mem::replace(&mut followed.is_refused, is_refused);
+        self.refused += u64::from(is_first);
         self.schedule(pid, due);
         match result {
             Ok(()) => {}
-            Err(Unread::NotAllowed(error)) if is_news && self.refused == 1 => {
+            Err(Unread::NotAllowed(error)) if is_first && self.refused == 1 => {
                 warn!(
                     pid,
                     %error,
@@ -288,68 +304,7 @@ impl Contexts {
     }
 }
 
-impl Sampler<'_> {
-    /// Tells of those processes that publish something else of themselves than before, and has samples tell which span
-    /// their threads are in.
-    pub(super) fn follow_contexts(&mut self, messages: &mut Vec<Message>) {
-        self.take_locations();
-        while let Some(look) = self.contexts.look_at_next() {
-            let pid = Pid(look.key.pid);
-            let is_it = |process: &&Process| process.instance() == look.key.instance;
-            let Some(process) = self.registry.process(pid).filter(is_it) else { continue };
-            let variables = match look.threads {
-                Threads::Goroutines => Variables::find_goroutine(process, &mut self.files),
-                Threads::Records | Threads::Silent => Vec::new(),
-            };
-            let wanted = [
-                (Pointee::Record, look.threads == Threads::Records),
-                (Pointee::LabelSet, self.contexts.reads_label_sets),
-            ];
-            let mut unlocated = Vec::new();
-            for (to, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-                unlocated.extend(self.variables.find(to, process, &mut self.files));
-            }
-            match self.contexts.locate(look.key, unlocated, &variables) {
-                Ok(Asked::Answered(located)) => self.set_variables(look.key, located),
-                Ok(Asked::Pending(pending)) => self.contexts.locations.push((look.key, pending)),
-                // What was known of them before still holds.
-                Err(none) => debug!(%pid, %none, "no thread context"),
-            }
-            if look.is_new
-                && let Some(description) = self.environments.describe(pid, &mut self.registry)
-            {
-                messages.push(Message::Process(look.key, self.contexts.complete(look.key, description)));
-            }
-        }
-    }
-}
-
-impl Sampler<'_> {
-    /// Takes up where threads publish, of the processes whose memory has told it.
-    fn take_locations(&mut self) {
-        while let Some((key, answer)) = take_answer(&mut self.contexts.locations) {
-            match answer {
-                Ok(variables) => self.set_variables(key, variables),
-                Err(none) => debug!(pid = key.pid, %none, "no thread context"),
-            }
-        }
-    }
-
-    fn set_variables(&mut self, key: ProcessKey, mut variables: Vec<TlsVariable>) {
-        variables.truncate(TlsVariable::MAX);
-        let pid = Pid(key.pid);
-        let is_it = self.registry.process(pid).is_some_and(|process| ProcessKey::of(process) == key);
-        if is_it
-            && self.contexts.set_variables(key, variables)
-            && let Some(known_ns) = self.profiler.processes.known_ns(pid.0)
-        {
-            // What is known of its mappings is as old as before.
-            self.publish(pid, known_ns);
-        }
-    }
-}
-
-/// The first of these answers that has come.
+/// Takes an answer that has arrived.
 pub(super) fn take_answer<T>(
     pending: &mut Vec<(ProcessKey, Pending<T>)>,
 ) -> Option<(ProcessKey, Result<T, NoAnswer>)> {
@@ -357,25 +312,25 @@ pub(super) fn take_answer<T>(
     Some((pending.swap_remove(at).0, answer))
 }
 
-/// Whether an answer is waited for.
+/// Whether to wait for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wait {
     No,
     Briefly,
 }
 
-/// What a look saw.
+/// What a process publishes.
 #[derive(Debug)]
 enum Seen {
-    /// What was published before.
+    /// The same as before.
     Same,
     Other(Published),
 }
 
-/// Why there is no context, as far as it makes a difference when to look again.
+/// Why there is no context, as far as the next look depends on it.
 #[derive(Debug)]
 enum Unread {
-    /// None, or none that can be made sense of.
+    /// There is none, or none that is valid.
     Nothing(#[expect(dead_code, reason = "for the log")] ContextError),
     Busy,
     NotAllowed(std::io::Error),
@@ -383,7 +338,7 @@ enum Unread {
     NoAnswer(#[expect(dead_code, reason = "for the log")] NoAnswer),
 }
 
-/// Looks for what a process publishes.
+/// Reads what a process publishes.
 fn look(target: Target, before: Option<&Published>) -> Result<Seen, Unread> {
     let memory = ProcessMemory::of(target.open().map_err(Unread::Gone)?);
     if before.is_some_and(|published| published.is_current(&memory)) {
@@ -413,7 +368,7 @@ impl Followed {
         }
     }
 
-    /// Asks what is published now.
+    /// Starts a look.
     fn ask(&self, reader: &ForeignReader, wait: Wait) -> Result<Asked<Result<Seen, Unread>>, NoAnswer> {
         let target = Target::from_pid(Pid(self.key.pid)).map_err(|_| NoAnswer::Gone)?;
         let before = self.published.clone();
@@ -424,7 +379,7 @@ impl Followed {
         }
     }
 
-    /// Takes up what was seen. What was there before stays while the writer is at work on it, or where nothing answers.
+    /// Records what a look saw. The last context stays while the process writes another one, or if nothing answers.
     fn take(&mut self, seen: Result<Seen, Unread>) -> Result<(), Unread> {
         match seen {
             Ok(Seen::Same) => Ok(()),
@@ -445,7 +400,7 @@ impl Followed {
         match result {
             Ok(()) => {
                 self.interval = FIRST_INTERVAL;
-                // Its threads may be about to load what they publish in.
+                // The library in which its threads publish may be loaded soon.
                 let is_complete = self.threads().is_none() || !self.variables.is_empty();
                 if is_complete { KNOWN_INTERVAL } else { FIRST_INTERVAL }
             }

@@ -1,4 +1,7 @@
-//! Whose interrupts become samples: the same rules that the programs have, with what takes reading `/proc` to tell.
+//! The rules of the scope: which processes are sampled. They are the rules that the eBPF programs apply, with those that take
+//! reading `/proc`.
+//!
+//! The rules have no effect by themselves: [`evaluate`](Scope::evaluate) says how the programs' list is to change.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,28 +14,28 @@ use wildmatch::WildMatch;
 
 use crate::foreign::{Asked, ForeignReader, Target};
 
-/// Command lines are looked at as far as this.
+/// The part of a command line that patterns see.
 const COMMAND_LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
-    /// Whether what runs outside of our pod is out of scope.
+    /// Whether the scope is our pod.
     pub(crate) is_pod: bool,
     /// Whether a process brings its whole container into scope.
     by_container: bool,
     include: Matcher,
     exclude: Matcher,
-    /// The containers that were brought into scope.
+    /// The containers that have come into scope.
     containers: HashSet<ContainerId>,
-    /// Our pod, where events of all tasks of our PID namespace come in.
+    /// Our pod, if the events of every task arrive.
     bounds: Option<PodBounds>,
-    /// Processes of our PID namespace that are not of our pod.
+    /// Processes of our PID namespace outside our pod.
     outsiders: HashSet<u32>,
-    /// As the programs have it: the processes that are in scope where some are included, else those that are not.
+    /// The programs' list: the included processes if there are any, else the excluded ones.
     listed: HashMap<u32, Known>,
-    /// Listed processes of which the programs have to be told, since they were forked before their parent was listed there.
-    untold: Vec<u32>,
+    /// Listed processes that the programs have yet to list: they were forked before the programs listed their parent.
+    pending: Vec<u32>,
     /// Reads command lines, which are memory of processes.
     reader: Option<ForeignReader>,
 }
@@ -40,67 +43,67 @@ pub(crate) struct Scope {
 /// Since when the programs list a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
-    /// They are not told yet.
-    Untold,
-    /// They were told at this time of `CLOCK_MONOTONIC`: what the process forked before is not listed there.
+    /// They don't yet.
+    Pending,
+    /// Since this time of `CLOCK_MONOTONIC`: they don't list the children that it forked before.
     Since(u64),
-    /// They listed it themselves when it was forked.
+    /// Since its fork, by themselves.
     FromTheStart,
 }
 
-/// What is to be done about a process.
+/// How the list is to change for a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// Nothing.
-    Stays,
-    /// It is to be listed.
-    List,
-    /// It is to be taken off the list.
-    Unlist,
+pub(crate) enum ListChange {
+    /// Not at all.
+    None,
+    /// The process is to be added.
+    Add,
+    /// The process is to be removed.
+    Remove,
 }
 
 impl Scope {
     /// Every process that our PID namespace knows.
     pub(crate) fn node() -> Self {
-        Self::of(&sidewinder_config::Scope::default())
+        Self::from_config(&sidewinder_config::Scope::default())
     }
 
     /// These processes, and what they fork.
-    pub(crate) fn of_pids(pids: impl IntoIterator<Item = u32>) -> Self {
+    pub(crate) fn from_pids(pids: impl IntoIterator<Item = u32>) -> Self {
         let mut scope = Self::node();
         scope.include.pids = pids.into_iter().collect();
         scope
     }
 
     /// Processes of these names, now or later, and what they fork. `*` and `?` stand for any characters.
-    pub(crate) fn of_names(names: &[String]) -> Self {
+    pub(crate) fn from_names(names: &[String]) -> Self {
         let mut scope = Self::node();
         scope.include.names = names.iter().map(|name| WildMatch::new(name)).collect();
         scope
     }
 
-    pub(crate) fn of(config: &sidewinder_config::Scope) -> Self {
+    pub(crate) fn from_config(config: &sidewinder_config::Scope) -> Self {
         use sidewinder_config::ScopeMode;
         Self {
             is_pod: matches!(config.mode, ScopeMode::Pod | ScopeMode::Container),
             by_container: config.mode == ScopeMode::Container,
-            include: Matcher::of(&config.include),
-            exclude: Matcher::of(&config.exclude),
+            include: Matcher::from_selector(&config.include),
+            exclude: Matcher::from_selector(&config.exclude),
             containers: HashSet::new(),
             bounds: None,
             outsiders: HashSet::new(),
             listed: HashMap::new(),
-            untold: Vec::new(),
+            pending: Vec::new(),
             reader: None,
         }
     }
 
-    /// Has command lines read by this reader from now on.
+    /// Sets the reader of command lines.
     pub(crate) fn read_through(&mut self, reader: ForeignReader) {
         self.reader = Some(reader);
     }
 
-    /// What the programs are to make of the list.
+    /// What the list means to the programs.
     pub(crate) fn mode(&self) -> ScopeMode {
         match (self.include.is_empty(), self.exclude.is_empty()) {
             (false, _) => ScopeMode::Listed,
@@ -109,17 +112,17 @@ impl Scope {
         }
     }
 
-    /// The processes that are included by their numbers: they have to be there.
+    /// The processes that are included by PID.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.include.pids.iter().copied().collect()
     }
 
-    /// Has processes told to be of our pod or not by reading which cgroup they are in.
+    /// Restricts the scope to a pod, by the cgroups of processes.
     pub(crate) fn stay_within(&mut self, pod: PodBounds) {
         self.bounds = Some(pod);
     }
 
-    /// Whether a process may come into scope, or leave it, by what it becomes.
+    /// Whether an exec may bring a process into scope, or out of it.
     pub(crate) fn changes_by_exec(&self) -> bool {
         self.bounds.is_some() || self.has_patterns()
     }
@@ -128,7 +131,7 @@ impl Scope {
         self.by_container || self.include.has_patterns() || self.exclude.has_patterns()
     }
 
-    /// Whether a process is in scope, of those in our pod where there is one.
+    /// Whether a process is in scope.
     pub(crate) fn holds(&self, pid: u32) -> bool {
         let is_selected = match self.mode() {
             ScopeMode::All => true,
@@ -138,7 +141,7 @@ impl Scope {
         is_selected && !self.outsiders.contains(&pid)
     }
 
-    /// Whether an event is about a process in scope. Follows forks on the way, so events come in order of time.
+    /// Whether an event is about a process in scope. Forks change the scope, so events come in order of time.
     pub(crate) fn admits(&mut self, event: &ProcessEvent) -> bool {
         if matches!(event.kind, ProcessEventKind::Lost { .. }) {
             return true;
@@ -153,13 +156,13 @@ impl Scope {
         }
         let is_in_scope = self.holds(pid);
         if matches!(event.kind, ProcessEventKind::Exit { tid } if tid.0 == pid) && !is_in_scope {
-            // Nothing more is followed of it.
+            // No further event of it is followed.
             self.exited(pid);
         }
         is_in_scope
     }
 
-    /// A child is in scope if its parent is. The number may have been another's.
+    /// A child is in scope if its parent is. Its PID may have been another process's.
     fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
         self.exited(child);
         if self.outsiders.contains(&parent) {
@@ -168,53 +171,53 @@ impl Scope {
         let known = match self.listed.get(&parent) {
             None => return,
             Some(Known::FromTheStart) => Known::FromTheStart,
-            Some(Known::Since(told_ns)) if *told_ns < time_ns => Known::FromTheStart,
-            Some(Known::Since(_) | Known::Untold) => Known::Untold,
+            Some(Known::Since(listed_ns)) if *listed_ns < time_ns => Known::FromTheStart,
+            Some(Known::Since(_) | Known::Pending) => Known::Pending,
         };
-        if known == Known::Untold {
-            self.untold.push(child);
+        if known == Known::Pending {
+            self.pending.push(child);
         }
         self.listed.insert(child, known);
     }
 
-    /// The listed processes of which the programs have to be told, once.
-    pub(crate) fn take_untold(&mut self) -> Vec<u32> {
-        std::mem::take(&mut self.untold)
+    /// Takes the listed processes that the programs have yet to list.
+    pub(crate) fn take_pending(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.pending)
     }
 
-    /// The programs list a process from this time on.
-    pub(crate) fn told(&mut self, pid: u32, now_ns: u64) {
+    /// Notes that the programs list a process from this time on.
+    pub(crate) fn listed_at(&mut self, pid: u32, now_ns: u64) {
         if let Some(known) = self.listed.get_mut(&pid) {
             *known = Known::Since(now_ns);
         }
     }
 
-    /// Whether a process is known to be excluded. A sample of one is from before the programs were told.
+    /// Whether a process is excluded. A sample of it is from before the programs listed it.
     pub(crate) fn excludes(&self, pid: u32) -> bool {
         self.mode() == ScopeMode::Unlisted && self.listed.contains_key(&pid)
     }
 
-    /// Looks at a process that may have become another program.
-    pub(crate) fn judge(&mut self, pid: u32) -> Verdict {
-        let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return Verdict::Stays };
+    /// Applies the rules to a process, which may have become another program by exec.
+    pub(crate) fn evaluate(&mut self, pid: u32) -> ListChange {
+        let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return ListChange::None };
         if let Some(pod) = &self.bounds
             && !process.read("cgroup").is_ok_and(|cgroup| pod.hold(&cgroup))
         {
             self.outsiders.insert(pid);
-            return Verdict::Stays;
+            return ListChange::None;
         }
         self.outsiders.remove(&pid);
         if self.mode() == ScopeMode::All {
-            return Verdict::Stays;
+            return ListChange::None;
         }
-        let mut traits = Traits::of(&process);
+        let mut traits = Traits::read(&process);
         let (include, exclude) = (&self.include.command_lines, &self.exclude.command_lines);
         let command_line = if include.is_empty() && exclude.is_empty() {
             Some(String::new())
         } else {
             self.command_line(&process)
         };
-        // What may be a command line that is excluded is left out.
+        // A command line that can't be read may be an excluded one.
         let is_excluded_unseen = command_line.is_none() && !exclude.is_empty();
         traits.command_line = command_line.unwrap_or_default();
         let is_excluded = is_excluded_unseen || self.exclude.matches(pid, &traits);
@@ -230,18 +233,18 @@ impl Scope {
         };
         match (is_listed, is_to_be_listed) {
             (false, true) => {
-                self.listed.insert(pid, Known::Untold);
-                Verdict::List
+                self.listed.insert(pid, Known::Pending);
+                ListChange::Add
             }
             (true, false) => {
                 self.listed.remove(&pid);
-                Verdict::Unlist
+                ListChange::Remove
             }
-            _ => Verdict::Stays,
+            _ => ListChange::None,
         }
     }
 
-    /// The command line of a process; `None`: it is not given.
+    /// The command line of a process; `None`: it can't be read.
     fn command_line(&self, process: &ProcessDir) -> Option<String> {
         let Some(reader) = &self.reader else { return Some(read_command_line(process)) };
         let target = Target::from_pid(process.pid()).ok()?;
@@ -252,7 +255,7 @@ impl Scope {
         }
     }
 
-    /// Containers that were brought into scope so far. When there are more, what runs in them is to be judged again.
+    /// The number of containers that have come into scope. When it grows, their processes are to be evaluated again.
     pub(crate) fn containers(&self) -> usize {
         self.containers.len()
     }
@@ -261,19 +264,19 @@ impl Scope {
         traits.container.as_ref().is_some_and(|container| self.containers.contains(container))
     }
 
-    /// A process has ended.
+    /// Forgets a process that has exited.
     pub(crate) fn exited(&mut self, pid: u32) {
         self.listed.remove(&pid);
         self.outsiders.remove(&pid);
     }
 
-    /// Whether nothing is left to sample, nor can come.
+    /// Whether no process is in scope, and none can come into scope.
     pub(crate) fn is_empty(&self) -> bool {
         self.mode() == ScopeMode::Listed && self.listed.is_empty() && !self.has_patterns()
     }
 }
 
-/// A selector, ready to be asked.
+/// A compiled selector.
 #[derive(Clone, Debug)]
 struct Matcher {
     names: Vec<WildMatch>,
@@ -284,7 +287,7 @@ struct Matcher {
 }
 
 impl Matcher {
-    fn of(selector: &Selector) -> Self {
+    fn from_selector(selector: &Selector) -> Self {
         let patterns = |texts: &[String]| texts.iter().map(|text| WildMatch::new(text)).collect();
         Self {
             names: patterns(&selector.names),
@@ -315,8 +318,7 @@ impl Matcher {
     }
 }
 
-/// What patterns are held against. Empty where it can't be read; bytes that are no text don't match any. The command line is
-/// read apart, if it is asked for.
+/// What patterns match. A trait that can't be read is empty. The command line is read separately, if a pattern needs it.
 #[derive(Debug, Default)]
 struct Traits {
     name: String,
@@ -328,7 +330,7 @@ struct Traits {
 }
 
 impl Traits {
-    fn of(process: &ProcessDir) -> Self {
+    fn read(process: &ProcessDir) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let cgroups = process.read("cgroup").unwrap_or_default();
         Self {
@@ -341,14 +343,14 @@ impl Traits {
     }
 }
 
-/// The command line of a process, its words apart by spaces. Waits as long as the process likes.
+/// The command line of a process, its arguments separated by spaces. May block for as long as the process likes.
 fn read_command_line(process: &ProcessDir) -> String {
     let words = process.read_at_most("cmdline", COMMAND_LINE_BYTES_MAX).unwrap_or_default();
     let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
     words.join(" ").trim_end().to_owned()
 }
 
-/// The path in the line `0::PATH`; where there is none, that of the first line.
+/// The path in the line `0::PATH`; if there is none, that of the first line.
 fn cgroup_path(cgroups: &str) -> String {
     let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
     let first = || cgroups.lines().next().and_then(|line| line.splitn(3, ':').nth(2));
@@ -374,7 +376,11 @@ mod tests {
     }
 
     fn scope(include: Selector, exclude: Selector) -> Scope {
-        Scope::of(&sidewinder_config::Scope { include, exclude, ..sidewinder_config::Scope::default() })
+        Scope::from_config(&sidewinder_config::Scope {
+            include,
+            exclude,
+            ..sidewinder_config::Scope::default()
+        })
     }
 
     /// A selector of names.
@@ -389,8 +395,8 @@ mod tests {
     #[test]
     fn a_child_is_in_scope_when_its_parent_is() {
         let own = std::process::id();
-        let mut scope = Scope::of_pids([own]);
-        assert_eq!(scope.judge(own), Verdict::List);
+        let mut scope = Scope::from_pids([own]);
+        assert_eq!(scope.evaluate(own), ListChange::Add);
         assert!(scope.admits(&fork(own, 11)));
         assert!(scope.admits(&exit(11)));
         assert!(!scope.admits(&fork(9, 12)));
@@ -403,20 +409,20 @@ mod tests {
     }
 
     #[test]
-    fn children_forked_before_the_programs_were_told_are_to_be_told_too() {
+    fn children_forked_before_the_programs_list_their_parent_are_pending() {
         let own = std::process::id();
         let at = |time_ns, parent, child| ProcessEvent { time_ns, ..fork(parent, child) };
-        for mut scope in [Scope::of_pids([own]), scope(Selector::default(), named(&own_name()))] {
-            assert_eq!(scope.judge(own), Verdict::List);
+        for mut scope in [Scope::from_pids([own]), scope(Selector::default(), named(&own_name()))] {
+            assert_eq!(scope.evaluate(own), ListChange::Add);
             scope.admits(&at(10, own, 11));
             scope.admits(&at(11, 11, 12));
-            assert_eq!(scope.take_untold(), [11, 12], "they were forked before anybody was told");
-            [own, 11, 12].into_iter().for_each(|pid| scope.told(pid, 20));
+            assert_eq!(scope.take_pending(), [11, 12], "they were forked before their parent was listed");
+            [own, 11, 12].into_iter().for_each(|pid| scope.listed_at(pid, 20));
             scope.admits(&at(20, own, 13));
             scope.admits(&at(21, 12, 14));
             scope.admits(&at(22, 14, 15));
-            assert_eq!(scope.take_untold(), [13], "the programs follow what is forked later");
-            assert_eq!(scope.take_untold(), [] as [u32; 0]);
+            assert_eq!(scope.take_pending(), [13], "the programs follow what is forked later");
+            assert_eq!(scope.take_pending(), [] as [u32; 0]);
         }
     }
 
@@ -424,7 +430,7 @@ mod tests {
     fn the_number_of_an_excluded_process_may_be_given_to_another_one() {
         let own = std::process::id();
         let mut scope = scope(Selector::default(), named(&own_name()));
-        assert_eq!(scope.judge(own), Verdict::List);
+        assert_eq!(scope.evaluate(own), ListChange::Add);
         for child in (11..20_011).filter(|child| *child != own) {
             assert!(!scope.admits(&fork(own, child)) && scope.excludes(child));
             assert!(!scope.admits(&exit(child)));
@@ -446,7 +452,7 @@ mod tests {
     fn a_process_comes_into_scope_by_each_of_its_traits() {
         let own = std::process::id();
         let process = ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap();
-        let traits = Traits { command_line: read_command_line(&process), ..Traits::of(&process) };
+        let traits = Traits { command_line: read_command_line(&process), ..Traits::read(&process) };
         let one = |text: &String| vec![text.clone()];
         for selector in [
             named(&traits.name),
@@ -458,12 +464,12 @@ mod tests {
         ] {
             let mut scope = scope(selector.clone(), Selector::default());
             assert!(!scope.holds(own), "{selector:?}");
-            assert_eq!(scope.judge(own), Verdict::List, "{selector:?}");
+            assert_eq!(scope.evaluate(own), ListChange::Add, "{selector:?}");
             assert!(scope.holds(own) && !scope.holds(own + 1), "{selector:?}");
-            assert_eq!(scope.judge(own), Verdict::Stays, "{selector:?}");
+            assert_eq!(scope.evaluate(own), ListChange::None, "{selector:?}");
         }
         let mut other = scope(named("no-such-name"), Selector::default());
-        assert_eq!(other.judge(own), Verdict::Stays);
+        assert_eq!(other.evaluate(own), ListChange::None);
         assert!(!other.is_empty(), "such a process may still come");
     }
 
@@ -473,13 +479,13 @@ mod tests {
         let mut all_but = scope(Selector::default(), named(&own_name()));
         assert_eq!(all_but.mode(), ScopeMode::Unlisted);
         assert!(all_but.holds(own));
-        assert_eq!(all_but.judge(own), Verdict::List);
+        assert_eq!(all_but.evaluate(own), ListChange::Add);
         assert!(!all_but.holds(own));
         assert!(!all_but.admits(&fork(own, 11)), "what it forks is left out too");
         assert!(all_but.admits(&fork(9, 12)));
 
         let mut both = scope(named("*"), named(&own_name()));
-        assert_eq!((both.mode(), both.judge(own)), (ScopeMode::Listed, Verdict::Stays));
+        assert_eq!((both.mode(), both.evaluate(own)), (ScopeMode::Listed, ListChange::None));
         assert!(!both.holds(own));
     }
 }

@@ -1,4 +1,7 @@
-//! The files that processes execute, and where walks find their tables.
+//! The files that processes execute, and the state of their unwind tables: being built, loaded, evicted, or none.
+//!
+//! Owner: the sampling thread. Input: the mappings of processes, what walks have missed, and what the
+//! [table builder](super::table_builder) delivers. Output: tables in the BPF maps, and the segments by which ranges name them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,14 +14,14 @@ use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFi
 use sidewinder_unwind::{FileOutline, Rule};
 
 use super::build::{BuildError, Built, Part, Wanted};
-use super::debug_file::{Companions, DebugFile};
-use super::options::SamplingOptions;
+use super::debug_file::{Companions, DebugFile, DebugRoots};
 use super::segments::{Segment, push_parts, segment_at};
 use super::table_builder::{Delivery, Order, TableBuilder, What};
+use crate::sampling::options::PackingRules;
 use crate::time_share::TimeShare;
 
-/// Of one CPU's time, one part in so many may go into building what walks have missed: a budget that is far too small costs
-/// no more than that. What is not needed is saved, up to so much.
+/// The share of one CPU's time that may go into rebuilding evicted tables, as one part of this many: the most that a budget
+/// far too small costs. Time that is not needed is saved up to a limit.
 const REBUILDING_SHARE: u32 = 400;
 const REBUILDING_SAVED_MAX: Duration = Duration::from_secs(3);
 
@@ -26,23 +29,25 @@ const REBUILDING_SAVED_MAX: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct Binaries {
     builder: TableBuilder,
+    rules: PackingRules,
+    debug_roots: Arc<DebugRoots>,
     binaries: HashMap<FileId, Binary>,
-    /// What each process maps.
+    /// The files that each process maps.
     files_by_user: HashMap<Pid, BTreeSet<FileId>>,
-    /// The table of files that say nothing.
+    /// The table of files without unwind information.
     blank: SegmentId,
     reloads: u64,
     rebuilding: TimeShare,
     cut: CutFiles,
 }
 
-/// Files of whose tables a part is missing, or all, for want of memory to read them. A file that is forgotten and met
-/// again is the same while its path and its size are.
+/// Files whose tables are incomplete or missing for want of memory to read them. A file that is forgotten and met again is
+/// the same if its path and its size are.
 #[derive(Default, Debug)]
 struct CutFiles {
-    /// With the room that there was, in bytes.
+    /// By file, the room that there was, in bytes.
     known: HashMap<FileKey, u64>,
-    /// Files met, those included that are no longer in `known`.
+    /// All such files, also those that are no longer in `known`.
     count: u64,
 }
 
@@ -51,7 +56,7 @@ type FileKey = (Vec<u8>, u64);
 impl CutFiles {
     const KNOWN_MAX: usize = 4096;
 
-    /// Whether the file was not among them.
+    /// Adds a file. Returns whether it is new.
     fn add(&mut self, file: FileKey, room_bytes: u64) -> bool {
         if self.known.len() >= Self::KNOWN_MAX {
             self.known.clear();
@@ -61,7 +66,7 @@ impl CutFiles {
         is_new
     }
 
-    /// Whether a file would not fit again: there is not twice the room that there was.
+    /// Whether a file would not fit again: there is less than twice the room that there was.
     fn still_hold(&self, file: &FileKey, room_bytes: impl Fn() -> u64) -> bool {
         self.known.get(file).is_some_and(|had_bytes| room_bytes() / 2 < *had_bytes)
     }
@@ -73,32 +78,32 @@ struct Binary {
     content: OpenedFile,
     packing: Packing,
     debug_file: DebugFile,
-    /// Once it was made.
+    /// From the first build.
     outline: Option<Arc<FileOutline>>,
     state: State,
     /// Processes that map it.
     users: BTreeSet<Pid>,
-    /// When somebody last began or ceased to map it.
+    /// When a process last began or ceased to map it.
     used_at: Instant,
-    /// Whether the builder is at it.
+    /// Whether the builder works on it.
     is_ordered: bool,
     /// Segments that walks have missed.
     missed: BTreeSet<SegmentId>,
-    /// Of a divided file, what walks have met.
+    /// Of a divided file, the functions that walks have met.
     met: Option<Met>,
 }
 
-/// The functions of a divided file that walks have met, by segment: no others are in its tables.
+/// The functions of a divided file that walks have met, by segment. Its tables cover no others.
 #[derive(Default, Debug)]
 struct Met {
-    /// Places in them.
+    /// A place in each function.
     functions: BTreeMap<SegmentId, BTreeSet<FileOffset>>,
-    /// Segments that have more than their tables say.
+    /// Segments whose tables lack some of these functions.
     grown: BTreeSet<SegmentId>,
 }
 
 impl Met {
-    /// More of one part are not remembered: those that were met first stay.
+    /// The most functions of one part. Those that are met first stay.
     const FUNCTIONS_MAX: usize = 2048;
 
     fn add(&mut self, id: SegmentId, at: FileOffset) {
@@ -111,11 +116,11 @@ impl Met {
 
 #[derive(Debug)]
 enum State {
-    /// As far as it has come, in order, and where walks say what they lack.
+    /// With the segments so far, in order, and the channel for what walks miss.
     Building { segments: Vec<Segment>, wanted: Sender<FileOffset> },
-    /// In order.
+    /// With all segments, in order.
     Built(Vec<Segment>),
-    /// Whatever frame pointers find.
+    /// Without a table: walks use frame pointers.
     Blank,
 }
 
@@ -128,24 +133,32 @@ impl State {
     }
 }
 
-/// A file of which more can be walked now: its processes' ranges are to be published again.
+/// A file with new segments: its processes are to be published again.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) file: FileId,
     pub(crate) users: Vec<Pid>,
     pub(crate) loads: Vec<LoadSegment>,
-    /// Why it has no table, or not a whole one.
+    /// Why it has no table, or an incomplete one.
     pub(crate) failure: Option<BuildError>,
-    /// Whether the same was said of this file before.
+    /// Whether this failure of this file is known.
     pub(crate) is_known_failure: bool,
 }
 
 impl Binaries {
-    pub(crate) fn new(builder: TableBuilder, arena: &mut Arena, tables: &mut Tables) -> Option<Self> {
+    pub(crate) fn new(
+        builder: TableBuilder,
+        rules: PackingRules,
+        debug_roots: Arc<DebugRoots>,
+        arena: &mut Arena,
+        tables: &mut Tables,
+    ) -> Option<Self> {
         let blank = tables.reserve()?;
         tables.load(arena, blank, &PackedSegment::blank()).ok()?;
         Some(Self {
             builder,
+            rules,
+            debug_roots,
             binaries: HashMap::new(),
             files_by_user: HashMap::new(),
             blank,
@@ -155,15 +168,9 @@ impl Binaries {
         })
     }
 
-    /// Sees to it that the table of a file is built. `user` is a process that maps it or did: its view of the file system
-    /// may hold a debug file. False: the content of the file can't be read.
-    pub(crate) fn prepare(
-        &mut self,
-        file: FileId,
-        files: &FileTable,
-        user: Pid,
-        options: &SamplingOptions,
-    ) -> bool {
+    /// Has the table of a file built, unless that is done. `user` is a process that maps it or did: its file system may have a
+    /// debug file. Returns false if the file can't be read.
+    pub(crate) fn prepare(&mut self, file: FileId, files: &FileTable, user: Pid) -> bool {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.used_at = Instant::now();
             return true;
@@ -175,8 +182,8 @@ impl Binaries {
         let mut binary = Binary {
             path: entry.path().to_vec(),
             content: content.clone(),
-            packing: options.packing(entry.path(), build_id),
-            debug_file: DebugFile::of_process(user, entry.path(), content.owner(), &options.debug_roots),
+            packing: self.rules.packing(entry.path(), build_id),
+            debug_file: DebugFile::from_process(user, entry.path(), content.owner(), &self.debug_roots),
             outline: None,
             state: State::Building { segments: Vec::new(), wanted: sender },
             users: BTreeSet::new(),
@@ -194,7 +201,7 @@ impl Binaries {
         true
     }
 
-    /// Notes what a process maps, which is nothing once it has ended: its ranges depend on what becomes of the tables.
+    /// Records the files that a process maps, none once it has exited. New tables have their processes published again.
     pub(crate) fn used_by(&mut self, user: Pid, files: BTreeSet<FileId>) {
         for file in &files {
             if let Some(binary) = self.binaries.get_mut(file) {
@@ -214,7 +221,7 @@ impl Binaries {
         }
     }
 
-    /// Forgets the files that no process has mapped for so long, with their tables and descriptors. Returns which.
+    /// Forgets the files that no process has mapped for this long, with their tables and descriptors, and returns them.
     pub(crate) fn forget_unused(
         &mut self,
         time: Duration,
@@ -249,19 +256,19 @@ impl Binaries {
             Some(State::Building { segments, .. } | State::Built(segments)) => {
                 push_parts(ranges, whole, segments);
             }
-            // Files that can't be read, and code without a file.
+            // The file can't be read, or there is none.
             Some(State::Blank) | None => ranges.push(Range { segment: Some(self.blank), ..whole }),
         }
     }
 
-    /// A walk has missed the table at this place; it is built, or loaded again.
+    /// Records that a walk has missed the table at a place, to be built or loaded again.
     pub(crate) fn missed(&mut self, file: FileId, at: FileOffset) {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.missed(at);
         }
     }
 
-    /// The rule at a place of a file, as walks find it; `None` while its table isn't there, which is seen to.
+    /// The rule at a place of a file, as walks find it. `None`: its table is not loaded, and is recorded as missed.
     pub(crate) fn rule_at(
         &mut self,
         file: FileId,
@@ -291,7 +298,7 @@ impl Binaries {
         }
     }
 
-    /// Orders what walks have missed, and loads what has been built meanwhile.
+    /// Orders what walks have missed, and loads what has been built.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut Tables) -> Vec<Ready> {
         let can_rebuild = !self.rebuilding.left(Instant::now()).is_zero();
         for (file, binary) in self.binaries.iter_mut().filter(|_| can_rebuild) {
@@ -322,7 +329,7 @@ impl Binaries {
                     let (users, loads) = (binary.users(), built.loads);
                     ready.push(Ready { file, users, loads, failure, is_known_failure });
                 }
-                // It could be read before: what it mapped then is gone, and its evicted tables with it.
+                // The file could be read before, so it has changed: its evicted tables are lost.
                 (Err(_), true) => binary.missed.clear(),
                 (Err(failure), false) => {
                     let is_known_failure =
@@ -334,14 +341,14 @@ impl Binaries {
                 }
             }
         }
-        // Of several parts of a file, the last says all of it.
+        // Of several parts of a file, the last covers all.
         let mut seen = BTreeSet::new();
         ready.reverse();
         ready.retain(|ready| seen.insert(ready.file));
         ready
     }
 
-    /// What tells more of a binary whose table has been built.
+    /// The companions of a file whose table has been built.
     pub(crate) fn companions(&self, file: FileId) -> Companions {
         match self.binaries.get(&file).map(|binary| &binary.debug_file) {
             Some(DebugFile::Known(companions)) => companions.clone(),
@@ -354,12 +361,12 @@ impl Binaries {
         self.builder.in_progress()
     }
 
-    /// Whether walks miss tables that can be had.
+    /// Whether walks miss tables that can be built.
     pub(crate) fn are_missed(&self) -> bool {
         self.binaries.values().any(|binary| !binary.missed.is_empty())
     }
 
-    /// Files of whose tables a part is missing, or all, for want of memory to read them.
+    /// Files whose tables are incomplete or missing for want of memory to read them.
     pub(crate) fn cut(&self) -> u64 {
         self.cut.count
     }
@@ -370,8 +377,7 @@ impl Binaries {
     }
 }
 
-/// The rule at a place, or the outcome of a walk that gets there; `None` where the segment's table isn't there, or has nothing
-/// of the function.
+/// The rule at a place, or the outcome of a walk there. `None`: the segment's table is not loaded, or lacks the function.
 fn loaded_rule(
     id: SegmentId,
     at: FileOffset,
@@ -399,7 +405,7 @@ impl Binary {
                     met.add(segment.id, at);
                 }
             }
-            // Where the builder is past that, it has been delivered.
+            // If the builder is past that place, it has delivered it.
             (State::Building { wanted, .. }, None) => drop(wanted.send(at)),
             (State::Built(_) | State::Blank, None) => {}
         }
@@ -409,7 +415,7 @@ impl Binary {
         self.users.iter().copied().collect()
     }
 
-    /// What walks have missed, if it is time to build it again.
+    /// The order for what walks have missed, if there is any and the builder is not at work on the file.
     fn order_again(&mut self, tables: &Tables) -> Option<What> {
         let State::Built(segments) = &self.state else { return None };
         if self.missed.is_empty() || self.is_ordered {
@@ -433,16 +439,16 @@ impl Binary {
         self.is_ordered.then(|| What::Again { wanted, stand_alone, outline: self.outline.clone() })
     }
 
-    /// Gives every segment a number, and its table where there is room. The others are loaded when walks miss them.
+    /// Reserves an ID for each segment, and loads its table if there is room. Walks have the others loaded when they miss them.
     fn take(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
         self.debug_file = built.debug_file.clone();
         self.outline = built.outline.clone();
         let State::Building { segments, .. } = &mut self.state else { return };
         segments.extend(built.segments.iter().map_while(|packed| {
             let id = tables.reserve()?;
-            // A kernel that gives no memory now may have some when a walk misses the table.
+            // The kernel may have memory when a walk misses the table.
             let _ = tables.load_if_room(arena, id, packed);
-            let part = Part::of(packed);
+            let part = Part::from(packed);
             let stands_alone = !built.by_machine_code.iter().any(|code| part.overlaps(code));
             Some(Segment { part, stands_alone, id })
         }));
@@ -457,14 +463,14 @@ impl Binary {
         segments.sort_unstable_by_key(|segment| segment.part.file_offset);
     }
 
-    /// Loads tables that walks have missed, at the cost of others. What finds no room stays missed.
+    /// Loads tables that walks have missed, and evicts others for them. What finds no room stays missed.
     fn take_again(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
         let State::Built(segments) = &self.state else { return };
         if let Some(outline) = &built.outline {
             self.outline.get_or_insert_with(|| Arc::clone(outline));
         }
         for packed in &built.segments {
-            let segment = segments.iter().find(|segment| segment.part == Part::of(packed));
+            let segment = segments.iter().find(|segment| segment.part == Part::from(packed));
             if let Some(segment) = segment
                 && self.missed.contains(&segment.id)
                 && tables.replace(arena, segment.id, packed).is_ok()
@@ -480,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_did_not_fit_is_told_of_once_though_it_is_forgotten_and_met_again() {
+    fn a_file_that_did_not_fit_is_new_once_though_it_is_forgotten_and_met_again() {
         let mut cut = CutFiles::default();
         let file = |size_bytes| (b"/usr/bin/node".to_vec(), size_bytes);
         assert!(cut.add(file(1), 100));

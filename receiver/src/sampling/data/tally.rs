@@ -8,33 +8,33 @@ use sidewinder_bpf::{Interrupts, Outcome, Sample, SampleKind};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) interrupts: Interrupts,
-    /// Events that were handed on.
+    /// Events that were emitted.
     pub(crate) events: u64,
     /// Of these, without their stack.
     pub(crate) bodies_missing: u64,
-    /// Of these, with a stack that was walked after the interrupt. Their outcomes are those of the late walks.
-    pub(crate) walked_late: u64,
-    /// Walks that came too early, and of which too little was kept to walk again.
+    /// Of these, with the stack of a deferred walk, whose outcome is theirs.
+    pub(crate) deferred_walks: u64,
+    /// Walks that lacked something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
 }
 
-/// Interrupts of which the kernel side did not have the last word.
+/// Interrupts whose outcome user space has changed.
 #[derive(Debug, Default)]
 pub(super) struct Corrections {
-    /// By the outcome that the kernel side counted, and by the one that counts.
+    /// By the outcome that the kernel side counted, and the one that counts.
     by_outcomes: BTreeMap<(Outcome, Outcome), u64>,
 }
 
 impl Corrections {
-    /// Takes note that a sample ends otherwise than it says.
-    pub(super) fn note(&mut self, sample: &Sample, outcome: Outcome) {
-        // Only interrupts are counted by the kernel side.
+    /// Changes the outcome of a sample.
+    pub(super) fn add(&mut self, sample: &Sample, outcome: Outcome) {
+        // The kernel side counts only interrupts.
         if sample.kind == SampleKind::Cpu {
             *self.by_outcomes.entry((sample.outcome, outcome)).or_default() += 1;
         }
     }
 
-    /// Moves what was counted to where it belongs.
+    /// Moves the counts of the kernel side to the outcomes that count.
     pub(super) fn apply(&self, interrupts: &mut Interrupts) {
         for ((counted, right), count) in &self.by_outcomes {
             for (outcome, total) in &mut interrupts.outcomes {

@@ -1,15 +1,16 @@
-//! What the environments of processes say of them, which is memory of theirs: it is read when a process is met, and taken up
-//! when it is there.
+//! The environments of processes, which are part of their description.
+//!
+//! An environment is memory of its process. A read that does not return at once goes on beside sampling, and its result is
+//! taken later.
 
 use std::sync::Arc;
 
-use sidewinder_process::{Pid, Process, ProcessDescription, Registry, ResourceVariables};
+use sidewinder_process::{Pid, ProcessDescription, Registry, ResourceVariables};
 use tracing::debug;
 
-use super::Sampler;
 use super::contexts::take_answer;
-use super::feed::{Message, ProcessKey};
 use crate::foreign::{Asked, ForeignReader, Pending, Target};
+use crate::sampling::feed::ProcessKey;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -23,7 +24,7 @@ impl Environments {
         Self { reader, pending: Vec::new() }
     }
 
-    /// What a living process says about itself. What its environment says is part of it if that can be had at once.
+    /// The description of a running process, with its environment if that is read at once.
     pub(super) fn describe(&mut self, pid: Pid, registry: &mut Registry) -> Option<Arc<ProcessDescription>> {
         let mut pending = None;
         let description = registry.describe_with(pid, |start_ticks| {
@@ -45,37 +46,27 @@ impl Environments {
             }
         });
         if let Some((answer, process)) = pending.zip(registry.process(pid)) {
-            self.pending.push((ProcessKey::of(process), answer));
+            self.pending.push((ProcessKey::from(process), answer));
         }
         description
     }
 
-    /// Reads the memory of processes.
-    pub(super) fn reader(&self) -> &ForeignReader {
-        &self.reader
-    }
-
-    /// Whether answers are still to come.
-    pub(super) fn are_waiting(&self) -> bool {
+    /// Whether reads are in progress.
+    pub(super) fn has_pending_reads(&self) -> bool {
         !self.pending.is_empty()
     }
-}
 
-impl Sampler<'_> {
-    /// Tells of processes anew whose environments have been read meanwhile.
-    pub(super) fn take_environments(&mut self, messages: &mut Vec<Message>) {
-        while let Some((key, answer)) = take_answer(&mut self.environments.pending) {
+    /// Gives the registry the environments that have been read since they were asked for. Returns whose they are.
+    pub(super) fn take_read(&mut self, registry: &mut Registry) -> Vec<ProcessKey> {
+        let mut read = Vec::new();
+        while let Some((key, answer)) = take_answer(&mut self.pending) {
             let Ok(variables) = answer else { continue };
-            if variables == ResourceVariables::default() {
-                continue;
-            }
-            let pid = Pid(key.pid);
-            if self.registry.learn_resource(pid, key.instance, variables)
-                && self.introduced.get(&key.pid) == Some(&key)
-                && let Some(description) = self.registry.process(pid).and_then(Process::description)
+            if variables != ResourceVariables::default()
+                && registry.learn_resource(Pid(key.pid), key.instance, variables)
             {
-                messages.push(Message::Process(key, self.contexts.complete(key, description)));
+                read.push(key);
             }
         }
+        read
     }
 }

@@ -1,5 +1,5 @@
-//! In which variables the threads of a process publish the span that they are in: one of a known name in each file that
-//! has it, found in the file and in what the dynamic linker has made of it.
+//! The variables in which the threads of a process publish their span. Each has a known name; its place follows from the
+//! symbol in its file and from what the dynamic linker has written into the process.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,13 +10,13 @@ use sidewinder_process::tls::{TlsError, TlsLocation, TlsSymbol, read_constant};
 use sidewinder_process::{FileId, FileTable, ForeignMemory, GoLabels, Process, ReadAt};
 use tracing::debug;
 
-/// The variable that points to the record of a thread (OTEP 4947).
+/// The pointer to the record of a thread (OTEP 4947).
 const RECORD: &[u8] = b"otel_thread_ctx_v1";
-/// The variable that points to the labels of a thread (custom-labels), and what tells the version of that.
+/// The pointer to the labels of a thread (custom-labels), and the constant that states the version of that interface.
 const LABEL_SET: &[u8] = b"custom_labels_current_set";
 const LABEL_SET_VERSION: (&[u8], u32) = (b"custom_labels_abi_version", 1);
 
-/// What files say of a variable, for those in which processes were looked for it.
+/// The symbols of the variables, by file; `None`: the file has none.
 #[derive(Debug, Default)]
 pub(super) struct Variables {
     records: HashMap<FileId, Option<TlsSymbol>>,
@@ -30,11 +30,10 @@ impl Variables {
         self.label_sets.remove(&file);
     }
 
-    /// The variables of a process, of which its memory says where they are. They are few: copies of one in several libraries
-    /// count as several.
+    /// The variables of a process, which its memory has yet to locate. There are few: one for each library that defines one.
     pub(super) fn find(&mut self, to: Pointee, process: &Process, files: &mut FileTable) -> Vec<Unlocated> {
         let mut found = Vec::new();
-        // Its file's own name is one of these, by distribution. glibc's `libc.so` is a script for linkers.
+        // The name of musl depends on the distribution. glibc's `libc.so` is a linker script, which is never mapped.
         let is_musls = |name: &[u8]| {
             name == b"libc.so" || name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-")
         };
@@ -51,7 +50,7 @@ impl Variables {
         found
     }
 
-    /// What leads to the labels of the goroutines of a Go program.
+    /// The path to the labels of the goroutines of a Go program.
     pub(super) fn find_goroutine(process: &Process, files: &mut FileTable) -> Vec<TlsVariable> {
         for mapping in process.mappings() {
             let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
@@ -80,7 +79,7 @@ impl Variables {
                     Pointee::Record => TlsSymbol::read(opened, RECORD),
                     Pointee::LabelSet => read_label_set(opened),
                 };
-                // What can't be read is not tried again.
+                // A file that can't be read is not tried again.
                 unknown.insert(symbol.unwrap_or_default()).as_ref()
             }
         }
@@ -97,7 +96,7 @@ pub(super) struct Unlocated {
 }
 
 impl Unlocated {
-    /// Adds where the memory of their process says that these are, each place once.
+    /// Adds the places of variables, as the memory of their process has them, each once.
     pub(super) fn locate_all(all: &[Self], memory: &impl ForeignMemory, found: &mut Vec<TlsVariable>) {
         for Self { symbol, bias, vector, to } in all {
             match symbol.locate(*bias, memory).map(|location| variable(location, *vector, *to)) {
@@ -109,14 +108,14 @@ impl Unlocated {
     }
 }
 
-/// The variable of a version that is known.
+/// The symbol of the labels, if their version is known.
 fn read_label_set(file: &impl ReadAt) -> io::Result<Option<TlsSymbol>> {
     let Some(symbol) = TlsSymbol::read(file, LABEL_SET)? else { return Ok(None) };
     let (name, version) = LABEL_SET_VERSION;
     Ok((read_constant(file, name)? == Some(version)).then_some(symbol))
 }
 
-/// `None`: further away, or of a higher number, than programs follow.
+/// `None`: its offset or module is beyond what the eBPF programs follow.
 fn variable(location: TlsLocation, vector: TlsVector, to: Pointee) -> Option<TlsVariable> {
     match location {
         TlsLocation::Static { offset } => Some(TlsVariable::Static { offset: offset.try_into().ok()?, to }),

@@ -1,4 +1,4 @@
-//! Mapped files as `object` reads them: piece by piece, each piece kept, and no more of them than there is room for.
+//! Files as `object` reads them, piece by piece, with a bound on the pieces that are kept.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -14,11 +14,11 @@ use object::{LittleEndian, ReadCache, ReadRef};
 use sidewinder_process::{OpenedFile, ReadAt};
 use sidewinder_unwind::ReadFile;
 
-/// What a string costs that is read by itself.
+/// What a string costs that is read alone.
 const STRING_BYTES: u64 = 256;
 
-/// Bytes that several readers together may still keep. Once a piece has had no room, no other has: what was to be made
-/// of all of them isn't made of some.
+/// The bytes that several readers together may keep. After one piece finds no room all others are refused too, lest a result
+/// be made of some of them.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     left_bytes: Cell<u64>,
@@ -30,7 +30,7 @@ impl Allowance {
         Self { left_bytes: Cell::new(bytes), refused_bytes: Cell::new(None) }
     }
 
-    /// The piece that had no room, if there was one.
+    /// The size of the piece that found no room, if any.
     pub(crate) fn refused_bytes(&self) -> Option<u64> {
         self.refused_bytes.get()
     }
@@ -57,7 +57,7 @@ impl Allowance {
 pub(crate) struct BoundedReader<'file, C: Content> {
     cache: ReadCache<Positioned<'file, C>>,
     content: &'file C,
-    /// The pieces that are kept, by offset and length, 0 for a string's.
+    /// The pieces that are kept, by offset and length; the length of a string is 0.
     kept: RefCell<HashSet<(u64, u64)>>,
     allowance: &'file Allowance,
 }
@@ -102,7 +102,7 @@ impl<'data, C: Content> ReadFile<'data> for &'data BoundedReader<'_, C> {
 
 /// A file whose size is known.
 pub(crate) trait Content: ReadAt {
-    /// Bytes that it had when it was opened.
+    /// Its size when it was opened.
     fn size_bytes(&self) -> u64;
 }
 
@@ -120,9 +120,8 @@ impl Content for File {
 
 /// A file, read by seeking and reading. Mapping it would turn a shrinking file into a signal.
 ///
-/// `object` reads the whole of `.symtab` with the headers, which for some files is as much as all of their unwind
-/// information, and of which tables want a few names. So it is hidden: its header reads as that of no section. Source:
-/// System V ABI, "Sections".
+/// `object` reads the whole of `.symtab` with the headers. For some files that is as much as all unwind information, and
+/// tables need few names of it. So the section is hidden: its type reads as `SHT_NULL`. Source: System V ABI, "Sections".
 #[derive(Debug)]
 pub(crate) struct Positioned<'content, C> {
     content: &'content C,

@@ -9,17 +9,17 @@ use super::build::Part;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) part: Part,
-    /// Whether its table can be built without the rest of the file's.
+    /// Whether its table can be built without the rest of the file.
     pub(super) stands_alone: bool,
     pub(super) id: SegmentId,
 }
 
-/// The segment that holds a place.
+/// The segment at a place.
 pub(super) fn segment_at(segments: &[Segment], at: FileOffset) -> Option<&Segment> {
     segments.iter().find(|segment| segment.part.contains(at))
 }
 
-/// Cuts a range where one segment ends and another begins. What no segment covers stays without a table.
+/// Splits a range at the borders of segments. Parts that no segment covers have no table.
 pub(super) fn push_parts(ranges: &mut Vec<Range>, whole: Range, segments: &[Segment]) {
     let mut rest = whole;
     for segment in segments {

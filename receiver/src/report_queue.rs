@@ -1,0 +1,97 @@
+//! The queue from the sampling thread to the reporter. It is bounded, and never blocks sampling.
+
+use std::mem;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::every::Every;
+use crate::sampling::feed::Message;
+
+/// The shortest time between two batches: waking the reporter costs both threads more than a few messages do.
+pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
+/// The batches that the queue holds.
+const BATCHES_MAX: usize = 64;
+/// The messages that may be pending beyond these. Further events are dropped, and counted.
+const PENDING_MAX: usize = 100_000;
+
+/// The sampling thread's end of the queue.
+#[derive(Debug)]
+pub(crate) struct ReportQueue {
+    batches: SyncSender<Vec<Message>>,
+    /// The next batch; sampling appends to it.
+    pub(crate) pending: Vec<Message>,
+    flushing: Every,
+    dropped: u64,
+}
+
+impl ReportQueue {
+    /// A queue, and the reporter's end of it.
+    pub(crate) fn new() -> (Self, Receiver<Vec<Message>>) {
+        let (batches, incoming) = sync_channel(BATCHES_MAX);
+        (Self { batches, pending: Vec::new(), flushing: Every::new(FLUSH_INTERVAL), dropped: 0 }, incoming)
+    }
+
+    /// Events that were dropped because the reporter could not keep up.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Sends the pending messages if it is time and the queue has room. `receiver` is for the log.
+    pub(crate) fn flush(&mut self, receiver: &str) {
+        if !self.pending.is_empty() && self.flushing.is_due() {
+            self.flush_now(receiver);
+        }
+    }
+
+    fn flush_now(&mut self, receiver: &str) {
+        match self.batches.try_send(mem::take(&mut self.pending)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(pending) | TrySendError::Disconnected(pending)) => self.pending = pending,
+        }
+        if self.pending.len() > PENDING_MAX {
+            // Later events refer to the processes and files of the dropped ones too.
+            let before = self.pending.len();
+            self.pending.retain(|message| !matches!(message, Message::Event(_)));
+            let dropped = (before - self.pending.len()) as u64;
+            self.dropped += dropped;
+            warn!(receiver, dropped, "naming can't keep up: events are dropped");
+        }
+    }
+
+    /// Sends the pending messages as soon as the queue has room, and closes it.
+    pub(crate) fn close(self) {
+        // The reporter ends only after the queue is closed.
+        let _ = self.batches.send(self.pending);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collect::tests::event;
+    use crate::sampling::feed::ProcessKey;
+
+    #[test]
+    fn the_queue_is_bounded_and_keeps_what_events_refer_to() {
+        let (mut queue, incoming) = ReportQueue::new();
+        let departed = || Message::Departed(ProcessKey { pid: 7, instance: 1 });
+        for _ in 0..BATCHES_MAX {
+            queue.pending.push(departed());
+            queue.flush_now("test");
+        }
+        assert!(queue.pending.is_empty());
+        // Nobody takes anything.
+        queue.pending.extend((0..PENDING_MAX as u64).map(|stack| event(stack, None)));
+        queue.flush_now("test");
+        assert_eq!((queue.dropped(), queue.pending.len()), (0, PENDING_MAX));
+        queue.pending.push(departed());
+        queue.flush_now("test");
+        assert_eq!((queue.dropped(), queue.pending.len()), (PENDING_MAX as u64, 1));
+        // Room again.
+        assert_eq!(incoming.try_iter().count(), BATCHES_MAX);
+        queue.close();
+        assert!(matches!(incoming.try_recv().as_deref(), Ok([Message::Departed(_)])));
+    }
+}

@@ -1,0 +1,182 @@
+//! The descriptions of processes that the reporter has: each process is introduced before its first event, and again when its
+//! environment or its context changes the description.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sidewinder_bpf::{Pointee, TlsVariable};
+use sidewinder_config::TraceContext;
+use sidewinder_process::{FileId, Pid, Process};
+use tracing::debug;
+
+use super::contexts::{Contexts, Threads};
+use super::files::Files;
+use super::processes::Processes;
+use super::runtimes::Runtimes;
+use super::variables::Variables;
+use crate::foreign::{Asked, ForeignReader};
+use crate::jit::JitPlace;
+use crate::sampling::feed::{Message, ProcessKey};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Descriptions {
+    /// The processes that the reporter knows, by PID.
+    introduced: HashMap<u32, ProcessKey>,
+    contexts: Contexts,
+    variables: Variables,
+    runtimes: Runtimes,
+}
+
+impl Descriptions {
+    pub(super) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
+        Self {
+            introduced: HashMap::new(),
+            contexts: Contexts::new(options, reader),
+            variables: Variables::default(),
+            runtimes: Runtimes::default(),
+        }
+    }
+
+    /// Looks at a process of which a sample has arrived, while it is there.
+    pub(crate) fn meet(&mut self, pid: Pid, processes: &mut Processes) {
+        self.runtimes.meet(pid, processes);
+    }
+
+    /// Introduces a process before its first event.
+    pub(crate) fn introduce(
+        &mut self,
+        key: ProcessKey,
+        processes: &mut Processes,
+        messages: &mut Vec<Message>,
+    ) {
+        match self.introduced.insert(key.pid, key) {
+            Some(before) if before == key => return,
+            Some(before) => messages.push(Message::Departed(before)),
+            None => {}
+        }
+        let description = if processes.running(key).is_some() {
+            self.contexts.meet(key);
+            processes.describe(Pid(key.pid))
+        } else {
+            self.contexts.forget(key.pid);
+            processes.remembered(key).and_then(Process::description)
+        };
+        messages.push(Message::Process(key, self.contexts.complete(key, description.unwrap_or_default())));
+    }
+
+    /// Where the runtime of a process names its code, once.
+    pub(crate) fn take_jit_place(&mut self, key: ProcessKey) -> Option<Arc<JitPlace>> {
+        self.runtimes.take_unannounced(key)
+    }
+
+    /// The keys of the attributes that the threads of a process publish, by number.
+    pub(crate) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
+        self.contexts.attribute_keys(key)
+    }
+
+    /// The variables in which the threads of a process publish their span.
+    pub(super) fn variables(&self, key: ProcessKey) -> &[TlsVariable] {
+        self.contexts.variables(key)
+    }
+
+    /// Processes whose context can't be read for want of a privilege.
+    pub(super) fn contexts_refused(&self) -> u64 {
+        self.contexts.refused()
+    }
+
+    /// Whether reads are in progress.
+    pub(super) fn has_pending_reads(&self) -> bool {
+        self.contexts.has_pending_reads()
+    }
+
+    /// Notes that a process has changed its mappings.
+    pub(super) fn mappings_changed(&mut self, pid: Pid) {
+        self.contexts.expedite(pid.0);
+        self.runtimes.mappings_changed(pid);
+    }
+
+    /// Looks at the contexts that are due, and introduces processes again whose context has changed. Returns the processes
+    /// whose variables have changed.
+    pub(super) fn update_contexts(
+        &mut self,
+        processes: &mut Processes,
+        files: &mut Files,
+        messages: &mut Vec<Message>,
+    ) -> Vec<ProcessKey> {
+        let mut changed = Vec::new();
+        while let Some((key, answer)) = self.contexts.next_location() {
+            match answer {
+                Ok(variables) => changed.extend(self.set_variables(key, variables, processes)),
+                Err(none) => debug!(pid = key.pid, %none, "no thread context"),
+            }
+        }
+        while let Some(look) = self.contexts.look_at_next() {
+            let (key, pid) = (look.key, Pid(look.key.pid));
+            let Some(process) = processes.running(key) else { continue };
+            let known = match look.threads {
+                Threads::Goroutines => Variables::find_goroutine(process, &mut files.table),
+                Threads::Records | Threads::Silent => Vec::new(),
+            };
+            let wanted = [
+                (Pointee::Record, look.threads == Threads::Records),
+                (Pointee::LabelSet, self.contexts.reads_label_sets()),
+            ];
+            let mut unlocated = Vec::new();
+            for (pointee, _) in wanted.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+                unlocated.extend(self.variables.find(pointee, process, &mut files.table));
+            }
+            match self.contexts.locate(key, unlocated, &known) {
+                Ok(Asked::Answered(located)) => changed.extend(self.set_variables(key, located, processes)),
+                Ok(Asked::Pending(pending)) => self.contexts.await_location(key, pending),
+                // The variables that are known still hold.
+                Err(none) => debug!(%pid, %none, "no thread context"),
+            }
+            if look.is_new
+                && let Some(description) = processes.describe(pid)
+            {
+                messages.push(Message::Process(key, self.contexts.complete(key, description)));
+            }
+        }
+        changed
+    }
+
+    /// Records the variables of a process. Returns the process if it runs and they have changed.
+    fn set_variables(
+        &mut self,
+        key: ProcessKey,
+        mut variables: Vec<TlsVariable>,
+        processes: &Processes,
+    ) -> Option<ProcessKey> {
+        variables.truncate(TlsVariable::MAX);
+        let has_changed = processes.running(key).is_some() && self.contexts.set_variables(key, variables);
+        has_changed.then_some(key)
+    }
+
+    /// Introduces processes again whose environment has been read.
+    pub(super) fn update_environments(&mut self, processes: &mut Processes, messages: &mut Vec<Message>) {
+        for key in processes.take_environments() {
+            if self.introduced.get(&key.pid) == Some(&key)
+                && let Some(description) =
+                    processes.registry.process(Pid(key.pid)).and_then(Process::description)
+            {
+                messages.push(Message::Process(key, self.contexts.complete(key, description)));
+            }
+        }
+    }
+
+    /// Forgets processes of which no more samples arrive.
+    pub(crate) fn forget_exited(&mut self, processes: &Processes, messages: &mut Vec<Message>) {
+        self.runtimes.forget_exited(processes);
+        let gone = self.introduced.extract_if(|pid, _| !processes.has_pid(Pid(*pid)));
+        messages.extend(gone.map(|(pid, key)| {
+            self.contexts.forget(pid);
+            Message::Departed(key)
+        }));
+    }
+
+    /// Forgets a file.
+    pub(super) fn forget_file(&mut self, file: FileId) {
+        self.variables.forget(file);
+    }
+}

@@ -1,0 +1,108 @@
+//! The files that processes map: their identities, their unwind tables, and which of them the reporter knows.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sidewinder_address::LoadSegment;
+use sidewinder_bpf::Profiler;
+use sidewinder_process::{FileId, FileTable, FileTableLimits, Pid, ProcRoot};
+use tracing::{debug, warn};
+
+use super::tables::binaries::{Binaries, Ready};
+use super::tables::build::BuildError;
+use crate::sampling::feed::{FileFacts, Message};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) table: FileTable,
+    pub(crate) binaries: Binaries,
+    /// Files that the reporter knows, and whether it knows their headers.
+    announced: HashMap<FileId, bool>,
+}
+
+impl Files {
+    pub(crate) fn new(binaries: Binaries) -> Self {
+        Self {
+            table: FileTable::new(ProcRoot::default(), FileTableLimits::default()),
+            binaries,
+            announced: HashMap::new(),
+        }
+    }
+
+    /// Announces a file that frames refer to, unless that is done.
+    pub(crate) fn announce(&mut self, file: FileId, messages: &mut Vec<Message>) {
+        if !self.announced.contains_key(&file) {
+            self.push_message(file, None, messages);
+        }
+    }
+
+    /// Announces a file whose headers have been read, even if it was announced without them.
+    fn announce_with_headers(&mut self, file: FileId, loads: &[LoadSegment], messages: &mut Vec<Message>) {
+        if !self.announced.get(&file).is_some_and(|has_headers| *has_headers) {
+            self.push_message(file, Some(loads), messages);
+        }
+    }
+
+    fn push_message(&mut self, file: FileId, loads: Option<&[LoadSegment]>, messages: &mut Vec<Message>) {
+        let Some(entry) = self.table.get(file) else { return };
+        let facts = FileFacts {
+            path: String::from_utf8_lossy(entry.path()).into_owned(),
+            build_ids: entry.build_ids().clone(),
+            hash: entry.hash(),
+            loads: loads.unwrap_or_default().to_vec(),
+            content: entry.opened().cloned(),
+            companions: self.binaries.companions(file),
+        };
+        self.announced.insert(file, loads.is_some());
+        messages.push(Message::File(file, Arc::new(facts)));
+    }
+
+    /// Loads the unwind tables that are built, and announces their files. Returns the processes to publish again, which
+    /// is one or more times each.
+    pub(crate) fn load_built(
+        &mut self,
+        profiler: &mut Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) -> Vec<Pid> {
+        let mut users = Vec::new();
+        for ready in self.binaries.load_ready(&mut profiler.arena, &mut profiler.tables) {
+            self.log_failure(&ready);
+            self.announce_with_headers(ready.file, &ready.loads, messages);
+            users.extend(ready.users);
+        }
+        users
+    }
+
+    fn log_failure(&self, ready: &Ready) {
+        let Some(error) = &ready.failure else { return };
+        let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path());
+        let (path, reason) = (path.escape_ascii(), error as &dyn Error);
+        match error {
+            BuildError::NoRoom(_) if ready.is_known_failure => {}
+            BuildError::NoRoom(_) | BuildError::Panicked => {
+                warn!(%path, reason, "degraded: no whole unwind table");
+            }
+            BuildError::Elf(_) | BuildError::Unwind(_) => debug!(%path, reason, "no unwind table"),
+        }
+    }
+
+    /// Forgets the files that no process has mapped for this long, and returns them.
+    pub(crate) fn forget_unused(
+        &mut self,
+        age: Duration,
+        profiler: &mut Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) -> Vec<FileId> {
+        let unused = self.binaries.forget_unused(age, &mut profiler.arena, &mut profiler.tables);
+        for file in &unused {
+            self.table.forget(*file);
+            if self.announced.remove(file).is_some() {
+                messages.push(Message::ForgetFile(*file));
+            }
+        }
+        unused
+    }
+}

@@ -1,0 +1,263 @@
+//! The control part of sampling: from what happens to processes to what walks look up.
+//!
+//! Owner: the sampling thread. Input: the kernel's side band, `/proc`, unwind tables that the builder threads deliver, and
+//! what samples lacked. Output: the BPF maps, and messages about files and processes.
+
+mod contexts;
+mod descriptions;
+mod environments;
+mod files;
+mod membership;
+mod pod;
+mod processes;
+mod publication;
+mod replacements;
+mod runtimes;
+pub(crate) mod scope;
+mod side_band;
+pub(crate) mod tables;
+mod variables;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sidewinder_bpf::{Newcomer, Opener, Outcome, Profiler, Sample, monotonic_ns};
+use sidewinder_process::{
+    Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, RegistryCounters,
+};
+
+use self::descriptions::Descriptions;
+pub(super) use self::files::Files;
+use self::membership::Membership;
+pub(super) use self::pod::Pod;
+pub(super) use self::processes::Processes;
+use self::publication::Publication;
+use self::tables::binaries::Binaries;
+use self::tables::table_builder::TableBuilder;
+use super::feed::{Message, ProcessKey, Stack, instruction_of};
+use super::options::PackingRules;
+use super::{SamplingError, SamplingOptions};
+use crate::foreign::{ForeignReader, ReadCounts};
+
+/// The most process events that wait to be put in order.
+const EVENTS_WAITING_MAX: usize = 65_536;
+/// How long the start waits for the unwind tables of running processes.
+const START_PATIENCE: Duration = Duration::from_secs(20);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Control {
+    /// Process events, put in order of time.
+    events: EventQueue,
+    pub(super) membership: Membership,
+    pub(super) processes: Processes,
+    pub(super) files: Files,
+    pub(super) publication: Publication,
+    pub(super) descriptions: Descriptions,
+}
+
+/// What the control part counts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ControlCounts {
+    /// Events of processes, and reads of processes in `/proc`.
+    pub(crate) processes: RegistryCounters,
+    /// Process events that were applied before all earlier ones had arrived.
+    pub(crate) released_early: u64,
+    /// Reads of processes' memory, by how they ended.
+    pub(crate) reads: ReadCounts,
+    /// Processes whose context can't be read for want of a privilege.
+    pub(crate) contexts_refused: u64,
+    /// Files read again because a walk missed an evicted table.
+    pub(crate) table_reloads: u64,
+    /// Files whose tables are incomplete or missing for want of memory to read them.
+    pub(crate) tables_cut: u64,
+}
+
+impl Control {
+    /// Opens the side band, and starts the threads that build tables and read the memory of processes.
+    pub(super) fn new(
+        mut options: SamplingOptions,
+        pod: Option<Pod>,
+        opener: Opener,
+        profiler: &mut Profiler<'_>,
+    ) -> Result<Self, SamplingError> {
+        let reader = ForeignReader::start(&opener).map_err(SamplingError::Thread)?;
+        options.scope.read_through(reader.clone());
+        let mut processes = Processes::new(reader.clone());
+        let mut membership = Membership::new(options.scope, pod, opener);
+        membership.open_side_band(&mut processes, profiler);
+        let builder = TableBuilder::start(options.unwind_trust, options.budget.building, &options.threads)
+            .map_err(SamplingError::Thread)?;
+        let (rules, debug_roots) =
+            (PackingRules::new(options.unwind_mode, options.unwind_overrides), options.debug_roots);
+        let binaries = Binaries::new(builder, rules, debug_roots, &mut profiler.arena, &mut profiler.tables)
+            .ok_or(SamplingError::Budget(options.budget.tables_bytes))?;
+        Ok(Self {
+            events: EventQueue::new(EVENTS_WAITING_MAX),
+            membership,
+            processes,
+            files: Files::new(binaries),
+            publication: Publication::default(),
+            descriptions: Descriptions::new(&options.trace_context, reader),
+        })
+    }
+
+    /// Publishes the running processes that are in scope, and waits a while for their tables.
+    pub(super) fn publish_running(
+        &mut self,
+        profiler: &mut Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) -> Result<(), SamplingError> {
+        let known_ns = monotonic_ns();
+        self.membership.find_running(&mut self.processes, profiler)?;
+        self.publish_changes(known_ns, profiler);
+        let deadline = Instant::now() + START_PATIENCE;
+        while self.files.binaries.in_progress() > 0 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+            self.load_tables(known_ns, profiler, messages);
+        }
+        Ok(())
+    }
+
+    /// Takes the events of the side band. Returns how full its fullest ring was, from 0 to 1; `None`: there is none.
+    pub(super) fn take_side_band(&mut self, profiler: &mut Profiler<'_>) -> Option<f64> {
+        let side_band = profiler.side_band()?;
+        Some(side_band.drain(|event| self.events.push(side_band::process_event(event))))
+    }
+
+    /// The next process event from before `watermark_ns`, up to which all events have arrived.
+    pub(super) fn next_event(&mut self, watermark_ns: u64) -> Option<ProcessEvent> {
+        self.events.pop(watermark_ns)
+    }
+
+    /// Applies a process event. Forks change the scope, so all events come in order of time.
+    pub(super) fn apply(&mut self, event: ProcessEvent, profiler: &Profiler<'_>) {
+        let pid = event.pid;
+        if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
+            self.publication.replacements.inherit(parent, pid, event.time_ns);
+        }
+        let is_exec = matches!(event.kind, ProcessEventKind::Exec { .. });
+        if self.membership.scope.admits(&event) && self.processes.registry.apply(event) {
+            self.publication.replacements.add(pid);
+        }
+        self.membership.list_pending(profiler);
+        if is_exec {
+            self.membership.evaluate_exec(pid, &mut self.processes, profiler);
+        }
+    }
+
+    /// Publishes all changes of processes up to `watermark_ns`, and the tables that have been built.
+    pub(super) fn publish(
+        &mut self,
+        watermark_ns: u64,
+        profiler: &mut Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) {
+        self.processes.rescan_stale();
+        self.processes.take_scans();
+        self.publish_changes(watermark_ns, profiler);
+        self.load_tables(watermark_ns, profiler, messages);
+        self.publication.confirm(watermark_ns, profiler);
+    }
+
+    fn publish_changes(&mut self, known_ns: u64, profiler: &mut Profiler<'_>) {
+        for change in self.processes.registry.take_changes() {
+            match change {
+                Change::MappingsChanged(pid) => {
+                    self.descriptions.mappings_changed(pid);
+                    self.publish_process(pid, known_ns, profiler);
+                }
+                Change::Exited(process) => self.withdraw(process, profiler),
+            }
+        }
+    }
+
+    fn publish_process(&mut self, pid: Pid, known_ns: u64, profiler: &mut Profiler<'_>) {
+        let Some(process) = self.processes.registry.process(pid) else { return };
+        let variables = self.descriptions.variables(ProcessKey::from(process));
+        self.publication.publish(process, variables, known_ns, &mut self.files, profiler);
+    }
+
+    fn withdraw(&mut self, process: Box<Process>, profiler: &mut Profiler<'_>) {
+        let pid = process.pid();
+        self.processes.remember_exited(process);
+        let is_in_use = self.processes.registry.process(pid).is_some();
+        self.publication.withdraw(pid, is_in_use, &mut self.files, profiler);
+        if !is_in_use {
+            self.membership.scope.exited(pid.0);
+        }
+    }
+
+    fn load_tables(&mut self, known_ns: u64, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
+        for pid in self.files.load_built(profiler, messages) {
+            // New tables make the mappings of a process no newer.
+            let known_ns = profiler.processes.known_ns(pid.0).unwrap_or(known_ns);
+            self.publish_process(pid, known_ns, profiler);
+        }
+    }
+
+    /// Updates the descriptions of processes, and publishes the variables of their threads.
+    pub(super) fn update_descriptions(&mut self, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
+        let changed = self.descriptions.update_contexts(&mut self.processes, &mut self.files, messages);
+        for key in changed {
+            if let Some(known_ns) = profiler.processes.known_ns(key.pid) {
+                self.publish_process(Pid(key.pid), known_ns, profiler);
+            }
+        }
+        self.descriptions.update_environments(&mut self.processes, messages);
+    }
+
+    /// Opens the events of a container that the programs report.
+    pub(super) fn open_container(&mut self, newcomer: Newcomer, profiler: &mut Profiler<'_>) {
+        self.membership.open_container(newcomer, &mut self.processes, profiler);
+    }
+
+    /// Requests what the walk of a sample lacked: a scan of its process, or a table.
+    pub(super) fn request_lacking(&mut self, sample: &Sample, stack: Option<&Stack>) {
+        match sample.outcome {
+            Outcome::UnknownProcess | Outcome::NoMapping => self.processes.request_rescan(Pid(sample.pid)),
+            Outcome::NoTable => {
+                if let Some((file, offset)) = stack.and_then(|stack| instruction_of(stack.frames.last()?)) {
+                    self.files.binaries.missed(file, offset);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets the files that no process has mapped for this long.
+    pub(super) fn forget_files(
+        &mut self,
+        age: Duration,
+        profiler: &mut Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) {
+        for file in self.files.forget_unused(age, profiler, messages) {
+            self.descriptions.forget_file(file);
+        }
+    }
+
+    /// Whether events, tables or reads are about to be complete.
+    pub(super) fn has_work_soon(&self) -> bool {
+        !self.events.is_empty()
+            || self.files.binaries.in_progress() > 0
+            || self.processes.has_pending_reads()
+            || self.descriptions.has_pending_reads()
+    }
+
+    /// Whether there is work that no event announces.
+    pub(super) fn has_unannounced_work(&self) -> bool {
+        self.files.binaries.are_missed() || self.publication.has_outdated()
+    }
+
+    pub(super) fn counts(&self) -> ControlCounts {
+        ControlCounts {
+            processes: self.processes.registry.counters(),
+            released_early: self.events.released_early(),
+            reads: self.processes.reader().counts(),
+            contexts_refused: self.descriptions.contexts_refused(),
+            table_reloads: self.files.binaries.reloads(),
+            tables_cut: self.files.binaries.cut(),
+        }
+    }
+}

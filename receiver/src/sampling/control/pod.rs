@@ -1,0 +1,125 @@
+//! The pod that the profiler runs in, and the containers of it whose events can be opened.
+
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use sidewinder_bpf::{Audience, Container, EventError, Opener, PodCgroup, own_cgroups};
+use sidewinder_process::{NoPod, Pid, PodBounds, ProcRoot, ProcessDir};
+use tracing::warn;
+
+use crate::exit::chain;
+use crate::sampling::SamplingError;
+
+/// The first process of a PID namespace. In a pod it is that of the pause container, which does nothing.
+const FIRST_PID: u32 = 1;
+
+/// How long opening the events of a container may fail before the events of every task are opened instead. The process of a
+/// container runtime that enters a container is in that container's cgroup before it sees the cgroup itself.
+pub(super) const OPENING_PATIENCE: Duration = Duration::from_secs(2);
+/// The pause between attempts at the start.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What distinguishes our pod from others.
+#[derive(Debug)]
+pub(crate) struct Pod {
+    /// For the eBPF programs.
+    pub(crate) cgroup: PodCgroup,
+    /// For user space.
+    pub(super) bounds: PodBounds,
+    /// The IDs of the pod's cgroup and of its ancestors.
+    ancestors: Vec<u64>,
+}
+
+impl Pod {
+    /// Finds the pod that the profiler runs in. `None`: only the PID namespace distinguishes it from the
+    /// rest of the node.
+    pub(crate) fn find() -> Result<Option<Self>, SamplingError> {
+        if sidewinder_bpf::is_in_initial_pid_namespace()? {
+            return Err(NoPod::Node.into());
+        }
+        let own = own_cgroups()?;
+        let cgroup_of = |pid| {
+            let process = ProcessDir::open(&ProcRoot::default(), Pid(pid)).map_err(SamplingError::Scan)?;
+            process.read("cgroup").map_err(SamplingError::Scan)
+        };
+        let (ours, first) = (cgroup_of(std::process::id())?, cgroup_of(FIRST_PID)?);
+        let Some(bounds) = PodBounds::find(&ours, &first, own.len().saturating_sub(1))? else {
+            warn!(
+                "degraded: there are no cgroups of version 2: the pod is told by its PID namespace alone, which the node's \
+                 administrator can enter, and each interrupt of the node is looked at"
+            );
+            return Ok(None);
+        };
+        let ancestors: Vec<u64> = own.into_iter().take(bounds.level() + 1).collect();
+        let level = u32::try_from(bounds.level()).ok();
+        Ok(level.zip(ancestors.last().copied()).map(|(level, id)| Self {
+            cgroup: PodCgroup { level, id },
+            bounds,
+            ancestors,
+        }))
+    }
+
+    /// The container of a process of the pod. A privileged process may see more than its own cgroup, and the events of that
+    /// would be those of the node.
+    pub(super) fn container(&self, pid: u32, opener: &Opener) -> Result<Container, EventError> {
+        let container = opener.container(pid).map_err(EventError::Opener)?;
+        if self.ancestors.contains(&container.id().0) {
+            let reason = format!("process {pid} sees the cgroups of the whole pod or node on /sys/fs/cgroup");
+            return Err(EventError::Opener(io::Error::other(reason)));
+        }
+        Ok(container)
+    }
+
+    fn containers(&self, opener: &Opener) -> Result<Vec<Container>, EventError> {
+        let own = std::process::id();
+        let mut containers: Vec<Container> = Vec::new();
+        let others = ProcRoot::default().pids().unwrap_or_default().into_iter().map(|pid| pid.0);
+        for pid in std::iter::once(own).chain(others.filter(|pid| *pid != own)) {
+            let process =
+                ProcessDir::open(&ProcRoot::default(), Pid(pid)).and_then(|process| process.read("cgroup"));
+            if !process.is_ok_and(|cgroup| self.bounds.hold(&cgroup))
+                || containers.iter().any(|known| known.holds(pid))
+            {
+                continue;
+            }
+            match self.container(pid, opener) {
+                Ok(container) => containers.push(container),
+                // The pause container may run as another user, whose processes are closed to us.
+                Err(_) if pid == FIRST_PID => {}
+                Err(_) if !exists(pid) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(containers)
+    }
+}
+
+/// Whose events to open: those of the containers of our pod if all of them can be opened, else those of every task.
+pub(super) fn audience(pod: Option<&Pod>, opener: &Opener) -> Audience {
+    let Some(pod) = pod else { return Audience::EveryTask };
+    let since = Instant::now();
+    loop {
+        match pod.containers(opener) {
+            Ok(containers) => return Audience::Containers(containers),
+            Err(_) if since.elapsed() < OPENING_PATIENCE => thread::sleep(RETRY_INTERVAL),
+            Err(error) => {
+                warn_of_every_task(&error);
+                return Audience::EveryTask;
+            }
+        }
+    }
+}
+
+/// Whether a process is there.
+pub(super) fn exists(pid: u32) -> bool {
+    ProcessDir::open(&ProcRoot::default(), Pid(pid)).and_then(|process| process.state()).is_ok()
+}
+
+/// Logs that the events of every task are open, and why.
+pub(super) fn warn_of_every_task(error: &EventError) {
+    warn!(
+        "degraded: all interrupts of the node are looked at, and left if they are not this pod's, as a container's own \
+         can't be had: {}",
+        chain(error)
+    );
+}

@@ -1,0 +1,173 @@
+//! The processes that sampling follows: the registry, the processes that have just exited, and the reads of `/proc` in
+//! progress. No read blocks sampling for longer than its caller allows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sidewinder_bpf::{Outcome, Sample};
+use sidewinder_process::{
+    Pid, ProcRoot, Process, ProcessDescription, ProcfsError, Registry, RegistryLimits, Scanned,
+};
+use tracing::debug;
+
+use super::environments::Environments;
+use crate::foreign::{Asked, ForeignReader, Pending, Target};
+use crate::sampling::feed::ProcessKey;
+
+/// The shortest time between two rescans of a process whose samples don't match what is known of it.
+const RESCAN_INTERVAL: Duration = Duration::from_millis(500);
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct Processes {
+    pub(crate) registry: Registry,
+    environments: Environments,
+    reader: ForeignReader,
+    scans: Vec<Scan>,
+    /// Processes that have exited, and when: samples of them may still arrive.
+    exited: HashMap<Pid, (Box<Process>, Instant)>,
+    /// When a rescan of a process was last requested.
+    rescans_requested_at: HashMap<Pid, Instant>,
+}
+
+/// A process whose mappings are being read.
+#[derive(Debug)]
+struct Scan {
+    pid: Pid,
+    pending: Pending<Result<Scanned, ProcfsError>>,
+}
+
+impl Processes {
+    pub(crate) fn new(reader: ForeignReader) -> Self {
+        Self {
+            registry: Registry::new(ProcRoot::default(), RegistryLimits::default()),
+            environments: Environments::new(reader.clone()),
+            reader,
+            scans: Vec::new(),
+            exited: HashMap::new(),
+            rescans_requested_at: HashMap::new(),
+        }
+    }
+
+    /// Reads the memory of processes, and their files in `/proc`.
+    pub(crate) fn reader(&self) -> &ForeignReader {
+        &self.reader
+    }
+
+    /// Whether reads are in progress.
+    pub(crate) fn has_pending_reads(&self) -> bool {
+        !self.scans.is_empty() || self.environments.has_pending_reads()
+    }
+
+    /// The process that a sample is of. A process that exited before the sample had the same PID, but is another one.
+    pub(crate) fn sampled(&self, sample: &Sample) -> Option<&Process> {
+        // Threads are still interrupted on their way out, after the exit event of their process.
+        self.last_with(Pid(sample.pid))
+            .filter(|process| sample.outcome == Outcome::Exiting || process.had_not_ended_by(sample.time_ns))
+    }
+
+    /// The process that has a PID, or had it last.
+    fn last_with(&self, pid: Pid) -> Option<&Process> {
+        let exited = || self.exited.get(&pid).map(|(process, _)| &**process);
+        self.registry.process_or_ended(pid).or_else(exited)
+    }
+
+    /// The process of a key, whether it runs or has just exited.
+    pub(crate) fn remembered(&self, key: ProcessKey) -> Option<&Process> {
+        self.last_with(Pid(key.pid)).filter(|process| process.instance() == key.instance)
+    }
+
+    /// The process of a key if it runs.
+    pub(crate) fn running(&self, key: ProcessKey) -> Option<&Process> {
+        self.registry.process(Pid(key.pid)).filter(|process| process.instance() == key.instance)
+    }
+
+    /// Whether any process with this PID runs or has just exited.
+    pub(crate) fn has_pid(&self, pid: Pid) -> bool {
+        self.registry.process(pid).is_some() || self.exited.contains_key(&pid)
+    }
+
+    /// The description of a running process, with its environment if that is read at once. Else [`Self::take_environments`]
+    /// has it later.
+    pub(crate) fn describe(&mut self, pid: Pid) -> Option<Arc<ProcessDescription>> {
+        self.environments.describe(pid, &mut self.registry)
+    }
+
+    /// Takes the environments that have been read. Returns whose they are.
+    pub(super) fn take_environments(&mut self) -> Vec<ProcessKey> {
+        self.environments.take_read(&mut self.registry)
+    }
+
+    /// Reads the mappings of a process, and waits for them at most for `patience`. [`Self::take_scans`] takes what comes
+    /// later.
+    ///
+    /// # Errors
+    /// [`ProcfsError::Gone`] for a process that has exited.
+    pub(crate) fn scan(&mut self, pid: Pid, patience: Duration) -> Result<(), ProcfsError> {
+        let scanner = self.registry.begin_scan(pid);
+        let target = match scanner.start_ticks(pid) {
+            Ok(start_ticks) => Target { pid, start_ticks },
+            Err(error) => return self.registry.end_scan(pid, Err(error)),
+        };
+        let asked = self.reader.ask(target, move || scanner.scan(pid));
+        match asked.and_then(|pending| pending.wait(patience)) {
+            Ok(Asked::Answered(scanned)) => self.registry.end_scan(pid, scanned),
+            Ok(Asked::Pending(pending)) => {
+                self.scans.push(Scan { pid, pending });
+                Ok(())
+            }
+            Err(none) => {
+                debug!(%pid, %none, "the mappings of a process are not read");
+                self.registry.abandon_scan(pid);
+                Ok(())
+            }
+        }
+    }
+
+    /// Rescans the processes that the registry holds for stale.
+    pub(crate) fn rescan_stale(&mut self) {
+        for pid in self.registry.take_due() {
+            // If reading fails, the registry removes or counts the process.
+            let _ = self.scan(pid, Duration::ZERO);
+        }
+    }
+
+    /// Takes the scans that have ended.
+    pub(crate) fn take_scans(&mut self) {
+        let (registry, scans) = (&mut self.registry, &mut self.scans);
+        scans.retain(|Scan { pid, pending }| match pending.poll() {
+            None => true,
+            Some(Ok(scanned)) => {
+                let _ = registry.end_scan(*pid, scanned);
+                false
+            }
+            Some(Err(none)) => {
+                debug!(%pid, %none, "the mappings of a process are not read");
+                registry.abandon_scan(*pid);
+                false
+            }
+        });
+    }
+
+    /// Requests a rescan of a process whose samples don't match what is known of it.
+    pub(crate) fn request_rescan(&mut self, pid: Pid) {
+        let requested_at = self.rescans_requested_at.get(&pid);
+        if requested_at.is_none_or(|at| at.elapsed() >= RESCAN_INTERVAL) {
+            self.rescans_requested_at.insert(pid, Instant::now());
+            self.registry.mark_stale(pid);
+        }
+    }
+
+    /// Remembers a process that has exited.
+    pub(crate) fn remember_exited(&mut self, process: Box<Process>) {
+        self.rescans_requested_at.remove(&process.pid());
+        self.exited.insert(process.pid(), (process, Instant::now()));
+    }
+
+    /// Forgets processes that exited longer ago than this.
+    pub(crate) fn forget_exited(&mut self, age: Duration) {
+        self.exited.retain(|_, (_, at)| at.elapsed() < age);
+        self.rescans_requested_at.retain(|_, at| at.elapsed() < 4 * RESCAN_INTERVAL);
+    }
+}

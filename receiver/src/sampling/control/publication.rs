@@ -1,0 +1,91 @@
+//! Publication into the BPF maps: the ranges of each process, and the variables of its threads.
+
+use std::collections::{BTreeSet, HashSet};
+
+use sidewinder_bpf::{ProcessesError, Profiler, TlsVariable};
+use sidewinder_process::{Pid, Process};
+use tracing::debug;
+
+use super::files::Files;
+use super::replacements::Replacements;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Publication {
+    /// Processes whose published mappings are from before their last exec.
+    outdated: HashSet<Pid>,
+    pub(crate) replacements: Replacements,
+}
+
+impl Publication {
+    /// Publishes a process as it is known up to `known_ns`, and has the tables of its files built.
+    pub(super) fn publish(
+        &mut self,
+        process: &Process,
+        variables: &[TlsVariable],
+        known_ns: u64,
+        files: &mut Files,
+        profiler: &mut Profiler<'_>,
+    ) {
+        let pid = process.pid();
+        // A scan is newer than the last event.
+        let known_ns = known_ns.max(process.known_since_ns());
+        let (mut ranges, mut mapped) = (Vec::new(), BTreeSet::new());
+        for mapping in process.mappings() {
+            let file = files.table.identify(process, mapping).map(|identified| identified.id);
+            if let Some(file) = file
+                && files.binaries.prepare(file, &files.table, pid)
+            {
+                mapped.insert(file);
+            }
+            files.binaries.push_ranges(&mut ranges, file, mapping);
+        }
+        files.binaries.used_by(pid, mapped);
+        let (arena, tables) = (&mut profiler.arena, &mut profiler.tables);
+        loop {
+            match profiler.processes.publish(arena, pid.0, &ranges, variables, known_ns) {
+                Ok(()) => break,
+                Err(ProcessesError::Mappings { .. }) if tables.evict_oldest(arena).is_some() => {}
+                Err(error) => {
+                    debug!(%error, "the stacks of this process will be incomplete");
+                    // The mappings that are published are not those of now.
+                    profiler.processes.remove(arena, pid.0);
+                    return;
+                }
+            }
+        }
+        self.replacements.published(pid);
+        if profiler.processes.is_outdated(pid.0) {
+            self.outdated.insert(pid);
+        }
+    }
+
+    /// Withdraws a process that has exited, unless its PID is in use again.
+    pub(super) fn withdraw(
+        &mut self,
+        pid: Pid,
+        is_in_use: bool,
+        files: &mut Files,
+        profiler: &mut Profiler<'_>,
+    ) {
+        self.outdated.remove(&pid);
+        if !is_in_use {
+            profiler.processes.remove(&mut profiler.arena, pid.0);
+            files.binaries.used_by(pid, BTreeSet::new());
+            self.replacements.published(pid);
+        }
+    }
+
+    /// Confirms the mappings of outdated processes for which all events up to `watermark_ns` are known.
+    pub(super) fn confirm(&mut self, watermark_ns: u64, profiler: &Profiler<'_>) {
+        self.outdated.retain(|pid| {
+            profiler.processes.confirm(pid.0, watermark_ns);
+            profiler.processes.is_outdated(pid.0)
+        });
+    }
+
+    /// Whether processes wait for their mappings to be confirmed.
+    pub(super) fn has_outdated(&self) -> bool {
+        !self.outdated.is_empty()
+    }
+}

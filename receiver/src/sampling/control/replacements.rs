@@ -1,0 +1,79 @@
+//! Mappings that were replaced, and until when walks did not know of it.
+//!
+//! When a process unmaps a library and maps another one in its place, walks use the table of the old library until the new
+//! mappings are published, for some milliseconds. This module records that time for each process; the data part checks the
+//! stacks that were walked in it.
+
+use std::collections::HashMap;
+
+use sidewinder_bpf::{Sample, monotonic_ns};
+use sidewinder_process::Pid;
+
+/// How long samples may take to arrive, unless the receiver was stopped.
+const REMEMBERED_NS: u64 = 10_000_000_000;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(crate) struct Replacements {
+    /// By process, when the new mappings were published; `u64::MAX`: they are not published yet.
+    published_ns: HashMap<Pid, u64>,
+}
+
+impl Replacements {
+    /// Records that a process has replaced a mapping.
+    pub(super) fn add(&mut self, pid: Pid) {
+        self.published_ns.insert(pid, u64::MAX);
+    }
+
+    /// Records a fork: until the mappings of the child are published, walks use what is published of its parent.
+    pub(super) fn inherit(&mut self, parent: Pid, child: Pid, time_ns: u64) {
+        if self.is_unpublished_at(parent, time_ns) {
+            self.add(child);
+        }
+    }
+
+    /// Records that the mappings of a process are published.
+    pub(super) fn published(&mut self, pid: Pid) {
+        if let Some(published_ns) = self.published_ns.get_mut(&pid) {
+            *published_ns = monotonic_ns();
+        }
+    }
+
+    /// Whether the walk of a sample may have used mappings that had been replaced.
+    pub(crate) fn affect(&self, sample: &Sample) -> bool {
+        self.is_unpublished_at(Pid(sample.pid), sample.time_ns)
+    }
+
+    fn is_unpublished_at(&self, pid: Pid, time_ns: u64) -> bool {
+        self.published_ns.get(&pid).is_some_and(|published_ns| time_ns <= *published_ns)
+    }
+
+    /// Forgets replacements from before any sample that may still arrive.
+    pub(crate) fn sweep(&mut self) {
+        let now_ns = monotonic_ns();
+        self.published_ns.retain(|_, published_ns| published_ns.saturating_add(REMEMBERED_NS) > now_ns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replacement_affects_samples_until_it_is_published_also_those_of_children() {
+        let (parent, child, later_child) = (Pid(1), Pid(2), Pid(3));
+        let mut replacements = Replacements::default();
+        assert!(!replacements.is_unpublished_at(parent, 0));
+        replacements.add(parent);
+        assert!(replacements.is_unpublished_at(parent, u64::MAX));
+        replacements.inherit(parent, child, monotonic_ns());
+        replacements.published(parent);
+        assert!(replacements.is_unpublished_at(parent, 0), "from before the publication");
+        assert!(!replacements.is_unpublished_at(parent, u64::MAX));
+        assert!(replacements.is_unpublished_at(child, u64::MAX), "the child is not published");
+        replacements.inherit(parent, later_child, u64::MAX);
+        assert!(!replacements.is_unpublished_at(later_child, u64::MAX), "forked after the publication");
+        replacements.sweep();
+        assert!(replacements.is_unpublished_at(child, u64::MAX));
+    }
+}

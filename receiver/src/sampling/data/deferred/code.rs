@@ -1,0 +1,59 @@
+//! The code of a process, as deferred walks find it: from files and tables alone, since the process may have exited.
+
+use std::collections::HashSet;
+
+use sidewinder_address::Avma;
+use sidewinder_bpf::{Outcome, Profiler};
+use sidewinder_process::{FileId, Process, ReadAt as _};
+use sidewinder_unwind::CALL_BYTES;
+
+use super::walk::{Code, Place};
+use crate::sampling::control::Files;
+
+/// See the [module](self).
+pub(crate) struct ProcessCode<'a, 'obj> {
+    process: &'a Process,
+    files: &'a mut Files,
+    profiler: &'a Profiler<'obj>,
+    files_met: HashSet<FileId>,
+}
+
+impl<'a, 'obj> ProcessCode<'a, 'obj> {
+    pub(crate) fn new(process: &'a Process, files: &'a mut Files, profiler: &'a Profiler<'obj>) -> Self {
+        Self { process, files, profiler, files_met: HashSet::new() }
+    }
+
+    /// The files that the walk has met.
+    pub(crate) fn into_files_met(self) -> HashSet<FileId> {
+        self.files_met
+    }
+}
+
+impl Code for ProcessCode<'_, '_> {
+    /// Has the table of a file built if the file is new.
+    fn place_of(&mut self, address: Avma) -> Place {
+        let (process, files) = (self.process, &mut *self.files);
+        let Some(mapping) = process.mapping_set().at(address) else { return Place::Unmapped };
+        let Some(identified) = files.table.identify(process, mapping) else { return Place::Anonymous };
+        let file = identified.id;
+        let Some(offset) = mapping.file_offset_of(address) else { return Place::Unmapped };
+        let rule = if files.binaries.prepare(file, &files.table, process.pid()) {
+            files.binaries.rule_at(file, offset, &self.profiler.arena, &self.profiler.tables)
+        } else {
+            Some(Err(Outcome::NoRule))
+        };
+        let Some(rule) = rule else { return Place::NotYet { file, offset } };
+        self.files_met.insert(file);
+        Place::File { file, offset, rule }
+    }
+
+    fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
+        let start = Avma(address.0.checked_sub(CALL_BYTES as u64)?);
+        let mapping = self.process.mapping_set().at(start)?;
+        let offset = mapping.file_offset_of(start)?;
+        let file = self.files.table.identify(self.process, mapping)?.id;
+        let mut bytes = [0; CALL_BYTES];
+        self.files.table.get(file)?.opened()?.read_exact_at(&mut bytes, offset.0).ok()?;
+        Some(bytes)
+    }
+}

@@ -1,0 +1,272 @@
+//! The data part of sampling: from the records of the kernel's rings to events.
+//!
+//! Owner: the sampling thread. Input: samples, stacks and snapshots of the eBPF programs, and the processes and files of the
+//! control part as they were when a sample was taken. Output: an event for each sample in scope, what walks lacked (to the
+//! control part), and the counts of how interrupts ended.
+
+mod deferred;
+mod labels;
+mod pending;
+mod stacks;
+mod stale_mappings;
+mod tally;
+
+use std::sync::Arc;
+
+use sidewinder_bpf::{Body, Entries, Frame, FrameKind, Outcome, Profiler, Record, Sample};
+use sidewinder_otlp::builder::Link;
+use sidewinder_process::{FileId, Pid};
+
+use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
+use self::labels::AllowedLabels;
+pub(crate) use self::labels::Labels;
+use self::pending::PendingSamples;
+pub(super) use self::pending::STACK_PATIENCE_POLLS;
+use self::stacks::Stacks;
+use self::stale_mappings::StaleMappings;
+use self::tally::Corrections;
+pub(crate) use self::tally::Tally;
+use super::SamplingOptions;
+use super::control::Control;
+use super::feed::{Event, Message, ProcessKey, Stack};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Data {
+    pub(super) stacks: Stacks,
+    pending: PendingSamples,
+    deferred: DeferredWalks,
+    pub(super) stale_mappings: StaleMappings,
+    corrections: Corrections,
+    labels: AllowedLabels,
+    frame_limit: usize,
+    events: u64,
+    bodies_missing: u64,
+    deferred_walks: u64,
+}
+
+impl Data {
+    pub(super) fn new(options: &SamplingOptions) -> Self {
+        Self {
+            stacks: Stacks::default(),
+            pending: PendingSamples::default(),
+            deferred: DeferredWalks::new(options.budget.snapshots_bytes),
+            stale_mappings: StaleMappings::default(),
+            corrections: Corrections::default(),
+            labels: AllowedLabels::new(&options.trace_context),
+            frame_limit: options.frame_limit as usize,
+            events: 0,
+            bodies_missing: 0,
+            deferred_walks: 0,
+        }
+    }
+
+    /// Takes the records of the rings. Samples stay pending until [`Self::release`].
+    pub(super) fn take_records(
+        &mut self,
+        control: &mut Control,
+        profiler: &mut Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) {
+        let mut records = Vec::new();
+        profiler.rings().drain(&mut records);
+        self.pending.begin_poll();
+        let mut room = self.deferred.room();
+        for record in records {
+            match record {
+                Record::Body(body) => self.take_body(body, control, messages),
+                Record::Newcomer(newcomer) => control.open_container(newcomer, profiler),
+                Record::Snapshot(snapshot) => self.deferred.take_snapshot(snapshot, &mut room),
+                Record::Sample(sample) => {
+                    control.descriptions.meet(Pid(sample.pid), &mut control.processes);
+                    self.pending.push(sample);
+                }
+            }
+        }
+        self.pending.sort();
+    }
+
+    fn take_body(&mut self, body: Body, control: &mut Control, messages: &mut Vec<Message>) {
+        if let Entries::Frames(frames) = &body.entries {
+            for frame in frames {
+                if let Some(FrameKind::Native { file }) = frame.kind() {
+                    control.files.announce(FileId(file), messages);
+                }
+            }
+        }
+        self.stacks.insert(body);
+    }
+
+    /// Emits the pending samples from before a time. All process events up to that time have been applied, and none after it.
+    pub(super) fn release(&mut self, before_ns: u64, control: &mut Control, messages: &mut Vec<Message>) {
+        for (sample, stack) in self.pending.take_before(before_ns, &mut self.stacks) {
+            self.take_sample(sample, stack, control, messages);
+        }
+    }
+
+    fn take_sample(
+        &mut self,
+        sample: Sample,
+        stack: Option<Arc<Stack>>,
+        control: &mut Control,
+        messages: &mut Vec<Message>,
+    ) {
+        if control.membership.scope.excludes(sample.pid) {
+            self.corrections.add(&sample, Outcome::OutOfScope);
+            return;
+        }
+        let process = control.processes.sampled(&sample);
+        let key = process.map(ProcessKey::from);
+        let Some(sample) = self.deferred.defer(sample, process) else { return };
+        let (sample, stack) = self.cut_stale_frames(sample, stack, control);
+        control.request_lacking(&sample, stack.as_deref());
+        self.emit(key, &sample, stack, control, messages);
+    }
+
+    /// Cuts a stack where the process no longer mapped what the walk used. Process events are applied up to the sample's time.
+    fn cut_stale_frames(
+        &mut self,
+        sample: Sample,
+        stack: Option<Arc<Stack>>,
+        control: &mut Control,
+    ) -> (Sample, Option<Arc<Stack>>) {
+        if !control.publication.replacements.affect(&sample) {
+            return (sample, stack);
+        }
+        let Some(process) = control.processes.sampled(&sample) else { return (sample, stack) };
+        let stale = stack.as_ref().and_then(|stack| {
+            self.stale_mappings.first_stale_frame(&stack.frames, process, &mut control.files.table)
+        });
+        let (Some(stale), Some(stack)) = (stale, &stack) else { return (sample, stack) };
+        let frames = stack.frames.iter().take(stale).copied().collect();
+        let outcome = Outcome::StaleMapping;
+        self.corrections.add(&sample, outcome);
+        (Sample { outcome, ..sample }, Some(self.stacks.intern(frames)))
+    }
+
+    /// Gives samples that wait for a deferred walk the processes that have become known.
+    pub(super) fn update_deferred(&mut self, control: &Control) {
+        self.deferred.learn_processes(|pid| control.processes.registry.process(pid));
+    }
+
+    /// Does the deferred walks whose tables are there.
+    pub(super) fn walk_deferred(
+        &mut self,
+        control: &mut Control,
+        profiler: &Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) {
+        let binaries = &control.files.binaries;
+        let has_answer = |file, at| binaries.has_answer(file, at, &profiler.arena, &profiler.tables);
+        for deferred in self.deferred.take_ready(has_answer) {
+            match self.walk(&deferred, control, profiler, messages) {
+                Ok((frames, outcome)) => {
+                    let stack = self.stacks.intern(frames);
+                    let sample = Sample { outcome, ..deferred.sample.clone() };
+                    control.request_lacking(&sample, Some(&stack));
+                    self.corrections.add(&deferred.sample, outcome);
+                    self.deferred_walks += 1;
+                    self.emit(deferred.process_key(), &sample, Some(stack), control, messages);
+                }
+                Err(Some(missing)) if !deferred.has_expired() => self.deferred.wait_for(missing, deferred),
+                Err(_) => self.emit_unwalked(&deferred, control, messages),
+            }
+        }
+    }
+
+    /// Whether samples wait for a deferred walk.
+    pub(super) fn has_deferred(&self) -> bool {
+        !self.deferred.is_empty()
+    }
+
+    /// Gives up the deferred walks that still wait.
+    pub(super) fn abandon_deferred(&mut self, control: &mut Control, messages: &mut Vec<Message>) {
+        for deferred in self.deferred.take_all() {
+            self.emit_unwalked(&deferred, control, messages);
+        }
+    }
+
+    /// Emits a sample with the stack that the kernel side walked.
+    fn emit_unwalked(&mut self, deferred: &DeferredWalk, control: &mut Control, messages: &mut Vec<Message>) {
+        let stack = self.stacks.get(deferred.sample.stack);
+        control.request_lacking(&deferred.sample, stack.as_deref());
+        self.emit(deferred.process_key(), &deferred.sample, stack, control, messages);
+    }
+
+    /// The frames of a deferred walk, those of the kernel first, and how it ends.
+    ///
+    /// # Errors
+    /// The rule that the walk has to wait for; `None`: the process is unknown.
+    fn walk(
+        &mut self,
+        deferred: &DeferredWalk,
+        control: &mut Control,
+        profiler: &Profiler<'_>,
+        messages: &mut Vec<Message>,
+    ) -> Result<(Vec<Frame>, Outcome), Option<MissingRule>> {
+        let process = deferred.process.as_deref().ok_or(None)?;
+        let mut code = ProcessCode::new(process, &mut control.files, profiler);
+        let (frames, outcome) =
+            deferred::walk(&deferred.snapshot, self.frame_limit, &mut code).map_err(Some)?;
+        for file in code.into_files_met() {
+            control.files.announce(file, messages);
+        }
+        let first = self.stacks.get(deferred.sample.stack);
+        let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
+        let kernel = kernel.take_while(|frame| frame.kind() == Some(FrameKind::Kernel));
+        Ok((kernel.chain(frames).collect(), outcome))
+    }
+
+    /// Emits an event, after what the reporter needs to know of its process.
+    fn emit(
+        &mut self,
+        process: Option<ProcessKey>,
+        sample: &Sample,
+        stack: Option<Arc<Stack>>,
+        control: &mut Control,
+        messages: &mut Vec<Message>,
+    ) {
+        let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
+        control.descriptions.introduce(process, &mut control.processes, messages);
+        if stack.as_ref().is_some_and(|stack| stack.has_code_without_file) {
+            let place = control.descriptions.take_jit_place(process);
+            messages.extend(place.map(|place| Message::Jit(process, place)));
+        }
+        self.events += 1;
+        self.bodies_missing += u64::from(stack.is_none());
+        let (span, labels) = match (sample.context.as_deref(), &sample.labels) {
+            (Some(context), _) => {
+                let keys = control.descriptions.attribute_keys(process);
+                let span = Link { trace_id: context.trace_id, span_id: context.span_id };
+                (Some(span), self.labels.labels_of_context(context, keys))
+            }
+            (None, Some(labels)) => (self.labels.span(labels), self.labels.labels_of_set(labels)),
+            (None, None) => (None, Labels::default()),
+        };
+        messages.push(Message::Event(Event {
+            kind: sample.kind,
+            time_ns: sample.time_ns,
+            process,
+            tid: sample.tid,
+            cpu: sample.cpu,
+            comm: sample.comm,
+            outcome: sample.outcome,
+            stack,
+            span,
+            labels,
+        }));
+    }
+
+    /// How all interrupts since the start ended.
+    pub(super) fn tally(&self, profiler: &Profiler<'_>) -> Tally {
+        let mut interrupts = profiler.interrupts();
+        self.corrections.apply(&mut interrupts);
+        Tally {
+            interrupts,
+            events: self.events,
+            bodies_missing: self.bodies_missing,
+            deferred_walks: self.deferred_walks,
+            snapshots_refused: profiler.snapshots_refused(),
+        }
+    }
+}

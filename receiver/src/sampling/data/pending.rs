@@ -1,0 +1,107 @@
+//! Samples that have arrived before the process events of their time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sidewinder_bpf::Sample;
+
+use super::stacks::Stacks;
+use crate::sampling::feed::Stack;
+
+/// The polls that a sample waits for its stack.
+pub(crate) const STACK_PATIENCE_POLLS: u32 = 3;
+
+/// See the [module](self).
+#[derive(Debug, Default)]
+pub(super) struct PendingSamples {
+    /// By time.
+    samples: VecDeque<PendingSample>,
+}
+
+#[derive(Debug)]
+struct PendingSample {
+    sample: Sample,
+    /// The polls since the sample arrived.
+    polls: u32,
+}
+
+impl PendingSamples {
+    /// Counts a poll.
+    pub(super) fn begin_poll(&mut self) {
+        self.samples.iter_mut().for_each(|pending| pending.polls += 1);
+    }
+
+    /// Adds a sample. [`Self::sort`] follows the last of a poll.
+    pub(super) fn push(&mut self, sample: Sample) {
+        self.samples.push_back(PendingSample { sample, polls: 0 });
+    }
+
+    /// Puts the samples in order of time.
+    pub(super) fn sort(&mut self) {
+        self.samples.make_contiguous().sort_by_key(|pending| pending.sample.time_ns);
+    }
+
+    /// Takes the samples from before a time, but those whose stack may still arrive.
+    pub(super) fn take_before(
+        &mut self,
+        before_ns: u64,
+        stacks: &mut Stacks,
+    ) -> Vec<(Sample, Option<Arc<Stack>>)> {
+        let (mut ready, mut without_stack) = (Vec::new(), Vec::new());
+        while self.samples.front().is_some_and(|next| next.sample.time_ns < before_ns)
+            && let Some(pending) = self.samples.pop_front()
+        {
+            match stacks.get(pending.sample.stack) {
+                None if pending.polls < STACK_PATIENCE_POLLS => without_stack.push(pending),
+                stack => ready.push((pending.sample, stack)),
+            }
+        }
+        without_stack.into_iter().rev().for_each(|pending| self.samples.push_front(pending));
+        ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sidewinder_bpf::{Body, Entries, Outcome, SampleKind, StackHash};
+
+    use super::*;
+
+    fn sample(time_ns: u64, stack: u64) -> Sample {
+        Sample {
+            kind: SampleKind::Cpu,
+            time_ns,
+            stack: StackHash(stack, 0),
+            epoch: 1,
+            pid: 1,
+            tid: 1,
+            cpu: 0,
+            outcome: Outcome::Complete,
+            in_kernel: false,
+            has_snapshot: false,
+            comm: [0; 16],
+            context: None,
+            labels: None,
+        }
+    }
+
+    #[test]
+    fn samples_are_taken_in_order_of_time_and_wait_some_polls_for_their_stack() {
+        let mut stacks = Stacks::default();
+        stacks.insert(Body { hash: StackHash(7, 0), epoch: 1, entries: Entries::Frames(Box::default()) });
+        let mut pending = PendingSamples::default();
+        for (time_ns, stack) in [(3, 7), (1, 7), (2, 8), (9, 7)] {
+            pending.push(sample(time_ns, stack));
+        }
+        pending.sort();
+        let mut taken = |before_ns| -> Vec<(u64, bool)> {
+            pending.begin_poll();
+            let taken = pending.take_before(before_ns, &mut stacks).into_iter();
+            taken.map(|(sample, stack)| (sample.time_ns, stack.is_some())).collect()
+        };
+        assert_eq!(taken(9), [(1, true), (3, true)], "the stack of one may still arrive");
+        assert!(taken(9).is_empty());
+        assert_eq!(taken(9), [(2, false)]);
+        assert_eq!(taken(10), [(9, true)]);
+    }
+}

@@ -1,0 +1,26 @@
+//! Why there is no sampling.
+
+use sidewinder_bpf::LoadError;
+use sidewinder_process::{NoPod, ProcfsError};
+use thiserror::Error;
+
+/// See the [module](self).
+#[derive(Debug, Error)]
+pub(crate) enum SamplingError {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error("can't read the processes that already run")]
+    Scan(#[source] ProcfsError),
+    #[error(transparent)]
+    NoPod(#[from] NoPod),
+    #[error("no process {0}: it has ended, or is not in this PID namespace")]
+    NoProcess(u32),
+    #[error(
+        "{wanted} samples a second are more than this machine allows: kernel.perf_event_max_sample_rate is {allowed}"
+    )]
+    Rate { wanted: u32, allowed: u32 },
+    #[error("can't start a thread")]
+    Thread(#[source] std::io::Error),
+    #[error("a budget of {0} bytes has no room for any unwind table")]
+    Budget(u64),
+}
