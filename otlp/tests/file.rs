@@ -4,8 +4,9 @@
 use std::fs;
 use std::time::Duration;
 
+use sidewinder_config::Verbosity;
 use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
-use sidewinder_otlp::send::{Exporter, ExporterOptions, Verbosity};
+use sidewinder_otlp::send::{Exporter, ExporterOptions};
 use sidewinder_otlp::{Kind, Report, ReportBuilder, ReportOptions, decode};
 
 /// Longer than any test needs.
