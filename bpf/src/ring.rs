@@ -127,6 +127,8 @@ pub enum SampleKind {
 pub struct Sample {
     /// Why it was taken.
     pub kind: SampleKind,
+    /// What it counts for, as its kind has it: 1 for an interrupt.
+    pub value: u64,
     /// `CLOCK_MONOTONIC`.
     pub time_ns: u64,
     /// Its stack, which is sent once in each epoch.
@@ -322,6 +324,7 @@ impl Sample {
                 intf::SW_SAMPLE_PROBE => SampleKind::Probe,
                 _ => return None,
             },
+            value: sample.value,
             time_ns: sample.time_ns,
             stack: sample.stack.into(),
             epoch: sample.epoch,

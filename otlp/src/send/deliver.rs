@@ -310,9 +310,11 @@ fn end_of_partial(rejected: i64, sent: u64) -> State {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::Kind;
+
     use super::*;
     use crate::builder::{SampleAttributes, SampleIdentity};
-    use crate::{Kind, ReportBuilder, ReportOptions, Tally};
+    use crate::{ReportBuilder, ReportOptions, Tally};
 
     /// One sample.
     fn report(events: u64) -> Report {

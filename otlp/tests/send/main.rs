@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use receiver::{Answer, Receiver};
 use sidewinder_config::{Retry, TlsClient};
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
 use sidewinder_otlp::send::{Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, State};
-use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value, key};
+use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, key};
 use tokio::net::TcpListener;
 
 const START: u64 = 1_700_000_000_000_000_000;

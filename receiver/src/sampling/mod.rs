@@ -490,6 +490,7 @@ impl<'obj> Sampler<'obj> {
         };
         messages.push(Message::Event(Event {
             kind: sample.kind,
+            value: sample.value,
             time_ns: sample.time_ns,
             process,
             tid: sample.tid,
