@@ -6,6 +6,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
+use bindgen::callbacks::{DeriveInfo, ParseCallbacks};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,6 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let test_programs = has_test_programs.then_some("-DSW_TEST_PROGRAMS");
     let target = format!("-D__TARGET_ARCH_{kernel_arch}");
 
+    let mut skeletons = String::new();
     for object in ["sample", "cgroup", "fields", "kernel_names"] {
         let arguments = ["-mcpu=v3", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"];
         let of_this_build = [&*target, &multiarch, &source_names];
@@ -36,9 +38,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .clang(&clang)
             .clang_args(arguments.into_iter().chain(of_this_build).chain(test_programs))
             .build_and_generate(out.join(format!("{object}.skel.rs")))?;
+        skeletons += &format!(
+            "pub(crate) mod {object} {{\n    \
+             include!(concat!(env!(\"OUT_DIR\"), \"/{object}.skel.rs\"));\n}}\n"
+        );
     }
+    fs::write(out.join("skeleton.rs"), skeletons)?;
 
-    bindgen::Builder::default()
+    let view = bindgen::Builder::default()
+        .parse_callbacks(Box::new(Derives))
         .header("c/intf.h")
         .clang_args([&*target, &multiarch].into_iter().chain(test_programs))
         .use_core()
@@ -47,11 +55,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .derive_default(true)
         .layout_tests(true)
         .wrap_unsafe_ops(true)
-        .generate()?
-        .write_to_file(out.join("intf.rs"))?;
+        .generate()?;
+    fs::write(out.join("intf.rs"), with_plain_helpers(view.to_string()))?;
 
     fs::write(out.join("outcome.rs"), outcomes(&fs::read_to_string("c/intf.h")?)?)?;
     Ok(())
+}
+
+/// What makes structures of integers, without padding, readable from bytes and writable as bytes.
+const PLAIN: &str = "zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable";
+
+/// Traits that the structures of `c/intf.h` have in Rust, beside those that bindgen derives by itself.
+#[derive(Debug)]
+struct Derives;
+
+impl ParseCallbacks for Derives {
+    fn add_derives(&self, info: &DeriveInfo<'_>) -> Vec<String> {
+        // Rules are told apart by what they say.
+        let compared = if info.name == "sw_rule" { ", PartialEq, Eq, Hash" } else { "" };
+        vec![format!("{PLAIN}{compared}")]
+    }
+}
+
+/// Makes the structures plain by which bindgen stands for bit fields and for arrays without a length: it asks for no
+/// derives of those.
+fn with_plain_helpers(code: String) -> String {
+    ["pub struct __BindgenBitfieldUnit", "pub struct __IncompleteArrayField"]
+        .into_iter()
+        .fold(code, |code, helper| code.replace(helper, &format!("#[derive({PLAIN})]\n{helper}")))
 }
 
 /// Turns the X-macro list of outcomes into Rust: the list stays in one place, and its words reach metric labels,

@@ -21,6 +21,7 @@ mod pod;
 mod probe;
 mod processes;
 mod profiler;
+mod programs;
 mod ring;
 mod run_time;
 mod settings;

@@ -3,18 +3,19 @@
 use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use libbpf_rs::OpenObject;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramMut};
 use thiserror::Error;
 
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
 use crate::pod::PodCgroup;
+use crate::programs::{self, Selection};
 use crate::ring::{create_ring, whole_pages};
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
 use crate::walk::Walk;
@@ -187,26 +188,16 @@ pub(crate) fn load_object<'obj>(
         builder.obj_builder.btf_custom_path(btf).map_err(refused("naming type information"))?;
     }
     let mut open = builder.open(storage).map_err(refused("opening the object"))?;
-    let has_loops = walk == Walk::Loop;
-    open.progs.sample_cpu.set_autoload(has_loops);
-    open.progs.sample_cpu_by_calls.set_autoload(!has_loops);
-    open.progs.walk_cpu_by_calls.set_autoload(!has_loops);
-    #[cfg(feature = "test-programs")]
-    {
-        let programs = &mut open.progs;
-        for program in [&mut programs.sample_probe, &mut programs.walk_given] {
-            program.set_autoload(options.test_programs && has_loops);
-        }
-        for program in [&mut programs.sample_probe_by_calls, &mut programs.walk_probe_by_calls] {
-            program.set_autoload(options.test_programs && !has_loops);
-        }
-    }
-    // They run at every fork and exit of the node.
     let lists_processes = options.scope != ScopeMode::All;
     let keeps_numbers = lists_processes && own_namespace != 0;
-    open.progs.process_fork.set_autoload(lists_processes);
-    open.progs.process_exit.set_autoload(keeps_numbers);
-    open.progs.process_free.set_autoload(lists_processes);
+    let selection = Selection {
+        walk,
+        lists_processes,
+        keeps_numbers,
+        #[cfg(feature = "test-programs")]
+        test_programs: options.test_programs,
+    };
+    programs::select(&mut open.progs, selection);
     let inner_ring = create_ring(ring_bytes).map_err(refused("creating a ring buffer"))?;
     let maps = &mut open.maps;
     let resized = [
@@ -245,28 +236,8 @@ pub(crate) fn load_object<'obj>(
     }
     look(&mut open);
     let skeleton = open.load().map_err(refused("loading"))?;
-    if walk == Walk::TailCalls {
-        connect_calls(&skeleton, options).map_err(refused("connecting programs"))?;
-    }
+    programs::connect_calls(&skeleton, selection).map_err(refused("connecting programs"))?;
     Ok(skeleton)
-}
-
-/// Tells the programs that walk by calls which ones to call.
-#[cfg_attr(
-    not(feature = "test-programs"),
-    expect(unused_variables, reason = "it asks for programs of tests")
-)]
-fn connect_calls(skeleton: &SampleSkel<'_>, options: &Options) -> libbpf_rs::Result<()> {
-    let (maps, programs) = (&skeleton.maps, &skeleton.progs);
-    let connect = |map: &dyn MapCore, program: &ProgramMut<'_>| {
-        let fd = program.as_fd().as_raw_fd();
-        map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-    };
-    #[cfg(feature = "test-programs")]
-    if options.test_programs {
-        connect(&maps.probe_walks, &programs.walk_probe_by_calls)?;
-    }
-    connect(&maps.cpu_walks, &programs.walk_cpu_by_calls)
 }
 
 /// 0 in the initial namespace, where the programs need not translate.

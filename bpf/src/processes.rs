@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use sidewinder_address::{Avma, FileOffset};
 use thiserror::Error;
+use zerocopy::IntoBytes;
 
 use crate::arena::{Arena, ArenaError, Block};
 use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_tls_variable};
@@ -247,21 +248,21 @@ fn encode(ranges: &[Range], variables: &[TlsVariable]) -> Vec<u8> {
     let variables = &variables[..variables.len().min(TlsVariable::MAX)];
     let head_bytes = size_of::<sw_ranges>() + size_of::<sw_tls_variable>() * variables.len();
     let mut bytes = Vec::with_capacity(head_bytes + size_of_val(ranges));
-    bytes.extend((ranges.len() as u32).to_ne_bytes());
-    bytes.extend((variables.len() as u32).to_ne_bytes());
+    let head = sw_ranges { count: ranges.len() as u32, variables: variables.len() as u32 };
+    bytes.extend(head.as_bytes());
     for variable in variables {
-        let sw_tls_variable { offset, module, model } = variable.encode();
-        bytes.extend(offset.to_ne_bytes());
-        bytes.extend(module.to_ne_bytes());
-        bytes.extend(model.to_ne_bytes());
+        bytes.extend(variable.encode().as_bytes());
     }
     for range in ranges {
         let pages = |bytes: u64| (bytes >> intf::SW_PAGE_SHIFT) as u32;
-        bytes.extend(range.start.0.to_ne_bytes());
-        bytes.extend(pages(range.bytes).to_ne_bytes());
-        bytes.extend(range.file.to_ne_bytes());
-        bytes.extend(pages(range.file_offset.0).to_ne_bytes());
-        bytes.extend(range.segment.map_or(0, |segment| segment.0).to_ne_bytes());
+        let range = sw_range {
+            start: range.start.0,
+            pages: pages(range.bytes),
+            file: range.file,
+            file_page: pages(range.file_offset.0),
+            segment: range.segment.map_or(0, |segment| segment.0),
+        };
+        bytes.extend(range.as_bytes());
     }
     debug_assert_eq!(bytes.len(), head_bytes + ranges.len() * size_of::<sw_range>());
     bytes

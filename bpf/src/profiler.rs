@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::io;
 use std::mem::offset_of;
 use std::ops::{AddAssign, Range};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use rustix::event::epoll;
 
 use crate::arena::Arena;
@@ -21,6 +21,7 @@ use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::outcome::Outcome;
 use crate::processes::Processes;
+use crate::programs::{self, Runs};
 use crate::ring::{Newcomer, Rings, borrow, whole_pages};
 use crate::run_time::run_time;
 use crate::settings::Settings;
@@ -107,14 +108,11 @@ impl<'obj> Profiler<'obj> {
             MapHandle::try_from(&maps.snapshots).map_err(refused("keeping the snapshots' ring"))?;
         let rings = Rings::create(&rings_map, snapshots, &cpus, whole_pages(options.ring_bytes))
             .map_err(refused("creating ring buffers"))?;
-        let programs = &skeleton.progs;
-        let hooks =
-            [&programs.process_fork, &programs.process_exec, &programs.process_exit, &programs.process_free]
-                .iter()
-                .filter(|program| is_loaded(program))
-                .map(|program| program.attach())
-                .collect::<Result<_, _>>()
-                .map_err(refused("attaching to forks and execs"))?;
+        let hooks = programs::loaded(&skeleton.progs)
+            .filter(|(runs, _)| *runs == Runs::AtTracepoint)
+            .map(|(_, program)| program.attach())
+            .collect::<Result<_, _>>()
+            .map_err(refused("attaching to forks and execs"))?;
         let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
@@ -160,7 +158,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses the events.
     pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
-        self.watch.start(sampling_program(&self.skeleton, self.walk), samples_per_second)
+        self.watch.start(programs::at_interrupts(&self.skeleton, self.walk), samples_per_second)
     }
 
     /// Opens the events of one more container, where those of containers are open and its aren't. Whether that is so.
@@ -168,7 +166,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses them: then only the events of every task are left.
     pub fn add_container(&mut self, container: Container) -> Result<bool, EventError> {
-        self.watch.add(sampling_program(&self.skeleton, self.walk), container)
+        self.watch.add(programs::at_interrupts(&self.skeleton, self.walk), container)
     }
 
     /// Tells the programs that a container of which they told is known.
@@ -188,7 +186,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses them.
     pub fn widen(&mut self) -> Result<(), EventError> {
-        self.watch.widen(sampling_program(&self.skeleton, self.walk))?;
+        self.watch.widen(programs::at_interrupts(&self.skeleton, self.walk))?;
         self.open_side_band(Audience::EveryTask)
     }
 
@@ -291,18 +289,10 @@ impl<'obj> Profiler<'obj> {
     /// ([`measure_run_time`](crate::measure_run_time)).
     #[must_use]
     pub fn run_time(&self) -> Option<Duration> {
-        let programs = &self.skeleton.progs;
-        let all = [
-            &programs.sample_cpu,
-            &programs.sample_cpu_by_calls,
-            &programs.walk_cpu_by_calls,
-            &programs.process_fork,
-            &programs.process_exec,
-            &programs.process_exit,
-            &programs.process_free,
-        ];
-        let loaded = all.iter().filter(|program| is_loaded(program));
-        loaded.filter_map(|program| run_time(program.as_fd())).reduce(|sum, time| sum + time)
+        let ours = programs::loaded(&self.skeleton.progs);
+        #[cfg(feature = "test-programs")]
+        let ours = ours.filter(|(runs, _)| *runs != Runs::InTests);
+        ours.filter_map(|(_, program)| run_time(program.as_fd())).reduce(|sum, time| sum + time)
     }
 
     /// Frames found by rows, by proven frame pointers and by unproven ones, since the start.
@@ -406,22 +396,6 @@ impl std::fmt::Debug for Profiler<'_> {
 /// The sum of a counter over some entries of an array.
 fn sum(array: &MappedArray, entries: Range<usize>, offset: usize) -> u64 {
     entries.map(|entry| array.word(entry, offset).load(Ordering::Relaxed)).sum()
-}
-
-/// Whether a program is among those that this configuration has. Others have no descriptor.
-fn is_loaded(program: &ProgramMut<'_>) -> bool {
-    program.as_fd().as_raw_fd() >= 0
-}
-
-/// The program that runs at interrupts of the CPU clock.
-fn sampling_program<'skeleton>(
-    skeleton: &'skeleton SampleSkel<'_>,
-    walk: Walk,
-) -> &'skeleton ProgramMut<'skeleton> {
-    match walk {
-        Walk::Loop => &skeleton.progs.sample_cpu,
-        Walk::TailCalls => &skeleton.progs.sample_cpu_by_calls,
-    }
 }
 
 /// Whether anything is readable before `timeout` is over.

@@ -1,11 +1,13 @@
 //! What the programs send: samples, and the stacks that they name.
 
 use std::cell::RefCell;
+use std::ffi::c_char;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
+use zerocopy::FromBytes;
 
 use crate::events::CpuList;
 use crate::intf::{
@@ -16,6 +18,12 @@ use crate::outcome::Outcome;
 /// 128 bits that name a stack: its frames and how it ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackHash(pub u64, pub u64);
+
+impl From<sw_hash> for StackHash {
+    fn from(sw_hash { lo, hi }: sw_hash) -> Self {
+        Self(lo, hi)
+    }
+}
 
 /// One frame of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,6 +100,12 @@ impl Frame {
     }
 }
 
+impl From<sw_frame> for Frame {
+    fn from(sw_frame { head, address }: sw_frame) -> Self {
+        Self { head, address }
+    }
+}
+
 impl std::fmt::Debug for Frame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}+{:#x}", self.kind(), self.address)
@@ -113,6 +127,8 @@ pub enum SampleKind {
 pub struct Sample {
     /// Why it was taken.
     pub kind: SampleKind,
+    /// What it counts for, as its kind has it: 1 for an interrupt.
+    pub value: u64,
     /// `CLOCK_MONOTONIC`.
     pub time_ns: u64,
     /// Its stack, which is sent once in each epoch.
@@ -159,13 +175,12 @@ impl LabelSet {
     }
 
     fn parse(bytes: &[u8]) -> Box<Self> {
-        use std::mem::offset_of;
-        let text = |label: &[u8], at: usize, length: u8| -> Option<Box<[u8]>> {
-            Some(label.get(at..at + usize::from(length))?.into())
+        let text = |letters: &[c_char], length: u8| -> Option<Box<[u8]>> {
+            Some(letters.get(..usize::from(length))?.iter().map(|letter| *letter as u8).collect())
         };
-        let labels = bytes.chunks_exact(size_of::<sw_label>()).filter_map(|label| {
-            let key = text(label, offset_of!(sw_label, key), *label.first()?)?;
-            let value = text(label, offset_of!(sw_label, value), *label.get(1)?)?;
+        let labels = all_of(bytes).filter_map(|label: sw_label| {
+            let key = text(&label.key, label.key_bytes)?;
+            let value = text(&label.value, label.value_bytes)?;
             (!key.is_empty()).then_some((key, value))
         });
         Box::new(Self(labels.take(intf::SW_LABELS_MAX as usize).collect()))
@@ -204,13 +219,13 @@ impl ThreadContext {
 
     /// What follows a sample; `None` where it ends early, or names no span.
     fn parse(bytes: &[u8]) -> Option<Box<Self>> {
-        use std::mem::offset_of;
-        let (trace_id, span_id) =
-            (array(bytes, offset_of!(sw_context, trace_id))?, array(bytes, offset_of!(sw_context, span_id))?);
-        let attributes = bytes.get(offset_of!(sw_context, attributes)..)?;
+        let (head, attributes) = bytes.split_at_checked(intf::SW_CONTEXT_HEAD_BYTES as usize)?;
+        // The record is cut behind its last attribute.
+        let mut whole = [0; size_of::<sw_context>()];
+        whole[..head.len()].copy_from_slice(head);
+        let sw_context { trace_id, span_id, attributes_bytes, .. } = zerocopy::transmute!(whole);
         // Records in a ring are padded.
-        let given = usize::from(u16::from_ne_bytes(array(bytes, offset_of!(sw_context, attributes_bytes))?));
-        let attributes = attributes.get(..given).unwrap_or(attributes);
+        let attributes = attributes.get(..usize::from(attributes_bytes)).unwrap_or(attributes);
         (trace_id != [0; 16] && span_id != [0; 8]).then(|| Box::new(Self::new(trace_id, span_id, attributes)))
     }
 }
@@ -285,7 +300,7 @@ pub enum Record {
 impl Record {
     /// Reads a record; `None` if it isn't one that this receiver knows.
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let record_type = u32::from(u16::from_ne_bytes(array(bytes, 0)?));
+        let record_type = u32::from(u16::read_from_prefix(bytes).ok()?.0);
         match record_type {
             intf::SW_RECORD_SAMPLE => Some(Self::Sample(Sample::parse(bytes)?)),
             intf::SW_RECORD_SNAPSHOT => Some(Self::Snapshot(Box::new(Snapshot::parse(bytes)?))),
@@ -300,54 +315,41 @@ impl Record {
 
 impl Sample {
     fn parse(bytes: &[u8]) -> Option<Self> {
-        use std::mem::offset_of;
-        let word = |at| Some(u64::from_ne_bytes(array(bytes, at)?));
-        let half = |at| Some(u32::from_ne_bytes(array(bytes, at)?));
-        let kind = match u32::from(*bytes.get(offset_of!(sw_sample, kind))?) {
-            intf::SW_SAMPLE_CPU => SampleKind::Cpu,
-            #[cfg(feature = "test-programs")]
-            intf::SW_SAMPLE_PROBE => SampleKind::Probe,
-            _ => return None,
-        };
-        let flags = half(offset_of!(sw_sample, flags))?;
-        let has_context = flags & intf::SW_SAMPLE_HAS_CONTEXT != 0;
+        let (sample, behind) = sw_sample::read_from_prefix(bytes).ok()?;
+        let has = |flag| sample.flags & flag != 0;
         Some(Self {
-            kind,
-            time_ns: word(offset_of!(sw_sample, time_ns))?,
-            stack: hash(bytes, offset_of!(sw_sample, stack))?,
-            epoch: half(offset_of!(sw_sample, epoch))?,
-            pid: half(offset_of!(sw_sample, pid))?,
-            tid: half(offset_of!(sw_sample, tid))?,
-            cpu: half(offset_of!(sw_sample, cpu))?,
-            outcome: Outcome::from_number(*bytes.get(offset_of!(sw_sample, outcome))?)?,
-            in_kernel: flags & intf::SW_SAMPLE_IN_KERNEL != 0,
-            has_snapshot: flags & intf::SW_SAMPLE_HAS_SNAPSHOT != 0,
-            comm: array(bytes, offset_of!(sw_sample, comm))?,
-            labels: (flags & intf::SW_SAMPLE_HAS_LABELS != 0)
-                .then(|| LabelSet::parse(&bytes[size_of::<sw_sample>()..])),
-            context: if has_context { ThreadContext::parse(&bytes[size_of::<sw_sample>()..]) } else { None },
+            kind: match u32::from(sample.kind) {
+                intf::SW_SAMPLE_CPU => SampleKind::Cpu,
+                #[cfg(feature = "test-programs")]
+                intf::SW_SAMPLE_PROBE => SampleKind::Probe,
+                _ => return None,
+            },
+            value: sample.value,
+            time_ns: sample.time_ns,
+            stack: sample.stack.into(),
+            epoch: sample.epoch,
+            pid: sample.pid,
+            tid: sample.tid,
+            cpu: sample.cpu,
+            outcome: Outcome::from_number(sample.outcome)?,
+            in_kernel: has(intf::SW_SAMPLE_IN_KERNEL),
+            has_snapshot: has(intf::SW_SAMPLE_HAS_SNAPSHOT),
+            comm: sample.comm.map(|letter| letter as u8),
+            labels: has(intf::SW_SAMPLE_HAS_LABELS).then(|| LabelSet::parse(behind)),
+            context: if has(intf::SW_SAMPLE_HAS_CONTEXT) { ThreadContext::parse(behind) } else { None },
         })
     }
 }
 
 impl Snapshot {
     fn parse(bytes: &[u8]) -> Option<Self> {
-        use std::mem::offset_of;
-        let word = |at| Some(u64::from_ne_bytes(array(bytes, at)?));
-        let mut registers = [0; intf::SW_REGISTERS as usize];
-        for (register, at) in registers.iter_mut().zip((offset_of!(sw_snapshot, registers)..).step_by(8)) {
-            *register = word(at)?;
-        }
-        let stack = offset_of!(sw_snapshot, stack);
-        let length = usize::try_from(word(offset_of!(sw_snapshot, bytes))?).ok()?;
+        let (snapshot, stack) = sw_snapshot::read_from_prefix(bytes).ok()?;
+        let length = usize::try_from(snapshot.bytes).ok()?;
         Some(Self {
-            tid: u32::from_ne_bytes(array(bytes, offset_of!(sw_snapshot, tid))?),
-            time_ns: word(offset_of!(sw_snapshot, time_ns))?,
-            registers,
-            pieces: vec![StackPiece {
-                start: word(offset_of!(sw_snapshot, start))?,
-                bytes: bytes.get(stack..stack.checked_add(length)?)?.into(),
-            }],
+            tid: snapshot.tid,
+            time_ns: snapshot.time_ns,
+            registers: snapshot.registers,
+            pieces: vec![StackPiece { start: snapshot.start, bytes: stack.get(..length)?.into() }],
         })
     }
 
@@ -363,40 +365,31 @@ impl Snapshot {
 
 impl Newcomer {
     fn parse(bytes: &[u8]) -> Option<Self> {
-        use std::mem::offset_of;
-        Some(Self {
-            pid: u32::from_ne_bytes(array(bytes, offset_of!(sw_newcomer, pid))?),
-            container: u64::from_ne_bytes(array(bytes, offset_of!(sw_newcomer, container))?),
-        })
+        let (sw_newcomer { pid, container, .. }, _) = sw_newcomer::read_from_prefix(bytes).ok()?;
+        Some(Self { pid, container })
     }
 }
 
 impl Body {
     fn parse(record_type: u32, bytes: &[u8]) -> Option<Self> {
-        use std::mem::offset_of;
-        let count = usize::from(u16::from_ne_bytes(array(bytes, offset_of!(sw_body, count))?));
-        let start = size_of::<sw_body>();
-        let entries = bytes.get(start..start + count * size_of::<sw_frame>())?;
-        let pairs = entries.chunks_exact(size_of::<sw_frame>()).filter_map(|pair| hash(pair, 0));
+        const { assert!(size_of::<sw_frame>() == size_of::<sw_hash>()) };
+        let (body, behind) = sw_body::read_from_prefix(bytes).ok()?;
+        let entries = behind.get(..usize::from(body.count) * size_of::<sw_frame>())?;
         Some(Self {
-            hash: hash(bytes, offset_of!(sw_body, hash))?,
-            epoch: u32::from_ne_bytes(array(bytes, offset_of!(sw_body, epoch))?),
+            hash: body.hash.into(),
+            epoch: body.epoch,
             entries: if record_type == intf::SW_RECORD_CHAIN {
-                Entries::Chain(pairs.collect())
+                Entries::Chain(all_of(entries).map(|hash: sw_hash| hash.into()).collect())
             } else {
-                Entries::Frames(pairs.map(|StackHash(head, address)| Frame { head, address }).collect())
+                Entries::Frames(all_of(entries).map(|frame: sw_frame| frame.into()).collect())
             },
         })
     }
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at + N)?.try_into().ok()
-}
-
-fn hash(bytes: &[u8], at: usize) -> Option<StackHash> {
-    const { assert!(size_of::<sw_hash>() == 16) };
-    Some(StackHash(u64::from_ne_bytes(array(bytes, at)?), u64::from_ne_bytes(array(bytes, at + 8)?)))
+/// The values that `bytes` consist of, but for one that is cut.
+fn all_of<T: FromBytes>(bytes: &[u8]) -> impl Iterator<Item = T> + '_ {
+    bytes.chunks_exact(size_of::<T>()).filter_map(|value| T::read_from_bytes(value).ok())
 }
 
 /// The ring buffers of all CPUs.

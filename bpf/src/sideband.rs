@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memmap2::{MmapOptions, MmapRaw};
 use perf_event_open_sys::{self as sys, bindings as perf};
 use sidewinder_address::{Avma, FileOffset};
+use zerocopy::{FromBytes, IntoBytes};
 
 use crate::container::ContainerId;
 use crate::events::{CpuList, EventError};
@@ -150,10 +151,10 @@ impl Ring {
         let mut at = start;
         let mut record = Vec::new();
         while at < end {
-            let mut header = [0; 8];
-            self.copy(at, &mut header);
-            let bytes = u64::from(u16::from_ne_bytes([header[6], header[7]]));
-            if bytes < 8 || bytes > end - at {
+            let mut header = Header::default();
+            self.copy(at, header.as_mut_bytes());
+            let bytes = u64::from(header.bytes);
+            if bytes < size_of::<Header>() as u64 || bytes > end - at {
                 // No kernel writes this. There is no way to find the next record but to start afresh.
                 take(SideBandEvent { time_ns: 0, pid: 0, tid: 0, kind: SideBandKind::Lost { count: 1 } });
                 at = end;
@@ -188,37 +189,104 @@ impl Ring {
     }
 }
 
+/// `struct perf_event_header`: what each record begins with.
+#[derive(FromBytes, IntoBytes, Default)]
+#[repr(C)]
+struct Header {
+    record_type: u32,
+    misc: u16,
+    /// Of the whole record.
+    bytes: u16,
+}
+
+/// `struct sample_id`, as events are asked for it: what each record ends with.
+#[derive(FromBytes)]
+#[repr(C)]
+struct SampleId {
+    _pid: u32,
+    _tid: u32,
+    time_ns: u64,
+}
+
+/// `PERF_RECORD_FORK` and `PERF_RECORD_EXIT`.
+#[derive(FromBytes)]
+#[repr(C)]
+struct Task {
+    pid: u32,
+    parent_pid: u32,
+    tid: u32,
+}
+
+/// `PERF_RECORD_COMM`; the name follows.
+#[derive(FromBytes)]
+#[repr(C)]
+struct Comm {
+    pid: u32,
+    tid: u32,
+}
+
+/// `PERF_RECORD_LOST`.
+#[derive(FromBytes)]
+#[repr(C)]
+struct Lost {
+    _id: u64,
+    count: u64,
+}
+
+/// `PERF_RECORD_MMAP2`; the path follows.
+#[derive(FromBytes)]
+#[repr(C)]
+struct Mmap2 {
+    pid: u32,
+    tid: u32,
+    start: u64,
+    bytes: u64,
+    file_offset: u64,
+    device: [u32; 2],
+    inode: u64,
+    inode_generation: u64,
+    protection: u32,
+    _flags: u32,
+}
+
 /// Reads one record; `None` for those that say nothing to us.
 fn parse(record: &[u8]) -> Option<SideBandEvent> {
-    let half = |at: usize| Some(u32::from_ne_bytes(record.get(at..at + 4)?.try_into().ok()?));
-    let word = |at: usize| Some(u64::from_ne_bytes(record.get(at..at + 8)?.try_into().ok()?));
-    let misc = u16::from_ne_bytes([*record.get(4)?, *record.get(5)?]);
-    // Behind each record: struct sample_id { u32 pid, tid; u64 time; }.
-    let sample_id = record.len().checked_sub(16)?;
-    let time_ns = word(sample_id + 8)?;
-    let event = |pid, tid, kind| Some(SideBandEvent { time_ns, pid, tid, kind });
-    match half(0)? {
-        perf::PERF_RECORD_FORK => event(half(8)?, half(16)?, SideBandKind::Fork { parent_pid: half(12)? }),
-        perf::PERF_RECORD_EXIT => event(half(8)?, half(16)?, SideBandKind::Exit),
-        perf::PERF_RECORD_COMM if misc & MISC_COMM_EXEC != 0 => event(
-            half(8)?,
-            half(12)?,
-            SideBandKind::Exec { comm: until_nul(record.get(16..sample_id)?).to_vec() },
-        ),
-        perf::PERF_RECORD_LOST => event(0, 0, SideBandKind::Lost { count: word(16)? }),
-        perf::PERF_RECORD_MMAP2 if half(64)? & PROT_EXEC != 0 => event(
-            half(8)?,
-            half(12)?,
-            SideBandKind::Map {
-                start: Avma(word(16)?),
-                bytes: word(24)?,
-                file_offset: FileOffset(word(32)?),
-                device: (half(40)?, half(44)?),
-                inode: word(48)?,
-                inode_generation: word(56)?,
-                path: until_nul(record.get(72..sample_id)?).to_vec(),
-            },
-        ),
+    let (header, record) = Header::read_from_prefix(record).ok()?;
+    let (body, sample_id) = SampleId::read_from_suffix(record).ok()?;
+    let event = |pid, tid, kind| Some(SideBandEvent { time_ns: sample_id.time_ns, pid, tid, kind });
+    match header.record_type {
+        perf::PERF_RECORD_FORK => {
+            let (Task { pid, parent_pid, tid }, _) = Task::read_from_prefix(body).ok()?;
+            event(pid, tid, SideBandKind::Fork { parent_pid })
+        }
+        perf::PERF_RECORD_EXIT => {
+            let (Task { pid, tid, .. }, _) = Task::read_from_prefix(body).ok()?;
+            event(pid, tid, SideBandKind::Exit)
+        }
+        perf::PERF_RECORD_COMM if header.misc & MISC_COMM_EXEC != 0 => {
+            let (Comm { pid, tid }, name) = Comm::read_from_prefix(body).ok()?;
+            event(pid, tid, SideBandKind::Exec { comm: until_nul(name).to_vec() })
+        }
+        perf::PERF_RECORD_LOST => {
+            let (Lost { count, .. }, _) = Lost::read_from_prefix(body).ok()?;
+            event(0, 0, SideBandKind::Lost { count })
+        }
+        perf::PERF_RECORD_MMAP2 => {
+            let (map, path) = Mmap2::read_from_prefix(body).ok()?;
+            if map.protection & PROT_EXEC == 0 {
+                return None;
+            }
+            let kind = SideBandKind::Map {
+                start: Avma(map.start),
+                bytes: map.bytes,
+                file_offset: FileOffset(map.file_offset),
+                device: map.device.into(),
+                inode: map.inode,
+                inode_generation: map.inode_generation,
+                path: until_nul(path).to_vec(),
+            };
+            event(map.pid, map.tid, kind)
+        }
         _ => None,
     }
 }

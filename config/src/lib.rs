@@ -10,7 +10,7 @@
 //!
 //! ```text
 //! source, unconfigured   texts             files, environment, `--set`
-//! yaml, marks            text to tree      values by serde_yaml, positions by saphyr-parser
+//! yaml                   text to tree      values and their places from one reading; and back
 //! tree, expand           tree to tree      merging, `${...}`
 //! schema, reference      tree to values    each key listed once, read and written from that list
 //! change                 two of them       what it takes to go from one to the other
@@ -22,7 +22,6 @@ mod change;
 mod duration;
 mod expand;
 mod load;
-mod marks;
 mod model;
 mod print;
 mod reference;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::marks;
 use crate::report::{Problem, Report};
 use crate::tree::{Map, Node, Place, Value};
 use crate::yaml::{self, SyntaxError};
@@ -152,7 +151,7 @@ pub(crate) fn read_set(index: usize, set: &str, report: &mut Report) -> Option<N
     };
     let path = key.trim().replace('.', "::");
     let too_deep = SyntaxError { detail: yaml::too_deep(), position: None };
-    let read = yaml::parse(value).and_then(|node| {
+    let read = yaml::parse(value, &name).and_then(|node| {
         let mut tree = Node::map([(path.as_str(), node.placed_at(&place))]);
         tree.split_keys(yaml::MAX_DEPTH).map(|()| tree).ok_or(too_deep)
     });
@@ -165,10 +164,9 @@ pub(crate) fn read_set(index: usize, set: &str, report: &mut Report) -> Option<N
     }
 }
 
-/// Reads YAML and gives each node its place.
+/// Reads YAML, in which `a::b` is a key within a key.
 pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<Node, SyntaxError> {
-    let mut tree = yaml::parse(text)?;
-    marks::place(&mut tree, text, name);
+    let mut tree = yaml::parse(text, name)?;
     let too_deep = || SyntaxError { detail: yaml::too_deep(), position: None };
     tree.split_keys(yaml::MAX_DEPTH).ok_or_else(too_deep)?;
     Ok(tree)

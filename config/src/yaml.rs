@@ -1,25 +1,35 @@
-//! YAML text to trees and back: the only file that knows `serde_yaml`.
+//! YAML text to trees whose nodes know where they were written, and back.
 //!
-//! `serde_yaml` is archived: it gets no fixes. So it does one thing here, reading text into events
-//! and scalars, behind a visitor of our own that bounds depth and size (aliases can make a small text
-//! an enormous tree), refuses what configuration has no use for (tags, keys that are not text) and
-//! finds duplicate keys. Nothing outside this file would notice another parser. It does not tell where
-//! a value was written; [`crate::marks`] does.
+//! One reading of `saphyr-parser`'s events gives values and places. Depth and size are bounded (aliases
+//! can make a small text an enormous tree), and what configuration has no use for is refused: tags, keys
+//! that are not text, keys that are given twice.
 
-use std::cell::Cell;
-use std::fmt;
+mod output;
+mod scalar;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::tree::{Map, Node, Value};
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
+
+pub(crate) use self::output::{write, write_json};
+use crate::tree::{Map, Node, Place, Value};
 
 /// The most bytes that one source may have.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
-/// The most values that one source may have once its aliases are resolved.
+/// The most values that one source may have, once more for each anchor and alias.
 const MAX_NODES: usize = 100_000;
 /// The most maps and lists inside one another.
 pub(crate) const MAX_DEPTH: usize = 64;
+
+/// YAML's key for "and everything that is in there".
+const MERGE_KEY: &str = "<<";
+
+/// What is wrong with any other key.
+const KEY_IS_TEXT: &str = "expected a key that is text, in quotes if it looks like something else";
+
+/// Line and column, both counted from 1.
+type Position = (usize, usize);
 
 /// A text that is not the YAML expected here, and where that shows.
 #[derive(Debug)]
@@ -27,7 +37,13 @@ pub(crate) struct SyntaxError {
     /// What is wrong; never quotes a value.
     pub(crate) detail: String,
     /// Line and column, both counted from 1.
-    pub(crate) position: Option<(usize, usize)>,
+    pub(crate) position: Option<Position>,
+}
+
+impl From<ScanError> for SyntaxError {
+    fn from(error: ScanError) -> Self {
+        Self { detail: error.info().to_owned(), position: Some(position(*error.marker())) }
+    }
 }
 
 /// What is wrong with a text that has more than [`MAX_DEPTH`] levels.
@@ -35,8 +51,11 @@ pub(crate) fn too_deep() -> String {
     format!("nested deeper than {MAX_DEPTH} levels")
 }
 
-/// Reads one document; an empty one is null.
-pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
+/// Reads the one document of `text`, every node of it placed in `source`; an empty document is null.
+///
+/// # Errors
+/// What is no YAML, out of bounds, or of no use to configuration.
+pub(crate) fn parse(text: &str, source: &Arc<str>) -> Result<Node, SyntaxError> {
     if text.len() > MAX_BYTES {
         return Err(SyntaxError { detail: format!("longer than {MAX_BYTES} bytes"), position: None });
     }
@@ -46,24 +65,27 @@ pub(crate) fn parse(text: &str) -> Result<Node, SyntaxError> {
             position: Some(position),
         });
     }
-    let nodes_left = Cell::new(MAX_NODES);
-    let seed = NodeSeed { nodes_left: &nodes_left, depth_left: MAX_DEPTH };
-    seed.deserialize(serde_yaml::Deserializer::from_str(text)).map_err(|error| {
-        let position = error.location().map(|at| (at.line(), at.column()));
-        let mut detail = error.to_string();
-        // The position is told apart from the words.
-        if let Some(end) = position.and_then(|_| detail.rfind(" at line ")) {
-            detail.truncate(end);
-        }
-        SyntaxError { detail, position }
-    })
+    let mut reader = Reader::new(source);
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event?;
+        let position = position(span.start);
+        let taken = reader.take(event, position);
+        taken.map_err(|detail| SyntaxError { detail, position: Some(position) })?;
+    }
+    let nowhere = Place { source: Arc::clone(source), position: None };
+    Ok(reader.document.unwrap_or_else(|| Node::new(Value::Null).placed_at(&nowhere)))
+}
+
+fn position(marker: Marker) -> Position {
+    (marker.line(), marker.col() + 1)
 }
 
 /// Where more brackets are open than a configuration has.
 ///
-/// The scanner's time grows with the square of the brackets open, so they are counted before. Brackets
-/// inside quotes and comments count too: text with so many of them is not met in configurations.
-fn too_many_brackets(text: &str) -> Option<(usize, usize)> {
+/// Inside brackets the scanner reads ahead for a colon, which may come at their end, and its time grows
+/// with the square of the brackets open; so they are counted before. Brackets inside quotes and comments
+/// count too: text with so many of them is not met in configurations.
+fn too_many_brackets(text: &str) -> Option<Position> {
     let mut open = 0_usize;
     for (line, row) in text.lines().enumerate() {
         for (column, letter) in row.chars().enumerate() {
@@ -80,151 +102,196 @@ fn too_many_brackets(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// Writes a tree as YAML.
-pub(crate) fn write(tree: &Node) -> String {
-    serde_yaml::to_string(&tree.value).unwrap_or_else(|error| format!("# {error}\n"))
+/// Of tags, YAML's own alone mean something here.
+fn check_tag(tag: Option<&Tag>) -> Result<(), String> {
+    match tag {
+        Some(tag) if !tag.is_yaml_core_schema() => Err("expected a value without a tag".to_owned()),
+        _ => Ok(()),
+    }
 }
 
-/// Writes a tree as JSON, whose names for things are YAML's too.
-pub(crate) fn write_json(tree: &Node) -> String {
-    serde_json::to_string_pretty(&tree.value).map_or_else(|error| format!("# {error}\n"), |json| json + "\n")
+/// A value that is read to its end, and what an alias of it counts for.
+#[derive(Clone)]
+struct Branch {
+    node: Node,
+    /// Itself and all below.
+    values: usize,
+    /// Maps and lists inside one another.
+    levels: usize,
 }
 
-#[derive(Clone, Copy)]
-struct NodeSeed<'a> {
-    nodes_left: &'a Cell<usize>,
-    depth_left: usize,
+/// A map or a list that is not at its end yet.
+struct Open {
+    place: Place,
+    /// The anchor's number; 0 where it has none.
+    anchor: usize,
+    inside: Inside,
+    values: usize,
+    levels: usize,
 }
 
-impl NodeSeed<'_> {
-    fn below<E: serde::de::Error>(self) -> Result<Self, E> {
-        let depth_left = self.depth_left.checked_sub(1);
-        let depth_left = depth_left.ok_or_else(|| E::custom(too_deep()))?;
-        Ok(Self { depth_left, ..self })
+enum Inside {
+    List(Vec<Node>),
+    Map {
+        map: Map,
+        /// The key whose value comes next, and where it was written.
+        key: Option<(String, Place)>,
+        /// What [`MERGE_KEY`] was given.
+        merged: Option<Box<Node>>,
+    },
+}
+
+/// Makes a tree of events.
+struct Reader<'a> {
+    source: &'a Arc<str>,
+    open: Vec<Open>,
+    /// Values by the numbers of their anchors, from their ends on.
+    anchors: BTreeMap<usize, Branch>,
+    values_left: usize,
+    document: Option<Node>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(source: &'a Arc<str>) -> Self {
+        let (open, anchors) = (Vec::new(), BTreeMap::new());
+        Self { source, open, anchors, values_left: MAX_NODES, document: None }
     }
 
-    fn count<E: serde::de::Error>(self) -> Result<(), E> {
-        let left = self.nodes_left.get().checked_sub(1);
-        self.nodes_left.set(left.ok_or_else(|| E::custom(format_args!("more than {MAX_NODES} values")))?);
+    fn take(&mut self, event: Event<'_>, position: Position) -> Result<(), String> {
+        let place = Place { source: Arc::clone(self.source), position: Some(position) };
+        let expects_key =
+            matches!(self.open.last(), Some(Open { inside: Inside::Map { key: None, .. }, .. }));
+        match event {
+            Event::MappingEnd | Event::SequenceEnd => self.close(),
+            Event::DocumentStart(_) if self.document.is_some() => {
+                Err("there is more than one document".to_owned())
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                let value = scalar::value(&text, style == ScalarStyle::Plain, tag.as_deref())?;
+                let node = Node::new(value).placed_at(&place);
+                let branch = Branch { node, values: 1, levels: 0 };
+                self.remember(anchor, &branch)?;
+                match expects_key {
+                    true => self.take_key(branch.node.value, place),
+                    false => self.count(1).and_then(|()| self.put(branch)),
+                }
+            }
+            Event::Alias(anchor) => {
+                let known = self.anchors.get(&anchor).ok_or("an alias stands inside of what it names")?;
+                let (values, levels) = (known.values, known.levels);
+                if expects_key {
+                    return self.take_key(known.node.value.clone(), place);
+                }
+                // Before it is copied.
+                self.count(values)?;
+                self.check_depth(levels)?;
+                let node = self.anchors[&anchor].node.clone().placed_at(&place);
+                self.put(Branch { node, values, levels })
+            }
+            Event::MappingStart(..) | Event::SequenceStart(..) if expects_key => Err(KEY_IS_TEXT.to_owned()),
+            Event::MappingStart(anchor, tag) => {
+                let inside = Inside::Map { map: Map::new(), key: None, merged: None };
+                self.begin(inside, anchor, tag.as_deref(), place)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.begin(Inside::List(Vec::new()), anchor, tag.as_deref(), place)
+            }
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+        }
+    }
+
+    fn count(&mut self, values: usize) -> Result<(), String> {
+        let left = self.values_left.checked_sub(values);
+        self.values_left = left.ok_or_else(|| format!("more than {MAX_NODES} values"))?;
+        Ok(())
+    }
+
+    /// Whether so many maps and lists inside one another may begin here.
+    fn check_depth(&self, levels: usize) -> Result<(), String> {
+        if self.open.len() + levels > MAX_DEPTH { Err(too_deep()) } else { Ok(()) }
+    }
+
+    fn begin(
+        &mut self,
+        inside: Inside,
+        anchor: usize,
+        tag: Option<&Tag>,
+        place: Place,
+    ) -> Result<(), String> {
+        check_tag(tag)?;
+        self.count(1)?;
+        self.check_depth(1)?;
+        self.open.push(Open { place, anchor, inside, values: 1, levels: 1 });
+        Ok(())
+    }
+
+    fn take_key(&mut self, key: Value, place: Place) -> Result<(), String> {
+        let Value::Text(text) = key else { return Err(KEY_IS_TEXT.to_owned()) };
+        if let Some(Open { inside: Inside::Map { map, key, merged }, .. }) = self.open.last_mut() {
+            if map.contains_key(&text) || (merged.is_some() && text == MERGE_KEY) {
+                return Err(format!("the key {text:?} is given twice in one map"));
+            }
+            *key = Some((text, place));
+        }
+        Ok(())
+    }
+
+    /// Ends the map or list that was opened last.
+    fn close(&mut self) -> Result<(), String> {
+        let Some(Open { place, anchor, inside, values, levels }) = self.open.pop() else { return Ok(()) };
+        let value = match inside {
+            Inside::List(items) => Value::List(items),
+            Inside::Map { mut map, merged, .. } => {
+                apply_merge_key(&mut map, merged)?;
+                Value::Map(map)
+            }
+        };
+        let node = Node { place: Some(place.clone()), key_place: Some(place), ..Node::new(value) };
+        let branch = Branch { node, values, levels };
+        self.remember(anchor, &branch)?;
+        self.put(branch)
+    }
+
+    /// Keeps a copy for aliases, which counts: anchors inside one another would multiply what they hold.
+    fn remember(&mut self, anchor: usize, branch: &Branch) -> Result<(), String> {
+        if anchor != 0 {
+            self.count(branch.values)?;
+            self.anchors.insert(anchor, branch.clone());
+        }
+        Ok(())
+    }
+
+    /// Puts a value where one is expected.
+    fn put(&mut self, Branch { mut node, values, levels }: Branch) -> Result<(), String> {
+        let Some(parent) = self.open.last_mut() else {
+            self.document = Some(node);
+            return Ok(());
+        };
+        parent.values += values;
+        parent.levels = parent.levels.max(levels + 1);
+        match &mut parent.inside {
+            Inside::List(items) => items.push(node),
+            Inside::Map { map, key, merged } => {
+                let (key, key_place) = key.take().ok_or(KEY_IS_TEXT)?;
+                node.key_place = Some(key_place);
+                if key == MERGE_KEY {
+                    *merged = Some(Box::new(node));
+                } else {
+                    map.insert(key, node);
+                }
+            }
+        }
         Ok(())
     }
 }
 
-impl<'de> DeserializeSeed<'de> for NodeSeed<'_> {
-    type Value = Node;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
-        self.count()?;
-        deserializer.deserialize_any(self).map(Node::new)
-    }
-}
-
-impl<'de> Visitor<'de> for NodeSeed<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value without a tag")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Integer(value.into()))
-    }
-
-    fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
-        Ok(Value::Integer(value))
-    }
-
-    fn visit_u128<E: serde::de::Error>(self, value: u128) -> Result<Value, E> {
-        // The number itself may be a password without quotes.
-        i128::try_from(value).map(Value::Integer).map_err(|_| E::custom("a number is too large"))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Float(value))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::Text(value.to_owned()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let below = self.below()?;
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element_seed(below)? {
-            list.push(item);
-        }
-        Ok(Value::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let below = self.below()?;
-        let mut map = Map::new();
-        let mut merged = None;
-        while let Some(key) = entries.next_key_seed(KeySeed { map: &map, merged: merged.is_some() })? {
-            let node = entries.next_value_seed(below)?;
-            if key == MERGE_KEY {
-                merged = Some(node);
-            } else {
-                map.insert(key, node);
-            }
-        }
-        if let Some(merged) = merged {
-            apply_merge_key(&mut map, merged).map_err(A::Error::custom)?;
-        }
-        Ok(Value::Map(map))
-    }
-}
-
-/// YAML's key for "and everything that is in there".
-const MERGE_KEY: &str = "<<";
-
-/// A key of a map: text, and not one that the map has. Refused here, so that the error names its line.
-struct KeySeed<'a> {
-    map: &'a Map,
-    merged: bool,
-}
-
-impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl Visitor<'_> for KeySeed<'_> {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key that is text, in quotes if it looks like something else")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<String, E> {
-        if self.map.contains_key(key) || (self.merged && key == MERGE_KEY) {
-            return Err(E::custom(format_args!("the key {key:?} is given twice in one map")));
-        }
-        Ok(key.to_owned())
-    }
-}
-
 /// Adds the entries of YAML's `<<`: what the map itself says holds, then the first that says it.
-fn apply_merge_key(map: &mut Map, merged: Node) -> Result<(), &'static str> {
+fn apply_merge_key(map: &mut Map, merged: Option<Box<Node>>) -> Result<(), &'static str> {
+    let Some(merged) = merged.map(|merged| *merged) else { return Ok(()) };
     let sources = match merged.value {
         Value::List(items) => items,
         _ => vec![merged],
@@ -240,41 +307,27 @@ fn apply_merge_key(map: &mut Map, merged: Node) -> Result<(), &'static str> {
     Ok(())
 }
 
-impl Serialize for Value {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Null => serializer.serialize_unit(),
-            Self::Bool(value) => serializer.serialize_bool(*value),
-            Self::Integer(value) => match (u64::try_from(*value), i64::try_from(*value)) {
-                (Ok(value), _) => serializer.serialize_u64(value),
-                (_, Ok(value)) => serializer.serialize_i64(value),
-                _ => serializer.serialize_i128(*value),
-            },
-            Self::Float(value) => serializer.serialize_f64(*value),
-            Self::Text(value) => serializer.serialize_str(value),
-            Self::List(items) => serializer.collect_seq(items.iter().map(|item| &item.value)),
-            Self::Map(map) => {
-                let mut entries = serializer.serialize_map(Some(map.len()))?;
-                for (key, node) in map {
-                    entries.serialize_entry(key, &node.value)?;
-                }
-                entries.end()
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn read(text: &str) -> Result<Node, SyntaxError> {
+        parse(text, &Arc::from("f.yaml"))
+    }
+
+    /// The values alone.
+    fn plain(text: &str) -> Node {
+        let nowhere = Place { source: Arc::from("f.yaml"), position: None };
+        read(text).unwrap().placed_at(&nowhere)
+    }
+
     fn refused(text: &str) -> String {
-        parse(text).unwrap_err().detail
+        read(text).unwrap_err().detail
     }
 
     #[test]
     fn scalars_keep_their_kind() {
-        let Value::List(items) = parse("[1, -2, 0.5, true, yes, null, '1', x]").unwrap().value else {
+        let Value::List(items) = read("[1, -2, 0.5, true, yes, null, '1', x]").unwrap().value else {
             panic!("a list was written");
         };
         let values: Vec<Value> = items.into_iter().map(|item| item.value).collect();
@@ -297,22 +350,21 @@ mod tests {
     #[test]
     fn an_empty_document_is_null() {
         for text in ["", "\n", "# nothing\n", "---\n", "~"] {
-            assert_eq!(parse(text).unwrap().value, Value::Null, "{text:?}");
+            assert_eq!(read(text).unwrap().value, Value::Null, "{text:?}");
         }
     }
 
     #[test]
     fn anchors_are_copied_and_merge_keys_give_way() {
-        let tree = parse("base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}\nboth: {<<: [{x: 7}, *b]}").unwrap();
-        let plain = parse("base: {x: 1, y: 2}\nuse: {x: 1, y: 3}\nboth: {x: 7, y: 2}").unwrap();
-        assert_eq!(tree, plain);
+        let tree = plain("base: &b {x: 1, y: 2}\nuse: {<<: *b, y: 3}\nboth: {<<: [{x: 7}, *b]}");
+        assert_eq!(tree, plain("base: {x: 1, y: 2}\nuse: {x: 1, y: 3}\nboth: {x: 7, y: 2}"));
     }
 
     #[test]
     fn a_key_that_is_given_twice_is_refused_with_its_line() {
-        let error = parse("a: 1\nb: 2\na: 3\n").unwrap_err();
+        let error = read("a: 1\nb: 2\na: 3\n").unwrap_err();
         assert!(error.detail.contains("\"a\" is given twice"), "{}", error.detail);
-        assert_eq!(error.position.map(|(line, _)| line), Some(3));
+        assert_eq!(error.position, Some((3, 1)));
     }
 
     #[test]
@@ -320,6 +372,8 @@ mod tests {
         assert!(refused("a: !secret x").contains("without a tag"), "{}", refused("a: !secret x"));
         assert!(refused("1: x").contains("a key that is text"));
         assert!(refused("[1]: x").contains("a key that is text"));
+        assert!(refused("{a: 1}: x").contains("a key that is text"));
+        assert!(refused("a: !secret {}").contains("without a tag"));
         assert!(refused("a: 1\n---\nb: 2").contains("more than one document"));
     }
 
@@ -340,12 +394,96 @@ mod tests {
         assert!(refused(&"[".repeat(MAX_BYTES)).contains("brackets"));
         assert!(refused(&"- ".repeat(100)).contains("nested"));
         let block: String = (0..200).map(|level| format!("{}a:\n", " ".repeat(level))).collect();
-        assert!(parse(&block).is_err());
+        assert!(refused(&block).contains("nested"));
+    }
+
+    #[test]
+    fn an_alias_counts_and_nests_as_what_it_names() {
+        let nested = |levels: usize| format!("a: &a {}{}", "[".repeat(levels), "]".repeat(levels));
+        assert!(read(&format!("{}\nb: *a", nested(MAX_DEPTH - 1))).is_ok());
+        assert!(refused(&format!("{}\nb: [*a]", nested(MAX_DEPTH - 1))).contains("nested"));
+        assert!(refused("a: &a [*a]").contains("inside of what it names"));
+        assert!(refused("a: *b").contains("unknown anchor"));
+        assert_eq!(plain("a: &k key\n*k : 1"), plain("a: key\nkey: 1"));
+    }
+
+    #[test]
+    fn yamls_own_tags_say_what_a_value_is() {
+        let tree =
+            plain("[!!str 5, !!int '5', !!float '5', !!bool 'true', !!null 'null', !!seq [], !!map {}]");
+        assert_eq!(tree, plain("['5', 5, 5.0, true, null, [], {}]"));
+        for text in ["!!int s3cr3t", "!!float s3cr3t", "!!bool s3cr3t", "!!null s3cr3t"] {
+            let detail = refused(text);
+            assert!(detail.contains("tagged") && !detail.contains("s3cr3t"), "{detail}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_placed_where_it_is() {
+        for (text, position) in [
+            ("a: 1\nb: [1, 2\n", (3, 1)),
+            ("a: 1\n  b: 2\n", (2, 4)),
+            ("a:\n  b: !t x\n", (2, 6)),
+            ("a:\n  1: x\n", (2, 3)),
+            ("a:\n\tb: x\n", (2, 2)),
+            ("a: 'x\nb: 2\n", (1, 4)),
+        ] {
+            assert_eq!(read(text).unwrap_err().position, Some(position), "{text:?}");
+        }
+    }
+
+    const TEXT: &str = "\
+a: &anchor
+  b: 1
+  list:
+  - x
+  - {y: 2,
+     z: 3}
+c: *anchor
+d:
+  <<: *anchor
+  <<<: 0
+e: {<<: {f: 1}}
+";
+
+    fn step<'a>(node: &'a Node, key: &str) -> &'a Node {
+        match &node.value {
+            Value::Map(map) => &map[key],
+            Value::List(items) => &items[key.parse::<usize>().unwrap()],
+            _ => panic!("{key} is looked up in a scalar"),
+        }
+    }
+
+    /// Where the key and where the value of the node at `path` were written.
+    fn places(path: &[&str]) -> (String, String) {
+        let tree = read(TEXT).unwrap();
+        let node = path.iter().fold(&tree, |node, key| step(node, key));
+        (node.key_place.as_ref().unwrap().to_string(), node.place.as_ref().unwrap().to_string())
+    }
+
+    fn expected(key: &str, value: &str) -> (String, String) {
+        (format!("f.yaml:{key}"), format!("f.yaml:{value}"))
+    }
+
+    #[test]
+    fn keys_and_values_have_places_in_block_and_flow_style() {
+        assert_eq!(places(&["a", "b"]), expected("2:3", "2:6"));
+        assert_eq!(places(&["a", "list", "0"]), expected("4:5", "4:5"));
+        assert_eq!(places(&["a", "list", "1", "y"]), expected("5:6", "5:9"));
+        assert_eq!(places(&["a", "list", "1", "z"]), expected("6:6", "6:9"));
+        assert_eq!(places(&["e", "f"]), expected("11:10", "11:13"));
+    }
+
+    #[test]
+    fn what_an_alias_brings_is_placed_at_the_alias() {
+        assert_eq!(places(&["c"]), expected("7:1", "7:4"));
+        assert_eq!(places(&["c", "b"]), expected("7:4", "7:4"));
+        assert_eq!(places(&["d", "b"]), expected("9:7", "9:7"));
     }
 
     #[test]
     fn a_tree_survives_writing_and_reading() {
-        let tree = parse("{a: [1, -2, 0.2, 'null', '1.5', 'x: y', ''], b: {c: true, d: null}}").unwrap();
-        assert_eq!(parse(&write(&tree)).unwrap(), tree);
+        let tree = plain("{a: [1, -2, 0.2, 'null', '1.5', 'x: y', ''], b: {c: true, d: null}}");
+        assert_eq!(plain(&write(&tree)), tree);
     }
 }

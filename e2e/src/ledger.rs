@@ -7,10 +7,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
 use sidewinder_otlp::decode::{self, Event};
 use sidewinder_otlp::send::{Counts, State};
-use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value, key};
+use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, key};
 
 use crate::received::Received;
 

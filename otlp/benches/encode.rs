@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, SampleAttributes,
     SampleIdentity, StackIndex,
 };
-use sidewinder_otlp::{FrameType, Kind, ReportBuilder, ReportOptions, Value, key};
+use sidewinder_otlp::{FrameType, ReportBuilder, ReportOptions, Value, key};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const STACKS: usize = 50_000;

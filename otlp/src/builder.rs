@@ -2,7 +2,8 @@
 //!
 //! ```
 //! use sidewinder_otlp::builder::{Frame, Function, Line, ReportBuilder, ReportOptions, SampleAttributes, SampleIdentity};
-//! use sidewinder_otlp::{FrameType, Kind, Value, key};
+//! use sidewinder_kind::Kind;
+//! use sidewinder_otlp::{FrameType, Value, key};
 //!
 //! let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
 //! let resource = builder.resource(&[(key::SERVICE_NAME, Value::Str("shop"))]);
@@ -34,8 +35,9 @@ mod profile;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use sidewinder_kind::Kind;
+
 use crate::attribute::{FrameType, Value, inline_attributes, key};
-use crate::kind::Kind;
 use crate::report::Report;
 use crate::table::Table;
 use crate::wire::{

@@ -16,7 +16,6 @@ pub mod builder;
 pub mod conformance;
 pub mod decode;
 mod encode;
-mod kind;
 mod report;
 pub mod send;
 mod table;
@@ -24,5 +23,4 @@ mod wire;
 
 pub use attribute::{FrameType, Value, key};
 pub use builder::{ReportBuilder, ReportOptions};
-pub use kind::Kind;
 pub use report::{Report, Tally};

@@ -245,9 +245,11 @@ pub(crate) fn new_profile_id() -> Vec<u8> {
 mod tests {
     use std::collections::HashSet;
 
+    use sidewinder_kind::Kind;
+
     use super::*;
     use crate::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
-    use crate::{FrameType, Kind, ReportBuilder, ReportOptions, Value, conformance, decode, key};
+    use crate::{FrameType, ReportBuilder, ReportOptions, Value, conformance, decode, key};
 
     const START: u64 = 1_700_000_000_000_000_000;
 

@@ -1,4 +1,5 @@
-//! The exporters, and what became of each event that they were given.
+//! The exporters, and what became of each event that they were given. Settings that users write, such
+//! as [`sidewinder_config::Retry`], are the configuration's own types.
 //!
 //! ```text
 //! exporter, deliver, queue, storage   one queue, one thread, attempts and their ends; on disk if asked for
@@ -22,27 +23,14 @@ mod retry;
 mod storage;
 mod verdict;
 
-pub use connect::{Pem, Resolve, Resolver, Resolving, TlsError, TlsOptions, TlsVersion};
+pub use connect::{Resolve, Resolver, Resolving, TlsError};
 pub use counts::{Counts, State};
-pub use credentials::{Credentials, CredentialsError, HeaderError, SecretText};
-pub use debug::Verbosity;
+pub use credentials::{Credentials, CredentialsError, HeaderError};
 pub use exporter::{Exporter, ExporterError, ExporterOptions, ExporterStats, Outage, PartialSuccess};
-pub use grpc::{GrpcOptions, Keepalive};
+pub use grpc::GrpcOptions;
 pub use http::HttpOptions;
-pub use retry::{RetryError, RetryOptions};
+pub use retry::RetryError;
 pub use storage::{StorageError, StorageOptions};
-
-/// How requests are compressed.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Compression {
-    /// Not at all.
-    None,
-    /// gzip.
-    #[default]
-    Gzip,
-    /// Zstandard.
-    Zstd,
-}
 
 /// Settings of a connection with which nothing could ever be sent.
 #[derive(Debug, thiserror::Error)]

@@ -4,9 +4,11 @@
 use std::fs;
 use std::time::Duration;
 
+use sidewinder_config::Verbosity;
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{SampleAttributes, SampleIdentity};
-use sidewinder_otlp::send::{Exporter, ExporterOptions, Verbosity};
-use sidewinder_otlp::{Kind, Report, ReportBuilder, ReportOptions, decode};
+use sidewinder_otlp::send::{Exporter, ExporterOptions};
+use sidewinder_otlp::{Report, ReportBuilder, ReportOptions, decode};
 
 /// Longer than any test needs.
 const PATIENCE: Duration = Duration::from_secs(20);

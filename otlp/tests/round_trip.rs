@@ -7,12 +7,13 @@ use std::ops::Range;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{
     BuildIds, Frame, Function, Line, Link, Mapping, ResourceIndex, SampleAttributes, SampleIdentity,
     StackIndex,
 };
 use sidewinder_otlp::decode::{self, DecodeError};
-use sidewinder_otlp::{FrameType, Kind, ReportBuilder, ReportOptions, Value, conformance, key};
+use sidewinder_otlp::{FrameType, ReportBuilder, ReportOptions, Value, conformance, key};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const INTERVAL: Range<u64> = START..START + 5_000_000_000;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::Outcome;
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::ProcessDescription;
 use sidewinder_render::{Measure, Profile, Sample, Severity, Span, SpanIndex, ThreadIndex};
@@ -95,16 +96,12 @@ impl Collection {
         if let Some(stack) = event.stack {
             self.stacks.entry(stack.number).or_insert(stack);
         }
-        self.counts.add(event.time_ns, seen, 1);
+        self.counts.add(event.time_ns, seen, event.value);
     }
 
     /// Names everything and makes a profile of it.
     pub(crate) fn into_profile(mut self, of: Circumstances<'_>) -> Profile {
-        let measure = Measure {
-            name: "cpu".to_owned(),
-            rate_hz: of.rate_hz.into(),
-            period_ns: 1_000_000_000 / u64::from(of.rate_hz.max(1)),
-        };
+        let measure = Measure::of(Kind::Cpu { samples_per_second: of.rate_hz });
         let mut rows: Vec<_> = self.counts.rows_since(of.start_ns).collect();
         // The same profile for the same events, whatever the hash maps' order.
         rows.sort_unstable_by_key(|(slice, seen, _)| {
@@ -251,6 +248,7 @@ pub(crate) mod tests {
         comm[..6].copy_from_slice(b"thread");
         Message::Event(Event {
             kind: SampleKind::Cpu,
+            value: 1,
             time_ns: monotonic_ns(),
             process: ProcessKey { pid: 7, instance: 1 },
             tid: 7,

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::iter;
 use std::time::UNIX_EPOCH;
 
+use sidewinder_kind::{Kind, SAMPLES, Shape};
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, Link, LocationIndex, Mapping, MappingIndex,
     ResourceIndex, SampleAttributes, SampleIdentity,
 };
-use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
+use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_render::{FrameIndex, FrameKind, Profile, Thread};
 
 use crate::naming::marker_of_summary;
@@ -66,12 +67,12 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
         let identity = SampleIdentity { resource, kind, stack, attributes, link };
-        match kind {
-            Kind::Counted { .. } => {
+        match kind.row().shape {
+            Shape::Values => {
                 let count = counts.entry(identity).or_default();
                 *count = count.saturating_add(sample.count);
             }
-            Kind::Cpu { .. } | Kind::OffCpu => {
+            Shape::Timestamps | Shape::TimestampsAndValues => {
                 for _ in 0..sample.count {
                     builder.event(&identity, unix_ns(sample.slice).unwrap_or(u64::MAX), 1);
                 }
@@ -96,7 +97,9 @@ fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
     let has_times = !profile.slice.is_zero() && profile.total() <= TIMESTAMPS_MAX;
     match samples_per_second {
-        0 if profile.measure.name != "samples" => Err(EncodeError::NotSamples(profile.measure.name.clone())),
+        0 if profile.measure.name != SAMPLES.name => {
+            Err(EncodeError::NotSamples(profile.measure.name.clone()))
+        }
         1.. if has_times => Ok(Kind::Cpu { samples_per_second }),
         _ => Ok(Kind::Counted { samples_per_second }),
     }
@@ -230,7 +233,7 @@ mod tests {
 
     /// `inner` is inlined into `outer`, which calls itself once.
     fn profile() -> Profile {
-        let measure = Measure { name: "cpu".to_owned(), rate_hz: 100, period_ns: 10_000_000 };
+        let measure = Measure::of(Kind::Cpu { samples_per_second: 100 });
         let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
         let sample = |slice, stack, count| Sample {
             slice,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_config::{
-    ComponentId, Config, Credential, EndpointTarget, Exporter as ExporterConfig, Extension, HttpEndpoint,
-    OtlpGrpcExporter, OtlpHttpExporter, Pem, Retry, SendingQueue, Sizer, TlsClient, TlsVersion, Verbosity,
+    ComponentId, Config, EndpointTarget, Exporter as ExporterConfig, Extension, HttpEndpoint,
+    OtlpGrpcExporter, OtlpHttpExporter, Retry, SendingQueue, Sizer, TlsClient,
 };
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::{
-    self, Compression, Counts, Credentials, Exporter, ExporterError, ExporterOptions, ExporterStats,
-    GrpcOptions, HttpOptions, Keepalive, RetryOptions, SecretText, StorageOptions, TlsOptions,
+    Counts, Credentials, Exporter, ExporterError, ExporterOptions, ExporterStats, GrpcOptions, HttpOptions,
+    StorageOptions,
 };
 use tracing::{info, warn};
 
@@ -122,22 +122,15 @@ impl Settings<'_> {
     fn open(&self, config: &ExporterConfig) -> Result<Exporter, ExporterError> {
         match config {
             ExporterConfig::OtlpGrpc(config) => {
-                let options = self.options(&config.retry_on_failure, &config.sending_queue);
+                let options = self.options(config.retry_on_failure, &config.sending_queue);
                 Exporter::grpc(options, &self.grpc(config))
             }
             ExporterConfig::OtlpHttp(config) => {
-                let options = self.options(&config.retry_on_failure, &config.sending_queue);
+                let options = self.options(config.retry_on_failure, &config.sending_queue);
                 Exporter::http(options, &self.http(config))
             }
             ExporterConfig::File(config) => Exporter::file(self.plain_options(), &config.path),
-            ExporterConfig::Debug(config) => {
-                let verbosity = match config.verbosity {
-                    Verbosity::Basic => send::Verbosity::Basic,
-                    Verbosity::Normal => send::Verbosity::Normal,
-                    Verbosity::Detailed => send::Verbosity::Detailed,
-                };
-                Exporter::debug(self.plain_options(), verbosity)
-            }
+            ExporterConfig::Debug(config) => Exporter::debug(self.plain_options(), config.verbosity),
         }
     }
 
@@ -145,7 +138,7 @@ impl Settings<'_> {
         ExporterOptions { queue_bytes: self.memory_bytes, ..ExporterOptions::named(self.name) }
     }
 
-    fn options(&self, retry: &Retry, queue: &SendingQueue) -> ExporterOptions {
+    fn options(&self, retry: Retry, queue: &SendingQueue) -> ExporterOptions {
         let plain = self.plain_options();
         let queue_bytes = match queue.sizer {
             Sizer::Bytes => queue.queue_size,
@@ -175,40 +168,29 @@ impl Settings<'_> {
             queue_bytes: asked.min(self.memory_bytes),
             storage,
             consumers: queue.num_consumers.get().try_into().unwrap_or(usize::MAX),
-            retry: RetryOptions {
-                enabled: retry.enabled,
-                initial_interval: retry.initial_interval,
-                multiplier: retry.multiplier.get(),
-                randomization_factor: retry.randomization_factor.get(),
-                max_interval: retry.max_interval,
-                max_elapsed_time: retry.max_elapsed_time.unwrap_or(Duration::ZERO),
-            },
+            retry,
             ..plain
         }
     }
 
     fn grpc(&self, config: &OtlpGrpcExporter) -> GrpcOptions {
         GrpcOptions {
-            tls: tls(&config.tls, config.uses_tls()),
-            compression: compression(config.compression),
+            tls: TlsClient { insecure: !config.uses_tls(), ..config.tls.clone() },
+            compression: config.compression,
             headers: headers(&config.headers),
             credentials: self.credentials(config.auth.as_ref()),
             timeout: config.timeout.unwrap_or(Duration::ZERO),
             authority: config.authority.clone(),
             wait_for_ready: config.wait_for_ready,
-            keepalive: config.keepalive.map(|keepalive| Keepalive {
-                time: keepalive.time,
-                timeout: keepalive.timeout,
-                permit_without_stream: keepalive.permit_without_stream,
-            }),
+            keepalive: config.keepalive,
             ..GrpcOptions::to(config.endpoint.to_string())
         }
     }
 
     fn http(&self, config: &OtlpHttpExporter) -> HttpOptions {
         HttpOptions {
-            tls: tls(&config.tls, true),
-            compression: compression(config.compression),
+            tls: config.tls.clone(),
+            compression: config.compression,
             headers: headers(&config.headers),
             credentials: self.credentials(config.auth.as_ref()),
             timeout: config.timeout.unwrap_or(Duration::ZERO),
@@ -217,20 +199,9 @@ impl Settings<'_> {
     }
 
     fn credentials(&self, authenticator: Option<&ComponentId>) -> Option<Credentials> {
-        let secret = |credential: &Credential| match credential {
-            Credential::File(path) => SecretText::File(path.clone()),
-            Credential::Text(text) => SecretText::Text(text.reveal().to_owned()),
-        };
         match self.extensions.get(authenticator?)? {
-            Extension::BearerTokenAuth(bearer) => Some(Credentials::Bearer {
-                header: bearer.header.clone(),
-                scheme: bearer.scheme.clone(),
-                token: secret(&bearer.token),
-            }),
-            Extension::BasicAuth(basic) => Some(Credentials::Basic {
-                username: secret(&basic.username),
-                password: secret(&basic.password),
-            }),
+            Extension::BearerTokenAuth(bearer) => Some(Credentials::Bearer(bearer.clone())),
+            Extension::BasicAuth(basic) => Some(Credentials::Basic(basic.clone())),
             _ => None,
         }
     }
@@ -238,35 +209,4 @@ impl Settings<'_> {
 
 fn headers(config: &BTreeMap<String, sidewinder_config::Secret>) -> Vec<(String, String)> {
     config.iter().map(|(key, value)| (key.clone(), value.reveal().to_owned())).collect()
-}
-
-fn compression(config: sidewinder_config::Compression) -> Compression {
-    match config {
-        sidewinder_config::Compression::None => Compression::None,
-        sidewinder_config::Compression::Gzip => Compression::Gzip,
-        sidewinder_config::Compression::Zstd => Compression::Zstd,
-    }
-}
-
-fn tls(config: &TlsClient, is_used: bool) -> TlsOptions {
-    let pem = |pem: &Pem| match pem {
-        Pem::File(path) => send::Pem::File(path.clone()),
-        Pem::Text(text) => send::Pem::Text(text.reveal().to_owned()),
-    };
-    let version = |version| match version {
-        TlsVersion::Tls12 => send::TlsVersion::Tls12,
-        TlsVersion::Tls13 => send::TlsVersion::Tls13,
-    };
-    TlsOptions {
-        insecure: !is_used,
-        insecure_skip_verify: config.insecure_skip_verify,
-        ca: config.ca.as_ref().map(pem),
-        include_system_ca_certs_pool: config.include_system_ca_certs_pool,
-        cert: config.identity.as_ref().map(|identity| pem(&identity.certificate)),
-        key: config.identity.as_ref().map(|identity| pem(&identity.key)),
-        server_name_override: config.server_name_override.clone(),
-        min_version: version(config.min_version),
-        max_version: config.max_version.map(version),
-        reload_interval: config.reload_interval,
-    }
 }

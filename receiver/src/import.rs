@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use sidewinder_kind::{Kind, SAMPLES};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, MAX_MESSAGE_BYTES, OwnedValue};
@@ -63,12 +64,16 @@ struct Seen {
 
 /// What is on CPUs becomes one profile, of whichever processes it is.
 fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportError> {
-    let cpu = || profiles.iter().filter(|profile| &*profile.sample_type == "samples");
+    let cpu = || profiles.iter().filter(|profile| &*profile.sample_type == SAMPLES.name);
     let period_ns = cpu().next().ok_or(ImportError::NoCpu)?.period;
     let period_ns = u64::try_from(period_ns).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
-    let name = if period_ns == 0 { "samples" } else { "cpu" };
-    let measure = Measure { name: name.to_owned(), rate_hz, period_ns };
+    let kind = match period_ns {
+        0 => Kind::Counted { samples_per_second: 0 },
+        _ => Kind::Cpu { samples_per_second: u32::try_from(rate_hz).unwrap_or(u32::MAX) },
+    };
+    // Others have periods that are no whole part of a second.
+    let measure = Measure { rate_hz, period_ns, ..Measure::of(kind) };
     let times = || {
         let samples = cpu().flat_map(|profile| &profile.samples);
         samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())

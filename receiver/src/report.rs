@@ -7,11 +7,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sidewinder_bpf::monotonic_ns;
 use sidewinder_config::ResourceProcessor;
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
     SampleAttributes, SampleIdentity, StackIndex,
 };
-use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value};
+use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::ProcessDescription;
 
 use crate::jit::Runtime;
@@ -226,7 +227,7 @@ impl Draft {
             attributes: self.attributes(event, outcome),
             link: event.span,
         };
-        self.builder.event(&identity, unix_ns, 1);
+        self.builder.event(&identity, unix_ns, i64::try_from(event.value).unwrap_or(i64::MAX));
     }
 
     fn resource(&mut self, process: ProcessKey, description: &ProcessDescription) -> ResourceIndex {
@@ -426,6 +427,7 @@ mod tests {
         for (number, (span, labels)) in events.into_iter().enumerate() {
             reporter.take(Message::Event(Event {
                 kind: SampleKind::Cpu,
+                value: 1,
                 time_ns: now_ns + number as u64,
                 process: ProcessKey { pid: 7, instance: 1 },
                 tid: 7,

@@ -2,8 +2,8 @@
 
 use sidewinder_address::FileOffset;
 use sidewinder_unwind::Rule;
+use zerocopy::FromBytes;
 
-use super::rule::Encoded;
 use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
 use crate::outcome::Outcome;
 
@@ -13,15 +13,16 @@ const _: () = assert!(size_of::<sw_run>() == RULE_BYTES);
 
 /// The rule in force at a place of the file, or the outcome of a walk that gets there. `None`: the place is outside.
 pub(crate) fn look_up(segment: &[u8], at: FileOffset) -> Option<Result<Rule, Outcome>> {
-    Some(encoded_at(segment, at)?.rule().decoded())
+    Some(rule_at(segment, at)?.decoded())
 }
 
-pub(super) fn encoded_at(segment: &[u8], at: FileOffset) -> Option<Encoded> {
-    let word = |offset: usize| Some(u32::from_ne_bytes(segment.get(offset..offset + 4)?.try_into().ok()?));
-    let half = |offset: usize| Some(u16::from_ne_bytes(segment.get(offset..offset + 2)?.try_into().ok()?));
-    let start = FileOffset(u64::from_ne_bytes(segment.get(..8)?.try_into().ok()?));
-    let [rules, rows, first_run] = [word(12)? as usize, word(16)? as usize, word(20)? as usize];
-    let text = u32::try_from(at.checked_offset_from(start)?).ok().filter(|text| Some(*text) < word(8))?;
+/// The rule in force at a place of the file, as the programs read it.
+pub(super) fn rule_at(segment: &[u8], at: FileOffset) -> Option<sw_rule> {
+    let half = |offset: usize| Some(u16::read_from_prefix(segment.get(offset..)?).ok()?.0);
+    let (header, _) = sw_segment_header::read_from_prefix(segment).ok()?;
+    let [rules, rows, first_run] = [header.rules, header.rows, header.first_run].map(|word| word as usize);
+    let start = FileOffset(header.file_offset);
+    let text = u32::try_from(at.checked_offset_from(start)?).ok().filter(|text| *text < header.text_bytes)?;
 
     let row_at = |offset: usize| {
         let row = half(offset)?;
@@ -43,5 +44,5 @@ pub(super) fn encoded_at(segment: &[u8], at: FileOffset) -> Option<Encoded> {
         number = last_row(run..run + RULE_BYTES, place)?.1;
     }
     let rule = rules + number * RULE_BYTES;
-    Some(Encoded(segment.get(rule..rule + RULE_BYTES)?.try_into().ok()?))
+    Some(sw_rule::read_from_prefix(segment.get(rule..)?).ok()?.0)
 }

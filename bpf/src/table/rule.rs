@@ -6,23 +6,20 @@ use super::Packing;
 use crate::intf::{self, sw_rule};
 use crate::outcome::Outcome;
 
-/// A rule as bytes: what rules are compared and interned by.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Encoded(pub(super) [u8; size_of::<sw_rule>()]);
-
-impl Encoded {
+impl sw_rule {
+    /// What a table says at an entry, where it offers walks such ways.
     pub(super) fn new(entry: Entry, packing: Packing) -> Self {
         match entry {
-            Entry::Rule(rule) if rule.is_root() => Self::from(sw_rule::from(&rule)),
+            Entry::Rule(rule) if rule.is_root() => Self::from(&rule),
             Entry::Rule(rule) => match packing {
                 Packing::FramePointers if !rule.is_frame_pointer() => Self::none(Outcome::NoFramePointer),
                 Packing::Tables if rule == Rule::FRAME_POINTER => {
                     // Equal to the fixed rule but for its number, which is what sends a walk to the rows.
-                    let mut by_rows = sw_rule::from(&rule);
+                    let mut by_rows = Self::from(&rule);
                     by_rows.set_addend_by_8(1);
-                    Self::from(by_rows)
+                    by_rows
                 }
-                _ => Self::from(sw_rule::from(&rule)),
+                _ => Self::from(&rule),
             },
             Entry::End(EndReason::NoInformation) => Self::none(match packing {
                 Packing::FramePointers => Outcome::NoFramePointer,
@@ -35,54 +32,17 @@ impl Encoded {
         }
     }
 
-    pub(super) fn none(why: Outcome) -> Self {
-        Self::from(sw_rule::none(why))
-    }
-
-    /// The number, where it is the same in every segment.
-    pub(super) fn fixed(&self) -> Option<u16> {
-        if *self == Self::none(Outcome::NoRule) {
-            return Some(intf::SW_RULE_NONE as u16);
-        }
-        (*self == Self::from(sw_rule::from(&Rule::FRAME_POINTER)))
-            .then_some(intf::SW_RULE_FRAME_POINTER as u16)
-    }
-
-    pub(super) fn rule(self) -> sw_rule {
-        let word =
-            |at: usize| i32::from_ne_bytes([self.0[at], self.0[at + 1], self.0[at + 2], self.0[at + 3]]);
-        let mut rule =
-            sw_rule { cfa_offset: word(0), fp_offset: word(4), ra_offset: word(8), ..sw_rule::default() };
-        rule.set_cfa_base(self.0[12] & 7);
-        rule.set_cfa_register(self.0[12] >> 3);
-        rule.set_fp(self.0[13] & 7);
-        rule.set_fp_register(self.0[13] >> 3);
-        rule.set_ra(self.0[14] & 7);
-        rule.set_ra_register(self.0[14] >> 3);
-        rule.set_flags(self.0[15] & 15);
-        rule.set_addend_by_8(self.0[15] >> 4);
-        rule
-    }
-}
-
-impl From<sw_rule> for Encoded {
-    fn from(rule: sw_rule) -> Self {
-        let mut bytes = [0; size_of::<sw_rule>()];
-        bytes[0..4].copy_from_slice(&rule.cfa_offset.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&rule.fp_offset.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&rule.ra_offset.to_ne_bytes());
-        bytes[12] = rule.cfa_base() | rule.cfa_register() << 3;
-        bytes[13] = rule.fp() | rule.fp_register() << 3;
-        bytes[14] = rule.ra() | rule.ra_register() << 3;
-        bytes[15] = rule.flags() | rule.addend_by_8() << 4;
-        Self(bytes)
-    }
-}
-
-impl sw_rule {
     /// No rule, and the outcome of a walk that gets here.
     pub(super) fn none(why: Outcome) -> Self {
         Self { cfa_offset: why as i32, ..Self::default() }
+    }
+
+    /// The number, where it is the same in every segment.
+    pub(super) fn fixed_number(&self) -> Option<u16> {
+        if *self == Self::none(Outcome::NoRule) {
+            return Some(intf::SW_RULE_NONE as u16);
+        }
+        (*self == Self::from(&Rule::FRAME_POINTER)).then_some(intf::SW_RULE_FRAME_POINTER as u16)
     }
 }
 

@@ -1,11 +1,11 @@
 //! The bytes of a segment: `sw_segment_header` and what follows it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sidewinder_address::FileOffset;
 use sidewinder_unwind::{Entry, Rule};
+use zerocopy::IntoBytes;
 
-use super::rule::Encoded;
 use super::runs::{self, Run};
 use super::{PAGE_BYTES, PackedSegment, Packing, Page};
 use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
@@ -51,7 +51,7 @@ pub(super) struct Builder {
     /// In order. The first is at the segment's start, and each has another number than the one before.
     rows: Vec<NumberedRow>,
     rules: Vec<sw_rule>,
-    numbers: HashMap<Encoded, u16>,
+    numbers: HashMap<sw_rule, u16>,
 }
 
 impl Builder {
@@ -78,12 +78,10 @@ impl Builder {
             return true;
         }
         let entries = std::iter::once(page.entry_at_start).chain(page.rows.iter().map(|(_, entry)| *entry));
-        let mut new: Vec<Encoded> = entries
-            .map(|entry| Encoded::new(entry, packing))
-            .filter(|e| self.number_of(e).is_none())
+        let new: HashSet<sw_rule> = entries
+            .map(|entry| sw_rule::new(entry, packing))
+            .filter(|rule| self.number_of(rule).is_none())
             .collect();
-        new.sort_unstable();
-        new.dedup();
         self.rules.len() + new.len() <= RULES_TARGET
     }
 
@@ -103,31 +101,31 @@ impl Builder {
         }
     }
 
-    fn number_of(&self, encoded: &Encoded) -> Option<u16> {
-        encoded.fixed().or_else(|| self.numbers.get(encoded).copied())
+    fn number_of(&self, rule: &sw_rule) -> Option<u16> {
+        rule.fixed_number().or_else(|| self.numbers.get(rule).copied())
     }
 
     /// The number of an entry's rule. A page with more distinct rules than a segment can number, which no compiler
     /// makes, has the last of them refused rather than mistaken for another.
     fn intern(&mut self, entry: Entry, packing: Packing) -> u16 {
-        let encoded = Encoded::new(entry, packing);
-        if let Some(number) = self.number_of(&encoded) {
+        let rule = sw_rule::new(entry, packing);
+        if let Some(number) = self.number_of(&rule) {
             return number;
         }
-        let refused = Encoded::none(Outcome::UnsupportedRule);
-        if self.rules.len() >= NUMBERS_MAX - 1 && encoded != refused {
-            return self.intern_encoded(refused);
+        let refused = sw_rule::none(Outcome::UnsupportedRule);
+        if self.rules.len() >= NUMBERS_MAX - 1 && rule != refused {
+            return self.intern_rule(refused);
         }
-        self.intern_encoded(encoded)
+        self.intern_rule(rule)
     }
 
-    fn intern_encoded(&mut self, encoded: Encoded) -> u16 {
-        if let Some(number) = self.number_of(&encoded) {
+    fn intern_rule(&mut self, rule: sw_rule) -> u16 {
+        if let Some(number) = self.number_of(&rule) {
             return number;
         }
         let number = self.rules.len() as u16;
-        self.rules.push(encoded.rule());
-        self.numbers.insert(encoded, number);
+        self.rules.push(rule);
+        self.numbers.insert(rule, number);
         number
     }
 
@@ -150,16 +148,19 @@ impl Builder {
         let text_bytes = self.pages as u64 * PAGE_BYTES;
 
         let mut bytes = Vec::with_capacity(rows_offset + rows.len() * 2);
-        bytes.extend(self.file_offset.to_ne_bytes());
-        bytes.extend((text_bytes as u32).to_ne_bytes());
-        bytes.extend((rules_offset as u32).to_ne_bytes());
-        bytes.extend((rows_offset as u32).to_ne_bytes());
-        bytes.extend(u32::from(first_run).to_ne_bytes());
-        bytes.extend(index.iter().flat_map(|first_row| first_row.to_ne_bytes()));
+        let header = sw_segment_header {
+            file_offset: self.file_offset,
+            text_bytes: text_bytes as u32,
+            rules: rules_offset as u32,
+            rows: rows_offset as u32,
+            first_run: first_run.into(),
+        };
+        bytes.extend(header.as_bytes());
+        bytes.extend(index.as_bytes());
         bytes.resize(rules_offset, 0);
-        bytes.extend(self.rules.iter().flat_map(|rule| Encoded::from(*rule).0));
-        bytes.extend(runs.iter().flatten().flat_map(|row| row.to_ne_bytes()));
-        bytes.extend(rows.iter().flat_map(|row| row.to_ne_bytes()));
+        bytes.extend(self.rules.as_bytes());
+        bytes.extend(runs.as_bytes());
+        bytes.extend(rows.as_bytes());
         PackedSegment {
             file_offset: FileOffset(self.file_offset),
             text_bytes,

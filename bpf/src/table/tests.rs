@@ -2,14 +2,13 @@ use std::collections::HashSet;
 
 use sidewinder_unwind::{Rule, Sources};
 
-use super::lookup::encoded_at;
-use super::rule::Encoded;
+use super::lookup;
 use super::*;
 use crate::intf::sw_rule;
 use crate::outcome::Outcome;
 
-fn rule_at(segment: &PackedSegment, offset: u64) -> Encoded {
-    encoded_at(&segment.bytes, FileOffset(offset)).unwrap()
+fn rule_at(segment: &PackedSegment, offset: u64) -> sw_rule {
+    lookup::rule_at(&segment.bytes, FileOffset(offset)).unwrap()
 }
 
 type Packed = Vec<(LoadSegment, Vec<PackedSegment>)>;
@@ -49,7 +48,7 @@ fn at_each_row_and_beside_it_a_packed_table_says_what_the_rows_say() {
                     if row.is_some_and(|row| is_padding(&row, Svma(aligned)) && starts.contains(&aligned)) {
                         continue;
                     }
-                    let expected = Encoded::new(table.lookup(Svma(svma)), Packing::Auto);
+                    let expected = sw_rule::new(table.lookup(Svma(svma)), Packing::Auto);
                     assert!(rule_at(segment, offset.0) == expected, "{path} at {svma:#x}");
                     if let Entry::Rule(rule) = table.lookup(Svma(svma)) {
                         let found = look_up(&segment.bytes, offset);
@@ -127,7 +126,7 @@ fn with_tables_switched_off_only_proven_ranges_walk() {
     let Some((table, loads)) = packed_file("/lib/x86_64-linux-gnu/libc.so.6", Packing::FramePointers) else {
         return;
     };
-    let frame_pointer = Encoded::from(sw_rule::from(&Rule::FRAME_POINTER));
+    let frame_pointer = sw_rule::from(&Rule::FRAME_POINTER);
     for (load, segments) in &loads {
         for row in without_padding(table.rows()) {
             let Some(offset) = load.file_offset_of(row.start) else { continue };
@@ -135,7 +134,7 @@ fn with_tables_switched_off_only_proven_ranges_walk() {
                 .iter()
                 .find(|s| offset.0 >= s.file_offset.0 && offset.0 < s.file_offset.0 + s.text_bytes)
                 .unwrap();
-            let rule = rule_at(segment, offset.0).rule();
+            let rule = rule_at(segment, offset.0);
             let is_root = matches!(row.entry, Entry::Rule(rule) if rule.is_root());
             let proven = matches!(row.entry, Entry::Rule(rule) if rule.is_frame_pointer());
             if proven {

@@ -162,7 +162,7 @@ pub enum Compression {
 /// `retry_on_failure`: waiting times between attempts grow from one to the next.
 ///
 /// Where [`Retry::max_elapsed_time`] is given, neither interval exceeds it.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Retry {
     /// Whether a request that failed for now is tried again at all.
     pub enabled: bool,

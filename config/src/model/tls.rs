@@ -50,7 +50,7 @@ pub struct ClientIdentity {
 /// Where a PEM text comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Pem {
-    /// A file, read when the connection is made.
+    /// A file, read again for each connection.
     File(PathBuf),
     /// The text itself.
     Text(Secret),

@@ -242,7 +242,7 @@ mod tests {
             else {
                 continue;
             };
-            let same = match (&yaml::parse(default).unwrap().value, &value) {
+            let same = match (&yaml::parse(default, &"default".into()).unwrap().value, &value) {
                 (Value::Integer(table), Value::Float(held)) => table.to_string() == held.to_string(),
                 // The Collector's word for a text that is absent.
                 (Value::Text(table), Value::Null) => table.is_empty(),
@@ -259,7 +259,7 @@ mod tests {
             assert!(paths.insert(row.path), "{} is there twice", row.path);
             assert!(row.description.ends_with('.'), "{}", row.path);
             if let Support::NotYet { default } | Support::Refused { default, .. } = row.support {
-                assert!(yaml::parse(default).is_ok(), "{}", row.path);
+                assert!(yaml::parse(default, &"default".into()).is_ok(), "{}", row.path);
             }
         }
     }

@@ -58,7 +58,7 @@ pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Rep
 /// Whether a value is the default that the reference table writes as YAML.
 fn is_default(node: &Node, default: &str) -> bool {
     node.value == Value::Null
-        || crate::yaml::parse(default).is_ok_and(|default| says_the_same(node, &default))
+        || crate::yaml::parse(default, &"default".into()).is_ok_and(|default| says_the_same(node, &default))
 }
 
 fn says_the_same(node: &Node, default: &Node) -> bool {

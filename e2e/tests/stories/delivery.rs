@@ -26,11 +26,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use sidewinder_config::{Compression, Retry, TlsClient};
 use sidewinder_e2e::collector::Collector;
 use sidewinder_e2e::ledger::{Row, Source};
-use sidewinder_otlp::send::{
-    Compression, Exporter, ExporterOptions, GrpcOptions, HttpOptions, RetryOptions, TlsOptions,
-};
+use sidewinder_otlp::send::{Exporter, ExporterOptions, GrpcOptions, HttpOptions};
 
 /// Events in a report.
 const EVENTS: u64 = 50;
@@ -40,11 +39,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tries again in quick succession, without end.
 fn options() -> ExporterOptions {
-    let retry = RetryOptions {
+    let retry = Retry {
         initial_interval: Duration::from_millis(20),
         max_interval: Duration::from_millis(100),
-        max_elapsed_time: Duration::ZERO,
-        ..RetryOptions::default()
+        max_elapsed_time: None,
+        ..Retry::default()
     };
     ExporterOptions { retry, ..ExporterOptions::named("otlp/test") }
 }
@@ -62,14 +61,14 @@ struct Way {
     protocol: Protocol,
     /// A gRPC endpoint or the URL before the path.
     endpoint: String,
-    tls: TlsOptions,
+    tls: TlsClient,
     compression: Compression,
     timeout: Duration,
 }
 
 impl Way {
     fn plain(protocol: Protocol, endpoint: String) -> Self {
-        let tls = TlsOptions { insecure: true, ..TlsOptions::default() };
+        let tls = TlsClient { insecure: true, ..TlsClient::default() };
         Self { protocol, endpoint, tls, compression: Compression::Gzip, timeout: Duration::from_millis(500) }
     }
 

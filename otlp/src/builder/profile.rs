@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use sidewinder_kind::{Kind, Shape};
+
 use super::ResourceIndex;
 use super::dictionary::Dictionary;
 use crate::encode::SampleRef;
-use crate::kind::{Kind, Shape, TypeAndUnit};
 use crate::report::new_profile_id;
 use crate::table::Table;
 use crate::wire::{Profile, ValueType};
@@ -78,17 +79,20 @@ impl ProfileDraft {
     /// The message without its samples, whose indices are those of `dictionary`.
     pub(super) fn profile(&self, dictionary: &mut Dictionary, interval_unix_ns: &Range<u64>) -> Profile {
         let row = self.kind.row();
-        let mut value_type = |(kind, unit): TypeAndUnit| {
-            Some(ValueType { type_strindex: dictionary.string(kind), unit_strindex: dictionary.string(unit) })
+        let mut value_type = |of: sidewinder_kind::ValueType| ValueType {
+            type_strindex: dictionary.string(of.name),
+            unit_strindex: dictionary.string(of.unit),
         };
-        let sample_type = value_type(row.sample_type);
-        let period_type = value_type(row.period_type);
+        let sample_type = value_type(row.values);
+        // Both texts are empty where events have no period.
+        let period_type = row.period.map(|period| value_type(period.of)).unwrap_or_default();
+        let period = row.period.map_or(0, |period| i64::try_from(period.amount).unwrap_or(i64::MAX));
         let start_unix_ns = interval_unix_ns.start.min(self.covered_unix_ns.start);
         let end_unix_ns = interval_unix_ns.end.max(self.covered_unix_ns.end);
         Profile {
-            sample_type,
-            period_type,
-            period: row.period,
+            sample_type: Some(sample_type),
+            period_type: Some(period_type),
+            period,
             time_unix_nano: start_unix_ns,
             duration_nano: end_unix_ns - start_unix_ns,
             profile_id: new_profile_id(),

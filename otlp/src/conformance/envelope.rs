@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use prost::Message;
+use sidewinder_kind::CPU_TIME;
 
 use super::dictionary::{is_categorical, string};
 use super::units::is_value_unit;
@@ -70,7 +71,7 @@ fn check_inline(attributes: &[KeyValue], path: &str, findings: &mut Findings) {
 
 fn check_first(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Findings) {
     let is_cpu = |profile: &Profile| {
-        profile.period_type.is_some_and(|period| string(dictionary, period.type_strindex) == "cpu")
+        profile.period_type.is_some_and(|period| string(dictionary, period.type_strindex) == CPU_TIME.name)
     };
     for (index, resource) in data.resource_profiles.iter().enumerate() {
         for scope in &resource.scope_profiles {
@@ -117,7 +118,7 @@ fn check_time(dictionary: &ProfilesDictionary, profile: &Profile, path: &str, fi
     let period = profile.period;
     let fits = match (kind, string(dictionary, period_type.unit_strindex)) {
         ("", _) => period == 0,
-        ("cpu", "nanoseconds") => period >= SHORTEST_CPU_PERIOD_NS,
+        (name, unit) if (name, unit) == (CPU_TIME.name, CPU_TIME.unit) => period >= SHORTEST_CPU_PERIOD_NS,
         _ => period > 0,
     };
     findings.require(16, fits, path, format_args!("a period of {period} does not fit the type {kind:?}"));

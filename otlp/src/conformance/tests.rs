@@ -1,6 +1,7 @@
 //! Each rule is broken at least once; what breaks none is accepted.
 
 use prost::Message;
+use sidewinder_kind::Kind;
 
 use super::{check, check_data};
 use crate::attribute::{FrameType, Value, key};
@@ -8,7 +9,6 @@ use crate::builder::{
     BuildIds, Frame, Function, Line, Link, Mapping, ReportBuilder, ReportOptions, SampleAttributes,
     SampleIdentity,
 };
-use crate::kind::Kind;
 use crate::wire::{self, AnyValue, AnyValueKind, Profile, ProfilesData, ProfilesDictionary, Sample};
 
 const START: u64 = 1_700_000_000_000_000_000;

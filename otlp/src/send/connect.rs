@@ -24,7 +24,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tower::Service;
 
 pub use resolve::{Resolve, Resolver, Resolving};
-pub use tls::{Pem, TlsError, TlsOptions, TlsVersion};
+pub use tls::TlsError;
 pub(super) use tls::{Tls, read_bounded};
 
 /// Where a receiver listens.

@@ -1,12 +1,12 @@
 //! Headers of requests: the user's, credentials, and the version of the signal.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use sidewinder_config::{BasicAuth, BearerTokenAuth, Credential};
 use tracing::warn;
 
 use super::connect::read_bounded;
@@ -21,57 +21,25 @@ pub(super) const USER_AGENT: &str = concat!("sidewinder/", env!("CARGO_PKG_VERSI
 /// A longer file is no credential.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
-/// Something secret.
-#[derive(Clone, PartialEq, Eq)]
-pub enum SecretText {
-    /// In a file, read for each request; white space at its end does not count.
-    File(PathBuf),
-    /// As it is.
-    Text(String),
-}
-
-impl fmt::Debug for SecretText {
-    /// Never shows a text.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-            Self::Text(_) => f.write_str("Text(...)"),
-        }
-    }
-}
-
-impl SecretText {
-    fn read(&self) -> Result<String, CredentialsError> {
-        let path = match self {
-            Self::Text(text) => return Ok(text.clone()),
-            Self::File(path) => path,
-        };
-        let failed = |source| CredentialsError::Read { path: path.clone(), source };
-        let bytes = read_bounded(path, MAX_SECRET_BYTES).map_err(failed)?;
-        let text = String::from_utf8(bytes).map_err(|_| CredentialsError::Unfit)?;
-        Ok(text.trim_end().to_owned())
-    }
+/// The text itself, which in a file is what the file holds now.
+fn read(credential: &Credential) -> Result<String, CredentialsError> {
+    let path = match credential {
+        Credential::Text(text) => return Ok(text.reveal().to_owned()),
+        Credential::File(path) => path,
+    };
+    let failed = |source| CredentialsError::Read { path: path.clone(), source };
+    let bytes = read_bounded(path, MAX_SECRET_BYTES).map_err(failed)?;
+    let text = String::from_utf8(bytes).map_err(|_| CredentialsError::Unfit)?;
+    Ok(text.trim_end().to_owned())
 }
 
 /// Who we are, as the receiver wants to know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Credentials {
     /// A token.
-    Bearer {
-        /// The header that carries it.
-        header: String,
-        /// The word before it; may be empty.
-        scheme: String,
-        /// The token.
-        token: SecretText,
-    },
+    Bearer(BearerTokenAuth),
     /// A user's name and password (RFC 7617).
-    Basic {
-        /// The name.
-        username: SecretText,
-        /// The password.
-        password: SecretText,
-    },
+    Basic(BasicAuth),
 }
 
 /// Credentials that cannot be sent. What is secret is not told.
@@ -93,13 +61,13 @@ pub enum CredentialsError {
 impl Credentials {
     fn header(&self) -> Result<(HeaderName, HeaderValue), CredentialsError> {
         let (name, text) = match self {
-            Self::Bearer { header, scheme, token } => {
-                let token = token.read()?;
+            Self::Bearer(BearerTokenAuth { header, scheme, token }) => {
+                let token = read(token)?;
                 let text = if scheme.is_empty() { token } else { format!("{scheme} {token}") };
                 (header.parse().map_err(|_| CredentialsError::Unfit)?, text)
             }
-            Self::Basic { username, password } => {
-                let pair = format!("{}:{}", username.read()?, password.read()?);
+            Self::Basic(BasicAuth { username, password }) => {
+                let pair = format!("{}:{}", read(username)?, read(password)?);
                 (header::AUTHORIZATION, format!("Basic {}", BASE64_STANDARD.encode(pair)))
             }
         };
@@ -169,6 +137,8 @@ impl RequestHeaders {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_config::Secret;
+
     use super::*;
 
     fn headers(credentials: Credentials) -> RequestHeaders {
@@ -178,9 +148,10 @@ mod tests {
 
     #[test]
     fn a_name_and_a_password_are_one_text_in_base64() {
-        let text = |text: &str| SecretText::Text(text.to_owned());
+        let text = |text: &str| Credential::Text(Secret::new(text.to_owned()));
         // The example of RFC 7617, section 2.
-        let basic = Credentials::Basic { username: text("Aladdin"), password: text("open sesame") };
+        let basic =
+            Credentials::Basic(BasicAuth { username: text("Aladdin"), password: text("open sesame") });
         assert!(!format!("{basic:?}").contains("sesame"));
         assert_eq!(headers(basic).next().unwrap()["authorization"], "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     }
@@ -190,10 +161,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "one\n").unwrap();
-        let bearer = |header: &str, scheme: &str| Credentials::Bearer {
-            header: header.to_owned(),
-            scheme: scheme.to_owned(),
-            token: SecretText::File(path.clone()),
+        let bearer = |header: &str, scheme: &str| {
+            Credentials::Bearer(BearerTokenAuth {
+                header: header.to_owned(),
+                scheme: scheme.to_owned(),
+                token: Credential::File(path.clone()),
+            })
         };
         let headers_of_token = headers(bearer("Authorization", "Bearer"));
         assert_eq!(headers_of_token.next().unwrap()["authorization"], "Bearer one");

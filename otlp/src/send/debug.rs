@@ -1,24 +1,13 @@
 //! Reports in the log.
 
 use bytes::Bytes;
+use sidewinder_config::Verbosity;
 use tracing::info;
 
 use super::deliver::Transport;
 use super::exporter::{Exporter, ExporterError, ExporterOptions};
 use super::verdict::{Verdict, with_causes};
 use crate::decode::{Profile, profiles_data};
-
-/// How much is said of a report.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Verbosity {
-    /// One line for the report.
-    #[default]
-    Basic,
-    /// One line for each profile.
-    Normal,
-    /// One line for each sample.
-    Detailed,
-}
 
 impl Exporter {
     /// Starts an exporter that tells of each report in the log.

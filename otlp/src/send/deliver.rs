@@ -4,13 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use sidewinder_config::Retry;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::exporter::Notes;
 use super::queue::{Queue, Ticket};
-use super::retry::{Backoff, RetryOptions};
+use super::retry::Backoff;
 use super::verdict::Verdict;
 use super::{ExporterOptions, PartialSuccess, State};
 use crate::report::Report;
@@ -31,7 +32,7 @@ pub(super) trait Transport: Send + Sync + 'static {
 /// What the tasks of an exporter share.
 pub(super) struct Worker<T> {
     name: String,
-    retry: RetryOptions,
+    retry: Retry,
     max_request_bytes: usize,
     transport: T,
     notes: Arc<Mutex<Notes>>,
@@ -131,7 +132,7 @@ impl<T: Transport> Worker<T> {
         job.begun.take().or_else(|| {
             Some(Attempts {
                 piece: job.pieces.pop()?,
-                backoff: self.retry.begin(),
+                backoff: Backoff::begin(self.retry),
                 strikes: 0,
                 convictions: 0,
                 delivered_before: 0,
@@ -309,9 +310,11 @@ fn end_of_partial(rejected: i64, sent: u64) -> State {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::Kind;
+
     use super::*;
     use crate::builder::{SampleAttributes, SampleIdentity};
-    use crate::{Kind, ReportBuilder, ReportOptions, Tally};
+    use crate::{ReportBuilder, ReportOptions, Tally};
 
     /// One sample.
     fn report(events: u64) -> Report {

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
+use sidewinder_config::Retry;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -12,7 +13,7 @@ use tracing::warn;
 
 use super::deliver::{Transport, Worker};
 use super::queue::Queue;
-use super::retry::{RetryError, RetryOptions};
+use super::retry::{self, RetryError};
 use super::storage::{Log, StorageError, StorageOptions};
 use super::{ConnectionError, Counts};
 use crate::report::Report;
@@ -38,7 +39,7 @@ pub struct ExporterOptions {
     /// Larger requests are split, or not sent at all where that is not possible.
     pub max_request_bytes: usize,
     /// When to try again.
-    pub retry: RetryOptions,
+    pub retry: Retry,
 }
 
 impl ExporterOptions {
@@ -52,7 +53,7 @@ impl ExporterOptions {
             consumers: 2,
             // What a Collector's gRPC server takes.
             max_request_bytes: 4 << 20,
-            retry: RetryOptions::default(),
+            retry: Retry::default(),
         }
     }
 }
@@ -153,7 +154,7 @@ impl Exporter {
         options: ExporterOptions,
         transport: impl FnOnce() -> Result<T, ConnectionError>,
     ) -> Result<Self, ExporterError> {
-        options.retry.check()?;
+        retry::check(&options.retry)?;
         let queue_capacity_bytes =
             options.storage.as_ref().map_or(options.queue_bytes as u64, |storage| storage.max_bytes);
         let queue = Arc::new(queue(&options)?);

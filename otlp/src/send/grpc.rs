@@ -11,17 +11,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
+use sidewinder_config::{Compression, Keepalive, TlsClient};
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 
-use super::connect::{Connector, Resolver, TlsOptions};
+use super::connect::{Connector, Resolver};
 use super::credentials::{Credentials, RequestHeaders};
 use super::deliver::Transport;
 use super::exporter::{Exporter, ExporterError, ExporterOptions};
 use super::verdict::{Verdict, with_causes};
-use super::{Compression, ConnectionError, MAX_RESPONSE_BYTES};
+use super::{ConnectionError, MAX_RESPONSE_BYTES};
 use codec::ExportCodec;
 use exchange::{Exchange, StatusRecorder};
 
@@ -31,24 +32,13 @@ const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.Prof
 /// Between two attempts to connect where an attempt waits for a connection.
 const RECONNECT: Duration = Duration::from_millis(200);
 
-/// When a connection is tried while nothing comes over it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Keepalive {
-    /// After how long the receiver is pinged.
-    pub time: Duration,
-    /// How long its answer may take.
-    pub timeout: Duration,
-    /// Whether to ping also while no request is under way.
-    pub permit_without_stream: bool,
-}
-
 /// Where and how to send.
 #[derive(Clone)]
 pub struct GrpcOptions {
     /// `host:port`, `https://host:port`, `dns:///host:port` or `unix:///path`.
     pub endpoint: String,
-    /// How the connection is protected.
-    pub tls: TlsOptions,
+    /// How the connection is protected; an endpoint that starts with `https://` is so in any case.
+    pub tls: TlsClient,
     /// How requests are compressed.
     pub compression: Compression,
     /// Sent with each request. The values may be secrets.
@@ -73,7 +63,7 @@ impl GrpcOptions {
     pub fn to(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),
-            tls: TlsOptions::default(),
+            tls: TlsClient::default(),
             compression: Compression::default(),
             headers: Vec::new(),
             credentials: None,

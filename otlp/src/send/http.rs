@@ -16,13 +16,14 @@ use http::{HeaderValue, Request, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
+use sidewinder_config::{Compression, TlsClient};
 
-use super::connect::{Connector, Resolver, Target, Tls, TlsOptions};
+use super::connect::{Connector, Resolver, Target, Tls};
 use super::credentials::{Credentials, RequestHeaders, USER_AGENT};
 use super::deliver::Transport;
 use super::exporter::{Exporter, ExporterError, ExporterOptions};
 use super::verdict::{Verdict, with_causes};
-use super::{Compression, ConnectionError, MAX_RESPONSE_BYTES};
+use super::{ConnectionError, MAX_RESPONSE_BYTES};
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
@@ -31,8 +32,8 @@ const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf")
 pub struct HttpOptions {
     /// The whole URL, `http://` or `https://`.
     pub url: String,
-    /// How an `https://` connection is protected.
-    pub tls: TlsOptions,
+    /// How an `https://` connection is protected; whether it is, the URL alone says.
+    pub tls: TlsClient,
     /// How requests are compressed.
     pub compression: Compression,
     /// Sent with each request. The values may be secrets.
@@ -51,7 +52,7 @@ impl HttpOptions {
     pub fn to(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
-            tls: TlsOptions::default(),
+            tls: TlsClient::default(),
             compression: Compression::default(),
             headers: Vec::new(),
             credentials: None,

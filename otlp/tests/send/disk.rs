@@ -5,9 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use sidewinder_otlp::send::{
-    Exporter, ExporterError, ExporterOptions, RetryOptions, StorageError, StorageOptions,
-};
+use sidewinder_config::Retry;
+use sidewinder_otlp::send::{Exporter, ExporterError, ExporterOptions, StorageError, StorageOptions};
 
 use super::receiver::{Answer, Receiver};
 use super::{PATIENCE, dead_port, impatient, options, plaintext, report, settled, shut_down, start};
@@ -23,7 +22,7 @@ fn storage(directory: &Path) -> StorageOptions {
 
 /// Never gives up.
 fn on_disk(storage: StorageOptions) -> ExporterOptions {
-    let retry = RetryOptions { max_elapsed_time: Duration::ZERO, ..impatient() };
+    let retry = Retry { max_elapsed_time: None, ..impatient() };
     ExporterOptions { storage: Some(storage), retry, ..options() }
 }
 
@@ -121,7 +120,7 @@ async fn what_is_damaged_while_it_waits_is_counted_and_the_rest_is_sent() {
     let directory = tempfile::tempdir().unwrap();
     let receiver = Receiver::start(vec![Answer::Refuse(tonic::Code::Unavailable, "later"); 10]).await;
     let options = ExporterOptions { consumers: 1, ..on_disk(storage(directory.path())) };
-    let retry = RetryOptions { initial_interval: Duration::from_millis(300), ..options.retry };
+    let retry = Retry { initial_interval: Duration::from_millis(300), ..options.retry };
     let exporter = start(ExporterOptions { retry, ..options }, &plaintext(&receiver.endpoint));
     let one = report(1, 3);
     for _ in 0..3 {

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use sidewinder_config::{BearerTokenAuth, Compression, Credential, Pem, Retry, Secret, TlsClient};
 use sidewinder_otlp::send::{
-    Compression, Credentials, Exporter, ExporterOptions, GrpcOptions, Pem, Resolve, Resolver, Resolving,
-    RetryOptions, SecretText, State, TlsOptions,
+    Credentials, Exporter, ExporterOptions, GrpcOptions, Resolve, Resolver, Resolving, State,
 };
 use sidewinder_otlp::{Tally, conformance, decode};
 use tokio::net::TcpListener;
@@ -168,7 +168,7 @@ async fn a_receiver_that_never_answers_may_have_the_events() {
 #[tokio::test]
 async fn a_request_that_was_not_answered_is_sent_again() {
     let receiver = Receiver::start([Answer::Silence]).await;
-    let retry = RetryOptions { max_elapsed_time: PATIENCE, ..impatient() };
+    let retry = Retry { max_elapsed_time: Some(PATIENCE), ..impatient() };
     let exporter = start(ExporterOptions { retry, ..options() }, &plaintext(&receiver.endpoint));
     let report = report(1, 3);
     exporter.enqueue(report.clone());
@@ -215,7 +215,7 @@ async fn a_dead_port_loses_nothing_that_could_have_arrived() {
 #[tokio::test]
 async fn a_single_attempt_is_made_where_retries_are_switched_off() {
     let receiver = Receiver::start([Answer::Refuse(Code::Unavailable, "later")]).await;
-    let retry = RetryOptions { enabled: false, ..impatient() };
+    let retry = Retry { enabled: false, ..impatient() };
     let exporter = start(ExporterOptions { retry, ..options() }, &plaintext(&receiver.endpoint));
     let report = report(1, 3);
     exporter.enqueue(report.clone());
@@ -226,7 +226,7 @@ async fn a_single_attempt_is_made_where_retries_are_switched_off() {
 #[tokio::test]
 async fn a_receiver_that_comes_back_gets_what_was_queued() {
     let address = dead_port().await;
-    let retry = RetryOptions { max_elapsed_time: Duration::ZERO, ..impatient() };
+    let retry = Retry { max_elapsed_time: None, ..impatient() };
     let exporter = start(ExporterOptions { retry, ..options() }, &plaintext(&address));
     let report = report(1, 3);
     exporter.enqueue(report.clone());
@@ -265,7 +265,7 @@ async fn a_unix_socket_is_an_endpoint() {
 async fn a_full_queue_refuses_what_is_new_and_keeps_what_it_has() {
     let report = report(1, 3);
     let queue_bytes = 3 * report.as_bytes().len();
-    let retry = RetryOptions { max_elapsed_time: Duration::ZERO, ..impatient() };
+    let retry = Retry { max_elapsed_time: None, ..impatient() };
     let address = dead_port().await;
     let exporter = start(ExporterOptions { queue_bytes, retry, ..options() }, &plaintext(&address));
     for _ in 0..10 {
@@ -342,7 +342,7 @@ async fn shutdown_ends_in_time_and_counts_what_is_left() {
 
 #[tokio::test]
 async fn shutdown_while_nobody_listens_loses_nothing_that_could_have_arrived() {
-    let retry = RetryOptions { initial_interval: PATIENCE, ..RetryOptions::default() };
+    let retry = Retry { initial_interval: PATIENCE, ..Retry::default() };
     let exporter = start(ExporterOptions { retry, ..options() }, &plaintext(&dead_port().await));
     exporter.enqueue(report(1, 3));
     let (counts, _) = shut_down(exporter, Duration::from_millis(200)).await;
@@ -360,18 +360,11 @@ async fn settings_that_cannot_work_are_refused_at_once() {
     let headers = vec![("x".to_owned(), "se\ncret".to_owned())];
     let message = refused(&GrpcOptions { headers, ..plaintext("collector:4317") });
     assert_eq!(message, "header \"x\" has a name or a value that cannot be sent");
-    let tls = TlsOptions { cert: Some(Pem::File("/dev/null".into())), ..TlsOptions::default() };
-    let message = refused(&GrpcOptions { tls, ..GrpcOptions::to("collector:4317") });
-    assert_eq!(
-        message,
-        "cannot set up TLS for \"collector:4317\": tls::cert_file and tls::key_file are only of use together"
-    );
-    let tls = TlsOptions { ca: Some(Pem::File("/nowhere/ca.pem".into())), ..TlsOptions::default() };
+    let tls = TlsClient { ca: Some(Pem::File("/nowhere/ca.pem".into())), ..TlsClient::default() };
     let message = refused(&GrpcOptions { tls, ..GrpcOptions::to("collector:4317") });
     assert!(message.ends_with("cannot read tls::ca_file \"/nowhere/ca.pem\""), "{message}");
-    let token = SecretText::Text("secret".to_owned());
-    let (header, scheme) = ("Authorization".to_owned(), "Bearer".to_owned());
-    let credentials = Some(Credentials::Bearer { header, scheme, token });
+    let token = Credential::Text(Secret::new("secret".to_owned()));
+    let credentials = Some(Credentials::Bearer(BearerTokenAuth { token, ..BearerTokenAuth::default() }));
     let message = refused(&GrpcOptions { credentials, ..plaintext("collector:4317") });
     assert_eq!(message, "credentials are only sent over TLS: remove tls::insecure, or auth");
 }
@@ -442,7 +435,7 @@ async fn a_name_is_looked_up_again_for_the_next_connection() {
 #[tokio::test]
 async fn an_attempt_can_wait_for_a_connection() {
     let address = dead_port().await;
-    let retry = RetryOptions { enabled: false, ..impatient() };
+    let retry = Retry { enabled: false, ..impatient() };
     let grpc = GrpcOptions { wait_for_ready: true, timeout: PATIENCE, ..plaintext(&address) };
     let exporter = start(ExporterOptions { retry, ..options() }, &grpc);
     let report = report(1, 3);

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use sidewinder_config::{BasicAuth, Compression, Credential, Retry, Secret};
 use sidewinder_otlp::send::{
-    Compression, Counts, Credentials, Exporter, ExporterOptions, ExporterStats, HttpOptions, RetryOptions,
-    SecretText, State,
+    Counts, Credentials, Exporter, ExporterOptions, ExporterStats, HttpOptions, State,
 };
 use sidewinder_otlp::{Report, conformance};
 
@@ -60,8 +60,8 @@ async fn the_version_of_the_signal_is_sent_once_above_the_users_headers() {
     let receiver = HttpReceiver::start([]).await;
     let headers = [("Otlp-Profiles-Development-Version", "7"), ("x", "1"), ("authorization", "none")];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    let text = |text: &str| SecretText::Text(text.to_owned());
-    let credentials = Some(Credentials::Basic { username: text("me"), password: text("pass") });
+    let text = |text: &str| Credential::Text(Secret::new(text.to_owned()));
+    let credentials = Some(Credentials::Basic(BasicAuth { username: text("me"), password: text("pass") }));
     let exporter = start(&HttpOptions { headers, credentials, ..to(&receiver) });
     exporter.enqueue(report(1, 1));
     settled(&exporter).await;
@@ -101,7 +101,7 @@ async fn the_receiver_says_after_which_time_in_both_forms() {
     let date = httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(2));
     for value in ["1", date.as_str()] {
         let receiver = HttpReceiver::start([Reply::retry_after(429, value)]).await;
-        let retry = RetryOptions { max_elapsed_time: PATIENCE, ..impatient() };
+        let retry = Retry { max_elapsed_time: Some(PATIENCE), ..impatient() };
         let exporter = Exporter::http(ExporterOptions { retry, ..options() }, &to(&receiver)).unwrap();
         let report = report(1, 3);
         let begun = Instant::now();
@@ -180,7 +180,7 @@ async fn what_is_no_http_leaves_the_events_unknown_in_the_end() {
 #[tokio::test]
 async fn a_request_that_was_not_answered_is_sent_again_over_another_connection() {
     let receiver = HttpReceiver::start([Reply::Silence]).await;
-    let retry = RetryOptions { max_elapsed_time: PATIENCE, ..impatient() };
+    let retry = Retry { max_elapsed_time: Some(PATIENCE), ..impatient() };
     let exporter = Exporter::http(ExporterOptions { retry, ..options() }, &to(&receiver)).unwrap();
     let report = report(1, 3);
     exporter.enqueue(report.clone());

@@ -14,11 +14,11 @@ mod tls;
 use std::time::Duration;
 
 use receiver::{Answer, Receiver};
+use sidewinder_config::{Retry, TlsClient};
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
-use sidewinder_otlp::send::{
-    Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, RetryOptions, State, TlsOptions,
-};
-use sidewinder_otlp::{FrameType, Kind, Report, ReportBuilder, ReportOptions, Value, key};
+use sidewinder_otlp::send::{Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, State};
+use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, key};
 use tokio::net::TcpListener;
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -55,12 +55,12 @@ fn report(resources: u64, events: u64) -> Report {
 }
 
 /// Attempts in quick succession, for a third of a second.
-fn impatient() -> RetryOptions {
-    RetryOptions {
+fn impatient() -> Retry {
+    Retry {
         initial_interval: Duration::from_millis(10),
         max_interval: Duration::from_millis(20),
-        max_elapsed_time: Duration::from_millis(300),
-        ..RetryOptions::default()
+        max_elapsed_time: Some(Duration::from_millis(300)),
+        ..Retry::default()
     }
 }
 
@@ -69,7 +69,7 @@ fn options() -> ExporterOptions {
 }
 
 fn plaintext(endpoint: &str) -> GrpcOptions {
-    let tls = TlsOptions { insecure: true, ..TlsOptions::default() };
+    let tls = TlsClient { insecure: true, ..TlsClient::default() };
     GrpcOptions { tls, timeout: Duration::from_millis(300), ..GrpcOptions::to(endpoint) }
 }
 

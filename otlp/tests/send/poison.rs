@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sidewinder_otlp::send::{ExporterOptions, RetryOptions};
+use sidewinder_config::Retry;
+use sidewinder_otlp::send::ExporterOptions;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -55,10 +56,10 @@ async fn others_pass_a_request_that_is_never_answered_and_it_ends_as_unknown() {
     let receiver = HttpReceiver::start([]).await;
     let fragile = Fragile::before(&receiver, 2500).await;
     // For ever, by one consumer: only isolating it lets anything else through.
-    let retry = RetryOptions { max_elapsed_time: Duration::ZERO, ..impatient() };
+    let retry = Retry { max_elapsed_time: None, ..impatient() };
     let options = ExporterOptions { retry, consumers: 1, ..options() };
     let http = sidewinder_otlp::send::HttpOptions {
-        compression: sidewinder_otlp::send::Compression::None,
+        compression: sidewinder_config::Compression::None,
         ..sidewinder_otlp::send::HttpOptions::to(fragile.url.clone())
     };
     let exporter = sidewinder_otlp::send::Exporter::http(options, &http).unwrap();
@@ -85,7 +86,7 @@ async fn others_pass_a_request_that_is_never_answered_and_it_ends_as_unknown() {
 #[tokio::test]
 async fn a_receiver_that_answers_nobody_convicts_no_request() {
     let receiver = HttpReceiver::start(vec![Reply::Raw(Vec::new()); 40]).await;
-    let retry = RetryOptions { max_elapsed_time: Duration::ZERO, ..impatient() };
+    let retry = Retry { max_elapsed_time: None, ..impatient() };
     let http = sidewinder_otlp::send::HttpOptions::to(receiver.url.clone());
     let exporter =
         sidewinder_otlp::send::Exporter::http(ExporterOptions { retry, ..options() }, &http).unwrap();

@@ -1,7 +1,8 @@
 //! Connections with real certificates.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use sidewinder_otlp::send::{Exporter, GrpcOptions, HttpOptions, Pem, State, TlsOptions, TlsVersion};
+use sidewinder_config::{ClientIdentity, Pem, TlsClient, TlsVersion};
+use sidewinder_otlp::send::{Exporter, GrpcOptions, HttpOptions, State};
 use tempfile::TempDir;
 use time::{Duration, OffsetDateTime};
 use tokio::net::TcpListener;
@@ -35,14 +36,14 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 
-    fn file(&self, name: &str, pem: &str) -> Option<Pem> {
+    fn file(&self, name: &str, pem: &str) -> Pem {
         let path = self.directory.path().join(name);
         std::fs::write(&path, pem).unwrap();
-        Some(Pem::File(path))
+        Pem::File(path)
     }
 
     fn ca(&self) -> Option<Pem> {
-        self.file("ca.pem", &self.pem)
+        Some(self.file("ca.pem", &self.pem))
     }
 }
 
@@ -53,13 +54,13 @@ async fn receiver(certificate: (String, String)) -> Receiver {
     Receiver::with_tls(ServerTlsConfig::new().identity(identity)).await
 }
 
-fn to(receiver: &Receiver, tls: TlsOptions) -> GrpcOptions {
+fn to(receiver: &Receiver, tls: TlsClient) -> GrpcOptions {
     let port = receiver.endpoint.rsplit_once(':').unwrap().1;
     GrpcOptions { tls, timeout: PATIENCE, ..GrpcOptions::to(format!("localhost:{port}")) }
 }
 
 /// One report ends in `state` and the receiver sees it only if that is `Delivered`.
-async fn assert_ends(receiver: &Receiver, tls: TlsOptions, state: State) {
+async fn assert_ends(receiver: &Receiver, tls: TlsClient, state: State) {
     let exporter = start(options(), &to(receiver, tls));
     let report = report(1, 3);
     exporter.enqueue(report.clone());
@@ -72,7 +73,7 @@ async fn assert_ends(receiver: &Receiver, tls: TlsOptions, state: State) {
 async fn a_receiver_of_a_trusted_authority_gets_the_events() {
     let authority = Authority::new();
     let receiver = receiver(authority.certificate("localhost", VALID)).await;
-    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
+    let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
     assert_ends(&receiver, tls, State::Delivered).await;
 }
 
@@ -80,7 +81,7 @@ async fn a_receiver_of_a_trusted_authority_gets_the_events() {
 async fn a_receiver_of_another_authority_gets_nothing() {
     let receiver = receiver(Authority::new().certificate("localhost", VALID)).await;
     let other = Authority::new();
-    let tls = TlsOptions { ca: other.ca(), ..TlsOptions::default() };
+    let tls = TlsClient { ca: other.ca(), ..TlsClient::default() };
     assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
 }
 
@@ -88,7 +89,7 @@ async fn a_receiver_of_another_authority_gets_nothing() {
 async fn a_certificate_that_has_expired_is_refused() {
     let authority = Authority::new();
     let receiver = receiver(authority.certificate("localhost", Duration::days(-1))).await;
-    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
+    let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
     assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
 }
 
@@ -96,17 +97,17 @@ async fn a_certificate_that_has_expired_is_refused() {
 async fn a_certificate_of_another_name_is_refused_unless_that_name_is_asked_for() {
     let authority = Authority::new();
     let receiver = receiver(authority.certificate("collector.example", VALID)).await;
-    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
+    let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
     assert_ends(&receiver, tls.clone(), State::DroppedRetriesExhausted).await;
     let server_name_override = Some("collector.example".to_owned());
-    assert_ends(&receiver, TlsOptions { server_name_override, ..tls }, State::Delivered).await;
+    assert_ends(&receiver, TlsClient { server_name_override, ..tls }, State::Delivered).await;
 }
 
 #[tokio::test]
 async fn a_plaintext_receiver_gets_nothing_where_tls_is_asked_for() {
     let receiver = Receiver::start([]).await;
     let authority = Authority::new();
-    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
+    let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
     assert_ends(&receiver, tls, State::DroppedRetriesExhausted).await;
 }
 
@@ -115,7 +116,7 @@ async fn events_cannot_have_arrived_where_no_connection_was_made() {
     // Takes the connection and never says a word.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let authority = Authority::new();
-    let tls = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
+    let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
     let endpoint = silent.local_addr().unwrap().to_string();
     let timeout = std::time::Duration::from_millis(100);
     let exporter = start(options(), &GrpcOptions { tls, timeout, ..GrpcOptions::to(endpoint) });
@@ -132,13 +133,13 @@ async fn a_receiver_that_asks_for_a_certificate_gets_ours() {
         .identity(Identity::from_pem(cert, key))
         .client_ca_root(Certificate::from_pem(&authority.pem));
     let receiver = Receiver::with_tls(tls).await;
-    let anonymous = TlsOptions { ca: authority.ca(), ..TlsOptions::default() };
+    let anonymous = TlsClient { ca: authority.ca(), ..TlsClient::default() };
     let (cert, key) = authority.certificate("sidewinder", VALID);
-    let known = TlsOptions {
-        cert: authority.file("cert.pem", &cert),
+    let identity = ClientIdentity {
+        certificate: authority.file("cert.pem", &cert),
         key: authority.file("key.pem", &key),
-        ..anonymous.clone()
     };
+    let known = TlsClient { identity: Some(identity), ..anonymous.clone() };
     assert_ends(&receiver, known, State::Delivered).await;
     let exporter = start(options(), &to(&receiver, anonymous));
     exporter.enqueue(report(1, 3));
@@ -149,7 +150,7 @@ async fn a_receiver_that_asks_for_a_certificate_gets_ours() {
 #[tokio::test]
 async fn any_certificate_will_do_where_that_is_asked_for() {
     let receiver = receiver(Authority::new().certificate("collector.example", Duration::days(-1))).await;
-    let tls = TlsOptions { insecure_skip_verify: true, ..TlsOptions::default() };
+    let tls = TlsClient { insecure_skip_verify: true, ..TlsClient::default() };
     assert_ends(&receiver, tls, State::Delivered).await;
 }
 
@@ -157,9 +158,9 @@ async fn any_certificate_will_do_where_that_is_asked_for() {
 async fn versions_that_do_not_overlap_are_refused() {
     let authority = Authority::new();
     let receiver = receiver(authority.certificate("localhost", VALID)).await;
-    let tls = TlsOptions { ca: authority.ca(), min_version: TlsVersion::Tls13, ..TlsOptions::default() };
+    let tls = TlsClient { ca: authority.ca(), min_version: TlsVersion::Tls13, ..TlsClient::default() };
     assert_ends(&receiver, tls.clone(), State::Delivered).await;
-    let tls = TlsOptions { max_version: Some(TlsVersion::Tls12), ..tls };
+    let tls = TlsClient { max_version: Some(TlsVersion::Tls12), ..tls };
     let error = Exporter::grpc(options(), &to(&receiver, tls)).unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(cause, "tls::max_version is older than tls::min_version");
@@ -182,14 +183,13 @@ async fn the_next_connection_uses_the_files_as_they_are_then() {
             std::fs::write(folder.path().join(name), pem).unwrap();
         }
     };
-    let file = |name: &str| Some(Pem::File(folder.path().join(name)));
+    let file = |name: &str| Pem::File(folder.path().join(name));
     place(&before);
     let first = Receiver::with_tls(mutual(&before)).await;
-    let tls = TlsOptions {
-        ca: file("ca.pem"),
-        cert: file("cert.pem"),
-        key: file("key.pem"),
-        ..TlsOptions::default()
+    let tls = TlsClient {
+        ca: Some(file("ca.pem")),
+        identity: Some(ClientIdentity { certificate: file("cert.pem"), key: file("key.pem") }),
+        ..TlsClient::default()
     };
     let exporter = start(options(), &to(&first, tls));
     exporter.enqueue(report(1, 3));
@@ -217,7 +217,7 @@ async fn http_trusts_the_same_certificates_as_grpc() {
     for (ca, state) in
         [(authority.ca(), State::Delivered), (Authority::new().ca(), State::DroppedRetriesExhausted)]
     {
-        let tls = TlsOptions { ca, ..TlsOptions::default() };
+        let tls = TlsClient { ca, ..TlsClient::default() };
         let exporter = Exporter::http(options(), &HttpOptions { tls, ..HttpOptions::to(server.url.clone()) });
         let (exporter, report) = (exporter.unwrap(), report(1, 3));
         exporter.enqueue(report.clone());

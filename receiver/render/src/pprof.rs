@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
+use sidewinder_kind::{SAMPLES, unit};
 
 use crate::escape::{hexadecimal, visible, visible_or_nothing};
 use crate::profile::{Binary, Profile};
@@ -25,9 +26,9 @@ fn message(profile: &Profile) -> proto::Profile {
     let mut strings = Strings::default();
     // What is only counted, as folded stacks are, stands for no time.
     let has_times = profile.measure.period_ns > 0;
-    let counted = if has_times { "samples" } else { &profile.measure.name };
-    let counted = strings.value_type(counted, "count");
-    let time = has_times.then(|| strings.value_type(&profile.measure.name, "nanoseconds"));
+    let counted = if has_times { SAMPLES.name } else { &profile.measure.name };
+    let counted = strings.value_type(counted, unit::COUNT);
+    let time = has_times.then(|| strings.value_type(&profile.measure.name, unit::NANOSECONDS));
     let mut message = proto::Profile {
         sample_type: [counted].into_iter().chain(time).collect(),
         period_type: time,

@@ -6,6 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use sidewinder_kind::{Kind, unit};
+
 use crate::escape::visible;
 
 /// One recording.
@@ -46,8 +48,21 @@ pub struct Measure {
     pub name: String,
     /// Interrupts a second and CPU, as asked for.
     pub rate_hz: u64,
-    /// What one event stands for, in nanoseconds of `name`.
+    /// What one event stands for, in nanoseconds of `name`; 0 where it is no time.
     pub period_ns: u64,
+}
+
+impl Measure {
+    /// That of our own profiles.
+    #[must_use]
+    pub fn of(kind: Kind) -> Self {
+        let row = kind.row();
+        let (counted, period_ns) = match row.period {
+            Some(period) => (period.of, period.amount),
+            None => (row.values, u64::from(row.values.unit == unit::NANOSECONDS)),
+        };
+        Self { name: counted.name.to_owned(), rate_hz: kind.samples_per_second().into(), period_ns }
+    }
 }
 
 /// Position in [`Profile::binaries`].
@@ -381,7 +396,7 @@ pub(crate) mod tests {
         };
         Profile {
             title: String::from("app --fast"),
-            measure: Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 },
+            measure: Measure::of(Kind::Cpu { samples_per_second: 100 }),
             start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             duration: Duration::from_secs(5),
             slice: Duration::from_secs(1),

@@ -4,6 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use sidewinder_kind::Kind;
 use sidewinder_render::{
     Binary, BinaryIndex, Form, Frame, FrameIndex, FrameKind, Measure, Profile, Sample, Span, SpanIndex,
     StackIndex, Thread, ThreadIndex, write,
@@ -29,7 +30,7 @@ fn profile() -> Profile {
         count,
     };
     let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
-    let measure = Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 };
+    let measure = Measure::of(Kind::Cpu { samples_per_second: 100 });
     Profile {
         start: SystemTime::now(),
         duration: Duration::from_secs(1),

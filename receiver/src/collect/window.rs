@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_bpf::{SampleKind, monotonic_ns};
 use sidewinder_config::Ui;
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::ProcessDescription;
 use sidewinder_render::{
@@ -75,8 +76,7 @@ pub(crate) struct Window {
 impl Window {
     /// A window that opens now.
     pub(crate) fn new(title: String, rate_hz: u32, bounds: Bounds) -> Self {
-        let period_ns = 1_000_000_000 / u64::from(rate_hz.max(1));
-        let measure = Measure { name: "cpu".to_owned(), rate_hz: rate_hz.into(), period_ns };
+        let measure = Measure::of(Kind::Cpu { samples_per_second: rate_hz });
         let (start, start_ns) = (SystemTime::now(), monotonic_ns());
         Self {
             bounds,
@@ -136,7 +136,8 @@ impl Window {
             ),
             count: 0,
         };
-        *self.open.entry(sample).or_default() += 1;
+        let count = self.open.entry(sample).or_default();
+        *count = count.saturating_add(event.value);
     }
 
     fn slice_at(&self, time_ns: u64) -> u32 {

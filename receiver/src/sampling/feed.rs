@@ -64,6 +64,8 @@ pub(crate) fn instruction_of(frame: &Frame) -> Option<(FileId, FileOffset)> {
 pub(crate) struct Event {
     /// Why it was taken.
     pub(crate) kind: SampleKind,
+    /// What it counts for, as its kind has it: 1 for an interrupt.
+    pub(crate) value: u64,
     /// `CLOCK_MONOTONIC`.
     pub(crate) time_ns: u64,
     pub(crate) process: ProcessKey,

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use sidewinder_config::{ClientIdentity, Pem, TlsClient};
 use sidewinder_e2e::collector::ServerTls;
-use sidewinder_otlp::send::{Pem, TlsOptions};
 use time::{Duration, OffsetDateTime};
 
 /// Until when a certificate of these tests is valid, from now.
@@ -55,12 +55,12 @@ pub(crate) fn of_server(folder: &Path, client_ca_file: Option<PathBuf>) -> Serve
 }
 
 /// What a client trusts and shows of that.
-pub(crate) fn of_client(folder: &Path, shows_itself: bool) -> TlsOptions {
-    let file = |name: &str| Some(Pem::File(folder.join(name)));
-    TlsOptions {
-        ca: file("ca.pem"),
-        cert: shows_itself.then(|| file("cert.pem")).flatten(),
-        key: shows_itself.then(|| file("key.pem")).flatten(),
-        ..TlsOptions::default()
+pub(crate) fn of_client(folder: &Path, shows_itself: bool) -> TlsClient {
+    let file = |name: &str| Pem::File(folder.join(name));
+    TlsClient {
+        ca: Some(file("ca.pem")),
+        identity: shows_itself
+            .then(|| ClientIdentity { certificate: file("cert.pem"), key: file("key.pem") }),
+        ..TlsClient::default()
     }
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
+use sidewinder_config::{Retry, TlsClient};
 use sidewinder_e2e::collector::{Collector, Setup, free_ports};
 use sidewinder_e2e::ledger::{Row, Source};
 use sidewinder_e2e::received::Received;
 use sidewinder_e2e::requirement;
 use sidewinder_otlp::send::{
-    Exporter, ExporterOptions, GrpcOptions, Resolve, Resolver, Resolving, RetryOptions, StorageOptions,
-    TlsOptions,
+    Exporter, ExporterOptions, GrpcOptions, Resolve, Resolver, Resolving, StorageOptions,
 };
 
 use super::proxy::{Conduct, Proxy};
@@ -115,7 +115,7 @@ fn a_request_beyond_the_collectors_limit_is_cut_until_it_fits() -> Result<()> {
         let collector = Collector::set_up(Setup { max_request_mib: Some(1), ..Setup::default() })?;
         let mut way = Way::to(&collector, protocol);
         // gRPC's limit is on what comes out of compression, HTTP's also on what goes in.
-        way.compression = sidewinder_otlp::send::Compression::None;
+        way.compression = sidewinder_config::Compression::None;
         way.timeout = PATIENCE;
         let exporter = way.open(options())?;
         let mut source = Source::default();
@@ -146,7 +146,7 @@ fn a_name_that_comes_to_mean_another_collector_is_followed() -> Result<()> {
     let (mut first, second) = (Collector::start()?, Collector::start()?);
     let port = Arc::new(Mutex::new(first.ports()[0]));
     let grpc = GrpcOptions {
-        tls: TlsOptions { insecure: true, ..TlsOptions::default() },
+        tls: TlsClient { insecure: true, ..TlsClient::default() },
         resolver: Resolver::new(Names(Arc::clone(&port))),
         ..GrpcOptions::to("collector.test:4317")
     };
@@ -175,7 +175,7 @@ fn what_a_dead_receiver_costs_is_counted_by_its_reason() -> Result<()> {
     let [port] = free_ports()?;
     let way = Way::plain(Protocol::Grpc, format!("127.0.0.1:{port}"));
     let mut source = Source::default();
-    let given_up = RetryOptions { max_elapsed_time: Duration::from_millis(300), ..options().retry };
+    let given_up = Retry { max_elapsed_time: Some(Duration::from_millis(300)), ..options().retry };
     let exporter = way.open(ExporterOptions { retry: given_up, ..options() })?;
     feed(&exporter, &mut source, REPORTS);
     settle(&exporter)?;

@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::Full;
+use sidewinder_config::{Compression, Retry};
 use sidewinder_e2e::collector::{Collector, Setup, Version};
 use sidewinder_e2e::ledger::{Row, Source};
-use sidewinder_otlp::send::{Compression, Counts, RetryOptions, State};
+use sidewinder_otlp::send::{Counts, State};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::transport::Channel;
@@ -161,7 +162,7 @@ fn a_certificate_that_will_not_do_is_told_and_nothing_is_sent() -> Result<()> {
         let collector = Collector::set_up(Setup { tls, ..Setup::default() })?;
         for protocol in [Protocol::Grpc, Protocol::Http] {
             let way = Way { tls: of_client(client.path(), false), ..Way::to(&collector, protocol) };
-            let retry = RetryOptions { max_elapsed_time: Duration::from_millis(200), ..options().retry };
+            let retry = Retry { max_elapsed_time: Some(Duration::from_millis(200)), ..options().retry };
             let options = sidewinder_otlp::send::ExporterOptions { retry, ..options() };
             let exporter = way.open(options)?;
             let mut source = Source::default();

@@ -3,9 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
+use sidewinder_config::Retry;
 use sidewinder_e2e::ledger::{Row, Source};
 use sidewinder_e2e::received::Received;
-use sidewinder_otlp::send::{Exporter, ExporterOptions, RetryOptions, State};
+use sidewinder_otlp::send::{Exporter, ExporterOptions, State};
 use tonic::Code;
 
 use super::grpc_receiver::{Answer, Receiver, partial_success};
@@ -19,7 +20,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime> {
 
 /// One request at a time, so that the first answers are for the first report.
 fn one_by_one() -> ExporterOptions {
-    let retry = RetryOptions { max_elapsed_time: Duration::from_secs(10), ..options().retry };
+    let retry = Retry { max_elapsed_time: Some(Duration::from_secs(10)), ..options().retry };
     ExporterOptions { retry, consumers: 1, ..options() }
 }
 

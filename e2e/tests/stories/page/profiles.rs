@@ -2,6 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use sidewinder_kind::Kind;
 use sidewinder_render::{
     Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Outcome, Part, Profile, Sample, Severity,
     Span, SpanIndex, StackIndex, Thread, ThreadIndex,
@@ -55,7 +56,7 @@ pub(crate) fn server() -> Profile {
         // All but the writer are in one.
         container: if tid == 102 { "".into() } else { container[..64].into() },
     };
-    let measure = Measure { name: String::from("cpu"), rate_hz: 100, period_ns: 10_000_000 };
+    let measure = Measure::of(Kind::Cpu { samples_per_second: 100 });
     Profile {
         start: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
         duration: Duration::from_secs(10),

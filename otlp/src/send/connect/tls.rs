@@ -5,8 +5,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use sidewinder_config::{ClientIdentity, Pem, TlsClient, TlsVersion};
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
@@ -19,61 +20,6 @@ use tracing::{info, warn};
 
 /// A longer file is no certificate.
 const MAX_PEM_BYTES: u64 = 1 << 20;
-
-/// A text in PEM form.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Pem {
-    /// In a file, which is read again when it changes.
-    File(PathBuf),
-    /// As it is.
-    Text(String),
-}
-
-impl fmt::Debug for Pem {
-    /// Never shows a text: it may be a key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => f.debug_tuple("File").field(path).finish(),
-            Self::Text(_) => f.write_str("Text(...)"),
-        }
-    }
-}
-
-/// A version of TLS.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub enum TlsVersion {
-    /// 1.2, RFC 5246.
-    #[default]
-    Tls12,
-    /// 1.3, RFC 8446.
-    Tls13,
-}
-
-/// How the connection is protected, with the Collector's settings and meanings.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct TlsOptions {
-    /// No TLS. An endpoint that starts with `https://` has TLS nevertheless.
-    pub insecure: bool,
-    /// Any certificate of the receiver will do.
-    pub insecure_skip_verify: bool,
-    /// Certificates (PEM) that a receiver's must be signed by; the system's where there is none.
-    pub ca: Option<Pem>,
-    /// The system's certificates beside those of `ca`.
-    pub include_system_ca_certs_pool: bool,
-    /// Our own certificate (PEM); goes with `key`.
-    pub cert: Option<Pem>,
-    /// Its key (PEM).
-    pub key: Option<Pem>,
-    /// The name that the receiver's certificate must have, where it is not the endpoint's host.
-    pub server_name_override: Option<String>,
-    /// The oldest version that is spoken.
-    pub min_version: TlsVersion,
-    /// The newest version that is spoken; the newest there is where absent.
-    pub max_version: Option<TlsVersion>,
-    /// For how long a connection may use what was read for an earlier one; files are read for each
-    /// connection where absent.
-    pub reload_interval: Option<Duration>,
-}
 
 /// Certificates, keys or settings with which no connection could be made.
 #[derive(Debug, thiserror::Error)]
@@ -96,9 +42,6 @@ pub enum TlsError {
         /// Why.
         source: pem::Error,
     },
-    /// A certificate without its key or the reverse.
-    #[error("tls::cert_file and tls::key_file are only of use together")]
-    HalfIdentity,
     /// Nobody whose signature a receiver's certificate could have: as in an image without certificates.
     #[error(
         "there is no certificate authority to trust: tls::ca_file is not set, and the system has none (in \
@@ -116,7 +59,7 @@ pub enum TlsError {
 
 /// TLS to one receiver.
 pub(in crate::send) struct Tls {
-    options: TlsOptions,
+    options: TlsClient,
     /// Protocols that are offered to the receiver (ALPN).
     protocols: Vec<Vec<u8>>,
     loaded: Mutex<Loaded>,
@@ -145,7 +88,7 @@ impl Tls {
     /// # Errors
     ///
     /// When a file cannot be read, or what it holds makes no sense.
-    pub(in crate::send) fn load(options: TlsOptions, protocols: &[&[u8]]) -> Result<Self, TlsError> {
+    pub(in crate::send) fn load(options: TlsClient, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let protocols: Vec<_> = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let texts = Texts::read(&options)?;
         let config = Arc::new(client_config(&options, &texts, &protocols)?);
@@ -188,15 +131,13 @@ impl Tls {
 }
 
 impl Texts {
-    fn read(options: &TlsOptions) -> Result<Self, TlsError> {
-        let read_optional =
-            |setting, pem: &Option<Pem>| pem.as_ref().map(|pem| read(setting, pem)).transpose();
-        let ca = read_optional("ca_file", &options.ca)?;
-        let cert = read_optional("cert_file", &options.cert)?;
-        let identity = match (cert, read_optional("key_file", &options.key)?) {
-            (Some(cert), Some(key)) => Some((cert, key)),
-            (None, None) => None,
-            _ => return Err(TlsError::HalfIdentity),
+    fn read(options: &TlsClient) -> Result<Self, TlsError> {
+        let ca = options.ca.as_ref().map(|ca| read("ca_file", ca)).transpose()?;
+        let identity = match &options.identity {
+            Some(ClientIdentity { certificate, key }) => {
+                Some((read("cert_file", certificate)?, read("key_file", key)?))
+            }
+            None => None,
         };
         Ok(Self { ca, identity })
     }
@@ -209,7 +150,7 @@ fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, TlsError> {
             path: path.clone(),
             source,
         }),
-        Pem::Text(text) => Ok(text.clone().into_bytes()),
+        Pem::Text(text) => Ok(text.reveal().as_bytes().to_vec()),
     }
 }
 
@@ -224,7 +165,7 @@ pub(in crate::send) fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<V
 }
 
 fn client_config(
-    options: &TlsOptions,
+    options: &TlsClient,
     texts: &Texts,
     protocols: &[Vec<u8>],
 ) -> Result<ClientConfig, TlsError> {
@@ -247,7 +188,7 @@ fn client_config(
     Ok(config)
 }
 
-fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+fn versions(options: &TlsClient) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
     let allowed = options.min_version..=options.max_version.unwrap_or(TlsVersion::Tls13);
     if allowed.is_empty() {
         return Err(TlsError::Versions);
@@ -256,7 +197,7 @@ fn versions(options: &TlsOptions) -> Result<Vec<&'static SupportedProtocolVersio
     Ok(all.into_iter().filter(|(version, _)| allowed.contains(version)).map(|(_, known)| known).collect())
 }
 
-fn authorities(options: &TlsOptions, texts: &Texts) -> Result<RootCertStore, TlsError> {
+fn authorities(options: &TlsClient, texts: &Texts) -> Result<RootCertStore, TlsError> {
     let mut authorities = RootCertStore::empty();
     if let Some(ca) = &texts.ca {
         for certificate in certificates("ca_file", ca)? {

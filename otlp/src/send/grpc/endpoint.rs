@@ -80,8 +80,9 @@ fn address(endpoint: &str) -> Result<Address, &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_config::TlsClient;
+
     use super::*;
-    use crate::send::TlsOptions;
 
     #[test]
     fn the_forms_of_an_endpoint_are_told_apart() {
@@ -102,7 +103,7 @@ mod tests {
     #[test]
     fn plaintext_is_only_used_where_tls_is_switched_off() {
         let is_protected = |endpoint_text: &str, insecure| {
-            let tls = TlsOptions { insecure, ..TlsOptions::default() };
+            let tls = TlsClient { insecure, ..TlsClient::default() };
             endpoint(&GrpcOptions { tls, ..GrpcOptions::to(endpoint_text) }).unwrap().1.tls.is_some()
         };
         assert!(!is_protected("localhost:4317", true));

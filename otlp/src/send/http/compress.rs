@@ -6,7 +6,7 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use http::HeaderValue;
 
-use crate::send::Compression;
+use sidewinder_config::Compression;
 
 /// As for gRPC: profiles are sent every few seconds, and more effort gains little.
 const GZIP_LEVEL: u32 = 6;

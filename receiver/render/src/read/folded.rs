@@ -1,5 +1,7 @@
 //! Folded stacks, as `folded` writes them and as FlameGraph's `stackcollapse-*` do.
 
+use sidewinder_kind::Kind;
+
 use super::{ReadError, guessed_kind};
 use crate::profile::{
     Frame, FrameIndex, FrameKind, Measure, Profile, Sample, StackIndex, Thread, ThreadIndex,
@@ -22,7 +24,7 @@ fn parts(line: &str) -> Option<(&str, u64)> {
 
 /// Reads the lines. What one sample stands for is not told.
 pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
-    let measure = Measure { name: String::from("samples"), rate_hz: 0, period_ns: 0 };
+    let measure = Measure::of(Kind::Counted { samples_per_second: 0 });
     let mut profile = Profile::empty(title.to_owned(), measure);
     let (mut names, mut threads) = (Numbered::default(), Numbered::default());
     for (line, number) in text.lines().zip(1..) {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
 use prost::Message;
+use sidewinder_kind::unit;
 
 use super::{ReadError, guessed_kind};
 use crate::pprof::proto;
@@ -62,15 +63,15 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
 
 /// Which value of a sample is taken, and what it is.
 fn measure(message: &proto::Profile, texts: Texts<'_>) -> Option<(usize, Measure)> {
-    let unit = |kind: &proto::ValueType| texts.at(kind.unit).to_owned();
-    let period = message.period_type.as_ref().filter(|kind| unit(kind) == "nanoseconds");
+    let is_in = |kind: &proto::ValueType, unit: &str| texts.at(kind.unit) == unit;
+    let period = message.period_type.as_ref().filter(|kind| is_in(kind, unit::NANOSECONDS));
     let period_ns = u64::try_from(message.period).ok().filter(|period| *period > 0);
-    let find = |wanted: &str| message.sample_type.iter().position(|kind| unit(kind) == wanted);
-    if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find("count")) {
+    let find = |wanted: &str| message.sample_type.iter().position(|kind| is_in(kind, wanted));
+    if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find(unit::COUNT)) {
         let rate_hz = 1_000_000_000 / period_ns;
         return Some((column, Measure { name: texts.at(kind.r#type).to_owned(), rate_hz, period_ns }));
     }
-    let times = find("nanoseconds");
+    let times = find(unit::NANOSECONDS);
     let column = times.or_else(|| message.sample_type.len().checked_sub(1))?;
     let name = texts.at(message.sample_type.get(column)?.r#type).to_owned();
     Some((column, Measure { name, rate_hz: 0, period_ns: u64::from(times.is_some()) }))

@@ -91,6 +91,7 @@ pub(super) fn outcomes_line(outcomes: &[Outcome]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_kind::Kind;
     use sidewinder_render::{Frame, FrameIndex, FrameKind, Measure, Sample, StackIndex, Thread, ThreadIndex};
 
     use super::*;
@@ -122,7 +123,7 @@ mod tests {
             stack: StackIndex(stack),
             count,
         };
-        let measure = Measure { name: "cpu".to_owned(), rate_hz: 1, period_ns: 1 };
+        let measure = Measure::of(Kind::Cpu { samples_per_second: 1 });
         Profile {
             frames: vec![frame("a\u{7}"), frame("B")],
             stacks: vec![vec![FrameIndex(1), FrameIndex(0)], vec![FrameIndex(0)]],

@@ -172,6 +172,7 @@ mod tests {
     fn a_sample_waits_for_its_own_snapshot_alone() {
         let sample = Sample {
             kind: sidewinder_bpf::SampleKind::Cpu,
+            value: 1,
             time_ns: 2,
             stack: sidewinder_bpf::StackHash(0, 0),
             epoch: 1,

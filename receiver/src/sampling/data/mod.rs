@@ -245,6 +245,7 @@ impl Data {
         };
         messages.push(Message::Event(Event {
             kind: sample.kind,
+            value: sample.value,
             time_ns: sample.time_ns,
             process,
             tid: sample.tid,

@@ -70,6 +70,7 @@ mod tests {
     fn sample(time_ns: u64, stack: u64) -> Sample {
         Sample {
             kind: SampleKind::Cpu,
+            value: 1,
             time_ns,
             stack: StackHash(stack, 0),
             epoch: 1,

@@ -1,0 +1,106 @@
+//! The programs of `c/sample.bpf.c`: what has each loaded, and when it runs. A new one gets its row here.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use libbpf_rs::{MapCore, MapFlags, ProgramMut};
+
+use crate::skeleton::sample::{OpenSampleProgs, SampleProgs, SampleSkel};
+use crate::walk::Walk;
+
+/// What decides which programs are loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Selection {
+    pub(crate) walk: Walk,
+    /// Whether some processes are listed.
+    pub(crate) lists_processes: bool,
+    /// Whether those have other numbers in our PID namespace, so that a thread's must be kept until its end.
+    pub(crate) keeps_numbers: bool,
+    /// Whether the programs of tests are asked for.
+    #[cfg(feature = "test-programs")]
+    pub(crate) test_programs: bool,
+}
+
+/// When a program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Runs {
+    /// At interrupts of the CPU clock, of events that it is attached to.
+    AtInterrupts,
+    /// Where it is called by one that walks by calls.
+    WhenCalled,
+    /// At a tracepoint: at every fork, exec or exit of the node.
+    AtTracepoint,
+    /// Where a test has it run.
+    #[cfg(feature = "test-programs")]
+    InTests,
+}
+
+macro_rules! programs {
+    ($($(#[$attribute:meta])* $name:ident, $runs:ident, |$selection:pat_param| $is_loaded:expr;)*) => {
+        /// Has those programs loaded that are selected, and no others.
+        pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: Selection) {
+            $(
+                $(#[$attribute])*
+                {
+                    let is_loaded = |$selection: Selection| $is_loaded;
+                    programs.$name.set_autoload(is_loaded(selection));
+                }
+            )*
+        }
+
+        /// The programs that are loaded.
+        pub(crate) fn loaded<'skeleton>(
+            programs: &'skeleton SampleProgs<'_>,
+        ) -> impl Iterator<Item = (Runs, &'skeleton ProgramMut<'skeleton>)> {
+            let all: Vec<(Runs, &'skeleton ProgramMut<'skeleton>)> =
+                vec![$($(#[$attribute])* (Runs::$runs, &programs.$name),)*];
+            // Others have no descriptor.
+            all.into_iter().filter(|(_, program)| program.as_fd().as_raw_fd() >= 0)
+        }
+    };
+}
+
+programs! {
+    sample_cpu, AtInterrupts, |it| it.walk == Walk::Loop;
+    sample_cpu_by_calls, AtInterrupts, |it| it.walk == Walk::TailCalls;
+    walk_cpu_by_calls, WhenCalled, |it| it.walk == Walk::TailCalls;
+    process_fork, AtTracepoint, |it| it.lists_processes;
+    process_exec, AtTracepoint, |_| true;
+    process_exit, AtTracepoint, |it| it.keeps_numbers;
+    process_free, AtTracepoint, |it| it.lists_processes;
+    #[cfg(feature = "test-programs")]
+    sample_probe, InTests, |it| it.test_programs && it.walk == Walk::Loop;
+    #[cfg(feature = "test-programs")]
+    walk_given, InTests, |it| it.test_programs && it.walk == Walk::Loop;
+    #[cfg(feature = "test-programs")]
+    sample_probe_by_calls, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
+    #[cfg(feature = "test-programs")]
+    walk_probe_by_calls, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
+}
+
+/// The program that runs at interrupts of the CPU clock.
+pub(crate) fn at_interrupts<'skeleton>(
+    skeleton: &'skeleton SampleSkel<'_>,
+    walk: Walk,
+) -> &'skeleton ProgramMut<'skeleton> {
+    match walk {
+        Walk::Loop => &skeleton.progs.sample_cpu,
+        Walk::TailCalls => &skeleton.progs.sample_cpu_by_calls,
+    }
+}
+
+/// Tells the programs that walk by calls which ones to call.
+pub(crate) fn connect_calls(skeleton: &SampleSkel<'_>, selection: Selection) -> libbpf_rs::Result<()> {
+    if selection.walk != Walk::TailCalls {
+        return Ok(());
+    }
+    let (maps, programs) = (&skeleton.maps, &skeleton.progs);
+    let connect = |map: &dyn MapCore, program: &ProgramMut<'_>| {
+        let fd = program.as_fd().as_raw_fd();
+        map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+    };
+    #[cfg(feature = "test-programs")]
+    if selection.test_programs {
+        connect(&maps.probe_walks, &programs.walk_probe_by_calls)?;
+    }
+    connect(&maps.cpu_walks, &programs.walk_cpu_by_calls)
+}

@@ -1,0 +1,39 @@
+//! Trees to text: the only file that knows `serde_yaml`.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::tree::{Node, Value};
+
+/// Writes a tree as YAML.
+pub(crate) fn write(tree: &Node) -> String {
+    serde_yaml::to_string(&tree.value).unwrap_or_else(|error| format!("# {error}\n"))
+}
+
+/// Writes a tree as JSON, whose names for things are YAML's too.
+pub(crate) fn write_json(tree: &Node) -> String {
+    serde_json::to_string_pretty(&tree.value).map_or_else(|error| format!("# {error}\n"), |json| json + "\n")
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Null => serializer.serialize_unit(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Integer(value) => match (u64::try_from(*value), i64::try_from(*value)) {
+                (Ok(value), _) => serializer.serialize_u64(value),
+                (_, Ok(value)) => serializer.serialize_i64(value),
+                _ => serializer.serialize_i128(*value),
+            },
+            Self::Float(value) => serializer.serialize_f64(*value),
+            Self::Text(value) => serializer.serialize_str(value),
+            Self::List(items) => serializer.collect_seq(items.iter().map(|item| &item.value)),
+            Self::Map(map) => {
+                let mut entries = serializer.serialize_map(Some(map.len()))?;
+                for (key, node) in map {
+                    entries.serialize_entry(key, &node.value)?;
+                }
+                entries.end()
+            }
+        }
+    }
+}
