@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
-use sidewinder_config::{Retry, TlsClient};
+use sidewinder_config::{Compression, Retry, TlsClient};
 use sidewinder_e2e::collector::{Collector, Setup, free_ports};
 use sidewinder_e2e::ledger::{Row, Source};
 use sidewinder_e2e::received::Received;
@@ -115,7 +115,7 @@ fn a_request_beyond_the_collectors_limit_is_cut_until_it_fits() -> Result<()> {
         let collector = Collector::set_up(Setup { max_request_mib: Some(1), ..Setup::default() })?;
         let mut way = Way::to(&collector, protocol);
         // gRPC's limit is on what comes out of compression, HTTP's also on what goes in.
-        way.compression = sidewinder_config::Compression::None;
+        way.compression = Compression::None;
         way.timeout = PATIENCE;
         let exporter = way.open(options())?;
         let mut source = Source::default();
