@@ -513,6 +513,10 @@ mod tests {
         assert_eq!(reader.ask(target(1), || ()).err(), Some(NoAnswer::Quarantined));
         let other = Target { start_ticks: 2, ..target(1) };
         assert_eq!(answer(reader.ask(other, || 7).unwrap().wait(LONG)), 7, "another one with its number");
+        // An answer is counted after it is sent.
+        while reader.counts().answered == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
         let counts = reader.counts();
         assert_eq!((counts.timed_out, counts.quarantined, counts.answered), (1, 1, 1));
         assert_eq!((counts.in_quarantine, counts.stuck_threads, counts.is_stuck()), (1, 1, false));
