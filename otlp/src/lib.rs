@@ -5,7 +5,7 @@
 //! | [`builder`]     | [`ReportBuilder`]: events in any order become one [`Report`]              |
 //! | [`decode`]      | Bytes of profiles, from a file or a request, as a small owned model       |
 //! | [`conformance`] | The rules that an emitter of profiles must obey, checked on encoded bytes |
-//! | [`send`]        | The exporters: a file, gRPC; what became of each event                    |
+//! | [`send`]        | The exporters, and how each event ended                                   |
 //!
 //! The messages of OpenTelemetry stay inside this crate: the signal is Alpha and its form still
 //! changes, so that callers see the small types below alone.

@@ -1,4 +1,4 @@
-//! The exporters, and what became of each event that they were given. Settings that users write, such
+//! The exporters, and how each event that they were given ended. Settings that users write, such
 //! as [`sidewinder_config::Retry`], are the configuration's own types.
 //!
 //! ```text

@@ -65,7 +65,7 @@ impl Destination {
         self.exporter.close(timeout);
     }
 
-    /// Waits for the end of what was closed, and says what became of all events.
+    /// Waits until a closed exporter has ended, and logs how its events ended.
     pub(crate) fn finish(&self) {
         let counts = self.exporter.shutdown(Duration::ZERO);
         self.say(&counts);

@@ -299,7 +299,7 @@ impl ForeignReader {
         asked
     }
 
-    /// Gives up a read that has missed its deadline, and says what became of all reads.
+    /// Gives up a read that has missed its deadline, and returns how all reads ended.
     pub(crate) fn counts(&self) -> ReadCounts {
         let now = Instant::now();
         let mut state = lock(&self.shared.state);

@@ -35,7 +35,7 @@ pub(crate) struct SamplingBudget {
     pub(crate) tables_bytes: u64,
     /// Stacks that samples may refer to.
     pub(crate) stacks_bytes: usize,
-    /// Registers and stacks of walks that came too early.
+    /// Snapshots, registers and stacks, for deferred walks.
     pub(crate) snapshots_bytes: usize,
     /// What is on its way from the kernel.
     pub(crate) rings: RingsBudget,

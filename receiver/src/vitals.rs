@@ -1,4 +1,4 @@
-//! What is going on: what each receiver has counted, and what became of what each exporter was given.
+//! The state of the service: what each receiver has counted, and how the events of each exporter ended.
 //!
 //! Metrics, status pages and `sidewinder status` all read this and nothing else.
 
@@ -136,7 +136,7 @@ pub(crate) struct Counted {
     pub(crate) events_dropped: u64,
     pub(crate) stack_bodies_missing: u64,
     pub(crate) walked_late: u64,
-    /// Walks that came too early, with no room for what a later one takes.
+    /// Walks that lacked something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
     /// What became of the readings of threads' contexts.
     pub(crate) contexts: ContextCounts,
