@@ -37,10 +37,13 @@ impl Image {
         let built = paths::sidewinder()?;
         let program = paths::compiled()?.join("sidewinder-with-capabilities");
         let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
-        if !modified(&program).is_ok_and(|copied| modified(&built).is_ok_and(|built| built < copied)) {
+        let built_at = modified(&built)?;
+        // A copy has the time of what it was made from.
+        if !modified(&program).is_ok_and(|copied_at| copied_at == built_at) {
             let partial = program.with_extension(std::process::id().to_string());
             // As in the image, where it has no symbols by which sidecars would name their own samples.
             strip(&built, &partial)?;
+            fs::File::options().write(true).open(&partial)?.set_modified(built_at)?;
             give_file_capabilities(&partial)?;
             fs::rename(partial, &program)?;
         }
