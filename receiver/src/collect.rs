@@ -23,7 +23,7 @@ use crate::live::Naming;
 use crate::naming::{BODY_MISSING_SUMMARY, Namer};
 use crate::sampling::Tally;
 use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
-use crate::vitals::Counted;
+use crate::stats::Counted;
 
 /// See the [module](self).
 #[derive(Debug)]

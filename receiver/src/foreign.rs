@@ -22,8 +22,8 @@ use thiserror::Error;
 use tracing::{debug, warn};
 
 use crate::privilege;
+use crate::stats::lock;
 use crate::time_share::TimeShare;
-use crate::vitals::lock;
 
 /// A read takes some microseconds; on a busy machine, or from swap, some milliseconds.
 const DEADLINE: Duration = Duration::from_secs(2);

@@ -22,7 +22,7 @@ use crate::encode;
 use crate::naming::Namer;
 use crate::sampling::feed::{Message, ProcessKey};
 use crate::server::{Answer, Page};
-use crate::vitals::lock;
+use crate::stats::lock;
 
 /// What is shown, by the names of receivers.
 #[derive(Debug, Default)]

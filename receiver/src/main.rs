@@ -15,7 +15,7 @@
 //! | `memory`     | how much memory there is, and for what                                                   |
 //! | `privilege`  | who keeps which capabilities                                                             |
 //! | `service`    | a configuration kept up, and changed while it runs                                       |
-//! | `vitals`     | what is going on; `telemetry` tells it                                                   |
+//! | `stats`     | the state of the service; `telemetry` shows it                                          |
 //! | `collect`    | events become a profile for people; `import` reads one from a file, `encode` the way back|
 //! | `live`       | the page that follows what is profiled                                                   |
 //! | `server`     | small pages over HTTP                                                                    |
@@ -50,11 +50,11 @@ mod resource;
 mod sampling;
 mod server;
 mod service;
+mod stats;
 mod supervise;
 mod telemetry;
 mod terminal;
 mod time_share;
-mod vitals;
 
 use std::process::ExitCode;
 

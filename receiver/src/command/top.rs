@@ -29,8 +29,8 @@ use crate::report_queue::ReportQueue;
 use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::{Message, ProcessKey};
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
+use crate::stats::{Counted, lock};
 use crate::terminal::tell;
-use crate::vitals::{Counted, lock};
 
 /// How often the rings are drained.
 const POLL: Duration = Duration::from_millis(100);

@@ -11,8 +11,8 @@ use tracing::error;
 use crate::exit::{Cause, Failure};
 use crate::export::Destination;
 use crate::memory::Budget;
+use crate::stats::ServiceStats;
 use crate::supervise;
-use crate::vitals::Vitals;
 
 /// How long it may take from the signal to stop until exporters have sent what is left.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);
@@ -26,7 +26,7 @@ const RETIREMENT: Duration = Duration::from_secs(600);
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Destinations {
-    vitals: Arc<Vitals>,
+    stats: Arc<ServiceStats>,
     present: BTreeMap<ComponentId, Arc<Destination>>,
     /// Those that were replaced and still send, and until when they may.
     retiring: Vec<(Arc<Destination>, Instant)>,
@@ -37,14 +37,14 @@ pub(super) struct Destinations {
 pub(super) struct Opened(BTreeMap<ComponentId, Arc<Destination>>);
 
 impl Destinations {
-    pub(super) fn open(config: &Config, vitals: &Arc<Vitals>) -> Result<Self, Failure> {
+    pub(super) fn open(config: &Config, stats: &Arc<ServiceStats>) -> Result<Self, Failure> {
         let mut present = BTreeMap::new();
         for (id, _) in used(config) {
             let destination = open(id, config)?;
-            vitals.exporter_opened(&destination);
+            stats.exporter_opened(&destination);
             present.insert(id.clone(), destination);
         }
-        Ok(Self { vitals: Arc::clone(vitals), present, retiring: Vec::new() })
+        Ok(Self { stats: Arc::clone(stats), present, retiring: Vec::new() })
     }
 
     pub(super) fn get(&self, id: &ComponentId) -> Option<&Arc<Destination>> {
@@ -99,7 +99,7 @@ impl Destinations {
             }
         }
         for (id, destination) in new {
-            self.vitals.exporter_opened(&destination);
+            self.stats.exporter_opened(&destination);
             self.present.insert(id, destination);
         }
     }
@@ -119,7 +119,7 @@ impl Destinations {
     fn end(&self, destination: &Arc<Destination>, timeout: Duration) {
         destination.close(timeout);
         finish(std::slice::from_ref(destination), Instant::now() + timeout + END_PATIENCE);
-        self.vitals.exporter_ended(destination);
+        self.stats.exporter_ended(destination);
     }
 
     /// Sends what is left in the time that there is since `told_at`, and logs how many events each exporter delivered and

@@ -32,10 +32,10 @@ use crate::command::configuration;
 use crate::exit::{Cause, Failure};
 use crate::memory::Budget;
 use crate::privilege;
+use crate::stats::{Degraded, ServiceStats};
 use crate::supervise;
 use crate::telemetry::Telemetry;
 use crate::terminal::tell;
-use crate::vitals::{Degraded, Vitals};
 use destinations::Destinations;
 use plan::Plan;
 use receiver::Receiver;
@@ -90,7 +90,7 @@ fn runtime() -> Result<Runtime, Failure> {
 /// Everything that a configuration made.
 struct Service {
     config: Arc<Config>,
-    vitals: Arc<Vitals>,
+    stats: Arc<ServiceStats>,
     telemetry: Telemetry,
     destinations: Destinations,
     ui: Ui,
@@ -108,14 +108,14 @@ struct Service {
 impl Service {
     fn start(loaded: Loaded, runtime: &Handle, opener: Opener) -> Result<Self, Failure> {
         let config = Arc::new(loaded.config);
-        let vitals = Arc::new(Vitals::new(Arc::clone(&config)));
-        let telemetry = Telemetry::start(&config, Arc::clone(&vitals), runtime)
+        let stats = Arc::new(ServiceStats::new(Arc::clone(&config)));
+        let telemetry = Telemetry::start(&config, Arc::clone(&stats), runtime)
             .map_err(|error| Failure::new(Cause::Usage, "can't set up telemetry").because(error))?;
-        let destinations = Destinations::open(&config, &vitals)?;
-        let ui = Ui::start(&config.ui, &vitals, runtime);
+        let destinations = Destinations::open(&config, &stats)?;
+        let ui = Ui::start(&config.ui, &stats, runtime);
         let mut service = Self {
             config: Arc::clone(&config),
-            vitals,
+            stats,
             telemetry,
             destinations,
             ui,
@@ -130,9 +130,9 @@ impl Service {
         // From here on nothing takes more.
         privilege::narrow(&service.opener)
             .map_err(|error| Failure::runtime("can't give up privileges", error))?;
-        service.vitals.set_degraded(degraded(&service.opener));
+        service.stats.set_degraded(degraded(&service.opener));
         service.start_missing_receivers()?;
-        service.vitals.set_up(true);
+        service.stats.set_up(true);
         Ok(service)
     }
 
@@ -140,8 +140,8 @@ impl Service {
     fn start_receiver(&mut self, id: &ComponentId, receiver: &ProfilingReceiver) -> Result<(), Failure> {
         let Some(plan) = Plan::of(id, receiver, &self.config, &self.destinations) else { return Ok(()) };
         let budget = Budget::of(receiver);
-        let (vitals, live, opener) = (Arc::clone(&self.vitals), self.ui.live(), self.opener.clone());
-        let started = Receiver::start(id.to_string(), receiver.clone(), budget, plan, vitals, live, opener)?;
+        let (stats, live, opener) = (Arc::clone(&self.stats), self.ui.live(), self.opener.clone());
+        let started = Receiver::start(id.to_string(), receiver.clone(), budget, plan, stats, live, opener)?;
         self.receivers.insert(id.clone(), started);
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Service {
             Ok(()) => info!("the configuration was reloaded"),
             Err(failure) => {
                 error!("the changed configuration is refused, and the old one stays in use: {failure}");
-                self.vitals.reload_refused(failure.to_string());
+                self.stats.reload_refused(failure.to_string());
             }
         }
     }
@@ -206,7 +206,7 @@ impl Service {
             all_paused && is_paused
         });
         if !all_paused {
-            self.hang = Some(hang(&self.vitals, "a receiver did not send its report in time"));
+            self.hang = Some(hang(&self.stats, "a receiver did not send its report in time"));
             return Err(Failure::new(Cause::Runtime, "a receiver does not let the configuration be changed"));
         }
         self.destinations.change(&before, &next, opened);
@@ -220,7 +220,7 @@ impl Service {
         self.start_missing_receivers()?;
         self.measure_run_time();
         self.ui.change(&next.ui);
-        self.vitals.reloaded(next);
+        self.stats.reloaded(next);
         Ok(())
     }
 
@@ -249,7 +249,7 @@ impl Service {
             match receiver.join_by(deadline) {
                 Some(Ok(())) => {}
                 Some(Err(failure)) => error!("a receiver ended by itself, another one follows: {failure}"),
-                None => self.hang = Some(hang(&self.vitals, "a receiver did not end in time")),
+                None => self.hang = Some(hang(&self.stats, "a receiver did not end in time")),
             }
         }
     }
@@ -266,7 +266,7 @@ impl Service {
 
     /// Samples no more, sends what is left, and ends.
     fn shutdown(self) -> Result<(), Failure> {
-        self.vitals.set_up(false);
+        self.stats.set_up(false);
         let told_at = Instant::now();
         self.receivers.values().for_each(|receiver| receiver.stop(told_at + LAST_NAMING_DEADLINE));
         let deadline = told_at + END_DEADLINE;
@@ -274,7 +274,7 @@ impl Service {
         for receiver in self.receivers.into_values() {
             let of_this = receiver
                 .join_by(deadline)
-                .unwrap_or_else(|| Err(hang(&self.vitals, "a receiver did not end in time")));
+                .unwrap_or_else(|| Err(hang(&self.stats, "a receiver did not end in time")));
             ended = ended.and(of_this);
         }
         if !self.destinations.shutdown(told_at) {
@@ -289,8 +289,8 @@ impl Service {
 }
 
 /// Why the process ends though threads go on.
-fn hang(vitals: &Vitals, what: &str) -> Failure {
-    let threads = vitals.threads().at_work();
+fn hang(stats: &ServiceStats, what: &str) -> Failure {
+    let threads = stats.threads().at_work();
     error!(threads, "{what}: the process ends without these threads");
     Failure::new(Cause::Runtime, format!("{what}: threads that have not ended: {threads}"))
 }

@@ -8,7 +8,7 @@ use sidewinder_config::{ComponentId, Config, ErrorMode, ProfilingReceiver, Resou
 
 use super::destinations::Destinations;
 use crate::export::Destination;
-use crate::vitals::lock;
+use crate::stats::lock;
 
 /// One receiver's part in a configuration.
 #[derive(Debug)]

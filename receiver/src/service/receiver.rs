@@ -25,8 +25,8 @@ use crate::sampling::debug_file::DebugRoots;
 use crate::sampling::feed::Message;
 use crate::sampling::options::SamplingOptions;
 use crate::sampling::scope::Scope;
+use crate::stats::{Activity, Counted, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
-use crate::vitals::{Activity, Counted, ReceiverVitals, Vitals};
 
 /// How often the rings are drained while little happens, and how late we hear that we are to stop. They wake us when they
 /// fill up.
@@ -84,7 +84,7 @@ impl Receiver {
         config: ProfilingReceiver,
         budget: Budget,
         plan: Plan,
-        vitals: Arc<Vitals>,
+        stats: Arc<ServiceStats>,
         live: Arc<Live>,
         opener: Opener,
     ) -> Result<Self, Failure> {
@@ -92,7 +92,7 @@ impl Receiver {
         let stop = Stop::default();
         let privileges = opener.clone();
         let run =
-            Run { name, config, budget, plan: Arc::clone(&plan), stop: stop.clone(), vitals, live, opener };
+            Run { name, config, budget, plan: Arc::clone(&plan), stop: stop.clone(), stats, live, opener };
         let thread = privileges
             .spawn("sample", move || run.until_stopped())
             .map_err(|error| Failure::runtime("can't start the thread that samples", error))?;
@@ -130,7 +130,7 @@ struct Run {
     budget: Budget,
     plan: Arc<CurrentPlan>,
     stop: Stop,
-    vitals: Arc<Vitals>,
+    stats: Arc<ServiceStats>,
     live: Arc<Live>,
     opener: Opener,
 }
@@ -139,14 +139,14 @@ impl Run {
     /// Samples until told to stop, as the error mode says also through failures.
     fn until_stopped(&self) -> Result<(), Failure> {
         let ended = loop {
-            self.vitals.receiver_does(&self.name, Activity::Starting);
+            self.stats.receiver_does(&self.name, Activity::Starting);
             let failure = match catch_unwind(AssertUnwindSafe(|| self.sample())) {
                 Ok(Ok(())) => break Ok(()),
                 Ok(Err(failure)) => failure,
                 Err(panic) => has_panicked("sample", &*panic),
             };
-            self.vitals.receiver_ended(&self.name);
-            self.vitals.receiver_does(&self.name, Activity::Failed(failure.to_string()));
+            self.stats.receiver_ended(&self.name);
+            self.stats.receiver_does(&self.name, Activity::Failed(failure.to_string()));
             if self.plan.get().error_mode == ErrorMode::Propagate {
                 break Err(failure);
             }
@@ -156,7 +156,7 @@ impl Run {
             }
         };
         if ended.is_ok() {
-            self.vitals.receiver_does(&self.name, Activity::Stopped);
+            self.stats.receiver_does(&self.name, Activity::Stopped);
         }
         ended
     }
@@ -177,7 +177,7 @@ impl Run {
     /// Samples once, until told to stop. Where everything that was to be sampled has ended, what it left is sent, and
     /// there is nothing more to do until then.
     fn sample(&self) -> Result<(), Failure> {
-        let heartbeat = self.vitals.threads().watch("sample", STARTING_MAX);
+        let heartbeat = self.stats.threads().watch("sample", STARTING_MAX);
         let mut storage = Storage::uninit();
         let symbolize = &self.config.symbolize;
         let debug_roots = Arc::new(DebugRoots::open(&symbolize.debug_directories));
@@ -217,7 +217,7 @@ impl Run {
                 map_bytes = sampler.profiler().map_bytes(),
                 "profiling"
             );
-            self.vitals.receiver_does(&self.name, Activity::Profiling);
+            self.stats.receiver_does(&self.name, Activity::Profiling);
             let mut counted_at = Instant::now();
             while !self.is_stopped() && !sampler.is_over() && !report.is_finished() {
                 heartbeat.beat(SAMPLING_SILENT_MAX);
@@ -240,21 +240,21 @@ impl Run {
             }
             info!(receiver = self.name, "profiling ended: {counted}");
             if is_over {
-                self.vitals.receiver_does(&self.name, Activity::OutOfScope);
+                self.stats.receiver_does(&self.name, Activity::OutOfScope);
             }
             Ok::<_, Failure>(())
         })?;
         // The maps are of no more use.
         drop(sampler);
         drop(heartbeat);
-        self.vitals.receiver_ended(&self.name);
+        self.stats.receiver_ended(&self.name);
         while !self.wait_for_stop(RETRY) {}
         Ok(())
     }
 
     /// Tells what this run has counted, and returns what all of them have.
-    fn count(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverVitals {
-        self.vitals.receiver_counted(&self.name, Counted::of(sampler, dropped))
+    fn count(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverStats {
+        self.stats.receiver_counted(&self.name, Counted::of(sampler, dropped))
     }
 
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
@@ -276,13 +276,13 @@ impl Run {
             trace_context: receiver.trace_context.clone(),
             budget: self.budget.sampling,
             debug_roots,
-            threads: self.vitals.threads().clone(),
+            threads: self.stats.threads().clone(),
         }
     }
 
     /// Names events and sends a report of them every so often, until no more come.
     fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
-        let heartbeat = self.vitals.threads().watch("report", REPORTING_SILENT_MAX);
+        let heartbeat = self.stats.threads().watch("report", REPORTING_SILENT_MAX);
         let mut plan = self.plan.get();
         let mut reporter = Reporter::new(
             namer,
@@ -304,7 +304,7 @@ impl Run {
                 shown.tee(&message, reporter.naming());
                 reporter.take(message);
             }
-            self.vitals.receiver_named(&self.name, reporter.name_counts());
+            self.stats.receiver_named(&self.name, reporter.name_counts());
             let is_outdated = !self.plan.holds(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
                 let end_ns = monotonic_ns();
@@ -329,7 +329,7 @@ impl Run {
         for (index, (report, route)) in reports.into_iter().zip(&plan.routes).enumerate() {
             let Some(report) = report else { continue };
             if index == 0 {
-                self.vitals.receiver_handed_on(&self.name, report.tally());
+                self.stats.receiver_handed_on(&self.name, report.tally());
             }
             for destination in &route.exporters {
                 destination.send(&report);

@@ -9,7 +9,7 @@ use tracing::info;
 use crate::collect::{Bounds, outcomes_so_far};
 use crate::live::{Live, OutcomesOf};
 use crate::server::Server;
-use crate::vitals::Vitals;
+use crate::stats::ServiceStats;
 
 /// See the [module](self).
 pub(super) struct Ui {
@@ -21,14 +21,10 @@ pub(super) struct Ui {
 }
 
 impl Ui {
-    pub(super) fn start(config: &UiConfig, vitals: &Arc<Vitals>, runtime: &Handle) -> Self {
-        let vitals = Arc::clone(vitals);
+    pub(super) fn start(config: &UiConfig, stats: &Arc<ServiceStats>, runtime: &Handle) -> Self {
+        let stats = Arc::clone(stats);
         let outcomes: Arc<OutcomesOf> = Arc::new(move |name| {
-            vitals
-                .receivers()
-                .get(name)
-                .map(|receiver| outcomes_so_far(&receiver.counted))
-                .unwrap_or_default()
+            stats.receivers().get(name).map(|receiver| outcomes_so_far(&receiver.counted)).unwrap_or_default()
         });
         let live = Arc::new(Live::within(bounds(config)));
         let mut ui = Self { config: config.clone(), live, outcomes, runtime: runtime.clone(), server: None };

@@ -22,8 +22,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::otlp::{self, OtlpError};
+use crate::stats::lock;
 use crate::terminal::is_coloured;
-use crate::vitals::lock;
 
 /// Why there is no log as configured.
 #[derive(Debug, Error)]

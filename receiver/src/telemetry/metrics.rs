@@ -14,8 +14,8 @@ use sidewinder_otlp::send::State;
 
 use super::process;
 use crate::memory;
-use crate::vitals::counters::{COUNTERS, Counter, Metric as Of};
-use crate::vitals::{ExporterNow, ReceiverVitals, Vitals};
+use crate::stats::counters::{COUNTERS, Counter, Metric as Of};
+use crate::stats::{ExporterNow, ReceiverStats, ServiceStats};
 
 /// One metric: what it is called and how it is read.
 struct Metric {
@@ -25,7 +25,7 @@ struct Metric {
     kind: Kind,
     /// From which `service::telemetry::metrics::level` on it is measured.
     level: MetricLevel,
-    read: fn(&Vitals) -> Vec<Point>,
+    read: fn(&ServiceStats) -> Vec<Point>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,17 +55,17 @@ fn point(value: u64, labels: &[(&'static str, &str)]) -> Point {
 }
 
 /// What a Collector labels with the place that an exporter sends to.
-fn of_sending(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+fn of_sending(stats: &ServiceStats, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
     let labels = |exporter: &ExporterNow| {
         let mut labels = vec![("exporter", exporter.name.as_str())];
         labels.extend(exporter.labels.iter().map(|(key, value)| (*key, value.as_str())));
         point(read(exporter), &labels)
     };
-    vitals.exporters().iter().map(labels).collect()
+    stats.exporters().iter().map(labels).collect()
 }
 
-fn of_exporters(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
-    vitals.exporters().iter().map(|exporter| point(read(exporter), &[("exporter", &exporter.name)])).collect()
+fn of_exporters(stats: &ServiceStats, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+    stats.exporters().iter().map(|exporter| point(read(exporter), &[("exporter", &exporter.name)])).collect()
 }
 
 /// What a Collector labels with the kind of data.
@@ -77,22 +77,22 @@ fn of_requests(exporters: &[ExporterNow], read: impl Fn(&ExporterNow) -> u64) ->
 }
 
 /// Of the exporters that have a queue.
-fn of_queues(vitals: &Vitals, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
-    let mut exporters = vitals.exporters();
+fn of_queues(stats: &ServiceStats, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+    let mut exporters = stats.exporters();
     exporters.retain(|exporter| exporter.stats.queue_capacity_bytes > 0);
     of_requests(&exporters, read)
 }
 
-fn of_receivers(vitals: &Vitals, read: impl Fn(&ReceiverVitals) -> u64) -> Vec<Point> {
-    let labels = |(name, receiver): (&String, &ReceiverVitals)| {
+fn of_receivers(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -> Vec<Point> {
+    let labels = |(name, receiver): (&String, &ReceiverStats)| {
         point(read(receiver), &[("receiver", name), ("transport", "ebpf")])
     };
-    vitals.receivers().iter().map(labels).collect()
+    stats.receivers().iter().map(labels).collect()
 }
 
 /// As [`of_receivers`], without a Collector's label.
-fn by_receiver(vitals: &Vitals, read: impl Fn(&ReceiverVitals) -> u64) -> Vec<Point> {
-    let receivers = vitals.receivers();
+fn by_receiver(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -> Vec<Point> {
+    let receivers = stats.receivers();
     receivers.iter().map(|(name, receiver)| point(read(receiver), &[("receiver", name)])).collect()
 }
 
@@ -116,7 +116,7 @@ static METRICS: &[Metric] = &[
         unit: "{samples}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| of_sending(vitals, |exporter| exporter.stats.counts.delivered.samples),
+        read: |stats| of_sending(stats, |exporter| exporter.stats.counts.delivered.samples),
     },
     Metric {
         name: "otelcol_exporter_send_failed_profile_samples",
@@ -124,8 +124,8 @@ static METRICS: &[Metric] = &[
         unit: "{samples}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| {
-            of_sending(vitals, |exporter| {
+        read: |stats| {
+            of_sending(stats, |exporter| {
                 SEND_FAILED.iter().map(|state| exporter.stats.counts.get(*state).samples).sum()
             })
         },
@@ -136,7 +136,7 @@ static METRICS: &[Metric] = &[
         unit: "{samples}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| of_exporters(vitals, |exporter| exporter.stats.counts.dropped_queue_full.samples),
+        read: |stats| of_exporters(stats, |exporter| exporter.stats.counts.dropped_queue_full.samples),
     },
     Metric {
         name: "otelcol_exporter_queue_size",
@@ -144,7 +144,7 @@ static METRICS: &[Metric] = &[
         unit: "{bytes}",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| of_queues(vitals, |exporter| exporter.stats.queue_bytes),
+        read: |stats| of_queues(stats, |exporter| exporter.stats.queue_bytes),
     },
     Metric {
         name: "otelcol_exporter_queue_capacity",
@@ -152,7 +152,7 @@ static METRICS: &[Metric] = &[
         unit: "{bytes}",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| of_queues(vitals, |exporter| exporter.stats.queue_capacity_bytes),
+        read: |stats| of_queues(stats, |exporter| exporter.stats.queue_capacity_bytes),
     },
     Metric {
         name: "otelcol_exporter_in_flight_requests",
@@ -160,7 +160,7 @@ static METRICS: &[Metric] = &[
         unit: "{requests}",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| of_requests(&vitals.exporters(), |exporter| exporter.stats.in_flight_requests as u64),
+        read: |stats| of_requests(&stats.exporters(), |exporter| exporter.stats.in_flight_requests as u64),
     },
     Metric {
         name: "otelcol_receiver_accepted_profile_samples",
@@ -168,7 +168,7 @@ static METRICS: &[Metric] = &[
         unit: "{samples}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| of_receivers(vitals, |receiver| receiver.accepted.samples),
+        read: |stats| of_receivers(stats, |receiver| receiver.accepted.samples),
     },
     Metric {
         name: "otelcol_receiver_refused_profile_samples",
@@ -176,7 +176,7 @@ static METRICS: &[Metric] = &[
         unit: "{samples}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| of_receivers(vitals, |receiver| receiver.counted.events_dropped),
+        read: |stats| of_receivers(stats, |receiver| receiver.counted.events_dropped),
     },
     Metric {
         name: "otelcol_receiver_failed_profile_samples",
@@ -184,7 +184,7 @@ static METRICS: &[Metric] = &[
         unit: "{samples}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| of_receivers(vitals, |receiver| receiver.counted.stack_bodies_missing),
+        read: |stats| of_receivers(stats, |receiver| receiver.counted.stack_bodies_missing),
     },
     Metric {
         name: "otelcol_process_cpu_seconds",
@@ -208,7 +208,7 @@ static METRICS: &[Metric] = &[
         unit: "s",
         kind: Kind::FractionalCounter,
         level: MetricLevel::Basic,
-        read: |vitals| single(vitals.uptime().as_secs_f64()),
+        read: |stats| single(stats.uptime().as_secs_f64()),
     },
     Metric {
         name: "sidewinder_interrupts",
@@ -216,9 +216,9 @@ static METRICS: &[Metric] = &[
         unit: "{interrupts}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| {
+        read: |stats| {
             let mut points = Vec::new();
-            for (name, receiver) in vitals.receivers() {
+            for (name, receiver) in stats.receivers() {
                 let counted = &receiver.counted;
                 let missed = ("missed", counted.missed);
                 for (outcome, count) in
@@ -236,9 +236,9 @@ static METRICS: &[Metric] = &[
         unit: "{events}",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| {
+        read: |stats| {
             let mut points = Vec::new();
-            for exporter in vitals.exporters() {
+            for exporter in stats.exporters() {
                 for state in State::ALL {
                     let count = exporter.stats.counts.get(*state).events;
                     points.push(point(count, &[("exporter", &exporter.name), ("state", state.as_str())]));
@@ -253,7 +253,7 @@ static METRICS: &[Metric] = &[
         unit: "{events}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.accepted.events),
+        read: |stats| by_receiver(stats, |receiver| receiver.accepted.events),
     },
     Metric {
         name: "sidewinder_bpf_run_seconds",
@@ -261,8 +261,8 @@ static METRICS: &[Metric] = &[
         unit: "s",
         kind: Kind::FractionalCounter,
         level: MetricLevel::Basic,
-        read: |vitals| {
-            let receivers = vitals.receivers();
+        read: |stats| {
+            let receivers = stats.receivers();
             let timed = receivers.iter().filter_map(|(name, receiver)| {
                 let run_time = receiver.counted.run_time?;
                 let labels = vec![KeyValue::new("receiver", name.clone())];
@@ -277,7 +277,7 @@ static METRICS: &[Metric] = &[
         unit: "By",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.map_bytes),
+        read: |stats| by_receiver(stats, |receiver| receiver.counted.map_bytes),
     },
     Metric {
         name: "sidewinder_tables_bytes",
@@ -285,7 +285,7 @@ static METRICS: &[Metric] = &[
         unit: "By",
         kind: Kind::Gauge,
         level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.table_bytes),
+        read: |stats| by_receiver(stats, |receiver| receiver.counted.table_bytes),
     },
     Metric {
         name: "sidewinder_files_refused",
@@ -294,9 +294,9 @@ static METRICS: &[Metric] = &[
         unit: "{files}",
         kind: Kind::Counter,
         level: MetricLevel::Normal,
-        read: |vitals| {
+        read: |stats| {
             let mut points = Vec::new();
-            for (name, receiver) in vitals.receivers() {
+            for (name, receiver) in stats.receivers() {
                 for (reason, count) in receiver.names.files.by_reason() {
                     points.push(point(count, &[("receiver", &name), ("reason", reason)]));
                 }
@@ -310,7 +310,7 @@ static METRICS: &[Metric] = &[
         unit: "{processes}",
         kind: Kind::Gauge,
         level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.reads.in_quarantine),
+        read: |stats| by_receiver(stats, |receiver| receiver.counted.reads.in_quarantine),
     },
     Metric {
         name: "sidewinder_stuck_reader_threads",
@@ -318,7 +318,7 @@ static METRICS: &[Metric] = &[
         unit: "{threads}",
         kind: Kind::Gauge,
         level: MetricLevel::Normal,
-        read: |vitals| by_receiver(vitals, |receiver| receiver.counted.reads.stuck_threads),
+        read: |stats| by_receiver(stats, |receiver| receiver.counted.reads.stuck_threads),
     },
     Metric {
         name: "sidewinder_faulty_threads",
@@ -326,8 +326,8 @@ static METRICS: &[Metric] = &[
         unit: "{threads}",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| {
-            let faulty = vitals.threads().faulty();
+        read: |stats| {
+            let faulty = stats.threads().faulty();
             let of_each = |faulty: &crate::supervise::Faulty| {
                 point(1, &[("thread", faulty.thread), ("fault", faulty.fault.label())])
             };
@@ -340,9 +340,9 @@ static METRICS: &[Metric] = &[
         unit: "1",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| {
-            let receivers = vitals.receivers();
-            let labels = |(name, receiver): (&String, &ReceiverVitals)| {
+        read: |stats| {
+            let receivers = stats.receivers();
+            let labels = |(name, receiver): (&String, &ReceiverStats)| {
                 point(1, &[("receiver", name), ("activity", receiver.activity.label())])
             };
             receivers.iter().map(labels).collect()
@@ -354,9 +354,9 @@ static METRICS: &[Metric] = &[
         unit: "1",
         kind: Kind::Gauge,
         level: MetricLevel::Basic,
-        read: |vitals| {
-            let degraded = vitals.degraded();
-            let labels = |what: &crate::vitals::Degraded| {
+        read: |stats| {
+            let degraded = stats.degraded();
+            let labels = |what: &crate::stats::Degraded| {
                 point(1, &[("feature", what.feature), ("reason", what.reason)])
             };
             degraded.iter().map(labels).collect()
@@ -368,8 +368,8 @@ static METRICS: &[Metric] = &[
         unit: "{reloads}",
         kind: Kind::Counter,
         level: MetricLevel::Basic,
-        read: |vitals| {
-            let configuration = vitals.configuration();
+        read: |stats| {
+            let configuration = stats.configuration();
             [("applied", configuration.reloads), ("refused", configuration.refused)]
                 .into_iter()
                 .map(|(result, count)| point(count, &[("result", result)]))
@@ -385,8 +385,8 @@ fn counter_names(level: MetricLevel) -> BTreeSet<&'static str> {
 }
 
 /// What the counters of this name have counted, for each receiver.
-fn points_of(name: &str, vitals: &Vitals) -> Vec<Point> {
-    let receivers = vitals.receivers();
+fn points_of(name: &str, stats: &ServiceStats) -> Vec<Point> {
+    let receivers = stats.receivers();
     let counters = || COUNTERS.iter().filter(|counter| counter.name == name);
     let points = receivers.iter().flat_map(|(receiver, counted)| {
         counters().map(move |counter| {
@@ -406,27 +406,31 @@ const STACK_DEPTH_DESCRIPTION: &str = "Frames of stacks, complete or cut, in the
 const DEPTHS: [f64; 14] =
     [1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0, 511.0, 1_023.0, 2_047.0, 4_095.0, 8_191.0, 16_383.0];
 
-/// Makes `meter` read every metric of `level` from `vitals`, and returns where depths of stacks are to be recorded.
-pub(super) fn register(meter: &Meter, level: MetricLevel, vitals: &Arc<Vitals>) -> Option<Histogram<u64>> {
+/// Makes `meter` read every metric of `level` from `stats`, and returns where depths of stacks are to be recorded.
+pub(super) fn register(
+    meter: &Meter,
+    level: MetricLevel,
+    stats: &Arc<ServiceStats>,
+) -> Option<Histogram<u64>> {
     for metric in METRICS.iter().filter(|metric| metric.level <= level) {
         match metric.kind {
             Kind::Counter => {
-                _ = observed(meter.u64_observable_counter(metric.name), metric, vitals, whole).build();
+                _ = observed(meter.u64_observable_counter(metric.name), metric, stats, whole).build();
             }
             Kind::FractionalCounter => {
                 let same = |value| value;
-                _ = observed(meter.f64_observable_counter(metric.name), metric, vitals, same).build();
+                _ = observed(meter.f64_observable_counter(metric.name), metric, stats, same).build();
             }
             Kind::Gauge => {
-                _ = observed(meter.u64_observable_gauge(metric.name), metric, vitals, whole).build();
+                _ = observed(meter.u64_observable_gauge(metric.name), metric, stats, whole).build();
             }
         }
     }
     for name in counter_names(level) {
-        let vitals = Arc::clone(vitals);
+        let stats = Arc::clone(stats);
         let first = COUNTERS.iter().find(|counter| counter.name == name);
         let observe = move |observer: &dyn AsyncInstrument<u64>| {
-            for point in points_of(name, &vitals) {
+            for point in points_of(name, &stats) {
                 observer.observe(whole(point.value), &point.labels);
             }
         };
@@ -456,12 +460,12 @@ fn whole(value: f64) -> u64 {
 fn observed<'a, I, M: 'static>(
     instrument: AsyncInstrumentBuilder<'a, I, M>,
     metric: &'static Metric,
-    vitals: &Arc<Vitals>,
+    stats: &Arc<ServiceStats>,
     number: fn(f64) -> M,
 ) -> AsyncInstrumentBuilder<'a, I, M> {
-    let vitals = Arc::clone(vitals);
+    let stats = Arc::clone(stats);
     let observe = move |observer: &dyn AsyncInstrument<M>| {
-        for point in (metric.read)(&vitals) {
+        for point in (metric.read)(&stats) {
             observer.observe(number(point.value), &point.labels);
         }
     };
@@ -507,7 +511,7 @@ fn documentation() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
          Of `service::telemetry::metrics`, from the level that is named on. Made from the tables in\n\
-         `receiver/src/telemetry/metrics.rs` and `receiver/src/vitals/counters.rs` by\n\
+         `receiver/src/telemetry/metrics.rs` and `receiver/src/stats/counters.rs` by\n\
          `METRICS=accept cargo test -p sidewinder metrics_are_documented`.\n\n\
          | Metric | Kind | Unit | Level | What it says |\n|---|---|---|---|---|\n",
     );
@@ -544,7 +548,7 @@ mod tests {
     use crate::foreign::ReadCounts;
     use crate::naming::NameCounts;
     use crate::refusals::RefusedFiles;
-    use crate::vitals::{Counted, EventsOf};
+    use crate::stats::{Counted, EventsOf};
 
     /// A number of its own for each counter.
     #[derive(Default)]
@@ -640,15 +644,14 @@ mod tests {
             // Each reason is in sidewinder_files_refused: it is made from the closed list.
             files: RefusedFiles::default(),
         };
-        let vitals = Vitals::new(Arc::new(Config::default()));
+        let stats = ServiceStats::new(Arc::new(Config::default()));
         let receiver = {
-            vitals.receiver_named("profiling", names);
-            vitals.receiver_counted("profiling", counted)
+            stats.receiver_named("profiling", names);
+            stats.receiver_counted("profiling", counted)
         };
-        let in_metrics = METRICS.iter().flat_map(|metric| (metric.read)(&vitals));
-        let in_metrics = in_metrics.chain(
-            counter_names(MetricLevel::Detailed).into_iter().flat_map(|name| points_of(name, &vitals)),
-        );
+        let in_metrics = METRICS.iter().flat_map(|metric| (metric.read)(&stats));
+        let in_metrics = in_metrics
+            .chain(counter_names(MetricLevel::Detailed).into_iter().flat_map(|name| points_of(name, &stats)));
         let shown: BTreeSet<u64> = in_metrics.map(|point| whole(point.value)).collect();
         let mut explained = BTreeSet::new();
         for counter in COUNTERS {
@@ -657,7 +660,7 @@ mod tests {
                 Of::From(_) => assert!(shown.contains(&number), "{} is not shown", counter.name),
                 Of::Part(metric) => {
                     let metric = METRICS.iter().find(|one| one.name == metric).unwrap();
-                    let values = (metric.read)(&vitals).into_iter().map(|point| whole(point.value));
+                    let values = (metric.read)(&stats).into_iter().map(|point| whole(point.value));
                     assert!(values.into_iter().any(|value| value == number), "{} is not in it", counter.name);
                 }
                 Of::None(_) => _ = explained.insert(number),

@@ -30,7 +30,7 @@ use tokio::runtime::Handle;
 use tracing::warn;
 
 use crate::server::Server;
-use crate::vitals::{INTERVAL, Vitals};
+use crate::stats::{INTERVAL, ServiceStats};
 use logs::{Log, LogError};
 use otlp::OtlpError;
 use status::StatusSocket;
@@ -50,7 +50,7 @@ pub(crate) enum TelemetryError {
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     runtime: Handle,
-    vitals: Arc<Vitals>,
+    stats: Arc<ServiceStats>,
     instance: String,
     configured: Configured,
     log: Log,
@@ -88,7 +88,7 @@ impl Telemetry {
     /// is taken and a receiver of telemetry that does not answer are warnings.
     pub(crate) fn start(
         config: &Config,
-        vitals: Arc<Vitals>,
+        stats: Arc<ServiceStats>,
         runtime: &Handle,
     ) -> Result<Self, TelemetryError> {
         let _context = runtime.enter();
@@ -96,21 +96,21 @@ impl Telemetry {
         let instance = instance_id();
         let resource = resource(&configured.telemetry, &instance);
         let log = Log::start(&configured.telemetry.logs, &resource)?;
-        let metrics = Metrics::start(&configured.telemetry.metrics, resource, &vitals, runtime)?;
-        let status = StatusSocket::open(Arc::clone(&vitals), runtime)
+        let metrics = Metrics::start(&configured.telemetry.metrics, resource, &stats, runtime)?;
+        let status = StatusSocket::open(Arc::clone(&stats), runtime)
             .inspect_err(|error| {
                 warn!(error = error as &dyn std::error::Error, "`sidewinder status` will get no answer");
             })
             .ok();
-        runtime.spawn(take_notes(Arc::downgrade(&vitals)));
+        runtime.spawn(take_notes(Arc::downgrade(&stats)));
         let pages = configured
             .extensions
             .iter()
-            .filter_map(|(id, extension)| Some((id.clone(), page(id, extension, &vitals, runtime)?)))
+            .filter_map(|(id, extension)| Some((id.clone(), page(id, extension, &stats, runtime)?)))
             .collect();
         Ok(Self {
             runtime: runtime.clone(),
-            vitals,
+            stats,
             instance,
             configured,
             log,
@@ -138,12 +138,12 @@ impl Telemetry {
             // The ports must be free before they are listened on again.
             let before = before.clone();
             end(self.metrics.take());
-            match Metrics::start(&now.metrics, resource, &self.vitals, &runtime) {
+            match Metrics::start(&now.metrics, resource, &self.stats, &runtime) {
                 Ok(metrics) => self.metrics = metrics,
                 Err(error) => {
                     self.log.change(&before.logs, &self::resource(&before, &self.instance))?;
                     let resource = self::resource(&before, &self.instance);
-                    self.metrics = Metrics::start(&before.metrics, resource, &self.vitals, &runtime)?;
+                    self.metrics = Metrics::start(&before.metrics, resource, &self.stats, &runtime)?;
                     return Err(error);
                 }
             }
@@ -151,7 +151,7 @@ impl Telemetry {
         self.pages.retain(|id, _| configured.extensions.get(id) == self.configured.extensions.get(id));
         for (id, extension) in &configured.extensions {
             if !self.pages.contains_key(id) {
-                self.pages.extend(page(id, extension, &self.vitals, &runtime).map(|page| (id.clone(), page)));
+                self.pages.extend(page(id, extension, &self.stats, &runtime).map(|page| (id.clone(), page)));
             }
         }
         self.configured = configured;
@@ -169,10 +169,10 @@ impl Metrics {
     fn start(
         config: &MetricTelemetry,
         resource: Resource,
-        vitals: &Arc<Vitals>,
+        stats: &Arc<ServiceStats>,
         runtime: &Handle,
     ) -> Result<Option<Self>, TelemetryError> {
-        vitals.measure_stack_depths(None);
+        stats.measure_stack_depths(None);
         if config.level == MetricLevel::None || config.readers.is_empty() {
             return Ok(None);
         }
@@ -204,8 +204,8 @@ impl Metrics {
             };
         }
         let provider = builder.build();
-        let depths = metrics::register(&provider.meter("sidewinder"), config.level, vitals);
-        vitals.measure_stack_depths(depths);
+        let depths = metrics::register(&provider.meter("sidewinder"), config.level, stats);
+        stats.measure_stack_depths(depths);
         let servers = registries
             .into_iter()
             .map(|(address, registry)| {
@@ -218,12 +218,12 @@ impl Metrics {
 
 /// Notes every so often what has been counted, for as long as there is somebody to count: what `status` calls wrong now is
 /// what has been counted since.
-async fn take_notes(vitals: Weak<Vitals>) {
+async fn take_notes(stats: Weak<ServiceStats>) {
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         interval.tick().await;
-        let Some(vitals) = vitals.upgrade() else { return };
-        vitals.take_note();
+        let Some(stats) = stats.upgrade() else { return };
+        stats.take_note();
     }
 }
 
@@ -237,10 +237,10 @@ fn end(metrics: Option<Metrics>) {
 }
 
 /// The page of an extension that has one.
-fn page(id: &str, extension: &Extension, vitals: &Arc<Vitals>, runtime: &Handle) -> Option<Server> {
+fn page(id: &str, extension: &Extension, stats: &Arc<ServiceStats>, runtime: &Handle) -> Option<Server> {
     let (address, answer) = match extension {
-        Extension::HealthCheck(config) => (&config.endpoint, pages::health(config, Arc::clone(vitals))),
-        Extension::Zpages(config) => (&config.endpoint, pages::zpages(Arc::clone(vitals))),
+        Extension::HealthCheck(config) => (&config.endpoint, pages::health(config, Arc::clone(stats))),
+        Extension::Zpages(config) => (&config.endpoint, pages::zpages(Arc::clone(stats))),
         Extension::FileStorage(_) | Extension::BearerTokenAuth(_) | Extension::BasicAuth(_) => return None,
     };
     Some(Server::start(id.to_owned(), address.clone(), answer, runtime))

@@ -11,7 +11,7 @@ use sidewinder_config::HealthCheck;
 
 use super::status;
 use crate::server::{Answer, Page};
-use crate::vitals::Vitals;
+use crate::stats::ServiceStats;
 
 /// `/metrics`, in Prometheus' text format.
 pub(super) fn metrics(registry: Registry) -> Arc<Answer> {
@@ -29,30 +29,30 @@ pub(super) fn metrics(registry: Registry) -> Arc<Answer> {
 
 /// The answer of the Collector's extension `health_check`: whether the service is up. What it can't do here is for
 /// `sidewinder status`: a probe that fails for want of a privilege would take the pod out of its service.
-pub(super) fn health(config: &HealthCheck, vitals: Arc<Vitals>) -> Arc<Answer> {
+pub(super) fn health(config: &HealthCheck, stats: Arc<ServiceStats>) -> Arc<Answer> {
     let config = config.clone();
     Arc::new(move |path| {
         (path == config.path).then(|| {
-            let is_up = vitals.is_up();
+            let is_up = stats.is_up();
             let status = if is_up { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             let page = match &config.response_body {
                 Some(texts) => Page::ok(
                     "text/plain; charset=utf-8",
                     if is_up { &texts.healthy } else { &texts.unhealthy }.clone(),
                 ),
-                None => Page::ok("application/json", health_document(&vitals, is_up)),
+                None => Page::ok("application/json", health_document(&stats, is_up)),
             };
             Page { status, ..page }
         })
     })
 }
 
-fn health_document(vitals: &Vitals, is_up: bool) -> String {
+fn health_document(stats: &ServiceStats, is_up: bool) -> String {
     let document = match is_up {
         true => json!({
             "status": "Server available",
-            "upSince": status::time(vitals.started_at()),
-            "uptime": sidewinder_config::format_duration(vitals.uptime()),
+            "upSince": status::time(stats.started_at()),
+            "uptime": sidewinder_config::format_duration(stats.uptime()),
         }),
         false => {
             json!({ "status": "Server not available", "upSince": Timestamp::UNIX_EPOCH.to_string(), "uptime": "" })
@@ -62,7 +62,7 @@ fn health_document(vitals: &Vitals, is_up: bool) -> String {
 }
 
 /// The pages of the Collector's extension `zpages` that have a meaning here.
-pub(super) fn zpages(vitals: Arc<Vitals>) -> Arc<Answer> {
+pub(super) fn zpages(stats: Arc<ServiceStats>) -> Arc<Answer> {
     Arc::new(move |path| {
         let (title, part) = match path.trim_end_matches('/') {
             "" | "/debug" => return Some(html("Sidewinder", &index())),
@@ -73,7 +73,7 @@ pub(super) fn zpages(vitals: Arc<Vitals>) -> Arc<Answer> {
             "/debug/extensionz" => ("Extensions", Some("extensions")),
             _ => return None,
         };
-        let document = status::document(&vitals);
+        let document = status::document(&stats);
         let shown = match part {
             Some(part) => document.get(part).cloned().unwrap_or_default(),
             // What has a page of its own is left out.
@@ -155,19 +155,19 @@ mod tests {
     use sidewinder_config::{Config, ResponseBody};
 
     use super::*;
-    use crate::vitals::Activity;
+    use crate::stats::Activity;
 
-    fn vitals() -> Arc<Vitals> {
-        Arc::new(Vitals::new(Arc::new(Config::default())))
+    fn stats() -> Arc<ServiceStats> {
+        Arc::new(ServiceStats::new(Arc::new(Config::default())))
     }
 
     #[test]
     fn health_is_bad_before_the_start_and_good_after_it() {
-        let vitals = vitals();
-        let answer = health(&HealthCheck::default(), Arc::clone(&vitals));
+        let stats = stats();
+        let answer = health(&HealthCheck::default(), Arc::clone(&stats));
         assert_eq!(answer("/").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(answer("/other").is_none());
-        vitals.set_up(true);
+        stats.set_up(true);
         let page = answer("/").unwrap();
         assert_eq!(page.status, StatusCode::OK);
         let document: Value = serde_json::from_slice(&page.body).unwrap();
@@ -178,21 +178,21 @@ mod tests {
     fn health_answers_in_the_words_that_are_configured() {
         let response_body = Some(ResponseBody { healthy: "well".to_owned(), unhealthy: "ill".to_owned() });
         let config = HealthCheck { response_body, path: "/healthz".to_owned(), ..HealthCheck::default() };
-        let vitals = vitals();
-        let answer = health(&config, Arc::clone(&vitals));
+        let stats = stats();
+        let answer = health(&config, Arc::clone(&stats));
         assert_eq!(answer("/healthz").unwrap().body, "ill");
-        vitals.set_up(true);
+        stats.set_up(true);
         assert_eq!(answer("/healthz").unwrap().body, "well");
     }
 
     #[test]
     fn what_comes_from_elsewhere_is_text_on_a_page() {
-        let vitals = vitals();
-        vitals.receiver_does("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
-        let page = zpages(Arc::clone(&vitals))("/debug/receiverz").unwrap();
+        let stats = stats();
+        stats.receiver_does("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
+        let page = zpages(Arc::clone(&stats))("/debug/receiverz").unwrap();
         let body = String::from_utf8_lossy(&page.body);
         assert!(body.contains("&lt;script&gt;\u{fffd}[2J"), "{body}");
         assert!(!body.contains("<script>"), "{body}");
-        assert!(zpages(vitals)("/etc/passwd").is_none());
+        assert!(zpages(stats)("/etc/passwd").is_none());
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use sidewinder_otlp::send::{Counts, State};
 
-use crate::vitals::counters::{Alarm, COUNTERS, Since};
-use crate::vitals::{Activity, Degraded, ExporterNow, Note, ReceiverVitals, Vitals, WINDOW};
+use crate::stats::counters::{Alarm, COUNTERS, Since};
+use crate::stats::{Activity, Degraded, ExporterNow, Note, ReceiverStats, ServiceStats, WINDOW};
 
 /// A queue that is fuller than this, of 1, will soon drop.
 const FULL: f64 = 0.8;
@@ -35,28 +35,28 @@ impl Problem {
 }
 
 /// What is wrong, what matters most first.
-pub(super) fn problems(vitals: &Vitals) -> Vec<Problem> {
-    let before = vitals.before_window();
-    let during = format!("in the last {}", rounded(window(vitals)));
+pub(super) fn problems(stats: &ServiceStats) -> Vec<Problem> {
+    let before = stats.before_window();
+    let during = format!("in the last {}", rounded(window(stats)));
     let mut problems = Vec::new();
-    if let Some(reason) = vitals.configuration().refusal {
+    if let Some(reason) = stats.configuration().refusal {
         problems.push(Problem::new(
             format!("the configuration that was read last is refused, the one before it is in use: {reason}"),
             "correct it; `sidewinder validate` checks it without using it",
         ));
     }
-    problems.extend(vitals.threads().faulty().iter().map(|faulty| {
+    problems.extend(stats.threads().faulty().iter().map(|faulty| {
         Problem::new(faulty.to_string(), "restart the profiler, and report this: it is a fault of Sidewinder")
     }));
-    for (name, receiver) in vitals.receivers() {
+    for (name, receiver) in stats.receivers() {
         problems.extend(of_activity(&name, &receiver.activity));
         let before = before.as_ref().and_then(|note| note.receivers.get(&name));
         problems.extend(of_counters(&name, &receiver, before, &during));
     }
-    for exporter in vitals.exporters() {
+    for exporter in stats.exporters() {
         problems.extend(of_exporter(&exporter, before.as_ref(), &during));
     }
-    problems.extend(vitals.degraded().iter().map(of_degraded));
+    problems.extend(stats.degraded().iter().map(of_degraded));
     problems
 }
 
@@ -81,11 +81,11 @@ fn of_activity(name: &str, activity: &Activity) -> Option<Problem> {
 
 fn of_counters(
     name: &str,
-    now: &ReceiverVitals,
-    before: Option<&ReceiverVitals>,
+    now: &ReceiverStats,
+    before: Option<&ReceiverStats>,
     during: &str,
 ) -> Vec<Problem> {
-    let since = |read: &dyn Fn(&ReceiverVitals) -> u64| read(now).saturating_sub(before.map_or(0, read));
+    let since = |read: &dyn Fn(&ReceiverStats) -> u64| read(now).saturating_sub(before.map_or(0, read));
     let due = since(&|receiver| receiver.counted.due);
     let is_beyond = |count: u64, share: f64| count > 0 && count as f64 > share * due as f64;
     let mut problems = Vec::new();
@@ -228,8 +228,8 @@ pub(super) fn rounded(time: Duration) -> String {
 }
 
 /// How long the time is that counts as now.
-pub(super) fn window(vitals: &Vitals) -> Duration {
-    vitals.uptime().min(WINDOW)
+pub(super) fn window(stats: &ServiceStats) -> Duration {
+    stats.uptime().min(WINDOW)
 }
 
 #[cfg(test)]
@@ -241,7 +241,7 @@ mod tests {
     use sidewinder_otlp::send::{ExporterStats, Outage, PartialSuccess};
 
     use super::*;
-    use crate::vitals::Counted;
+    use crate::stats::Counted;
 
     fn exporter(counts: Counts, outage: Option<Outage>) -> ExporterNow {
         ExporterNow {
@@ -329,12 +329,12 @@ mod tests {
 
     #[test]
     fn counters_are_problems_in_their_time_and_beyond_their_share() {
-        let vitals = Vitals::new(Arc::new(Config::default()));
-        let receiver = |counted| vitals.receiver_counted("profiling", counted);
+        let stats = ServiceStats::new(Arc::new(Config::default()));
+        let receiver = |counted| stats.receiver_counted("profiling", counted);
         let counted =
             Counted { due: 1_000, missed: 40, tables_cut: 2, events_dropped: 3, ..Counted::default() };
         let before = receiver(counted.clone());
-        let said = |now: &ReceiverVitals, before| -> Vec<String> {
+        let said = |now: &ReceiverStats, before| -> Vec<String> {
             let problems = of_counters("profiling", now, before, "in the last 5 min");
             problems.into_iter().map(|problem| problem.what).collect()
         };
@@ -353,20 +353,20 @@ mod tests {
         let of_missed = said(&missed, Some(&before));
         assert!(of_missed[0].starts_with("receiver profiling: 51 interrupts were missed"), "{of_missed:?}");
         let busy = Counted { due: 100, outcomes: [("busy", 6)].into(), ..Counted::default() };
-        let vitals = Vitals::new(Arc::new(Config::default()));
-        let of_busy = said(&vitals.receiver_counted("profiling", busy), None);
+        let stats = ServiceStats::new(Arc::new(Config::default()));
+        let of_busy = said(&stats.receiver_counted("profiling", busy), None);
         assert!(of_busy[0].contains("6 of 100 interrupts left no sample"), "{of_busy:?}");
     }
 
     #[test]
     fn a_receiver_that_does_not_sample_a_refused_configuration_and_what_is_degraded_are_problems() {
-        let vitals = Vitals::new(Arc::new(Config::default()));
-        vitals.receiver_does("profiling", Activity::Profiling);
-        assert_eq!(problems(&vitals), []);
-        vitals.receiver_does("profiling", Activity::Failed("no right\n  next: run as root".to_owned()));
-        vitals.reload_refused("unknown key".to_owned());
-        vitals.set_degraded(vec![Degraded { feature: "loops", cost: "stacks are cut", reason: "kernel" }]);
-        let problems = problems(&vitals);
+        let stats = ServiceStats::new(Arc::new(Config::default()));
+        stats.receiver_does("profiling", Activity::Profiling);
+        assert_eq!(problems(&stats), []);
+        stats.receiver_does("profiling", Activity::Failed("no right\n  next: run as root".to_owned()));
+        stats.reload_refused("unknown key".to_owned());
+        stats.set_degraded(vec![Degraded { feature: "loops", cost: "stacks are cut", reason: "kernel" }]);
+        let problems = problems(&stats);
         let whats: Vec<_> = problems.iter().map(|problem| &*problem.what).collect();
         assert_eq!(
             whats,

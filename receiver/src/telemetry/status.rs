@@ -25,8 +25,8 @@ use tracing::debug;
 use super::problems::{self, Problem};
 use super::process;
 use crate::memory;
-use crate::vitals::counters::COUNTERS;
-use crate::vitals::{Activity, EventsOf, ExporterNow, ReceiverVitals, Vitals};
+use crate::stats::counters::COUNTERS;
+use crate::stats::{Activity, EventsOf, ExporterNow, ReceiverStats, ServiceStats};
 
 /// Each socket's name begins with this; random digits follow, because process ids repeat across PID namespaces.
 const PREFIX: &str = "sidewinder/status/";
@@ -36,12 +36,12 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const BYTES_MAX: u64 = 4 << 20;
 
 /// The document.
-pub(super) fn document(vitals: &Vitals) -> Value {
-    let configuration = vitals.configuration();
-    let receivers = vitals.receivers();
-    let exporters = vitals.exporters();
-    let by_id = |(id, receiver): (&String, &ReceiverVitals)| (id.clone(), of_receiver(receiver));
-    let degraded: Vec<Value> = vitals
+pub(super) fn document(stats: &ServiceStats) -> Value {
+    let configuration = stats.configuration();
+    let receivers = stats.receivers();
+    let exporters = stats.exporters();
+    let by_id = |(id, receiver): (&String, &ReceiverStats)| (id.clone(), of_receiver(receiver));
+    let degraded: Vec<Value> = stats
         .degraded()
         .iter()
         .map(|what| json!({ "feature": what.feature, "reason": what.reason, "cost": what.cost }))
@@ -49,9 +49,9 @@ pub(super) fn document(vitals: &Vitals) -> Value {
     json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
-        "up": vitals.is_up(),
-        "started_at": time(vitals.started_at()),
-        "uptime_seconds": vitals.uptime().as_secs(),
+        "up": stats.is_up(),
+        "started_at": time(stats.started_at()),
+        "uptime_seconds": stats.uptime().as_secs(),
         "cpu_seconds": process::cpu_time().as_secs_f64(),
         "memory_rss_bytes": memory::resident_bytes(),
         "configuration": {
@@ -66,13 +66,13 @@ pub(super) fn document(vitals: &Vitals) -> Value {
         "extensions": ids(configuration.config.extensions.keys()),
         "ui": configuration.config.ui.enabled.then(|| format!("http://{}/", configuration.config.ui.endpoint)),
         "degraded": degraded,
-        "window_seconds": problems::window(vitals).as_secs(),
-        "problems": problems::problems(vitals).iter().map(Problem::to_json).collect::<Vec<_>>(),
-        "faulty_threads": vitals.threads().faulty().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "window_seconds": problems::window(stats).as_secs(),
+        "problems": problems::problems(stats).iter().map(Problem::to_json).collect::<Vec<_>>(),
+        "faulty_threads": stats.threads().faulty().iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
-fn of_receiver(receiver: &ReceiverVitals) -> Value {
+fn of_receiver(receiver: &ReceiverStats) -> Value {
     let counted = &receiver.counted;
     let reason = match &receiver.activity {
         Activity::Failed(reason) => Some(reason),
@@ -161,7 +161,7 @@ impl StatusSocket {
     ///
     /// # Errors
     /// Where the kernel refuses it.
-    pub(super) fn open(vitals: Arc<Vitals>, runtime: &Handle) -> io::Result<Self> {
+    pub(super) fn open(stats: Arc<ServiceStats>, runtime: &Handle) -> io::Result<Self> {
         let name = format!("{PREFIX}{}", std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
         listener.set_nonblocking(true)?;
@@ -177,7 +177,7 @@ impl StatusSocket {
                     debug!("somebody who is neither root nor this user asked for the status");
                     continue;
                 }
-                let text = document(&vitals).to_string();
+                let text = document(&stats).to_string();
                 let answer = async {
                     stream.write_all(text.as_bytes()).await?;
                     stream.shutdown().await

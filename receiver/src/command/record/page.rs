@@ -13,8 +13,8 @@ use crate::exit::Failure;
 use crate::live::{Live, Shown};
 use crate::sampling::Tally;
 use crate::server::Server;
+use crate::stats::lock;
 use crate::terminal::tell;
-use crate::vitals::lock;
 
 /// How often it is told how interrupts ended.
 const INTERVAL: Duration = Duration::from_secs(1);

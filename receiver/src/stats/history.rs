@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_otlp::send::Counts;
 
-use super::ReceiverVitals;
+use super::ReceiverStats;
 
 /// The time that counts as now.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5 * 60);
@@ -16,7 +16,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Note {
     pub(crate) at: Instant,
-    pub(crate) receivers: BTreeMap<String, ReceiverVitals>,
+    pub(crate) receivers: BTreeMap<String, ReceiverStats>,
     /// By the exporter's name.
     pub(crate) exporters: BTreeMap<String, Counts>,
 }

@@ -3,7 +3,7 @@
 
 use sidewinder_config::MetricLevel;
 
-use super::ReceiverVitals;
+use super::ReceiverStats;
 
 /// A counter of a receiver. It only grows while the profiler runs.
 pub(crate) struct Counter {
@@ -15,7 +15,7 @@ pub(crate) struct Counter {
     pub(crate) unit: &'static str,
     pub(crate) description: &'static str,
     pub(crate) metric: Metric,
-    pub(crate) read: fn(&ReceiverVitals) -> u64,
+    pub(crate) read: fn(&ReceiverStats) -> u64,
     /// When it means that something is wrong.
     pub(crate) alarm: Option<Alarm>,
 }
@@ -65,7 +65,7 @@ impl Counter {
         name: &'static str,
         unit: &'static str,
         description: &'static str,
-        read: fn(&ReceiverVitals) -> u64,
+        read: fn(&ReceiverStats) -> u64,
     ) -> Self {
         Self {
             name,

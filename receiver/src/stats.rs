@@ -33,14 +33,14 @@ use crate::supervise::Threads;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Vitals {
+pub(crate) struct ServiceStats {
     started_at: SystemTime,
     started: Instant,
     is_up: AtomicBool,
     threads: Threads,
-    receivers: Mutex<BTreeMap<String, ReceiverVitals>>,
-    exporters: Mutex<BTreeMap<String, ExporterVitals>>,
-    configuration: Mutex<ConfigurationVitals>,
+    receivers: Mutex<BTreeMap<String, ReceiverStats>>,
+    exporters: Mutex<BTreeMap<String, ExporterHistory>>,
+    configuration: Mutex<ConfigurationStats>,
     degraded: Mutex<Vec<Degraded>>,
     history: Mutex<History>,
     /// Where depths of stacks go while metrics are measured.
@@ -76,7 +76,7 @@ impl Activity {
 
 /// A receiver at one moment.
 #[derive(Clone, Debug)]
-pub(crate) struct ReceiverVitals {
+pub(crate) struct ReceiverStats {
     pub(crate) activity: Activity,
     /// Of all runs since the start.
     pub(crate) counted: Counted,
@@ -89,7 +89,7 @@ pub(crate) struct ReceiverVitals {
     names_before: NameCounts,
 }
 
-impl ReceiverVitals {
+impl ReceiverStats {
     fn new() -> Self {
         Self {
             activity: Activity::Starting,
@@ -103,7 +103,7 @@ impl ReceiverVitals {
 }
 
 /// All that it has counted, as `key=value` words, outcomes first.
-impl fmt::Display for ReceiverVitals {
+impl fmt::Display for ReceiverStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (outcome, count) in self.counted.outcomes.iter().filter(|(_, count)| **count > 0) {
             write!(f, "{outcome}={count} ")?;
@@ -303,7 +303,7 @@ impl Counted {
 
 /// All exporters that have had this name since the start.
 #[derive(Debug, Default)]
-struct ExporterVitals {
+struct ExporterHistory {
     /// Of those that are gone.
     ended: Counts,
     /// Those that take or still send, the newest last.
@@ -321,7 +321,7 @@ pub(crate) struct ExporterNow {
 
 /// Which configuration holds.
 #[derive(Clone, Debug)]
-pub(crate) struct ConfigurationVitals {
+pub(crate) struct ConfigurationStats {
     pub(crate) config: Arc<Config>,
     /// Since when.
     pub(crate) since: SystemTime,
@@ -344,7 +344,7 @@ pub(crate) struct Degraded {
     pub(crate) reason: &'static str,
 }
 
-impl Vitals {
+impl ServiceStats {
     /// Of a service that is about to start with this configuration.
     pub(crate) fn new(config: Arc<Config>) -> Self {
         let now = SystemTime::now();
@@ -355,7 +355,7 @@ impl Vitals {
             threads: Threads::default(),
             receivers: Mutex::default(),
             exporters: Mutex::default(),
-            configuration: Mutex::new(ConfigurationVitals {
+            configuration: Mutex::new(ConfigurationStats {
                 config,
                 since: now,
                 reloads: 0,
@@ -396,7 +396,7 @@ impl Vitals {
     }
 
     /// A run of a receiver has counted this so far. Returns what all of them have.
-    pub(crate) fn receiver_counted(&self, name: &str, counted: Counted) -> ReceiverVitals {
+    pub(crate) fn receiver_counted(&self, name: &str, counted: Counted) -> ReceiverStats {
         let depths = lock(&self.stack_depths).clone();
         self.with_receiver(name, |receiver| {
             let counted = counted.after(&receiver.before);
@@ -434,12 +434,12 @@ impl Vitals {
         });
     }
 
-    fn with_receiver<T>(&self, name: &str, change: impl FnOnce(&mut ReceiverVitals) -> T) -> T {
+    fn with_receiver<T>(&self, name: &str, change: impl FnOnce(&mut ReceiverStats) -> T) -> T {
         let mut receivers = lock(&self.receivers);
-        change(receivers.entry(name.to_owned()).or_insert_with(ReceiverVitals::new))
+        change(receivers.entry(name.to_owned()).or_insert_with(ReceiverStats::new))
     }
 
-    pub(crate) fn receivers(&self) -> BTreeMap<String, ReceiverVitals> {
+    pub(crate) fn receivers(&self) -> BTreeMap<String, ReceiverStats> {
         lock(&self.receivers).clone()
     }
 
@@ -490,7 +490,7 @@ impl Vitals {
             .collect()
     }
 
-    pub(crate) fn configuration(&self) -> ConfigurationVitals {
+    pub(crate) fn configuration(&self) -> ConfigurationStats {
         lock(&self.configuration).clone()
     }
 
