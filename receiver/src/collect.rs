@@ -13,16 +13,15 @@ use std::time::{Duration, SystemTime};
 use sidewinder_bpf::Outcome;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
-use sidewinder_process::ProcessDescription;
+use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{Measure, Profile, Sample, Severity, Span, SpanIndex, ThreadIndex};
 
 pub(crate) use self::counts::Counts;
 use self::draft::{Draft, ThreadKey};
 pub(crate) use self::window::{Bounds, SLICE, Window};
-use crate::live::Naming;
-use crate::naming::{BODY_MISSING_SUMMARY, Namer};
+use crate::naming::{BODY_MISSING_SUMMARY, Namer, Naming};
 use crate::sampling::Tally;
-use crate::sampling::feed::{Event, Message, ProcessKey, Stack};
+use crate::sampling::feed::{Event, Message, Stack};
 use crate::stats::Counted;
 
 /// See the [module](self).

@@ -13,7 +13,6 @@ use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_render::{FrameIndex, FrameKind, Profile, Thread};
 
 use crate::naming::marker_of_summary;
-use crate::report::VERSION;
 use crate::resource::key;
 
 /// More events than this are written as their number: each would take a timestamp of its own.
@@ -33,7 +32,7 @@ pub(crate) enum EncodeError {
 /// The report of all events, each at the beginning of its slice of time. Where no times are known, their numbers.
 pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let kind = kind(profile)?;
-    let mut builder = ReportBuilder::new(ReportOptions::new(VERSION));
+    let mut builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
     let mappings: Vec<_> = profile
         .binaries
         .iter()

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use crate::causes::Causes;
 use crate::sampling::SamplingError;
 
 /// The codes that users build on; 0 is success.
@@ -96,33 +97,5 @@ impl fmt::Display for Failure {
             write!(f, "{}", Causes { said: &self.what, of: Some(&**source) })?;
         }
         self.next_step.map_or(Ok(()), |step| write!(f, "\n  next: {step}"))
-    }
-}
-
-/// An error in one line, with what it is due to.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let what = error.to_string();
-    format!("{what}{}", Causes { said: &what, of: error.source() })
-}
-
-/// What an error is due to, each cause behind a colon.
-struct Causes<'a> {
-    said: &'a str,
-    of: Option<&'a dyn Error>,
-}
-
-impl fmt::Display for Causes<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut said, mut cause) = (self.said.to_owned(), self.of);
-        while let Some(error) = cause {
-            // Some errors repeat their source in their own words.
-            let words = error.to_string();
-            if !said.ends_with(&words) {
-                write!(f, ": {words}")?;
-            }
-            said = words;
-            cause = error.source();
-        }
-        Ok(())
     }
 }

@@ -21,8 +21,8 @@ use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcessMemory, ProcfsError};
 use thiserror::Error;
 use tracing::{debug, warn};
 
+use crate::lock::lock;
 use crate::privilege;
-use crate::stats::lock;
 use crate::time_share::TimeShare;
 
 /// A read takes some microseconds; on a busy machine, or from swap, some milliseconds.

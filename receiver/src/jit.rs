@@ -15,9 +15,9 @@ use sidewinder_bpf::monotonic_ns;
 use sidewinder_symbolize::JitMap;
 
 use crate::refusals::Refusals;
-use crate::sampling::feed::ProcessKey;
 use interface::Interface;
 pub(crate) use place::{JitPlace, Runtime};
+use sidewinder_process::ProcessKey;
 
 /// How long what was read counts as new for an address that it names. Code may have taken the place of other code meanwhile.
 const REFRESH: Duration = Duration::from_secs(1);

@@ -9,20 +9,19 @@
 //! | `/data/CURSOR`     | what is new since the answer that gave this cursor, as JSON; else everything |
 //! | `/FROM-TO.SUFFIX`  | these slices of time in the form of that suffix, as `record` writes it       |
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
-use sidewinder_process::ProcessDescription;
 use sidewinder_render::{Form, Outcome, live_page};
 
 use crate::collect::{Bounds, Window};
 use crate::encode;
-use crate::naming::Namer;
-use crate::sampling::feed::{Message, ProcessKey};
+use crate::lock::lock;
+use crate::naming::Naming;
+use crate::sampling::feed::Message;
 use crate::server::{Answer, Page};
-use crate::stats::lock;
 
 /// What is shown, by the names of receivers.
 #[derive(Debug, Default)]
@@ -141,12 +140,6 @@ impl Shown {
             (None, window) => *window = None,
         }
     }
-}
-
-/// What the reporter knows of the messages before, by which a window names events.
-pub(crate) struct Naming<'a> {
-    pub(crate) namer: &'a mut Namer,
-    pub(crate) processes: &'a HashMap<ProcessKey, Arc<ProcessDescription>>,
 }
 
 /// `FROM-TO`, in numbers of slices.

@@ -23,11 +23,15 @@
 //! | `output`     | files that commands write, whole or not at all                                           |
 //! | `command`    | one module for each command                                                              |
 //! | `cli`, `exit`| the command line, and how it ends                                                        |
+//! | `configuration` | the configuration that a command line asks for                                       |
+//! | `causes`, `lock` | errors with what they are due to; mutexes that outlive a panic                      |
 #![forbid(unsafe_code)]
 
+mod causes;
 mod cli;
 mod collect;
 mod command;
+mod configuration;
 mod encode;
 mod every;
 mod exit;
@@ -38,6 +42,7 @@ mod import;
 mod jit;
 mod kernel_names;
 mod live;
+mod lock;
 mod memory;
 mod naming;
 mod output;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sidewinder_address::{Avma, CodeAddress, FileOffset, LoadSegment, Svma};
 use sidewinder_bpf::{Frame, FrameKind, Opener, Outcome};
-use sidewinder_process::{FileId, OpenedFile, ReadAt};
+use sidewinder_process::{FileId, OpenedFile, ProcessDescription, ProcessKey, ReadAt};
 use sidewinder_symbolize::{
     CodeFrame, Files, Image, KernelName, Language, Lookup, Name, NoName, Stats, Symbolizer,
     SymbolizerOptions, unnamed,
@@ -16,7 +16,7 @@ use crate::jit::{JitName, JitNames, JitPlace, Runtime};
 use crate::kernel_names::KernelNames;
 use crate::refusals::RefusedFiles;
 use crate::sampling::debug_file::DebugRoots;
-use crate::sampling::feed::{FileFacts, ProcessKey};
+use crate::sampling::feed::FileFacts;
 
 /// A frame with all that is known of it.
 #[derive(Clone, Debug)]
@@ -121,6 +121,12 @@ pub(crate) struct Namer {
     kernel: KernelNames,
     no_functions: Arc<[CodeFrame]>,
     no_name: Arc<str>,
+}
+
+/// What the reporter knows of the messages before, by which a window names events.
+pub(crate) struct Naming<'a> {
+    pub(crate) namer: &'a mut Namer,
+    pub(crate) processes: &'a HashMap<ProcessKey, Arc<ProcessDescription>>,
 }
 
 impl Namer {

@@ -62,11 +62,10 @@ fn hash(value: &OwnedValue) -> OwnedValue {
 mod tests {
     use sidewinder_config::AttributeAction;
     use sidewinder_otlp::key::SERVICE_NAME;
-    use sidewinder_process::ProcessDescription;
+    use sidewinder_process::{ProcessDescription, ProcessKey};
 
     use super::*;
     use crate::resource::attributes_of;
-    use crate::sampling::feed::ProcessKey;
 
     fn text(text: &str) -> OwnedValue {
         OwnedValue::Text(text.to_owned())

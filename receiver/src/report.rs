@@ -13,17 +13,14 @@ use sidewinder_otlp::builder::{
     SampleAttributes, SampleIdentity, StackIndex,
 };
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
-use sidewinder_process::ProcessDescription;
+use sidewinder_process::{ProcessDescription, ProcessKey};
 
 use crate::jit::Runtime;
-use crate::live::Naming;
-use crate::naming::{BODY_MISSING, Code, NameCounts, NamedFrame, Namer, Place, marker};
+use crate::naming::{BODY_MISSING, Code, NameCounts, NamedFrame, Namer, Naming, Place, marker};
 use crate::processor;
 use crate::resource::attributes_of;
-use crate::sampling::feed::{Event, Labels, Message, ProcessKey, is_without_file};
+use crate::sampling::feed::{Event, Labels, Message, is_without_file};
 
-/// The release, as the scope of each report names it.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Events of one report: with these it is far below what a Collector takes, and takes little memory while
 /// it is made. Where there are more, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
@@ -193,7 +190,7 @@ impl Reporter {
 
 impl Draft {
     fn new(processors: Vec<ResourceProcessor>) -> Self {
-        let builder = ReportBuilder::new(ReportOptions::new(VERSION));
+        let builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
         Self { processors, builder, interned: Interned::default() }
     }
 

@@ -71,7 +71,7 @@ impl ReportQueue {
 mod tests {
     use super::*;
     use crate::collect::tests::event;
-    use crate::sampling::feed::ProcessKey;
+    use sidewinder_process::ProcessKey;
 
     #[test]
     fn the_queue_is_bounded_and_keeps_what_events_refer_to() {

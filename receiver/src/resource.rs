@@ -3,10 +3,8 @@
 use jiff::Timestamp;
 use sidewinder_otlp::Value;
 use sidewinder_otlp::key::SERVICE_NAME;
-use sidewinder_process::ProcessDescription;
 use sidewinder_process::context::ContextValue;
-
-use crate::sampling::feed::ProcessKey;
+use sidewinder_process::{ProcessDescription, ProcessKey};
 
 /// Keys of the semantic conventions for resources.
 pub(crate) mod key {

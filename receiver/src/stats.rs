@@ -4,31 +4,28 @@
 
 pub(crate) mod counters;
 mod history;
+mod receiver;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::iter;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::Histogram;
-use sidewinder_bpf::{Audience, ContextCounts};
 use sidewinder_config::Config;
 use sidewinder_otlp::Tally;
 use sidewinder_otlp::send::{Counts, ExporterStats};
-use sidewinder_process::RegistryCounters;
 
 pub(crate) use self::history::{INTERVAL, Note, WINDOW};
+pub(crate) use self::receiver::{Activity, Counted, EventsOf, ReceiverStats};
 
-use self::counters::{COUNTERS, Metric};
 use self::history::History;
 use crate::export::Destination;
-use crate::foreign::ReadCounts;
+use crate::lock::lock;
 use crate::naming::NameCounts;
-use crate::sampling::Sampler;
 use crate::supervise::Threads;
 
 /// See the [module](self).
@@ -45,260 +42,6 @@ pub(crate) struct ServiceStats {
     history: Mutex<History>,
     /// Where depths of stacks go while metrics are measured.
     stack_depths: Mutex<Option<Histogram<u64>>>,
-}
-
-/// What a receiver does.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Activity {
-    /// Loading programs, reading what runs.
-    Starting,
-    /// Taking samples.
-    Profiling,
-    /// Every process that was to be sampled has ended.
-    OutOfScope,
-    /// Trying again soon what went wrong for this reason.
-    Failed(String),
-    /// Told to end.
-    Stopped,
-}
-
-impl Activity {
-    pub(crate) const fn label(&self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Profiling => "profiling",
-            Self::OutOfScope => "out_of_scope",
-            Self::Failed(_) => "failed",
-            Self::Stopped => "stopped",
-        }
-    }
-}
-
-/// A receiver at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct ReceiverStats {
-    pub(crate) activity: Activity,
-    /// Of all runs since the start.
-    pub(crate) counted: Counted,
-    /// Handed to pipelines.
-    pub(crate) accepted: Tally,
-    /// How frames were named.
-    pub(crate) names: NameCounts,
-    /// Of the runs that have ended.
-    before: Counted,
-    names_before: NameCounts,
-}
-
-impl ReceiverStats {
-    fn new() -> Self {
-        Self {
-            activity: Activity::Starting,
-            counted: Counted::default(),
-            accepted: Tally::default(),
-            names: NameCounts::default(),
-            before: Counted::default(),
-            names_before: NameCounts::default(),
-        }
-    }
-}
-
-/// All that it has counted, as `key=value` words, outcomes first.
-impl fmt::Display for ReceiverStats {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (outcome, count) in self.counted.outcomes.iter().filter(|(_, count)| **count > 0) {
-            write!(f, "{outcome}={count} ")?;
-        }
-        for counter in COUNTERS {
-            let count = (counter.read)(self);
-            // Those that add up are told even where they are 0.
-            if count > 0 || !matches!(counter.metric, Metric::From(_)) {
-                write!(f, "{}={count} ", counter.key())?;
-            }
-        }
-        write!(f, "table_bytes={} map_bytes={}", self.counted.table_bytes, self.counted.map_bytes)
-    }
-}
-
-/// What a receiver has counted. Each counter has a row in [`COUNTERS`].
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Counted {
-    /// Interrupts by how they ended, each once; their sum with [`Self::missed`] is what was due.
-    pub(crate) outcomes: BTreeMap<&'static str, u64>,
-    /// Interrupts of which no program heard.
-    pub(crate) missed: u64,
-    /// Interrupts that were due by the events' own clocks.
-    pub(crate) due: u64,
-    /// Of the idle ones, those of which no program heard.
-    pub(crate) idle_inferred: u64,
-    /// Events that were handed on to be named.
-    pub(crate) events_exported: u64,
-    /// Events that were not: naming could not keep up.
-    pub(crate) events_dropped: u64,
-    pub(crate) stack_bodies_missing: u64,
-    pub(crate) walked_late: u64,
-    /// Walks that lacked something, and for whose snapshot there was no room.
-    pub(crate) snapshots_refused: u64,
-    /// What became of the readings of threads' contexts.
-    pub(crate) contexts: ContextCounts,
-    /// Processes that publish a context which must not be read.
-    pub(crate) contexts_refused: u64,
-    /// How reads of processes' memory ended.
-    pub(crate) reads: ReadCounts,
-    /// Records of the eBPF programs that are of no kind that is known here.
-    pub(crate) unknown_records: u64,
-    /// Walks that were begun while another one was under way on the same CPU.
-    pub(crate) nested_walks: u64,
-    /// Samples whose stack was known, and stacks that were sent.
-    pub(crate) stacks_known: u64,
-    pub(crate) stacks_sent: u64,
-    /// Of processes.
-    pub(crate) processes: RegistryCounters,
-    /// Events of processes that were taken up before all earlier ones had come.
-    pub(crate) released_early: u64,
-    /// Frames found by rows, by proven frame pointers and by unproven ones.
-    pub(crate) steps: [u64; 3],
-    /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
-    pub(crate) depths: Vec<u64>,
-    pub(crate) table_evictions: u64,
-    /// Files read again because a walk missed an evicted table.
-    pub(crate) table_reloads: u64,
-    /// Files of whose tables a part is missing, or all, for want of memory to read them.
-    pub(crate) tables_cut: u64,
-    /// Processes for which the scope's list had no room.
-    pub(crate) scope_full: u64,
-    /// What it costs that this list was full in the run at hand, if it was.
-    pub(crate) scope_full_cost: Option<&'static str>,
-    /// Time in our programs, where the kernel measures it.
-    pub(crate) run_time: Option<Duration>,
-    /// Bytes of unwind tables in the arena, now.
-    pub(crate) table_bytes: u64,
-    /// Bytes of kernel memory of all maps, now.
-    pub(crate) map_bytes: u64,
-    /// Whose events are open, now.
-    pub(crate) events_of: EventsOf,
-}
-
-/// Whose events are open.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum EventsOf {
-    /// Those of every task, as the scope wants it.
-    #[default]
-    EveryTask,
-    /// Those of so many containers of the pod.
-    Containers(usize),
-    /// Those of every task, though the scope is the pod.
-    EveryTaskForPod,
-}
-
-impl Counted {
-    pub(crate) fn of(sampler: &Sampler<'_>, dropped: u64) -> Self {
-        let (tally, profiler, control) = (sampler.tally(), sampler.profiler(), sampler.control_counts());
-        let (stacks_known, stacks_sent) = profiler.stacks_known_and_sent();
-        let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
-        Self {
-            events_of: match profiler.audience() {
-                Audience::Containers(containers) => EventsOf::Containers(containers.len()),
-                Audience::EveryTask if sampler.is_of_pod() => EventsOf::EveryTaskForPod,
-                Audience::EveryTask => EventsOf::EveryTask,
-            },
-            outcomes: outcomes.collect(),
-            missed: tally.interrupts.missed(),
-            due: tally.interrupts.due,
-            idle_inferred: tally.interrupts.idle_inferred,
-            events_exported: tally.events - dropped.min(tally.events),
-            events_dropped: dropped,
-            stack_bodies_missing: tally.bodies_missing,
-            walked_late: tally.deferred_walks,
-            snapshots_refused: tally.snapshots_refused,
-            contexts: profiler.contexts(),
-            contexts_refused: control.contexts_refused,
-            reads: control.reads,
-            unknown_records: profiler.unknown_records(),
-            nested_walks: profiler.nested_walks(),
-            stacks_known,
-            stacks_sent,
-            processes: control.processes,
-            released_early: control.released_early,
-            steps: profiler.frames_by_mode(),
-            depths: profiler.depths().to_vec(),
-            table_evictions: profiler.tables.evictions(),
-            table_reloads: control.table_reloads,
-            tables_cut: control.tables_cut,
-            scope_full: profiler.scope_full(),
-            scope_full_cost: sampler.scope_full_cost(),
-            run_time: profiler.run_time(),
-            table_bytes: profiler.tables.loaded_bytes(),
-            map_bytes: profiler.map_bytes(),
-        }
-    }
-
-    /// What both counted; what they hold now is `self`'s.
-    fn after(mut self, before: &Self) -> Self {
-        // Without `..`: a counter that is added must be added up.
-        let Self {
-            outcomes,
-            missed,
-            due,
-            idle_inferred,
-            events_exported,
-            events_dropped,
-            stack_bodies_missing,
-            walked_late,
-            snapshots_refused,
-            contexts,
-            contexts_refused,
-            reads,
-            unknown_records,
-            nested_walks,
-            stacks_known,
-            stacks_sent,
-            processes,
-            released_early,
-            steps,
-            depths,
-            table_evictions,
-            table_reloads,
-            tables_cut,
-            scope_full,
-            scope_full_cost: _,
-            run_time,
-            table_bytes: _,
-            map_bytes: _,
-            events_of: _,
-        } = before;
-        for (outcome, count) in outcomes {
-            *self.outcomes.entry(outcome).or_default() += count;
-        }
-        self.missed += missed;
-        self.due += due;
-        self.idle_inferred += idle_inferred;
-        self.events_exported += events_exported;
-        self.events_dropped += events_dropped;
-        self.stack_bodies_missing += stack_bodies_missing;
-        self.walked_late += walked_late;
-        self.snapshots_refused += snapshots_refused;
-        self.contexts += *contexts;
-        self.contexts_refused += contexts_refused;
-        self.reads = self.reads.after(reads);
-        self.unknown_records += unknown_records;
-        self.nested_walks += nested_walks;
-        self.stacks_known += stacks_known;
-        self.stacks_sent += stacks_sent;
-        self.processes += *processes;
-        self.released_early += released_early;
-        self.steps.iter_mut().zip(steps).for_each(|(now, before)| *now += before);
-        self.depths.resize(self.depths.len().max(depths.len()), 0);
-        self.depths.iter_mut().zip(depths).for_each(|(now, before)| *now += before);
-        self.table_evictions += table_evictions;
-        self.table_reloads += table_reloads;
-        self.tables_cut += tables_cut;
-        self.scope_full += scope_full;
-        self.run_time = match (self.run_time, *run_time) {
-            (Some(now), Some(before)) => Some(now + before),
-            (now, before) => now.or(before),
-        };
-        self
-    }
 }
 
 /// All exporters that have had this name since the start.
@@ -581,9 +324,4 @@ fn record(histogram: &Histogram<u64>, receiver: &str, before: &[u64], now: &[u64
             histogram.record((3 << class) / 2, &labels);
         }
     }
-}
-
-/// What these locks guard is changed whole, also where a thread panics.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

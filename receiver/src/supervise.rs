@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 
-use crate::stats::lock;
+use crate::lock::lock;
 
 /// Never: the thread waits for work.
 const NEVER: u64 = u64::MAX;

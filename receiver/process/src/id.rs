@@ -21,6 +21,15 @@ impl fmt::Display for Pid {
     }
 }
 
+/// The identity of a process: no other process of this run has or had it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProcessKey {
+    /// Its PID in our PID namespace.
+    pub pid: u32,
+    /// As in [`Process::instance`](crate::Process::instance); 0: the registry has never known it.
+    pub instance: u64,
+}
+
 /// A thread as our own PID namespace numbers it; the leader's number is its process's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Tid(pub u32);

@@ -54,7 +54,7 @@ pub use event::{MappedIdentity, ProcessEvent, ProcessEventKind};
 pub use event_queue::EventQueue;
 pub use file_table::{FileEntry, FileId, FileTable, FileTableLimits, Identified};
 pub use go::GoLabels;
-pub use id::{BuildId, DeviceId, Pid, Tid};
+pub use id::{BuildId, DeviceId, Pid, ProcessKey, Tid};
 pub use jit_interface::{JIT_DESCRIPTOR, JitListError, SymbolFile, read_jit_list};
 pub use mapping::{Backing, ExecutableMapping, MappedFile};
 pub use mapping_set::MappingSet;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::description::ProcessDescription;
-use crate::id::Pid;
+use crate::id::{Pid, ProcessKey};
 use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::mapping_set::MappingSet;
 
@@ -159,5 +159,11 @@ impl Process {
             description.comm = Some(self.comm.clone());
         }
         (description != ProcessDescription::default()).then_some(description)
+    }
+}
+
+impl From<&Process> for ProcessKey {
+    fn from(process: &Process) -> Self {
+        Self { pid: process.pid().0, instance: process.instance() }
     }
 }

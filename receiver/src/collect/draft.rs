@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sidewinder_bpf::Outcome;
-use sidewinder_process::ProcessDescription;
+use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
     Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Profile, Span, StackIndex, Thread,
 };
 
 use crate::jit::Runtime;
 use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker, marker_summary};
-use crate::sampling::feed::{ProcessKey, Stack, is_without_file};
+use crate::sampling::feed::{Stack, is_without_file};
 
 /// A thread under one name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -10,14 +10,14 @@ use sidewinder_bpf::{SampleKind, monotonic_ns};
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
-use sidewinder_process::ProcessDescription;
+use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
     Growth, Instalment, Mark, Measure, Outcome, Profile, Sample, Span, SpanIndex, ThreadIndex,
 };
 
 use super::draft::{Draft, ThreadKey};
 use crate::naming::Namer;
-use crate::sampling::feed::{Event, Message, ProcessKey};
+use crate::sampling::feed::{Event, Message};
 
 /// How long a slice of time is.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use sidewinder_bpf::{Opener, Storage};
-use sidewinder_process::ProcessDescription;
+use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::Outcome;
 
 use self::screen::Screen;
@@ -22,14 +22,15 @@ use crate::cli::TopArgs;
 use crate::collect::{Bounds, outcomes_so_far};
 use crate::every::Every;
 use crate::exit::{Cause, Failure};
-use crate::live::{Live, Naming, Shown};
-use crate::naming::{Namer, NamingOptions};
+use crate::live::{Live, Shown};
+use crate::lock::lock;
+use crate::naming::{Namer, Naming, NamingOptions};
 use crate::privilege;
 use crate::report_queue::ReportQueue;
 use crate::sampling::debug_file::DebugRoots;
-use crate::sampling::feed::{Message, ProcessKey};
+use crate::sampling::feed::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
-use crate::stats::{Counted, lock};
+use crate::stats::Counted;
 use crate::terminal::tell;
 
 /// How often the rings are drained.

@@ -5,26 +5,11 @@ use std::sync::Arc;
 use sidewinder_address::{FileOffset, LoadSegment};
 use sidewinder_bpf::{Frame, FrameKind, Outcome, SampleKind};
 use sidewinder_otlp::builder::Link;
-use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, Process, ProcessDescription};
+use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
 
 use super::control::tables::debug_file::Companions;
 pub(crate) use super::data::Labels;
 use crate::jit::JitPlace;
-
-/// The identity of a process: no other process of this run has or had it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct ProcessKey {
-    /// Its PID in our PID namespace.
-    pub(crate) pid: u32,
-    /// As in [`sidewinder_process::Process::instance`]; 0: the registry has never known it.
-    pub(crate) instance: u64,
-}
-
-impl From<&Process> for ProcessKey {
-    fn from(process: &Process) -> Self {
-        Self { pid: process.pid().0, instance: process.instance() }
-    }
-}
 
 /// A stack as it was walked.
 #[derive(Debug)]

@@ -28,7 +28,7 @@ use tokio::runtime::{Handle, Runtime};
 use tracing::{error, info, warn};
 
 use crate::cli::ConfigArgs;
-use crate::command::configuration;
+use crate::configuration;
 use crate::exit::{Cause, Failure};
 use crate::memory::Budget;
 use crate::privilege;

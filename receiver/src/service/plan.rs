@@ -8,7 +8,7 @@ use sidewinder_config::{ComponentId, Config, ErrorMode, ProfilingReceiver, Resou
 
 use super::destinations::Destinations;
 use crate::export::Destination;
-use crate::stats::lock;
+use crate::lock::lock;
 
 /// One receiver's part in a configuration.
 #[derive(Debug)]

@@ -1,9 +1,11 @@
 //! What receivers count, a row for each counter. Metrics, `sidewinder status`, the log and `docs/metrics.md` are made of
 //! these rows: whoever adds a counter adds a row.
 
+use std::fmt;
+
 use sidewinder_config::MetricLevel;
 
-use super::ReceiverStats;
+use super::receiver::ReceiverStats;
 
 /// A counter of a receiver. It only grows while the profiler runs.
 pub(crate) struct Counter {
@@ -112,6 +114,23 @@ impl Counter {
 
 const MORE_MEMORY: &str = "raise memory_limit_mib of the receiver";
 const FEWER_SAMPLES: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
+
+/// All that it has counted, as `key=value` words, outcomes first.
+impl fmt::Display for ReceiverStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (outcome, count) in self.counted.outcomes.iter().filter(|(_, count)| **count > 0) {
+            write!(f, "{outcome}={count} ")?;
+        }
+        for counter in COUNTERS {
+            let count = (counter.read)(self);
+            // Those that add up are told even where they are 0.
+            if count > 0 || !matches!(counter.metric, Metric::From(_)) {
+                write!(f, "{}={count} ", counter.key())?;
+            }
+        }
+        write!(f, "table_bytes={} map_bytes={}", self.counted.table_bytes, self.counted.map_bytes)
+    }
+}
 
 /// Every counter of a receiver but the outcomes of interrupts, which are a list of their own.
 pub(crate) static COUNTERS: &[Counter] = &[

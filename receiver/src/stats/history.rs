@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_otlp::send::Counts;
 
-use super::ReceiverStats;
+use super::receiver::ReceiverStats;
 
 /// The time that counts as now.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5 * 60);

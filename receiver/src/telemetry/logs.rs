@@ -22,7 +22,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer, Registry, reload};
 
 use super::otlp::{self, OtlpError};
-use crate::stats::lock;
+use crate::lock::lock;
 use crate::terminal::is_coloured;
 
 /// Why there is no log as configured.

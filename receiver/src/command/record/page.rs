@@ -11,9 +11,9 @@ use crate::collect::{Bounds, outcomes};
 use crate::every::Every;
 use crate::exit::Failure;
 use crate::live::{Live, Shown};
+use crate::lock::lock;
 use crate::sampling::Tally;
 use crate::server::Server;
-use crate::stats::lock;
 use crate::terminal::tell;
 
 /// How often it is told how interrupts ended.

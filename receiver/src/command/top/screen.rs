@@ -16,7 +16,7 @@ use sidewinder_render::{Outcome, Profile};
 use super::shown::{Order, Row, Tab, outcomes_line, rows};
 use crate::collect::SLICE;
 use crate::live::Shown;
-use crate::stats::lock;
+use crate::lock::lock;
 
 /// How much time can be shown at a time, in seconds.
 const SPANS: [u32; 4] = [5, 10, 30, 60];

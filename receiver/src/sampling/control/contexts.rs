@@ -15,12 +15,11 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::TlsVariable;
 use sidewinder_config::TraceContext;
 use sidewinder_process::context::{ContextError, Published, ThreadContexts, read_process_context};
-use sidewinder_process::{Pid, ProcessDescription, ProcessMemory, ProcfsError};
+use sidewinder_process::{Pid, ProcessDescription, ProcessKey, ProcessMemory, ProcfsError};
 use tracing::{debug, warn};
 
 use super::variables::Unlocated;
 use crate::foreign::{Asked, ForeignReader, NoAnswer, Pending, Target};
-use crate::sampling::feed::ProcessKey;
 
 /// The first interval between looks at a process that publishes nothing, or is about to. It doubles with each look.
 const FIRST_INTERVAL: Duration = Duration::from_secs(1);

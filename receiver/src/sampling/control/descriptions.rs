@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{Pointee, TlsVariable};
 use sidewinder_config::TraceContext;
-use sidewinder_process::{FileId, Pid, Process};
+use sidewinder_process::{FileId, Pid, Process, ProcessKey};
 use tracing::debug;
 
 use super::contexts::{Contexts, Threads};
@@ -16,7 +16,7 @@ use super::runtimes::Runtimes;
 use super::variables::Variables;
 use crate::foreign::{Asked, ForeignReader};
 use crate::jit::JitPlace;
-use crate::sampling::feed::{Message, ProcessKey};
+use crate::sampling::feed::Message;
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use sidewinder_process::{Pid, ProcessDescription, Registry, ResourceVariables};
+use sidewinder_process::{Pid, ProcessDescription, ProcessKey, Registry, ResourceVariables};
 use tracing::debug;
 
 use super::contexts::take_answer;
 use crate::foreign::{Asked, ForeignReader, Pending, Target};
-use crate::sampling::feed::ProcessKey;
 
 /// See the [module](self).
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 use super::pod::{self, Pod};
 use super::processes::Processes;
 use super::scope::{ListChange, Scope};
-use crate::exit::chain;
+use crate::causes::chain;
 use crate::sampling::SamplingError;
 
 /// How long the start waits for the scan of a process that the configuration names.

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{Newcomer, Opener, Outcome, Profiler, Sample, monotonic_ns};
 use sidewinder_process::{
-    Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, RegistryCounters,
+    Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
 };
 
 use self::descriptions::Descriptions;
@@ -34,7 +34,7 @@ pub(super) use self::processes::Processes;
 use self::publication::Publication;
 use self::tables::binaries::Binaries;
 use self::tables::table_builder::TableBuilder;
-use super::feed::{Message, ProcessKey, Stack, instruction_of};
+use super::feed::{Message, Stack, instruction_of};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
 use crate::foreign::{ForeignReader, ReadCounts};

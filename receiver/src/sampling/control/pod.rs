@@ -7,7 +7,7 @@ use sidewinder_bpf::{Audience, Container, EventError, Opener, PodCgroup, own_cgr
 use sidewinder_process::{NoPod, Pid, PodBounds, ProcRoot, ProcessDir};
 use tracing::warn;
 
-use crate::exit::chain;
+use crate::causes::chain;
 use crate::sampling::SamplingError;
 
 /// The first process of a PID namespace. In a pod it is that of the pause container, which does nothing.

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{Outcome, Sample};
 use sidewinder_process::{
-    Pid, ProcRoot, Process, ProcessDescription, ProcfsError, Registry, RegistryLimits, Scanned,
+    Pid, ProcRoot, Process, ProcessDescription, ProcessKey, ProcfsError, Registry, RegistryLimits, Scanned,
 };
 use tracing::debug;
 
 use super::environments::Environments;
 use crate::foreign::{Asked, ForeignReader, Pending, Target};
-use crate::sampling::feed::ProcessKey;
 
 /// The shortest time between two rescans of a process whose samples don't match what is known of it.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(500);

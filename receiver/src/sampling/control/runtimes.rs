@@ -4,11 +4,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use sidewinder_process::{Backing, Pid};
+use sidewinder_process::{Backing, Pid, ProcessKey};
 
 use super::processes::Processes;
 use crate::jit::JitPlace;
-use crate::sampling::feed::ProcessKey;
 
 /// See the [module](self).
 #[derive(Debug, Default)]

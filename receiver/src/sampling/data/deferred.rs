@@ -15,11 +15,10 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::FileOffset;
 use sidewinder_bpf::{Sample, Snapshot, StackPiece};
-use sidewinder_process::{FileId, Pid, Process};
+use sidewinder_process::{FileId, Pid, Process, ProcessKey};
 
 pub(super) use self::code::ProcessCode;
 pub(super) use self::walk::{MissingRule, walk};
-use crate::sampling::feed::ProcessKey;
 
 /// How long a deferred walk waits for tables.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use sidewinder_bpf::{Body, Entries, Frame, FrameKind, Outcome, Profiler, Record, Sample};
 use sidewinder_otlp::builder::Link;
-use sidewinder_process::{FileId, Pid};
+use sidewinder_process::{FileId, Pid, ProcessKey};
 
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
 use self::labels::AllowedLabels;
@@ -28,7 +28,7 @@ use self::tally::Corrections;
 pub(crate) use self::tally::Tally;
 use super::SamplingOptions;
 use super::control::Control;
-use super::feed::{Event, Message, ProcessKey, Stack};
+use super::feed::{Event, Message, Stack};
 
 /// See the [module](self).
 #[derive(Debug)]
