@@ -6,19 +6,19 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::sync::atomic::{Ordering, fence};
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use thiserror::Error;
 
+use crate::chunk::CHUNK_BYTES;
 use crate::intf::{self, sw_slot_head};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::settings::Settings;
 
-const CHUNK_BYTES: u32 = intf::SW_CHUNK_BYTES;
 /// Blocks start at, and have lengths of, multiples of this.
 const GRAIN_BYTES: u32 = 32;
 
@@ -214,28 +214,6 @@ impl Arena {
     }
 }
 
-/// The memory of one chunk. Takes `CAP_BPF`.
-pub(crate) fn create_chunk() -> io::Result<OwnedFd> {
-    create_array("sw_chunk", CHUNK_BYTES)
-}
-
-/// Whether this thread may create maps of the size that unwind tables take.
-#[must_use]
-pub fn can_create_maps() -> bool {
-    create_array("sw_probe", CHUNK_BYTES).is_ok()
-}
-
-/// An array of one value that can be mapped.
-fn create_array(name: &str, value_bytes: u32) -> io::Result<OwnedFd> {
-    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
-        map_flags: libbpf_rs::libbpf_sys::BPF_F_MMAPABLE,
-        ..Default::default()
-    };
-    let map = MapHandle::create(MapType::Array, Some(name), 4, value_bytes, 1, &options);
-    map.map_err(io::Error::other)?.as_fd().try_clone_to_owned()
-}
-
 impl Chunk {
     /// The tightest free stretch that is long enough, which keeps long ones whole.
     fn take(&mut self, bytes: u32) -> Option<u32> {
@@ -291,7 +269,12 @@ fn use_of(slots: &MappedArray, slot: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
+    use libbpf_rs::MapType;
+
     use super::*;
+    use crate::chunk::{create_array, create_chunk};
 
     fn chunk() -> (OwnedFd, Chunk) {
         let map = create_chunk().unwrap();

@@ -12,7 +12,10 @@ use sys::bindings as perf;
 use thiserror::Error;
 
 use crate::container::ContainerId;
-use crate::sideband;
+
+/// The side band wakes us by any event: until a new mapping is known, the stacks that cross it are cut. Whoever waits
+/// waits a poll interval between two wakeups.
+const SIDE_BAND_WAKEUP_BYTES: u32 = 1;
 
 /// Why interrupts could not be had.
 #[derive(Debug, Error)]
@@ -180,7 +183,7 @@ impl EventKind {
                 attr.config = u64::from(perf::PERF_COUNT_SW_DUMMY);
                 attr.sample_type = u64::from(perf::PERF_SAMPLE_TID | perf::PERF_SAMPLE_TIME);
                 attr.clockid = rustix::time::ClockId::Monotonic as i32;
-                attr.__bindgen_anon_2.wakeup_watermark = sideband::WAKEUP_BYTES;
+                attr.__bindgen_anon_2.wakeup_watermark = SIDE_BAND_WAKEUP_BYTES;
                 attr.set_watermark(1);
                 attr.set_sample_id_all(1);
                 attr.set_use_clockid(1);

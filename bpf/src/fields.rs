@@ -7,6 +7,7 @@ use libbpf_rs::ProgramInput;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use crate::arch;
+use crate::field_names::FieldNames;
 use crate::intf;
 use crate::load::LoadError;
 use crate::skeleton::fields::FieldsSkelBuilder;
@@ -20,17 +21,6 @@ pub(crate) struct KernelField {
     pub(crate) names: FieldNames,
     /// What its absence costs.
     pub(crate) cost: &'static str,
-}
-
-/// What a field of the kernel's is called, to whom.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FieldNames {
-    /// As a probe's.
-    pub(crate) id: &'static str,
-    /// The field as the kernel's sources have it.
-    pub(crate) field: &'static str,
-    /// What it is for, as a probe's name.
-    pub(crate) name: &'static str,
 }
 
 impl KernelField {

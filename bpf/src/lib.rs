@@ -6,9 +6,11 @@
 
 mod arch;
 mod arena;
+mod chunk;
 mod container;
 mod denial;
 mod events;
+mod field_names;
 mod fields;
 mod heap;
 mod intf;
@@ -38,14 +40,15 @@ mod walk;
 mod watch;
 mod witness;
 
-pub use arena::{Arena, ArenaError, can_create_maps};
+pub use arena::{Arena, ArenaError};
+pub use chunk::can_create_maps;
 pub use container::{Container, ContainerId};
 pub use events::{CpuList, EventError, can_open_events};
 pub use heap::keep_heap_small;
-pub use load::{LoadError, Options, ScopeMode, Storage, is_in_initial_pid_namespace};
+pub use load::{LoadError, Options, PodCgroup, ScopeMode, Storage, is_in_initial_pid_namespace};
 pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
-pub use pod::{PodCgroup, own_cgroups};
+pub use pod::own_cgroups;
 pub use probe::{Probe, Support, probe};
 pub use processes::{Pointee, Processes, ProcessesError, Range, TlsVariable, TlsVector};
 pub use profiler::{ContextCounts, Profiler};

@@ -14,7 +14,6 @@ use thiserror::Error;
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
-use crate::pod::PodCgroup;
 use crate::programs::{self, Selection};
 use crate::ring::{create_ring, whole_pages};
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
@@ -32,6 +31,15 @@ pub enum ScopeMode {
     Listed,
     /// All but those.
     Unlisted,
+}
+
+/// A cgroup (version 2) by its place in the tree, which is what a program can compare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PodCgroup {
+    /// Steps below the root; at least one.
+    pub level: u32,
+    /// As in [`ContainerId`](crate::ContainerId).
+    pub id: u64,
 }
 
 /// What can't be changed once the programs are loaded. Sizes are for all CPUs together unless they say otherwise.

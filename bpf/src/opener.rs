@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use crate::arena;
+use crate::chunk;
 use crate::container::Container;
 use crate::events::{CpuList, EventError, EventKind, Target};
 use crate::kernel_names::KernelNames;
@@ -149,7 +149,7 @@ fn serve(incoming: &Receiver<Request>) {
     // Whoever has asked may not wait for the answer any more.
     for request in incoming {
         match request {
-            Request::Chunk { reply } => drop(reply.send(arena::create_chunk())),
+            Request::Chunk { reply } => drop(reply.send(chunk::create_chunk())),
             Request::Container { pid, reply } => drop(reply.send(Container::of(pid))),
             Request::Events { of, reply } => {
                 let target = match &of.cgroup {

@@ -9,15 +9,6 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use crate::load::LoadError;
 use crate::skeleton::cgroup::CgroupSkelBuilder;
 
-/// A cgroup (version 2) by its place in the tree, which is what a program can compare.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PodCgroup {
-    /// Steps below the root; at least one.
-    pub level: u32,
-    /// As in [`ContainerId`](crate::ContainerId).
-    pub id: u64,
-}
-
 /// The ids of the cgroups (version 2) that this thread is in, the root first, its own last. On a node with version 1 alone
 /// that is the root.
 ///

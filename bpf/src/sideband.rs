@@ -18,9 +18,6 @@ use crate::ring::whole_pages;
 
 /// What a ring holds, unless a page is larger. All rings of a user share 516 KiB per CPU, so they are kept small.
 const RING_BYTES: u32 = 32 << 10;
-/// We are woken by any event: until a new mapping is known, the stacks that cross it are cut. Whoever waits waits a
-/// poll interval between two wakeups.
-pub(crate) const WAKEUP_BYTES: u32 = 1;
 /// `PERF_RECORD_MISC_COMM_EXEC`.
 const MISC_COMM_EXEC: u16 = 1 << 13;
 /// `PROT_EXEC`.

@@ -5,6 +5,7 @@
 //! in pieces. `segment` makes its bytes, of `rule`s and of `runs` of rows, and `lookup` reads them.
 
 mod lookup;
+mod page;
 mod rule;
 mod runs;
 mod segment;
@@ -17,39 +18,10 @@ use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_unwind::{Entry, Row, UnwindTable};
 
 pub(crate) use self::lookup::look_up;
+use self::page::{PAGE_BYTES, Page};
+pub use self::rule::Packing;
 use self::segment::Builder;
-use crate::intf;
-
-const PAGE_BYTES: u64 = 1 << intf::SW_PAGE_SHIFT;
-
-/// Which ways of walking the table offers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Packing {
-    /// Frame pointers where the rows prove them, rows elsewhere.
-    #[default]
-    Auto,
-    /// Rows everywhere, also where they say the same as a frame pointer.
-    Tables,
-    /// Frame pointers where the rows prove them, and nothing elsewhere.
-    FramePointers,
-}
-
-/// The unwind table of one page-aligned stretch of a file, as the programs read it.
-#[derive(Clone, Debug)]
-pub struct PackedSegment {
-    /// The first byte covered; a multiple of the page size.
-    pub file_offset: FileOffset,
-    /// Bytes covered; a multiple of the page size.
-    pub text_bytes: u64,
-    /// Rows in the table.
-    pub rows: usize,
-    /// Distinct rules in the table.
-    pub rules: usize,
-    /// Distinct sequences of rows that are one row wherever they occur.
-    pub runs: usize,
-    /// The table itself.
-    pub bytes: Vec<u8>,
-}
+pub use self::segment::PackedSegment;
 
 /// Packs what `table` says of one executable segment of its file.
 #[must_use]
@@ -159,35 +131,4 @@ fn is_padding(row: &Row, end: Svma) -> bool {
         && end.0.is_multiple_of(FUNCTION_ALIGNMENT_BYTES)
         && !end.0.is_multiple_of(PAGE_BYTES)
         && end.0 - row.start.0 < FUNCTION_ALIGNMENT_BYTES
-}
-
-impl PackedSegment {
-    /// The table of a file that says nothing: every address has no rule, which leaves frame pointers to be tried.
-    #[must_use]
-    pub fn blank() -> Self {
-        let mut segment = Builder::new(0);
-        segment.push(&Page::default(), Packing::Auto);
-        segment.finish()
-    }
-
-    /// The table of a file of one page, of rows by their offset.
-    #[cfg(feature = "test-programs")]
-    pub(crate) fn of_page(rows: impl Iterator<Item = (u64, Entry)>, packing: Packing) -> Self {
-        let mut segment = Builder::new(0);
-        segment.push(&Page { rows: rows.collect(), ..Page::default() }, packing);
-        segment.finish()
-    }
-}
-
-/// The rows that start in one page, by their offset in it.
-#[derive(Debug)]
-struct Page {
-    entry_at_start: Entry,
-    rows: Vec<(u64, Entry)>,
-}
-
-impl Default for Page {
-    fn default() -> Self {
-        Self { entry_at_start: Entry::NO_INFORMATION, rows: Vec::new() }
-    }
 }

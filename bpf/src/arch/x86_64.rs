@@ -1,6 +1,6 @@
 //! x86-64.
 
-use crate::fields::FieldNames;
+use crate::field_names::FieldNames;
 
 /// The field from which `thread_pointer` of `c/arch/x86_64.bpf.h` reads.
 pub(crate) const THREAD_POINTER: FieldNames = FieldNames {

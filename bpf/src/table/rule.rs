@@ -2,9 +2,20 @@
 
 use sidewinder_unwind::{CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister};
 
-use super::Packing;
 use crate::intf::{self, sw_rule};
 use crate::outcome::Outcome;
+
+/// Which ways of walking the table offers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Packing {
+    /// Frame pointers where the rows prove them, rows elsewhere.
+    #[default]
+    Auto,
+    /// Rows everywhere, also where they say the same as a frame pointer.
+    Tables,
+    /// Frame pointers where the rows prove them, and nothing elsewhere.
+    FramePointers,
+}
 
 impl sw_rule {
     /// What a table says at an entry, where it offers walks such ways.

@@ -2,13 +2,30 @@
 
 use std::array;
 
-use super::segment::NumberedRow;
 use crate::intf::{self, sw_run};
 
 const RUN_ROWS: usize = intf::SW_RUN_ROWS as usize;
 
 /// Rows further apart don't occur in the same distance often enough.
 const MAX_GAP_BYTES: u32 = 8;
+
+/// Where a rule begins to be in force, in bytes from the segment's start.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NumberedRow {
+    pub(super) at: u32,
+    pub(super) number: u16,
+}
+
+impl NumberedRow {
+    pub(super) fn bucket(self) -> u32 {
+        self.at >> intf::SW_BUCKET_SHIFT
+    }
+
+    /// A row as the programs read it, by its offset from its bucket's start, or from its run's.
+    pub(super) fn packed(offset: u32, number: u16) -> u16 {
+        (offset as u16) << intf::SW_RULE_BITS | number
+    }
+}
 
 /// As in `sw_run`.
 pub(super) type Run = [u16; RUN_ROWS];

@@ -6,8 +6,9 @@ use sidewinder_address::FileOffset;
 use sidewinder_unwind::{Entry, Rule};
 use zerocopy::IntoBytes;
 
-use super::runs::{self, Run};
-use super::{PAGE_BYTES, PackedSegment, Packing, Page};
+use super::page::{PAGE_BYTES, Page};
+use super::rule::Packing;
+use super::runs::{self, NumberedRow, Run};
 use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
 use crate::outcome::Outcome;
 
@@ -26,21 +27,38 @@ const BUCKETS_PER_PAGE: usize = (PAGE_BYTES / intf::SW_BUCKET_BYTES as u64) as u
 // The last page of a segment may have a row for each of its bytes.
 const _: () = assert!(SEGMENT_TARGET_BYTES / 2 + PAGE_BYTES as usize <= intf::SW_SEGMENT_ROWS_MAX as usize);
 
-/// Where a rule begins to be in force, in bytes from the segment's start.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NumberedRow {
-    pub(super) at: u32,
-    pub(super) number: u16,
+/// The unwind table of one page-aligned stretch of a file, as the programs read it.
+#[derive(Clone, Debug)]
+pub struct PackedSegment {
+    /// The first byte covered; a multiple of the page size.
+    pub file_offset: FileOffset,
+    /// Bytes covered; a multiple of the page size.
+    pub text_bytes: u64,
+    /// Rows in the table.
+    pub rows: usize,
+    /// Distinct rules in the table.
+    pub rules: usize,
+    /// Distinct sequences of rows that are one row wherever they occur.
+    pub runs: usize,
+    /// The table itself.
+    pub bytes: Vec<u8>,
 }
 
-impl NumberedRow {
-    pub(super) fn bucket(self) -> u32 {
-        self.at >> intf::SW_BUCKET_SHIFT
+impl PackedSegment {
+    /// The table of a file that says nothing: every address has no rule, which leaves frame pointers to be tried.
+    #[must_use]
+    pub fn blank() -> Self {
+        let mut segment = Builder::new(0);
+        segment.push(&Page::default(), Packing::Auto);
+        segment.finish()
     }
 
-    /// A row as the programs read it, by its offset from its bucket's start, or from its run's.
-    pub(super) fn packed(offset: u32, number: u16) -> u16 {
-        (offset as u16) << intf::SW_RULE_BITS | number
+    /// The table of a file of one page, of rows by their offset.
+    #[cfg(feature = "test-programs")]
+    pub(crate) fn of_page(rows: impl Iterator<Item = (u64, Entry)>, packing: Packing) -> Self {
+        let mut segment = Builder::new(0);
+        segment.push(&Page { rows: rows.collect(), ..Page::default() }, packing);
+        segment.finish()
     }
 }
 

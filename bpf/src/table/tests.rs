@@ -4,7 +4,7 @@ use sidewinder_unwind::{Rule, Sources};
 
 use super::lookup;
 use super::*;
-use crate::intf::sw_rule;
+use crate::intf::{self, sw_rule};
 use crate::outcome::Outcome;
 
 fn rule_at(segment: &PackedSegment, offset: u64) -> sw_rule {

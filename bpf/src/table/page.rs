@@ -1,0 +1,21 @@
+//! Pages of a file, by which segments are cut.
+
+use sidewinder_unwind::Entry;
+
+use crate::intf;
+
+/// As the programs have them, whatever pages the machine has.
+pub(super) const PAGE_BYTES: u64 = 1 << intf::SW_PAGE_SHIFT;
+
+/// The rows that start in one page, by their offset in it.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) entry_at_start: Entry,
+    pub(super) rows: Vec<(u64, Entry)>,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self { entry_at_start: Entry::NO_INFORMATION, rows: Vec::new() }
+    }
+}
