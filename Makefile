@@ -61,42 +61,42 @@ test: ## Run every test; those that need eBPF want root
 charts: ## Test the Helm charts and the kustomize component; CHARTS=accept makes anew what is made from them
 	@e2e/setup.sh --charts
 	cargo build --release -p sidewinder
-	for story in $(if $(CHARTS),made::schemas_ made::the_library_ '',''); do \
-		SIDEWINDER=$(sidewinder) CHARTS=$(CHARTS) cargo test -p sidewinder-e2e --test stories charts::$$story; done
+	for name in $(if $(CHARTS),made::schemas_ made::the_library_ '',''); do \
+		SIDEWINDER=$(sidewinder) CHARTS=$(CHARTS) cargo test -p sidewinder-e2e --test end_to_end charts::$$name; done
 
 faults: ## What happens to events when receivers fail, at full length: a Collector that is stopped for a minute
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test -p sidewinder-e2e --test stories delivery:: -- \
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_FAULTS=1 cargo test -p sidewinder-e2e --test end_to_end delivery:: -- \
 		--test-threads=1 --nocapture
 
 collectors: ## The delivery and conformance tests with each Collector that they know: 0.159, 0.161 and 0.165
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
 	for version in 0.159.0 0.161.0 0.165.0; do \
-		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test stories delivery:: -- \
+		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test end_to_end delivery:: -- \
 			--test-threads=1 && \
-		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test stories conservation:: -- \
+		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test end_to_end conservation:: -- \
 			--test-threads=1 || exit 1; \
 	done
 
 pods: ## The sidecar in pods, until a million events beside a neighbour have come and none of them was the neighbour's
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test -p sidewinder-e2e --test stories pods:: -- \
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test -p sidewinder-e2e --test end_to_end pods:: -- \
 		--test-threads=1 --nocapture
 
 cluster-test: ## Try the charts, the injector and a Collector's k8s_attributes on an API server of Kubernetes
 	@e2e/setup.sh --cluster
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_CLUSTER=1 CI=true \
-		cargo test -p sidewinder-e2e --test stories cluster:: -- --test-threads=1
+		cargo test -p sidewinder-e2e --test end_to_end cluster:: -- --test-threads=1
 
 libraries-test: ## Which span a thread is in, with glibc 2.31 to 2.41 of Debian's suites and with musl
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
 	SIDEWINDER=$(sidewinder) SIDEWINDER_LIBRARIES=1 CI=true \
-		cargo test -p sidewinder-e2e --test stories trace::libraries:: -- --test-threads=1 --nocapture
+		cargo test -p sidewinder-e2e --test end_to_end trace::libraries:: -- --test-threads=1 --nocapture
 
 fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap), as people meet it; SUITE names another one
 	$(as_root) e2e/fresh-run $(SUITE)
@@ -208,7 +208,7 @@ image: image-tools ## Build the container image: target/image/sidewinder.oci.tar
 
 image-test: image ## Run what is in the image, with what Kubernetes grants a sidecar
 	SIDEWINDER_IMAGE=$(image) SIDEWINDER=$(image)/amd64/root/sidewinder CI=true \
-		cargo test -p sidewinder-e2e --test stories image:: -- --test-threads=1
+		cargo test -p sidewinder-e2e --test end_to_end image:: -- --test-threads=1
 
 image-twice: image ## Build the image of this commit once more, in another folder and from nothing, and compare
 	.ci/image-twice $(image) $(tools)/bin

@@ -7,12 +7,12 @@ import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
 const browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-/** Where the pages are, as the story wrote them, and where pictures of them go. */
+/** Where the pages are, as the test wrote them, and where pictures of them go. */
 const folder = process.env.PAGES ?? ".";
 const pictures = join(folder, "pictures");
 if (process.env.PAGES) mkdirSync(pictures, { recursive: true });
 
-/** Where the story wrote a file. */
+/** Where the test wrote a file. */
 export const written = (name) => join(folder, name);
 /** Where a file is kept beside the pictures. */
 export const kept = (name) => join(pictures, name);

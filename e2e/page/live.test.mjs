@@ -1,4 +1,4 @@
-// The page that follows what is profiled, as `e2e/tests/stories/page/live.rs` serves it: a program that climbs through ten
+// The page that follows what is profiled, as `e2e/tests/end_to_end/page/live.rs` serves it: a program that climbs through ten
 // functions and never rests.
 
 import assert from "node:assert/strict";
@@ -118,7 +118,7 @@ shows("what is shown can be saved in every form", async (page) => {
     await download.saveAs(kept(`live-${download.suggestedFilename()}`));
   };
   for (const suffix of [".folded", ".svg", ".otlp", ".pb.gz", ".html"]) await save(`Save ${suffix}`);
-  // The story reads the others.
+  // The test reads the others.
   await rename(kept("live-profile.html"), written("live-saved.html"));
   const saved = await open(browser, "live-saved.html");
   const inFile = await samples(saved);

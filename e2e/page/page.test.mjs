@@ -1,4 +1,4 @@
-// The page, used as people use it. The profile is what `e2e/tests/stories/page/profiles.rs` describes: ten seconds of a
+// The page, used as people use it. The profile is what `e2e/tests/end_to_end/page/profiles.rs` describes: ten seconds of a
 // server, the first five of which it parses and the others it writes.
 
 import assert from "node:assert/strict";

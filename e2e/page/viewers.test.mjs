@@ -1,4 +1,4 @@
-// What other viewers' own importers make of our files, as the story wrote them: ten seconds of a server at 100 Hz, and a
+// What other viewers' own importers make of our files, as the test wrote them: ten seconds of a server at 100 Hz, and a
 // recording of a program.
 
 import assert from "node:assert/strict";
