@@ -46,15 +46,15 @@ architecture-picture: ## Draw docs/architecture.svg from docs/architecture.dot; 
 
 unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 	@e2e/setup.sh
-	cargo test --workspace --exclude sidewinder-e2e
+	cargo test --workspace --exclude 'sidewinder-e2e*'
 
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	cargo test --workspace --exclude sidewinder-e2e
+	cargo test --workspace --exclude 'sidewinder-e2e*'
 	@rm -f $(compiled)/skipped.txt
 	@# One test at a time: they measure rates and times.
-	SIDEWINDER=$(sidewinder) cargo test -p sidewinder-e2e -- --test-threads=1
+	SIDEWINDER=$(sidewinder) cargo test -p 'sidewinder-e2e*' -- --test-threads=1
 	@if [ -s $(compiled)/skipped.txt ]; then echo; echo "Not run here:"; cat $(compiled)/skipped.txt; fi
 
 # With CHARTS=accept, what is made of other things that are made comes after them.
@@ -104,7 +104,7 @@ fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap
 vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline
 	@e2e/setup.sh --vm
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) cargo run -p sidewinder-e2e --bin vm-test -- $(KERNELS)
+	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) cargo run -p sidewinder-e2e-vm --bin vm-test -- $(KERNELS)
 
 # The oldest and the newest compiler that are tried. Each has a target folder of its own.
 clang_21 := $(compiled)/tools/clang-21
@@ -115,7 +115,7 @@ compilers-test: ## Have the distribution's clang and clang 21 make the eBPF prog
 	cargo build -p sidewinder-bpf --example verify
 	$(built_by_clang_21) cargo test -p sidewinder-bpf --lib
 	$(built_by_clang_21) cargo build -p sidewinder-bpf --example verify
-	cargo run -p sidewinder-e2e --bin vm-test -- compilers \
+	cargo run -p sidewinder-e2e-vm --bin vm-test -- compilers \
 		$(abspath $(target))/debug/examples/verify $(abspath $(target))/clang-21/debug/examples/verify
 
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
@@ -130,13 +130,13 @@ bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench large_files
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench sidecars
 
-# Of the programs in e2e/src/corpus/programs.rs, those to take; all, where none is named.
+# Of the programs in e2e/corpus/src/programs.rs, those to take; all, where none is named.
 PROGRAMS ?=
 
 corpus: ## Profile about 40 programs of every sort: how many of their stacks are complete, and whether any is wrong
 	@e2e/setup.sh --corpus
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) cargo run -p sidewinder-e2e --bin corpus -- $(PROGRAMS)
+	SIDEWINDER=$(sidewinder) cargo run -p sidewinder-e2e-corpus --bin corpus -- $(PROGRAMS)
 
 # How often `make stacks` stops them all together, and what chooses where.
 STOPS ?= 10000
@@ -145,7 +145,7 @@ SEED ?= 1
 stacks: ## Stop the same programs at instructions chosen by SEED, and compare each stack with gdb's and framehop's
 	@e2e/setup.sh --corpus
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) STOPS=$(STOPS) SEED=$(SEED) cargo run -p sidewinder-e2e --bin stacks -- $(PROGRAMS)
+	SIDEWINDER=$(sidewinder) STOPS=$(STOPS) SEED=$(SEED) cargo run -p sidewinder-e2e-stacks --bin stacks -- $(PROGRAMS)
 
 # Where `make oracle` looks for ELF files.
 SEARCHED ?= /

@@ -9,11 +9,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use sidewinder_e2e::load::Load;
-use sidewinder_e2e::observe::{self, Cost};
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::sidewinder::Running;
-use sidewinder_e2e::{bench, collector, paths, programs, requirement};
+use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::observe::{self, Cost};
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::sidewinder::Running;
+use sidewinder_e2e_support::{bench, collector, paths, programs, requirement};
 
 const PROGRAMS: u8 = 40;
 const MEMORY_LIMIT_MIB: u32 = 48;

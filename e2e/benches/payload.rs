@@ -10,10 +10,10 @@ use std::time::Duration;
 use anyhow::Result;
 use flate2::Compression;
 use flate2::read::GzEncoder;
-use sidewinder_e2e::load::Load;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::sidewinder::{self, Running};
-use sidewinder_e2e::{paths, workload};
+use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::{paths, workload};
 use sidewinder_otlp::decode;
 
 const DURATION: Duration = Duration::from_secs(20);

@@ -11,11 +11,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use sidewinder_e2e::load::Load;
-use sidewinder_e2e::observe::{self, Cost};
-use sidewinder_e2e::session::Daemon;
-use sidewinder_e2e::sidewinder::Running;
-use sidewinder_e2e::{bench, requirement, workload};
+use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::observe::{self, Cost};
+use sidewinder_e2e_support::session::Daemon;
+use sidewinder_e2e_support::sidewinder::Running;
+use sidewinder_e2e_support::{bench, requirement, workload};
 
 /// Until what is read once has been read: symbols of the kernel, names and lines of what programs begin with.
 const PRIMED: (&str, u32, &str) = ("execs", 100, "8");

@@ -23,9 +23,9 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use perf_event::Builder;
 use perf_event::events::Software;
-use sidewinder_e2e::observe::{self, BpfStats};
-use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{bench, paths, requirement};
+use sidewinder_e2e_support::observe::{self, BpfStats};
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{bench, paths, requirement};
 use tempfile::TempDir;
 
 const SAMPLES_PER_SECOND: u32 = 997;

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use std::{array, fmt, thread};
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::pod::{
+use sidewinder_e2e_pod::{
     Container, ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec,
 };
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated, Program, Report};
-use sidewinder_e2e::{bench, observe, requirement};
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated, Program, Report};
+use sidewinder_e2e_support::{bench, observe};
 
 const SIDECARS: usize = 50;
 const SAMPLES_PER_SECOND: u32 = 97;
@@ -202,7 +202,7 @@ fn print(what: &str, ratios: Figures, in_events: f64, remark: &str) {
 }
 
 fn main() -> Result<()> {
-    if bench::is_to_start_only() || !requirement::pods("sidecars")? {
+    if bench::is_to_start_only() || !sidewinder_e2e_pod::are_possible("sidecars")? {
         return Ok(());
     }
     let image = Image::new()?;

@@ -6,13 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sidewinder_e2e::collector::{self, Collector};
-use sidewinder_e2e::judge::{Chain, Judge};
-use sidewinder_e2e::rate::{Expected, StolenTime};
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::sidewinder::{Ended, Running};
-use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{paths, requirement, session, sidewinder};
+use sidewinder_e2e_judge::{Chain, Judge};
+use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::rate::{Expected, StolenTime};
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::sidewinder::{Ended, Running};
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{paths, requirement, session, sidewinder};
 
 const OK: i32 = 0;
 const RUNTIME: i32 = 1;

@@ -5,11 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::load::Load;
-use sidewinder_e2e::rate::StolenTime;
-use sidewinder_e2e::recording::{Said, record};
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::{collector, paths, programs, requirement};
+use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::rate::StolenTime;
+use sidewinder_e2e_support::recording::{Said, record};
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::{collector, paths, programs, requirement};
 
 /// As many programs with tables of their own.
 const PROGRAMS: u8 = 32;

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
-use sidewinder_e2e::received::in_user_mode;
-use sidewinder_e2e::recording::record;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::workload::{self, Program};
+use sidewinder_e2e_support::received::in_user_mode;
+use sidewinder_e2e_support::recording::record;
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::decode::Event;
 
 const SAMPLES_PER_SECOND: &str = "499";

@@ -15,7 +15,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::charts::{self, run, template, tool};
+use sidewinder_e2e_charts::{self as charts, template, tool};
+use sidewinder_e2e_support::command::run;
 use tempfile::TempDir;
 
 const HELMS: [&str; 2] = ["helm3", "helm4"];

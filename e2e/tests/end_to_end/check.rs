@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::{paths, requirement, sidewinder};
+use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 const ESCAPE: char = '\u{1b}';
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Context as _, Result};
-use sidewinder_e2e::recording::record;
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e_support::recording::record;
+use sidewinder_e2e_support::{requirement, workload};
 
 const FUNCTIONS: [&str; 2] = ["turn_left", "turn_right"];
 /// How far two clocks may be apart.

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use sidewinder_e2e::charts::run;
-use sidewinder_e2e::cluster::Cluster;
+use sidewinder_e2e_cluster::Cluster;
+use sidewinder_e2e_support::command::run;
 
 use crate::charts::chart;
 

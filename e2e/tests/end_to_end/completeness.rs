@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use sidewinder_e2e::judge::{Chain, Judge, Verdict};
-use sidewinder_e2e::workload::{self, Program, Tool};
-use sidewinder_e2e::{requirement, session};
+use sidewinder_e2e_judge::{Chain, Judge, Verdict};
+use sidewinder_e2e_support::workload::{self, Program, Tool};
+use sidewinder_e2e_support::{requirement, session};
 
 const RIGHT_SHARE: f64 = 0.995;
 /// The rest was interrupted on the way to the end of the chain.

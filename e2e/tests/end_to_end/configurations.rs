@@ -12,7 +12,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use sidewinder_config::parse_duration;
-use sidewinder_e2e::{collector, paths, sidewinder};
+use sidewinder_e2e_support::{collector, paths, sidewinder};
 
 fn files() -> Result<Vec<PathBuf>> {
     let folder = fs::read_dir(paths::e2e().join("configurations"))?;

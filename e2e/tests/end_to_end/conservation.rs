@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
-use sidewinder_e2e::conservation::Summary;
-use sidewinder_e2e::observe::{self, BpfStats};
-use sidewinder_e2e::rate::StolenTime;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::sidewinder::{self, Running};
-use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{requirement, session};
+use sidewinder_e2e_support::conservation::Summary;
+use sidewinder_e2e_support::observe::{self, BpfStats};
+use sidewinder_e2e_support::rate::StolenTime;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{requirement, session};
 
 const SAMPLES_PER_SECOND: u64 = 997;
 

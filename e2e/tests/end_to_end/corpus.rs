@@ -1,8 +1,8 @@
 //! A part of the corpus, of every sort of program: nearly all native stacks are complete, and none was never there.
 
 use anyhow::Result;
-use sidewinder_e2e::corpus::{self, PROGRAMS, Table};
-use sidewinder_e2e::requirement;
+use sidewinder_e2e_corpus::{self as corpus, PROGRAMS, Table};
+use sidewinder_e2e_support::requirement;
 
 const SECONDS: u32 = 3;
 const SAMPLES_PER_SECOND: u32 = 997;

@@ -17,6 +17,7 @@ mod grpc_receiver;
 #[path = "../../../otlp/tests/send/http_receiver.rs"]
 mod http_receiver;
 mod isolation;
+mod ledger;
 mod matrix;
 mod proxy;
 mod restart;
@@ -27,9 +28,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use sidewinder_config::{Compression, Retry, TlsClient};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::ledger::{Row, Source};
+use sidewinder_e2e_support::collector::Collector;
 use sidewinder_otlp::send::{Exporter, ExporterOptions, GrpcOptions, HttpOptions};
+
+use self::ledger::{Row, Source};
 
 /// Events in a report.
 const EVENTS: u64 = 50;

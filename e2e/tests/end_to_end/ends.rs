@@ -4,12 +4,12 @@
 use std::process::Command;
 
 use anyhow::Result;
-use sidewinder_e2e::judge::Judge;
-use sidewinder_e2e::paths;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::recording::record;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::workload::{self, Program};
+use sidewinder_e2e_judge::Judge;
+use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::recording::record;
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{Event, Frame};
 

@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::sidewinder::{self, Running};
-use sidewinder_e2e::workload::{Gated, LADDER, REC};
-use sidewinder_e2e::{received::Received, requirement};
+use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::workload::{Gated, LADDER, REC};
+use sidewinder_e2e_support::{received::Received, requirement};
 
 use crate::page::{folder, judge, profiles, write_form};
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::elf::Elf;
-use sidewinder_e2e::received::{Received, in_user_mode};
-use sidewinder_e2e::session::{self, Session};
-use sidewinder_e2e::workload::{self, Program};
-use sidewinder_e2e::{paths, requirement};
+use sidewinder_e2e_judge::elf::Elf;
+use sidewinder_e2e_support::received::{Received, in_user_mode};
+use sidewinder_e2e_support::session::{self, Session};
+use sidewinder_e2e_support::workload::{self, Program};
+use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::decode::Frame;
 
 const SAMPLES_PER_SECOND: u32 = 997;

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::{paths, requirement, sidewinder};
+use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 /// The names of the commands, by `--help`.
 fn commands() -> Result<Vec<String>> {

@@ -1,16 +1,19 @@
 //! Frame pointers are followed exactly where they are right.
 
+mod ranges;
+
 use std::collections::HashMap;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::elf::{Base, Elf, FramePointer, ReturnAddress, Rule};
-use sidewinder_e2e::judge::{Chain, Judge, Verdict};
-use sidewinder_e2e::ranges::FramePointerRanges;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::step::{Registers, Stepper};
-use sidewinder_e2e::workload::{self, Gated, Program};
+use sidewinder_e2e_judge::elf::{Base, Elf, FramePointer, ReturnAddress, Rule};
+use sidewinder_e2e_judge::step::{Registers, Stepper};
+use sidewinder_e2e_judge::{Chain, Judge, Verdict};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated, Program};
+
+use self::ranges::FramePointerRanges;
 
 /// How many instructions at marked places are looked at.
 const INSTRUCTIONS: usize = 100_000;

@@ -9,12 +9,12 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use object::{Object as _, ObjectSection as _};
 use serde_json::{Value, json};
-use sidewinder_e2e::pod::{self, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
-use sidewinder_e2e::sidewinder::{Ended, Running};
-use sidewinder_e2e::{paths, requirement};
+use sidewinder_e2e_pod::{self as pod, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::sidewinder::{Ended, Running};
+use sidewinder_e2e_support::{command, paths, requirement};
 use tempfile::TempDir;
 
 /// Whoever nobody else is: what distributions without a shell use.
@@ -200,7 +200,7 @@ impl Image {
             requirement::elsewhere(test, "make image-test")?;
             return Ok(None);
         };
-        if !requirement::pods(test)? || !requirement::program(test, "podman")? {
+        if !sidewinder_e2e_pod::are_possible(test)? || !requirement::program(test, "podman")? {
             return Ok(None);
         }
         let unpacked = tempfile::tempdir()?;
@@ -211,7 +211,7 @@ impl Image {
         // Other users than root have to get there.
         fs::set_permissions(unpacked.path(), Permissions::from_mode(0o755))?;
         let archive = built.join("sidewinder.oci.tar");
-        succeed(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&layout))?;
+        command::run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(&layout))?;
         let blob = |descriptor: &Value| -> Result<PathBuf> {
             let digest = descriptor["digest"].as_str().context("no digest")?;
             Ok(layout.join("blobs").join(digest.replace(':', "/")))
@@ -226,7 +226,7 @@ impl Image {
         for layer in manifest["layers"].as_array().context("no layers")? {
             let mut tar = Command::new("tar");
             tar.args(["--xattrs", "--xattrs-include=security.capability", "-xzpf"]).arg(blob(layer)?);
-            succeed(tar.arg("-C").arg(&root))?;
+            command::run(tar.arg("-C").arg(&root))?;
         }
         Ok(Some(Self { built, unpacked, index, manifest, config }))
     }
@@ -268,10 +268,4 @@ fn in_second_hierarchy(script: &str) -> Command {
     let script = format!("mount -t cgroup2 cgroup2 /sys/fs/cgroup && {{ {script}; }}");
     command.args(["--mount", "sh", "-c", &script, "sh"]);
     command
-}
-
-fn succeed(command: &mut Command) -> Result<()> {
-    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
 }

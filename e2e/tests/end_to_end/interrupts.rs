@@ -5,10 +5,10 @@
 //! stacks, which this kernel does not offer to programs; the page of probed instructions, in `receiver`'s own tests.
 
 use anyhow::Result;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::recording::record;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::workload::{self, Program};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::recording::record;
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::{Event, Frame};
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::load::Load;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{collector, observe, paths, programs, requirement, sidewinder};
+use sidewinder_e2e_support::load::Load;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{collector, observe, paths, programs, requirement, sidewinder};
 
 const LIMIT_MIB: u64 = 48;
 /// Minutes, scaled down: at 4999 Hz as much is queued as in over an hour at the 20 Hz of the default.

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::{paths, requirement, session, workload};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::Frame;
 

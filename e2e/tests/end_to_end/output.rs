@@ -13,10 +13,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkfifo};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::sidewinder::{self, Running};
-use sidewinder_e2e::workload::LADDER;
-use sidewinder_e2e::{paths, requirement};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::sidewinder::{self, Running};
+use sidewinder_e2e_support::workload::LADDER;
+use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_otlp::conformance;
 
 const OK: i32 = 0;

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::{paths, requirement};
+use sidewinder_e2e_support::{paths, requirement};
 use sidewinder_render::{Form, Profile, write};
 
 /// Where the pages are written.
@@ -61,7 +61,7 @@ fn people_can_use_it() -> Result<()> {
 /// What is in the repository is what its sources make, byte by byte.
 #[test]
 fn it_is_as_built() -> Result<()> {
-    let sources = paths::e2e().with_file_name("receiver/page");
+    let sources = paths::repository().join("receiver/page");
     if !requirement::packages("it_is_as_built", &sources)? {
         return Ok(());
     }

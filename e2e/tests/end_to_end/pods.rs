@@ -10,9 +10,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use sidewinder_e2e::charts;
-use sidewinder_e2e::pod::{ContainerSpec, Mount, SecurityContext};
-use sidewinder_e2e::workload::Program;
+use sidewinder_e2e_charts as charts;
+use sidewinder_e2e_pod::{ContainerSpec, Mount, SecurityContext};
+use sidewinder_e2e_support::workload::Program;
 use sidewinder_otlp::decode::Event;
 
 /// Of the profiler as root, which the application is not.

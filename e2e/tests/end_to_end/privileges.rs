@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Daemon, Settings};
 
 const PERFMON: u32 = 38;
 const BPF: u32 = 39;

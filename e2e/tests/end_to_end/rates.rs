@@ -4,7 +4,7 @@
 //! but for one at each end. Each case lasts until there are about 600 of them or more, where 2% are 12.
 
 use anyhow::Result;
-use sidewinder_e2e::{requirement, session, workload};
+use sidewinder_e2e_support::{requirement, session, workload};
 
 fn assert_rate(samples_per_second: u32, threads: u32, seconds: u32) -> Result<()> {
     let name = format!("{threads} threads at {samples_per_second} Hz");

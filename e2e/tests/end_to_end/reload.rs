@@ -6,11 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::rate::{Expected, StolenTime};
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::rate::{Expected, StolenTime};
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

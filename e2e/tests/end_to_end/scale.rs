@@ -1,8 +1,8 @@
 //! Much of one thing changes nothing about the stacks, and stays inside the budget.
 
 use anyhow::Result;
-use sidewinder_e2e::recording::{Said, record};
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e_support::recording::{Said, record};
+use sidewinder_e2e_support::{requirement, workload};
 
 const BUDGET_MIB: u64 = 16;
 /// Of the interrupts that find a user stack: about 1,000, fewer on a busy machine.

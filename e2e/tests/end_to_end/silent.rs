@@ -6,11 +6,11 @@
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::collector::{self, Collector};
-use sidewinder_e2e::conservation::Summary;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated, Report};
-use sidewinder_e2e::{requirement, sidewinder};
+use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::conservation::Summary;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated, Report};
+use sidewinder_e2e_support::{requirement, sidewinder};
 
 use crate::telemetry::{page, telemetry, until};
 

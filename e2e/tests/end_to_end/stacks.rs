@@ -4,13 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::corpus::{PROGRAMS, Subject};
-use sidewinder_e2e::perf::{Perf, Stacks};
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::stops::{Comparison, Doctored, stop_and_compare};
-use sidewinder_e2e::workload::Gated;
-use sidewinder_e2e::{paths, received, requirement, workload};
+use sidewinder_e2e_corpus::{PROGRAMS, Subject};
+use sidewinder_e2e_stacks::perf::{Perf, Stacks};
+use sidewinder_e2e_stacks::{Comparison, Doctored, stop_and_compare};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::Gated;
+use sidewinder_e2e_support::{paths, received, requirement, workload};
 
 /// At each program of the part.
 const STOPS: u32 = 40;

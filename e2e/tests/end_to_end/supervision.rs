@@ -7,10 +7,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
-use sidewinder_e2e::collector::{self, Collector};
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{requirement, sidewinder};
+use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{requirement, sidewinder};
 
 use crate::telemetry::{page, until};
 

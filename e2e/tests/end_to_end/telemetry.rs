@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
-use sidewinder_e2e::collector::{self, Collector};
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{requirement, sidewinder};
+use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{requirement, sidewinder};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -12,8 +12,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
-use sidewinder_e2e::workload::{Gated, LADDER};
-use sidewinder_e2e::{paths, requirement, sidewinder};
+use sidewinder_e2e_support::workload::{Gated, LADDER};
+use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 const ROWS: u16 = 30;
 const COLUMNS: u16 = 100;

@@ -7,6 +7,7 @@
 //! - [`recorded`]: `record --span` and `--trace` keep what ran inside.
 
 mod backends;
+mod documentation;
 mod examples;
 mod libraries;
 mod recorded;
@@ -15,12 +16,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::service::{Service, Switches};
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::spans::{Stays, Truth};
+use sidewinder_e2e_instrumented::service::{Service, Switches};
+use sidewinder_e2e_instrumented::spans::{Stays, Truth};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_otlp::decode::Event;
 
 const SAMPLES_PER_SECOND: u32 = 997;

@@ -1,8 +1,8 @@
 //! The programs stay small enough for every kernel's verifier.
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::verifier::{Baseline, Verified, series};
-use sidewinder_e2e::{requirement, sidewinder};
+use sidewinder_e2e_support::{requirement, sidewinder};
+use sidewinder_e2e_vm::verifier::{Baseline, Verified, series};
 
 /// On the running kernel; `make vm-test` asks those of Debian.
 #[test]

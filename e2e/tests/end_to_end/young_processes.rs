@@ -5,9 +5,9 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::Result;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::session::{self, Session};
-use sidewinder_e2e::workload::{self, Program};
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{self, Session};
+use sidewinder_e2e_support::workload::{self, Program};
 
 const PROCESSES: u32 = 1_000;
 const PROGRAMS: u32 = 100;

@@ -7,8 +7,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sidewinder_e2e::charts::{self, run, tool};
-use sidewinder_e2e::{collector, paths, sidewinder};
+use sidewinder_e2e_charts::{self as charts, tool};
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::{collector, paths, sidewinder};
 
 use super::{chart, helms, manifests, values};
 
@@ -136,7 +137,7 @@ fn metrics_of(expression: &str) -> Vec<&str> {
 
 #[test]
 fn alerts_ask_for_metrics_that_exist() -> Result<()> {
-    let known = fs::read_to_string(paths::e2e().with_file_name("receiver").join("src/telemetry/metrics.rs"))?;
+    let known = fs::read_to_string(paths::repository().join("receiver").join("src/telemetry/metrics.rs"))?;
     let mut asked = 0;
     for (of, manifest) in manifests()? {
         for group in manifest.pointer("/spec/groups").and_then(Value::as_array).into_iter().flatten() {

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::charts::{self, described, hold, run, template, tool};
-use sidewinder_e2e::paths;
+use sidewinder_e2e_charts::{self as charts, described, hold, template, tool};
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::paths;
 
 use super::{by_template, chart, copy, examples, helms, of_user};
 
@@ -22,7 +23,7 @@ fn schemas_and_readmes_say_what_values_yaml_says() -> Result<()> {
         return Ok(());
     };
     let read = |path: PathBuf| -> Result<Value> { Ok(serde_json::from_str(&fs::read_to_string(path)?)?) };
-    let configuration = read(paths::e2e().with_file_name("config").join("schema.json"))?;
+    let configuration = read(paths::repository().join("config").join("schema.json"))?;
     let kubernetes = read(packages.join(TYPES))?;
     for name in CHARTS {
         let folder = charts::folder().join(name);

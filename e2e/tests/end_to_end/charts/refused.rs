@@ -3,7 +3,8 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::charts::{self, run, template};
+use sidewinder_e2e_charts::{self as charts, template};
+use sidewinder_e2e_support::command::run;
 
 use super::{chart, copy_of_user, helms};
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sidewinder_e2e::charts::{self, run};
-use sidewinder_e2e::cluster::Cluster;
-use sidewinder_e2e::collector::{Collector, KubernetesSetup, Setup};
-use sidewinder_e2e::pod::Cgroup;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::service::Service;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Gated};
+use sidewinder_e2e_charts as charts;
+use sidewinder_e2e_cluster::Cluster;
+use sidewinder_e2e_instrumented::service::Service;
+use sidewinder_e2e_pod::Cgroup;
+use sidewinder_e2e_support::collector::{Collector, KubernetesSetup, Setup};
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Gated};
 use sidewinder_otlp::decode::Profile;
 
 use super::pod;
@@ -32,7 +32,7 @@ const SECONDS_AND_DEPTH: [&str; 2] = ["3", "10"];
 fn a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_containers() -> Result<()> {
     let test = "a_collector_adds_what_the_api_server_knows_of_a_pod_and_each_of_its_containers";
     let Some(cluster) = Cluster::start(test)? else { return Ok(()) };
-    if !requirement::pods(test)? {
+    if !sidewinder_e2e_pod::are_possible(test)? {
         return Ok(());
     }
     let (uid, ids) = deployed(&cluster)?;

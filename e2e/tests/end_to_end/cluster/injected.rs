@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sidewinder_e2e::charts::{run, tool};
-use sidewinder_e2e::cluster::Cluster;
+use sidewinder_e2e_charts::tool;
+use sidewinder_e2e_cluster::Cluster;
+use sidewinder_e2e_support::command::run;
 
 use super::{install, pod};
 use crate::telemetry::until;

@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
-use sidewinder_e2e::charts::{self, run};
-use sidewinder_e2e::cluster::Cluster;
+use sidewinder_e2e_charts as charts;
+use sidewinder_e2e_cluster::Cluster;
+use sidewinder_e2e_support::command::run;
 
 use super::install;
 use crate::charts::{chart, copy_of_user, helms, manifests};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Result;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use sidewinder_config::{ClientIdentity, Pem, TlsClient};
-use sidewinder_e2e::collector::ServerTls;
+use sidewinder_e2e_support::collector::ServerTls;
 use time::{Duration, OffsetDateTime};
 
 /// Until when a certificate of these tests is valid, from now.

@@ -10,14 +10,14 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
 use sidewinder_config::{Compression, Retry, TlsClient};
-use sidewinder_e2e::collector::{Collector, Setup, free_ports};
-use sidewinder_e2e::ledger::{Row, Source};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::requirement;
+use sidewinder_e2e_support::collector::{Collector, Setup, free_ports};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::requirement;
 use sidewinder_otlp::send::{
     Exporter, ExporterOptions, GrpcOptions, Resolve, Resolver, Resolving, StorageOptions,
 };
 
+use super::ledger::{Row, Source};
 use super::proxy::{Conduct, Proxy};
 use super::{EVENTS, PATIENCE, Protocol, Way, assert_balanced, feed, options, settle, wait_until};
 

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::ledger::Source;
+use sidewinder_e2e_support::collector::Collector;
 use sidewinder_otlp::send::Exporter;
 
+use super::ledger::Source;
 use super::{PATIENCE, Protocol, Way, options, wait_until};
 
 const REPORTS: usize = 30;

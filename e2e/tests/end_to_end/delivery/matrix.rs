@@ -8,8 +8,7 @@ use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::Full;
 use sidewinder_config::{Compression, Retry};
-use sidewinder_e2e::collector::{Collector, Setup, Version};
-use sidewinder_e2e::ledger::{Row, Source};
+use sidewinder_e2e_support::collector::{Collector, Setup, Version};
 use sidewinder_otlp::send::{Counts, State};
 use tonic::Status;
 use tonic::body::Body;
@@ -18,6 +17,7 @@ use tower::Service as _;
 
 use super::certificates::{Authority, EXPIRED, VALID, of_client, of_server};
 use super::grpc_receiver::{Answer, Receiver};
+use super::ledger::{Row, Source};
 use super::proxy::{Conduct, Proxy};
 use super::scripted::runtime;
 use super::{PATIENCE, Protocol, Way, options, settle, wait_until};

@@ -9,12 +9,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
-use sidewinder_e2e::collector::{self, Collector};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::session::Settings;
-use sidewinder_e2e::sidewinder::Running;
-use sidewinder_e2e::workload::{self, Gated};
-use sidewinder_e2e::{requirement, sidewinder};
+use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::session::Settings;
+use sidewinder_e2e_support::sidewinder::Running;
+use sidewinder_e2e_support::workload::{self, Gated};
+use sidewinder_e2e_support::{requirement, sidewinder};
 
 use crate::bad_input::without_escapes;
 

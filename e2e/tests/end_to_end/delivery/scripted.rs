@@ -4,13 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
 use sidewinder_config::Retry;
-use sidewinder_e2e::ledger::{Row, Source};
-use sidewinder_e2e::received::Received;
+use sidewinder_e2e_support::received::Received;
 use sidewinder_otlp::send::{Exporter, ExporterOptions, State};
 use tonic::Code;
 
 use super::grpc_receiver::{Answer, Receiver, partial_success};
 use super::http_receiver::{HttpReceiver, Reply};
+use super::ledger::{Row, Source};
 use super::{EVENTS, PATIENCE, Protocol, Way, assert_balanced, feed, options, settle};
 
 /// A runtime for servers of our own.

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::{paths, requirement, sidewinder};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::{paths, requirement, sidewinder};
 
 use super::traps::{Ending, count, run};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::{paths, requirement, session};
+use sidewinder_e2e_support::{paths, requirement, session};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::Frame;
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use object::{Object as _, ObjectSymbol as _, SymbolKind};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::{paths, requirement, session, workload};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::decode::Frame;
 

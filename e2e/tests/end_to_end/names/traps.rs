@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::{observe, paths, requirement};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::{observe, paths, requirement};
 use tempfile::TempDir;
 
 use super::frames;

@@ -5,10 +5,10 @@ use std::net::TcpStream;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::sidewinder::Running;
-use sidewinder_e2e::workload::{DISTINCT, Gated, LADDER};
-use sidewinder_e2e::{collector, received::Received, requirement, sidewinder};
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::sidewinder::Running;
+use sidewinder_e2e_support::workload::{DISTINCT, Gated, LADDER};
+use sidewinder_e2e_support::{collector, received::Received, requirement, sidewinder};
 
 use super::{folder, judge_with};
 use crate::telemetry::until;

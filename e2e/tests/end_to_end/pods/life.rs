@@ -10,11 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, Result, ensure};
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter};
 use rustix::process::Signal;
-use sidewinder_e2e::collector::{Collector, Setup};
-use sidewinder_e2e::conservation::Summary;
-use sidewinder_e2e::observe::{self, BpfObject};
-use sidewinder_e2e::pod::{ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e_pod::{ContainerSpec, Image, Mount, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::collector::{Collector, Setup};
+use sidewinder_e2e_support::conservation::Summary;
+use sidewinder_e2e_support::observe::{self, BpfObject};
+use sidewinder_e2e_support::workload;
 
 use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, container_of, security};
 
@@ -60,7 +60,7 @@ fn terminate(sidecar: &mut Sidecar) -> Result<()> {
 
 #[test]
 fn within_two_seconds_of_sigterm_everything_sampled_has_been_delivered() -> Result<()> {
-    if !requirement::pods("SIGTERM")? {
+    if !sidewinder_e2e_pod::are_possible("SIGTERM")? {
         return Ok(());
     }
     let (collector, pod) = (collector()?, Pod::start(PodSpec::default())?);
@@ -96,7 +96,7 @@ fn compiler(source: &Path) -> Result<ContainerSpec> {
 
 #[test]
 fn within_two_seconds_of_sigterm_it_is_gone_though_nobody_takes_what_was_sampled() -> Result<()> {
-    if !requirement::pods("SIGTERM with a dead Collector")? {
+    if !sidewinder_e2e_pod::are_possible("SIGTERM with a dead Collector")? {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
@@ -130,7 +130,7 @@ fn bpf_objects() -> BTreeSet<BpfObject> {
 
 #[test]
 fn a_sidecar_that_is_killed_leaves_nothing_behind_and_its_successor_samples() -> Result<()> {
-    if !requirement::pods("a sidecar that is killed")? {
+    if !sidewinder_e2e_pod::are_possible("a sidecar that is killed")? {
         return Ok(());
     }
     let (collector, pod) = (collector()?, Pod::start(PodSpec::default())?);
@@ -173,7 +173,7 @@ const GREEDY: &str = "/usr/bin/tail";
 #[test]
 fn an_application_that_is_killed_for_its_memory_is_sampled_until_then_and_when_it_comes_again() -> Result<()>
 {
-    if !requirement::pods("an application without memory")? {
+    if !sidewinder_e2e_pod::are_possible("an application without memory")? {
         return Ok(());
     }
     let (collector, pod) = (collector()?, Pod::start(PodSpec::default())?);

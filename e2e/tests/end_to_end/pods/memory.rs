@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::pod::{Image, Pod, PodSpec, Sidecar, SidecarSpec};
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e_pod::{Image, Pod, PodSpec, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::workload;
 
 use super::{APP_USER, AS_THE_SAME_USER, NOWHERE, app, configuration, security};
 
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// the kernel holds for the container: eBPF maps, and files that were read.
 #[test]
 fn beside_fifty_busy_processes_a_container_of_64_mib_is_never_killed() -> Result<()> {
-    if !requirement::pods("a container of 64 MiB")? {
+    if !sidewinder_e2e_pod::are_possible("a container of 64 MiB")? {
         return Ok(());
     }
     let pod = Pod::start(PodSpec::default())?;

@@ -7,16 +7,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
-use sidewinder_e2e::collector::{self, Collector};
-use sidewinder_e2e::judge::{Chain, Judge};
-use sidewinder_e2e::pod::{
+use sidewinder_e2e_judge::{Chain, Judge};
+use sidewinder_e2e_pod::{
     Container, ENTRY_POINT, Image, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec,
 };
-use sidewinder_e2e::rate::{Expected, StolenTime};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::workload::{self, Report};
+use sidewinder_e2e_support::collector::{self, Collector};
+use sidewinder_e2e_support::rate::{Expected, StolenTime};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::session::{Daemon, Settings};
+use sidewinder_e2e_support::workload::{self, Report};
 use sidewinder_otlp::decode::Event;
 
 use super::{
@@ -223,7 +222,7 @@ impl Brought {
 }
 
 fn only_the_own_pod(test: &str, security: &SecurityContext) -> Result<()> {
-    if !requirement::pods(test)? {
+    if !sidewinder_e2e_pod::are_possible(test)? {
         return Ok(());
     }
     let extent = Extent::of_this_run();

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
-use sidewinder_e2e::pod::{Container, Image, Pod, PodSpec, Seccomp, SecurityContext, Sidecar, SidecarSpec};
-use sidewinder_e2e::{examples, requirement, workload};
+use sidewinder_e2e_instrumented::examples;
+use sidewinder_e2e_pod::{Container, Image, Pod, PodSpec, Seccomp, SecurityContext, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::workload;
 
 use super::{APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, NOWHERE, app, app_at, configuration, security};
 
@@ -173,7 +174,7 @@ impl Running {
 
 #[test]
 fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there() -> Result<()> {
-    if !requirement::pods("a sidecar that lacks something")? {
+    if !sidewinder_e2e_pod::are_possible("a sidecar that lacks something")? {
         return Ok(());
     }
     let image = Image::new()?;
@@ -200,7 +201,7 @@ fn a_sidecar_that_lacks_something_stays_up_says_so_and_begins_when_it_is_there()
 /// As where `kernel.yama.ptrace_scope` is 1: of other processes everything can be read but their memory.
 #[test]
 fn a_sidecar_that_must_not_read_what_its_app_publishes_says_so() -> Result<()> {
-    if !requirement::pods("a sidecar that must not read memory")? {
+    if !sidewinder_e2e_pod::are_possible("a sidecar that must not read memory")? {
         return Ok(());
     }
     let pod = Pod::start(PodSpec::default())?;
@@ -259,7 +260,7 @@ impl Drop for Sysctl {
 
 #[test]
 fn with_its_capabilities_a_sidecar_samples_on_a_node_that_lets_nobody_else() -> Result<()> {
-    if !requirement::pods("a sidecar under perf_event_paranoid 4")? {
+    if !sidewinder_e2e_pod::are_possible("a sidecar under perf_event_paranoid 4")? {
         return Ok(());
     }
     let _paranoid = Sysctl::set("/proc/sys/kernel/perf_event_paranoid", "4")?;

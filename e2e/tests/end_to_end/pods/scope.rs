@@ -8,12 +8,12 @@ use libbpf_rs::query::MapInfoIter;
 use libbpf_rs::{MapCore as _, MapHandle};
 use rustix::process::Signal;
 use serde_json::Value;
-use sidewinder_e2e::collector::{Collector, Setup};
-use sidewinder_e2e::judge::Judge;
-use sidewinder_e2e::observe::{self, BpfObject};
-use sidewinder_e2e::pod::{Container, Image, Pod, PodSpec, Sidecar, SidecarSpec};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::{requirement, workload};
+use sidewinder_e2e_judge::Judge;
+use sidewinder_e2e_pod::{Container, Image, Pod, PodSpec, Sidecar, SidecarSpec};
+use sidewinder_e2e_support::collector::{Collector, Setup};
+use sidewinder_e2e_support::observe::{self, BpfObject};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::workload;
 use sidewinder_otlp::decode::Event;
 
 use super::{APP_USER, AS_THE_SAME_USER, app, configuration, container_of, security};
@@ -117,7 +117,7 @@ impl Brought {
 
 #[test]
 fn after_twenty_thousand_forks_new_children_of_an_included_program_are_seen() -> Result<()> {
-    if !requirement::pods("an included program that forks")? {
+    if !sidewinder_e2e_pod::are_possible("an included program that forks")? {
         return Ok(());
     }
     let brought = session("mode: processes, include: { names: [forks] }")?;
@@ -134,7 +134,7 @@ fn after_twenty_thousand_forks_new_children_of_an_included_program_are_seen() ->
 
 #[test]
 fn after_twenty_thousand_forks_no_child_of_an_excluded_program_is_seen() -> Result<()> {
-    if !requirement::pods("an excluded program that forks")? {
+    if !sidewinder_e2e_pod::are_possible("an excluded program that forks")? {
         return Ok(());
     }
     let brought = session("mode: pod, exclude: { names: [forks] }")?;

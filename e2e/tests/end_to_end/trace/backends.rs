@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::collector::{Collector, Documented, Setup, Version};
-use sidewinder_e2e::documentation;
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::received::span::{Attributes, Span};
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::service::Service;
-use sidewinder_e2e::session::{Daemon, Settings};
-use sidewinder_e2e::spans::Stays;
+use sidewinder_e2e_instrumented::service::Service;
+use sidewinder_e2e_instrumented::spans::Stays;
+use sidewinder_e2e_support::collector::{Collector, Documented, Setup, Version};
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::received::span::{Attributes, Span};
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_otlp::decode::{OwnedValue, Profile};
 
+use super::documentation;
 use super::{events_once_known, judge, route_of};
 
 const DOCUMENT: &str = "otlp/TRACES.md";

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::collector::Collector;
-use sidewinder_e2e::examples::{Example, Handled, build_c, build_go, build_rust};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::requirement;
-use sidewinder_e2e::session::{Daemon, Settings};
+use sidewinder_e2e_instrumented::examples::{Example, Handled, build_c, build_go, build_rust};
+use sidewinder_e2e_support::collector::Collector;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_otlp::decode::Event;
 
 use super::{LINKED_SHARE, SAMPLES_PER_SECOND, counted, events_once_known, route_of};

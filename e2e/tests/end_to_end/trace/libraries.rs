@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use sidewinder_e2e::libc::{self, Libc};
-use sidewinder_e2e::{archive, paths, requirement};
+use sidewinder_e2e_debian::libc::{self, Libc};
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::{paths, requirement};
 
 use super::examples::{Labels, judge, profile};
 
@@ -41,7 +42,7 @@ fn build(libc: Libc, place: Place, dialect: &str) -> Result<PathBuf> {
     };
     if place != Place::Program {
         let library_of = ["-shared", "-fPIC", "-Dmain=spans_main"];
-        archive::run(compiler()?.args(library_of).arg(&example).arg("-o").arg(&library))?;
+        run(compiler()?.args(library_of).arg(&example).arg("-o").arg(&library))?;
     }
     let mut compiler = compiler()?;
     match place {
@@ -51,7 +52,7 @@ fn build(libc: Libc, place: Place, dialect: &str) -> Result<PathBuf> {
             compiler.arg(format!("-DOPENED=\"{}\"", library.display())).arg(&elsewhere).arg("-ldl")
         }
     };
-    archive::run(compiler.arg("-o").arg(&program))?;
+    run(compiler.arg("-o").arg(&program))?;
     Ok(program)
 }
 

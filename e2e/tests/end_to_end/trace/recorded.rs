@@ -6,10 +6,10 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use sidewinder_e2e::examples::{Example, Handled, build_rust};
-use sidewinder_e2e::received::Received;
-use sidewinder_e2e::service::Service;
-use sidewinder_e2e::{requirement, sidewinder};
+use sidewinder_e2e_instrumented::examples::{Example, Handled, build_rust};
+use sidewinder_e2e_instrumented::service::Service;
+use sidewinder_e2e_support::received::Received;
+use sidewinder_e2e_support::{requirement, sidewinder};
 
 use super::examples::{Labels, judge};
 use super::function_of;

@@ -1,0 +1,13 @@
+//! Programs of every sort under the profiler, one after the other, and what became of their samples.
+#![forbid(unsafe_code)]
+
+mod programs;
+mod run;
+mod samples;
+mod table;
+
+pub use programs::{PROGRAMS, Subject};
+pub use run::Gated;
+pub use run::profile;
+pub use samples::{Ends, Samples};
+pub use table::Table;

@@ -1,0 +1,185 @@
+//! The programs, as data.
+
+use sidewinder_e2e_judge::Chain;
+use sidewinder_e2e_support::requirement;
+use sidewinder_e2e_support::workload::{
+    self, BRIEF, COROUTINES, DIV, FRAMES, LADDER, LADDER_FP, LADDER_GO, LADDER_RUST, LOADER, PLUGIN, Program,
+    QUEENS, REC, SIGNALS, SPAWNER, THREADS, THROWS, WORDS_FP_STATIC,
+};
+
+/// A program of the corpus.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Its name in tables.
+    pub name: &'static str,
+    /// What it stands for.
+    pub group: &'static str,
+    /// A line for `sh`. `$SECONDS` is how long it shall run; it may go on until it is killed. `$COMPILED`, `$SOURCES`
+    /// and `$SCRATCH` are folders: of our own compiled programs, of their sources, and an empty one. `$TEXT` is a long
+    /// text.
+    pub command: &'static str,
+    /// Our own programs that have to be compiled before.
+    pub needs: &'static [Program],
+    /// The programs that have to be installed.
+    pub tools: &'static [&'static str],
+    /// How the functions that it reports, if it does, follow each other.
+    pub chain: Option<fn(Vec<String>) -> Chain>,
+    /// Whether it belongs to the part that every test run sees.
+    pub is_in_part: bool,
+}
+
+impl Subject {
+    const fn own(
+        name: &'static str,
+        group: &'static str,
+        command: &'static str,
+        needs: &'static [Program],
+    ) -> Self {
+        Self { name, group, command, needs, tools: &[], chain: Some(Chain::Contiguous), is_in_part: false }
+    }
+
+    const fn system(
+        name: &'static str,
+        group: &'static str,
+        command: &'static str,
+        tools: &'static [&'static str],
+    ) -> Self {
+        Self { name, group, command, needs: &[], tools, chain: None, is_in_part: false }
+    }
+
+    const fn with_gaps(self) -> Self {
+        Self { chain: Some(Chain::InOrder), ..self }
+    }
+
+    const fn in_part(self) -> Self {
+        Self { is_in_part: true, ..self }
+    }
+}
+
+/// The corpus.
+pub const PROGRAMS: &[Subject] = &[
+    Subject::own("ladder", "C++", "$COMPILED/ladder $SECONDS 30", &[LADDER]),
+    Subject::own("ladder-fp", "C++, frame pointers", "$COMPILED/ladder-fp $SECONDS 500", &[LADDER_FP]),
+    Subject::own("ladder-rust", "Rust", "$COMPILED/ladder-rust $SECONDS 30", &[LADDER_RUST]).in_part(),
+    Subject::own("ladder-go", "Go", "$COMPILED/ladder-go $SECONDS 30", &[LADDER_GO]).in_part(),
+    Subject {
+        tools: &["ocamlopt"],
+        ..Subject::own("queens", "OCaml", "$COMPILED/queens $SECONDS", &[QUEENS])
+    },
+    Subject::own("div", "512 functions", "$COMPILED/div $SECONDS 500", &[DIV]),
+    Subject::own("rec", "5,000 deep", "$COMPILED/rec $SECONDS 5000", &[REC]).in_part(),
+    Subject::own("frames", "40 kB frames", "$COMPILED/frames $SECONDS 150", &[FRAMES]).in_part(),
+    Subject::own("threads", "threads", "$COMPILED/threads $SECONDS 8", &[THREADS]),
+    Subject::own("signals", "signals", "$COMPILED/signals $SECONDS", &[SIGNALS]).with_gaps().in_part(),
+    Subject::own("coroutines", "makecontext", "$COMPILED/coroutines $SECONDS", &[COROUTINES]),
+    Subject::own("throws", "C++ exceptions", "$COMPILED/throws $SECONDS 30", &[THROWS]).in_part(),
+    Subject::own("loader", "dlopen", "$COMPILED/loader $SECONDS $COMPILED/plugin.so", &[LOADER, PLUGIN])
+        .with_gaps(),
+    Subject::own("static", "static C++", "$COMPILED/words-fp-static $SECONDS", &[WORDS_FP_STATIC]),
+    Subject::own("spawner", "fork and exec", "$COMPILED/spawner $COMPILED/brief 100000", &[SPAWNER, BRIEF]),
+    Subject::system("forks", "fork", "while :; do (:); done", &[]),
+    Subject::system("sha256", "crypto assembly", "openssl speed -seconds $SECONDS -evp sha256", &["openssl"])
+        .in_part(),
+    Subject::system(
+        "aes-gcm",
+        "crypto assembly",
+        "openssl speed -seconds $SECONDS -evp aes-256-gcm",
+        &["openssl"],
+    ),
+    Subject::system("rsa", "crypto assembly", "openssl speed -seconds $SECONDS rsa2048", &["openssl"]),
+    Subject::system("ecdsa", "crypto assembly", "openssl speed -seconds $SECONDS ecdsap256", &["openssl"]),
+    Subject::system(
+        "chacha20",
+        "crypto assembly",
+        "openssl speed -seconds $SECONDS -evp chacha20-poly1305",
+        &["openssl"],
+    ),
+    Subject::system(
+        "python",
+        "interpreter",
+        "/usr/bin/python3 $SOURCES/recursive.py $SECONDS",
+        &["/usr/bin/python3"],
+    ),
+    Subject::system("perl", "interpreter", "perl $SOURCES/words.pl $SECONDS", &["perl"]),
+    Subject::system("lua", "interpreter", "lua5.4 $SOURCES/primes.lua $SECONDS", &["lua5.4"]),
+    Subject::system("node", "JIT", "node $SOURCES/tree.js $SECONDS", &["node"]),
+    Subject::system("node-jitless", "interpreter", "node --jitless $SOURCES/tree.js $SECONDS", &["node"]),
+    Subject::system("java", "JIT", "java $SOURCES/Tree.java $SECONDS", &["java"]),
+    Subject::system("java-int", "interpreter", "java -Xint $SOURCES/Tree.java $SECONDS", &["java"]),
+    Subject::system("sqlite", "database", "sqlite3 :memory: <$SOURCES/primes.sql", &["sqlite3"]),
+    Subject::system(
+        "redis",
+        "database",
+        "cd $SCRATCH && { redis-server --port 0 --unixsocket redis.sock --save '' & \
+         sleep 0.3; redis-benchmark -s redis.sock -q -n 100000000 -r 100000; }",
+        &["redis-server", "redis-benchmark"],
+    ),
+    Subject::system(
+        "gcc",
+        "compiler",
+        "while :; do g++ -O2 -S -o /dev/null $SOURCES/words.cc; done",
+        &["g++"],
+    ),
+    Subject::system(
+        "clang",
+        "compiler",
+        "while :; do clang++ -O2 -S -o /dev/null $SOURCES/words.cc; done",
+        &["clang++"],
+    ),
+    Subject::system(
+        "rustc",
+        "compiler",
+        "while :; do rustc --edition 2024 -O -o $SCRATCH/out $SOURCES/ladder.rs; done",
+        &["rustc"],
+    ),
+    Subject::system(
+        "go-build",
+        "compiler",
+        "while :; do GOCACHE=$SCRATCH/go go build -a -o $SCRATCH/out $SOURCES/ladder.go; done",
+        &["go"],
+    ),
+    Subject::system("xz", "compressor", "while :; do xz -6 -T2 -c $TEXT; done", &["xz"]),
+    Subject::system("zstd", "compressor", "while :; do zstd -19 -T2 -c $TEXT; done", &["zstd"]),
+    Subject::system("bzip2", "compressor", "while :; do bzip2 -c $TEXT; done", &["bzip2"]),
+    Subject::system("gzip", "compressor", "while :; do gzip -9 -c $TEXT; done", &["gzip"]).in_part(),
+];
+
+impl Subject {
+    /// Compiles what has to be compiled.
+    ///
+    /// # Errors
+    /// When a compiler refuses.
+    pub fn prepare(&self) -> anyhow::Result<()> {
+        self.needs.iter().try_for_each(|program| program.compiled().map(drop))?;
+        workload::text().map(drop)
+    }
+
+    /// The first program that it needs and that is not installed.
+    #[must_use]
+    pub fn missing_tool(&self) -> Option<&'static str> {
+        self.tools.iter().copied().find(|tool| !requirement::is_installed(tool))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_commands_name_what_they_need() {
+        for (at, subject) in PROGRAMS.iter().enumerate() {
+            assert!(PROGRAMS.iter().skip(at + 1).all(|other| other.name != subject.name), "{}", subject.name);
+            for program in subject.needs {
+                assert!(subject.command.contains(&format!("$COMPILED/{}", program.name)), "{}", subject.name);
+            }
+            for tool in subject.tools.iter().filter(|_| subject.needs.is_empty()) {
+                assert!(subject.command.contains(tool), "{}", subject.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_part_is_of_six_to_eight_programs() {
+        assert!((6..=8).contains(&PROGRAMS.iter().filter(|subject| subject.is_in_part).count()));
+    }
+}

@@ -1,0 +1,93 @@
+//! The examples for people who instrument, in `service/` and `examples/`: built as they say themselves, and run.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Seek as _};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use anyhow::{Context as _, Result, bail};
+use sidewinder_e2e_support::command::run;
+use sidewinder_e2e_support::paths;
+
+/// Builds an example in Rust, in a folder of its own, with the dependencies of its own `Cargo.lock`.
+///
+/// # Errors
+/// When there is no registry of crates, or the build fails.
+pub fn build_rust(folder: &str, program: &str) -> Result<PathBuf> {
+    let target = paths::compiled()?.join(folder);
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--release", "--locked"]).current_dir(paths::e2e().join(folder));
+    run(cargo.env("CARGO_TARGET_DIR", &target))?;
+    Ok(target.join("release").join(program))
+}
+
+/// Builds the example in Go.
+///
+/// # Errors
+/// When there is no Go, no module proxy, or the build fails.
+pub fn build_go() -> Result<PathBuf> {
+    let program = paths::compiled()?.join("spans-in-go");
+    let mut go = Command::new("go");
+    go.args(["build", "-o"]).arg(&program).arg(".").current_dir(paths::e2e().join("examples/go"));
+    run(go.env("GOTOOLCHAIN", "auto").env("GOWORK", "off"))?;
+    Ok(program)
+}
+
+/// Builds the example in C.
+///
+/// # Errors
+/// When there is no compiler, or it has something to say.
+pub fn build_c() -> Result<PathBuf> {
+    let program = paths::compiled()?.join("spans-in-c");
+    let mut cc = Command::new("cc");
+    cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic", "spans.c", "-o"]).arg(&program);
+    run(cc.current_dir(paths::e2e().join("examples/c")))?;
+    Ok(program)
+}
+
+/// What an example says that it has handled: the route of each span, by its ids in hexadecimal digits, separated by a space.
+pub type Handled = HashMap<String, String>;
+
+/// An example that works until its time is over.
+#[derive(Debug)]
+pub struct Example {
+    process: Child,
+    /// What it says, in a file: it would wait for who reads a pipe.
+    said: File,
+}
+
+impl Example {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let said = tempfile::tempfile()?;
+        Ok(Self { process: command.stdout(said.try_clone()?).spawn()?, said })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it fails, or says something else.
+    pub fn finish(mut self) -> Result<Handled> {
+        let status = self.process.wait()?;
+        if !status.success() {
+            bail!("the example ended with {status}");
+        }
+        self.said.rewind()?;
+        let said = io::read_to_string(&self.said)?;
+        let spans = said.lines().map(|line| {
+            let (ids, route) = line.rsplit_once(' ').with_context(|| format!("{line:?} is no span"))?;
+            Ok((ids.to_owned(), route.to_owned()))
+        });
+        spans.collect()
+    }
+}

@@ -1,0 +1,29 @@
+//! What the end-to-end tests, the benchmarks and their tools share: real programs, the profiler, a real Collector.
+//!
+//! - [`workload`] compiles and runs programs whose call chains are known; [`programs`] copies large ones.
+//! - [`sidewinder`] runs the profiler as a user does: by its command line and its configuration.
+//! - [`collector`] builds an OpenTelemetry Collector, starts it on free ports and reads what it wrote.
+//! - [`received`] decodes profiles and holds them to every rule of conformance.
+//! - [`session`] joins the three: a workload, the profiler and a Collector.
+//! - [`recording`] has the profiler start a program and write files.
+//! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes.
+//! - [`conservation`] checks that every interrupt ended in one counted outcome.
+//! - [`load`] keeps programs running beside the profiler; [`bench`] reads the command lines of benchmarks.
+//! - [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands.
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod collector;
+pub mod command;
+pub mod conservation;
+pub mod load;
+pub mod observe;
+pub mod paths;
+pub mod programs;
+pub mod rate;
+pub mod received;
+pub mod recording;
+pub mod requirement;
+pub mod session;
+pub mod sidewinder;
+pub mod workload;

@@ -1,0 +1,162 @@
+//! A machine that boots a kernel, profiles, and tells what came out.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use sidewinder_e2e_support::command::{libraries_of, run};
+use sidewinder_e2e_support::{paths, workload};
+use tempfile::TempDir;
+
+/// The guest's memory: an archive of files, which the kernel unpacks as its root.
+#[derive(Debug)]
+pub(crate) struct Root {
+    folder: TempDir,
+}
+
+impl Root {
+    /// The profiler, the workloads, the libraries of both, and a shell to run them.
+    ///
+    /// # Errors
+    /// When one of these can't be had.
+    pub(crate) fn build() -> Result<Self> {
+        let programs = [
+            (paths::sidewinder()?, "/sidewinder"),
+            (workload::LADDER.compiled()?, "/ladder"),
+            (workload::READS.compiled()?, "/reads"),
+            (workload::REC.compiled()?, "/rec"),
+        ];
+        Self::of("init", programs)
+    }
+
+    /// Programs, each under its name there, the libraries that they need, and a shell to run `init`, a script of this folder.
+    ///
+    /// # Errors
+    /// When one of these can't be had.
+    pub(crate) fn of<'a>(init: &str, programs: impl IntoIterator<Item = (PathBuf, &'a str)>) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let root = folder.path().join("root");
+        let put = |from: &Path, to: &Path| -> Result<()> {
+            let to = root.join(to.strip_prefix("/")?);
+            fs::create_dir_all(to.parent().context("no folder")?)?;
+            fs::copy(from, &to).with_context(|| from.display().to_string())?;
+            Ok(fs::set_permissions(&to, fs::Permissions::from_mode(0o755))?)
+        };
+        put(&paths::e2e().join("vm").join(init), Path::new("/init"))?;
+        put(&busybox()?, Path::new("/bin/busybox"))?;
+        for (program, name) in programs {
+            put(&program, Path::new(name))?;
+            for library in libraries_of(&program)? {
+                put(&library, &library)?;
+            }
+        }
+        let archive = folder.path().join("root.cpio");
+        run(Command::new("sh")
+            .args(["-c", "find . | cpio --quiet -o -H newc > \"$0\""])
+            .arg(&archive)
+            .current_dir(root))?;
+        Ok(Self { folder })
+    }
+
+    /// Boots a kernel with this root, waits for its end, and returns what it said. Now and then an emulated CPU runs into
+    /// code that another one is just patching, before there is any process: such a guest is booted once more.
+    ///
+    /// # Errors
+    /// When the guest doesn't come to its end in time; the error has the end of its console.
+    pub(crate) fn boot(&self, kernel: &Path, cpus: u32, patience: Duration) -> Result<Told> {
+        let mut told = self.boot_once(kernel, cpus, patience)?;
+        if told.sections.is_empty() {
+            told = self.boot_once(kernel, cpus, patience)?;
+        }
+        if !told.sections.contains_key("end") {
+            let console = String::from_utf8_lossy(&fs::read(self.console()).unwrap_or_default()).into_owned();
+            let lines: Vec<&str> = console.lines().rev().take(25).collect();
+            let lines: Vec<&str> = lines.into_iter().rev().collect();
+            bail!(
+                "the guest did not come to its end; it told of {:?}; its console ends with\n{}",
+                told.sections.keys(),
+                lines.join("\n")
+            );
+        }
+        Ok(told)
+    }
+
+    /// What a guest said until its end, or until it was out of time.
+    fn boot_once(&self, kernel: &Path, cpus: u32, patience: Duration) -> Result<Told> {
+        let told = self.folder.path().join("told");
+        let serial = |path: &Path| format!("file:{}", path.display());
+        let mut machine = Command::new("qemu-system-x86_64")
+            // Emulated: no test machine needs to offer virtualisation. QEMU 7.2 emulates cmpxchg16b wrongly on more
+            // than one CPU, and kernels do without it.
+            .args(["-accel", "tcg", "-cpu", "qemu64,-cx16", "-m", "2048", "-smp", &cpus.to_string()])
+            .args(["-display", "none", "-no-reboot", "-nic", "none"])
+            .args(["-serial", &serial(&self.console()), "-serial", &serial(&told)])
+            .args(["-append", "console=ttyS0 panic=-1 quiet"])
+            .arg("-kernel")
+            .arg(kernel)
+            .arg("-initrd")
+            .arg(self.folder.path().join("root.cpio"))
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot run qemu-system-x86_64")?;
+        let deadline = Instant::now() + patience;
+        while machine.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                machine.kill()?;
+                machine.wait()?;
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(Told::parse(&String::from_utf8_lossy(&fs::read(told).unwrap_or_default())))
+    }
+
+    fn console(&self) -> PathBuf {
+        self.folder.path().join("console")
+    }
+}
+
+/// What a guest said, by section.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    sections: BTreeMap<String, String>,
+}
+
+impl Told {
+    fn parse(text: &str) -> Self {
+        let mut told = Self::default();
+        let mut section = String::new();
+        for line in text.lines() {
+            let line = line.trim_end_matches('\r');
+            if let Some(name) = line.strip_prefix("== ") {
+                name.clone_into(&mut section);
+                told.sections.entry(section.clone()).or_default();
+            } else if let Some(text) = told.sections.get_mut(&section) {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+        told
+    }
+
+    /// A section.
+    ///
+    /// # Errors
+    /// When the guest did not get so far.
+    pub(crate) fn section(&self, name: &str) -> Result<&str> {
+        self.sections
+            .get(name)
+            .map(String::as_str)
+            .with_context(|| format!("the guest said nothing of {name}"))
+    }
+}
+
+fn busybox() -> Result<PathBuf> {
+    let places = ["/bin/busybox", "/usr/bin/busybox"];
+    let found = places.iter().map(PathBuf::from).find(|path| path.is_file());
+    found.context("no busybox: install busybox-static")
+}

@@ -1,0 +1,4 @@
+//! What verifiers of different kernels count, for `vm-test` and for the test of the running kernel: [`verifier`].
+#![forbid(unsafe_code)]
+
+pub mod verifier;
