@@ -16,8 +16,10 @@ pub struct Process {
     pub(crate) start_ticks: Option<u64>,
     pub(crate) comm: Box<[u8]>,
     pub(crate) mappings: Arc<MappingSet>,
-    /// Threads that have not ended.
+    /// Threads that have not ended; at times some that have, until their process is read again.
     pub(crate) threads: u32,
+    /// When the threads were read, by `CLOCK_MONOTONIC`: those that ended before may not have been counted.
+    pub(crate) threads_read_ns: u64,
     pub(crate) leader_ended: bool,
     /// Since when events are needed to know the process: those from before are part of what was read.
     pub(crate) known_since_ns: u64,
@@ -42,6 +44,7 @@ impl Process {
             comm: Box::default(),
             mappings: Arc::new(MappingSet::new(most_mappings)),
             threads: 1,
+            threads_read_ns: 0,
             leader_ended: false,
             known_since_ns,
             ended_ns: None,
@@ -60,6 +63,7 @@ impl Process {
             parent: Some(self.pid),
             start_ticks: None,
             threads: 1,
+            threads_read_ns: 0,
             leader_ended: false,
             known_since_ns: time_ns,
             ended_ns: None,
@@ -77,6 +81,7 @@ impl Process {
         self.comm = comm;
         self.mappings = Arc::new(MappingSet::new(most_mappings));
         self.threads = 1;
+        self.threads_read_ns = 0;
         self.leader_ended = false;
         self.program = None;
         self.has_executed = true;

@@ -474,7 +474,10 @@ impl Registry {
 
     fn exit_thread(&mut self, pid: Pid, tid: Tid, time_ns: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.threads = process.threads.saturating_sub(1);
+        // Counted twice, it would end the process while other threads run; too many are found out by a rescan.
+        if time_ns >= process.threads_read_ns {
+            process.threads = process.threads.saturating_sub(1);
+        }
         process.leader_ended |= tid.leads(pid);
         if process.threads == 0 {
             self.retire(pid, time_ns);
@@ -495,8 +498,15 @@ impl Registry {
 
     /// The process that was read, its files interned.
     fn process_of(&mut self, pid: Pid, scanned: Scanned) -> Process {
-        let Scanned { read_from_ns, state, mappings: read, malformed_lines, is_unreadable, left_out } =
-            scanned;
+        let Scanned {
+            read_from_ns,
+            state,
+            state_read_ns,
+            mappings: read,
+            malformed_lines,
+            is_unreadable,
+            left_out,
+        } = scanned;
         let mut mappings = MappingSet::new(self.limits.mappings_per_process);
         let mut program = None;
         for mut mapping in read {
@@ -516,6 +526,7 @@ impl Registry {
             mappings: Arc::new(mappings),
             // An ended leader is counted until its last thread has ended.
             threads: state.threads.saturating_sub(u32::from(state.leader_ended)).max(1),
+            threads_read_ns: state_read_ns,
             leader_ended: state.leader_ended,
             program,
             ..Process::unknown(pid, 0, read_from_ns, 0)
@@ -539,6 +550,7 @@ impl Registry {
                 known.start_ticks = read.start_ticks;
                 known.comm = read.comm;
                 known.threads = read.threads;
+                known.threads_read_ns = read.threads_read_ns;
                 known.leader_ended = read.leader_ended;
                 known.known_since_ns = read.known_since_ns;
                 if known.program != read.program {

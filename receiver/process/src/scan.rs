@@ -23,6 +23,8 @@ pub struct Scanned {
     /// When reading began, by `CLOCK_MONOTONIC`: whatever happens from then on must come as events.
     pub(crate) read_from_ns: u64,
     pub(crate) state: ProcessState,
+    /// When the state had been read, by `CLOCK_MONOTONIC`: it may lack the threads that ended before.
+    pub(crate) state_read_ns: u64,
     pub(crate) mappings: Vec<ExecutableMapping>,
     pub(crate) left_out: u64,
     pub(crate) malformed_lines: u64,
@@ -47,6 +49,7 @@ impl Scanner {
         let directory = self.open(pid)?;
         let read_from_ns = monotonic_ns();
         let state = directory.state()?;
+        let state_read_ns = monotonic_ns();
         if state.has_ended() {
             return Err(ProcfsError::Gone { pid });
         }
@@ -54,6 +57,7 @@ impl Scanner {
         let mut scanned = Scanned {
             read_from_ns,
             state,
+            state_read_ns,
             mappings: Vec::new(),
             left_out: 0,
             malformed_lines: 0,

@@ -190,6 +190,20 @@ fn a_process_that_ends_with_a_wrong_count_of_threads_is_found_out() {
 }
 
 #[test]
+fn a_thread_that_ends_while_its_process_is_read_is_not_counted_twice() {
+    let tree = Tree::new();
+    tree.add(10, 100, ONE_PAGE);
+    let mut registry = tree.registry();
+    registry.scan_all().unwrap();
+    // The read began before the thread ended, and found it gone.
+    let read_from_ns = registry.process(Pid(10)).unwrap().known_since_ns();
+    registry.apply(event(read_from_ns, 10, exit(11)));
+    assert!(registry.process(Pid(10)).is_some(), "its other thread runs");
+    registry.apply(event(now_ns(), 10, exit(10)));
+    assert!(registry.process(Pid(10)).is_none());
+}
+
+#[test]
 fn a_child_shares_its_parents_mappings_until_it_runs_something_else() {
     let tree = Tree::new();
     tree.add(10, 100, ONE_PAGE);

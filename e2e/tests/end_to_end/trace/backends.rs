@@ -92,7 +92,15 @@ fn judge_signals(stays: &Stays, received: &Received, added: &[(&str, &str)]) -> 
     let mut linked = 0_u64;
     for event in &events {
         let resource = joining_of(event.profile);
-        ensure!(resource == expected, "a profile of {resource:?}");
+        ensure!(
+            resource == expected,
+            "{resource:?} at {} of {}..{}: {:?}, {:?}",
+            event.time_unix_ns,
+            events[0].time_unix_ns,
+            events[events.len() - 1].time_unix_ns,
+            event.profile.resource,
+            event.sample
+        );
         let Some(link) = event.sample.link else { continue };
         let span = spans.get(&(link.trace_id, link.span_id)).context("an event of a span that never came")?;
         let [start_ns, end_ns] = span.time_unix_ns;
