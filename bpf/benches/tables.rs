@@ -14,7 +14,8 @@ use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindC
 use object::{File, Object as _, ObjectSection as _};
 use peak_alloc::PeakAlloc;
 use sidewinder_bpf::{Packing, pack};
-use sidewinder_unwind::{Entry, UnwindTable, load_segments, unwind_table};
+use sidewinder_unwind::{load_segments, unwind_table};
+use sidewinder_unwind_table::{Entry, UnwindTable};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;

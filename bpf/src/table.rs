@@ -15,7 +15,7 @@ mod tests;
 use std::ops::Range;
 
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_unwind::{Entry, Row, UnwindTable};
+use sidewinder_unwind_table::{Entry, Row, UnwindTable};
 
 pub(crate) use self::lookup::look_up;
 use self::page::{PAGE_BYTES, Page};

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use sidewinder_address::FileOffset;
-use sidewinder_unwind::Rule;
+use sidewinder_unwind_table::Rule;
 
 use crate::arena::{Arena, ArenaError, Block};
 use crate::intf::sw_segment;

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use libbpf_rs::{Link, ProgramInput};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 use sidewinder_address::FileOffset;
-use sidewinder_unwind::Entry;
+use sidewinder_unwind_table::Entry;
 
 use crate::load::LoadError;
 use crate::profiler::Profiler;

@@ -1,7 +1,7 @@
 //! Reading a segment, as `c/table.bpf.h` does in the kernel.
 
 use sidewinder_address::FileOffset;
-use sidewinder_unwind::Rule;
+use sidewinder_unwind_table::Rule;
 use zerocopy::FromBytes;
 
 use crate::intf::{self, sw_rule, sw_run, sw_segment_header};

@@ -1,6 +1,6 @@
 //! Pages of a file, by which segments are cut.
 
-use sidewinder_unwind::Entry;
+use sidewinder_unwind_table::Entry;
 
 use crate::intf;
 

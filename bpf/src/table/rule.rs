@@ -1,6 +1,8 @@
 //! Rules as the programs read them, and back.
 
-use sidewinder_unwind::{CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister};
+use sidewinder_unwind_table::{
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
+};
 
 use crate::intf::{self, sw_rule};
 use crate::outcome::Outcome;

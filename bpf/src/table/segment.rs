@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sidewinder_address::FileOffset;
-use sidewinder_unwind::{Entry, Rule};
+use sidewinder_unwind_table::{Entry, Rule};
 use zerocopy::IntoBytes;
 
 use super::page::{PAGE_BYTES, Page};

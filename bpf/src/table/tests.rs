@@ -1,6 +1,7 @@
 use std::collections::HashSet;
 
-use sidewinder_unwind::{Rule, Sources};
+use sidewinder_unwind::Sources;
+use sidewinder_unwind_table::Rule;
 
 use super::lookup;
 use super::*;

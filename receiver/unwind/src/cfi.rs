@@ -11,18 +11,17 @@ use gimli::{
     BaseAddresses, CfaRule, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian,
     RegisterRule, UnwindExpression, UnwindSection,
 };
+use sidewinder_unwind_table::{
+    CalleeSaved, Cfa, EndReason, Entries, Entry, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
+    Source, Summary, UnsupportedReason,
+};
 
 use self::state::{Evaluator, State};
 pub(crate) use self::window::{Index, Window};
 use crate::elf::CodeRanges;
-use crate::entries::Entries;
 use crate::expression;
 use crate::known::KnownFunctions;
-use crate::layers::{RangeStack, RowBuffer};
-use crate::rule::{
-    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason,
-};
-use crate::summary::{Source, Summary};
+use crate::layers::RangeStack;
 
 pub(crate) type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 type Cie<'data> = CommonInformationEntry<Bytes<'data>>;

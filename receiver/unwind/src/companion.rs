@@ -4,8 +4,7 @@ use std::io::Read as _;
 
 use lzma_rust2::XzReader;
 use object::{File, Object as _, ObjectSection as _, ReadRef};
-
-use crate::summary::{Source, Summary};
+use sidewinder_unwind_table::{Source, Summary};
 
 /// The most that `.gnu_debugdata` may grow to: a few bytes can state any size.
 const MAX_MINI_DEBUG_INFO_BYTES: u64 = 64 << 20;

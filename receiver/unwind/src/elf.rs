@@ -11,14 +11,12 @@ use object::{
     SectionFlags,
 };
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
+use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary};
 
 use crate::arch;
 use crate::cfi::{Bytes, Cfi, Located, Peculiarities, Window};
-use crate::entries::Entries;
 use crate::known::KnownFunctions;
-use crate::layers::RowBuffer;
 use crate::sframe::SFrame;
-use crate::summary::{Source, Summary};
 
 /// The most that a compressed section may grow to: a few bytes can state any size.
 const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;

@@ -5,9 +5,9 @@
 
 use gimli::constants as dw;
 use gimli::{EndianSlice, LittleEndian, Reader as _};
+use sidewinder_unwind_table::{Cfa, Register};
 
 use crate::arch::linkage;
-use crate::rule::{Cfa, Register};
 
 type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 

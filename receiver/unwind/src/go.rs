@@ -8,15 +8,14 @@ mod function;
 pub(crate) mod pclntab;
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
+use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary};
 
 use self::function::{FramePointerSaving, MAX_CODE_BYTES, Treatment};
 use self::pclntab::{Function, Pclntab, u64_at};
 use crate::elf::{CodeRanges, section_data};
-use crate::entries::Entries;
 use crate::known::KnownFunctions;
-use crate::layers::{RangeStack, RowBuffer};
+use crate::layers::RangeStack;
 use crate::read::ReadFile;
-use crate::summary::{Source, Summary};
 use crate::symbols::for_each_code_symbol;
 
 /// How many functions are looked at for one that has a frame.

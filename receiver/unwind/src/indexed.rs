@@ -5,17 +5,14 @@ use std::ops::Range;
 use gimli::BaseAddresses;
 use object::File;
 use sidewinder_address::{LoadSegment, Svma};
+use sidewinder_unwind_table::{EndReason, Entries, Entry, RowBuffer, Summary, UnwindTable};
 
 use crate::cfi::Index;
 use crate::elf::{CodeRanges, Error, bases, load_segments, rows_of_window};
-use crate::entries::Entries;
 use crate::known::KnownFunctions;
-use crate::layers::{RowBuffer, lay_over};
+use crate::layers::lay_over;
 use crate::read::ReadFile;
-use crate::rule::{EndReason, Entry};
-use crate::summary::Summary;
 use crate::synthesize;
-use crate::table::UnwindTable;
 
 /// What one look at a file tells of all of it, and the way to what `.eh_frame` says of a part: the sorted table of
 /// `.eh_frame_hdr`. However large the file is, a part takes time and memory as the part is large.

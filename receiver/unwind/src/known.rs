@@ -4,17 +4,15 @@
 //! C libraries say so (`DW_CFA_undefined` for the return address) only in part, and some say nothing at all.
 
 use object::{File, Object as _, ReadRef};
+use sidewinder_unwind_table::{Entries, Entry, RowBuffer, Rule, Source, Summary};
 
 use crate::arch;
 use crate::arch::known::{COROUTINE_START, CloneParts, RT_SIGRETURN};
 use crate::cfi::Peculiarities;
 use crate::code::flow::Piece;
 use crate::elf::CodeRanges;
-use crate::entries::Entries;
-use crate::layers::{RangeRows, RangeStack, RowBuffer};
+use crate::layers::{RangeRows, RangeStack};
 use crate::read::ReadFile;
-use crate::rule::{Entry, Rule};
-use crate::summary::{Source, Summary};
 use crate::symbols::{Symbol, for_each_code_symbol};
 
 /// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker.
@@ -65,7 +63,7 @@ pub(crate) struct KnownFunctions {
     functions: Vec<Function>,
     /// Those that dynamic linkers call while they bind a symbol: sorted starts.
     resolvers: Vec<u32>,
-    /// Whether a rule of the file starts from [`Register::CALLEE_SAVED`](crate::rule::Register::CALLEE_SAVED).
+    /// Whether a rule of the file starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED).
     has_callee_saved_frames: bool,
     /// From the stack pointer of Haskell code up to where the C stack goes on, in the file that enters it.
     haskell_cfa_offset: Option<i32>,

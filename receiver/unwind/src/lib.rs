@@ -34,14 +34,14 @@
 //!
 //! # Rooms
 //!
-//! `rule`, `table` and `summary` are the vocabulary; `step` applies a rule to a frame, and `call` tells
-//! return addresses from other words of a stack. `indexed` makes tables of parts of files, and of single functions,
+//! The table itself, and what a step by its rules does, is `sidewinder-unwind-table`. `call` tells return addresses from
+//! other words of a stack. `indexed` makes tables of parts of files, and of single functions,
 //! without reading the rest. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
 //! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
 //! What differs between architectures is in `arch`. `code` follows what machine code does to its frame:
 //! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
-//! Rows meet in `layers`, over entries interned in `entries`; `elf` finds the sources in a file and `sources` orders
+//! Rows meet in `layers`, over interned entries; `elf` finds the sources in a file and `sources` orders
 //! them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
@@ -52,7 +52,6 @@ mod code;
 mod companion;
 pub mod debug_file;
 mod elf;
-mod entries;
 mod expression;
 mod go;
 mod indexed;
@@ -60,14 +59,10 @@ mod known;
 mod layers;
 pub mod prove;
 mod read;
-mod rule;
 mod sframe;
 mod sources;
-mod step;
-mod summary;
 mod symbols;
 mod synthesize;
-mod table;
 pub mod validate;
 
 pub use arch::{CALL_BYTES, call_before};
@@ -77,10 +72,9 @@ pub use elf::{Error, code_ranges, load_segments};
 pub use go::pclntab::{Header as GoTableHeader, PcValue, PcValues};
 pub use indexed::FileOutline;
 pub use read::ReadFile;
-pub use rule::{
-    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason,
-};
 pub use sources::{Sources, has_eh_frame_alone, unwind_table};
-pub use step::{FrameRegisters, Memory, StepError};
-pub use summary::{GivenUp, Source, Summary};
-pub use table::{Row, UnwindTable};
+// What the functions here return.
+pub use sidewinder_unwind_table::{
+    CalleeSaved, Cfa, EndReason, Entry, GivenUp, Register, ReturnAddress, Row, Rule, SavedRegister, Source,
+    Summary, UnsupportedReason, UnwindTable,
+};

@@ -9,9 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use sidewinder_address::Svma;
-
-use crate::rule::{Cfa, EndReason, Entry, Register, Rule};
-use crate::table::UnwindTable;
+use sidewinder_unwind_table::{Cfa, EndReason, Entry, Register, Rule, UnwindTable};
 
 /// How a range can be walked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -126,8 +124,9 @@ impl fmt::Display for TableReason {
 
 #[cfg(test)]
 mod tests {
+    use sidewinder_unwind_table::{ReturnAddress, SavedRegister};
+
     use super::*;
-    use crate::rule::{ReturnAddress, SavedRegister};
 
     #[test]
     fn each_kind_of_entry_has_its_mode() {

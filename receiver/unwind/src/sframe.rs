@@ -4,15 +4,15 @@
 //! header, an index of functions, and for each function its rows. All is read on demand, with every offset
 //! checked.
 
-use crate::arch::{self, linkage};
-use crate::elf::CodeRanges;
-use crate::entries::Entries;
-use crate::known::KnownFunctions;
-use crate::layers::{RangeStack, RowBuffer};
-use crate::rule::{
-    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, UnsupportedReason,
+use sidewinder_unwind_table::{
+    CalleeSaved, Cfa, EndReason, Entries, Entry, PLT_ENTRY_BYTES, Register, ReturnAddress, RowBuffer, Rule,
+    SavedRegister, Source, Summary, UnsupportedReason,
 };
-use crate::summary::{Source, Summary};
+
+use crate::arch;
+use crate::elf::CodeRanges;
+use crate::known::KnownFunctions;
+use crate::layers::RangeStack;
 
 /// `SFRAME_MAGIC`.
 const MAGIC: u16 = 0xdee2;
@@ -190,13 +190,13 @@ impl<'data> SFrame<'data> {
     }
 }
 
-/// What holds throughout a range of which each [`linkage::ENTRY_BYTES`] have the same rows: all of them one,
+/// What holds throughout a range of which each [`PLT_ENTRY_BYTES`] have the same rows: all of them one,
 /// or two of which the second has the pushed index.
 fn linkage_entry(first: (u32, Entry), second: Option<(u32, Entry)>, count: u32) -> Entry {
     const INDEX_PUSHED: Entry = Entry::Rule(Rule::above_stack_pointer(16));
     match (first, second) {
         ((0, only), None) if count == 1 => only,
-        ((0, Entry::Rule(Rule::LEAF)), Some((at, INDEX_PUSHED))) if at < linkage::ENTRY_BYTES => {
+        ((0, Entry::Rule(Rule::LEAF)), Some((at, INDEX_PUSHED))) if at < PLT_ENTRY_BYTES => {
             Entry::Rule(Rule { cfa: Cfa::Plt { threshold: at as u8 }, ..Rule::LEAF })
         }
         _ => Entry::unsupported(UnsupportedReason::CfaExpression),

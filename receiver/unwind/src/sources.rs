@@ -4,17 +4,15 @@ use std::ops::Range;
 
 use object::{File, Object as _, ReadRef};
 use sidewinder_address::Svma;
+use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary, UnwindTable};
 
 use crate::companion::mini_debug_info;
 use crate::elf::{CodeRanges, EhFrameSection, Error, debug_frame_rows, sframe_rows};
-use crate::entries::Entries;
 use crate::go;
 use crate::known::KnownFunctions;
-use crate::layers::{RowBuffer, lay_over};
+use crate::layers::lay_over;
 use crate::read::ReadFile;
-use crate::summary::{Source, Summary};
 use crate::synthesize;
-use crate::table::UnwindTable;
 
 /// The unwind table of a file, an executable, a shared library or the vDSO.
 ///

@@ -10,6 +10,7 @@ mod imports;
 use std::collections::{BTreeMap, BTreeSet};
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
+use sidewinder_unwind_table::{Entries, Entry, EntryId, GivenUp, RowBuffer, Rule, Source, Summary};
 
 use self::calls::Sweep;
 use self::imports::{Imports, never_returns};
@@ -17,12 +18,8 @@ use crate::arch::{Instruction, Stepper, clone, haskell, linkage};
 use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
 use crate::code::state::{Lost, State};
 use crate::elf::CodeRanges;
-use crate::entries::{Entries, EntryId};
 use crate::known::{KnownFunctions, is_never_called};
-use crate::layers::RowBuffer;
 use crate::read::ReadFile;
-use crate::rule::{Entry, Rule};
-use crate::summary::{GivenUp, Source, Summary};
 use crate::symbols::for_each_code_symbol;
 
 /// What compilers align functions to.

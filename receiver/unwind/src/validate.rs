@@ -7,16 +7,16 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 
 use object::{File, ReadRef};
 use sidewinder_address::Svma;
+use sidewinder_unwind_table::{Entry, Row, Rule, UnwindTable};
 
 use crate::arch::{Instruction, Stepper};
 use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
 use crate::code::state::{RuleVerdict, State, Verdict};
 use crate::elf::{CodeRanges, Error, described_functions};
-use crate::rule::{Entry, Rule};
-use crate::table::{Row, UnwindTable};
 
 /// Which statement of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,6 +42,14 @@ pub struct Mismatch {
     pub statement: Statement,
     /// What the code does, if that can be stated.
     pub code: Option<Rule>,
+}
+
+impl Mismatch {
+    /// The rule that the code has instead, and where, if that can be stated.
+    #[must_use]
+    pub fn correction(&self) -> Option<(Range<Svma>, Rule)> {
+        self.code.map(|rule| (self.start..self.end, rule))
+    }
 }
 
 /// Which side holds where rows and code contradict each other.
@@ -113,7 +121,9 @@ pub fn settle<'data, R: ReadRef<'data>>(
 ) -> Result<UnwindTable, Error> {
     Ok(match trust {
         Trust::Rows => table,
-        Trust::Code => table.corrected(&validate(file, &table)?.mismatches),
+        Trust::Code => {
+            table.corrected(validate(file, &table)?.mismatches.iter().filter_map(Mismatch::correction))
+        }
     })
 }
 

@@ -91,7 +91,7 @@ fn with_wrong_row(table: &UnwindTable, row: &Row) -> Option<UnwindTable> {
     let wrong = Rule { cfa: Cfa::Register { register, offset: offset + 8 }, ..rule };
     let end = table.row_after(row.start)?.start;
     let planted = Mismatch { start: row.start, end, row: *row, statement: Statement::Cfa, code: Some(wrong) };
-    Some(table.corrected(&[planted]))
+    Some(table.corrected(planted.correction()))
 }
 
 #[test]

@@ -7,13 +7,10 @@ pub(crate) mod haskell;
 mod instruction;
 pub(crate) mod known;
 pub(crate) mod linkage;
-mod register;
-mod rule;
 mod step;
 
 pub use self::call::{CALL_BYTES, call_before};
 pub(crate) use self::instruction::Instruction;
-pub use self::register::Register;
 pub(crate) use self::step::Stepper;
 
 /// What ELF files of this architecture say that they are.

@@ -8,9 +8,9 @@ use gimli::{
     BaseAddresses, CallFrameInstruction, CallFrameInstructionIter, CfaRule, Error, RegisterRule, Result,
     UnwindExpression, UnwindSection,
 };
+use sidewinder_unwind_table::Register;
 
 use super::{Bytes, Cie, Fde};
-use crate::rule::Register;
 
 /// The most states that `DW_CFA_remember_state` nests; a function that needs more counts as malformed.
 /// Compilers rarely nest at all.

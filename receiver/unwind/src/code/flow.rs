@@ -4,11 +4,11 @@
 //! knowledge, of which they have a bounded amount, so each block is walked a bounded number of times; a budget
 //! of steps holds whatever the code is.
 
+use sidewinder_unwind_table::Register;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::state::{State, Value};
 use crate::arch::{Instruction, Stepper};
-use crate::rule::Register;
 
 /// How often a function is looked at anew because a call was found not to return.
 const MAX_PASSES: usize = 8;

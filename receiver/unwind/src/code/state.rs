@@ -4,8 +4,9 @@
 //! return address and the caller's frame pointer are followed wherever they are copied. A rule is right if,
 //! evaluated here, it yields just those three.
 
-use crate::arch::linkage;
-use crate::rule::{CalleeSaved, Cfa, Register, ReturnAddress, Rule, SavedRegister};
+use sidewinder_unwind_table::{
+    CalleeSaved, Cfa, PLT_ENTRY_BYTES, Register, ReturnAddress, Rule, SavedRegister,
+};
 
 /// Places on the stack whose values are followed. Functions save two or three that matter.
 const MAX_SLOTS: usize = 8;
@@ -311,8 +312,7 @@ impl State {
             // Of lengths of arrays nothing is known.
             Cfa::DerefIndexed { .. } => Value::Unknown,
             Cfa::Plt { threshold } => {
-                let pushed =
-                    if pc % u64::from(linkage::ENTRY_BYTES) >= u64::from(threshold) { WORD } else { 0 };
+                let pushed = if pc % u64::from(PLT_ENTRY_BYTES) >= u64::from(threshold) { WORD } else { 0 };
                 self.sum_value(Register::STACK_POINTER, WORD + pushed)
             }
         };

@@ -3,9 +3,10 @@
 //! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime
 //! leave that scheme, and each is treated for what it does ([`Treatment`]).
 
+use sidewinder_unwind_table::{Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
+
 use super::pclntab::{Function, StackDepth};
 use crate::arch;
-use crate::rule::{Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 
 /// Bytes of code that are looked at to understand an assembly function. Those that matter are shorter.
 pub(super) const MAX_CODE_BYTES: u64 = 1024;

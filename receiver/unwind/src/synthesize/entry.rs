@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 use object::{File, Object as _, ReadRef};
+use sidewinder_unwind_table::EntryId;
 
 use super::{Span, piece_at};
 use crate::code::flow::Piece;
 use crate::elf::CodeRanges;
-use crate::entries::EntryId;
 use crate::known::KnownFunctions;
 
 /// More instructions than any entry has.

@@ -12,8 +12,9 @@ use sidewinder_bpf::{
     RegisterFile, SegmentId, Snapshot, StackHash, StackMemory, StackPiece, Storage, Walk, monotonic_ns,
 };
 use sidewinder_process::FileId;
-use sidewinder_unwind::{
-    CALL_BYTES, CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
+use sidewinder_unwind::CALL_BYTES;
+use sidewinder_unwind_table::{
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
 };
 
 use super::walk::{Code, Place, walk};

@@ -6,9 +6,8 @@ use sidewinder_bpf::{
     UNPROVEN_FRAME_BYTES_MAX,
 };
 use sidewinder_process::FileId;
-use sidewinder_unwind::{
-    CALL_BYTES, Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule, StepError, call_before,
-};
+use sidewinder_unwind::{CALL_BYTES, call_before};
+use sidewinder_unwind_table::{Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule, StepError};
 
 /// The place of a file whose rule a walk lacks.
 pub(crate) type MissingRule = (FileId, FileOffset);

@@ -5,11 +5,10 @@
 //! leaf; the child, which is there on its way out of the kernel, is told from it by what the call returned.
 
 use object::{File, ReadRef};
+use sidewinder_unwind_table::{Entries, Entry, Rule};
 
 use crate::code::flow::Piece;
 use crate::elf::CodeRanges;
-use crate::entries::Entries;
-use crate::rule::{Entry, Rule};
 use crate::synthesize::{MIN_GAP_BYTES, Span};
 
 /// `mov $56,%eax` and `mov $435,%eax`, the numbers of `clone` and `clone3`.

@@ -1,6 +1,6 @@
 //! What Go's compiler and the assembly of its runtime do, by their bytes.
 
-use super::Register;
+use sidewinder_unwind_table::Register;
 
 /// Where programs begin.
 pub(crate) const PROGRAM_STARTS: [&[u8]; 2] = [b"_rt0_amd64", b"_rt0_amd64_linux"];

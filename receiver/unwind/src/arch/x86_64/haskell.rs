@@ -5,10 +5,11 @@
 //! interrupted, its caller on the C stack is `StgRun`'s, and the frames of Haskell's own stack are not looked for. Only
 //! around calls of C functions is there a word more on the stack, which aligns it.
 
+use sidewinder_unwind_table::{
+    Cfa, Entries, Entry, EntryId, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
+};
+
 use crate::code::flow::Piece;
-use crate::entries::{Entries, EntryId};
-use crate::layers::RowBuffer;
-use crate::rule::{Cfa, Entry, Register, ReturnAddress, Rule, SavedRegister};
 
 /// From the stack pointer in Haskell up to what it was in the caller of `StgRun` on Linux: the return address, six
 /// registers and `RESERVED_C_STACK_BYTES`.

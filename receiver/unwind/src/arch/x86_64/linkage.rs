@@ -2,16 +2,11 @@
 
 use gimli::constants as dw;
 use iced_x86::Mnemonic;
+use sidewinder_unwind_table::{Cfa, Entries, Entry, PLT_ENTRY_BYTES, Rule};
 
 use super::Instruction;
 use crate::code::flow::Piece;
-use crate::entries::Entries;
-use crate::rule::{Cfa, Entry, Rule};
 use crate::synthesize::Span;
-
-/// Bytes of an entry of a table that is bound lazily: the index is on the stack from byte 11 on, or from byte 10 where `endbr64`
-/// comes first.
-pub(crate) const ENTRY_BYTES: u32 = 16;
 
 /// The expression that linkers write for the entries of `.plt`, `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3;
 /// shl; plus`: they all differ in the threshold alone.
@@ -38,14 +33,14 @@ pub(crate) fn spans(section: &Piece<'_>, entries: &mut Entries) -> Vec<Span> {
     let mut at = section.start;
     if let Some(pushed) = resolver_entry(section, at) {
         put(at, pushed, Rule::above_stack_pointer(16));
-        put(pushed, at + ENTRY_BYTES, Rule::above_stack_pointer(24));
-        at += ENTRY_BYTES;
+        put(pushed, at + PLT_ENTRY_BYTES, Rule::above_stack_pointer(24));
+        at += PLT_ENTRY_BYTES;
     }
     while at < section.end() {
         if let Some(threshold) = lazy_entry(section, at) {
             let entry = Rule { cfa: Cfa::Plt { threshold }, ..Rule::LEAF };
-            put(at, at + ENTRY_BYTES, entry);
-            at += ENTRY_BYTES;
+            put(at, at + PLT_ENTRY_BYTES, entry);
+            at += PLT_ENTRY_BYTES;
         } else if let Some(end) = bound_entry(section, at) {
             put(at, end, Rule::LEAF);
             at = end;
@@ -67,14 +62,14 @@ fn resolver_entry(section: &Piece<'_>, at: u32) -> Option<u32> {
 fn lazy_entry(section: &Piece<'_>, start: u32) -> Option<u8> {
     let mut at = start;
     let mut pushed = None;
-    while at < start + ENTRY_BYTES {
+    while at < start + PLT_ENTRY_BYTES {
         let instruction = section.decode(at)?;
         at = instruction.end();
         match instruction.decoded.mnemonic() {
             Mnemonic::Push if pushed.is_none() => pushed = Some(at - start),
             Mnemonic::Endbr64 => {}
             Mnemonic::Jmp if pushed.is_none() && instruction.decoded.is_jmp_near_indirect() => {}
-            Mnemonic::Jmp if at <= start + ENTRY_BYTES => return u8::try_from(pushed?).ok(),
+            Mnemonic::Jmp if at <= start + PLT_ENTRY_BYTES => return u8::try_from(pushed?).ok(),
             _ => return None,
         }
     }

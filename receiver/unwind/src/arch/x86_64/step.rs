@@ -4,8 +4,9 @@ use iced_x86::{
     ConditionCode, Instruction as Decoded, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
     OpAccess, OpKind, Register as Iced,
 };
+use sidewinder_unwind_table::Register;
 
-use super::{Instruction, Register};
+use super::Instruction;
 use crate::code::state::{Address, Origin, State, Value, WORD};
 
 /// Bytes that an instruction may write whose operand states no size (`xsave`, `fxsave`).

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-pub use crate::arch::Register;
+use crate::arch::Register;
 
 /// The canonical frame address: the value that the caller's stack pointer has after the return.
 ///
@@ -193,7 +193,9 @@ impl Entry {
     /// What holds where no source says anything.
     pub const NO_INFORMATION: Self = Self::End(EndReason::NoInformation);
 
-    pub(crate) const fn unsupported(reason: UnsupportedReason) -> Self {
+    /// What holds where a rule can't be stated.
+    #[must_use]
+    pub const fn unsupported(reason: UnsupportedReason) -> Self {
         Self::End(EndReason::Unsupported(reason))
     }
 

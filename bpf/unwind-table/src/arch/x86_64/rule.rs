@@ -1,6 +1,7 @@
 //! The rules that the ABI fixes: a call leaves the return address on top of the stack.
 
-use crate::rule::{CalleeSaved, Cfa, Register, ReturnAddress, Rule, SavedRegister};
+use super::Register;
+use crate::rule::{CalleeSaved, Cfa, ReturnAddress, Rule, SavedRegister};
 
 impl Rule {
     /// The frame of a function that hasn't touched the stack yet.

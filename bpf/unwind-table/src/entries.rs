@@ -6,11 +6,11 @@ use std::hash::{Hash as _, Hasher};
 use crate::rule::{EndReason, Entry, UnsupportedReason};
 
 /// The index of an interned entry.
-pub(crate) type EntryId = u16;
+pub type EntryId = u16;
 
 /// The distinct entries of a table. The first is always [`Entry::NO_INFORMATION`].
 #[derive(Clone, Debug)]
-pub(crate) struct Entries {
+pub struct Entries {
     by_id: Vec<Entry>,
     ids: HashMap<Entry, EntryId>,
     /// Entries asked for lately, each in its slot by [`SlotHasher`]: functions repeat each other, and hashing
@@ -19,13 +19,16 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    pub(crate) const NO_INFORMATION: EntryId = 0;
+    /// The id of [`Entry::NO_INFORMATION`].
+    pub const NO_INFORMATION: EntryId = 0;
     const TOO_MANY: EntryId = 1;
     /// Stands for any entry that doesn't give way to another source.
-    pub(crate) const SOMETHING: EntryId = Self::TOO_MANY;
+    pub const SOMETHING: EntryId = Self::TOO_MANY;
     const RECENT_SLOTS: usize = 256;
 
-    pub(crate) fn new() -> Self {
+    /// No entries but the two that every table may need.
+    #[must_use]
+    pub fn new() -> Self {
         let by_id = vec![Entry::NO_INFORMATION, Entry::unsupported(UnsupportedReason::TooManyRules)];
         let ids = by_id.iter().zip(0..).map(|(entry, id)| (*entry, id)).collect();
         let recent = vec![(Entry::NO_INFORMATION, Self::NO_INFORMATION); Self::RECENT_SLOTS];
@@ -33,7 +36,7 @@ impl Entries {
     }
 
     /// The id of `entry`, or of the reason why it can't have one.
-    pub(crate) fn intern(&mut self, entry: Entry) -> EntryId {
+    pub fn intern(&mut self, entry: Entry) -> EntryId {
         let slot = SlotHasher::slot(&entry, self.recent.len());
         if let Some((recent, id)) = self.recent.get(slot)
             && *recent == entry
@@ -57,18 +60,21 @@ impl Entries {
         id
     }
 
-    pub(crate) fn get(&self, id: EntryId) -> Entry {
+    /// The entry with this id.
+    #[must_use]
+    pub fn get(&self, id: EntryId) -> Entry {
         self.by_id.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION)
     }
 
     /// The ids that give way to another source: no information, and a broken entry.
-    pub(crate) fn yielding(&self) -> [EntryId; 2] {
+    #[must_use]
+    pub fn yielding(&self) -> [EntryId; 2] {
         let malformed = self.ids.get(&Entry::End(EndReason::Malformed)).copied();
         [Self::NO_INFORMATION, malformed.unwrap_or(Self::NO_INFORMATION)]
     }
 
     /// The entries that `used` refers to, which afterwards refers to them by their place.
-    pub(crate) fn retain<'ids>(self, used: impl Iterator<Item = &'ids mut EntryId>) -> Vec<Entry> {
+    pub fn retain<'ids>(self, used: impl Iterator<Item = &'ids mut EntryId>) -> Vec<Entry> {
         let mut retained = vec![Entry::NO_INFORMATION];
         let mut new_ids: Vec<Option<EntryId>> = vec![None; self.by_id.len()];
         if let Some(new_id) = new_ids.first_mut() {
@@ -85,6 +91,12 @@ impl Entries {
             }
         }
         retained
+    }
+}
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

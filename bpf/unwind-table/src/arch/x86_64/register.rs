@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-#[cfg(doc)]
-use crate::rule::Rule;
-
 /// A register that a rule may start from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[expect(missing_docs, reason = "the names are the registers'")]
@@ -66,7 +63,7 @@ impl Register {
     /// The register that leads to a frame record: the caller's frame pointer, and above it the return address.
     pub const FRAME_POINTER: Self = Self::Rbp;
 
-    /// The one besides the frame pointer by which frames are found in callers: [`Rule::callee_saved`] follows it.
+    /// The one besides the frame pointer by which frames are found in callers: [`Rule::callee_saved`](crate::Rule::callee_saved) follows it.
     pub const CALLEE_SAVED: Self = Self::Rbx;
 
     /// Where a system call leaves its result: 0 in the child of `clone`.
@@ -79,10 +76,11 @@ impl Register {
     pub const COUNT: usize = BY_DWARF_NUMBER.len();
 
     /// The registers that a called function needn't preserve (System V ABI for AMD64, figure 3.4).
-    pub(crate) const CALL_CLOBBERED: [Self; 9] =
+    pub const CALL_CLOBBERED: [Self; 9] =
         [Self::Rax, Self::Rcx, Self::Rdx, Self::Rsi, Self::Rdi, Self::R8, Self::R9, Self::R10, Self::R11];
 
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
+    /// All of them, by their DWARF numbers.
+    pub fn all() -> impl Iterator<Item = Self> {
         BY_DWARF_NUMBER.into_iter()
     }
 

@@ -91,17 +91,20 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(crate) fn count(counts: &mut BTreeMap<Source, u64>, source: Source) {
+    /// Count one more of a source.
+    pub fn count(counts: &mut BTreeMap<Source, u64>, source: Source) {
         *counts.entry(source).or_default() += 1;
     }
 
-    pub(crate) fn count_unsupported(&mut self, entry: Entry) {
+    /// Count a row that can't be stated; any other entry counts nothing.
+    pub fn count_unsupported(&mut self, entry: Entry) {
         if let Entry::End(EndReason::Unsupported(reason)) = entry {
             *self.unsupported_rows.entry(reason).or_default() += 1;
         }
     }
 
-    pub(crate) fn count_given_up(&mut self, reason: Option<GivenUp>, bytes: u32) {
+    /// Count code without rows, if it has none: `None` stands for code with a rule.
+    pub fn count_given_up(&mut self, reason: Option<GivenUp>, bytes: u32) {
         if let Some(reason) = reason {
             *self.given_up_bytes.entry(reason).or_default() += u64::from(bytes);
         }

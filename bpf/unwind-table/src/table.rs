@@ -6,10 +6,9 @@ use std::ops::Range;
 use sidewinder_address::Svma;
 
 use crate::entries::Entries;
-use crate::layers::{CompactRow, RowBuffer};
-use crate::rule::Entry;
+use crate::rows::{CompactRow, RowBuffer};
+use crate::rule::{Entry, Rule};
 use crate::summary::Summary;
-use crate::validate::Mismatch;
 
 /// An entry with the address from which it is in force, up to the next row's.
 ///
@@ -46,13 +45,17 @@ pub struct UnwindTable {
 }
 
 impl UnwindTable {
-    pub(crate) fn new(base: Svma, mut rows: RowBuffer, entries: Entries, summary: Summary) -> Self {
+    /// The table of these rows, whose starts count from `base` and whose entries are in `entries`.
+    #[must_use]
+    pub fn new(base: Svma, mut rows: RowBuffer, entries: Entries, summary: Summary) -> Self {
         rows.shrink_to_fit();
         let entries = entries.retain(rows.ids_mut());
         Self { base, rows, entries, by_machine_code: Vec::new(), summary }
     }
 
-    pub(crate) fn with_machine_code(self, by_machine_code: Vec<(u32, u32)>) -> Self {
+    /// This table, of which rows were made of the machine code there: sorted ranges in bytes from the base.
+    #[must_use]
+    pub fn with_machine_code(self, by_machine_code: Vec<(u32, u32)>) -> Self {
         Self { by_machine_code, ..self }
     }
 
@@ -62,9 +65,10 @@ impl UnwindTable {
         self.by_machine_code.iter().map(move |(start, end)| svma(*start)..svma(*end))
     }
 
-    /// This table with what the code does in place of what contradicts it.
+    /// This table with other rules for some ranges, which come sorted by their starts. Of ranges that overlap, the first
+    /// holds; one that lies too far from the table's base is left out.
     #[must_use]
-    pub fn corrected(&self, mismatches: &[Mismatch]) -> Self {
+    pub fn corrected(&self, rules: impl IntoIterator<Item = (Range<Svma>, Rule)>) -> Self {
         let mut entries = Entries::new();
         let mut given = RowBuffer::default();
         for row in self.rows() {
@@ -74,12 +78,10 @@ impl UnwindTable {
         }
         let mut corrections = RowBuffer::default();
         let mut last_end = 0;
-        for Mismatch { start, end, code, .. } in mismatches {
-            let Some((start, end)) = self.offset(*start).zip(self.offset(*end)) else { continue };
-            if let Some(rule) = code
-                && start >= last_end
-            {
-                corrections.push((start, entries.intern(Entry::Rule(*rule))));
+        for (range, rule) in rules {
+            let Some((start, end)) = self.offset(range.start).zip(self.offset(range.end)) else { continue };
+            if start >= last_end {
+                corrections.push((start, entries.intern(Entry::Rule(rule))));
                 corrections.push((end, Entries::NO_INFORMATION));
                 last_end = end;
             }

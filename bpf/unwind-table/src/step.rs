@@ -2,8 +2,8 @@
 
 use sidewinder_address::Avma;
 
-use crate::arch::linkage;
-use crate::rule::{CalleeSaved, Cfa, Register, ReturnAddress, Rule, SavedRegister};
+use crate::arch::{PLT_ENTRY_BYTES, Register};
+use crate::rule::{CalleeSaved, Cfa, ReturnAddress, Rule, SavedRegister};
 
 /// The stack of a thread.
 pub trait Memory {
@@ -86,7 +86,7 @@ impl Rule {
         let cfa = match self.cfa {
             Cfa::Register { register, offset } => plus(frame.register(register)?, offset),
             Cfa::Plt { threshold } => {
-                let has_pushed = frame.pc.0 % u64::from(linkage::ENTRY_BYTES) >= u64::from(threshold);
+                let has_pushed = frame.pc.0 % u64::from(PLT_ENTRY_BYTES) >= u64::from(threshold);
                 frame.sp.wrapping_add(if has_pushed { 16 } else { 8 })
             }
             Cfa::Deref { register, offset, addend } => plus(word_at(register, offset)?, addend),
