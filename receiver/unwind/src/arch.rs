@@ -12,7 +12,7 @@
 //!
 //! Its registers, and the rules that its ABI fixes, are in `sidewinder-unwind-table`.
 //!
-//! There is one so far, and [`CodeRanges`](crate::elf::CodeRanges) refuses files of all others. A second one makes this the
+//! There is one so far, and [`CodeRanges`](crate::segments::CodeRanges) refuses files of all others. A second one makes this the
 //! place where a file's own says which holds: tables of one architecture can be made on another.
 
 mod x86_64;

@@ -1,5 +1,6 @@
 //! DWARF call frame information (`.eh_frame`, `.debug_frame`) to rows.
 
+mod entry;
 mod state;
 mod window;
 
@@ -7,29 +8,20 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use gimli::{
-    BaseAddresses, CfaRule, CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian,
-    RegisterRule, UnwindExpression, UnwindSection,
-};
+use gimli::{BaseAddresses, CfaRule, RegisterRule, UnwindExpression, UnwindSection};
 use sidewinder_unwind_table::{
     CalleeSaved, Cfa, EndReason, Entries, Entry, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
     Source, Summary, UnsupportedReason,
 };
 
+pub(crate) use self::entry::Bytes;
+use self::entry::{Cie, EntryLength, EntryOffsets, Fde, MAX_CIE_BYTES, Place};
 use self::state::{Evaluator, State};
 pub(crate) use self::window::{Index, Window};
-use crate::elf::CodeRanges;
 use crate::expression;
-use crate::known::KnownFunctions;
+use crate::known::{KnownFunctions, Peculiarities};
 use crate::layers::RangeStack;
-
-pub(crate) type Bytes<'data> = EndianSlice<'data, LittleEndian>;
-type Cie<'data> = CommonInformationEntry<Bytes<'data>>;
-type Fde<'data> = FrameDescriptionEntry<Bytes<'data>>;
-
-/// The longest CIE that is read. Real ones have some 20 to 50 bytes; its instructions run again for each FDE,
-/// so that without a bound a small file could take hours.
-const MAX_CIE_BYTES: usize = 256;
+use crate::segments::CodeRanges;
 
 /// The most CIEs of one section that are kept; any more are parsed again for each FDE. Linkers merge equal
 /// ones, so that files have few.
@@ -52,22 +44,6 @@ pub(crate) struct Located {
     place: Place,
 }
 
-/// Where an FDE is.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    /// In the data at hand.
-    pub(crate) offset: u32,
-    /// In the section of the file, from where its pointers count.
-    pub(crate) origin: u32,
-}
-
-impl Place {
-    fn in_section(offset: usize) -> Option<Self> {
-        let offset = u32::try_from(offset).ok()?;
-        Some(Self { offset, origin: offset })
-    }
-}
-
 impl Located {
     pub(crate) fn range(&self) -> (u32, u32) {
         (self.start, self.end)
@@ -76,16 +52,6 @@ impl Located {
 
 /// The runtime system of Haskell reserves more of the C stack than this for compiled code (`RESERVED_C_STACK_BYTES`).
 const MIN_HASKELL_RESERVED_BYTES: i32 = 4096;
-
-/// Frames of which there are few, and whose like says what a file is.
-#[derive(Default)]
-pub(crate) struct Peculiarities {
-    /// Some CFA starts from [`Register::CALLEE_SAVED`]: the file is glibc's dynamic linker.
-    pub(crate) has_callee_saved_frames: bool,
-    /// Some caller's stack pointer is so much above this one's by a rule that is not the CFA's: the file has `StgRun`, which
-    /// enters Haskell.
-    pub(crate) haskell_cfa_offset: Option<i32>,
-}
 
 impl<'data, Section> Cfi<'data, Section>
 where
@@ -393,76 +359,5 @@ impl<'data> Cies<'data> {
             }
             cie
         })
-    }
-}
-
-/// The length field of an entry (DWARF 5, section 7.4: 32 bits, or 64 after an escape).
-struct EntryLength {
-    /// Bytes that follow the field.
-    content: usize,
-    /// Bytes of field and content.
-    total: usize,
-}
-
-impl EntryLength {
-    /// `None` for an entry that runs over the end of the data.
-    fn read(data: &[u8], at: usize) -> Option<Self> {
-        Self::stated(data, at).filter(|length| length.total <= data.len() - at)
-    }
-
-    /// Of an entry of which only the beginning may be there.
-    fn stated(data: &[u8], at: usize) -> Option<Self> {
-        let rest = data.get(at..)?;
-        let (short, after) = rest.split_first_chunk::<4>()?;
-        let (content, field) = match u32::from_le_bytes(*short) {
-            u32::MAX => (u64::from_le_bytes(*after.first_chunk::<8>()?), 12),
-            short => (u64::from(short), 4),
-        };
-        let content = usize::try_from(content).ok()?;
-        Some(Self { content, total: content.checked_add(field)? })
-    }
-
-    /// Bytes of the field; `None` for the long form, which no linker writes.
-    fn field(&self) -> Option<usize> {
-        Some(self.total - self.content).filter(|field| *field == 4)
-    }
-}
-
-/// Where the entries of a section start, from their lengths alone: nothing inside an entry can hide the next.
-/// `None` stands for a last entry that runs over the section's end.
-struct EntryOffsets<'data> {
-    data: &'data [u8],
-    at: usize,
-    ends_at_terminator: bool,
-}
-
-impl<'data> EntryOffsets<'data> {
-    fn new(data: &'data [u8], ends_at_terminator: bool) -> Self {
-        Self { data, at: 0, ends_at_terminator }
-    }
-}
-
-impl Iterator for EntryOffsets<'_> {
-    type Item = Option<usize>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if self.at >= self.data.len() {
-                return None;
-            }
-            let at = self.at;
-            let Some(length) = EntryLength::read(self.data, at) else {
-                self.at = self.data.len();
-                return Some(None);
-            };
-            if length.content == 0 && self.ends_at_terminator {
-                self.at = self.data.len();
-                return None;
-            }
-            self.at = at + length.total;
-            if length.content != 0 {
-                return Some(Some(at));
-            }
-        }
     }
 }

@@ -1,21 +1,16 @@
-//! The parts of an ELF file that matter here.
+//! The sources of rows in an ELF file.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
-use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType, SHF_EXECINSTR};
+use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType};
 use object::read::elf::ProgramHeader as _;
-use object::{
-    Architecture, CompressionFormat, File, Object, ObjectSection as _, ObjectSegment as _, ReadRef,
-    SectionFlags,
-};
-use sidewinder_address::{FileOffset, LoadSegment, Svma};
+use object::{CompressionFormat, File, Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
 use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary};
 
-use crate::arch;
-use crate::cfi::{Bytes, Cfi, Located, Peculiarities, Window};
-use crate::known::KnownFunctions;
+use crate::cfi::{Bytes, Cfi, Located, Window};
+use crate::known::{KnownFunctions, Peculiarities};
+use crate::segments::CodeRanges;
 use crate::sframe::SFrame;
 
 /// The most that a compressed section may grow to: a few bytes can state any size.
@@ -23,184 +18,6 @@ const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;
 
 /// Some five times what glibc's dynamic linker has, and what a program in Haskell has of C.
 const MAX_PECULIAR_BYTES: usize = 64 << 10;
-
-/// Why a file has no table at all.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The code is for a processor whose rules aren't known.
-    #[error("unsupported architecture {0:?}")]
-    Architecture(Architecture),
-    /// No segment of the file is executable (a separate debug file, a relocatable object, no ELF file).
-    #[error("no executable segment")]
-    NoCode,
-}
-
-/// The file's `PT_LOAD` segments, in the order of its headers, as far as the file reaches.
-pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<LoadSegment> {
-    let file_bytes = file_bytes(file);
-    file.segments()
-        .map(|segment| {
-            let (file_offset, size) = segment.file_range();
-            LoadSegment {
-                file_offset: FileOffset(file_offset),
-                svma: Svma(segment.address()),
-                size: size.min(file_bytes.saturating_sub(file_offset)),
-                executable: segment.permissions().executable(),
-            }
-        })
-        .collect()
-}
-
-/// Where the file has instructions, sorted and apart: its executable sections or, in a file without any, its executable
-/// segments, in which some linkers put data, too.
-///
-/// # Errors
-///
-/// If the file has no code, or code for another processor.
-pub fn code_ranges<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Vec<Range<Svma>>, Error> {
-    let code = CodeRanges::of(file)?;
-    let ranges = code.instructions(file).into_iter();
-    Ok(ranges.map(|(start, end)| code.svma(start)..code.svma(end)).collect())
-}
-
-/// The length of a file.
-fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
-    match file {
-        File::Elf64(elf) => elf.data().len().unwrap_or(0),
-        _ => 0,
-    }
-}
-
-/// Where the file has code: its executable segments, sorted, as bytes from the lowest of them.
-#[derive(Clone, Debug)]
-pub(crate) struct CodeRanges {
-    base: Svma,
-    ranges: Vec<CodeRange>,
-    /// The parts for which rows are wanted; `None`: all.
-    wanted: Option<Vec<Range<u32>>>,
-}
-
-#[derive(Clone, Debug)]
-struct CodeRange {
-    start: u32,
-    end: u32,
-    file_offset: u64,
-}
-
-impl CodeRanges {
-    pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Self, Error> {
-        if file.architecture() != arch::MACHINE {
-            return Err(Error::Architecture(file.architecture()));
-        }
-        Self::of_segments(file).ok_or(Error::NoCode)
-    }
-
-    fn of_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
-        // No segment goes on at the start of the address space.
-        let ends =
-            |segment: &object::Segment<'data, '_, R>| segment.address().checked_add(segment.size()).is_some();
-        let executable =
-            || file.segments().filter(|segment| segment.permissions().executable() && ends(segment));
-        let base = executable().map(|segment| segment.address()).min()?;
-        let mut ranges: Vec<_> = executable()
-            .filter_map(|segment| {
-                let start = u32::try_from(segment.address() - base).ok()?;
-                let (file_offset, present) = segment.file_range();
-                let end =
-                    u64::from(start).saturating_add(segment.size().min(present)).min(u64::from(u32::MAX));
-                Some(CodeRange { start, end: u32::try_from(end).ok()?, file_offset })
-            })
-            .collect();
-        ranges.sort_unstable_by_key(|range| range.start);
-        Some(Self { base: Svma(base), ranges, wanted: None })
-    }
-
-    /// From now on, rows are wanted for these parts alone; `None`: for all.
-    pub(crate) fn want(&mut self, parts: Option<&[Range<Svma>]>) {
-        let base = self.base;
-        let from_base = |at: Svma| u32::try_from(at.0.saturating_sub(base.0)).unwrap_or(u32::MAX);
-        let of_parts = |parts: &[Range<Svma>]| {
-            parts.iter().map(|part| from_base(part.start)..from_base(part.end)).collect()
-        };
-        self.wanted = parts.map(of_parts);
-    }
-
-    /// The lowest stated address of code.
-    pub(crate) fn base(&self) -> Svma {
-        self.base
-    }
-
-    /// Whether rows are wanted for any address of a range, or for the last one before it: where a row ends matters
-    /// to the row.
-    pub(crate) fn wants(&self, (start, end): (u32, u32)) -> bool {
-        let Some(wanted) = &self.wanted else { return true };
-        wanted.iter().any(|part| start <= part.end && part.start < end)
-    }
-
-    /// The stated address of a place counted from the base.
-    pub(crate) fn svma(&self, at: u32) -> Svma {
-        Svma(self.base.0.saturating_add(u64::from(at)))
-    }
-
-    /// Where instructions are: executable sections or, in a file without any, executable segments.
-    pub(crate) fn instructions<'data, R: ReadRef<'data>>(&self, file: &File<'data, R>) -> Vec<(u32, u32)> {
-        let mut sections: Vec<_> = file
-            .sections()
-            .filter(|section| {
-                matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(SHF_EXECINSTR))
-            })
-            .filter_map(|section| {
-                self.clip(section.address(), section.address().saturating_add(section.size()))
-            })
-            .collect();
-        if sections.is_empty() {
-            sections.extend(self.ranges());
-        }
-        sections.sort_unstable();
-        let mut last_end = 0;
-        sections.retain_mut(|(start, end)| {
-            *start = (*start).max(last_end);
-            last_end = last_end.max(*end);
-            start < end
-        });
-        sections
-    }
-
-    /// Where there is code, sorted.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.ranges.iter().map(|range| (range.start, range.end))
-    }
-
-    /// Bytes from the base, if the address is that near.
-    pub(crate) fn offset(&self, at: u64) -> Option<u32> {
-        u32::try_from(Svma(at).checked_offset_from(self.base)?).ok()
-    }
-
-    /// The part of a stated range that lies in the segment where it starts.
-    pub(crate) fn clip(&self, start: u64, end: u64) -> Option<(u32, u32)> {
-        let start = self.offset(start)?;
-        let end = self.offset(end).unwrap_or(u32::MAX).min(self.range_at(start)?.end);
-        (start < end).then_some((start, end))
-    }
-
-    /// The code from `start`, as much of it as there is up to `length`.
-    pub(crate) fn bytes<'data, R: ReadRef<'data>>(
-        &self,
-        file: &File<'data, R>,
-        start: u32,
-        length: u64,
-    ) -> Option<&'data [u8]> {
-        let File::Elf64(elf) = file else { return None };
-        let range = self.range_at(start)?;
-        let offset = range.file_offset.checked_add(u64::from(start - range.start))?;
-        elf.data().read_bytes_at(offset, length.min(u64::from(range.end.checked_sub(start)?))).ok()
-    }
-
-    fn range_at(&self, at: u32) -> Option<&CodeRange> {
-        let after = self.ranges.partition_point(|range| range.start <= at);
-        self.ranges.get(after.checked_sub(1)?).filter(|range| at < range.end)
-    }
-}
 
 /// `.eh_frame`, and where its functions are: that takes a look at each of them.
 pub(crate) struct EhFrameSection<'data> {

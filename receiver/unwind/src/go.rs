@@ -12,10 +12,11 @@ use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary};
 
 use self::function::{FramePointerSaving, MAX_CODE_BYTES, Treatment};
 use self::pclntab::{Function, Pclntab, u64_at};
-use crate::elf::{CodeRanges, section_data};
+use crate::elf::section_data;
 use crate::known::KnownFunctions;
 use crate::layers::RangeStack;
 use crate::read::ReadFile;
+use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
 
 /// How many functions are looked at for one that has a frame.

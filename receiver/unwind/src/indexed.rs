@@ -8,10 +8,11 @@ use sidewinder_address::{LoadSegment, Svma};
 use sidewinder_unwind_table::{EndReason, Entries, Entry, RowBuffer, Summary, UnwindTable};
 
 use crate::cfi::Index;
-use crate::elf::{CodeRanges, Error, bases, load_segments, rows_of_window};
+use crate::elf::{bases, rows_of_window};
 use crate::known::KnownFunctions;
 use crate::layers::lay_over;
 use crate::read::ReadFile;
+use crate::segments::{CodeRanges, Error, load_segments};
 use crate::synthesize;
 
 /// What one look at a file tells of all of it, and the way to what `.eh_frame` says of a part: the sorted table of

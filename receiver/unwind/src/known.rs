@@ -8,11 +8,10 @@ use sidewinder_unwind_table::{Entries, Entry, RowBuffer, Rule, Source, Summary};
 
 use crate::arch;
 use crate::arch::known::{COROUTINE_START, CloneParts, RT_SIGRETURN};
-use crate::cfi::Peculiarities;
-use crate::code::flow::Piece;
-use crate::elf::CodeRanges;
+use crate::code::piece::Piece;
 use crate::layers::{RangeRows, RangeStack};
 use crate::read::ReadFile;
+use crate::segments::CodeRanges;
 use crate::symbols::{Symbol, for_each_code_symbol};
 
 /// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker.
@@ -67,6 +66,16 @@ pub(crate) struct KnownFunctions {
     has_callee_saved_frames: bool,
     /// From the stack pointer of Haskell code up to where the C stack goes on, in the file that enters it.
     haskell_cfa_offset: Option<i32>,
+}
+
+/// Frames of which there are few, and whose like says what a file is.
+#[derive(Default)]
+pub(crate) struct Peculiarities {
+    /// Some CFA starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED): the file is glibc's dynamic linker.
+    pub(crate) has_callee_saved_frames: bool,
+    /// Some caller's stack pointer is so much above this one's by a rule that is not the CFA's: the file has `StgRun`, which
+    /// enters Haskell.
+    pub(crate) haskell_cfa_offset: Option<i32>,
 }
 
 impl KnownFunctions {

@@ -32,7 +32,7 @@
 //! 8. the machine code itself ([`Source::MachineCode`]), for what is left. What jumps reach from the ELF entry point is part
 //!    of where the program begins; code of GHC has one rule throughout.
 //!
-//! # Rooms
+//! # Modules
 //!
 //! The table itself, and what a step by its rules does, is `sidewinder-unwind-table`. `call` tells return addresses from
 //! other words of a stack. `indexed` makes tables of parts of files, and of single functions,
@@ -41,8 +41,8 @@
 //! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
 //! What differs between architectures is in `arch`. `code` follows what machine code does to its frame:
 //! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
-//! Rows meet in `layers`, over interned entries; `elf` finds the sources in a file and `sources` orders
-//! them. [`prove`] says which ranges a frame pointer walks.
+//! Rows meet in `layers`, over interned entries; `segments` says where a file has code, `elf` finds the sources in a file and
+//! `sources` orders them. [`prove`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
 mod arch;
@@ -59,6 +59,7 @@ mod known;
 mod layers;
 pub mod prove;
 mod read;
+mod segments;
 mod sframe;
 mod sources;
 mod symbols;
@@ -68,10 +69,10 @@ pub mod validate;
 pub use arch::{CALL_BYTES, call_before};
 pub use call::Call;
 pub use companion::unpack_mini_debug_info;
-pub use elf::{Error, code_ranges, load_segments};
 pub use go::pclntab::{Header as GoTableHeader, PcValue, PcValues};
 pub use indexed::FileOutline;
 pub use read::ReadFile;
+pub use segments::{Error, code_ranges, load_segments};
 pub use sources::{Sources, has_eh_frame_alone, unwind_table};
 // What the functions here return.
 pub use sidewinder_unwind_table::{

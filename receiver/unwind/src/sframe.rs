@@ -10,9 +10,9 @@ use sidewinder_unwind_table::{
 };
 
 use crate::arch;
-use crate::elf::CodeRanges;
 use crate::known::KnownFunctions;
 use crate::layers::RangeStack;
+use crate::segments::CodeRanges;
 
 /// `SFRAME_MAGIC`.
 const MAGIC: u16 = 0xdee2;

@@ -7,11 +7,12 @@ use sidewinder_address::Svma;
 use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary, UnwindTable};
 
 use crate::companion::mini_debug_info;
-use crate::elf::{CodeRanges, EhFrameSection, Error, debug_frame_rows, sframe_rows};
+use crate::elf::{EhFrameSection, debug_frame_rows, sframe_rows};
 use crate::go;
 use crate::known::KnownFunctions;
 use crate::layers::lay_over;
 use crate::read::ReadFile;
+use crate::segments::{CodeRanges, Error};
 use crate::synthesize;
 
 /// The unwind table of a file, an executable, a shared library or the vDSO.

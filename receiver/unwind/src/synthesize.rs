@@ -6,27 +6,25 @@
 mod calls;
 mod entry;
 mod imports;
+mod layout;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
-use sidewinder_unwind_table::{Entries, Entry, EntryId, GivenUp, RowBuffer, Rule, Source, Summary};
+use sidewinder_unwind_table::{Entries, Entry, GivenUp, RowBuffer, Rule, Source, Summary};
 
 use self::calls::Sweep;
 use self::imports::{Imports, never_returns};
+use self::layout::lay_out;
 use crate::arch::{Instruction, Stepper, clone, haskell, linkage};
-use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
+use crate::code::flow::{AfterCall, Budget, Flow, Guide};
+use crate::code::piece::{Piece, piece_at};
+use crate::code::span::{FUNCTION_ALIGNMENT_BYTES, MIN_GAP_BYTES, Span};
 use crate::code::state::{Lost, State};
-use crate::elf::CodeRanges;
 use crate::known::{KnownFunctions, is_never_called};
 use crate::read::ReadFile;
+use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
-
-/// What compilers align functions to.
-const FUNCTION_ALIGNMENT_BYTES: u32 = 16;
-
-/// The shortest gap between described functions that is looked at: shorter ones are padding.
-pub(crate) const MIN_GAP_BYTES: u32 = FUNCTION_ALIGNMENT_BYTES;
 
 /// How often functions are looked at anew because functions that they call were found not to return.
 const MAX_ROUNDS: usize = 4;
@@ -131,14 +129,6 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
     lay_out(&tables, spans, root, None, summary)
 }
 
-/// Code with one rule, or with a reason why it has none.
-#[derive(Clone, Copy)]
-pub(crate) struct Span {
-    pub(crate) start: u32,
-    pub(crate) end: u32,
-    pub(crate) rule: Result<EntryId, GivenUp>,
-}
-
 /// The executable code without rows, but for what is padding throughout, or too short for a function and no call of
 /// `clone`.
 fn undescribed<'data, R: ReadRef<'data>>(
@@ -237,11 +227,6 @@ fn regions<'data, R: ReadRef<'data>>(
         }
     }
     regions
-}
-
-fn piece_at<'a, 'data>(pieces: &'a [Piece<'data>], at: u32) -> Option<&'a Piece<'data>> {
-    let after = pieces.partition_point(|piece| piece.start <= at);
-    pieces.get(after.checked_sub(1)?).filter(|piece| piece.contains(at))
 }
 
 /// What the file's symbols say of its functions.
@@ -503,98 +488,5 @@ impl Guide for Ways<'_> {
             }
             None => AfterCall::ReturnsUnlessContradicted,
         }
-    }
-}
-
-/// One row where the rule changes. Where two functions share code and disagree, neither is believed, but one
-/// that is distrusted yields to any other, and all to where stacks begin; padding belongs to what comes before it.
-/// What was not reached is Haskell, in a file that has any.
-fn lay_out(
-    pieces: &[Piece<'_>],
-    mut spans: Vec<Span>,
-    root: EntryId,
-    haskell: Option<&haskell::Frames>,
-    summary: &mut Summary,
-) -> RowBuffer {
-    spans.sort_unstable_by_key(|span| (span.start, span.end));
-    let mut out = RowBuffer::default();
-    let mut spans = spans.into_iter().peekable();
-    for piece in pieces {
-        let mut at = piece.start;
-        let mut open: Vec<Span> = Vec::new();
-        while at < piece.end() {
-            open.retain(|span| span.end > at);
-            while let Some(span) = spans.next_if(|span| span.start <= at) {
-                open.extend((span.end > at).then_some(span));
-            }
-            let next_start = spans.peek().map_or(piece.end(), |span| span.start.min(piece.end()));
-            let end = open.iter().map(|span| span.end).fold(next_start, u32::min);
-            match open.iter().map(|span| span.rule).reduce(|one, other| agree(one, other, root)) {
-                Some(rule) => {
-                    summary.count_given_up(rule.err(), end - at);
-                    out.push((at, rule.unwrap_or(Entries::NO_INFORMATION)));
-                }
-                None => match haskell {
-                    Some(haskell) => haskell.put(piece, at, end, &mut out),
-                    None => put_gap(piece, at, end, &mut out, summary),
-                },
-            }
-            at = end;
-        }
-        out.push((piece.end(), Entries::NO_INFORMATION));
-    }
-    out
-}
-
-fn agree(
-    one: Result<EntryId, GivenUp>,
-    other: Result<EntryId, GivenUp>,
-    root: EntryId,
-) -> Result<EntryId, GivenUp> {
-    let is_distrusted = |rule| matches!(rule, Err(GivenUp::OtherReturn | GivenUp::TooManySteps));
-    if one == Ok(root) || other == Ok(root) {
-        Ok(root)
-    } else if one == other || is_distrusted(other) {
-        one
-    } else if is_distrusted(one) {
-        other
-    } else {
-        Err(GivenUp::Disagreement)
-    }
-}
-
-fn put_gap(piece: &Piece<'_>, start: u32, end: u32, out: &mut RowBuffer, summary: &mut Summary) {
-    if !piece.is_padding(start, end) {
-        summary.count_given_up(Some(GivenUp::NotReached), end - start);
-        out.push((start, Entries::NO_INFORMATION));
-    }
-}
-
-impl Piece<'_> {
-    fn contains(&self, at: u32) -> bool {
-        (self.start..self.end()).contains(&at)
-    }
-
-    pub(crate) fn part(&self, start: u32, end: u32) -> Self {
-        let within = |at: u32| at.saturating_sub(self.start) as usize;
-        let bytes = self.bytes.get(within(start)..within(end)).unwrap_or_default();
-        Piece { start, bytes }
-    }
-
-    fn has_padding_at(&self, at: u32) -> bool {
-        self.decode(at).is_some_and(|instruction| instruction.is_padding())
-    }
-
-    /// Whether a part holds nothing but instructions that do nothing, or zeros.
-    fn is_padding(&self, start: u32, end: u32) -> bool {
-        let part = self.part(start, end);
-        let mut at = start;
-        while at < end {
-            match part.decode(at) {
-                Some(instruction) if instruction.is_padding() => at += instruction.len(),
-                _ => return part.part(at, end).bytes.iter().all(|byte| *byte == 0),
-            }
-        }
-        true
     }
 }

@@ -14,9 +14,11 @@ use sidewinder_address::Svma;
 use sidewinder_unwind_table::{Entry, Row, Rule, UnwindTable};
 
 use crate::arch::{Instruction, Stepper};
-use crate::code::flow::{AfterCall, Budget, Flow, Guide, Piece};
+use crate::code::flow::{AfterCall, Budget, Flow, Guide};
+use crate::code::piece::Piece;
 use crate::code::state::{RuleVerdict, State, Verdict};
-use crate::elf::{CodeRanges, Error, described_functions};
+use crate::elf::described_functions;
+use crate::segments::{CodeRanges, Error};
 
 /// Which statement of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

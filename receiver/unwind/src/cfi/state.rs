@@ -10,7 +10,7 @@ use gimli::{
 };
 use sidewinder_unwind_table::Register;
 
-use super::{Bytes, Cie, Fde};
+use super::entry::{Bytes, Cie, Fde};
 
 /// The most states that `DW_CFA_remember_state` nests; a function that needs more counts as malformed.
 /// Compilers rarely nest at all.

@@ -8,7 +8,7 @@ use object::read::elf::ProgramHeader as _;
 use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 
-use super::{EntryLength, MAX_CIE_BYTES, Place};
+use super::entry::{EntryLength, MAX_CIE_BYTES, Place};
 use crate::read::ReadFile;
 
 /// The header's version and its encodings as every linker writes them: `pcrel|sdata4`, `udata4`, and `datarel|sdata4` for

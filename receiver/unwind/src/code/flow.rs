@@ -7,46 +7,12 @@
 use sidewinder_unwind_table::Register;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::piece::Piece;
 use super::state::{State, Value};
 use crate::arch::{Instruction, Stepper};
 
 /// How often a function is looked at anew because a call was found not to return.
 const MAX_PASSES: usize = 8;
-
-/// Code that lies together.
-#[derive(Clone, Copy)]
-pub(crate) struct Piece<'data> {
-    /// Its first byte, counted from the lowest code of the file.
-    pub(crate) start: u32,
-    pub(crate) bytes: &'data [u8],
-}
-
-impl Piece<'_> {
-    pub(crate) fn end(&self) -> u32 {
-        self.start.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
-    }
-
-    /// The instruction at a place.
-    pub(crate) fn decode(&self, at: u32) -> Option<Instruction> {
-        let bytes = self.bytes.get(usize::try_from(at.checked_sub(self.start)?).ok()?..)?;
-        Instruction::decode(bytes, at)
-    }
-
-    /// The first place from `at` on that holds no zero.
-    pub(crate) fn after_zeros(&self, at: u32) -> u32 {
-        let after = at.checked_sub(self.start).and_then(|from| self.bytes.get(from as usize..));
-        let zeros = after.map_or(0, |bytes| bytes.iter().take_while(|byte| **byte == 0).count());
-        at.saturating_add(u32::try_from(zeros).unwrap_or(u32::MAX))
-    }
-
-    /// The first place from `at` on that isn't padding.
-    pub(crate) fn after_padding(&self, mut at: u32) -> u32 {
-        while let Some(padding) = self.decode(at).filter(Instruction::is_padding) {
-            at = padding.end();
-        }
-        at
-    }
-}
 
 /// Steps that are left for the instructions of a file.
 pub(crate) struct Budget {

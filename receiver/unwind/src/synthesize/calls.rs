@@ -1,7 +1,7 @@
 //! Functions by the calls of them.
 
-use super::FUNCTION_ALIGNMENT_BYTES;
-use crate::code::flow::Piece;
+use crate::code::piece::Piece;
+use crate::code::span::FUNCTION_ALIGNMENT_BYTES;
 
 /// All instructions of pieces of code, one after the other.
 ///

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use object::{File, Object as _, ReadRef};
 use sidewinder_unwind_table::EntryId;
 
-use super::{Span, piece_at};
-use crate::code::flow::Piece;
-use crate::elf::CodeRanges;
+use crate::code::piece::{Piece, piece_at};
+use crate::code::span::Span;
 use crate::known::KnownFunctions;
+use crate::segments::CodeRanges;
 
 /// More instructions than any entry has.
 const MAX_INSTRUCTIONS: usize = 1 << 14;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use object::{File, Object as _, ObjectSection as _, ReadRef, RelocationTarget};
 
 use crate::arch::{Instruction, linkage};
-use crate::code::flow::Piece;
-use crate::elf::CodeRanges;
+use crate::code::piece::Piece;
 use crate::read::ReadFile;
+use crate::segments::CodeRanges;
 use crate::symbols::for_each_dynamic_name;
 
 /// Functions of C and C++ runtimes that never return.

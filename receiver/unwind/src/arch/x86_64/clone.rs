@@ -7,9 +7,9 @@
 use object::{File, ReadRef};
 use sidewinder_unwind_table::{Entries, Entry, Rule};
 
-use crate::code::flow::Piece;
-use crate::elf::CodeRanges;
-use crate::synthesize::{MIN_GAP_BYTES, Span};
+use crate::code::piece::Piece;
+use crate::code::span::{MIN_GAP_BYTES, Span};
+use crate::segments::CodeRanges;
 
 /// `mov $56,%eax` and `mov $435,%eax`, the numbers of `clone` and `clone3`.
 const NUMBERS: [[u8; 5]; 2] = [[0xb8, 56, 0, 0, 0], [0xb8, 0xb3, 1, 0, 0]];

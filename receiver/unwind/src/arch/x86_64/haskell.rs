@@ -9,7 +9,7 @@ use sidewinder_unwind_table::{
     Cfa, Entries, Entry, EntryId, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
 };
 
-use crate::code::flow::Piece;
+use crate::code::piece::Piece;
 
 /// From the stack pointer in Haskell up to what it was in the caller of `StgRun` on Linux: the return address, six
 /// registers and `RESERVED_C_STACK_BYTES`.

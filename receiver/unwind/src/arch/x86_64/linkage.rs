@@ -5,8 +5,8 @@ use iced_x86::Mnemonic;
 use sidewinder_unwind_table::{Cfa, Entries, Entry, PLT_ENTRY_BYTES, Rule};
 
 use super::Instruction;
-use crate::code::flow::Piece;
-use crate::synthesize::Span;
+use crate::code::piece::Piece;
+use crate::code::span::Span;
 
 /// The expression that linkers write for the entries of `.plt`, `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3;
 /// shl; plus`: they all differ in the threshold alone.

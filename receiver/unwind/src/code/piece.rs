@@ -1,0 +1,74 @@
+//! Code that lies together, and its instructions.
+
+use crate::arch::Instruction;
+
+/// Code that lies together.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece<'data> {
+    /// Its first byte, counted from the lowest code of the file.
+    pub(crate) start: u32,
+    pub(crate) bytes: &'data [u8],
+}
+
+impl Piece<'_> {
+    pub(crate) fn end(&self) -> u32 {
+        self.start.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The instruction at a place.
+    pub(crate) fn decode(&self, at: u32) -> Option<Instruction> {
+        let bytes = self.bytes.get(usize::try_from(at.checked_sub(self.start)?).ok()?..)?;
+        Instruction::decode(bytes, at)
+    }
+
+    /// The first place from `at` on that holds no zero.
+    pub(crate) fn after_zeros(&self, at: u32) -> u32 {
+        let after = at.checked_sub(self.start).and_then(|from| self.bytes.get(from as usize..));
+        let zeros = after.map_or(0, |bytes| bytes.iter().take_while(|byte| **byte == 0).count());
+        at.saturating_add(u32::try_from(zeros).unwrap_or(u32::MAX))
+    }
+
+    /// The first place from `at` on that isn't padding.
+    pub(crate) fn after_padding(&self, mut at: u32) -> u32 {
+        while let Some(padding) = self.decode(at).filter(Instruction::is_padding) {
+            at = padding.end();
+        }
+        at
+    }
+
+    /// Whether a place is in it.
+    pub(crate) fn contains(&self, at: u32) -> bool {
+        (self.start..self.end()).contains(&at)
+    }
+
+    /// The part of it from `start` up to `end`.
+    pub(crate) fn part(&self, start: u32, end: u32) -> Self {
+        let within = |at: u32| at.saturating_sub(self.start) as usize;
+        let bytes = self.bytes.get(within(start)..within(end)).unwrap_or_default();
+        Piece { start, bytes }
+    }
+
+    /// Whether the instruction at a place does nothing.
+    pub(crate) fn has_padding_at(&self, at: u32) -> bool {
+        self.decode(at).is_some_and(|instruction| instruction.is_padding())
+    }
+
+    /// Whether a part holds nothing but instructions that do nothing, or zeros.
+    pub(crate) fn is_padding(&self, start: u32, end: u32) -> bool {
+        let part = self.part(start, end);
+        let mut at = start;
+        while at < end {
+            match part.decode(at) {
+                Some(instruction) if instruction.is_padding() => at += instruction.len(),
+                _ => return part.part(at, end).bytes.iter().all(|byte| *byte == 0),
+            }
+        }
+        true
+    }
+}
+
+/// The piece that holds a place, of pieces in order.
+pub(crate) fn piece_at<'a, 'data>(pieces: &'a [Piece<'data>], at: u32) -> Option<&'a Piece<'data>> {
+    let after = pieces.partition_point(|piece| piece.start <= at);
+    pieces.get(after.checked_sub(1)?).filter(|piece| piece.contains(at))
+}
