@@ -121,7 +121,7 @@ compilers-test: ## Have the distribution's clang and clang 21 make the eBPF prog
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	cargo bench -p sidewinder-bpf --bench tables
+	cargo bench -p sidewinder-unwind-oracle --bench tables
 	cargo bench -p sidewinder-otlp --bench encode
 	cargo bench -p sidewinder-symbolize --bench names
 	SIDEWINDER=$(sidewinder) cargo bench -p sidewinder-e2e --bench payload

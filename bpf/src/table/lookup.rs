@@ -4,6 +4,7 @@ use sidewinder_address::FileOffset;
 use sidewinder_unwind_table::Rule;
 use zerocopy::FromBytes;
 
+use super::segment::PackedSegment;
 use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
 use crate::outcome::Outcome;
 
@@ -11,13 +12,21 @@ const HEADER_BYTES: usize = size_of::<sw_segment_header>();
 const RULE_BYTES: usize = size_of::<sw_rule>();
 const _: () = assert!(size_of::<sw_run>() == RULE_BYTES);
 
-/// The rule in force at a place of the file, or the outcome of a walk that gets there. `None`: the place is outside.
+impl PackedSegment {
+    /// The rule in force at a place of the file, or the outcome of a walk that gets there. `None`: the place is outside.
+    #[must_use]
+    pub fn look_up(&self, at: FileOffset) -> Option<Result<Rule, Outcome>> {
+        look_up(&self.bytes, at)
+    }
+}
+
+/// The same, of a segment's bytes.
 pub(crate) fn look_up(segment: &[u8], at: FileOffset) -> Option<Result<Rule, Outcome>> {
     Some(rule_at(segment, at)?.decoded())
 }
 
 /// The rule in force at a place of the file, as the programs read it.
-pub(super) fn rule_at(segment: &[u8], at: FileOffset) -> Option<sw_rule> {
+fn rule_at(segment: &[u8], at: FileOffset) -> Option<sw_rule> {
     let half = |offset: usize| Some(u16::read_from_prefix(segment.get(offset..)?).ok()?.0);
     let (header, _) = sw_segment_header::read_from_prefix(segment).ok()?;
     let [rules, rows, first_run] = [header.rules, header.rows, header.first_run].map(|word| word as usize);

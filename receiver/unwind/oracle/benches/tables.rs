@@ -1,7 +1,7 @@
 //! What unwind tables cost: bytes for rows and text, time and heap to make them, beside gimli's own walk through the
 //! same rows, which keeps none.
 //!
-//! `cargo bench -p sidewinder-bpf --bench tables -- [FILE]...`
+//! `cargo bench -p sidewinder-unwind-oracle --bench tables -- [FILE]...`
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -14,8 +14,7 @@ use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, LittleEndian, UnwindC
 use object::{File, Object as _, ObjectSection as _};
 use peak_alloc::PeakAlloc;
 use sidewinder_bpf::{Packing, pack};
-use sidewinder_unwind::{load_segments, unwind_table};
-use sidewinder_unwind_table::{Entry, UnwindTable};
+use sidewinder_unwind::{Entry, UnwindTable, load_segments, unwind_table};
 
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
