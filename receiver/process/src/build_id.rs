@@ -9,7 +9,7 @@ use object::read::elf::NoteIterator;
 use sha2::{Digest, Sha256};
 
 use crate::id::{BuildId, write_hex};
-use crate::open::OpenedFile;
+use crate::opened_file::OpenedFile;
 use crate::read_at::ReadAt;
 
 /// The build IDs that a file bears in its notes.

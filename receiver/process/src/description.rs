@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use crate::cgroup::{ContainerId, container_id, pod_uid};
 use crate::clock::time_of_ticks;
 use crate::context::ProcessContext;
-use crate::environment::resource_variables;
+use crate::environment::ResourceVariables;
 use crate::procfs::ProcessDir;
 
 /// Names, owner, container and resource attributes of a process; whatever could not be read is absent.
@@ -30,15 +30,6 @@ pub struct ProcessDescription {
     pub resource: ResourceVariables,
     /// What its SDK publishes; of this the owner of the description knows, who follows it.
     pub context: Option<Arc<ProcessContext>>,
-}
-
-/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` of a process.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct ResourceVariables {
-    /// The name of the service.
-    pub service_name: Option<String>,
-    /// Resource attributes in the order of the text, decoded.
-    pub attributes: Vec<(Box<str>, Box<str>)>,
 }
 
 impl ProcessDescription {
@@ -68,15 +59,6 @@ impl ProcessDescription {
     #[must_use]
     pub fn executable_name(&self) -> Option<&[u8]> {
         self.executable_path.as_deref()?.rsplit(|&byte| byte == b'/').next()
-    }
-}
-
-impl ResourceVariables {
-    /// Reads the environment of a living process, which is memory of the process: this waits until it is given.
-    #[must_use]
-    pub fn read(process: &ProcessDir) -> Self {
-        let environment = process.file("environ").ok();
-        environment.and_then(|file| resource_variables(file).ok()).unwrap_or_default()
     }
 }
 

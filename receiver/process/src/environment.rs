@@ -4,7 +4,7 @@
 
 use std::io::{self, BufRead, Read};
 
-use crate::description::ResourceVariables;
+use crate::procfs::ProcessDir;
 
 /// The most that is read of an environment, in bytes.
 const MOST_ENVIRONMENT_BYTES: u64 = 2 << 20;
@@ -13,6 +13,24 @@ const LONGEST_VALUE_BYTES: usize = 16 * 1024;
 
 const SERVICE_NAME: &[u8] = b"OTEL_SERVICE_NAME=";
 const RESOURCE_ATTRIBUTES: &[u8] = b"OTEL_RESOURCE_ATTRIBUTES=";
+
+/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` of a process.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ResourceVariables {
+    /// The name of the service.
+    pub service_name: Option<String>,
+    /// Resource attributes in the order of the text, decoded.
+    pub attributes: Vec<(Box<str>, Box<str>)>,
+}
+
+impl ResourceVariables {
+    /// Reads the environment of a living process, which is memory of the process: this waits until it is given.
+    #[must_use]
+    pub fn read(process: &ProcessDir) -> Self {
+        let environment = process.file("environ").ok();
+        environment.and_then(|file| resource_variables(file).ok()).unwrap_or_default()
+    }
+}
 
 /// Reads `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` out of `/proc/PID/environ`.
 ///

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use sidewinder_address::{Avma, FileOffset};
 
-use crate::id::{BuildId, DeviceId, Pid, Tid};
+use crate::id::{MappedIdentity, Pid, Tid};
 use crate::mapping::{Backing, ExecutableMapping};
 
 /// One thing that happened to one process.
@@ -68,19 +68,4 @@ impl ProcessEventKind {
     ) -> ExecutableMapping {
         ExecutableMapping { range, file_offset, backing: Backing::from_report(file, path) }
     }
-}
-
-/// What tells a mapped file from others. The kernel reports one form or the other.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum MappedIdentity {
-    /// Where the file lies.
-    Inode {
-        /// The device as mappings report it, which on overlay (before Linux 6.8) and btrfs is not what
-        /// `stat` reports.
-        device: DeviceId,
-        /// The number of the file on it.
-        inode: u64,
-    },
-    /// What the linker made of it. Not proof by itself: anybody can write any build ID into a file.
-    BuildId(BuildId),
 }

@@ -7,9 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use crate::build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};
 use crate::clock::monotonic_ns;
-use crate::event::MappedIdentity;
+use crate::file_status::FileStatus;
+use crate::id::MappedIdentity;
 use crate::mapping::{Backing, ExecutableMapping, MappedFile};
-use crate::open::{Confirmation, FileStatus, OpenError, OpenedFile, open_left_behind, open_mapped};
+use crate::open::{OpenError, open_left_behind, open_mapped};
+use crate::opened_file::{Confirmation, OpenedFile};
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir};
 use crate::vdso::vdso_image;

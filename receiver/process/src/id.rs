@@ -96,3 +96,18 @@ impl fmt::Debug for BuildId {
 pub(crate) fn write_hex(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
+
+/// What tells a mapped file from others. The kernel reports one form or the other.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum MappedIdentity {
+    /// Where the file lies.
+    Inode {
+        /// The device as mappings report it, which on overlay (before Linux 6.8) and btrfs is not what
+        /// `stat` reports.
+        device: DeviceId,
+        /// The number of the file on it.
+        inode: u64,
+    },
+    /// What the linker made of it. Not proof by itself: anybody can write any build ID into a file.
+    BuildId(BuildId),
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sidewinder_address::{Avma, FileOffset};
 
-use crate::event::MappedIdentity;
+use crate::id::MappedIdentity;
 
 /// A stretch of one address space that may be executed.
 #[derive(Clone, PartialEq, Eq, Debug)]

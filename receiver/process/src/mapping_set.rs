@@ -143,8 +143,7 @@ mod tests {
     use sidewinder_address::FileOffset;
 
     use super::*;
-    use crate::event::MappedIdentity;
-    use crate::id::DeviceId;
+    use crate::id::{DeviceId, MappedIdentity};
     use crate::mapping::{Backing, MappedFile};
 
     const PAGE: u64 = 0x1000;

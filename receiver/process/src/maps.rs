@@ -9,8 +9,7 @@ use std::ops::Range;
 use sidewinder_address::{Avma, FileOffset};
 use thiserror::Error;
 
-use crate::event::MappedIdentity;
-use crate::id::DeviceId;
+use crate::id::{DeviceId, MappedIdentity};
 use crate::mapping::{Backing, ExecutableMapping, MappedFile};
 
 /// The longest line that is read whole, in bytes: the fields, and a path in which every byte is escaped.

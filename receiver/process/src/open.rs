@@ -14,138 +14,25 @@ mod walk;
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::sync::OnceLock;
+use std::time::SystemTime;
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, StatxFlags, getxattr_query, memfd_create,
-    openat, openat2, statx,
-};
+use rustix::fs::{CWD, FileType, MemfdFlags, Mode, OFlags, ResolveFlags, memfd_create, openat, openat2};
 use rustix::io::Errno;
 
 use crate::build_id::read_build_ids;
-use crate::credentials::{Access, Credentials, Ownership};
-use crate::event::MappedIdentity;
+use crate::credentials::{Access, Credentials};
+use crate::file_status::{FileStatus, Looked, has_acl};
 use crate::filesystem::{FilesystemKind, Mounts};
-use crate::id::{DeviceId, Pid};
+use crate::id::{DeviceId, MappedIdentity, Pid};
 use crate::mapping::{ExecutableMapping, MappedFile};
 use crate::maps::{escape, read_executable_mappings};
+use crate::opened_file::{Confirmation, OpenedFile};
 use crate::procfs::{ProcRoot, ProcessDir, path_of_descriptor};
-use crate::read_at::ReadAt;
 
 pub use self::error::{OpenError, Refusal};
 pub use self::trust::Trust;
-
-/// How sure it is that an opened file is the mapped one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Confirmation {
-    /// Device and inode are those of the mapping, or the kernel's own link from the mapping was followed.
-    Exact,
-    /// The build ID is the one that the kernel read from the mapped file.
-    BuildId,
-    /// Only the inode can be compared: the file system (overlay before Linux 6.8, btrfs) reports different
-    /// devices for mappings and for files.
-    InodeOnly,
-}
-
-/// The content of a mapped file, which outlives the process and the file's name.
-#[derive(Clone, Debug)]
-pub struct OpenedFile {
-    content: Content,
-    confirmation: Confirmation,
-}
-
-#[derive(Clone, Debug)]
-enum Content {
-    File { file: Arc<File>, status: FileStatus, owner: u32 },
-    Memory(Arc<[u8]>),
-}
-
-/// What tells one content of one file from every other, as long as the file is not removed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct FileStatus {
-    device: DeviceId,
-    inode: u64,
-    size_bytes: u64,
-    changed_s: i64,
-    changed_ns: u32,
-}
-
-impl FileStatus {
-    fn changed_at(&self) -> Option<SystemTime> {
-        SystemTime::UNIX_EPOCH
-            .checked_add(Duration::new(u64::try_from(self.changed_s).ok()?, self.changed_ns))
-    }
-}
-
-impl OpenedFile {
-    /// Content that is in memory already: the vDSO.
-    pub(crate) fn from_memory(image: Arc<[u8]>) -> Self {
-        Self { content: Content::Memory(image), confirmation: Confirmation::Exact }
-    }
-
-    /// How sure it is that this is the mapped file.
-    #[must_use]
-    pub const fn confirmation(&self) -> Confirmation {
-        self.confirmation
-    }
-
-    /// Bytes that it had when it was opened. It may shrink at any time: reads are short then.
-    #[must_use]
-    pub fn size_bytes(&self) -> u64 {
-        match &self.content {
-            Content::File { status, .. } => status.size_bytes,
-            Content::Memory(image) => image.len() as u64,
-        }
-    }
-
-    /// The descriptor behind it; `None` for the vDSO.
-    #[must_use]
-    pub fn file(&self) -> Option<&Arc<File>> {
-        match &self.content {
-            Content::File { file, .. } => Some(file),
-            Content::Memory(_) => None,
-        }
-    }
-
-    /// The user that owned it when it was opened, as our own user namespace has it; `None` for the vDSO.
-    #[must_use]
-    pub fn owner(&self) -> Option<u32> {
-        match &self.content {
-            Content::File { owner, .. } => Some(*owner),
-            Content::Memory(_) => None,
-        }
-    }
-
-    /// What told it from other files when it was opened; `None` for the vDSO.
-    pub(crate) fn status(&self) -> Option<FileStatus> {
-        match &self.content {
-            Content::File { status, .. } => Some(*status),
-            Content::Memory(_) => None,
-        }
-    }
-
-    /// Whether nobody has written into the file since.
-    pub(crate) fn is_unchanged(&self) -> bool {
-        match &self.content {
-            Content::File { file, status, .. } => {
-                Looked::at(file.as_fd()).is_ok_and(|now| now.status == *status)
-            }
-            Content::Memory(_) => true,
-        }
-    }
-}
-
-impl ReadAt for OpenedFile {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
-        match &self.content {
-            Content::File { file, .. } => ReadAt::read_at(&**file, bytes, offset),
-            Content::Memory(image) => (&**image).read_at(bytes, offset),
-        }
-    }
-}
 
 /// Opens the file behind a mapping of a living process.
 ///
@@ -190,7 +77,7 @@ pub(crate) fn open_left_behind<'roots>(
     allow_remote: bool,
 ) -> Result<OpenedFile, OpenError> {
     let is_proven = |opened: &OpenedFile| {
-        opened.confirmation == Confirmation::Exact
+        opened.confirmation() == Confirmation::Exact
             && opened.status().is_some_and(|status| status.changed_at().is_some_and(|at| at <= mapped_at))
     };
     let open = |process: &ProcessDir| {
@@ -385,7 +272,7 @@ impl Opener<'_> {
     fn at(&self, root: BorrowedFd<'_>, path: &CStr) -> Result<OpenedFile, OpenError> {
         let found = self.finder.look_up(root, path)?;
         let opened = self.confirmed(found.as_fd(), false)?;
-        if opened.confirmation == Confirmation::Exact {
+        if opened.confirmation() == Confirmation::Exact {
             return Ok(opened);
         }
         let reader = (self.reader)()?;
@@ -437,14 +324,7 @@ impl Opener<'_> {
             },
         };
         let file = open_for_reading(found)?;
-        let opened = OpenedFile {
-            content: Content::File {
-                file: Arc::new(file),
-                status: looked.status,
-                owner: looked.ownership.user,
-            },
-            confirmation: by_inode.unwrap_or(Confirmation::BuildId),
-        };
+        let opened = OpenedFile::new(file, &looked, by_inode.unwrap_or(Confirmation::BuildId));
         match &self.reported.identity {
             MappedIdentity::BuildId(reported)
                 if read_build_ids(&opened).ok().and_then(|ids| ids.gnu).as_ref() != Some(reported) =>
@@ -480,45 +360,6 @@ fn readings(reported: &MappedFile) -> Vec<CString> {
     let escaped: Vec<Vec<u8>> = paths.iter().filter_map(|path| escape(path)).collect();
     paths.extend(escaped.iter().map(Vec::as_slice));
     paths.into_iter().filter_map(|path| CString::new(path.strip_prefix(b"/")?).ok()).collect()
-}
-
-/// Whether an access control list may say otherwise than the mode (acl(5)); also where nobody can tell.
-fn has_acl(found: BorrowedFd<'_>) -> bool {
-    match getxattr_query(path_of_descriptor(found), c"system.posix_acl_access") {
-        Ok(bytes) => bytes > 0,
-        Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
-        Err(_) => true,
-    }
-}
-
-/// What `statx` says of a descriptor without asking whoever serves the file.
-struct Looked {
-    status: FileStatus,
-    file_type: FileType,
-    ownership: Ownership,
-    /// Names that it has.
-    links: u32,
-    mount_id: Option<u64>,
-}
-
-impl Looked {
-    fn at(found: BorrowedFd<'_>) -> Result<Self, OpenError> {
-        let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
-        let stat = statx(found, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, mask)?;
-        Ok(Self {
-            status: FileStatus {
-                device: DeviceId { major: stat.stx_dev_major, minor: stat.stx_dev_minor },
-                inode: stat.stx_ino,
-                size_bytes: stat.stx_size,
-                changed_s: stat.stx_ctime.tv_sec,
-                changed_ns: stat.stx_ctime.tv_nsec,
-            },
-            file_type: FileType::from_raw_mode(stat.stx_mode.into()),
-            ownership: Ownership { user: stat.stx_uid, group: stat.stx_gid, mode: stat.stx_mode.into() },
-            links: stat.stx_nlink,
-            mount_id: (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id),
-        })
-    }
 }
 
 /// The device of the kernel's own memory files (memfd, System V segments), which no list of mounts holds.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::allowance::Allowance;
 use crate::clock::monotonic_ns;
-use crate::description::{ProcessDescription, ResourceVariables};
+use crate::description::ProcessDescription;
+use crate::environment::ResourceVariables;
 use crate::event::{ProcessEvent, ProcessEventKind};
 use crate::id::{Pid, Tid};
 use crate::interner::Interner;

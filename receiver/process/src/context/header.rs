@@ -2,7 +2,7 @@
 
 use sidewinder_address::Avma;
 
-use super::ContextError;
+use super::error::ContextError;
 use crate::memory::ForeignMemory;
 
 /// Bytes of a header.

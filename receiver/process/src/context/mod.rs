@@ -10,6 +10,7 @@
 //! are executable, which this one never is (with the others it would tell of each large `malloc`). So whoever wants the
 //! news looks: for the mapping now and then, and in a known one for the time at which it was published, a single read.
 
+mod error;
 mod header;
 mod payload;
 
@@ -17,10 +18,10 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use sidewinder_address::Avma;
-use thiserror::Error;
 
 use crate::maps::{MapsLine, read_lines};
 use crate::memory::ForeignMemory;
+pub use error::ContextError;
 use header::{HEADER_BYTES, Header};
 pub use payload::{ContextValue, ProcessContext, ThreadContexts};
 
@@ -28,29 +29,6 @@ pub use payload::{ContextValue, ProcessContext, ThreadContexts};
 const MAPPINGS_MAX: usize = 4;
 /// Readings of a payload that changes while it is read.
 const TRIES: u32 = 3;
-
-/// Why there is no context.
-#[derive(Debug, Error)]
-pub enum ContextError {
-    /// No mapping has the name, or none of those that have it has the signature.
-    #[error("no process context is published")]
-    Absent,
-    /// The writer was at it in each of our readings.
-    #[error("the process context is being changed")]
-    Busy,
-    /// Written by another version of the specification.
-    #[error("a process context of version {0}, which is not known")]
-    Version(u32),
-    /// Longer than any context has to be.
-    #[error("a process context of {0} bytes")]
-    TooLong(u32),
-    /// It isn't the message that it is said to be.
-    #[error("a malformed process context")]
-    Malformed(#[from] prost::DecodeError),
-    /// Memory that can't be read, or not by us.
-    #[error("can't read the process context")]
-    Unreadable(#[source] io::Error),
-}
 
 /// A context, and what it takes to see that it has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]

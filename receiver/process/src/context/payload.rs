@@ -2,7 +2,7 @@
 
 use prost::{Message, Oneof};
 
-use super::ContextError;
+use super::error::ContextError;
 
 /// Attributes of a resource that are kept; an SDK gives some twenty.
 const ATTRIBUTES_MAX: usize = 128;

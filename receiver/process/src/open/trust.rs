@@ -2,8 +2,9 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::{Looked, OpenError, has_acl};
+use super::error::OpenError;
 use crate::credentials::{Access, Credentials};
+use crate::file_status::{Looked, has_acl};
 
 /// Why a file that has a certain path is read. A mapped file needs none of these: the kernel says which one it is
 /// ([`Root::open_mapped`]).

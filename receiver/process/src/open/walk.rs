@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, OFlags, ResolveFlags, readlinkat};
 
-use super::{Finder, Looked, OpenError, has_acl};
+use super::{Finder, OpenError};
 use crate::credentials::{Access, Credentials};
+use crate::file_status::{Looked, has_acl};
 use crate::filesystem::FilesystemKind;
 
 /// `PATH_MAX`: no longer path is followed, nor so many of its parts.
