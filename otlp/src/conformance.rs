@@ -38,38 +38,20 @@
 
 mod dictionary;
 mod envelope;
+mod findings;
 mod references;
 mod samples;
 #[cfg(test)]
 mod tests;
 mod units;
-
-use std::fmt;
+mod walk;
 
 use prost::Message;
 
-use crate::wire::{KeyValue, ProfilesData};
+use crate::wire::ProfilesData;
 use dictionary::Canonical;
-
-/// More violations than these are not collected.
-const MAX_VIOLATIONS: usize = 1000;
-
-/// A rule that a message breaks.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Violation {
-    /// The number in the table above.
-    pub rule: u8,
-    /// Where, such as `dictionary.stack_table[3]`.
-    pub path: String,
-    /// What is wrong there.
-    pub problem: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule {}: {}: {}", self.rule, self.path, self.problem)
-    }
-}
+use findings::Findings;
+pub use findings::Violation;
 
 /// All rules that an encoded `ProfilesData` or `ExportProfilesServiceRequest` breaks; none for a
 /// message that is as it should be.
@@ -92,44 +74,4 @@ fn check_data(data: &ProfilesData) -> Vec<Violation> {
     envelope::check(&dictionary, data, &mut findings);
     samples::check(&dictionary, &canonical, data, &mut findings);
     findings.0
-}
-
-/// Violations so far.
-#[derive(Default)]
-struct Findings(Vec<Violation>);
-
-impl Findings {
-    /// Notes a violation of `rule` unless `holds`.
-    fn require(&mut self, rule: u8, holds: bool, path: impl fmt::Display, problem: impl fmt::Display) {
-        if !holds && self.0.len() < MAX_VIOLATIONS {
-            self.0.push(Violation { rule, path: path.to_string(), problem: problem.to_string() });
-        }
-    }
-}
-
-/// The profiles of a message, each with its path.
-fn profiles(data: &ProfilesData) -> impl Iterator<Item = (String, &crate::wire::Profile)> {
-    data.resource_profiles.iter().enumerate().flat_map(|(r, resource)| {
-        resource.scope_profiles.iter().enumerate().flat_map(move |(s, scope)| {
-            scope.profiles.iter().enumerate().map(move |(p, profile)| {
-                (format!("resource_profiles[{r}].scope_profiles[{s}].profiles[{p}]"), profile)
-            })
-        })
-    })
-}
-
-/// The inline attributes of a message, each list with its path.
-fn inline_attributes(data: &ProfilesData) -> impl Iterator<Item = (String, &[KeyValue])> {
-    data.resource_profiles.iter().enumerate().flat_map(|(r, resource)| {
-        let own = resource.resource.iter().map(move |resource| {
-            (format!("resource_profiles[{r}].resource"), resource.attributes.as_slice())
-        });
-        let scopes = resource.scope_profiles.iter().enumerate().flat_map(move |(s, scope)| {
-            scope.scope.iter().map(move |scope| {
-                let path = format!("resource_profiles[{r}].scope_profiles[{s}].scope");
-                (path, scope.attributes.as_slice())
-            })
-        });
-        own.chain(scopes)
-    })
 }

@@ -1,6 +1,6 @@
 //! The seven tables of a dictionary, filled so that no value is in them twice.
 
-use super::{BuildIds, Frame, Function, Link, Mapping, SampleAttributes};
+use super::input::{BuildIds, Frame, Function, Link, Mapping, SampleAttributes};
 use crate::attribute::{FrameType, Value, bounded, key};
 use crate::encode::Tables;
 use crate::table::Table;

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use sidewinder_kind::{Kind, Shape};
 
-use super::ResourceIndex;
 use super::dictionary::Dictionary;
+use super::input::ResourceIndex;
 use crate::encode::SampleRef;
 use crate::report::new_profile_id;
 use crate::table::Table;

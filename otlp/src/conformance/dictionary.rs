@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use prost::Message;
 
-use super::Findings;
+use super::findings::Findings;
 use super::units::is_ucum;
 use crate::attribute::key;
 use crate::wire::{AnyValue, AnyValueKind, Location, Mapping, ProfilesDictionary, Stack};

@@ -6,8 +6,9 @@ use prost::Message;
 use sidewinder_kind::CPU_TIME;
 
 use super::dictionary::{is_categorical, string};
+use super::findings::Findings;
 use super::units::is_value_unit;
-use super::{Findings, inline_attributes, profiles};
+use super::walk::{inline_attributes, profiles};
 use crate::wire::{KeyValue, Profile, ProfilesData, ProfilesDictionary, ResourceProfiles};
 
 /// Times before 2001 are not in nanoseconds, or not since 1970.

@@ -2,7 +2,8 @@
 
 use std::fmt::Display;
 
-use super::{Findings, inline_attributes, profiles};
+use super::findings::Findings;
+use super::walk::{inline_attributes, profiles};
 use crate::wire::{AnyValueKind, Profile, ProfilesData, ProfilesDictionary, Sample, ValueType};
 
 /// A table of the dictionary.

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::dictionary::{Canonical, first, set, unique_keys};
-use super::{Findings, profiles};
+use super::findings::Findings;
+use super::walk::profiles;
 use crate::wire::{Profile, ProfilesData, ProfilesDictionary, Sample};
 
 pub(super) fn check(

@@ -5,7 +5,8 @@ use sidewinder_config::Verbosity;
 use tracing::info;
 
 use super::deliver::Transport;
-use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::exporter::{Exporter, ExporterError};
+use super::options::ExporterOptions;
 use super::verdict::{Verdict, with_causes};
 use crate::decode::{Profile, profiles_data};
 

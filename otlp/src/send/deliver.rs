@@ -9,11 +9,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::exporter::Notes;
+use super::counts::State;
+use super::notes::{Notes, PartialSuccess};
+use super::options::ExporterOptions;
 use super::queue::{Queue, Ticket};
 use super::retry::Backoff;
 use super::verdict::Verdict;
-use super::{ExporterOptions, PartialSuccess, State};
 use crate::report::Report;
 
 /// A request that was never answered this often may be what kills the receiver: others go first.

@@ -3,19 +3,21 @@
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use sidewinder_config::Retry;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tracing::warn;
 
+use super::counts::Counts;
 use super::deliver::{Transport, Worker};
+use super::error::ConnectionError;
+use super::notes::{Notes, Outage, PartialSuccess};
+use super::options::ExporterOptions;
 use super::queue::Queue;
 use super::retry::{self, RetryError};
-use super::storage::{Log, StorageError, StorageOptions};
-use super::{ConnectionError, Counts};
+use super::storage::{Log, StorageError};
 use crate::report::Report;
 
 /// Threads of an exporter that may wait for the system's resolver.
@@ -23,40 +25,6 @@ const RESOLVING_THREADS_MAX: usize = 2;
 
 /// Longer than any shutdown takes.
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// What exporters have in common, whatever they speak.
-#[derive(Clone, PartialEq, Debug)]
-pub struct ExporterOptions {
-    /// The name, as configured: `otlp_grpc/backup`. A queue on disk is found again by it.
-    pub name: String,
-    /// Bytes of memory for encoded reports that wait or are being sent; with `storage`, for those
-    /// that wait to be written.
-    pub queue_bytes: usize,
-    /// Where reports wait instead of in memory.
-    pub storage: Option<StorageOptions>,
-    /// How many requests are under way at a time (`sending_queue::num_consumers`).
-    pub consumers: usize,
-    /// Larger requests are split, or not sent at all where that is not possible.
-    pub max_request_bytes: usize,
-    /// When to try again.
-    pub retry: Retry,
-}
-
-impl ExporterOptions {
-    /// The defaults, under that name.
-    #[must_use]
-    pub fn named(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            queue_bytes: 8 << 20,
-            storage: None,
-            consumers: 2,
-            // What a Collector's gRPC server takes.
-            max_request_bytes: 4 << 20,
-            retry: Retry::default(),
-        }
-    }
-}
 
 /// Settings with which nothing could ever be sent. What may get better with time is no error here:
 /// it is retried.
@@ -91,15 +59,6 @@ pub struct Exporter {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The last answer of a receiver that it has not taken everything, or has a warning.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct PartialSuccess {
-    /// How many profiles it has not taken, in its own words.
-    pub rejected_profiles: i64,
-    /// Why, without control characters and cut to a readable length.
-    pub message: String,
-}
-
 /// An exporter at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExporterStats {
@@ -117,35 +76,6 @@ pub struct ExporterStats {
     pub last_failure: Option<String>,
     /// Since when nothing is delivered; `None` where the last attempt has succeeded.
     pub outage: Option<Outage>,
-}
-
-/// A time in which every attempt fails.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outage {
-    /// When the first attempt failed.
-    pub since: SystemTime,
-    /// How many have.
-    pub attempts: u64,
-    /// Why the last one has.
-    pub reason: String,
-}
-
-/// What is remembered for people.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Notes {
-    pub(super) last_partial_success: Option<PartialSuccess>,
-    pub(super) last_failure: Option<String>,
-    pub(super) outage: Option<Outage>,
-}
-
-impl Notes {
-    pub(super) fn attempt_failed(&mut self, reason: &str) {
-        self.last_failure = Some(reason.to_owned());
-        let began = || Outage { since: SystemTime::now(), attempts: 0, reason: String::new() };
-        let outage = self.outage.get_or_insert_with(began);
-        outage.attempts += 1;
-        reason.clone_into(&mut outage.reason);
-    }
 }
 
 impl Exporter {

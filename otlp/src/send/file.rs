@@ -10,17 +10,11 @@ use bytes::Bytes;
 use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::deliver::Transport;
-use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::exporter::{Exporter, ExporterError};
+use super::options::ExporterOptions;
 use super::verdict::{Verdict, with_causes};
 
-/// A file that could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {path:?}")]
-pub struct FileError {
-    action: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
+pub use super::error::FileError;
 
 impl Exporter {
     /// Starts an exporter that writes to a file, in the form of the Collector's file exporter with

@@ -3,93 +3,37 @@
 mod codec;
 mod endpoint;
 mod exchange;
+mod options;
 mod verdict;
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
-use sidewinder_config::{Compression, Keepalive, TlsClient};
+use sidewinder_config::Compression;
 use tonic::Status;
 use tonic::codec::CompressionEncoding;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 
-use super::connect::{Connector, Resolver};
-use super::credentials::{Credentials, RequestHeaders};
+use super::MAX_RESPONSE_BYTES;
+use super::connect::Connector;
+use super::credentials::RequestHeaders;
 use super::deliver::Transport;
-use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::error::ConnectionError;
+use super::exporter::{Exporter, ExporterError};
+use super::options::ExporterOptions;
 use super::verdict::{Verdict, with_causes};
-use super::{ConnectionError, MAX_RESPONSE_BYTES};
 use codec::ExportCodec;
 use exchange::{Exchange, StatusRecorder};
+pub use options::GrpcOptions;
 
 /// The method that takes profiles.
 const EXPORT: &str = "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
 /// Between two attempts to connect where an attempt waits for a connection.
 const RECONNECT: Duration = Duration::from_millis(200);
-
-/// Where and how to send.
-#[derive(Clone)]
-pub struct GrpcOptions {
-    /// `host:port`, `https://host:port`, `dns:///host:port` or `unix:///path`.
-    pub endpoint: String,
-    /// How the connection is protected; an endpoint that starts with `https://` is so in any case.
-    pub tls: TlsClient,
-    /// How requests are compressed.
-    pub compression: Compression,
-    /// Sent with each request. The values may be secrets.
-    pub headers: Vec<(String, String)>,
-    /// Sent with each request, over TLS only.
-    pub credentials: Option<Credentials>,
-    /// How long one attempt may take; zero for as long as the receiver likes.
-    pub timeout: Duration,
-    /// The `:authority` of each request, where it is not the endpoint's host and port.
-    pub authority: Option<String>,
-    /// Whether an attempt waits for a connection instead of failing at once where there is none.
-    pub wait_for_ready: bool,
-    /// When a connection is tried; never where absent.
-    pub keepalive: Option<Keepalive>,
-    /// What finds the addresses of the endpoint's host.
-    pub resolver: Resolver,
-}
-
-impl GrpcOptions {
-    /// The defaults, for that endpoint.
-    #[must_use]
-    pub fn to(endpoint: impl Into<String>) -> Self {
-        Self {
-            endpoint: endpoint.into(),
-            tls: TlsClient::default(),
-            compression: Compression::default(),
-            headers: Vec::new(),
-            credentials: None,
-            timeout: Duration::from_secs(5),
-            authority: None,
-            wait_for_ready: false,
-            keepalive: None,
-            resolver: Resolver::default(),
-        }
-    }
-}
-
-impl fmt::Debug for GrpcOptions {
-    /// Shows the names of headers, never their values.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
-        f.debug_struct("GrpcOptions")
-            .field("endpoint", &self.endpoint)
-            .field("tls", &self.tls)
-            .field("compression", &self.compression)
-            .field("headers", &names)
-            .field("credentials", &self.credentials)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
-    }
-}
 
 impl Exporter {
     /// Starts an exporter over gRPC. It connects when there is something to send, not before.

@@ -18,12 +18,14 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use sidewinder_config::{Compression, TlsClient};
 
+use super::MAX_RESPONSE_BYTES;
 use super::connect::{Connector, Resolver, Target, Tls};
 use super::credentials::{Credentials, RequestHeaders, USER_AGENT};
 use super::deliver::Transport;
-use super::exporter::{Exporter, ExporterError, ExporterOptions};
+use super::error::ConnectionError;
+use super::exporter::{Exporter, ExporterError};
+use super::options::ExporterOptions;
 use super::verdict::{Verdict, with_causes};
-use super::{ConnectionError, MAX_RESPONSE_BYTES};
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 

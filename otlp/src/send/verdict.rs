@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use super::PartialSuccess;
+use super::notes::PartialSuccess;
 use crate::wire::ExportProfilesServiceResponse;
 
 /// Longer texts of a receiver are cut before they are shown.

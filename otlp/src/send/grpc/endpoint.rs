@@ -6,10 +6,10 @@ use std::sync::Arc;
 use http::Uri;
 use tonic::transport::Endpoint;
 
-use super::GrpcOptions;
-use crate::send::ConnectionError;
+use super::options::GrpcOptions;
 use crate::send::connect::{Connector, Target, Tls};
 use crate::send::credentials::USER_AGENT;
+use crate::send::error::ConnectionError;
 
 /// Where an endpoint leads.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,0 +1,42 @@
+//! Violations, and their collection.
+
+use std::fmt;
+
+/// More violations than these are not collected.
+const MAX_VIOLATIONS: usize = 1000;
+
+/// A rule that a message breaks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The number in the table of [`conformance`](crate::conformance).
+    pub rule: u8,
+    /// Where, such as `dictionary.stack_table[3]`.
+    pub path: String,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}: {}: {}", self.rule, self.path, self.problem)
+    }
+}
+
+/// Violations so far.
+#[derive(Default)]
+pub(super) struct Findings(pub(super) Vec<Violation>);
+
+impl Findings {
+    /// Notes a violation of `rule` unless `holds`.
+    pub(super) fn require(
+        &mut self,
+        rule: u8,
+        holds: bool,
+        path: impl fmt::Display,
+        problem: impl fmt::Display,
+    ) {
+        if !holds && self.0.len() < MAX_VIOLATIONS {
+            self.0.push(Violation { rule, path: path.to_string(), problem: problem.to_string() });
+        }
+    }
+}
