@@ -1,8 +1,8 @@
 //! What it takes to go from one configuration to another while profiles are made.
 
 use crate::model::ProfilingReceiver;
-use crate::reference::{self, Reload};
 use crate::schema::{Written, WrittenKey, write_fields};
+use crate::table::{self, Reload};
 
 /// What a receiver that runs as `old` says takes to run as `new` says: the most that any changed key takes, by the
 /// reference table.
@@ -15,7 +15,7 @@ pub fn change_takes(old: &ProfilingReceiver, new: &ProfilingReceiver) -> Reload 
     }
     let changed = old.iter().zip(&new).filter(|(old, new)| old != new);
     changed
-        .map(|(key, _)| reference::find(&key.path).map_or(Reload::Restarts, |row| row.reload))
+        .map(|(key, _)| table::find(&key.path).map_or(Reload::Restarts, |row| row.reload))
         .max()
         .unwrap_or(Reload::Live)
 }

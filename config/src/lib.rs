@@ -12,7 +12,9 @@
 //! source, unconfigured   texts             files, environment, `--set`
 //! yaml                   text to tree      values and their places from one reading; and back
 //! tree, expand           tree to tree      merging, `${...}`
-//! schema, reference      tree to values    each key listed once, read and written from that list
+//! table                  every key         what it means, whether it acts
+//! schema                 tree to values    each key listed once, read and written from that list
+//! reference              documentation     the table, with what the types allow
 //! change                 two of them       what it takes to go from one to the other
 //! model                  the values        no YAML from here on
 //! ```
@@ -28,6 +30,7 @@ mod reference;
 mod report;
 mod schema;
 mod source;
+mod table;
 mod tree;
 mod unconfigured;
 mod yaml;
@@ -37,7 +40,8 @@ pub use duration::{format as format_duration, parse as parse_duration};
 pub use load::{Loaded, load};
 pub use model::*;
 pub use print::{PrintFormat, PrintMode, print_config};
-pub use reference::{KeyReference, Reload, json_schema, reference, reference_markdown};
+pub use reference::{KeyReference, json_schema, reference, reference_markdown};
 pub use report::{ConfigError, ConfigErrors, Problem, Warning};
 pub use source::{Environment, ProcessEnvironment, Source, SourceError};
+pub use table::Reload;
 pub use tree::Place;

@@ -6,6 +6,7 @@
 
 mod output;
 mod scalar;
+mod tag;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 pub(crate) use self::output::{write, write_json};
+use self::tag::check_tag;
 use crate::tree::{Map, Node, Place, Value};
 
 /// The most bytes that one source may have.
@@ -100,14 +102,6 @@ fn too_many_brackets(text: &str) -> Option<Position> {
         }
     }
     None
-}
-
-/// Of tags, YAML's own alone mean something here.
-fn check_tag(tag: Option<&Tag>) -> Result<(), String> {
-    match tag {
-        Some(tag) if !tag.is_yaml_core_schema() => Err("expected a value without a tag".to_owned()),
-        _ => Ok(()),
-    }
 }
 
 /// A value that is read to its end, and what an alias of it counts for.

@@ -4,8 +4,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Key, Support, keys, written_keys};
+use super::written_keys;
 use crate::schema::{ALIASES, Shape, WrittenKey};
+use crate::table::{Key, Support, keys};
 use crate::tree::Node;
 use crate::yaml;
 
@@ -77,7 +78,7 @@ fn object(parent: &str, written: &[WrittenKey]) -> Json {
     })
 }
 
-/// As [`super::children`], with the `*` that stands for any key.
+/// As [`table::children`](crate::table::children), with the `*` that stands for any key.
 fn children(parent: &str) -> impl Iterator<Item = (&'static str, &'static Key)> {
     keys().filter_map(move |row| {
         let below = match parent {

@@ -1,6 +1,7 @@
 //! The reference as a page.
 
-use super::{KeyReference, Reload, reference};
+use super::{KeyReference, reference};
+use crate::table::Reload;
 
 /// Every key in one table, as Markdown.
 #[must_use]

@@ -1,9 +1,7 @@
-//! Every key of the configuration, in one table: what it means, where it departs from the Collector,
-//! and whether this version acts on it.
+//! The reference documentation: the table of keys, joined with what the types allow and their defaults.
 //!
-//! Suggestions for misspelt keys, the refusal of keys that are not in this version, and the reference
-//! documentation all come from here. What a key allows and its default come from the types
-//! themselves; [`reference()`] joins the two.
+//! Suggestions for misspelt keys and the refusal of keys that are not in this version come from the
+//! [table](crate::table) as well.
 
 use crate::model::{
     AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, Exporter, Extension, Keepalive,
@@ -11,84 +9,14 @@ use crate::model::{
     UnwindMode, UnwindOverride,
 };
 use crate::schema::{Written, WrittenKey, default_exporter, default_extension, write_config};
+use crate::table::{Reload, Support, keys};
 use crate::tree::Value;
 
 mod json_schema;
 mod markdown;
-mod table;
 
 pub use json_schema::json_schema;
 pub use markdown::reference_markdown;
-
-pub(crate) use table::keys;
-
-/// One row of the table.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Key {
-    /// Sections, component types and keys, `exporters::otlp_grpc::tls::ca_file`; `[]` follows a list of
-    /// maps, `*` stands for keys that are the user's own.
-    pub(crate) path: &'static str,
-    /// What it means.
-    pub(crate) description: &'static str,
-    /// The unit of a plain number, empty where there is none or the value names it.
-    pub(crate) unit: &'static str,
-    /// Where it departs from the Collector or OpenTelemetry's profiler, and why.
-    pub(crate) deviation: Option<&'static str>,
-    /// Whether this version acts on it.
-    pub(crate) support: Support,
-    /// What a change of it takes.
-    pub(crate) reload: Reload,
-}
-
-/// What a change of a key takes, in a configuration that is read again while profiles are made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Reload {
-    /// Nothing: it holds from the next report on. A changed exporter is replaced, after the old one has
-    /// sent what it holds.
-    Live,
-    /// The receiver starts again. Interrupts of that moment are not sampled; no event is lost.
-    Restarts,
-}
-
-/// Whether this version acts on a key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Support {
-    /// It does.
-    Acts,
-    /// It does not yet: a value other than `default` (in YAML) is a warning.
-    NotYet { default: &'static str },
-    /// It does not: a value other than `default` (in YAML) is an error that says what to do instead.
-    Refused { default: &'static str, instead: &'static str },
-    /// It never will, there is nothing here that it could mean: giving it is a warning that says why.
-    Meaningless { why: &'static str },
-}
-
-impl Support {
-    /// Whether a user has any reason to give the key.
-    pub(crate) const fn takes_values(self) -> bool {
-        matches!(self, Self::Acts | Self::NotYet { .. })
-    }
-}
-
-/// The row of `path`, or of the `*` in its place.
-pub(crate) fn find(path: &str) -> Option<&'static Key> {
-    let any = path.rsplit_once("::").map(|(parent, _)| format!("{parent}::*"));
-    keys()
-        .find(|row| row.path == path || row.path.strip_suffix("[]") == Some(path))
-        .or_else(|| keys().find(|row| Some(row.path) == any.as_deref()))
-}
-
-/// The keys directly below `parent`, each with its row.
-pub(crate) fn children(parent: &str) -> impl Iterator<Item = (&'static str, &'static Key)> {
-    keys().filter_map(move |row| {
-        let below = match parent {
-            "" => row.path,
-            _ => row.path.strip_prefix(parent)?.strip_prefix("::")?,
-        };
-        let name = below.strip_suffix("[]").unwrap_or(below);
-        (!name.contains("::") && name != "*").then_some((name, row))
-    })
-}
 
 /// What the reference documentation says of one key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -195,6 +123,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::table::{Key, find};
     use crate::yaml;
 
     fn plain(path: &str) -> &str {

@@ -4,8 +4,8 @@ use super::fields::{Group, read_group};
 use super::known::{join, map_of};
 use super::scalar::Scalar;
 use crate::model::*;
-use crate::reference;
 use crate::report::{Problem, Report, nearest};
+use crate::table;
 use crate::tree::Node;
 
 pub(super) type Component<'a> = (ComponentId, String, &'a Node);
@@ -46,8 +46,8 @@ pub(super) fn known_type(
     report: &mut Report,
 ) -> bool {
     let place = node.key_place.as_ref();
-    let Some(row) = reference::find(&join(section, id.kind())) else {
-        let types = || reference::children(section);
+    let Some(row) = table::find(&join(section, id.kind())) else {
+        let types = || table::children(section);
         let problem = Problem::UnknownType {
             kind: id.kind().to_owned(),
             nearest: nearest(id.kind(), types().map(|(kind, _)| kind)),
@@ -60,7 +60,7 @@ pub(super) fn known_type(
         return false;
     };
     match row.support {
-        reference::Support::Refused { instead, .. } => {
+        table::Support::Refused { instead, .. } => {
             report.error(path, place, Problem::NotInThisVersion { instead: instead.to_owned() });
             false
         }

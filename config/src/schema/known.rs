@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::duration;
-use crate::reference::{self, Support};
 use crate::report::{Problem, Report, nearest};
+use crate::table::{self, Support};
 use crate::tree::{Map, Node, Value};
 
 /// The entries of a node that must be a map or absent.
@@ -26,8 +26,8 @@ pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Rep
     for (key, node) in given {
         let path = join(path, key);
         let place = node.key_place.as_ref();
-        let Some(row) = reference::find(&join(schema, key)) else {
-            let known = || reference::children(schema);
+        let Some(row) = table::find(&join(schema, key)) else {
+            let known = || table::children(schema);
             let problem = Problem::UnknownKey {
                 nearest: nearest(key, known().map(|(name, _)| name)),
                 known: known()

@@ -4,6 +4,7 @@
 
 use saphyr_parser::Tag;
 
+use super::tag::check_tag;
 use crate::tree::Value;
 
 /// A scalar's value: text where it is quoted or tagged as text, else what it looks like.
@@ -12,7 +13,7 @@ use crate::tree::Value;
 /// A tag that configuration has no use for, or that does not fit; a number that no key could hold. The
 /// scalar itself may be a password, and is not quoted.
 pub(super) fn value(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<Value, String> {
-    super::check_tag(tag)?;
+    check_tag(tag)?;
     let unfit = |what| format!("a value is tagged as {what} and is none");
     let number = || integer(text).map(|integer| integer.map(Value::Integer));
     match tag.map(|tag| tag.suffix.as_str()) {

@@ -1,6 +1,6 @@
 //! Keys of the service: pipelines and self-telemetry.
 
-use super::{ABSENT, Key, key};
+use super::key::{ABSENT, Key, key};
 
 /// The keys of an OTLP exporter of self-telemetry at `$at`.
 #[rustfmt::skip]

@@ -1,6 +1,6 @@
 //! Keys of the receiver.
 
-use super::{Key, key};
+use super::key::{Key, key};
 
 #[rustfmt::skip]
 pub(super) static KEYS: &[Key] = &[

@@ -1,6 +1,6 @@
 //! Keys of processors, connectors and extensions.
 
-use super::{ABSENT, Key, key};
+use super::key::{ABSENT, Key, key};
 
 #[rustfmt::skip]
 pub(super) static PROCESSORS: &[Key] = &[

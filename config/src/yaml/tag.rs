@@ -1,0 +1,11 @@
+//! Which tags a value may have.
+
+use saphyr_parser::Tag;
+
+/// Of tags, YAML's own alone mean something here.
+pub(super) fn check_tag(tag: Option<&Tag>) -> Result<(), String> {
+    match tag {
+        Some(tag) if !tag.is_yaml_core_schema() => Err("expected a value without a tag".to_owned()),
+        _ => Ok(()),
+    }
+}
