@@ -76,7 +76,7 @@ collectors: ## The delivery and conformance tests with each Collector that they 
 	for version in 0.159.0 0.161.0 0.165.0; do \
 		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test end_to_end delivery:: -- \
 			--test-threads=1 && \
-		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test end_to_end conservation:: -- \
+		SIDEWINDER=$(sidewinder) SIDEWINDER_COLLECTOR=$$version cargo test -p sidewinder-e2e --test measured conservation:: -- \
 			--test-threads=1 || exit 1; \
 	done
 
