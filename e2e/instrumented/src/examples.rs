@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Seek as _};
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use sidewinder_e2e_support::command::run;
@@ -27,6 +28,11 @@ pub fn build_rust(folder: &str, program: &str) -> Result<PathBuf> {
 /// # Errors
 /// When there is no Go, no module proxy, or the build fails.
 pub fn build_go() -> Result<PathBuf> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    once(&BUILT, go)
+}
+
+fn go() -> Result<PathBuf> {
     let program = paths::compiled()?.join("spans-in-go");
     let mut go = Command::new("go");
     go.args(["build", "-o"]).arg(&program).arg(".").current_dir(paths::e2e().join("examples/go"));
@@ -39,11 +45,25 @@ pub fn build_go() -> Result<PathBuf> {
 /// # Errors
 /// When there is no compiler, or it has something to say.
 pub fn build_c() -> Result<PathBuf> {
+    static BUILT: Mutex<Option<PathBuf>> = Mutex::new(None);
+    once(&BUILT, c)
+}
+
+fn c() -> Result<PathBuf> {
     let program = paths::compiled()?.join("spans-in-c");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-rdynamic", "spans.c", "-o"]).arg(&program);
     run(cc.current_dir(paths::e2e().join("examples/c")))?;
     Ok(program)
+}
+
+/// Builds an example once in this process: it must not be replaced while another test runs it.
+fn once(built: &Mutex<Option<PathBuf>>, build: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
+    let mut built = built.lock().unwrap_or_else(PoisonError::into_inner);
+    if built.is_none() {
+        *built = Some(build()?);
+    }
+    built.clone().context("an example was not built")
 }
 
 /// What an example says that it has handled: the route of each span, by its ids in hexadecimal digits, separated by a space.

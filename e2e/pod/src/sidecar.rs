@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
-use sidewinder_e2e_support::paths;
+use sidewinder_e2e_support::{lock, paths};
 use tempfile::TempDir;
 
 use super::{Container, ContainerSpec, Mount, Pod, SecurityContext};
@@ -38,6 +38,7 @@ impl Image {
         let program = paths::compiled()?.join("sidewinder-with-capabilities");
         let modified = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
         let built_at = modified(&built)?;
+        let _lock = lock::exclusive(&program)?;
         // A copy has the time of what it was made from.
         if !modified(&program).is_ok_and(|copied_at| copied_at == built_at) {
             let partial = program.with_extension(std::process::id().to_string());

@@ -14,13 +14,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::paths;
 use crate::received::{Received, span};
+use crate::{lock, paths};
 pub use setup::{Documented, KubernetesSetup, MetricsSetup, ServerTls, Setup, Version};
 use setup::{socket, write_configuration};
 
@@ -48,13 +47,8 @@ fn build_for(setup: &Setup) -> Result<PathBuf> {
     let folder = paths::cache().join(format!("collector-{:016x}", hasher.finish()));
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
 
-    let lock_path = folder.join("lock");
-    let lock_file =
-        File::create(&lock_path).with_context(|| format!("cannot create {}", lock_path.display()))?;
-    let _lock = Flock::lock(lock_file, FlockArg::LockExclusive)
-        .map_err(|(_, errno)| errno)
-        .with_context(|| format!("cannot lock {}", lock_path.display()))?;
     let binary = folder.join("collector");
+    let _lock = lock::exclusive(&binary)?;
     if binary.is_file() {
         return Ok(binary);
     }

@@ -9,7 +9,8 @@
 //! - [`observe`] asks the kernel about a running process; [`rate`] says how many events its CPU time makes.
 //! - [`conservation`] checks that every interrupt ended in one counted outcome.
 //! - [`load`] keeps programs running beside the profiler; [`bench`] reads the command lines of benchmarks.
-//! - [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands.
+//! - [`requirement`] skips a test where the machine lacks what it needs; [`paths`] finds files; [`command`] runs commands;
+//!   [`lock`] has one test at a time make a file that several need.
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -17,6 +18,7 @@ pub mod collector;
 pub mod command;
 pub mod conservation;
 pub mod load;
+pub mod lock;
 pub mod observe;
 pub mod paths;
 pub mod programs;

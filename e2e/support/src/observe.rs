@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ const PERF_EVENT_PROGRAM: u64 = 7;
 
 /// While it lives, the kernel counts the runs of eBPF programs and their time.
 #[derive(Debug)]
-pub struct BpfStats {
-    before: String,
-}
+pub struct BpfStats(());
+
+/// How many [`BpfStats`] live in this process, and what the setting was before the first of them.
+static BPF_STATS_HELD: Mutex<(usize, String)> = Mutex::new((0, String::new()));
 
 impl BpfStats {
     /// Switches the counting on.
@@ -24,16 +26,24 @@ impl BpfStats {
     /// # Errors
     /// Without the privilege to.
     pub fn enable() -> Result<Self> {
-        let before = fs::read_to_string(BPF_STATS).with_context(|| format!("cannot read {BPF_STATS}"))?;
-        fs::write(BPF_STATS, "1").with_context(|| format!("cannot write {BPF_STATS}"))?;
-        Ok(Self { before })
+        let mut held = BPF_STATS_HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.0 == 0 {
+            held.1 = fs::read_to_string(BPF_STATS).with_context(|| format!("cannot read {BPF_STATS}"))?;
+            fs::write(BPF_STATS, "1").with_context(|| format!("cannot write {BPF_STATS}"))?;
+        }
+        held.0 += 1;
+        Ok(Self(()))
     }
 }
 
 impl Drop for BpfStats {
     fn drop(&mut self) {
-        // There is nobody to tell; the counting costs a little and harms nothing.
-        let _ = fs::write(BPF_STATS, &self.before);
+        let mut held = BPF_STATS_HELD.lock().unwrap_or_else(PoisonError::into_inner);
+        held.0 -= 1;
+        if held.0 == 0 {
+            // There is nobody to tell; the counting costs a little and harms nothing.
+            let _ = fs::write(BPF_STATS, &held.1);
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
-use crate::paths;
+use crate::{lock, paths};
 
 /// How a source file becomes a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,6 +210,10 @@ impl Program {
     pub fn compiled(&self) -> Result<PathBuf> {
         let folder = paths::e2e().join("workloads");
         let (source, output) = (folder.join(self.source), paths::compiled()?.join(self.name));
+        if is_newer(&output, &[&source, &folder.join("workload.h")]) {
+            return Ok(output);
+        }
+        let _lock = lock::exclusive(&output)?;
         if is_newer(&output, &[&source, &folder.join("workload.h")]) {
             return Ok(output);
         }
@@ -463,7 +467,12 @@ pub fn text() -> Result<PathBuf> {
     ];
     const BYTES: usize = 64 << 20;
     let path = paths::compiled()?.join("corpus.txt");
-    if fs::metadata(&path).is_ok_and(|metadata| metadata.len() >= BYTES as u64) {
+    let is_whole = || fs::metadata(&path).is_ok_and(|metadata| metadata.len() >= BYTES as u64);
+    if is_whole() {
+        return Ok(path);
+    }
+    let _lock = lock::exclusive(&path)?;
+    if is_whole() {
         return Ok(path);
     }
     let mut text = String::with_capacity(BYTES + 16);

@@ -176,10 +176,15 @@ fn processes_are_recorded_by_name_until_interrupted() -> Result<()> {
     }
     let kept = tempfile::tempdir()?;
     let path = kept.path().join("named.folded");
-    let mut wanted = Gated::start(LADDER.command(&[3, 10])?)?;
+    // Under a name that no other test's programs have.
+    let named = kept.path().join("ladder-by-name");
+    fs::copy(LADDER.compiled()?, &named)?;
+    let mut wanted = Command::new(named);
+    wanted.args(["3", "10"]);
+    let mut wanted = Gated::start(wanted)?;
     let mut other = Gated::start(REC.command(&[3, 10])?)?;
     let mut command = sidewinder::command()?;
-    command.args(["record", "-F", "499", "--no-kernel", "--comm", "ladd*", "-o"]).arg(&path);
+    command.args(["record", "-F", "499", "--no-kernel", "--comm", "ladder-by-*", "-o"]).arg(&path);
     let running = Running::start_sampling(command)?;
     wanted.open()?;
     other.open()?;
@@ -189,7 +194,7 @@ fn processes_are_recorded_by_name_until_interrupted() -> Result<()> {
     ensure!(ended.status.success(), "{}: {}", ended.status, ended.log);
     let stacks = folded(&path)?;
     let events: u64 = stacks.values().sum();
-    ensure!(events > ENOUGH && stacks.keys().all(|stack| stack.starts_with("ladder;")), "{stacks:?}");
+    ensure!(events > ENOUGH && stacks.keys().all(|stack| stack.starts_with("ladder-by-name;")), "{stacks:?}");
     ensure!(stacks.keys().all(|stack| !stack.contains("_[k]")), "kernel frames were not wanted");
     Ok(())
 }
