@@ -48,13 +48,18 @@ unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 	@e2e/setup.sh
 	cargo test --workspace --exclude 'sidewinder-e2e*'
 
+# Of the end-to-end tests that run beside each other: they wait more than they compute.
+END_TO_END_THREADS ?= 4
+
+# All of one workspace, so that cargo chooses the same features and builds each dependency once.
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	cargo test --workspace --exclude 'sidewinder-e2e*'
 	@rm -f $(compiled)/skipped.txt
-	@# One test at a time: they measure rates and times.
-	SIDEWINDER=$(sidewinder) cargo test -p 'sidewinder-e2e*' -- --test-threads=1
+	SIDEWINDER=$(sidewinder) cargo test --workspace --exclude sidewinder-e2e
+	SIDEWINDER=$(sidewinder) cargo test --workspace --test end_to_end -- --test-threads=$(END_TO_END_THREADS)
+	@# One test at a time, with nothing beside it: they measure rates, shares and memory.
+	SIDEWINDER=$(sidewinder) cargo test --workspace --test measured -- --test-threads=1
 	@if [ -s $(compiled)/skipped.txt ]; then echo; echo "Not run here:"; cat $(compiled)/skipped.txt; fi
 
 # With CHARTS=accept, what is made of other things that are made comes after them.
