@@ -1,44 +1,21 @@
 //! Profiles that were written earlier, by us or by others.
 
+mod error;
 mod folded;
+mod guess;
 mod pprof;
 
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use flate2::read::GzDecoder;
 
-use crate::profile::{FrameKind, Profile};
+use self::error::BYTES_MAX;
+use crate::profile::Profile;
 
-/// Files of more bytes than this, compressed or not, are not read.
-const BYTES_MAX: u64 = 256 << 20;
+pub use self::error::ReadError;
+
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-
-/// Why a file is no profile that can be shown.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// The file, or what is compressed in it, can't be read.
-    #[error("it can't be read")]
-    Read(#[from] io::Error),
-    /// There is more than is read.
-    #[error("it holds more than {} MiB", BYTES_MAX >> 20)]
-    TooLong,
-    /// Not pprof's message.
-    #[error("it is no pprof profile")]
-    Pprof(#[from] prost::DecodeError),
-    /// The message has no kind of value.
-    #[error("this pprof profile says of no value what it is")]
-    NoValues,
-    /// A line of folded stacks has no count.
-    #[error("line {line} does not end in a number of samples, as folded stacks do")]
-    NoCount {
-        /// Counted from 1.
-        line: usize,
-    },
-    /// Neither of them.
-    #[error("it is neither pprof's nor folded stacks")]
-    Unknown,
-}
 
 /// Reads pprof's form, compressed or not, or folded stacks: whichever it is.
 ///
@@ -64,19 +41,6 @@ fn whole(from: impl Read) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let read = from.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if read as u64 > BYTES_MAX { Err(ReadError::TooLong) } else { Ok(bytes) }
-}
-
-/// What kind of code a frame is, as far as its names tell: these forms do not say it.
-fn guessed_kind(name: &str, source: &str, binary: &str) -> FrameKind {
-    let is = |suffix: &str| source.ends_with(suffix);
-    match name {
-        name if name.starts_with("[truncated: ") => FrameKind::Marker,
-        _ if binary.starts_with("[kernel") || binary == "vmlinux" => FrameKind::Kernel,
-        _ if is(".rs") => FrameKind::Rust,
-        _ if is(".go") => FrameKind::Go,
-        _ if is(".py") => FrameKind::Python,
-        _ => FrameKind::Native,
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use sidewinder_kind::Kind;
 
-use super::{ReadError, guessed_kind};
+use super::error::ReadError;
+use super::guess::guessed_kind;
 use crate::profile::{
     Frame, FrameIndex, FrameKind, Measure, Profile, Sample, StackIndex, Thread, ThreadIndex,
 };

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use prost::Message;
 use sidewinder_kind::unit;
 
-use super::{ReadError, guessed_kind};
+use super::error::ReadError;
+use super::guess::guessed_kind;
 use crate::pprof::proto;
 use crate::profile::{
     Binary, BinaryIndex, Frame, FrameIndex, Measure, Profile, Sample, Span, SpanIndex, StackIndex, Thread,
