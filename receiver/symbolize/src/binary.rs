@@ -5,12 +5,13 @@ use sidewinder_unwind::unpack_mini_debug_info;
 
 use crate::dwarf::{DebugInfo, Pages, Unusable, Wanted};
 use crate::elf::Layout;
+use crate::error::Error;
 use crate::files::Files;
 use crate::go::GoTable;
 use crate::image::Image;
 use crate::language::Language;
 use crate::names::NoName;
-use crate::native::{Error, Limits, Located, Symbol, SymbolTable};
+use crate::native::{Limits, Located, Symbol, SymbolTable};
 
 /// The most of `.gnu_debugdata` that is read; distributions' are below one MiB.
 const MINI_DEBUG_INFO_LIMIT_BYTES: u64 = 8 << 20;

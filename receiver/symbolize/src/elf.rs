@@ -14,8 +14,8 @@ use object::elf::{
 use object::pod::{self, Pod};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 
-use crate::Error;
 use crate::alias::Binding;
+use crate::error::Error;
 use crate::image::Image;
 
 /// Section headers looked at; more are ignored. Real files have tens, `-ffunction-sections` objects thousands.

@@ -2,8 +2,8 @@
 
 use gimli::{Attribute, AttributeValue, DebugInfoOffset, Dwarf, Reader as _, Result, Unit, UnitOffset};
 
-use super::pages::Reader;
 use super::ranges::{CodeRange, Ranges};
+use super::section::Reader;
 use super::units::{UnitIndex, without_lines};
 
 /// Functions that start before an address and are asked whether they hold it.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gimli::{ColumnType, Dwarf, LineProgramHeader, Reader as _, Result, Unit};
 
-use super::pages::Reader;
 use super::ranges::Ranges;
+use super::section::Reader;
 
 /// The longest path that is given.
 const PATH_LIMIT_BYTES: usize = 4096;

@@ -1,15 +1,16 @@
 //! Lines and inlined calls, from DWARF 2 to 5: in the binary, in its debug file, or split off.
 //!
 //! Source: DWARF 5, "Debugging Information Format". `gimli` reads the forms; here is what is looked for, in memory that does
-//! not grow with the file: `sections` finds the parts, `pages` holds a few pieces of them, which `packed` unpacks where they
-//! are compressed, `units` says which unit speaks of an address, `functions` and `lines` what that unit says. A unit is gone
-//! through once, and its [`UnitTable`] kept while there is room.
+//! not grow with the file: `sections` finds the parts, `section` reads one of them, `pages` holds a few pieces of them, which
+//! `packed` unpacks where they are compressed, `units` says which unit speaks of an address, `functions` and `lines` what that
+//! unit says. A unit is gone through once, and its [`UnitTable`] kept while there is room.
 
 mod functions;
 mod lines;
 mod packed;
 mod pages;
 mod ranges;
+mod section;
 mod sections;
 mod units;
 
@@ -26,8 +27,8 @@ use crate::files::Files;
 use crate::image::Image;
 use functions::{Chain, Context, FunctionRange, function_at, functions_of};
 use lines::{Row, path, row_at, rows_of};
-use pages::Reader;
 use ranges::Ranges;
+use section::Reader;
 use sections::Sections;
 use units::{UnitIndex, whole, without_lines};
 

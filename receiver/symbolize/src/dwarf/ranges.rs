@@ -2,7 +2,7 @@
 
 use gimli::{Attribute, AttributeValue, Dwarf, Result, Unit};
 
-use super::pages::Reader;
+use super::section::Reader;
 
 /// Ranges of one entry looked at; a unit compiled with a section for each function has tens of thousands.
 const RANGES_LIMIT: usize = 1 << 18;

@@ -3,7 +3,8 @@
 use gimli::{Dwarf, DwarfPackage, RunTimeEndian, SectionId};
 
 use super::packed::Packed;
-use super::pages::{ImageId, Pages, Place, Reader, Section};
+use super::pages::{ImageId, Pages};
+use super::section::{Place, Reader, Section};
 use crate::elf::Layout;
 use crate::image::Image;
 

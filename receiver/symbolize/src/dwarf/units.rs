@@ -5,8 +5,9 @@ use gimli::{
     DebugStrOffsetsBase, Dwarf, Error, Result, Unit, UnitHeader, UnitType,
 };
 
-use super::pages::{Pages, Reader};
+use super::pages::Pages;
 use super::ranges::{CodeRange, Ranges};
+use super::section::Reader;
 
 /// Units looked at; the largest programs have some tens of thousands.
 const UNITS_LIMIT: usize = 1 << 17;

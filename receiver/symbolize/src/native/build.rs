@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use super::entry::{Entry, NameRef};
 use super::go_text::GoText;
-use super::{ALIASES_LIMIT, Cut, Error, Limits};
+use super::limits::{ALIASES_LIMIT, Cut, Limits};
 use crate::elf::{CodeSymbol, Layout};
+use crate::error::Error;
 use crate::image::Image;
 use crate::plt;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::read_name;
+use super::name::read_name;
 use crate::elf::{CodeSymbol, TableLayout};
 use crate::image::Image;
 

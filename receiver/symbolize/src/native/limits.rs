@@ -1,0 +1,31 @@
+//! What one file may cost, and what that leaves out.
+
+/// Names of one address that are compared.
+pub(super) const ALIASES_LIMIT: usize = 64;
+
+/// What one file may cost at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Symbols kept, at [`SymbolTable::BYTES_PER_SYMBOL`](crate::SymbolTable::BYTES_PER_SYMBOL) each.
+    pub symbols: usize,
+    /// Symbols looked at in each table, which bounds the time.
+    pub symbols_scanned: u64,
+    /// The longest name given; the rest of a longer one is cut off.
+    pub name_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { symbols: 2 << 20, symbols_scanned: 16 << 20, name_bytes: 4096 }
+    }
+}
+
+/// Symbols that a file has and its [`SymbolTable`](crate::SymbolTable) has not.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cut {
+    /// Left out because [`Limits::symbols`] were kept, or [`Limits::symbols_scanned`] looked at.
+    pub beyond_limit: u64,
+    /// Left out because they lie more than 4 GiB above the first code, or their names more than 512 MiB
+    /// into the table of names.
+    pub out_of_reach: u64,
+}

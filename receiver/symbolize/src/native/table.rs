@@ -1,0 +1,230 @@
+//! The index of one file's symbols.
+
+use std::ops::Range;
+
+use sidewinder_address::Svma;
+
+use super::build::{self, Build};
+use super::entry::{Entry, NameRef};
+use super::limits::{ALIASES_LIMIT, Cut, Limits};
+use super::name::read_name;
+use super::parts::Parts;
+use crate::alias::{self, Binding};
+use crate::demangle::PLT_SUFFIX;
+use crate::elf::Layout;
+use crate::error::Error;
+use crate::image::Image;
+use crate::language::Language;
+
+/// One function's symbol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Symbol {
+    /// As the linker knows it, without a symbol version. Bytes that are no UTF-8 are replaced.
+    pub name: String,
+    /// Whether the name was longer than [`Limits::name_bytes`].
+    pub is_name_cut: bool,
+    /// Where the function starts.
+    pub start: Svma,
+    /// In bytes; 0 where the file does not tell.
+    pub size: u64,
+    /// What it was compiled from, as far as is known.
+    pub language: Language,
+}
+
+/// An index of the function symbols of one file, from `.symtab` and, for addresses that it lacks, `.dynsym`.
+///
+/// The index keeps addresses; names stay in the file and are read when they are asked for. So a file of two
+/// million symbols costs 24 MiB, whatever the length of its names, and the [`Image`] stays open.
+#[derive(Debug)]
+pub struct SymbolTable {
+    pub(super) image: Image,
+    pub(super) layout: Layout,
+    /// Sorted by start.
+    pub(super) entries: Vec<Entry>,
+    /// Which of them are here, where there is no room for all.
+    pub(super) parts: Option<Parts>,
+    /// Start of the first executable section: what [`Entry::start`] counts from.
+    pub(super) base: u64,
+    /// What the Go linker placed; the rest of a Go program's text is C's.
+    pub(super) go_text: Option<Range<u64>>,
+    pub(super) limits: Limits,
+    pub(super) cut: Cut,
+    /// Of what is cut, symbols that were not looked at.
+    pub(super) unscanned: u64,
+}
+
+/// Functions that start before an address and are asked whether they reach it. Functions nest where
+/// assembly gives symbols to parts of one, a few deep.
+const LOOK_BACK: usize = 64;
+impl SymbolTable {
+    /// What one symbol costs.
+    pub const BYTES_PER_SYMBOL: usize = size_of::<Entry>();
+
+    /// Indexes a file's function symbols. A file without any gives an empty table.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] where the file is no ELF file, or ends before what its headers promise.
+    pub fn read(image: impl Into<Image>, limits: Limits) -> Result<Self, Error> {
+        let image = image.into();
+        let layout = Layout::read(&image)?;
+        Self::index(image, layout, limits)
+    }
+
+    pub(crate) fn index(image: Image, layout: Layout, limits: Limits) -> Result<Self, Error> {
+        let base = layout.code.first().map_or(0, |range| range.start);
+        let collected = Build::new(&image, &layout, limits, base).collect()?;
+        let mut entries = collected.entries;
+        entries.shrink_to_fit();
+        // Without symbols there are no names to read.
+        let image = if entries.is_empty() { Image::from(Vec::new()) } else { image };
+        Ok(Self {
+            image,
+            layout,
+            entries,
+            parts: None,
+            base,
+            go_text: collected.go_text,
+            limits,
+            cut: collected.cut,
+            unscanned: collected.unscanned,
+        })
+    }
+
+    /// How many symbols the index of a file will hold at most.
+    pub(crate) fn symbols_at_most(layout: &Layout, limits: &Limits) -> usize {
+        build::symbols_at_most(layout, limits)
+    }
+
+    /// The function that holds an address.
+    ///
+    /// Of functions that nest, the innermost. A symbol without a size reaches to the next symbol or to the end of
+    /// its section. Of several names, the one that a reader would know best: an exported one before a local one,
+    /// then the one with the fewest leading underscores, then global before weak.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Read`] where the name cannot be read from the file any more.
+    pub fn lookup(&self, svma: Svma) -> Result<Option<Symbol>, Error> {
+        self.locate(svma).map_or(Ok(None), |located| self.name(located))
+    }
+
+    /// Whether the file has no function symbols at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.parts.is_none()
+    }
+
+    /// How many symbols are kept.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// What the limits left out.
+    #[must_use]
+    pub fn cut(&self) -> Cut {
+        self.cut
+    }
+
+    /// Memory held by the index, in bytes.
+    #[must_use]
+    pub fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * Self::BYTES_PER_SYMBOL
+            + self.layout.code.capacity() * size_of::<Range<u64>>()
+    }
+
+    /// What code of this file is written in where no symbol tells: [`Language::Go`] or unknown.
+    #[must_use]
+    pub fn language_of(&self, svma: Svma) -> Language {
+        let is_go = self.layout.is_go && self.go_text.as_ref().is_none_or(|text| text.contains(&svma.0));
+        if is_go { Language::Go } else { Language::Unknown }
+    }
+
+    /// The entries that name an address, all of one start.
+    /// [`Located::is_certain`] tells whether a symbol states that it reaches the address.
+    pub(crate) fn locate(&self, svma: Svma) -> Option<Located<'_>> {
+        let offset = u32::try_from(svma.0.checked_sub(self.base)?).ok()?;
+        let before = self.entries.get(..self.entries.partition_point(|entry| entry.start <= offset))?;
+        let sized = before.iter().rev().take(LOOK_BACK).find(|entry| entry.reaches(offset));
+        let (start, reached) = match sized {
+            Some(entry) => (entry.start, Some(offset)),
+            None => {
+                let nearest = before.last()?.start;
+                let section = self.layout.code_section(self.base + u64::from(nearest))?;
+                (section.contains(&svma.0).then_some(nearest)?, None)
+            }
+        };
+        let first = before.partition_point(|entry| entry.start < start);
+        let last = before.partition_point(|entry| entry.start <= start);
+        let aliases = before.get(first..last)?;
+        let located = Located { start: Svma(self.base + u64::from(start)), aliases, reached };
+        located.names().next().is_some().then_some(located)
+    }
+
+    /// The best of the names of a place.
+    pub(crate) fn name(&self, located: Located<'_>) -> Result<Option<Symbol>, Error> {
+        let mut best: Option<(Binding, Symbol)> = None;
+        for entry in located.names().take(ALIASES_LIMIT) {
+            let (name, is_name_cut) = self.read_name(entry.name)?;
+            let language = match Language::of_symbol(&name) {
+                Language::Unknown => self.language_of(located.start),
+                mangled => mangled,
+            };
+            let binding = entry.name.binding();
+            let symbol =
+                Symbol { name, is_name_cut, start: located.start, size: u64::from(entry.size), language };
+            let is_better = best.as_ref().is_none_or(|(other, shown)| {
+                alias::preference(binding, &symbol.name) < alias::preference(*other, &shown.name)
+            });
+            if is_better {
+                best = Some((binding, symbol));
+            }
+        }
+        Ok(best.map(|(_, symbol)| symbol))
+    }
+
+    fn read_name(&self, name_ref: NameRef) -> Result<(String, bool), Error> {
+        let table = if name_ref.is_dynamic() { &self.layout.dynamic } else { &self.layout.full };
+        let strings = table.as_ref().map_or(0..0, |table| table.strings.clone());
+        let (bytes, is_cut) = read_name(&self.image, strings, name_ref.offset(), self.limits.name_bytes)?;
+        let name = String::from_utf8_lossy(&bytes);
+        // In `.symtab` the linker writes a version behind the name: `memcpy@@GLIBC_2.14`.
+        let mut text = match name.find('@') {
+            Some(at) if at > 0 => name.get(..at).unwrap_or(&name).to_owned(),
+            _ => name.into_owned(),
+        };
+        if name_ref.is_stub() {
+            text.push_str(PLT_SUFFIX);
+        }
+        Ok((text, is_cut))
+    }
+}
+
+/// A place that symbols name, before any name is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Located<'a> {
+    pub(crate) start: Svma,
+    aliases: &'a [Entry],
+    /// The offset that a symbol must reach to count; `None` where no sized symbol does and unsized ones count.
+    reached: Option<u32>,
+}
+
+impl<'a> Located<'a> {
+    /// Whether a symbol says by its size that it holds the address.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.reached.is_some()
+    }
+
+    /// How many symbols count.
+    pub(crate) fn count(&self) -> usize {
+        self.names().count()
+    }
+
+    fn names(self) -> impl Iterator<Item = &'a Entry> {
+        self.aliases.iter().filter(move |entry| match self.reached {
+            Some(offset) => entry.reaches(offset),
+            None => entry.size == 0,
+        })
+    }
+}
