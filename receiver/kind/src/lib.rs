@@ -28,6 +28,8 @@ pub struct ValueType {
     pub name: &'static str,
     /// One of [`unit`].
     pub unit: &'static str,
+    /// What is measured, in texts for people; of times, without the word "time".
+    pub display: &'static str,
 }
 
 /// Units of values, as `profiles.proto` spells them.
@@ -39,11 +41,25 @@ pub mod unit {
 }
 
 /// Numbers of samples.
-pub const SAMPLES: ValueType = ValueType { name: "samples", unit: unit::COUNT };
+pub const SAMPLES: ValueType = ValueType { name: "samples", unit: unit::COUNT, display: "samples" };
 /// Time on CPUs.
-pub const CPU_TIME: ValueType = ValueType { name: "cpu", unit: unit::NANOSECONDS };
+pub const CPU_TIME: ValueType = ValueType { name: "cpu", unit: unit::NANOSECONDS, display: "CPU" };
 /// Time off them.
-pub const OFF_CPU_TIME: ValueType = ValueType { name: "off_cpu", unit: unit::NANOSECONDS };
+pub const OFF_CPU_TIME: ValueType =
+    ValueType { name: "off_cpu", unit: unit::NANOSECONDS, display: "off-CPU" };
+
+/// The [`display`](ValueType::display) of the value type of this name; of a name that no kind has, the name itself.
+#[must_use]
+pub fn display_of(name: &str) -> &str {
+    [SAMPLES, CPU_TIME, OFF_CPU_TIME].iter().find(|of| of.name == name).map_or(name, |of| of.display)
+}
+
+/// What has the kernel take the samples of a kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// The clock of each CPU, which interrupts once in each [`Period`].
+    CpuClock,
+}
 
 /// What a sample of a profile holds for each of its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +86,8 @@ pub struct Period {
 pub struct Row {
     /// What the values of events are.
     pub values: ValueType,
+    /// What has the kernel take its samples; `None` where no program takes any.
+    pub hook: Option<Hook>,
     /// What an event of value 1 stands for beside that; `None` where values say it all.
     pub period: Option<Period>,
     /// What is sent of each event.
@@ -82,17 +100,28 @@ impl Kind {
     /// All that is to be known of this kind.
     #[must_use]
     pub fn row(self) -> Row {
-        let sampled = |samples_per_second, shape| {
-            let amount = 1_000_000_000_u64.checked_div(u64::from(samples_per_second)).map(|ns| ns.max(1));
-            let period = amount.map(|amount| Period { of: CPU_TIME, amount });
-            Row { values: SAMPLES, period, shape, display_rank: 0 }
-        };
         match self {
-            Self::Cpu { samples_per_second } => sampled(samples_per_second.max(1), Shape::Timestamps),
-            Self::Counted { samples_per_second } => sampled(samples_per_second, Shape::Values),
-            Self::OffCpu => {
-                Row { values: OFF_CPU_TIME, period: None, shape: Shape::TimestampsAndValues, display_rank: 1 }
-            }
+            Self::Cpu { samples_per_second } => Row {
+                values: SAMPLES,
+                hook: Some(Hook::CpuClock),
+                period: cpu_period(samples_per_second.max(1)),
+                shape: Shape::Timestamps,
+                display_rank: 0,
+            },
+            Self::Counted { samples_per_second } => Row {
+                values: SAMPLES,
+                hook: None,
+                period: cpu_period(samples_per_second),
+                shape: Shape::Values,
+                display_rank: 0,
+            },
+            Self::OffCpu => Row {
+                values: OFF_CPU_TIME,
+                hook: None,
+                period: None,
+                shape: Shape::TimestampsAndValues,
+                display_rank: 1,
+            },
         }
     }
 
@@ -106,6 +135,12 @@ impl Kind {
     }
 }
 
+/// The CPU time between two samples of a CPU; `None` where the rate is 0.
+fn cpu_period(samples_per_second: u32) -> Option<Period> {
+    let amount = 1_000_000_000_u64.checked_div(samples_per_second.into())?;
+    Some(Period { of: CPU_TIME, amount: amount.max(1) })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +152,18 @@ mod tests {
         assert_eq!(period(Kind::Counted { samples_per_second: 100 }), Some(("cpu", 10_000_000)));
         assert_eq!(period(Kind::Counted { samples_per_second: 0 }), None);
         assert_eq!(period(Kind::OffCpu), None);
+    }
+
+    #[test]
+    fn the_name_of_a_value_type_is_displayed_as_its_row_says_and_any_other_name_as_it_is() {
+        assert_eq!(["cpu", "off_cpu", "wall"].map(display_of), ["CPU", "off-CPU", "wall"]);
+        for kind in
+            [Kind::Cpu { samples_per_second: 19 }, Kind::OffCpu, Kind::Counted { samples_per_second: 19 }]
+        {
+            let Row { values, period, .. } = kind.row();
+            for of in [values, period.map_or(values, |period| period.of)] {
+                assert_eq!(display_of(of.name), of.display);
+            }
+        }
     }
 }
