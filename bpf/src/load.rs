@@ -244,7 +244,7 @@ pub(crate) fn load_object<'obj>(
     }
     look(&mut open);
     let skeleton = open.load().map_err(refused("loading"))?;
-    programs::connect_calls(&skeleton, selection).map_err(refused("connecting programs"))?;
+    programs::connect_calls(&skeleton).map_err(refused("connecting programs"))?;
     Ok(skeleton)
 }
 

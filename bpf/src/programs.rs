@@ -1,4 +1,5 @@
-//! The programs of `c/sample.bpf.c`: what has each loaded, and when it runs. A new one gets its row here.
+//! The programs of `c/sample.bpf.c`: what has each loaded, when it runs, and which map it is called from. A new one gets
+//! its row here.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -35,7 +36,10 @@ pub(crate) enum Runs {
 }
 
 macro_rules! programs {
-    ($($(#[$attribute:meta])* $name:ident, $runs:ident, |$selection:pat_param| $is_loaded:expr;)*) => {
+    ($(
+        $(#[$attribute:meta])*
+        $name:ident $(in $calls:ident)?, $runs:ident, |$selection:pat_param| $is_loaded:expr;
+    )*) => {
         /// Has those programs loaded that are selected, and no others.
         pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: Selection) {
             $(
@@ -53,16 +57,27 @@ macro_rules! programs {
         ) -> impl Iterator<Item = (Runs, &'skeleton ProgramMut<'skeleton>)> {
             let all: Vec<(Runs, &'skeleton ProgramMut<'skeleton>)> =
                 vec![$($(#[$attribute])* (Runs::$runs, &programs.$name),)*];
-            // Others have no descriptor.
-            all.into_iter().filter(|(_, program)| program.as_fd().as_raw_fd() >= 0)
+            all.into_iter().filter(|(_, program)| is_loaded(program))
+        }
+
+        /// Puts the programs that are entered by tail calls into their maps.
+        pub(crate) fn connect_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
+            $(
+                $(#[$attribute])*
+                {
+                    $(connect(&skeleton.maps.$calls, &skeleton.progs.$name)?;)?
+                }
+            )*
+            Ok(())
         }
     };
 }
 
+// `in MAP`: tail calls find the program in that map.
 programs! {
     sample_cpu, AtInterrupts, |it| it.walk == Walk::Loop;
     sample_cpu_by_calls, AtInterrupts, |it| it.walk == Walk::TailCalls;
-    walk_cpu_by_calls, WhenCalled, |it| it.walk == Walk::TailCalls;
+    walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.walk == Walk::TailCalls;
     process_fork, AtTracepoint, |it| it.lists_processes;
     process_exec, AtTracepoint, |_| true;
     process_exit, AtTracepoint, |it| it.keeps_numbers;
@@ -74,7 +89,7 @@ programs! {
     #[cfg(feature = "test-programs")]
     sample_probe_by_calls, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
     #[cfg(feature = "test-programs")]
-    walk_probe_by_calls, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
+    walk_probe_by_calls in probe_walks, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
 }
 
 /// The program that runs at interrupts of the CPU clock.
@@ -88,19 +103,16 @@ pub(crate) fn at_interrupts<'skeleton>(
     }
 }
 
-/// Tells the programs that walk by calls which ones to call.
-pub(crate) fn connect_calls(skeleton: &SampleSkel<'_>, selection: Selection) -> libbpf_rs::Result<()> {
-    if selection.walk != Walk::TailCalls {
+/// A program that is not loaded has no descriptor.
+fn is_loaded(program: &ProgramMut<'_>) -> bool {
+    program.as_fd().as_raw_fd() >= 0
+}
+
+/// Has tail calls through this map enter the program, if it is loaded.
+fn connect(calls: &dyn MapCore, program: &ProgramMut<'_>) -> libbpf_rs::Result<()> {
+    if !is_loaded(program) {
         return Ok(());
     }
-    let (maps, programs) = (&skeleton.maps, &skeleton.progs);
-    let connect = |map: &dyn MapCore, program: &ProgramMut<'_>| {
-        let fd = program.as_fd().as_raw_fd();
-        map.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
-    };
-    #[cfg(feature = "test-programs")]
-    if selection.test_programs {
-        connect(&maps.probe_walks, &programs.walk_probe_by_calls)?;
-    }
-    connect(&maps.cpu_walks, &programs.walk_cpu_by_calls)
+    let fd = program.as_fd().as_raw_fd();
+    calls.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
 }
