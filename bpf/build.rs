@@ -6,7 +6,7 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use bindgen::callbacks::{DeriveInfo, ParseCallbacks};
+use bindgen::callbacks::{DeriveInfo, ParseCallbacks, TypeKind};
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,6 +52,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .use_core()
         .allowlist_item("sw_.*|SW_.*")
         .prepend_enum_name(false)
+        // A kind that Rust doesn't map can't be compiled.
+        .rustified_enum("sw_sample_kind")
         .derive_default(true)
         .layout_tests(true)
         .wrap_unsafe_ops(true)
@@ -65,12 +67,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// What makes structures of integers, without padding, readable from bytes and writable as bytes.
 const PLAIN: &str = "zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable";
 
-/// Traits that the structures of `c/intf.h` have in Rust, beside those that bindgen derives by itself.
+/// Traits that the types of `c/intf.h` have in Rust, beside those that bindgen derives by itself.
 #[derive(Debug)]
 struct Derives;
 
 impl ParseCallbacks for Derives {
     fn add_derives(&self, info: &DeriveInfo<'_>) -> Vec<String> {
+        if info.kind == TypeKind::Enum {
+            return vec!["zerocopy::TryFromBytes".to_owned()];
+        }
         // Rules are told apart by what they say.
         let compared = if info.name == "sw_rule" { ", PartialEq, Eq, Hash" } else { "" };
         vec![format!("{PLAIN}{compared}")]

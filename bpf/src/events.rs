@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{Link, ProgramMut};
 use perf_event_open_sys as sys;
+use sidewinder_kind::{Hook, Kind};
 use sys::bindings as perf;
 use thiserror::Error;
 
@@ -97,14 +98,37 @@ impl CpuList {
     }
 }
 
+/// A counter of the kernel that interrupts each time it has advanced by a period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct PerfCounter {
+    /// In messages.
+    pub(crate) name: &'static str,
+    /// Which of the kernel's software events it counts.
+    pub(crate) software: perf::perf_sw_ids,
+    /// In the unit of the counter, a clock's in nanoseconds; more than 0.
+    pub(crate) period: u64,
+}
+
+impl PerfCounter {
+    /// The clock of a CPU.
+    pub(crate) const fn cpu_clock(period_ns: u64) -> Self {
+        Self { name: "CPU clock", software: perf::PERF_COUNT_SW_CPU_CLOCK, period: period_ns }
+    }
+
+    /// The one that has the samples of a kind of profile taken; `None` where no counter does.
+    pub(crate) fn of(kind: Kind) -> Option<Self> {
+        let row = kind.row();
+        match row.hook? {
+            Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
+        }
+    }
+}
+
 /// What an event tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EventKind {
-    /// That so many nanoseconds of a CPU's time have gone by. Disabled until a program is attached.
-    CpuClock {
-        /// Between two interrupts.
-        period_ns: u64,
-    },
+    /// That the counter has advanced by its period. Disabled until a program is attached.
+    Overflow(PerfCounter),
     /// That tasks fork, exec, map and exit.
     SideBand,
     /// Nothing: it has a ring for others to write into.
@@ -153,7 +177,7 @@ impl EventKind {
 
     fn name(self) -> &'static str {
         match self {
-            Self::CpuClock { .. } => "CPU clock",
+            Self::Overflow(counter) => counter.name,
             Self::SideBand | Self::Ring => "side band",
         }
     }
@@ -172,9 +196,9 @@ impl EventKind {
             attr.set_task(1);
         }
         match self {
-            Self::CpuClock { period_ns } => {
-                attr.config = u64::from(perf::PERF_COUNT_SW_CPU_CLOCK);
-                attr.__bindgen_anon_1.sample_period = period_ns;
+            Self::Overflow(PerfCounter { software, period, .. }) => {
+                attr.config = u64::from(software);
+                attr.__bindgen_anon_1.sample_period = period;
                 attr.set_disabled(1);
                 // An idle CPU's interrupt runs no program; `witness` knows how long the CPU slept.
                 attr.set_exclude_idle(1);
@@ -193,32 +217,31 @@ impl EventKind {
     }
 }
 
-/// Clock events that have a program run. Dropping it ends sampling.
+/// Events of a counter, each with a program that runs at its overflows. Dropping it ends sampling.
 #[derive(Debug)]
-pub(crate) struct ClockEvents {
-    period_ns: u64,
-    events: Vec<ClockEvent>,
+pub(crate) struct CounterEvents {
+    counter: PerfCounter,
+    events: Vec<CounterEvent>,
     /// Interrupts that were due of events that are closed, by CPU.
     due_before: HashMap<u32, u64>,
 }
 
 #[derive(Debug)]
-struct ClockEvent {
+struct CounterEvent {
     container: Option<ContainerId>,
     cpu: u32,
     file: File,
     _link: Link,
 }
 
-impl ClockEvents {
-    /// No events yet, for so many interrupts a second.
-    pub(crate) fn new(samples_per_second: u32) -> Self {
-        let period_ns = 1_000_000_000 / u64::from(samples_per_second.max(1));
-        Self { period_ns, events: Vec::new(), due_before: HashMap::new() }
+impl CounterEvents {
+    /// No events yet, of this counter.
+    pub(crate) fn new(counter: PerfCounter) -> Self {
+        Self { counter, events: Vec::new(), due_before: HashMap::new() }
     }
 
     pub(crate) fn kind(&self) -> EventKind {
-        EventKind::CpuClock { period_ns: self.period_ns }
+        EventKind::Overflow(self.counter)
     }
 
     /// Has `program` run at the interrupts of these events, one on each of `cpus`, from now on.
@@ -231,11 +254,11 @@ impl ClockEvents {
     ) -> Result<(), EventError> {
         for (cpu, event) in cpus.iter().zip(events) {
             let file = File::from(event);
-            // Attaching also enables the event: its clock starts with the first interrupt that can reach the program.
+            // Attaching also enables the event: its counter starts with the first interrupt that can reach the program.
             let link = program
                 .attach_perf_event(file.as_raw_fd())
                 .map_err(|source| EventError::Attach { cpu, source })?;
-            self.events.push(ClockEvent { container, cpu, file, _link: link });
+            self.events.push(CounterEvent { container, cpu, file, _link: link });
         }
         Ok(())
     }
@@ -243,30 +266,30 @@ impl ClockEvents {
     /// Closes the events of a container, or those of every task.
     pub(crate) fn close(&mut self, container: Option<ContainerId>) {
         for event in self.events.extract_if(.., |event| event.container == container) {
-            *self.due_before.entry(event.cpu).or_default() += event.due(self.period_ns).unwrap_or(0);
+            *self.due_before.entry(event.cpu).or_default() += event.due(self.counter.period).unwrap_or(0);
         }
     }
 
-    /// Nanoseconds between two interrupts of a CPU.
-    pub(crate) fn period_ns(&self) -> u64 {
-        self.period_ns
+    /// How far the counter advances between two interrupts of a CPU.
+    pub(crate) fn period(&self) -> u64 {
+        self.counter.period
     }
 
     /// For each CPU, how many interrupts were due since the start, whether or not a program heard of them.
     pub(crate) fn due(&self) -> io::Result<HashMap<u32, u64>> {
         let mut due = self.due_before.clone();
         for event in &self.events {
-            *due.entry(event.cpu).or_default() += event.due(self.period_ns)?;
+            *due.entry(event.cpu).or_default() += event.due(self.counter.period)?;
         }
         Ok(due)
     }
 }
 
-impl ClockEvent {
-    fn due(&self, period_ns: u64) -> io::Result<u64> {
-        let mut clock_ns = [0; 8];
-        (&self.file).read_exact(&mut clock_ns)?;
-        Ok(u64::from_ne_bytes(clock_ns) / period_ns)
+impl CounterEvent {
+    fn due(&self, period: u64) -> io::Result<u64> {
+        let mut counted = [0; 8];
+        (&self.file).read_exact(&mut counted)?;
+        Ok(u64::from_ne_bytes(counted) / period)
     }
 }
 

@@ -26,6 +26,7 @@ mod profiler;
 mod programs;
 mod ring;
 mod run_time;
+mod sample_kind;
 mod settings;
 mod sideband;
 mod skeleton;
@@ -53,10 +54,11 @@ pub use probe::{Probe, Support, probe};
 pub use processes::{Pointee, Processes, ProcessesError, Range, TlsVariable, TlsVector};
 pub use profiler::{ContextCounts, Profiler};
 pub use ring::{
-    Body, Entries, Frame, FrameKind, LabelSet, Newcomer, Record, RegisterFile, Rings, Sample, SampleKind,
-    Snapshot, StackHash, StackPiece, ThreadContext,
+    Body, Entries, Frame, FrameKind, LabelSet, Newcomer, Record, RegisterFile, Rings, Sample, Snapshot,
+    StackHash, StackPiece, ThreadContext,
 };
 pub use run_time::measure_run_time;
+pub use sample_kind::SampleKind;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
 pub use table::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
 pub use tables::{SegmentId, Tables};

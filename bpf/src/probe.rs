@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::container::Container;
 use crate::denial;
-use crate::events::{CpuList, EventKind, Target};
+use crate::events::{CpuList, EventKind, PerfCounter, Target};
 use crate::fields::KernelField;
 use crate::ring::{create_ring, whole_pages};
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
@@ -188,7 +188,7 @@ fn program_has_helper(id: u32) -> Support {
     }
 }
 
-const CLOCK: EventKind = EventKind::CpuClock { period_ns: 1_000_000_000 };
+const CLOCK: EventKind = EventKind::Overflow(PerfCounter::cpu_clock(1_000_000_000));
 
 fn open_everywhere(kind: EventKind) -> Result<(), String> {
     open(kind, &Target::EveryTask)

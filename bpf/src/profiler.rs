@@ -158,7 +158,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses the events.
     pub fn start(&mut self, samples_per_second: u32) -> Result<(), EventError> {
-        self.watch.start(programs::at_interrupts(&self.skeleton, self.walk), samples_per_second)
+        self.watch.start(&programs::sampling(&self.skeleton.progs), samples_per_second)
     }
 
     /// Opens the events of one more container, where those of containers are open and its aren't. Whether that is so.
@@ -166,7 +166,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses them: then only the events of every task are left.
     pub fn add_container(&mut self, container: Container) -> Result<bool, EventError> {
-        self.watch.add(programs::at_interrupts(&self.skeleton, self.walk), container)
+        self.watch.add(&programs::sampling(&self.skeleton.progs), container)
     }
 
     /// Tells the programs that a container of which they told is known.
@@ -186,7 +186,7 @@ impl<'obj> Profiler<'obj> {
     /// # Errors
     /// If the kernel refuses them.
     pub fn widen(&mut self) -> Result<(), EventError> {
-        self.watch.widen(programs::at_interrupts(&self.skeleton, self.walk))?;
+        self.watch.widen(&programs::sampling(&self.skeleton.progs))?;
         self.open_side_band(Audience::EveryTask)
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 
+use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleProgs, SampleProgs, SampleSkel};
 use crate::walk::Walk;
 
@@ -24,8 +25,8 @@ pub(crate) struct Selection {
 /// When a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Runs {
-    /// At interrupts of the CPU clock, of events that it is attached to.
-    AtInterrupts,
+    /// At overflows of the counter that samples of this kind are taken by, of events that it is attached to.
+    AtOverflows(SampleKind),
     /// Where it is called by one that walks by calls.
     WhenCalled,
     /// At a tracepoint: at every fork, exec or exit of the node.
@@ -38,7 +39,7 @@ pub(crate) enum Runs {
 macro_rules! programs {
     ($(
         $(#[$attribute:meta])*
-        $name:ident $(in $calls:ident)?, $runs:ident, |$selection:pat_param| $is_loaded:expr;
+        $name:ident $(in $calls:ident)?, $runs:ident $(($kind:ident))?, |$selection:pat_param| $is_loaded:expr;
     )*) => {
         /// Has those programs loaded that are selected, and no others.
         pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: Selection) {
@@ -51,12 +52,16 @@ macro_rules! programs {
             )*
         }
 
+        /// When each of the programs runs.
+        #[cfg(test)]
+        const RUNS: &[Runs] = &[$($(#[$attribute])* Runs::$runs $((SampleKind::$kind))?,)*];
+
         /// The programs that are loaded.
         pub(crate) fn loaded<'skeleton>(
             programs: &'skeleton SampleProgs<'_>,
         ) -> impl Iterator<Item = (Runs, &'skeleton ProgramMut<'skeleton>)> {
             let all: Vec<(Runs, &'skeleton ProgramMut<'skeleton>)> =
-                vec![$($(#[$attribute])* (Runs::$runs, &programs.$name),)*];
+                vec![$($(#[$attribute])* (Runs::$runs $((SampleKind::$kind))?, &programs.$name),)*];
             all.into_iter().filter(|(_, program)| is_loaded(program))
         }
 
@@ -75,8 +80,8 @@ macro_rules! programs {
 
 // `in MAP`: tail calls find the program in that map.
 programs! {
-    sample_cpu, AtInterrupts, |it| it.walk == Walk::Loop;
-    sample_cpu_by_calls, AtInterrupts, |it| it.walk == Walk::TailCalls;
+    sample_cpu, AtOverflows(Cpu), |it| it.walk == Walk::Loop;
+    sample_cpu_by_calls, AtOverflows(Cpu), |it| it.walk == Walk::TailCalls;
     walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.walk == Walk::TailCalls;
     process_fork, AtTracepoint, |it| it.lists_processes;
     process_exec, AtTracepoint, |_| true;
@@ -92,15 +97,16 @@ programs! {
     walk_probe_by_calls in probe_walks, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
 }
 
-/// The program that runs at interrupts of the CPU clock.
-pub(crate) fn at_interrupts<'skeleton>(
-    skeleton: &'skeleton SampleSkel<'_>,
-    walk: Walk,
-) -> &'skeleton ProgramMut<'skeleton> {
-    match walk {
-        Walk::Loop => &skeleton.progs.sample_cpu,
-        Walk::TailCalls => &skeleton.progs.sample_cpu_by_calls,
-    }
+/// A program that is loaded and runs at overflows, and the kind of the samples that it takes.
+pub(crate) type SamplingProgram<'skeleton> = (SampleKind, &'skeleton ProgramMut<'skeleton>);
+
+/// All programs that are loaded and run at overflows: one of each kind.
+pub(crate) fn sampling<'skeleton>(programs: &'skeleton SampleProgs<'_>) -> Vec<SamplingProgram<'skeleton>> {
+    let at_overflows = |(runs, program)| match runs {
+        Runs::AtOverflows(kind) => Some((kind, program)),
+        _ => None,
+    };
+    loaded(programs).filter_map(at_overflows).collect()
 }
 
 /// A program that is not loaded has no descriptor.
@@ -115,4 +121,20 @@ fn connect(calls: &dyn MapCore, program: &ProgramMut<'_>) -> libbpf_rs::Result<(
     }
     let fd = program.as_fd().as_raw_fd();
     calls.update(&0u32.to_ne_bytes(), &fd.to_ne_bytes(), MapFlags::ANY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::PerfCounter;
+
+    #[test]
+    fn a_program_that_runs_at_overflows_has_a_counter() {
+        let kinds = RUNS.iter().filter_map(|runs| match runs {
+            Runs::AtOverflows(kind) => Some(kind),
+            _ => None,
+        });
+        let counted = |kind: &SampleKind| PerfCounter::of(kind.profile_kind(100)).is_some();
+        assert!(kinds.clone().count() > 0 && kinds.clone().all(counted));
+    }
 }

@@ -14,6 +14,7 @@ use crate::intf::{
     self, sw_body, sw_context, sw_frame, sw_hash, sw_label, sw_newcomer, sw_sample, sw_snapshot,
 };
 use crate::outcome::Outcome;
+use crate::sample_kind::SampleKind;
 
 /// 128 bits that name a stack: its frames and how it ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -110,16 +111,6 @@ impl std::fmt::Debug for Frame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}+{:#x}", self.kind(), self.address)
     }
-}
-
-/// Why a sample was taken.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SampleKind {
-    /// The CPU's clock interrupted.
-    Cpu,
-    /// A test program ran.
-    #[cfg(feature = "test-programs")]
-    Probe,
 }
 
 /// One interrupt.
@@ -318,12 +309,7 @@ impl Sample {
         let (sample, behind) = sw_sample::read_from_prefix(bytes).ok()?;
         let has = |flag| sample.flags & flag != 0;
         Some(Self {
-            kind: match u32::from(sample.kind) {
-                intf::SW_SAMPLE_CPU => SampleKind::Cpu,
-                #[cfg(feature = "test-programs")]
-                intf::SW_SAMPLE_PROBE => SampleKind::Probe,
-                _ => return None,
-            },
+            kind: SampleKind::from_number(sample.kind)?,
             value: sample.value,
             time_ns: sample.time_ns,
             stack: sample.stack.into(),
@@ -528,7 +514,7 @@ mod tests {
         let parsed = |attributes: &[u8], said_bytes: u16, trace_byte: u8| {
             let mut bytes = vec![0; size_of::<sw_sample>()];
             bytes[0] = intf::SW_RECORD_SAMPLE as u8;
-            bytes[std::mem::offset_of!(sw_sample, kind)] = intf::SW_SAMPLE_CPU as u8;
+            bytes[std::mem::offset_of!(sw_sample, kind)] = intf::sw_sample_kind::SW_SAMPLE_CPU as u8;
             bytes[std::mem::offset_of!(sw_sample, flags)] = intf::SW_SAMPLE_HAS_CONTEXT as u8;
             bytes.extend([trace_byte; 16]);
             bytes.extend([2; 8]);

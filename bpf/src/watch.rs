@@ -3,13 +3,14 @@
 //! Events of containers cost other pods of a node nothing; those of every task interrupt all of them, for the programs to
 //! find them out of scope.
 
+use std::collections::BTreeMap;
 use std::io;
 
-use libbpf_rs::ProgramMut;
-
 use crate::container::Container;
-use crate::events::{ClockEvents, CpuList, EventError, EventKind};
+use crate::events::{CounterEvents, CpuList, EventError, EventKind, PerfCounter};
 use crate::opener::Opener;
+use crate::programs::SamplingProgram;
+use crate::sample_kind::SampleKind;
 use crate::sideband::SideBand;
 use crate::witness::{Sleep, Witness};
 
@@ -30,7 +31,8 @@ pub(crate) struct Watch {
     cpus: CpuList,
     opener: Opener,
     audience: Audience,
-    clock: Option<ClockEvents>,
+    /// The events that have programs run, by what these sample; empty before the start and after the end.
+    sampled: BTreeMap<SampleKind, CounterEvents>,
     /// The CPUs' sleep before the events of every task began.
     slept_before: Option<Sleep>,
     /// What the witness said last: what it says at the end.
@@ -44,7 +46,7 @@ impl Watch {
             cpus,
             opener,
             audience: Audience::EveryTask,
-            clock: None,
+            sampled: BTreeMap::new(),
             slept_before: None,
             witness: None,
             side_band: None,
@@ -83,33 +85,41 @@ impl Watch {
         Ok(self.side_band.insert(side_band))
     }
 
-    /// Starts the clocks.
+    /// Starts the counters that have these programs run.
     pub(crate) fn start(
         &mut self,
-        program: &ProgramMut<'_>,
+        programs: &[SamplingProgram<'_>],
         samples_per_second: u32,
     ) -> Result<(), EventError> {
-        let mut clock = ClockEvents::new(samples_per_second);
-        let kind = clock.kind();
-        let mut attach = |container: Option<&Container>| {
-            let events = self.opener.events(kind, &self.cpus, container)?;
-            clock.attach(program, &self.cpus, container.map(Container::id), events)
-        };
-        match &self.audience {
-            Audience::EveryTask => {
-                self.slept_before = Some(Sleep::of_each_cpu());
-                attach(None)?;
-            }
-            Audience::Containers(containers) => {
-                containers.iter().try_for_each(|container| attach(Some(container)))?;
-            }
+        if let Audience::EveryTask = self.audience {
+            self.slept_before = Some(Sleep::of_each_cpu());
         }
-        self.clock = Some(clock);
+        let mut sampled = BTreeMap::new();
+        for (kind, program) in programs {
+            let Some(counter) = PerfCounter::of(kind.profile_kind(samples_per_second)) else { continue };
+            let mut events = CounterEvents::new(counter);
+            let mut attach = |container: Option<&Container>| {
+                let opened = self.opener.events(events.kind(), &self.cpus, container)?;
+                events.attach(program, &self.cpus, container.map(Container::id), opened)
+            };
+            match &self.audience {
+                Audience::EveryTask => attach(None)?,
+                Audience::Containers(containers) => {
+                    containers.iter().try_for_each(|container| attach(Some(container)))?;
+                }
+            }
+            sampled.insert(*kind, events);
+        }
+        self.sampled = sampled;
         Ok(())
     }
 
     /// Opens the events of one more container, where containers are watched and this one isn't yet. Whether that is so.
-    pub(crate) fn add(&mut self, program: &ProgramMut<'_>, container: Container) -> Result<bool, EventError> {
+    pub(crate) fn add(
+        &mut self,
+        programs: &[SamplingProgram<'_>],
+        container: Container,
+    ) -> Result<bool, EventError> {
         let Audience::Containers(containers) = &mut self.audience else { return Ok(false) };
         if containers.iter().any(|known| known.id() == container.id()) {
             return Ok(false);
@@ -118,9 +128,10 @@ impl Watch {
             let events = self.opener.events(EventKind::SideBand, &self.cpus, Some(&container))?;
             side_band.add(container.id(), events)?;
         }
-        if let Some(clock) = &mut self.clock {
-            let events = self.opener.events(clock.kind(), &self.cpus, Some(&container))?;
-            clock.attach(program, &self.cpus, Some(container.id()), events)?;
+        for (kind, program) in programs {
+            let Some(events) = self.sampled.get_mut(kind) else { continue };
+            let opened = self.opener.events(events.kind(), &self.cpus, Some(&container))?;
+            events.attach(program, &self.cpus, Some(container.id()), opened)?;
         }
         containers.push(container);
         Ok(true)
@@ -133,31 +144,43 @@ impl Watch {
         for index in (1..containers.len()).rev() {
             if !containers[index].is_populated() {
                 let id = containers.swap_remove(index).id();
-                self.clock.iter_mut().for_each(|clock| clock.close(Some(id)));
+                self.sampled.values_mut().for_each(|events| events.close(Some(id)));
                 self.side_band.iter_mut().for_each(|side_band| side_band.close(id));
             }
         }
     }
 
-    /// Has the clock events of every task take the place of those of containers.
-    pub(crate) fn widen(&mut self, program: &ProgramMut<'_>) -> Result<(), EventError> {
-        let Some(clock) = &mut self.clock else { return Ok(()) };
-        let events = self.opener.events(clock.kind(), &self.cpus, None)?;
+    /// Has the counters of every task take the place of those of containers.
+    pub(crate) fn widen(&mut self, programs: &[SamplingProgram<'_>]) -> Result<(), EventError> {
+        let mut opened = Vec::new();
+        for (kind, program) in programs {
+            let Some(events) = self.sampled.get(kind) else { continue };
+            opened.push((kind, program, self.opener.events(events.kind(), &self.cpus, None)?));
+        }
+        if opened.is_empty() {
+            return Ok(());
+        }
         if let Audience::Containers(containers) = std::mem::replace(&mut self.audience, Audience::EveryTask) {
-            containers.iter().for_each(|container| clock.close(Some(container.id())));
+            for container in &containers {
+                self.sampled.values_mut().for_each(|events| events.close(Some(container.id())));
+            }
         }
         self.slept_before = Some(Sleep::of_each_cpu());
-        clock.attach(program, &self.cpus, None, events)
+        for (kind, program, opened) in opened {
+            let Some(events) = self.sampled.get_mut(kind) else { continue };
+            events.attach(program, &self.cpus, None, opened)?;
+        }
+        Ok(())
     }
 
     /// Ends sampling.
     pub(crate) fn stop(&mut self) {
         self.witness = self.ask_witness();
-        self.clock = None;
+        self.sampled.clear();
     }
 
     pub(crate) fn ask_witness(&self) -> Option<Witness> {
-        match &self.clock {
+        match self.sampled.get(&SampleKind::Cpu) {
             Some(clock) => Witness::of(clock, self.slept_before.as_ref()).ok(),
             None => self.witness.clone(),
         }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 
-use crate::events::{ClockEvents, CpuList};
+use crate::events::{CounterEvents, CpuList};
 use crate::outcome::Outcome;
 
 /// How the interrupts since the start ended.
@@ -47,15 +47,15 @@ struct CpuWitness {
 impl Witness {
     /// Asks the clocks of events that began when the CPUs had slept for as long as `since` says. `None`: the events don't
     /// run while a CPU sleeps.
-    pub(crate) fn of(events: &ClockEvents, since: Option<&Sleep>) -> io::Result<Self> {
+    pub(crate) fn of(clock: &CounterEvents, since: Option<&Sleep>) -> io::Result<Self> {
         let now = Sleep::of_each_cpu();
         let slept_ns = |cpu| since.map_or(0, |since| now.since(since, cpu));
-        let cpus = events
+        let cpus = clock
             .due()?
             .into_iter()
             .map(|(cpu, due)| CpuWitness { cpu, due, slept_ns: slept_ns(cpu) })
             .collect();
-        Ok(Self { period_ns: events.period_ns(), cpus })
+        Ok(Self { period_ns: clock.period(), cpus })
     }
 
     /// Completes what the programs have counted on each CPU, by number and outcome.

@@ -1,0 +1,66 @@
+//! The kinds of sample: the number that programs give each in `c/intf.h`, and the kind of profile that it is for.
+//!
+//! A number without a kind doesn't compile, nor does a kind without a profile.
+
+use sidewinder_kind::Kind;
+use zerocopy::{IntoBytes, TryFromBytes};
+
+use crate::intf::sw_sample_kind;
+
+/// Why a sample was taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SampleKind {
+    /// The CPU's clock interrupted.
+    Cpu,
+    /// A test program ran.
+    #[cfg(feature = "test-programs")]
+    Probe,
+}
+
+impl From<sw_sample_kind> for SampleKind {
+    fn from(kind: sw_sample_kind) -> Self {
+        match kind {
+            sw_sample_kind::SW_SAMPLE_CPU => Self::Cpu,
+            #[cfg(feature = "test-programs")]
+            sw_sample_kind::SW_SAMPLE_PROBE => Self::Probe,
+        }
+    }
+}
+
+impl SampleKind {
+    /// The kind of this number in records, unless a newer program speaks.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        sw_sample_kind::try_read_from_bytes(u32::from(number).as_bytes()).ok().map(Self::from)
+    }
+
+    /// The kind of profile that its samples are for, at this rate of sampling on each CPU, in Hz.
+    #[must_use]
+    pub const fn profile_kind(self, samples_per_second: u32) -> Kind {
+        match self {
+            Self::Cpu => Kind::Cpu { samples_per_second },
+            // A test runs the program as often as it likes.
+            #[cfg(feature = "test-programs")]
+            Self::Probe => Kind::Counted { samples_per_second: 0 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::PerfCounter;
+
+    #[test]
+    fn a_number_of_the_header_has_its_kind_and_any_other_has_none() {
+        assert_eq!(SampleKind::from_number(sw_sample_kind::SW_SAMPLE_CPU as u8), Some(SampleKind::Cpu));
+        assert_eq!([0, 254].map(SampleKind::from_number), [None; 2]);
+    }
+
+    #[test]
+    fn the_clock_interrupts_at_the_rate_that_is_asked_for() {
+        let period_ns =
+            |rate| PerfCounter::of(SampleKind::Cpu.profile_kind(rate)).map(|counter| counter.period);
+        assert_eq!(period_ns(100), Some(10_000_000));
+        assert_eq!(period_ns(0), Some(1_000_000_000));
+    }
+}
