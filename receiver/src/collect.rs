@@ -28,6 +28,7 @@ use crate::stats::Counted;
 #[derive(Debug)]
 pub(crate) struct Collection {
     namer: Namer,
+    kind: Kind,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
     stacks: HashMap<u64, Arc<Stack>>,
     threads: Numbers<ThreadKey>,
@@ -47,7 +48,6 @@ struct Seen {
 /// What was recorded, but for the events.
 pub(crate) struct Circumstances<'a> {
     pub(crate) title: String,
-    pub(crate) rate_hz: u32,
     pub(crate) start: SystemTime,
     /// The same by `CLOCK_MONOTONIC`.
     pub(crate) start_ns: u64,
@@ -56,9 +56,11 @@ pub(crate) struct Circumstances<'a> {
 }
 
 impl Collection {
-    pub(crate) fn new(namer: Namer) -> Self {
+    /// Gathers the events of this kind.
+    pub(crate) fn new(namer: Namer, kind: Kind) -> Self {
         Self {
             namer,
+            kind,
             processes: HashMap::new(),
             stacks: HashMap::new(),
             threads: Numbers::default(),
@@ -76,7 +78,8 @@ impl Collection {
             Message::Jit(key, place) => self.namer.learn_runtime(key, place),
             // Their events are still to be named.
             Message::Departed(_) | Message::ForgetFile(_) => {}
-            Message::Event(event) => self.count(event),
+            Message::Event(event) if event.kind == self.kind => self.count(event),
+            Message::Event(_) => {}
         }
     }
 
@@ -100,13 +103,12 @@ impl Collection {
 
     /// Names everything and makes a profile of it.
     pub(crate) fn into_profile(mut self, of: Circumstances<'_>) -> Profile {
-        let measure = Measure::of(Kind::Cpu { samples_per_second: of.rate_hz });
         let mut rows: Vec<_> = self.counts.rows_since(of.start_ns).collect();
         // The same profile for the same events, whatever the hash maps' order.
         rows.sort_unstable_by_key(|(slice, seen, _)| {
             (*slice, seen.thread, seen.stack, seen.outcome.label(), seen.span)
         });
-        let mut draft = Draft::of(Profile::empty(of.title, measure));
+        let mut draft = Draft::of(Profile::empty(of.title, Measure::of(self.kind)));
         let end_ns = of.start_ns.saturating_add(u64::try_from(of.duration.as_nanos()).unwrap_or(u64::MAX));
         let samples = rows.into_iter().filter_map(|(slice, seen, count)| {
             let thread = self.threads.all.get(seen.thread as usize)?;
@@ -230,11 +232,13 @@ fn severity(outcome: Outcome) -> Severity {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use sidewinder_bpf::{Frame, FrameKind, SampleKind, monotonic_ns};
+    use sidewinder_bpf::{Frame, FrameKind, monotonic_ns};
 
     use super::*;
     use crate::naming::NamingOptions;
     use crate::sampling::feed::Labels;
+
+    pub(crate) const CPU: Kind = Kind::Cpu { samples_per_second: 97 };
 
     pub(crate) fn nothing_known() -> (Namer, HashMap<ProcessKey, Arc<ProcessDescription>>) {
         (Namer::new(NamingOptions::default()), HashMap::new())
@@ -246,7 +250,7 @@ pub(crate) mod tests {
         let mut comm = [0; 16];
         comm[..6].copy_from_slice(b"thread");
         Message::Event(Event {
-            kind: SampleKind::Cpu,
+            kind: CPU,
             value: 1,
             time_ns: monotonic_ns(),
             process: ProcessKey { pid: 7, instance: 1 },

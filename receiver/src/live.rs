@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::StatusCode;
+use sidewinder_kind::Kind;
 use sidewinder_render::{Form, Outcome, live_page};
 
 use crate::collect::{Bounds, Window};
@@ -35,7 +36,7 @@ pub(crate) struct Live {
 #[derive(Debug)]
 pub(crate) struct Shown {
     title: String,
-    samples_per_second: u32,
+    kind: Kind,
     window: Mutex<Option<Window>>,
 }
 
@@ -56,9 +57,9 @@ impl Live {
         }
     }
 
-    /// A receiver begins, and shows nothing of what it showed before.
-    pub(crate) fn begin(&self, name: &str, title: String, samples_per_second: u32) -> Arc<Shown> {
-        let shown = Arc::new(Shown { title, samples_per_second, window: Mutex::default() });
+    /// A receiver begins, and shows its events of this kind, and nothing of what it showed before.
+    pub(crate) fn begin(&self, name: &str, title: String, kind: Kind) -> Arc<Shown> {
+        let shown = Arc::new(Shown { title, kind, window: Mutex::default() });
         shown.keep_to(*lock(&self.bounds));
         lock(&self.receivers).insert(name.to_owned(), Arc::clone(&shown));
         shown
@@ -135,7 +136,7 @@ impl Shown {
         match (bounds, &mut *window) {
             (Some(bounds), Some(window)) => window.change_bounds(bounds),
             (Some(bounds), none) => {
-                *none = Some(Window::new(self.title.clone(), self.samples_per_second, bounds));
+                *none = Some(Window::new(self.title.clone(), self.kind, bounds));
             }
             (None, window) => *window = None,
         }
@@ -166,7 +167,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::collect::tests::{event, nothing_known};
+    use crate::collect::tests::{CPU, event, nothing_known};
 
     const BOUNDS: Bounds = Bounds { time: Duration::from_secs(600), bytes: 1 << 20 };
 
@@ -181,8 +182,8 @@ mod tests {
     #[test]
     fn each_receiver_has_its_page_its_data_and_its_files() {
         let live = Arc::new(Live::within(Some(BOUNDS)));
-        let _empty = live.begin("profiling", "first".to_owned(), 97);
-        let shown = live.begin("profiling/two", "second".to_owned(), 97);
+        let _empty = live.begin("profiling", "first".to_owned(), CPU);
+        let shown = live.begin("profiling/two", "second".to_owned(), CPU);
         let (mut namer, processes) = nothing_known();
         shown.window().as_mut().unwrap().take(&event(1, None), &mut namer, &processes);
         for path in ["/", "/1/"] {
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn nothing_is_held_while_there_is_no_page() {
         let live = Arc::new(Live::within(None));
-        let shown = live.begin("profiling", String::new(), 97);
+        let shown = live.begin("profiling", String::new(), CPU);
         assert!(shown.window().is_none());
         assert!(ask(&live, "/data/0").is_none());
         live.change(Some(BOUNDS));

@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use sidewinder_bpf::monotonic_ns;
 use sidewinder_config::ResourceProcessor;
-use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
     SampleAttributes, SampleIdentity, StackIndex,
@@ -29,7 +28,6 @@ const EVENTS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Reporter {
     namer: Namer,
-    kind: Kind,
     drafts: Vec<Draft>,
     /// What is interned is thrown away when all of it has grown to this.
     interned_bytes_max: usize,
@@ -90,16 +88,10 @@ struct Circumstances {
 
 impl Reporter {
     /// Makes a report for each list of processors, of which there is at least one.
-    pub(crate) fn new(
-        namer: Namer,
-        samples_per_second: u32,
-        processors: &[&[ResourceProcessor]],
-        interned_bytes_max: usize,
-    ) -> Self {
+    pub(crate) fn new(namer: Namer, processors: &[&[ResourceProcessor]], interned_bytes_max: usize) -> Self {
         Self {
             namer,
             interned_bytes_max,
-            kind: Kind::Cpu { samples_per_second },
             drafts: processors.iter().map(|processors| Draft::new(processors.to_vec())).collect(),
             descriptions: HashMap::new(),
             clock: Clock::now(),
@@ -178,12 +170,11 @@ impl Reporter {
     }
 
     fn add(&mut self, event: &Event) {
-        let kind = self.kind;
         let nothing = ProcessDescription::default();
         let description = self.descriptions.get(&event.process).map_or(&nothing, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
         for draft in &mut self.drafts {
-            draft.add(event, kind, time_ns, description, &mut self.namer);
+            draft.add(event, time_ns, description, &mut self.namer);
         }
     }
 }
@@ -204,14 +195,7 @@ impl Draft {
         report
     }
 
-    fn add(
-        &mut self,
-        event: &Event,
-        kind: Kind,
-        unix_ns: u64,
-        description: &ProcessDescription,
-        namer: &mut Namer,
-    ) {
+    fn add(&mut self, event: &Event, unix_ns: u64, description: &ProcessDescription, namer: &mut Namer) {
         let outcome = match (&event.stack, event.outcome) {
             (None, _) => Some(BODY_MISSING),
             (_, sidewinder_bpf::Outcome::Complete) => None,
@@ -219,7 +203,7 @@ impl Draft {
         };
         let identity = SampleIdentity {
             resource: self.resource(event.process, description),
-            kind,
+            kind: event.kind,
             stack: self.stack(event, namer),
             attributes: self.attributes(event, outcome),
             link: event.span,
@@ -397,7 +381,7 @@ impl Clock {
 
 #[cfg(test)]
 mod tests {
-    use sidewinder_bpf::SampleKind;
+    use sidewinder_kind::Kind;
     use sidewinder_otlp::builder::Link;
 
     use super::*;
@@ -408,7 +392,7 @@ mod tests {
     #[test]
     fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
         let namer = Namer::new(NamingOptions::default());
-        let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
+        let mut reporter = Reporter::new(namer, &[&[]], usize::MAX);
         let frame = sidewinder_bpf::Frame::new(sidewinder_bpf::FrameKind::Anonymous, 0x1000, false, false);
         let stack = Arc::new(Stack::new(1, [frame].into()));
         let link = |id| Some(Link { trace_id: [id; 16], span_id: [id; 8] });
@@ -423,7 +407,7 @@ mod tests {
         ];
         for (number, (span, labels)) in events.into_iter().enumerate() {
             reporter.take(Message::Event(Event {
-                kind: SampleKind::Cpu,
+                kind: Kind::Cpu { samples_per_second: 97 },
                 value: 1,
                 time_ns: now_ns + number as u64,
                 process: ProcessKey { pid: 7, instance: 1 },
@@ -457,7 +441,7 @@ mod tests {
     #[test]
     fn nothing_is_kept_of_a_process_that_has_departed() {
         let namer = Namer::new(NamingOptions::default());
-        let mut reporter = Reporter::new(namer, 97, &[&[]], usize::MAX);
+        let mut reporter = Reporter::new(namer, &[&[]], usize::MAX);
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
         for process in processes {
             reporter.take(Message::Process(process, Arc::default()));

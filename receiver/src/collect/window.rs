@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_bpf::{SampleKind, monotonic_ns};
+use sidewinder_bpf::monotonic_ns;
 use sidewinder_config::Ui;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
@@ -51,6 +51,7 @@ impl Bounds {
 #[derive(Debug)]
 pub(crate) struct Window {
     bounds: Bounds,
+    kind: Kind,
     start_ns: u64,
     draft: Draft,
     growth: Growth,
@@ -74,12 +75,13 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// A window that opens now.
-    pub(crate) fn new(title: String, rate_hz: u32, bounds: Bounds) -> Self {
-        let measure = Measure::of(Kind::Cpu { samples_per_second: rate_hz });
+    /// A window that opens now, on the events of this kind.
+    pub(crate) fn new(title: String, kind: Kind, bounds: Bounds) -> Self {
+        let measure = Measure::of(kind);
         let (start, start_ns) = (SystemTime::now(), monotonic_ns());
         Self {
             bounds,
+            kind,
             start_ns,
             draft: Draft::of(Profile { start, slice: SLICE, ..Profile::empty(title, measure) }),
             growth: Growth::default(),
@@ -102,7 +104,7 @@ impl Window {
             // Frames of this file may have a better name now.
             Message::File(..) => self.draft.forget_names(),
             Message::Jit(..) => self.draft.forget_names_of_processes(),
-            Message::Event(event) if event.kind == SampleKind::Cpu => self.count(event, namer, processes),
+            Message::Event(event) if event.kind == self.kind => self.count(event, namer, processes),
             Message::Event(_) | Message::Process(..) | Message::Departed(_) | Message::ForgetFile(_) => {}
         }
     }
@@ -298,10 +300,10 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::collect::tests::{event, nothing_known};
+    use crate::collect::tests::{CPU, event, nothing_known};
 
     fn window(bytes: usize) -> Window {
-        Window::new("test".to_owned(), 97, Bounds { time: Duration::from_secs(600), bytes })
+        Window::new("test".to_owned(), CPU, Bounds { time: Duration::from_secs(600), bytes })
     }
 
     fn fill(window: &mut Window, stacks: impl Iterator<Item = u64>) {

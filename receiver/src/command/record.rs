@@ -16,6 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::json;
 use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
 use sidewinder_config::TraceContext;
+use sidewinder_kind::Kind;
 use sidewinder_otlp::Report;
 use sidewinder_render::{Form, Profile, TableOptions, guesses};
 use tracing::warn;
@@ -127,15 +128,13 @@ fn record_target(args: &RecordArgs) -> Ended {
         opener: Some(opener.clone()),
     });
     let mut sink = match Format::of(&args.output, args.format)? {
-        Format::Otlp => {
-            Sink::Report(Box::new(Reporter::new(namer, args.frequency, &[&[]], WORKING_SET_BYTES_MAX)))
-        }
-        Format::Other(form) => Sink::Profile(Box::new(Collection::new(namer)), form),
+        Format::Otlp => Sink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX))),
+        Format::Other(form) => Sink::Profile(Box::new(Collection::new(namer, kind(args))), form),
     };
     let output = Output::new(&args.output)?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
     let stop = stop_flag_in_terminal()?;
-    let page = args.ui.as_ref().map(|address| Page::serve(address, title(args), args.frequency));
+    let page = args.ui.as_ref().map(|address| Page::serve(address, title(args), kind(args)));
     let mut page = page.transpose()?;
 
     let mut launched = if args.command.is_empty() { None } else { Some(Launched::stopped(&args.command)?) };
@@ -288,7 +287,6 @@ fn write(
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
             let profile = collection.into_profile(Circumstances {
                 title: title(args),
-                rate_hz: args.frequency,
                 start: recorded.start,
                 start_ns: recorded.start_ns,
                 duration,
@@ -385,6 +383,11 @@ fn summary_json(recorded: &Recorded, refused: &RefusedFiles, profile: Option<&Pr
         "files_refused": refused.by_reason().collect::<BTreeMap<_, _>>(),
     });
     format!("{summary:#}\n")
+}
+
+/// The kind of profile that is recorded.
+fn kind(args: &RecordArgs) -> Kind {
+    Kind::Cpu { samples_per_second: args.frequency }
 }
 
 fn title(args: &RecordArgs) -> String {

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use sidewinder_bpf::{Opener, Storage};
+use sidewinder_kind::Kind;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::Outcome;
 
@@ -69,7 +70,7 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
     sampler.start()?;
 
     let live = Live::within(Some(Bounds { time: screen::LONGEST, bytes: WINDOW_BYTES }));
-    let shown = live.begin("top", title.clone(), args.frequency);
+    let shown = live.begin("top", title.clone(), Kind::Cpu { samples_per_second: args.frequency });
     let told = Mutex::<Vec<Outcome>>::default();
     let mut screen = Screen::new(title, args.frequency, args.seconds);
     let names = Names::new(!args.no_kernel, debug_roots, opener);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{Frame, FrameKind, Outcome, SampleKind};
+use sidewinder_bpf::{Frame, FrameKind, Outcome};
+use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
 
@@ -47,8 +48,8 @@ pub(crate) fn instruction_of(frame: &Frame) -> Option<(FileId, FileOffset)> {
 /// One sample.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
-    /// Why it was taken.
-    pub(crate) kind: SampleKind,
+    /// The kind of profile that it is for.
+    pub(crate) kind: Kind,
     /// What it counts for, as its kind has it: 1 for an interrupt.
     pub(crate) value: u64,
     /// `CLOCK_MONOTONIC`.

@@ -146,12 +146,15 @@ fn forget_files(sampler: &mut Sampler<'_>, age: Duration, messages: &mut Vec<Mes
 }
 
 fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
+    profile_of(SampleKind::Cpu, messages, sampler)
+}
+
+fn profile_of(kind: SampleKind, messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
     let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
-    let mut collection = Collection::new(Namer::new(options));
+    let mut collection = Collection::new(Namer::new(options), kind.profile_kind(sampler.samples_per_second));
     messages.into_iter().for_each(|message| collection.take(message));
     collection.into_profile(Circumstances {
         title: "test".to_owned(),
-        rate_hz: 1,
         start: SystemTime::now(),
         start_ns: 0,
         duration: Duration::ZERO,
@@ -210,9 +213,11 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     drop(probe);
     sampler.stop(None, &mut messages);
 
-    let outcomes_of = |kind| {
+    let outcomes_of = |kind: SampleKind| {
         let outcomes = messages.iter().filter_map(|message| match message {
-            Message::Event(event) if event.kind == kind => Some(event.outcome),
+            Message::Event(event) if event.kind == kind.profile_kind(sampler.samples_per_second) => {
+                Some(event.outcome)
+            }
             _ => None,
         });
         outcomes.collect::<Vec<_>>()
@@ -229,7 +234,9 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     let nested = sampler.profiler().nested_walks();
     assert!(nested > 100, "only {nested} walks were begun inside another one");
 
-    for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
+    let profiles =
+        [SampleKind::Probe, SampleKind::Cpu].map(|kind| profile_of(kind, messages.clone(), &sampler));
+    for (chain, count, is_cut) in profiles.iter().flat_map(chains) {
         if !is_cut {
             assert_eq!(chain, CHAIN[..chain.len()], "a stack that was never there, {count} times");
             assert!(!chain.is_empty(), "a complete stack without main");
@@ -393,7 +400,9 @@ fn stacks_are_complete_without_loops_too() {
 
     assert!(sampler.profiler().nested_walks() > 20, "nothing interrupted the walk of a probe");
     let (mut all, mut whole) = (0, 0);
-    for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
+    let profiles =
+        [SampleKind::Probe, SampleKind::Cpu].map(|kind| profile_of(kind, messages.clone(), &sampler));
+    for (chain, count, is_cut) in profiles.iter().flat_map(chains) {
         all += count;
         if !is_cut {
             whole += count;

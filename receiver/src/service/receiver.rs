@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use sidewinder_bpf::{Opener, Spawned, Storage, monotonic_ns};
 use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust};
+use sidewinder_kind::Kind;
 use sidewinder_otlp::Report;
 use sidewinder_unwind::validate::Trust;
 use tracing::{debug, error, info};
@@ -284,13 +285,9 @@ impl Run {
     fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
         let heartbeat = self.stats.threads().watch("report", REPORTING_SILENT_MAX);
         let mut plan = self.plan.get();
-        let mut reporter = Reporter::new(
-            namer,
-            self.config.samples_per_second.get(),
-            &plan.processors(),
-            self.budget.interned_bytes,
-        );
-        let shown = self.live.begin(&self.name, self.name.clone(), self.config.samples_per_second.get());
+        let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
+        let kind = Kind::Cpu { samples_per_second: self.config.samples_per_second.get() };
+        let shown = self.live.begin(&self.name, self.name.clone(), kind);
         let mut due = Instant::now() + plan.next_interval();
         loop {
             let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));

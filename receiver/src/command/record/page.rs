@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sidewinder_config::{ListenAddress, Ui};
+use sidewinder_kind::Kind;
 use sidewinder_render::Outcome;
 use tokio::runtime::Runtime;
 
@@ -29,11 +30,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    pub(super) fn serve(
-        address: &ListenAddress,
-        title: String,
-        samples_per_second: u32,
-    ) -> Result<Self, Failure> {
+    pub(super) fn serve(address: &ListenAddress, title: String, kind: Kind) -> Result<Self, Failure> {
         let failed = |error| Failure::runtime("can't serve the page", error);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -41,7 +38,7 @@ impl Page {
             .build()
             .map_err(failed)?;
         let live = Arc::new(Live::within(Some(Bounds::of(&Ui::default()))));
-        let shown = live.begin("record", title, samples_per_second);
+        let shown = live.begin("record", title, kind);
         let outcomes = Arc::<Mutex<Vec<Outcome>>>::default();
         let told = Arc::clone(&outcomes);
         let answer = live.answer(Arc::new(move |_| lock(&told).clone()));

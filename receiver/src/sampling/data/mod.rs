@@ -40,6 +40,7 @@ pub(super) struct Data {
     corrections: Corrections,
     labels: AllowedLabels,
     frame_limit: usize,
+    samples_per_second: u32,
     events: u64,
     bodies_missing: u64,
     deferred_walks: u64,
@@ -55,6 +56,7 @@ impl Data {
             corrections: Corrections::default(),
             labels: AllowedLabels::new(&options.trace_context),
             frame_limit: options.frame_limit as usize,
+            samples_per_second: options.samples_per_second,
             events: 0,
             bodies_missing: 0,
             deferred_walks: 0,
@@ -244,7 +246,7 @@ impl Data {
             (None, None) => (None, Labels::default()),
         };
         messages.push(Message::Event(Event {
-            kind: sample.kind,
+            kind: sample.kind.profile_kind(self.samples_per_second),
             value: sample.value,
             time_ns: sample.time_ns,
             process,
