@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::iter;
 use std::time::UNIX_EPOCH;
 
-use sidewinder_kind::{Kind, SAMPLES, Shape};
+use sidewinder_kind::{CPU_TIME, Kind, SAMPLES, Shape};
 use sidewinder_otlp::builder::{
     AttributeSetIndex, BuildIds, Frame, Function, Line, Link, LocationIndex, Mapping, MappingIndex,
     ResourceIndex, SampleAttributes, SampleIdentity,
@@ -25,7 +25,11 @@ pub(crate) enum EncodeError {
     #[error("the profile holds no samples")]
     Empty,
     /// Its numbers are bytes, or times of unknown parts.
-    #[error("its values are {0:?}, not numbers of samples of CPU time, which is all that is written as OTLP")]
+    #[error(
+        "its values are {0:?}, not numbers of {counted} of {measured} time, which is all that is written as OTLP",
+        counted = SAMPLES.display,
+        measured = CPU_TIME.display
+    )]
     NotSamples(String),
 }
 

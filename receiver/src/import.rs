@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use sidewinder_kind::{Kind, SAMPLES};
+use sidewinder_kind::{CPU_TIME, Kind, SAMPLES};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
 use sidewinder_otlp::decode::{self, DecodeError, MAX_MESSAGE_BYTES, OwnedValue};
@@ -28,7 +28,7 @@ pub(crate) enum ImportError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Other(#[from] ReadError),
-    #[error("none of its profiles is of samples of CPU time")]
+    #[error("none of its profiles is of {} of {} time", SAMPLES.display, CPU_TIME.display)]
     NoCpu,
 }
 

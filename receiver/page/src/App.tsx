@@ -88,7 +88,7 @@ function Header({ search, onHelp }: { search: RefObject<HTMLInputElement | null>
       <div class="what">
         <h1>{cut(recording.title, 300)}</h1>
         <p class="faint">
-          <b>{whole(events)}</b> samples{recording.periodNs > 0 && <> · {recording.time(events)} of {measure === "cpu" ? "CPU" : measure} time</>}
+          <b>{whole(events)}</b> samples{recording.periodNs > 0 && <> · {recording.time(events)} of {measure} time</>}
           {base && <> · compared with <b>{whole(base.events)}</b> samples</>}
           {rateHz > 0 && <> · {whole(rateHz)} Hz</>}
           {durationMs > 0 && <> for {seconds(durationMs / 1e3)}</>}

@@ -1,6 +1,7 @@
 /** What the page shows, as `receiver/render/src/page.rs` writes it: tables by columns, texts as positions in `strings`. */
 export interface Document {
   title: string;
+  /** What the time of events is of, as it is displayed. */
   measure: string;
   rate_hz: number;
   period_ns: number;

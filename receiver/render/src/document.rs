@@ -145,7 +145,7 @@ impl Growth {
         let tree = &self.tree;
         Document {
             title: visible(&profile.title).into_owned(),
-            measure: &profile.measure.name,
+            measure: sidewinder_kind::display_of(&profile.measure.name),
             rate_hz: profile.measure.rate_hz,
             period_ns: profile.measure.period_ns,
             start_unix_ms: profile

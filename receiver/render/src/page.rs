@@ -80,6 +80,7 @@ pub(crate) mod tests {
             column.as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
         };
         assert_eq!(sum(&document["samples"]["count"]), 14);
+        assert_eq!(document["measure"], "CPU", "as it is displayed");
         assert_eq!(document["outcomes"].as_array().unwrap().len(), 4);
         assert_eq!(document["nodes"]["parent_before"], serde_json::json!([0, 1, 1, 3, 1]));
     }

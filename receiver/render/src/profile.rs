@@ -44,7 +44,7 @@ pub struct Profile {
 /// What is counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Measure {
-    /// The kind of profile: `cpu`.
+    /// The name of its value type: `cpu`.
     pub name: String,
     /// Interrupts a second and CPU, as asked for.
     pub rate_hz: u64,
