@@ -17,7 +17,7 @@ use crate::chunk::CHUNK_BYTES;
 use crate::intf::{self, sw_slot_head};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
-use crate::settings::Settings;
+use crate::settings::CpuSettings;
 
 /// Blocks start at, and have lengths of, multiples of this.
 const GRAIN_BYTES: u32 = 32;
@@ -46,13 +46,13 @@ pub enum ArenaError {
 
 /// A piece of the arena. Given back through [`Arena::retire`].
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(crate) struct ArenaBlock {
     chunk: u32,
     offset: u32,
     bytes: u32,
 }
 
-impl Block {
+impl ArenaBlock {
     /// The word that publishes it.
     pub(crate) fn location(&self) -> intf::sw_location {
         u64::from(self.chunk) << 32 | u64::from(self.offset)
@@ -69,15 +69,15 @@ pub struct Arena {
     map: MapHandle,
     opener: Opener,
     slots: Rc<MappedArray>,
-    settings: Rc<Settings>,
-    chunks: Vec<Chunk>,
+    settings: Rc<CpuSettings>,
+    chunks: Vec<ArenaChunk>,
     chunks_max: u32,
     used_bytes: u64,
     retired: Vec<Retired>,
 }
 
 #[derive(Debug)]
-struct Chunk {
+struct ArenaChunk {
     memory: MappedArray,
     /// Offset to length of each free stretch; neighbours are merged.
     free: BTreeMap<u32, u32>,
@@ -86,7 +86,7 @@ struct Chunk {
 #[derive(Debug)]
 struct Retired {
     walks: WalksInProgress,
-    blocks: Vec<Block>,
+    blocks: Vec<ArenaBlock>,
 }
 
 impl Arena {
@@ -94,7 +94,7 @@ impl Arena {
         map: MapHandle,
         opener: Opener,
         slots: Rc<MappedArray>,
-        settings: Rc<Settings>,
+        settings: Rc<CpuSettings>,
         budget_bytes: u64,
     ) -> Self {
         let chunks = (budget_bytes / u64::from(CHUNK_BYTES)).clamp(1, u64::from(intf::SW_CHUNKS_MAX));
@@ -139,21 +139,21 @@ impl Arena {
     ///
     /// # Errors
     /// If it doesn't fit, now or ever, or the kernel gives no more memory.
-    pub(crate) fn store(&mut self, bytes: &[u8]) -> Result<Block, ArenaError> {
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> Result<ArenaBlock, ArenaError> {
         let block = self.allocate(bytes.len())?;
         self.chunks[block.chunk as usize].memory.write(0, block.offset as usize, bytes);
         Ok(block)
     }
 
     /// What a block holds. Whoever would write needs the arena mutably.
-    pub(crate) fn bytes(&self, block: &Block) -> &[u8] {
+    pub(crate) fn bytes(&self, block: &ArenaBlock) -> &[u8] {
         let memory = &self.chunks[block.chunk as usize].memory;
         memory.bytes(0, block.offset as usize, block.bytes as usize)
     }
 
     /// Gives a block back that no word points to any more. It is reused after the walks of now have ended.
-    pub(crate) fn retire(&mut self, block: Block) {
-        let walks = WalksInProgress::now(&self.slots);
+    pub(crate) fn retire(&mut self, block: ArenaBlock) {
+        let walks = WalksInProgress::capture(&self.slots);
         match self.retired.last_mut() {
             Some(last) if last.walks == walks => last.blocks.push(block),
             _ => self.retired.push(Retired { walks, blocks: vec![block] }),
@@ -164,7 +164,8 @@ impl Arena {
     pub fn reclaim(&mut self) {
         let slots = Rc::clone(&self.slots);
         let ended = self.retired.iter().take_while(|retired| retired.walks.have_ended(&slots)).count();
-        let blocks: Vec<Block> = self.retired.drain(..ended).flat_map(|retired| retired.blocks).collect();
+        let blocks: Vec<ArenaBlock> =
+            self.retired.drain(..ended).flat_map(|retired| retired.blocks).collect();
         if !blocks.is_empty() {
             // Walks remember by location what they found, until the clock advances.
             self.settings.advance_clock();
@@ -175,7 +176,7 @@ impl Arena {
         }
     }
 
-    fn allocate(&mut self, bytes: usize) -> Result<Block, ArenaError> {
+    fn allocate(&mut self, bytes: usize) -> Result<ArenaBlock, ArenaError> {
         let too_large = || ArenaError::TooLarge { bytes };
         let wanted = u32::try_from(bytes).map_err(|_| too_large())?;
         let wanted = wanted.max(1).checked_next_multiple_of(GRAIN_BYTES).ok_or_else(too_large)?;
@@ -184,14 +185,14 @@ impl Arena {
         }
         self.reclaim();
         let taken = self.chunks.iter_mut().zip(0..).find_map(|(chunk, number)| {
-            Some(Block { chunk: number, offset: chunk.take(wanted)?, bytes: wanted })
+            Some(ArenaBlock { chunk: number, offset: chunk.allocate(wanted)?, bytes: wanted })
         });
         let block = match taken {
             Some(block) => block,
             None => {
                 let number = self.grow(bytes)?;
-                let offset = self.chunks[number as usize].take(wanted).ok_or_else(too_large)?;
-                Block { chunk: number, offset, bytes: wanted }
+                let offset = self.chunks[number as usize].allocate(wanted).ok_or_else(too_large)?;
+                ArenaBlock { chunk: number, offset, bytes: wanted }
             }
         };
         self.used_bytes += u64::from(wanted);
@@ -209,14 +210,14 @@ impl Arena {
         put.map_err(|error| ArenaError::Grow(io::Error::other(error)))?;
         // Offset 0 of chunk 0 would be the word that says "absent".
         let free = BTreeMap::from([(GRAIN_BYTES, CHUNK_BYTES - GRAIN_BYTES)]);
-        self.chunks.push(Chunk { memory, free });
+        self.chunks.push(ArenaChunk { memory, free });
         Ok(number)
     }
 }
 
-impl Chunk {
+impl ArenaChunk {
     /// The tightest free stretch that is long enough, which keeps long ones whole.
-    fn take(&mut self, bytes: u32) -> Option<u32> {
+    fn allocate(&mut self, bytes: u32) -> Option<u32> {
         let fitting = self.free.iter().filter(|(_, length)| **length >= bytes);
         let (&offset, &length) = fitting.min_by_key(|(_, length)| **length)?;
         self.free.remove(&offset);
@@ -226,7 +227,7 @@ impl Chunk {
         Some(offset)
     }
 
-    fn free(&mut self, block: &Block) {
+    fn free(&mut self, block: &ArenaBlock) {
         if cfg!(debug_assertions) {
             self.memory.write(0, block.offset as usize, &vec![0xa5; block.bytes as usize]);
         }
@@ -250,7 +251,7 @@ impl Chunk {
 struct WalksInProgress(Vec<(usize, u32)>);
 
 impl WalksInProgress {
-    fn now(slots: &MappedArray) -> Self {
+    fn capture(slots: &MappedArray) -> Self {
         // Pairs with the barrier of `claim_slot`: a walk whose claim we don't see here will see what we unpublished.
         fence(Ordering::SeqCst);
         Self((0..slots.entries()).filter_map(|slot| Some((slot, use_of(slots, slot)?))).collect())
@@ -263,7 +264,7 @@ impl WalksInProgress {
 
 /// The number of the use that a slot is in.
 fn use_of(slots: &MappedArray, slot: usize) -> Option<u32> {
-    let load = |offset| slots.half_word(slot, offset).load(Ordering::SeqCst);
+    let load = |offset| slots.atomic_u32(slot, offset).load(Ordering::SeqCst);
     (load(offset_of!(sw_slot_head, claims)) > 0).then(|| load(offset_of!(sw_slot_head, sequence)))
 }
 
@@ -276,19 +277,19 @@ mod tests {
     use super::*;
     use crate::chunk::{create_array, create_chunk};
 
-    fn chunk() -> (OwnedFd, Chunk) {
+    fn chunk() -> (OwnedFd, ArenaChunk) {
         let map = create_chunk().unwrap();
         let memory = MappedArray::new(map.as_fd(), CHUNK_BYTES as usize, 1).unwrap();
-        (map, Chunk { memory, free: BTreeMap::from([(32, 992)]) })
+        (map, ArenaChunk { memory, free: BTreeMap::from([(32, 992)]) })
     }
 
     #[test]
     fn freed_neighbours_become_one_stretch_again() {
         let (_map, mut chunk) = chunk();
-        let blocks: Vec<Block> = [64, 128, 256, 544]
-            .map(|bytes| Block { chunk: 0, offset: chunk.take(bytes).unwrap(), bytes })
+        let blocks: Vec<ArenaBlock> = [64, 128, 256, 544]
+            .map(|bytes| ArenaBlock { chunk: 0, offset: chunk.allocate(bytes).unwrap(), bytes })
             .into();
-        assert_eq!(chunk.take(32), None);
+        assert_eq!(chunk.allocate(32), None);
         for at in [1, 3, 0, 2] {
             chunk.free(&blocks[at]);
         }
@@ -310,7 +311,7 @@ mod tests {
             ..Default::default()
         };
         let outer = MapHandle::create(MapType::ArrayOfMaps, None::<&str>, 4, 4, 1, &options).unwrap();
-        let settings = Rc::new(Settings::new(array(size_of::<intf::sw_cpu>())));
+        let settings = Rc::new(CpuSettings::new(array(size_of::<intf::sw_cpu>())));
         let slots = array(size_of::<sw_slot_head>());
         let budget_bytes = CHUNK_BYTES.into();
         let opener = Opener::start().unwrap();
@@ -318,13 +319,13 @@ mod tests {
 
         let first = arena.store(&[1]).unwrap();
         let (location, time) = (first.location(), settings.clock());
-        slots.half_word(0, offset_of!(sw_slot_head, claims)).store(1, Ordering::SeqCst);
+        slots.atomic_u32(0, offset_of!(sw_slot_head, claims)).store(1, Ordering::SeqCst);
         arena.retire(first);
         let second = arena.store(&[2]).unwrap();
         assert_ne!(second.location(), location, "a walk may be reading there");
         assert_eq!(settings.clock(), time);
 
-        slots.half_word(0, offset_of!(sw_slot_head, claims)).store(0, Ordering::SeqCst);
+        slots.atomic_u32(0, offset_of!(sw_slot_head, claims)).store(0, Ordering::SeqCst);
         let third = arena.store(&[3]).unwrap();
         assert_eq!(third.location(), location);
         assert_ne!(settings.clock(), time);
@@ -334,8 +335,8 @@ mod tests {
     fn the_tightest_stretch_is_taken() {
         let (_map, mut chunk) = chunk();
         chunk.free = BTreeMap::from([(32, 512), (1024, 64), (2048, 96)]);
-        assert_eq!(chunk.take(64), Some(1024));
-        assert_eq!(chunk.take(64), Some(2048));
-        assert_eq!(chunk.take(64), Some(32));
+        assert_eq!(chunk.allocate(64), Some(1024));
+        assert_eq!(chunk.allocate(64), Some(2048));
+        assert_eq!(chunk.allocate(64), Some(32));
     }
 }

@@ -11,7 +11,7 @@ use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, fstatfs, open
 
 /// The inode of a cgroup's directory, which is the cgroup's id too (since Linux 5.5, on 64-bit machines). Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ContainerId(pub u64);
+pub struct CgroupId(pub u64);
 
 /// Directories below a container's that are looked into for a process.
 const CGROUPS_MAX: usize = 256;
@@ -26,7 +26,7 @@ const MOUNTED_ON: [&str; 2] = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
 #[derive(Debug)]
 pub struct Container {
     directory: OwnedFd,
-    id: ContainerId,
+    id: CgroupId,
 }
 
 impl Container {
@@ -38,7 +38,7 @@ impl Container {
     ///
     /// # Errors
     /// If that is refused, or the process does not see its cgroup (version 2).
-    pub(crate) fn of(pid: u32) -> io::Result<Self> {
+    pub(crate) fn from_pid(pid: u32) -> io::Result<Self> {
         let of_directory = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(format!("/proc/{pid}/root"), root, Mode::empty())?;
@@ -46,21 +46,25 @@ impl Container {
         for path in MOUNTED_ON {
             let Ok(directory) = openat2(&root, path, of_directory, Mode::empty(), inside) else { continue };
             if fstatfs(&directory)?.f_type as i64 == CGROUP2_SUPER_MAGIC {
-                let container = Self { id: ContainerId(fstat(&directory)?.st_ino), directory };
-                return if container.holds(pid) { Ok(container) } else { Err(Self::elsewhere(pid)) };
+                let container = Self { id: CgroupId(fstat(&directory)?.st_ino), directory };
+                return if container.contains_process(pid) {
+                    Ok(container)
+                } else {
+                    Err(Self::mismatched_cgroup(pid))
+                };
             }
         }
         let reason = format!("process {pid} sees no cgroup of version 2 on /sys/fs/cgroup");
         Err(io::Error::new(io::ErrorKind::NotFound, reason))
     }
 
-    fn elsewhere(pid: u32) -> io::Error {
+    fn mismatched_cgroup(pid: u32) -> io::Error {
         io::Error::other(format!("what process {pid} sees on /sys/fs/cgroup is not the cgroup that it is in"))
     }
 
     /// Which one.
     #[must_use]
-    pub fn id(&self) -> ContainerId {
+    pub fn id(&self) -> CgroupId {
         self.id
     }
 
@@ -73,17 +77,17 @@ impl Container {
 
     /// Whether a process is in it, or in a cgroup below it.
     #[must_use]
-    pub fn holds(&self, pid: u32) -> bool {
-        self.some_process(|process| process == pid)
+    pub fn contains_process(&self, pid: u32) -> bool {
+        self.any_process(|process| process == pid)
     }
 
     /// Whether it is our own, and no other process is in it.
     pub(crate) fn is_ours_alone(&self) -> bool {
         let own = std::process::id();
-        self.holds(own) && !self.some_process(|process| process != own)
+        self.contains_process(own) && !self.any_process(|process| process != own)
     }
 
-    fn some_process(&self, is_wanted: impl Fn(u32) -> bool) -> bool {
+    fn any_process(&self, is_wanted: impl Fn(u32) -> bool) -> bool {
         let Ok(own) = self.directory.try_clone() else { return false };
         let mut left = vec![own];
         let mut looked_at = 0;

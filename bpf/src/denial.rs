@@ -16,7 +16,7 @@ pub(crate) fn is_privileged() -> bool {
 }
 
 /// What is in the way of privileges, and what to do about it, where it shows. Asked when the kernel has refused something.
-pub(crate) fn obstacle() -> Option<&'static str> {
+pub(crate) fn denial_reason() -> Option<&'static str> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let users = text("/proc/self/uid_map");
     if !users.is_empty() && !users.split_whitespace().eq(ALL_USERS) {

@@ -12,7 +12,7 @@ use sidewinder_kind::{Hook, Kind};
 use sys::bindings as perf;
 use thiserror::Error;
 
-use crate::container::ContainerId;
+use crate::container::CgroupId;
 
 /// The side band wakes us by any event: until a new mapping is known, the stacks that cross it are cut. Whoever waits
 /// waits a poll interval between two wakeups.
@@ -88,7 +88,7 @@ impl CpuList {
 
     /// The first so many CPUs.
     #[cfg(test)]
-    pub(crate) fn of(count: u32) -> Self {
+    pub(crate) fn from_count(count: u32) -> Self {
         Self((0..count).collect())
     }
 
@@ -117,7 +117,7 @@ impl PerfCounter {
 
     /// The one that has the samples of a kind of profile taken; `None` where no counter does.
     pub(crate) fn of(kind: Kind) -> Option<Self> {
-        let row = kind.row();
+        let row = kind.descriptor();
         match row.hook? {
             Hook::CpuClock => Some(Self::cpu_clock(row.period?.amount)),
         }
@@ -137,7 +137,7 @@ pub(crate) enum EventKind {
 
 /// Whose time and doings events tell of.
 #[derive(Debug)]
-pub(crate) enum Target<'a> {
+pub(crate) enum EventTarget<'a> {
     /// All tasks of a CPU.
     EveryTask,
     /// The tasks of a cgroup and of those below it. By its directory.
@@ -147,16 +147,16 @@ pub(crate) enum Target<'a> {
 /// Whether this thread may open events of every task.
 #[must_use]
 pub fn can_open_events() -> bool {
-    CpuList::online().and_then(|cpus| EventKind::SideBand.open(&cpus, &Target::EveryTask)).is_ok()
+    CpuList::online().and_then(|cpus| EventKind::SideBand.open(&cpus, &EventTarget::EveryTask)).is_ok()
 }
 
 impl EventKind {
     /// One event on each CPU. Takes `CAP_PERFMON`.
-    pub(crate) fn open(self, cpus: &CpuList, target: &Target<'_>) -> Result<Vec<OwnedFd>, EventError> {
+    pub(crate) fn open(self, cpus: &CpuList, target: &EventTarget<'_>) -> Result<Vec<OwnedFd>, EventError> {
         let mut attr = self.attributes();
         let (tasks, flags) = match target {
-            Target::EveryTask => (-1, 0),
-            Target::Cgroup(directory) => (directory.as_raw_fd(), perf::PERF_FLAG_PID_CGROUP),
+            EventTarget::EveryTask => (-1, 0),
+            EventTarget::Cgroup(directory) => (directory.as_raw_fd(), perf::PERF_FLAG_PID_CGROUP),
         };
         let no_group = -1;
         let flags = u64::from(perf::PERF_FLAG_FD_CLOEXEC | flags);
@@ -223,12 +223,12 @@ pub(crate) struct CounterEvents {
     counter: PerfCounter,
     events: Vec<CounterEvent>,
     /// Interrupts that were due of events that are closed, by CPU.
-    due_before: HashMap<u32, u64>,
+    expected_before: HashMap<u32, u64>,
 }
 
 #[derive(Debug)]
 struct CounterEvent {
-    container: Option<ContainerId>,
+    container: Option<CgroupId>,
     cpu: u32,
     file: File,
     _link: Link,
@@ -237,7 +237,7 @@ struct CounterEvent {
 impl CounterEvents {
     /// No events yet, of this counter.
     pub(crate) fn new(counter: PerfCounter) -> Self {
-        Self { counter, events: Vec::new(), due_before: HashMap::new() }
+        Self { counter, events: Vec::new(), expected_before: HashMap::new() }
     }
 
     pub(crate) fn kind(&self) -> EventKind {
@@ -249,7 +249,7 @@ impl CounterEvents {
         &mut self,
         program: &ProgramMut<'_>,
         cpus: &CpuList,
-        container: Option<ContainerId>,
+        container: Option<CgroupId>,
         events: Vec<OwnedFd>,
     ) -> Result<(), EventError> {
         for (cpu, event) in cpus.iter().zip(events) {
@@ -264,9 +264,10 @@ impl CounterEvents {
     }
 
     /// Closes the events of a container, or those of every task.
-    pub(crate) fn close(&mut self, container: Option<ContainerId>) {
+    pub(crate) fn close(&mut self, container: Option<CgroupId>) {
         for event in self.events.extract_if(.., |event| event.container == container) {
-            *self.due_before.entry(event.cpu).or_default() += event.due(self.counter.period).unwrap_or(0);
+            *self.expected_before.entry(event.cpu).or_default() +=
+                event.expected_interrupts(self.counter.period).unwrap_or(0);
         }
     }
 
@@ -276,17 +277,17 @@ impl CounterEvents {
     }
 
     /// For each CPU, how many interrupts were due since the start, whether or not a program heard of them.
-    pub(crate) fn due(&self) -> io::Result<HashMap<u32, u64>> {
-        let mut due = self.due_before.clone();
+    pub(crate) fn expected_interrupts(&self) -> io::Result<HashMap<u32, u64>> {
+        let mut due = self.expected_before.clone();
         for event in &self.events {
-            *due.entry(event.cpu).or_default() += event.due(self.counter.period)?;
+            *due.entry(event.cpu).or_default() += event.expected_interrupts(self.counter.period)?;
         }
         Ok(due)
     }
 }
 
 impl CounterEvent {
-    fn due(&self, period: u64) -> io::Result<u64> {
+    fn expected_interrupts(&self, period: u64) -> io::Result<u64> {
         let mut counted = [0; 8];
         (&self.file).read_exact(&mut counted)?;
         Ok(u64::from_ne_bytes(counted) / period)

@@ -14,7 +14,7 @@ const HEAPS_MAX: libc::c_int = 2;
 
 /// Fixes the thresholds of the heap. To be called once, before there are threads. With another C library than glibc it
 /// does nothing.
-pub fn keep_heap_small() {
+pub fn limit_heap() {
     #[cfg(target_env = "gnu")]
     for (parameter, value) in [
         (libc::M_MMAP_THRESHOLD, OWN_MEMORY_BYTES),

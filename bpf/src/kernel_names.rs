@@ -7,11 +7,11 @@ use crate::load::Storage;
 use crate::skeleton::kernel_names::{KernelNamesSkel, KernelNamesSkelBuilder};
 
 /// The loaded program. Source: `bpf_snprintf` with `%pS`, since Linux 5.13.
-pub(crate) struct KernelNames<'obj> {
+pub(crate) struct KernelNamesProgram<'obj> {
     skeleton: KernelNamesSkel<'obj>,
 }
 
-impl<'obj> KernelNames<'obj> {
+impl<'obj> KernelNamesProgram<'obj> {
     /// Loads the program, which takes `CAP_BPF` and `CAP_PERFMON`.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Sidewinder's kernel side: the eBPF programs, their loader, and the maps through which the receiver speaks to them.
 //!
 //! The programs are C, under `c/`; `c/intf.h` is what both sides see. [`Profiler`] loads and attaches them,
-//! [`Arena`] holds what they look up ([`Tables`] and [`Processes`]), [`Rings`] and [`SideBand`] bring what they and the
+//! [`Arena`] holds what they look up ([`UnwindTables`] and [`ProcessMap`]), [`Rings`] and [`SideBand`] bring what they and the
 //! kernel have to say. Everything unsafe that Sidewinder does is in this crate: memory shared with the kernel.
 
 mod arch;
@@ -13,6 +13,7 @@ mod events;
 mod field_names;
 mod fields;
 mod heap;
+mod interrupt_check;
 mod intf;
 mod kernel_names;
 mod load;
@@ -39,35 +40,34 @@ mod tests;
 mod verify;
 mod walk;
 mod watch;
-mod witness;
 
 pub use arena::{Arena, ArenaError};
 pub use chunk::can_create_maps;
-pub use container::{Container, ContainerId};
+pub use container::{CgroupId, Container};
 pub use events::{CpuList, EventError, can_open_events};
-pub use heap::keep_heap_small;
-pub use load::{LoadError, Options, PodCgroup, ScopeMode, Storage, is_in_initial_pid_namespace};
+pub use heap::limit_heap;
+pub use interrupt_check::Interrupts;
+pub use load::{LoadError, Options, PodCgroup, Storage, TaskFilter, is_in_initial_pid_namespace};
 pub use opener::{Opener, Spawned};
 pub use outcome::Outcome;
 pub use pod::own_cgroups;
 pub use probe::{Probe, Support, probe};
-pub use processes::{Pointee, Processes, ProcessesError, Range, TlsVariable, TlsVector};
+pub use processes::{MappedRange, Pointee, ProcessMap, ProcessesError, TlsVariable, TlsVector};
 pub use profiler::{ContextCounts, Profiler};
 pub use ring::{
-    Body, Entries, Frame, FrameKind, LabelSet, Newcomer, Record, RegisterFile, Rings, Sample, Snapshot,
-    StackHash, StackPiece, ThreadContext,
+    LabelSet, Newcomer, RawFrame, RawFrameKind, Record, RegisterFile, Rings, SampleRecord, StackBody,
+    StackEntries, StackHash, StackPiece, StackSnapshot, ThreadContext,
 };
 pub use run_time::measure_run_time;
 pub use sample_kind::SampleKind;
 pub use sideband::{SideBand, SideBandEvent, SideBandKind};
-pub use table::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
-pub use tables::{SegmentId, Tables};
+pub use table::{PackedSegment, Packing, pack, pack_part, page_range, repack};
+pub use tables::{SegmentId, UnwindTables};
 #[cfg(feature = "test-programs")]
-pub use test_programs::{ProbedPlace, StackMemory};
-pub use verify::{Verified, verify};
-pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, Walk};
-pub use watch::Audience;
-pub use witness::Interrupts;
+pub use test_programs::{AttachedProbe, StackMemory};
+pub use verify::{VerifierStats, verify};
+pub use walk::{SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, UNPROVEN_FRAME_BYTES_MAX, WalkMode};
+pub use watch::EventScope;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, the clock of every record and event.
 #[must_use]

@@ -14,17 +14,17 @@ use thiserror::Error;
 use crate::denial;
 use crate::events::EventError;
 use crate::intf;
-use crate::programs::{self, Selection};
+use crate::programs::{self, ProgramSelection};
 use crate::ring::{create_ring, whole_pages};
 use crate::skeleton::sample::{OpenSampleSkel, SampleSkel, SampleSkelBuilder};
-use crate::walk::Walk;
+use crate::walk::WalkMode;
 
 /// The inode number of the initial PID namespace (`PROC_PID_INIT_INO`).
 const INITIAL_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// Which tasks of our PID namespace may be looked at, and, where there is a pod, of the pod.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScopeMode {
+pub enum TaskFilter {
     /// All.
     All,
     /// The processes that are listed, and what they fork.
@@ -38,7 +38,7 @@ pub enum ScopeMode {
 pub struct PodCgroup {
     /// Steps below the root; at least one.
     pub level: u32,
-    /// As in [`ContainerId`](crate::ContainerId).
+    /// As in [`ContainerId`](crate::CgroupId).
     pub id: u64,
 }
 
@@ -46,14 +46,14 @@ pub struct PodCgroup {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Whose interrupts become samples.
-    pub scope: ScopeMode,
+    pub scope: TaskFilter,
     /// The cgroup of our pod: what runs outside of it is never looked at.
     pub pod: Option<PodCgroup>,
     /// Processes that are listed at once.
     pub listed_max: u32,
     /// How stacks are walked; where not given, the best way that the kernel has.
-    pub walk: Option<Walk>,
-    /// Stacks longer than this are cut, visibly; at the latest after [`Walk::frames_max`].
+    pub walk: Option<WalkMode>,
+    /// Stacks longer than this are cut, visibly; at the latest after [`WalkMode::frames_max`].
     pub frame_limit: u32,
     /// Whether samples of the kernel have kernel frames.
     pub kernel_frames: bool,
@@ -81,7 +81,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            scope: ScopeMode::All,
+            scope: TaskFilter::All,
             pod: None,
             listed_max: 8192,
             walk: None,
@@ -137,7 +137,7 @@ impl LoadError {
     /// Whether what is missing is a privilege, or a setting of the kernel that stands in its place. The verifier refuses
     /// programs with the same error; it is taken for that where no privilege is missing.
     #[must_use]
-    pub fn is_privilege(&self) -> bool {
+    pub fn is_permission_denied(&self) -> bool {
         let may_be_the_verifiers = matches!(self, Self::Refused { .. });
         self.is_denied() && !(may_be_the_verifiers && denial::is_privileged())
     }
@@ -145,8 +145,8 @@ impl LoadError {
     /// What to do about it.
     #[must_use]
     pub fn next_step(&self) -> &'static str {
-        let obstacle = self.is_denied().then(denial::obstacle).flatten();
-        obstacle.unwrap_or(match self.is_privilege() {
+        let obstacle = self.is_denied().then(denial::denial_reason).flatten();
+        obstacle.unwrap_or(match self.is_permission_denied() {
             true => "run as root, or with CAP_BPF and CAP_PERFMON; `sidewinder check` says what is missing",
             false => "`sidewinder check` says what this kernel lacks",
         })
@@ -175,7 +175,7 @@ pub type Storage = MaybeUninit<OpenObject>;
 pub(crate) fn load_object<'obj>(
     storage: &'obj mut Storage,
     options: &Options,
-    walk: Walk,
+    walk: WalkMode,
     btf: Option<&Path>,
     look: impl FnOnce(&mut OpenSampleSkel<'obj>),
 ) -> Result<SampleSkel<'obj>, LoadError> {
@@ -196,12 +196,12 @@ pub(crate) fn load_object<'obj>(
         builder.obj_builder.btf_custom_path(btf).map_err(refused("naming type information"))?;
     }
     let mut open = builder.open(storage).map_err(refused("opening the object"))?;
-    let lists_processes = options.scope != ScopeMode::All;
+    let lists_processes = options.scope != TaskFilter::All;
     let keeps_numbers = lists_processes && own_namespace != 0;
-    let selection = Selection {
+    let selection = ProgramSelection {
         walk,
-        lists_processes,
-        keeps_numbers,
+        uses_process_list: lists_processes,
+        keeps_namespaced_tids: keeps_numbers,
         #[cfg(feature = "test-programs")]
         test_programs: options.test_programs,
     };
@@ -224,9 +224,9 @@ pub(crate) fn load_object<'obj>(
     resized.into_iter().collect::<Result<(), _>>().map_err(refused("sizing maps"))?;
     if let Some(fixed) = open.maps.rodata_data.as_deref_mut() {
         fixed.scope_mode = match options.scope {
-            ScopeMode::All => intf::SW_SCOPE_ALL,
-            ScopeMode::Listed => intf::SW_SCOPE_LISTED,
-            ScopeMode::Unlisted => intf::SW_SCOPE_UNLISTED,
+            TaskFilter::All => intf::SW_SCOPE_ALL,
+            TaskFilter::Listed => intf::SW_SCOPE_LISTED,
+            TaskFilter::Unlisted => intf::SW_SCOPE_UNLISTED,
         };
         if let Some(PodCgroup { level, id }) = options.pod {
             (fixed.pod_level, fixed.pod_cgroup) = (level, id);
@@ -244,7 +244,7 @@ pub(crate) fn load_object<'obj>(
     }
     look(&mut open);
     let skeleton = open.load().map_err(refused("loading"))?;
-    programs::connect_calls(&skeleton).map_err(refused("connecting programs"))?;
+    programs::populate_tail_calls(&skeleton).map_err(refused("connecting programs"))?;
     Ok(skeleton)
 }
 

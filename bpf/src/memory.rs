@@ -31,22 +31,22 @@ impl MappedArray {
     }
 
     /// The word at `offset` in value number `index`.
-    pub(crate) fn word(&self, index: usize, offset: usize) -> &AtomicU64 {
-        let at = self.place(index, offset, 8);
+    pub(crate) fn atomic_u64(&self, index: usize, offset: usize) -> &AtomicU64 {
+        let at = self.byte_offset(index, offset, 8);
         // SAFETY: `place` checked that 8 bytes are there, on a multiple of 8, and the mapping lives as long as self.
         unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().wrapping_add(at).cast()) }
     }
 
     /// The half word at `offset` in value number `index`.
-    pub(crate) fn half_word(&self, index: usize, offset: usize) -> &AtomicU32 {
-        let at = self.place(index, offset, 4);
+    pub(crate) fn atomic_u32(&self, index: usize, offset: usize) -> &AtomicU32 {
+        let at = self.byte_offset(index, offset, 4);
         // SAFETY: `place` checked that 4 bytes are there, on a multiple of 4, and the mapping lives as long as self.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().wrapping_add(at).cast()) }
     }
 
     /// Copies `bytes` to `offset` in value number `index`, which no program has been told of yet.
     pub(crate) fn write(&self, index: usize, offset: usize, bytes: &[u8]) {
-        let at = self.place(index, offset, bytes.len().max(1));
+        let at = self.byte_offset(index, offset, bytes.len().max(1));
         // SAFETY: `place` checked that the bytes fit into the mapping; the source is ours and can't overlap it. The
         // block is unpublished, so no program reads it now.
         unsafe {
@@ -61,12 +61,12 @@ impl MappedArray {
     /// Bytes that nobody writes to while they are borrowed: [`write`](Self::write) is called for blocks that aren't
     /// published, and the programs only read those that are.
     pub(crate) fn bytes(&self, index: usize, offset: usize, bytes: usize) -> &[u8] {
-        let at = self.place(index, offset, bytes);
+        let at = self.byte_offset(index, offset, bytes);
         // SAFETY: `place` checked that the bytes are in the mapping, which lives as long as self; nobody writes to them.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr().wrapping_add(at), bytes) }
     }
 
-    fn place(&self, index: usize, offset: usize, bytes: usize) -> usize {
+    fn byte_offset(&self, index: usize, offset: usize, bytes: usize) -> usize {
         assert!(index < self.entries && offset + bytes <= self.stride_bytes, "outside of a mapped array");
         assert!(bytes > 8 || !bytes.is_power_of_two() || offset.is_multiple_of(bytes), "unaligned word");
         index * self.stride_bytes + offset

@@ -2,7 +2,7 @@
 //!
 //! Capabilities belong to threads. Once sampling is under way they are needed now and then only: for the memory of
 //! another table, for the events of a container that has just started. So one small thread keeps what these take
-//! ([`Opener::narrow`]), does those few things when asked and nothing else, and all others can give theirs up.
+//! ([`MappedFileOpener::reduce_privileges`]), does those few things when asked and nothing else, and all others can give theirs up.
 
 use std::io;
 use std::mem;
@@ -12,18 +12,18 @@ use std::thread::{self, JoinHandle};
 
 use crate::chunk;
 use crate::container::Container;
-use crate::events::{CpuList, EventError, EventKind, Target};
-use crate::kernel_names::KernelNames;
+use crate::events::{CpuList, EventError, EventKind, EventTarget};
+use crate::kernel_names::KernelNamesProgram;
 use crate::load::Storage;
 
 /// What it can be asked for.
-enum Request {
+enum OpenerRequest {
     Chunk { reply: Sender<io::Result<OwnedFd>> },
     Container { pid: u32, reply: Sender<io::Result<Container>> },
     Events { of: Box<EventRequest>, reply: Sender<Result<Vec<OwnedFd>, EventError>> },
     Thread { name: String, run: Box<dyn FnOnce() + Send>, reply: Sender<io::Result<JoinHandle<()>>> },
     KernelSymbol { address: u64, reply: Sender<Option<String>> },
-    Narrow { narrow: Box<dyn FnOnce() + Send>, reply: Sender<()> },
+    ReducePrivileges { narrow: Box<dyn FnOnce() + Send>, reply: Sender<()> },
 }
 
 /// One event on each of these CPUs.
@@ -37,7 +37,7 @@ struct EventRequest {
 /// Asks the thread, which ends with the last of these.
 #[derive(Clone, Debug)]
 pub struct Opener {
-    requests: Sender<Request>,
+    requests: Sender<OpenerRequest>,
 }
 
 impl Opener {
@@ -56,8 +56,8 @@ impl Opener {
     ///
     /// # Errors
     /// If the thread has ended.
-    pub fn narrow(&self, narrow: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.ask(|reply| Request::Narrow { narrow: Box::new(narrow), reply })
+    pub fn reduce_privileges(&self, narrow: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.request(|reply| OpenerRequest::ReducePrivileges { narrow: Box::new(narrow), reply })
     }
 
     /// Starts a thread with the privileges that the opener has.
@@ -74,21 +74,21 @@ impl Opener {
             // Nobody may be waiting for it.
             let _ = sender.send(run());
         });
-        let thread = self.ask(|reply| Request::Thread { name: name.to_owned(), run, reply })??;
+        let thread = self.request(|reply| OpenerRequest::Thread { name: name.to_owned(), run, reply })??;
         Ok(Spawned { thread, result })
     }
 
     /// An array map of one chunk of the arena.
     pub(crate) fn create_chunk(&self) -> io::Result<OwnedFd> {
-        self.ask(|reply| Request::Chunk { reply })?
+        self.request(|reply| OpenerRequest::Chunk { reply })?
     }
 
     /// The container of a process.
     ///
     /// # Errors
-    /// As [`Container::of`].
+    /// As [`Container::from_pid`].
     pub fn container(&self, pid: u32) -> io::Result<Container> {
-        self.ask(|reply| Request::Container { pid, reply })?
+        self.request(|reply| OpenerRequest::Container { pid, reply })?
     }
 
     /// One event on each of `cpus`, of a container's tasks or of all.
@@ -101,7 +101,7 @@ impl Opener {
         let cgroup = container.map(|container| container.directory().try_clone_to_owned());
         let cgroup = cgroup.transpose().map_err(EventError::Opener)?;
         let of = Box::new(EventRequest { kind, cpus: cpus.clone(), cgroup });
-        self.ask(|reply| Request::Events { of, reply }).map_err(EventError::Opener)?
+        self.request(|reply| OpenerRequest::Events { of, reply }).map_err(EventError::Opener)?
     }
 
     /// What the kernel calls an address of its own: `name+0xOFFSET/0xSIZE [module]`. `None` where it can't be asked: before
@@ -110,10 +110,10 @@ impl Opener {
     /// # Errors
     /// If the thread has ended.
     pub fn kernel_symbol(&self, address: u64) -> io::Result<Option<String>> {
-        self.ask(|reply| Request::KernelSymbol { address, reply })
+        self.request(|reply| OpenerRequest::KernelSymbol { address, reply })
     }
 
-    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> io::Result<T> {
+    fn request<T>(&self, request: impl FnOnce(Sender<T>) -> OpenerRequest) -> io::Result<T> {
         let (reply, answer) = channel();
         let ended = || io::Error::other("the thread that keeps the privileges has ended");
         self.requests.send(request(reply)).map_err(|_| ended())?;
@@ -143,26 +143,26 @@ impl<T> Spawned<T> {
     }
 }
 
-fn serve(incoming: &Receiver<Request>) {
+fn serve(incoming: &Receiver<OpenerRequest>) {
     let mut storage = Storage::uninit();
-    let mut kernel_names = KernelNaming::Unloaded(&mut storage);
+    let mut kernel_names = KernelNamesState::Unloaded(&mut storage);
     // Whoever has asked may not wait for the answer any more.
     for request in incoming {
         match request {
-            Request::Chunk { reply } => drop(reply.send(chunk::create_chunk())),
-            Request::Container { pid, reply } => drop(reply.send(Container::of(pid))),
-            Request::Events { of, reply } => {
+            OpenerRequest::Chunk { reply } => drop(reply.send(chunk::create_chunk())),
+            OpenerRequest::Container { pid, reply } => drop(reply.send(Container::from_pid(pid))),
+            OpenerRequest::Events { of, reply } => {
                 let target = match &of.cgroup {
-                    Some(directory) => Target::Cgroup(directory.as_fd()),
-                    None => Target::EveryTask,
+                    Some(directory) => EventTarget::Cgroup(directory.as_fd()),
+                    None => EventTarget::EveryTask,
                 };
                 drop(reply.send(of.kind.open(&of.cpus, &target)));
             }
-            Request::Thread { name, run, reply } => {
+            OpenerRequest::Thread { name, run, reply } => {
                 drop(reply.send(thread::Builder::new().name(name).spawn(run)));
             }
-            Request::KernelSymbol { address, reply } => drop(reply.send(kernel_names.symbol(address))),
-            Request::Narrow { narrow, reply } => {
+            OpenerRequest::KernelSymbol { address, reply } => drop(reply.send(kernel_names.symbol(address))),
+            OpenerRequest::ReducePrivileges { narrow, reply } => {
                 narrow();
                 let _ = reply.send(());
             }
@@ -171,17 +171,17 @@ fn serve(incoming: &Receiver<Request>) {
 }
 
 /// The program that names the kernel's functions, loaded when it is first asked.
-enum KernelNaming<'obj> {
+enum KernelNamesState<'obj> {
     Unloaded(&'obj mut Storage),
-    Loaded(Box<KernelNames<'obj>>),
+    Loaded(Box<KernelNamesProgram<'obj>>),
     Refused,
 }
 
-impl KernelNaming<'_> {
+impl KernelNamesState<'_> {
     fn symbol(&mut self, address: u64) -> Option<String> {
         *self = match mem::replace(self, Self::Refused) {
             Self::Unloaded(storage) => {
-                KernelNames::load(storage).map_or(Self::Refused, |names| Self::Loaded(Box::new(names)))
+                KernelNamesProgram::load(storage).map_or(Self::Refused, |names| Self::Loaded(Box::new(names)))
             }
             loaded => loaded,
         };

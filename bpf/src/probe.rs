@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::container::Container;
 use crate::denial;
-use crate::events::{CpuList, EventKind, PerfCounter, Target};
+use crate::events::{CpuList, EventKind, EventTarget, PerfCounter};
 use crate::fields::KernelField;
 use crate::ring::{create_ring, whole_pages};
 use crate::walk::{BPF_FIND_VMA, BPF_LOOP};
@@ -41,14 +41,14 @@ pub struct Probe {
 }
 
 /// What it takes to open events of all tasks.
-const FOR_EVENTS: &str = "run as root or with CAP_PERFMON";
+const EVENTS_REMEDY: &str = "run as root or with CAP_PERFMON";
 
 /// Tries everything that the profiler may use. Nothing stays behind.
 #[must_use]
 pub fn probe() -> Vec<Probe> {
-    let obstacle = denial::obstacle();
+    let obstacle = denial::denial_reason();
     let programs = supports_perf_event_programs();
-    let clock = open_everywhere(CLOCK);
+    let clock = open_on_every_cpu(CLOCK);
     let helper = |id| match &programs {
         Ok(()) => program_has_helper(id),
         // The kernel is asked by loading one.
@@ -56,14 +56,14 @@ pub fn probe() -> Vec<Probe> {
     };
     let of_container = match &clock {
         Ok(()) => "use cgroups of version 2, mounted on /sys/fs/cgroup",
-        Err(_) => obstacle.unwrap_or(FOR_EVENTS),
+        Err(_) => obstacle.unwrap_or(EVENTS_REMEDY),
     };
     let mut probes = vec![
         Probe {
             id: "btf",
             name: "kernel type information (BTF)",
             required: true,
-            support: of(&fs::metadata("/sys/kernel/btf/vmlinux").map(drop)),
+            support: support_from(&fs::metadata("/sys/kernel/btf/vmlinux").map(drop)),
             cost: "the programs can't be relocated to this kernel",
             remedy: "use a kernel built with CONFIG_DEBUG_INFO_BTF=y (all current distributions)",
         },
@@ -71,7 +71,7 @@ pub fn probe() -> Vec<Probe> {
             id: "bpf_maps",
             name: "BPF maps and ring buffers",
             required: true,
-            support: of(&create_ring(whole_pages(1)).map(drop)),
+            support: support_from(&create_ring(whole_pages(1)).map(drop)),
             cost: "nothing can be loaded",
             remedy: obstacle.unwrap_or(
                 "run as root or with CAP_BPF and CAP_PERFMON, on Linux 5.8 or later; before 5.11 it takes enough locked memory too",
@@ -81,7 +81,7 @@ pub fn probe() -> Vec<Probe> {
             id: "perf_event_programs",
             name: "eBPF programs for perf events",
             required: true,
-            support: of(&programs),
+            support: support_from(&programs),
             cost: "interrupts can't be turned into samples",
             remedy: obstacle.unwrap_or("run as root or with CAP_BPF and CAP_PERFMON"),
         },
@@ -89,7 +89,7 @@ pub fn probe() -> Vec<Probe> {
             id: "cpu_clock_events",
             name: "CPU clock events of every task",
             required: true,
-            support: of(&clock),
+            support: support_from(&clock),
             cost: "there are no interrupts to sample",
             remedy: obstacle.unwrap_or("run as root or with CAP_PERFMON; a seccomp profile must allow perf_event_open"),
         },
@@ -97,15 +97,15 @@ pub fn probe() -> Vec<Probe> {
             id: "process_events",
             name: "side band of process events",
             required: false,
-            support: of(&open_everywhere(EventKind::SideBand)),
+            support: support_from(&open_on_every_cpu(EventKind::SideBand)),
             cost: "new mappings are learnt only when a sample meets them",
-            remedy: obstacle.unwrap_or(FOR_EVENTS),
+            remedy: obstacle.unwrap_or(EVENTS_REMEDY),
         },
         Probe {
             id: "container_events",
             name: "CPU clock events of a container alone",
             required: false,
-            support: of(&open_for_own_container()),
+            support: support_from(&open_for_own_container()),
             cost: "where the scope is a pod, each interrupt of the node is looked at, and left if it is another pod's",
             remedy: of_container,
         },
@@ -135,13 +135,13 @@ pub fn probe() -> Vec<Probe> {
         },
     ];
     if programs.is_ok() {
-        probes.extend(of_fields(None));
+        probes.extend(probe_fields(None));
     }
     probes
 }
 
 /// Of each field that not every kernel has, in the type information of `btf`, else of the kernel that runs.
-pub(crate) fn of_fields(btf: Option<&Path>) -> Vec<Probe> {
+pub(crate) fn probe_fields(btf: Option<&Path>) -> Vec<Probe> {
     let missing = KernelField::missing(btf).map_err(|error| match std::error::Error::source(&error) {
         Some(why) => format!("can't be told: {error}: {why}"),
         None => format!("can't be told: {error}"),
@@ -164,7 +164,7 @@ pub(crate) fn of_fields(btf: Option<&Path>) -> Vec<Probe> {
     probes.into()
 }
 
-fn of<E: std::fmt::Display>(tried: &Result<(), E>) -> Support {
+fn support_from<E: std::fmt::Display>(tried: &Result<(), E>) -> Support {
     match tried {
         Ok(()) => Support::Yes,
         Err(error) => Support::No { why: error.to_string() },
@@ -190,16 +190,16 @@ fn program_has_helper(id: u32) -> Support {
 
 const CLOCK: EventKind = EventKind::Overflow(PerfCounter::cpu_clock(1_000_000_000));
 
-fn open_everywhere(kind: EventKind) -> Result<(), String> {
-    open(kind, &Target::EveryTask)
+fn open_on_every_cpu(kind: EventKind) -> Result<(), String> {
+    open(kind, &EventTarget::EveryTask)
 }
 
 fn open_for_own_container() -> Result<(), String> {
-    let container = Container::of(std::process::id()).map_err(|error| error.to_string())?;
-    open(CLOCK, &Target::Cgroup(container.directory()))
+    let container = Container::from_pid(std::process::id()).map_err(|error| error.to_string())?;
+    open(CLOCK, &EventTarget::Cgroup(container.directory()))
 }
 
-fn open(kind: EventKind, target: &Target<'_>) -> Result<(), String> {
+fn open(kind: EventKind, target: &EventTarget<'_>) -> Result<(), String> {
     let opened = CpuList::online().and_then(|cpus| kind.open(&cpus, target));
     opened.map(drop).map_err(|error| match std::error::Error::source(&error) {
         Some(why) => format!("{error}: {why}"),

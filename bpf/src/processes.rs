@@ -7,14 +7,14 @@ use sidewinder_address::{Avma, FileOffset};
 use thiserror::Error;
 use zerocopy::IntoBytes;
 
-use crate::arena::{Arena, ArenaError, Block};
+use crate::arena::{Arena, ArenaBlock, ArenaError};
 use crate::intf::{self, sw_process, sw_range, sw_ranges, sw_tls_variable};
 use crate::memory::MappedArray;
 use crate::tables::SegmentId;
 
 /// One executable mapping, or the part of one that a segment covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Range {
+pub struct MappedRange {
     /// Where it starts; a multiple of the page size.
     pub start: Avma,
     /// Its length; a multiple of the page size.
@@ -131,17 +131,17 @@ pub enum ProcessesError {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Processes {
-    places: MappedArray,
+pub struct ProcessMap {
+    slots: MappedArray,
     /// By place.
-    blocks: Vec<Option<Block>>,
+    blocks: Vec<Option<ArenaBlock>>,
     count: usize,
 }
 
-impl Processes {
+impl ProcessMap {
     pub(crate) fn new(places: MappedArray) -> Self {
         let blocks = std::iter::repeat_with(|| None).take(places.entries()).collect();
-        Self { places, blocks, count: 0 }
+        Self { slots: places, blocks, count: 0 }
     }
 
     /// Processes that are known.
@@ -160,14 +160,14 @@ impl Processes {
         &mut self,
         arena: &mut Arena,
         pid: u32,
-        ranges: &[Range],
+        ranges: &[MappedRange],
         variables: &[TlsVariable],
         known_ns: u64,
     ) -> Result<(), ProcessesError> {
         let place = self
             .find(pid)
-            .or_else(|| self.free_place(pid))
-            .ok_or(ProcessesError::Full { pid, places: self.places.entries() })?;
+            .or_else(|| self.free_slot(pid))
+            .ok_or(ProcessesError::Full { pid, places: self.slots.entries() })?;
         let block = arena
             .store(&encode(ranges, variables))
             .map_err(|source| ProcessesError::Mappings { pid, source })?;
@@ -178,7 +178,7 @@ impl Processes {
         self.word(place, offset_of!(sw_process, ranges)).store(block.location(), Ordering::Release);
         self.word(place, offset_of!(sw_process, known_ns)).store(known_ns, Ordering::Release);
         if is_new {
-            self.places.half_word(place, offset_of!(sw_process, pid)).store(pid, Ordering::Release);
+            self.slots.atomic_u32(place, offset_of!(sw_process, pid)).store(pid, Ordering::Release);
             self.count += 1;
         }
         if let Some(old) = self.blocks[place].replace(block) {
@@ -212,7 +212,7 @@ impl Processes {
     /// Forgets a process.
     pub fn remove(&mut self, arena: &mut Arena, pid: u32) {
         let Some(place) = self.find(pid) else { return };
-        self.places.half_word(place, offset_of!(sw_process, pid)).store(0, Ordering::SeqCst);
+        self.slots.atomic_u32(place, offset_of!(sw_process, pid)).store(0, Ordering::SeqCst);
         self.word(place, offset_of!(sw_process, ranges)).store(0, Ordering::SeqCst);
         if let Some(block) = self.blocks[place].take() {
             arena.retire(block);
@@ -224,27 +224,27 @@ impl Processes {
         self.probe(pid).find(|place| self.pid(*place) == pid)
     }
 
-    fn free_place(&self, pid: u32) -> Option<usize> {
+    fn free_slot(&self, pid: u32) -> Option<usize> {
         self.probe(pid).find(|place| self.pid(*place) == 0)
     }
 
     /// The places where a process may be, in the order in which `c/table.bpf.h` looks.
     fn probe(&self, pid: u32) -> impl Iterator<Item = usize> {
-        let places = self.places.entries();
+        let places = self.slots.entries();
         let first = pid.wrapping_mul(intf::SW_HASH_MULTIPLIER) >> intf::SW_PROCESS_PLACE_SHIFT;
         (0..intf::SW_PROCESS_PROBES).map(move |probe| first.wrapping_add(probe) as usize & (places - 1))
     }
 
     fn pid(&self, place: usize) -> u32 {
-        self.places.half_word(place, offset_of!(sw_process, pid)).load(Ordering::Acquire)
+        self.slots.atomic_u32(place, offset_of!(sw_process, pid)).load(Ordering::Acquire)
     }
 
     fn word(&self, place: usize, offset: usize) -> &std::sync::atomic::AtomicU64 {
-        self.places.word(place, offset)
+        self.slots.atomic_u64(place, offset)
     }
 }
 
-fn encode(ranges: &[Range], variables: &[TlsVariable]) -> Vec<u8> {
+fn encode(ranges: &[MappedRange], variables: &[TlsVariable]) -> Vec<u8> {
     let variables = &variables[..variables.len().min(TlsVariable::MAX)];
     let head_bytes = size_of::<sw_ranges>() + size_of::<sw_tls_variable>() * variables.len();
     let mut bytes = Vec::with_capacity(head_bytes + size_of_val(ranges));

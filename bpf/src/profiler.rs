@@ -15,28 +15,28 @@ use rustix::event::epoll;
 use crate::arena::Arena;
 use crate::container::Container;
 use crate::events::{CpuList, EventError};
+use crate::interrupt_check::Interrupts;
 use crate::intf::{self, sw_cpu, sw_process, sw_scope_gaps, sw_segment, sw_slot_head};
 use crate::load::{LoadError, Options, Storage, load_object};
 use crate::memory::MappedArray;
 use crate::opener::Opener;
 use crate::outcome::Outcome;
-use crate::processes::Processes;
-use crate::programs::{self, Runs};
+use crate::processes::ProcessMap;
+use crate::programs::{self, ProgramTrigger};
 use crate::ring::{Newcomer, Rings, borrow, whole_pages};
 use crate::run_time::run_time;
-use crate::settings::Settings;
+use crate::settings::CpuSettings;
 use crate::sideband::SideBand;
 use crate::skeleton::sample::SampleSkel;
-use crate::tables::Tables;
-use crate::walk::Walk;
-use crate::watch::{Audience, Watch};
-use crate::witness::Interrupts;
+use crate::tables::UnwindTables;
+use crate::walk::WalkMode;
+use crate::watch::{EventScope, EventWatch};
 
 /// The loaded programs.
 pub struct Profiler<'obj> {
     pub(crate) skeleton: SampleSkel<'obj>,
-    walk: Walk,
-    watch: Watch,
+    walk: WalkMode,
+    watch: EventWatch,
     _hooks: Vec<Link>,
     rings: Rings,
     /// Readable when anything has happened.
@@ -47,7 +47,7 @@ pub struct Profiler<'obj> {
     cpus: Rc<MappedArray>,
     /// What was counted by walks.
     slots: Rc<MappedArray>,
-    settings: Rc<Settings>,
+    settings: Rc<CpuSettings>,
     /// What the list of processes lacks.
     gaps: MappedArray,
     /// Processes that could not be listed for want of room, by us.
@@ -55,9 +55,9 @@ pub struct Profiler<'obj> {
     /// What walks look up.
     pub arena: Arena,
     /// Unwind tables.
-    pub tables: Tables,
+    pub tables: UnwindTables,
     /// Mappings.
-    pub processes: Processes,
+    pub processes: ProcessMap,
 }
 
 /// What became of the readings of threads' contexts.
@@ -88,7 +88,7 @@ impl<'obj> Profiler<'obj> {
     pub fn load(storage: &'obj mut Storage, options: &Options, opener: Opener) -> Result<Self, LoadError> {
         let refused = |doing| move |source| LoadError::Refused { doing, source };
         let cpus = CpuList::online()?;
-        let walk = options.walk.unwrap_or_else(Walk::best_of_this_kernel);
+        let walk = options.walk.unwrap_or_else(WalkMode::best_supported);
         let skeleton = load_object(storage, options, walk, None, |_| {})?;
         let map = |what, value_bytes: usize, map: &dyn MapCore| {
             MappedArray::new(map.as_fd(), value_bytes, map.max_entries() as usize)
@@ -97,7 +97,7 @@ impl<'obj> Profiler<'obj> {
         let maps = &skeleton.maps;
         let slots = Rc::new(map("slots", maps.slots.value_size() as usize, &maps.slots)?);
         let shared = Rc::new(map("cpus", size_of::<sw_cpu>(), &maps.cpus)?);
-        let settings = Rc::new(Settings::new(Rc::clone(&shared)));
+        let settings = Rc::new(CpuSettings::new(Rc::clone(&shared)));
         let gaps = map("gaps of the scope", size_of::<sw_scope_gaps>(), &maps.bss)?;
         let segments = map("segments", size_of::<sw_segment>(), &maps.segments)?;
         let places = map("processes", size_of::<sw_process>(), &maps.processes)?;
@@ -109,14 +109,14 @@ impl<'obj> Profiler<'obj> {
         let rings = Rings::create(&rings_map, snapshots, &cpus, whole_pages(options.ring_bytes))
             .map_err(refused("creating ring buffers"))?;
         let hooks = programs::loaded(&skeleton.progs)
-            .filter(|(runs, _)| *runs == Runs::AtTracepoint)
+            .filter(|(runs, _)| *runs == ProgramTrigger::AtTracepoint)
             .map(|(_, program)| program.attach())
             .collect::<Result<_, _>>()
             .map_err(refused("attaching to forks and execs"))?;
         let of_rings = || wakeups(&rings).map_err(|source| LoadError::Map { map: "wakeups", source });
         let (wakeups, pressure) = (of_rings()?, of_rings()?);
         Ok(Self {
-            watch: Watch::new(cpus, opener.clone()),
+            watch: EventWatch::new(cpus, opener.clone()),
             _hooks: hooks,
             rings,
             wakeups,
@@ -124,8 +124,8 @@ impl<'obj> Profiler<'obj> {
             cpus: shared,
             arena: Arena::new(outer, opener, Rc::clone(&slots), Rc::clone(&settings), options.arena_bytes),
             slots,
-            tables: Tables::new(segments, Rc::clone(&settings)),
-            processes: Processes::new(places),
+            tables: UnwindTables::new(segments, Rc::clone(&settings)),
+            processes: ProcessMap::new(places),
             settings,
             gaps,
             refused: Cell::new(0),
@@ -138,8 +138,8 @@ impl<'obj> Profiler<'obj> {
     ///
     /// # Errors
     /// If the kernel refuses; the receiver can go on without, and is then late to know of new mappings.
-    pub fn open_side_band(&mut self, audience: Audience) -> Result<(), EventError> {
-        self.settings.tell_newcomers(matches!(audience, Audience::Containers(_)));
+    pub fn open_side_band(&mut self, audience: EventScope) -> Result<(), EventError> {
+        self.settings.report_new_processes(matches!(audience, EventScope::Containers(_)));
         let side_band = self.watch.open_side_band(audience)?;
         for event in side_band.events() {
             add_to_epoll(&self.wakeups, event).map_err(|source| EventError::Map { cpu: 0, source })?;
@@ -149,8 +149,8 @@ impl<'obj> Profiler<'obj> {
 
     /// Whose events are open.
     #[must_use]
-    pub fn audience(&self) -> &Audience {
-        self.watch.audience()
+    pub fn event_scope(&self) -> &EventScope {
+        self.watch.scope()
     }
 
     /// Starts to sample them.
@@ -187,7 +187,7 @@ impl<'obj> Profiler<'obj> {
     /// If the kernel refuses them.
     pub fn widen(&mut self) -> Result<(), EventError> {
         self.watch.widen(&programs::sampling(&self.skeleton.progs))?;
-        self.open_side_band(Audience::EveryTask)
+        self.open_side_band(EventScope::EveryTask)
     }
 
     /// Ends sampling. What the rings hold can still be drained.
@@ -201,7 +201,7 @@ impl<'obj> Profiler<'obj> {
     /// number is not listed.
     ///
     /// # Errors
-    /// If there is no room. Where listed processes are the ones out of scope ([`ScopeMode::Unlisted`](crate::ScopeMode)), no
+    /// If there is no room. Where listed processes are the ones out of scope ([`ScopeMode::Unlisted`](crate::TaskFilter)), no
     /// process that started after the programs were loaded is sampled from then on, and no process at all if the one at hand
     /// started before that.
     pub fn list(&self, pid: u32, start_ns: u64) -> Result<(), LoadError> {
@@ -212,7 +212,7 @@ impl<'obj> Profiler<'obj> {
                 true => offset_of!(sw_scope_gaps, young),
                 false => offset_of!(sw_scope_gaps, any),
             };
-            self.gaps.half_word(0, gap).store(1, Ordering::Relaxed);
+            self.gaps.atomic_u32(0, gap).store(1, Ordering::Relaxed);
             self.refused.set(self.refused.get() + 1);
             LoadError::Refused { doing: "listing a process for the scope", source }
         })
@@ -246,13 +246,13 @@ impl<'obj> Profiler<'obj> {
 
     /// Sleeps until a ring is filling up, at the longest for `timeout`. Whether one is.
     #[must_use]
-    pub fn rest(&self, timeout: Duration) -> bool {
+    pub fn wait_for_pressure(&self, timeout: Duration) -> bool {
         wait(&self.pressure, timeout)
     }
 
     /// How stacks are walked.
     #[must_use]
-    pub fn walk(&self) -> Walk {
+    pub fn walk(&self) -> WalkMode {
         self.walk
     }
 
@@ -275,7 +275,7 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn interrupts(&self) -> Interrupts {
         // The clocks first: what is heard of later is no more than was due.
-        let Some(witness) = self.watch.ask_witness() else { return Interrupts::default() };
+        let Some(witness) = self.watch.interrupt_check() else { return Interrupts::default() };
         let counted = |cpu: u32, outcome: Outcome| {
             let (cpu, offset) = (cpu as usize, outcome as usize * size_of::<u64>());
             let slots = cpu * intf::SW_SLOTS_PER_CPU as usize..(cpu + 1) * intf::SW_SLOTS_PER_CPU as usize;
@@ -291,7 +291,7 @@ impl<'obj> Profiler<'obj> {
     pub fn run_time(&self) -> Option<Duration> {
         let ours = programs::loaded(&self.skeleton.progs);
         #[cfg(feature = "test-programs")]
-        let ours = ours.filter(|(runs, _)| *runs != Runs::InTests);
+        let ours = ours.filter(|(runs, _)| *runs != ProgramTrigger::InTests);
         ours.filter_map(|(_, program)| run_time(program.as_fd())).reduce(|sum, time| sum + time)
     }
 
@@ -299,9 +299,9 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn frames_by_mode(&self) -> [u64; 3] {
         [
-            self.of_slots(offset_of!(sw_slot_head, frames_by_table)),
-            self.of_slots(offset_of!(sw_slot_head, frames_by_frame_pointer)),
-            self.of_slots(offset_of!(sw_slot_head, frames_unproven)),
+            self.sum_over_slots(offset_of!(sw_slot_head, frames_by_table)),
+            self.sum_over_slots(offset_of!(sw_slot_head, frames_by_frame_pointer)),
+            self.sum_over_slots(offset_of!(sw_slot_head, frames_unproven)),
         ]
     }
 
@@ -311,35 +311,35 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn depths(&self) -> [u64; intf::SW_DEPTHS as usize] {
         std::array::from_fn(|class| {
-            self.of_slots(offset_of!(sw_slot_head, depths) + class * size_of::<u64>())
+            self.sum_over_slots(offset_of!(sw_slot_head, depths) + class * size_of::<u64>())
         })
     }
 
     /// Samples whose stack was known, and stacks that were sent, since the start.
     #[must_use]
-    pub fn stacks_known_and_sent(&self) -> (u64, u64) {
+    pub fn stacks_deduplicated_and_sent(&self) -> (u64, u64) {
         (
-            self.of_slots(offset_of!(sw_slot_head, stacks_known)),
-            self.of_slots(offset_of!(sw_slot_head, stacks_sent)),
+            self.sum_over_slots(offset_of!(sw_slot_head, stacks_known)),
+            self.sum_over_slots(offset_of!(sw_slot_head, stacks_sent)),
         )
     }
 
     /// Processes for which the list had no room: when they were forked by a listed one, or when they were to be listed.
     #[must_use]
     pub fn scope_full(&self) -> u64 {
-        self.of_cpus(offset_of!(sw_cpu, scope_full)) + self.refused.get()
+        self.sum_over_cpus(offset_of!(sw_cpu, scope_full)) + self.refused.get()
     }
 
     /// Walks that were begun while another one was under way on the same CPU.
     #[must_use]
     pub fn nested_walks(&self) -> u64 {
-        self.of_slots(offset_of!(sw_slot_head, nested))
+        self.sum_over_slots(offset_of!(sw_slot_head, nested))
     }
 
     /// Walks that came too early, and could not leave what it takes to walk again.
     #[must_use]
     pub fn snapshots_refused(&self) -> u64 {
-        self.of_slots(offset_of!(sw_slot_head, snapshots_refused))
+        self.sum_over_slots(offset_of!(sw_slot_head, snapshots_refused))
     }
 
     /// Records of a kind that this receiver doesn't know.
@@ -352,9 +352,9 @@ impl<'obj> Profiler<'obj> {
     #[must_use]
     pub fn contexts(&self) -> ContextCounts {
         ContextCounts {
-            read: self.of_slots(offset_of!(sw_slot_head, contexts_read)),
-            changing: self.of_slots(offset_of!(sw_slot_head, contexts_changing)),
-            unreadable: self.of_slots(offset_of!(sw_slot_head, contexts_unreadable)),
+            read: self.sum_over_slots(offset_of!(sw_slot_head, contexts_read)),
+            changing: self.sum_over_slots(offset_of!(sw_slot_head, contexts_changing)),
+            unreadable: self.sum_over_slots(offset_of!(sw_slot_head, contexts_unreadable)),
         }
     }
 
@@ -378,11 +378,11 @@ impl<'obj> Profiler<'obj> {
         arrays + self.arena.chunk_bytes() + rings_bytes
     }
 
-    fn of_cpus(&self, offset: usize) -> u64 {
+    fn sum_over_cpus(&self, offset: usize) -> u64 {
         sum(&self.cpus, 0..self.cpus.entries(), offset)
     }
 
-    fn of_slots(&self, offset: usize) -> u64 {
+    fn sum_over_slots(&self, offset: usize) -> u64 {
         sum(&self.slots, 0..self.slots.entries(), offset)
     }
 }
@@ -395,7 +395,7 @@ impl std::fmt::Debug for Profiler<'_> {
 
 /// The sum of a counter over some entries of an array.
 fn sum(array: &MappedArray, entries: Range<usize>, offset: usize) -> u64 {
-    entries.map(|entry| array.word(entry, offset).load(Ordering::Relaxed)).sum()
+    entries.map(|entry| array.atomic_u64(entry, offset).load(Ordering::Relaxed)).sum()
 }
 
 /// Whether anything is readable before `timeout` is over.

@@ -7,16 +7,16 @@ use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 
 use crate::sample_kind::SampleKind;
 use crate::skeleton::sample::{OpenSampleProgs, SampleProgs, SampleSkel};
-use crate::walk::Walk;
+use crate::walk::WalkMode;
 
 /// What decides which programs are loaded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Selection {
-    pub(crate) walk: Walk,
+pub(crate) struct ProgramSelection {
+    pub(crate) walk: WalkMode,
     /// Whether some processes are listed.
-    pub(crate) lists_processes: bool,
+    pub(crate) uses_process_list: bool,
     /// Whether those have other numbers in our PID namespace, so that a thread's must be kept until its end.
-    pub(crate) keeps_numbers: bool,
+    pub(crate) keeps_namespaced_tids: bool,
     /// Whether the programs of tests are asked for.
     #[cfg(feature = "test-programs")]
     pub(crate) test_programs: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Selection {
 
 /// When a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Runs {
+pub(crate) enum ProgramTrigger {
     /// At overflows of the counter that samples of this kind are taken by, of events that it is attached to.
     AtOverflows(SampleKind),
     /// Where it is called by one that walks by calls.
@@ -42,11 +42,11 @@ macro_rules! programs {
         $name:ident $(in $calls:ident)?, $runs:ident $(($kind:ident))?, |$selection:pat_param| $is_loaded:expr;
     )*) => {
         /// Has those programs loaded that are selected, and no others.
-        pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: Selection) {
+        pub(crate) fn select(programs: &mut OpenSampleProgs<'_>, selection: ProgramSelection) {
             $(
                 $(#[$attribute])*
                 {
-                    let is_loaded = |$selection: Selection| $is_loaded;
+                    let is_loaded = |$selection: ProgramSelection| $is_loaded;
                     programs.$name.set_autoload(is_loaded(selection));
                 }
             )*
@@ -54,19 +54,19 @@ macro_rules! programs {
 
         /// When each of the programs runs.
         #[cfg(test)]
-        const RUNS: &[Runs] = &[$($(#[$attribute])* Runs::$runs $((SampleKind::$kind))?,)*];
+        const RUNS: &[ProgramTrigger] = &[$($(#[$attribute])* ProgramTrigger::$runs $((SampleKind::$kind))?,)*];
 
         /// The programs that are loaded.
         pub(crate) fn loaded<'skeleton>(
             programs: &'skeleton SampleProgs<'_>,
-        ) -> impl Iterator<Item = (Runs, &'skeleton ProgramMut<'skeleton>)> {
-            let all: Vec<(Runs, &'skeleton ProgramMut<'skeleton>)> =
-                vec![$($(#[$attribute])* (Runs::$runs $((SampleKind::$kind))?, &programs.$name),)*];
+        ) -> impl Iterator<Item = (ProgramTrigger, &'skeleton ProgramMut<'skeleton>)> {
+            let all: Vec<(ProgramTrigger, &'skeleton ProgramMut<'skeleton>)> =
+                vec![$($(#[$attribute])* (ProgramTrigger::$runs $((SampleKind::$kind))?, &programs.$name),)*];
             all.into_iter().filter(|(_, program)| is_loaded(program))
         }
 
         /// Puts the programs that are entered by tail calls into their maps.
-        pub(crate) fn connect_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
+        pub(crate) fn populate_tail_calls(skeleton: &SampleSkel<'_>) -> libbpf_rs::Result<()> {
             $(
                 $(#[$attribute])*
                 {
@@ -80,21 +80,21 @@ macro_rules! programs {
 
 // `in MAP`: tail calls find the program in that map.
 programs! {
-    sample_cpu, AtOverflows(Cpu), |it| it.walk == Walk::Loop;
-    sample_cpu_by_calls, AtOverflows(Cpu), |it| it.walk == Walk::TailCalls;
-    walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.walk == Walk::TailCalls;
-    process_fork, AtTracepoint, |it| it.lists_processes;
+    sample_cpu, AtOverflows(Cpu), |it| it.walk == WalkMode::Loop;
+    sample_cpu_by_calls, AtOverflows(Cpu), |it| it.walk == WalkMode::TailCalls;
+    walk_cpu_by_calls in cpu_walks, WhenCalled, |it| it.walk == WalkMode::TailCalls;
+    process_fork, AtTracepoint, |it| it.uses_process_list;
     process_exec, AtTracepoint, |_| true;
-    process_exit, AtTracepoint, |it| it.keeps_numbers;
-    process_free, AtTracepoint, |it| it.lists_processes;
+    process_exit, AtTracepoint, |it| it.keeps_namespaced_tids;
+    process_free, AtTracepoint, |it| it.uses_process_list;
     #[cfg(feature = "test-programs")]
-    sample_probe, InTests, |it| it.test_programs && it.walk == Walk::Loop;
+    sample_probe, InTests, |it| it.test_programs && it.walk == WalkMode::Loop;
     #[cfg(feature = "test-programs")]
-    walk_given, InTests, |it| it.test_programs && it.walk == Walk::Loop;
+    walk_given, InTests, |it| it.test_programs && it.walk == WalkMode::Loop;
     #[cfg(feature = "test-programs")]
-    sample_probe_by_calls, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
+    sample_probe_by_calls, InTests, |it| it.test_programs && it.walk == WalkMode::TailCalls;
     #[cfg(feature = "test-programs")]
-    walk_probe_by_calls in probe_walks, InTests, |it| it.test_programs && it.walk == Walk::TailCalls;
+    walk_probe_by_calls in probe_walks, InTests, |it| it.test_programs && it.walk == WalkMode::TailCalls;
 }
 
 /// A program that is loaded and runs at overflows, and the kind of the samples that it takes.
@@ -103,7 +103,7 @@ pub(crate) type SamplingProgram<'skeleton> = (SampleKind, &'skeleton ProgramMut<
 /// All programs that are loaded and run at overflows: one of each kind.
 pub(crate) fn sampling<'skeleton>(programs: &'skeleton SampleProgs<'_>) -> Vec<SamplingProgram<'skeleton>> {
     let at_overflows = |(runs, program)| match runs {
-        Runs::AtOverflows(kind) => Some((kind, program)),
+        ProgramTrigger::AtOverflows(kind) => Some((kind, program)),
         _ => None,
     };
     loaded(programs).filter_map(at_overflows).collect()
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_program_that_runs_at_overflows_has_a_counter() {
         let kinds = RUNS.iter().filter_map(|runs| match runs {
-            Runs::AtOverflows(kind) => Some(kind),
+            ProgramTrigger::AtOverflows(kind) => Some(kind),
             _ => None,
         });
         let counted = |kind: &SampleKind| PerfCounter::of(kind.profile_kind(100)).is_some();

@@ -28,17 +28,17 @@ impl From<sw_hash> for StackHash {
 
 /// One frame of a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Frame {
+pub struct RawFrame {
     head: u64,
     address: u64,
 }
 
 /// Where a frame's address belongs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum FrameKind {
+pub enum RawFrameKind {
     /// An offset in the file of this number.
     Native {
-        /// As in [`Range::file`](crate::Range::file).
+        /// As in [`Range::file`](crate::MappedRange::file).
         file: u32,
     },
     /// An address of the kernel.
@@ -47,14 +47,14 @@ pub enum FrameKind {
     Anonymous,
 }
 
-impl Frame {
+impl RawFrame {
     /// A frame as the programs would have sent it.
     #[must_use]
-    pub fn new(kind: FrameKind, address: u64, is_return_address: bool, is_unproven: bool) -> Self {
+    pub fn new(kind: RawFrameKind, address: u64, is_return_address: bool, is_unproven: bool) -> Self {
         let (number, id) = match kind {
-            FrameKind::Native { file } => (intf::SW_FRAME_NATIVE, file),
-            FrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
-            FrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
+            RawFrameKind::Native { file } => (intf::SW_FRAME_NATIVE, file),
+            RawFrameKind::Kernel => (intf::SW_FRAME_KERNEL, 0),
+            RawFrameKind::Anonymous => (intf::SW_FRAME_ANONYMOUS, 0),
         };
         let flag = |is_set, flag| if is_set { flag } else { 0 };
         let flags = flag(is_return_address, intf::SW_FRAME_RETURN_ADDRESS)
@@ -67,13 +67,13 @@ impl Frame {
 
     /// What the frame is; `None` for kinds that this receiver doesn't know.
     #[must_use]
-    pub fn kind(self) -> Option<FrameKind> {
+    pub fn kind(self) -> Option<RawFrameKind> {
         match (self.head & 0xff) as u32 {
             intf::SW_FRAME_NATIVE => {
-                Some(FrameKind::Native { file: (self.head >> intf::SW_FRAME_ID_SHIFT) as u32 })
+                Some(RawFrameKind::Native { file: (self.head >> intf::SW_FRAME_ID_SHIFT) as u32 })
             }
-            intf::SW_FRAME_KERNEL => Some(FrameKind::Kernel),
-            intf::SW_FRAME_ANONYMOUS => Some(FrameKind::Anonymous),
+            intf::SW_FRAME_KERNEL => Some(RawFrameKind::Kernel),
+            intf::SW_FRAME_ANONYMOUS => Some(RawFrameKind::Anonymous),
             _ => None,
         }
     }
@@ -101,13 +101,13 @@ impl Frame {
     }
 }
 
-impl From<sw_frame> for Frame {
+impl From<sw_frame> for RawFrame {
     fn from(sw_frame { head, address }: sw_frame) -> Self {
         Self { head, address }
     }
 }
 
-impl std::fmt::Debug for Frame {
+impl std::fmt::Debug for RawFrame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}+{:#x}", self.kind(), self.address)
     }
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Frame {
 
 /// One interrupt.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct SampleRecord {
     /// Why it was taken.
     pub kind: SampleKind,
     /// What it counts for, as its kind has it: 1 for an interrupt.
@@ -136,7 +136,7 @@ pub struct Sample {
     pub outcome: Outcome,
     /// Whether the kernel was interrupted, on the thread's behalf.
     pub in_kernel: bool,
-    /// Whether a [`Snapshot`] of the same thread and time was sent before.
+    /// Whether a [`StackSnapshot`] of the same thread and time was sent before.
     pub has_snapshot: bool,
     /// The thread's name: bytes up to the first NUL.
     pub comm: [u8; intf::SW_COMM_BYTES as usize],
@@ -169,7 +169,7 @@ impl LabelSet {
         let text = |letters: &[c_char], length: u8| -> Option<Box<[u8]>> {
             Some(letters.get(..usize::from(length))?.iter().map(|letter| *letter as u8).collect())
         };
-        let labels = all_of(bytes).filter_map(|label: sw_label| {
+        let labels = parse_array(bytes).filter_map(|label: sw_label| {
             let key = text(&label.key, label.key_bytes)?;
             let value = text(&label.value, label.value_bytes)?;
             (!key.is_empty()).then_some((key, value))
@@ -223,22 +223,22 @@ impl ThreadContext {
 
 /// What a stack consists of.
 #[derive(Clone, Debug)]
-pub enum Entries {
+pub enum StackEntries {
     /// Frames, leaf first.
-    Frames(Box<[Frame]>),
+    Frames(Box<[RawFrame]>),
     /// Stacks of frames that follow upon each other, leaf end first: a stack too long for one record.
     Chain(Box<[StackHash]>),
 }
 
 /// A stack, or a part of a longer one.
 #[derive(Clone, Debug)]
-pub struct Body {
+pub struct StackBody {
     /// Its name.
     pub hash: StackHash,
     /// The epoch in which it was sent.
     pub epoch: u32,
     /// What it consists of.
-    pub entries: Entries,
+    pub entries: StackEntries,
 }
 
 /// The general registers by their DWARF numbers, and behind them the pc.
@@ -246,7 +246,7 @@ pub type RegisterFile = [u64; intf::SW_REGISTERS as usize];
 
 /// The user's registers and the top of its stack, where a walk came too early for the mappings or tables that it needs.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct StackSnapshot {
     /// Thread of the sample.
     pub tid: u32,
     /// Time of the sample.
@@ -279,11 +279,11 @@ pub struct Newcomer {
 #[derive(Clone, Debug)]
 pub enum Record {
     /// An interrupt.
-    Sample(Sample),
+    Sample(SampleRecord),
     /// What belongs to a sample.
-    Snapshot(Box<Snapshot>),
+    Snapshot(Box<StackSnapshot>),
     /// A stack that was not sent in this epoch before.
-    Body(Body),
+    Body(StackBody),
     /// A new container.
     Newcomer(Newcomer),
 }
@@ -293,18 +293,18 @@ impl Record {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let record_type = u32::from(u16::read_from_prefix(bytes).ok()?.0);
         match record_type {
-            intf::SW_RECORD_SAMPLE => Some(Self::Sample(Sample::parse(bytes)?)),
-            intf::SW_RECORD_SNAPSHOT => Some(Self::Snapshot(Box::new(Snapshot::parse(bytes)?))),
+            intf::SW_RECORD_SAMPLE => Some(Self::Sample(SampleRecord::parse(bytes)?)),
+            intf::SW_RECORD_SNAPSHOT => Some(Self::Snapshot(Box::new(StackSnapshot::parse(bytes)?))),
             intf::SW_RECORD_NEWCOMER => Some(Self::Newcomer(Newcomer::parse(bytes)?)),
             intf::SW_RECORD_STACK | intf::SW_RECORD_CHAIN => {
-                Some(Self::Body(Body::parse(record_type, bytes)?))
+                Some(Self::Body(StackBody::parse(record_type, bytes)?))
             }
             _ => None,
         }
     }
 }
 
-impl Sample {
+impl SampleRecord {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (sample, behind) = sw_sample::read_from_prefix(bytes).ok()?;
         let has = |flag| sample.flags & flag != 0;
@@ -327,7 +327,7 @@ impl Sample {
     }
 }
 
-impl Snapshot {
+impl StackSnapshot {
     fn parse(bytes: &[u8]) -> Option<Self> {
         let (snapshot, stack) = sw_snapshot::read_from_prefix(bytes).ok()?;
         let length = usize::try_from(snapshot.bytes).ok()?;
@@ -356,7 +356,7 @@ impl Newcomer {
     }
 }
 
-impl Body {
+impl StackBody {
     fn parse(record_type: u32, bytes: &[u8]) -> Option<Self> {
         const { assert!(size_of::<sw_frame>() == size_of::<sw_hash>()) };
         let (body, behind) = sw_body::read_from_prefix(bytes).ok()?;
@@ -365,27 +365,27 @@ impl Body {
             hash: body.hash.into(),
             epoch: body.epoch,
             entries: if record_type == intf::SW_RECORD_CHAIN {
-                Entries::Chain(all_of(entries).map(|hash: sw_hash| hash.into()).collect())
+                StackEntries::Chain(parse_array(entries).map(|hash: sw_hash| hash.into()).collect())
             } else {
-                Entries::Frames(all_of(entries).map(|frame: sw_frame| frame.into()).collect())
+                StackEntries::Frames(parse_array(entries).map(|frame: sw_frame| frame.into()).collect())
             },
         })
     }
 }
 
 /// The values that `bytes` consist of, but for one that is cut.
-fn all_of<T: FromBytes>(bytes: &[u8]) -> impl Iterator<Item = T> + '_ {
+fn parse_array<T: FromBytes>(bytes: &[u8]) -> impl Iterator<Item = T> + '_ {
     bytes.chunks_exact(size_of::<T>()).filter_map(|value| T::read_from_bytes(value).ok())
 }
 
 /// The ring buffers of all CPUs.
 pub struct Rings {
     rings: RingBuffer<'static>,
-    arrived: Rc<RefCell<Arrived>>,
+    received: Rc<RefCell<ReceivedRecords>>,
 }
 
 #[derive(Default)]
-struct Arrived {
+struct ReceivedRecords {
     records: Vec<Record>,
     unknown: u64,
 }
@@ -399,7 +399,7 @@ impl Rings {
         cpus: &CpuList,
         bytes: u32,
     ) -> libbpf_rs::Result<Self> {
-        let arrived = Rc::new(RefCell::new(Arrived::default()));
+        let arrived = Rc::new(RefCell::new(ReceivedRecords::default()));
         let handles: Vec<MapHandle> = cpus
             .iter()
             .map(|cpu| {
@@ -421,7 +421,7 @@ impl Rings {
                 0
             })?;
         }
-        Ok(Self { rings: builder.build()?, arrived })
+        Ok(Self { rings: builder.build()?, received: arrived })
     }
 
     /// Becomes readable when a ring is filling up.
@@ -435,13 +435,13 @@ impl Rings {
         // Nothing here fails but a callback, and ours doesn't. `poll` first: it resets what wakes us.
         let _ = self.rings.poll(Duration::ZERO);
         let _ = self.rings.consume();
-        sink.append(&mut self.arrived.borrow_mut().records);
+        sink.append(&mut self.received.borrow_mut().records);
     }
 
     /// Records of a kind that this receiver doesn't know.
     #[must_use]
     pub fn unknown_records(&self) -> u64 {
-        self.arrived.borrow().unknown
+        self.received.borrow().unknown
     }
 }
 
@@ -496,14 +496,14 @@ mod tests {
             | 42 << intf::SW_FRAME_ID_SHIFT;
         let bytes =
             bytes_of_body(intf::SW_RECORD_STACK, &[(u64::from(intf::SW_FRAME_KERNEL), 9), (native, 0x1234)]);
-        let Some(Record::Body(Body { hash, epoch, entries: Entries::Frames(frames) })) =
+        let Some(Record::Body(StackBody { hash, epoch, entries: StackEntries::Frames(frames) })) =
             Record::parse(&bytes)
         else {
             panic!("not a body of frames");
         };
         assert_eq!((hash, epoch), (StackHash(1, 2), 7));
-        assert_eq!(frames[0].kind(), Some(FrameKind::Kernel));
-        assert_eq!(frames[1].kind(), Some(FrameKind::Native { file: 42 }));
+        assert_eq!(frames[0].kind(), Some(RawFrameKind::Kernel));
+        assert_eq!(frames[1].kind(), Some(RawFrameKind::Native { file: 42 }));
         assert_eq!(frames[1].address(), 0x1234);
         assert!(frames[1].is_return_address() && !frames[0].is_return_address());
     }
@@ -540,7 +540,10 @@ mod tests {
     #[test]
     fn a_record_that_ends_early_is_none() {
         let bytes = bytes_of_body(intf::SW_RECORD_CHAIN, &[(1, 2), (3, 4)]);
-        assert!(matches!(Record::parse(&bytes), Some(Record::Body(Body { entries: Entries::Chain(_), .. }))));
+        assert!(matches!(
+            Record::parse(&bytes),
+            Some(Record::Body(StackBody { entries: StackEntries::Chain(_), .. }))
+        ));
         for length in 0..bytes.len() {
             assert!(Record::parse(&bytes[..length]).is_none(), "{length} bytes");
         }

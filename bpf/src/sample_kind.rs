@@ -40,7 +40,7 @@ impl SampleKind {
             Self::Cpu => Kind::Cpu { samples_per_second },
             // A test runs the program as often as it likes.
             #[cfg(feature = "test-programs")]
-            Self::Probe => Kind::Counted { samples_per_second: 0 },
+            Self::Probe => Kind::Aggregated { samples_per_second: 0 },
         }
     }
 }

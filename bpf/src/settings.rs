@@ -9,55 +9,55 @@ use crate::memory::MappedArray;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct CpuSettings {
     cpus: Rc<MappedArray>,
 }
 
-impl Settings {
+impl CpuSettings {
     /// The first epoch: 0 is none, it marks entries of the table of known stacks that are being written.
     const FIRST_EPOCH: u32 = 1;
 
     pub(crate) fn new(cpus: Rc<MappedArray>) -> Self {
         let settings = Self { cpus };
-        settings.set_half(offset_of!(sw_cpu, epoch), Self::FIRST_EPOCH);
-        settings.set_half(offset_of!(sw_cpu, clock), 1);
+        settings.write_u32(offset_of!(sw_cpu, epoch), Self::FIRST_EPOCH);
+        settings.write_u32(offset_of!(sw_cpu, clock), 1);
         settings
     }
 
     /// Starts a new epoch, and returns its number.
     pub(crate) fn next_epoch(&self) -> u32 {
-        let epoch = self.half(offset_of!(sw_cpu, epoch)).wrapping_add(1).max(Self::FIRST_EPOCH);
-        self.set_half(offset_of!(sw_cpu, epoch), epoch);
+        let epoch = self.read_u32(offset_of!(sw_cpu, epoch)).wrapping_add(1).max(Self::FIRST_EPOCH);
+        self.write_u32(offset_of!(sw_cpu, epoch), epoch);
         epoch
     }
 
     /// The clock by which the age of tables is measured, never 0.
     pub(crate) fn clock(&self) -> u32 {
-        self.half(offset_of!(sw_cpu, clock))
+        self.read_u32(offset_of!(sw_cpu, clock))
     }
 
     pub(crate) fn advance_clock(&self) {
-        self.set_half(offset_of!(sw_cpu, clock), self.clock().wrapping_add(1).max(1));
+        self.write_u32(offset_of!(sw_cpu, clock), self.clock().wrapping_add(1).max(1));
     }
 
     /// Whether the programs tell of containers that they have not told of.
-    pub(crate) fn tell_newcomers(&self, are_told: bool) {
-        self.set_half(offset_of!(sw_cpu, tells_newcomers), are_told.into());
+    pub(crate) fn report_new_processes(&self, are_told: bool) {
+        self.write_u32(offset_of!(sw_cpu, tells_newcomers), are_told.into());
     }
 
     /// Has the programs look up the next process that they meet.
     pub(crate) fn forget_listed(&self) {
-        self.set_half(offset_of!(sw_cpu, listed_pid), 0);
+        self.write_u32(offset_of!(sw_cpu, listed_pid), 0);
     }
 
     /// All CPUs have the same value; the first one's is read.
-    fn half(&self, offset: usize) -> u32 {
-        self.cpus.half_word(0, offset).load(Ordering::Relaxed)
+    fn read_u32(&self, offset: usize) -> u32 {
+        self.cpus.atomic_u32(0, offset).load(Ordering::Relaxed)
     }
 
-    fn set_half(&self, offset: usize, value: u32) {
+    fn write_u32(&self, offset: usize, value: u32) {
         for cpu in 0..self.cpus.entries() {
-            self.cpus.half_word(cpu, offset).store(value, Ordering::Relaxed);
+            self.cpus.atomic_u32(cpu, offset).store(value, Ordering::Relaxed);
         }
     }
 }

@@ -12,7 +12,7 @@ use perf_event_open_sys::{self as sys, bindings as perf};
 use sidewinder_address::{Avma, FileOffset};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::container::ContainerId;
+use crate::container::CgroupId;
 use crate::events::{CpuList, EventError};
 use crate::ring::whole_pages;
 
@@ -80,7 +80,7 @@ pub enum SideBandKind {
 pub struct SideBand {
     rings: Vec<Ring>,
     /// Events that write into the rings of others, one for each.
-    guests: Vec<(ContainerId, Vec<OwnedFd>)>,
+    container_events: Vec<(CgroupId, Vec<OwnedFd>)>,
 }
 
 #[derive(Debug)]
@@ -103,12 +103,12 @@ impl SideBand {
             Ok(Ring { event, memory, data_bytes })
         };
         let rings = cpus.iter().zip(events).map(ring).collect::<Result<_, EventError>>()?;
-        Ok(Self { rings, guests: Vec::new() })
+        Ok(Self { rings, container_events: Vec::new() })
     }
 
     /// Has the events of a container, on the same CPUs, write into the same rings: all rings of a user share the memory
     /// that may be locked for them.
-    pub(crate) fn add(&mut self, container: ContainerId, events: Vec<OwnedFd>) -> Result<(), EventError> {
+    pub(crate) fn add(&mut self, container: CgroupId, events: Vec<OwnedFd>) -> Result<(), EventError> {
         for (ring, event) in self.rings.iter().zip(&events) {
             // SAFETY: an ioctl that takes a descriptor by value; both are open.
             let done = unsafe { sys::ioctls::SET_OUTPUT(event.as_raw_fd(), ring.event.as_raw_fd()) };
@@ -116,13 +116,13 @@ impl SideBand {
                 return Err(EventError::Share(io::Error::last_os_error()));
             }
         }
-        self.guests.push((container, events));
+        self.container_events.push((container, events));
         Ok(())
     }
 
     /// Closes the events of a container.
-    pub(crate) fn close(&mut self, container: ContainerId) {
-        self.guests.retain(|(known, _)| *known != container);
+    pub(crate) fn close(&mut self, container: CgroupId) {
+        self.container_events.retain(|(known, _)| *known != container);
     }
 
     /// The descriptors that become readable when a ring is filling up.
@@ -148,10 +148,10 @@ impl Ring {
         let mut at = start;
         let mut record = Vec::new();
         while at < end {
-            let mut header = Header::default();
+            let mut header = PerfEventHeader::default();
             self.copy(at, header.as_mut_bytes());
             let bytes = u64::from(header.bytes);
-            if bytes < size_of::<Header>() as u64 || bytes > end - at {
+            if bytes < size_of::<PerfEventHeader>() as u64 || bytes > end - at {
                 // No kernel writes this. There is no way to find the next record but to start afresh.
                 take(SideBandEvent { time_ns: 0, pid: 0, tid: 0, kind: SideBandKind::Lost { count: 1 } });
                 at = end;
@@ -189,7 +189,7 @@ impl Ring {
 /// `struct perf_event_header`: what each record begins with.
 #[derive(FromBytes, IntoBytes, Default)]
 #[repr(C)]
-struct Header {
+struct PerfEventHeader {
     record_type: u32,
     misc: u16,
     /// Of the whole record.
@@ -225,7 +225,7 @@ struct Comm {
 /// `PERF_RECORD_LOST`.
 #[derive(FromBytes)]
 #[repr(C)]
-struct Lost {
+struct LostRecord {
     _id: u64,
     count: u64,
 }
@@ -248,7 +248,7 @@ struct Mmap2 {
 
 /// Reads one record; `None` for those that say nothing to us.
 fn parse(record: &[u8]) -> Option<SideBandEvent> {
-    let (header, record) = Header::read_from_prefix(record).ok()?;
+    let (header, record) = PerfEventHeader::read_from_prefix(record).ok()?;
     let (body, sample_id) = SampleId::read_from_suffix(record).ok()?;
     let event = |pid, tid, kind| Some(SideBandEvent { time_ns: sample_id.time_ns, pid, tid, kind });
     match header.record_type {
@@ -265,7 +265,7 @@ fn parse(record: &[u8]) -> Option<SideBandEvent> {
             event(pid, tid, SideBandKind::Exec { comm: until_nul(name).to_vec() })
         }
         perf::PERF_RECORD_LOST => {
-            let (Lost { count, .. }, _) = Lost::read_from_prefix(body).ok()?;
+            let (LostRecord { count, .. }, _) = LostRecord::read_from_prefix(body).ok()?;
             event(0, 0, SideBandKind::Lost { count })
         }
         perf::PERF_RECORD_MMAP2 => {

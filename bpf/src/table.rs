@@ -15,23 +15,23 @@ mod tests;
 use std::ops::Range;
 
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_unwind_table::{Entry, Row, UnwindTable};
+use sidewinder_unwind_table::{Entry, UnwindRow, UnwindTable};
 
 pub(crate) use self::lookup::look_up;
-use self::page::{PAGE_BYTES, Page};
+use self::page::{PAGE_BYTES, PageRows};
 pub use self::rule::Packing;
-use self::segment::Builder;
 pub use self::segment::PackedSegment;
+use self::segment::SegmentBuilder;
 
 /// Packs what `table` says of one executable segment of its file.
 #[must_use]
 pub fn pack(table: &UnwindTable, load: &LoadSegment, packing: Packing) -> Vec<PackedSegment> {
-    pack_part(table, load, packing, pages_of(load))
+    pack_part(table, load, packing, page_range(load))
 }
 
 /// The pages of a file that an executable segment of it is on.
 #[must_use]
-pub fn pages_of(load: &LoadSegment) -> Range<FileOffset> {
+pub fn page_range(load: &LoadSegment) -> Range<FileOffset> {
     let end = load.file_offset.0.saturating_add(load.size).next_multiple_of(PAGE_BYTES);
     FileOffset(load.file_offset.0 / PAGE_BYTES * PAGE_BYTES)..FileOffset(end)
 }
@@ -45,10 +45,10 @@ pub fn pack_part(
     part: Range<FileOffset>,
 ) -> Vec<PackedSegment> {
     let mut packed = Vec::new();
-    let mut segment = Builder::new(part.start.0);
+    let mut segment = SegmentBuilder::new(part.start.0);
     for_each_page(table, load, part.start.0..part.end.0, |page_start, page| {
         if !segment.has_room_for(page, packing) {
-            packed.push(std::mem::replace(&mut segment, Builder::new(page_start)).finish());
+            packed.push(std::mem::replace(&mut segment, SegmentBuilder::new(page_start)).finish());
         }
         segment.push(page, packing);
     });
@@ -59,13 +59,13 @@ pub fn pack_part(
 /// Packs one of the segments that [`pack_part`] made of the same file once more. Of `table`, only what holds in that part of
 /// the file is looked at.
 #[must_use]
-pub fn pack_again(
+pub fn repack(
     table: &UnwindTable,
     load: &LoadSegment,
     packing: Packing,
     part: Range<FileOffset>,
 ) -> PackedSegment {
-    let mut segment = Builder::new(part.start.0);
+    let mut segment = SegmentBuilder::new(part.start.0);
     for_each_page(table, load, part.start.0..part.end.0, |_, page| segment.push(page, packing));
     segment.finish()
 }
@@ -76,7 +76,7 @@ fn for_each_page(
     table: &UnwindTable,
     load: &LoadSegment,
     part: Range<u64>,
-    mut sink: impl FnMut(u64, &Page),
+    mut sink: impl FnMut(u64, &PageRows),
 ) {
     let first = FileOffset(part.start.max(load.file_offset.0));
     let (Some(first_svma), Some(end_svma)) = (load.svma_of(first), load.svma.checked_add(load.size)) else {
@@ -89,7 +89,7 @@ fn for_each_page(
         .filter_map(|row| Some((load.file_offset_of(row.start)?.0, row.entry)))
         .peekable();
 
-    let mut page = Page::default();
+    let mut page = PageRows::default();
     if first.0 == part.start {
         page.entry_at_start = at_first;
     } else {
@@ -114,7 +114,7 @@ const FUNCTION_ALIGNMENT_BYTES: u64 = 16;
 /// The rows but for the ends of functions behind which there is only padding, up to the next aligned function and with
 /// no aligned address on the way: nobody executes it, so that it may as well have the rule before. A tenth of all rows.
 /// A page can be packed alone, so what ends with it stays.
-fn without_padding(rows: impl Iterator<Item = Row>) -> impl Iterator<Item = Row> {
+fn without_padding(rows: impl Iterator<Item = UnwindRow>) -> impl Iterator<Item = UnwindRow> {
     let mut rows = rows.peekable();
     std::iter::from_fn(move || {
         loop {
@@ -126,7 +126,7 @@ fn without_padding(rows: impl Iterator<Item = Row>) -> impl Iterator<Item = Row>
     })
 }
 
-fn is_padding(row: &Row, end: Svma) -> bool {
+fn is_padding(row: &UnwindRow, end: Svma) -> bool {
     row.entry == Entry::NO_INFORMATION
         && end.0.is_multiple_of(FUNCTION_ALIGNMENT_BYTES)
         && !end.0.is_multiple_of(PAGE_BYTES)

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use sidewinder_address::FileOffset;
 use sidewinder_unwind_table::Rule;
 
-use crate::arena::{Arena, ArenaError, Block};
+use crate::arena::{Arena, ArenaBlock, ArenaError};
 use crate::intf::sw_segment;
 use crate::memory::MappedArray;
 use crate::outcome::Outcome;
-use crate::settings::Settings;
+use crate::settings::CpuSettings;
 use crate::table::{PackedSegment, look_up};
 
 /// The number by which ranges of processes name a segment. It outlives eviction, until it is given back.
@@ -18,22 +18,22 @@ use crate::table::{PackedSegment, look_up};
 pub struct SegmentId(pub(crate) u32);
 
 /// The time of use of a segment that no walk has used.
-const NEVER: u32 = 0;
+const NEVER_USED: u32 = 0;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Tables {
+pub struct UnwindTables {
     segments: MappedArray,
-    settings: Rc<Settings>,
+    settings: Rc<CpuSettings>,
     /// By number; number 0 is never given out.
-    blocks: Vec<Option<Block>>,
+    blocks: Vec<Option<ArenaBlock>>,
     /// Numbers that were given back.
     free: Vec<SegmentId>,
     evictions: u64,
 }
 
-impl Tables {
-    pub(crate) fn new(segments: MappedArray, settings: Rc<Settings>) -> Self {
+impl UnwindTables {
+    pub(crate) fn new(segments: MappedArray, settings: Rc<CpuSettings>) -> Self {
         Self { segments, settings, blocks: vec![None], free: Vec::new(), evictions: 0 }
     }
 
@@ -50,7 +50,7 @@ impl Tables {
     /// Gives a number back, with its table. No range may have named it for as long as a walk takes: another segment gets
     /// it.
     pub fn release(&mut self, arena: &mut Arena, id: SegmentId) {
-        self.take_away(arena, id);
+        self.unload(arena, id);
         self.free.push(id);
     }
 
@@ -98,7 +98,7 @@ impl Tables {
         id: SegmentId,
         table: &PackedSegment,
     ) -> Result<(), ArenaError> {
-        self.take_away(arena, id);
+        self.unload(arena, id);
         self.load(arena, id, table)
     }
 
@@ -117,7 +117,7 @@ impl Tables {
             return Ok(true);
         }
         match arena.store(&table.bytes) {
-            Ok(block) => self.publish(id, block, NEVER),
+            Ok(block) => self.publish(id, block, NEVER_USED),
             Err(ArenaError::Full { .. }) => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -132,9 +132,9 @@ impl Tables {
         bytes
     }
 
-    fn publish(&mut self, id: SegmentId, block: Block, used: u32) {
-        self.used(id.0 as usize).store(used, Ordering::Relaxed);
-        let location = self.segments.word(id.0 as usize, std::mem::offset_of!(sw_segment, location));
+    fn publish(&mut self, id: SegmentId, block: ArenaBlock, used: u32) {
+        self.last_used(id.0 as usize).store(used, Ordering::Relaxed);
+        let location = self.segments.atomic_u64(id.0 as usize, std::mem::offset_of!(sw_segment, location));
         location.store(block.location(), Ordering::Release);
         self.blocks[id.0 as usize] = Some(block);
     }
@@ -150,20 +150,20 @@ impl Tables {
     #[must_use]
     pub fn rule_at(&self, arena: &Arena, id: SegmentId, at: FileOffset) -> Option<Result<Rule, Outcome>> {
         let block = self.blocks.get(id.0 as usize)?.as_ref()?;
-        self.used(id.0 as usize).store(self.settings.clock(), Ordering::Relaxed);
+        self.last_used(id.0 as usize).store(self.settings.clock(), Ordering::Relaxed);
         look_up(arena.bytes(block), at)
     }
 
     /// Takes the table of a segment away from walks; its room is reused once they have ended.
     pub fn evict(&mut self, arena: &mut Arena, id: SegmentId) {
-        self.evictions += u64::from(self.take_away(arena, id));
+        self.evictions += u64::from(self.unload(arena, id));
     }
 
     /// Whether there was a table to take away.
-    fn take_away(&mut self, arena: &mut Arena, id: SegmentId) -> bool {
+    fn unload(&mut self, arena: &mut Arena, id: SegmentId) -> bool {
         let Some(block) = self.blocks.get_mut(id.0 as usize).and_then(Option::take) else { return false };
         self.segments
-            .word(id.0 as usize, std::mem::offset_of!(sw_segment, location))
+            .atomic_u64(id.0 as usize, std::mem::offset_of!(sw_segment, location))
             .store(0, Ordering::SeqCst);
         arena.retire(block);
         true
@@ -182,18 +182,18 @@ impl Tables {
     }
 
     /// Advances the clock by which the age of tables is measured. Called some times a second.
-    pub fn tick(&self) {
+    pub fn advance_clock(&self) {
         self.settings.advance_clock();
     }
 
-    fn used(&self, number: usize) -> &std::sync::atomic::AtomicU32 {
-        self.segments.half_word(number, std::mem::offset_of!(sw_segment, used))
+    fn last_used(&self, number: usize) -> &std::sync::atomic::AtomicU32 {
+        self.segments.atomic_u32(number, std::mem::offset_of!(sw_segment, used))
     }
 
     fn least_recently_used(&self) -> Option<SegmentId> {
         let now = self.settings.clock();
-        let age = |number: &usize| match self.used(*number).load(Ordering::Relaxed) {
-            NEVER => u32::MAX,
+        let age = |number: &usize| match self.last_used(*number).load(Ordering::Relaxed) {
+            NEVER_USED => u32::MAX,
             used => now.wrapping_sub(used),
         };
         let loaded = (0..self.blocks.len()).filter(|number| self.blocks[*number].is_some());

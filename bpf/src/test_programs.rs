@@ -13,11 +13,11 @@ use crate::load::LoadError;
 use crate::profiler::Profiler;
 use crate::ring::RegisterFile;
 use crate::table::{PackedSegment, Packing};
-use crate::walk::Walk;
+use crate::walk::WalkMode;
 
 /// A place that samples are taken at.
 #[derive(Debug)]
-pub struct ProbedPlace {
+pub struct AttachedProbe {
     _link: Link,
 }
 
@@ -26,16 +26,16 @@ impl Profiler<'_> {
     ///
     /// # Errors
     /// If the kernel refuses the probe, or [`Options::test_programs`](crate::Options::test_programs) was not asked for.
-    pub fn attach_probe(&self, program: &Path, offset: FileOffset) -> Result<ProbedPlace, LoadError> {
+    pub fn attach_probe(&self, program: &Path, offset: FileOffset) -> Result<AttachedProbe, LoadError> {
         let any_process = -1;
         let programs = &self.skeleton.progs;
         let sample_probe = match self.walk() {
-            Walk::Loop => &programs.sample_probe,
-            Walk::TailCalls => &programs.sample_probe_by_calls,
+            WalkMode::Loop => &programs.sample_probe,
+            WalkMode::TailCalls => &programs.sample_probe_by_calls,
         };
         sample_probe
             .attach_uprobe(false, any_process, program, offset.0 as usize)
-            .map(|link| ProbedPlace { _link: link })
+            .map(|link| AttachedProbe { _link: link })
             .map_err(|source| LoadError::Refused { doing: "attaching to a program", source })
     }
 
@@ -50,7 +50,7 @@ impl Profiler<'_> {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn walk_given(&self, registers: &RegisterFile) -> Result<bool, LoadError> {
+    pub fn walk_from_registers(&self, registers: &RegisterFile) -> Result<bool, LoadError> {
         let mut arguments = (registers.as_ptr() as u64).to_ne_bytes();
         let input = ProgramInput { context_in: Some(&mut arguments), ..ProgramInput::default() };
         let output = self.skeleton.progs.walk_given.test_run(input);
@@ -63,8 +63,8 @@ impl Profiler<'_> {
 impl PackedSegment {
     /// The table of a file of one page in which each entry holds for `spacing` bytes, one after the other.
     #[must_use]
-    pub fn of_entries(entries: &[Entry], spacing: u64) -> Self {
-        Self::of_page(entries.iter().zip(0..).map(|(entry, i)| (i * spacing, *entry)), Packing::Auto)
+    pub fn from_entries(entries: &[Entry], spacing: u64) -> Self {
+        Self::from_page(entries.iter().zip(0..).map(|(entry, i)| (i * spacing, *entry)), Packing::Auto)
     }
 }
 

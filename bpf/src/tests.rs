@@ -11,8 +11,8 @@ use object::{Object as _, ObjectSection as _, SectionKind};
 use crate::arch::THREAD_POINTER;
 use crate::fields::KernelField;
 use crate::load::load_object;
-use crate::probe::{Support, of_fields};
-use crate::{Audience, LoadError, Opener, Options, Profiler, Record, ScopeMode, Storage, Walk};
+use crate::probe::{Support, probe_fields};
+use crate::{EventScope, LoadError, Opener, Options, Profiler, Record, Storage, TaskFilter, WalkMode};
 
 /// What `build.rs` made of `c/`, by whichever compiler.
 const OBJECTS: [(&str, &[u8]); 3] = [
@@ -25,7 +25,7 @@ const OBJECTS: [(&str, &[u8]); 3] = [
 fn is_allowed<T>(tried: Result<T, LoadError>) -> Option<T> {
     match tried {
         Ok(value) => Some(value),
-        Err(error) if error.is_privilege() && std::env::var_os("CI").is_none() => {
+        Err(error) if error.is_permission_denied() && std::env::var_os("CI").is_none() => {
             eprintln!("SKIPPED: eBPF is not allowed here: {error}");
             None
         }
@@ -86,8 +86,8 @@ fn type_information_without(member: &str) -> tempfile::NamedTempFile {
 }
 
 fn loads(btf: &Path) -> Option<()> {
-    for &walk in Walk::all_of_this_kernel() {
-        let options = Options { scope: ScopeMode::Unlisted, context_attributes: true, ..Options::default() };
+    for &walk in WalkMode::supported() {
+        let options = Options { scope: TaskFilter::Unlisted, context_attributes: true, ..Options::default() };
         let mut storage = Storage::uninit();
         is_allowed(load_object(&mut storage, &options, walk, Some(btf), |_| {}))?;
     }
@@ -110,7 +110,7 @@ fn a_kernel_without_a_field_loads_the_programs_and_its_degradation_is_named() {
         }
         let missing = KernelField::missing(Some(btf.path())).unwrap();
         assert_eq!(missing.iter().map(|field| field.names.id).collect::<Vec<_>>(), [id]);
-        for probe in of_fields(Some(btf.path())) {
+        for probe in probe_fields(Some(btf.path())) {
             match probe.support {
                 Support::No { why } => {
                     assert!(probe.id == id && why.contains(member), "{}: {why}", probe.id);
@@ -168,9 +168,9 @@ impl Drop for Burner {
 }
 
 fn profiler<'obj>(storage: &'obj mut Storage, listed_max: u32) -> Option<Profiler<'obj>> {
-    let options = Options { scope: ScopeMode::Unlisted, listed_max, ..Options::default() };
+    let options = Options { scope: TaskFilter::Unlisted, listed_max, ..Options::default() };
     let mut profiler = is_allowed(Profiler::load(storage, &options, Opener::start().unwrap()))?;
-    is_allowed(profiler.open_side_band(Audience::EveryTask).map_err(LoadError::from))?;
+    is_allowed(profiler.open_side_band(EventScope::EveryTask).map_err(LoadError::from))?;
     is_allowed(profiler.start(997).map_err(LoadError::from))?;
     Some(profiler)
 }

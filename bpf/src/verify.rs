@@ -6,8 +6,8 @@ use libbpf_rs::AsRawLibbpf;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::skel::OpenSkel;
 
-use crate::load::{LoadError, Options, ScopeMode, Storage, load_object};
-use crate::walk::Walk;
+use crate::load::{LoadError, Options, Storage, TaskFilter, load_object};
+use crate::walk::WalkMode;
 
 /// `BPF_LOG_STATS`: the verifier writes of its work, and not of each instruction (Linux 5.2).
 const LOG_STATS: u32 = 4;
@@ -15,7 +15,7 @@ const LOG_BYTES: usize = 16 << 10;
 
 /// The programs of one way to walk, as the verifier saw them.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Verified {
+pub struct VerifierStats {
     /// The name of each program that was loaded, and how many instructions the verifier followed.
     pub programs: Vec<(String, u64)>,
     /// How long loading took, maps included.
@@ -26,12 +26,12 @@ pub struct Verified {
 ///
 /// # Errors
 /// If the kernel refuses the programs or their maps.
-pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
+pub fn verify(walk: WalkMode) -> Result<VerifierStats, LoadError> {
     let mut storage = Storage::uninit();
     // With all that may be asked of them.
     let options = Options {
         walk: Some(walk),
-        scope: ScopeMode::Listed,
+        scope: TaskFilter::Listed,
         context_attributes: true,
         ..Options::default()
     };
@@ -54,7 +54,7 @@ pub fn verify(walk: Walk) -> Result<Verified, LoadError> {
     let programs = logs
         .into_iter()
         .map(|(name, log)| (name, instructions(&String::from_utf8_lossy(&*log)).unwrap_or(0)));
-    Ok(Verified { programs: programs.collect(), load_time })
+    Ok(VerifierStats { programs: programs.collect(), load_time })
 }
 
 /// The number in `processed 123 insns (limit 1000000) ...`.

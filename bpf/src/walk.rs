@@ -21,7 +21,7 @@ pub const SEARCH_WORDS: u64 = intf::SW_SEARCH_WORDS as u64;
 
 /// How programs repeat themselves along a stack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Walk {
+pub enum WalkMode {
     /// In a loop of the kernel's (`bpf_loop`, Linux 5.17 and later): as deep as configured.
     Loop,
     /// In a loop that the verifier can count to the end of, from which a program calls itself, which kernels allow
@@ -29,18 +29,18 @@ pub enum Walk {
     TailCalls,
 }
 
-impl Walk {
+impl WalkMode {
     /// The ways that this kernel has, the best one first. Where it does not say, loading will.
     #[must_use]
-    pub fn all_of_this_kernel() -> &'static [Self] {
+    pub fn supported() -> &'static [Self] {
         let lacks = |helper| matches!(ProgramType::PerfEvent.is_helper_supported(helper), Ok(false));
         let has_loops = ![BPF_LOOP, BPF_FIND_VMA].into_iter().any(lacks);
         if has_loops { &[Self::Loop, Self::TailCalls] } else { &[Self::TailCalls] }
     }
 
     /// The best that this kernel has.
-    pub(crate) fn best_of_this_kernel() -> Self {
-        Self::all_of_this_kernel().first().copied().unwrap_or(Self::TailCalls)
+    pub(crate) fn best_supported() -> Self {
+        Self::supported().first().copied().unwrap_or(Self::TailCalls)
     }
 
     /// A stack of more frames than this is cut, whatever is configured.

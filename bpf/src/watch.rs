@@ -8,15 +8,15 @@ use std::io;
 
 use crate::container::Container;
 use crate::events::{CounterEvents, CpuList, EventError, EventKind, PerfCounter};
+use crate::interrupt_check::{IdleTimes, InterruptCheck};
 use crate::opener::Opener;
 use crate::programs::SamplingProgram;
 use crate::sample_kind::SampleKind;
 use crate::sideband::SideBand;
-use crate::witness::{Sleep, Witness};
 
 /// Whose events are opened.
 #[derive(Debug)]
-pub enum Audience {
+pub enum EventScope {
     /// Those of every task.
     EveryTask,
     /// Those of containers, of which the first is our own. While nobody else is in that one, it has no side band: each
@@ -27,28 +27,28 @@ pub enum Audience {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct EventWatch {
     cpus: CpuList,
     opener: Opener,
-    audience: Audience,
+    scope: EventScope,
     /// The events that have programs run, by what these sample; empty before the start and after the end.
     sampled: BTreeMap<SampleKind, CounterEvents>,
     /// The CPUs' sleep before the events of every task began.
-    slept_before: Option<Sleep>,
+    idle_before: Option<IdleTimes>,
     /// What the witness said last: what it says at the end.
-    witness: Option<Witness>,
+    interrupt_check: Option<InterruptCheck>,
     side_band: Option<SideBand>,
 }
 
-impl Watch {
+impl EventWatch {
     pub(crate) fn new(cpus: CpuList, opener: Opener) -> Self {
         Self {
             cpus,
             opener,
-            audience: Audience::EveryTask,
+            scope: EventScope::EveryTask,
             sampled: BTreeMap::new(),
-            slept_before: None,
-            witness: None,
+            idle_before: None,
+            interrupt_check: None,
             side_band: None,
         }
     }
@@ -57,8 +57,8 @@ impl Watch {
         &self.cpus
     }
 
-    pub(crate) fn audience(&self) -> &Audience {
-        &self.audience
+    pub(crate) fn scope(&self) -> &EventScope {
+        &self.scope
     }
 
     pub(crate) fn side_band(&mut self) -> Option<&mut SideBand> {
@@ -66,12 +66,12 @@ impl Watch {
     }
 
     /// Opens the side band of these, instead of what is open.
-    pub(crate) fn open_side_band(&mut self, audience: Audience) -> Result<&SideBand, EventError> {
-        self.audience = audience;
+    pub(crate) fn open_side_band(&mut self, audience: EventScope) -> Result<&SideBand, EventError> {
+        self.scope = audience;
         let open = |kind, container| self.opener.events(kind, &self.cpus, container);
-        let side_band = match &self.audience {
-            Audience::EveryTask => SideBand::new(&self.cpus, open(EventKind::SideBand, None)?)?,
-            Audience::Containers(containers) => {
+        let side_band = match &self.scope {
+            EventScope::EveryTask => SideBand::new(&self.cpus, open(EventKind::SideBand, None)?)?,
+            EventScope::Containers(containers) => {
                 let Some(own) = containers.first() else {
                     return Err(EventError::Opener(io::Error::other("there is no container to watch")));
                 };
@@ -91,8 +91,8 @@ impl Watch {
         programs: &[SamplingProgram<'_>],
         samples_per_second: u32,
     ) -> Result<(), EventError> {
-        if let Audience::EveryTask = self.audience {
-            self.slept_before = Some(Sleep::of_each_cpu());
+        if let EventScope::EveryTask = self.scope {
+            self.idle_before = Some(IdleTimes::read());
         }
         let mut sampled = BTreeMap::new();
         for (kind, program) in programs {
@@ -102,9 +102,9 @@ impl Watch {
                 let opened = self.opener.events(events.kind(), &self.cpus, container)?;
                 events.attach(program, &self.cpus, container.map(Container::id), opened)
             };
-            match &self.audience {
-                Audience::EveryTask => attach(None)?,
-                Audience::Containers(containers) => {
+            match &self.scope {
+                EventScope::EveryTask => attach(None)?,
+                EventScope::Containers(containers) => {
                     containers.iter().try_for_each(|container| attach(Some(container)))?;
                 }
             }
@@ -120,7 +120,7 @@ impl Watch {
         programs: &[SamplingProgram<'_>],
         container: Container,
     ) -> Result<bool, EventError> {
-        let Audience::Containers(containers) = &mut self.audience else { return Ok(false) };
+        let EventScope::Containers(containers) = &mut self.scope else { return Ok(false) };
         if containers.iter().any(|known| known.id() == container.id()) {
             return Ok(false);
         }
@@ -139,7 +139,7 @@ impl Watch {
 
     /// Closes the events of containers in which no process is left.
     pub(crate) fn close_empty(&mut self) {
-        let Audience::Containers(containers) = &mut self.audience else { return };
+        let EventScope::Containers(containers) = &mut self.scope else { return };
         // Our own has the rings.
         for index in (1..containers.len()).rev() {
             if !containers[index].is_populated() {
@@ -160,12 +160,13 @@ impl Watch {
         if opened.is_empty() {
             return Ok(());
         }
-        if let Audience::Containers(containers) = std::mem::replace(&mut self.audience, Audience::EveryTask) {
+        if let EventScope::Containers(containers) = std::mem::replace(&mut self.scope, EventScope::EveryTask)
+        {
             for container in &containers {
                 self.sampled.values_mut().for_each(|events| events.close(Some(container.id())));
             }
         }
-        self.slept_before = Some(Sleep::of_each_cpu());
+        self.idle_before = Some(IdleTimes::read());
         for (kind, program, opened) in opened {
             let Some(events) = self.sampled.get_mut(kind) else { continue };
             events.attach(program, &self.cpus, None, opened)?;
@@ -175,14 +176,14 @@ impl Watch {
 
     /// Ends sampling.
     pub(crate) fn stop(&mut self) {
-        self.witness = self.ask_witness();
+        self.interrupt_check = self.interrupt_check();
         self.sampled.clear();
     }
 
-    pub(crate) fn ask_witness(&self) -> Option<Witness> {
+    pub(crate) fn interrupt_check(&self) -> Option<InterruptCheck> {
         match self.sampled.get(&SampleKind::Cpu) {
-            Some(clock) => Witness::of(clock, self.slept_before.as_ref()).ok(),
-            None => self.witness.clone(),
+            Some(clock) => InterruptCheck::new(clock, self.idle_before.as_ref()).ok(),
+            None => self.interrupt_check.clone(),
         }
     }
 }

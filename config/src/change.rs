@@ -1,13 +1,13 @@
 //! What it takes to go from one configuration to another while profiles are made.
 
 use crate::model::ProfilingReceiver;
-use crate::schema::{Written, WrittenKey, write_fields};
+use crate::schema::{WriteContext, WrittenKey, write_fields};
 use crate::table::{self, Reload};
 
 /// What a receiver that runs as `old` says takes to run as `new` says: the most that any changed key takes, by the
 /// reference table.
 #[must_use]
-pub fn change_takes(old: &ProfilingReceiver, new: &ProfilingReceiver) -> Reload {
+pub fn reload_for_change(old: &ProfilingReceiver, new: &ProfilingReceiver) -> Reload {
     let (old, new) = (written(old), written(new));
     // Items of lists have no keys of their own to compare.
     if old.len() != new.len() {
@@ -21,7 +21,7 @@ pub fn change_takes(old: &ProfilingReceiver, new: &ProfilingReceiver) -> Reload 
 }
 
 fn written(receiver: &ProfilingReceiver) -> Vec<WrittenKey> {
-    let mut written = Written::default();
+    let mut written = WriteContext::default();
     write_fields(&mut receiver.clone(), "receivers::profiling", &mut written);
     written.keys
 }
@@ -39,7 +39,7 @@ mod tests {
         let takes = |change: &dyn Fn(&mut ProfilingReceiver)| {
             let mut new = old.clone();
             change(&mut new);
-            change_takes(&old, &new)
+            reload_for_change(&old, &new)
         };
         assert_eq!(takes(&|_| {}), Reload::Live);
         assert_eq!(takes(&|new| new.reporter_interval = Duration::from_secs(1)), Reload::Live);

@@ -11,9 +11,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::report::{Problem, Report};
+use crate::diagnostics::{ConfigProblem, Diagnostics};
 use crate::source::{self, Environment};
-use crate::tree::{Expanded, Node, Place, Value};
+use crate::tree::{ConfigNode, ConfigValue, ExpandedReference, SourceLocation};
 use crate::yaml;
 
 /// References that one configuration may hold, those that others bring included.
@@ -24,7 +24,7 @@ const MAX_BYTES_BROUGHT: usize = 4 * yaml::MAX_BYTES;
 const MAX_VALUES: usize = 100_000;
 
 /// Replaces every reference in `tree`; what can't be resolved goes to `report`.
-pub(crate) fn expand(tree: &mut Node, environment: &dyn Environment, report: &mut Report) {
+pub(crate) fn expand(tree: &mut ConfigNode, environment: &dyn Environment, report: &mut Diagnostics) {
     let mut expander = Expander {
         environment,
         report,
@@ -37,39 +37,39 @@ pub(crate) fn expand(tree: &mut Node, environment: &dyn Environment, report: &mu
 
 struct Expander<'a> {
     environment: &'a dyn Environment,
-    report: &'a mut Report,
+    report: &'a mut Diagnostics,
     references_left: usize,
     bytes_left: usize,
     values_left: usize,
 }
 
 /// What a reference stands for: the text, and that text read as YAML.
-struct Retrieved {
-    node: Node,
+struct ResolvedReference {
+    node: ConfigNode,
     text: String,
 }
 
 impl Expander<'_> {
-    fn node(&mut self, node: &mut Node, path: &str, depth_left: usize) {
+    fn node(&mut self, node: &mut ConfigNode, path: &str, depth_left: usize) {
         let Some(depth_left) = depth_left.checked_sub(1) else {
-            self.report.error(path, node.place.as_ref(), Problem::Syntax(yaml::too_deep()));
-            node.value = Value::Null;
+            self.report.error(path, node.location.as_ref(), ConfigProblem::Syntax(yaml::too_deep()));
+            node.value = ConfigValue::Null;
             return;
         };
-        if let Value::Text(text) = &mut node.value {
+        if let ConfigValue::Text(text) = &mut node.value {
             let text = std::mem::take(text);
             if let Err(problem) = self.text(text, node, path) {
-                self.report.error(path, node.place.as_ref(), problem);
-                node.value = Value::Null;
+                self.report.error(path, node.location.as_ref(), problem);
+                node.value = ConfigValue::Null;
             }
         }
         match &mut node.value {
-            Value::List(items) => {
+            ConfigValue::List(items) => {
                 for (index, item) in items.iter_mut().enumerate() {
                     self.node(item, &format!("{path}[{index}]"), depth_left);
                 }
             }
-            Value::Map(map) => {
+            ConfigValue::Map(map) => {
                 for (key, child) in map {
                     let path = if path.is_empty() { key.clone() } else { format!("{path}::{key}") };
                     self.node(child, &path, depth_left);
@@ -80,32 +80,33 @@ impl Expander<'_> {
     }
 
     /// Makes `text` the value of `node`, all its references replaced.
-    fn text(&mut self, mut text: String, node: &mut Node, path: &str) -> Result<(), Problem> {
+    fn text(&mut self, mut text: String, node: &mut ConfigNode, path: &str) -> Result<(), ConfigProblem> {
         while let Some(reference) = find_reference(&text) {
             let reference = reference.to_owned();
             // What a reference brought may be secret, so errors name the one that was written.
             let first = node.expanded.as_ref().map_or(&reference, |expanded| &expanded.reference).clone();
-            let refused = |reason: String| Problem::Reference { reference: first.clone(), reason };
+            let refused = |reason: String| ConfigProblem::Reference { reference: first.clone(), reason };
             self.references_left = self
                 .references_left
                 .checked_sub(1)
                 .ok_or_else(|| refused(format!("there are more than {MAX_REFERENCES} references")))?;
-            let retrieved = self.retrieve(&reference, node.place.as_ref(), path).map_err(refused)?;
+            let retrieved = self.resolve(&reference, node.location.as_ref(), path).map_err(refused)?;
             if text != reference {
                 let growth = retrieved.text.len().saturating_mul(text.matches(&reference).count());
                 if text.len().saturating_add(growth) > yaml::MAX_BYTES {
                     return Err(refused(format!("the text grows beyond {} bytes", yaml::MAX_BYTES)));
                 }
                 text = text.replace(&reference, &retrieved.text);
-                node.expanded = Some(Expanded { reference: first.clone(), text: text.clone() });
+                node.expanded = Some(ExpandedReference { reference: first.clone(), text: text.clone() });
                 continue;
             }
-            if let Value::Text(_) = retrieved.node.value {
+            if let ConfigValue::Text(_) = retrieved.node.value {
                 text.clone_from(&retrieved.text);
-                node.expanded = Some(Expanded { reference: first.clone(), text: retrieved.text });
+                node.expanded = Some(ExpandedReference { reference: first.clone(), text: retrieved.text });
                 continue;
             }
-            node.expanded = Some(Expanded { reference: first.clone(), text: unescape(&retrieved.text) });
+            node.expanded =
+                Some(ExpandedReference { reference: first.clone(), text: unescape(&retrieved.text) });
             node.value = retrieved.node.value;
             self.values_left = self
                 .values_left
@@ -117,11 +118,16 @@ impl Expander<'_> {
         if let Some(expanded) = &mut node.expanded {
             expanded.text.clone_from(&text);
         }
-        node.value = Value::Text(text);
+        node.value = ConfigValue::Text(text);
         Ok(())
     }
 
-    fn retrieve(&mut self, reference: &str, place: Option<&Place>, path: &str) -> Result<Retrieved, String> {
+    fn resolve(
+        &mut self,
+        reference: &str,
+        place: Option<&SourceLocation>,
+        path: &str,
+    ) -> Result<ResolvedReference, String> {
         let inside = reference.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
         if inside.contains('$') {
             return Err("a reference holds no dollar sign".to_owned());
@@ -134,7 +140,7 @@ impl Expander<'_> {
             "env" => (self.variable(rest, place, path)?, format!("environment variable {rest}")),
             "yaml" => (rest.to_owned(), "yaml".to_owned()),
             "file" => {
-                self.report.reads(Path::new(rest));
+                self.report.add_file(Path::new(rest));
                 let text = source::read_file(Path::new(rest))?;
                 (text.strip_suffix('\n').map_or(text.clone(), str::to_owned), rest.to_owned())
             }
@@ -150,11 +156,16 @@ impl Expander<'_> {
             .checked_sub(text.len())
             .ok_or_else(|| format!("references bring more than {MAX_BYTES_BROUGHT} bytes"))?;
         // What is no YAML is taken as text, so that keys and passwords need no quotes.
-        let node = source::parse(&text, &Arc::from(name)).unwrap_or_else(|_| Node::text(text.clone()));
-        Ok(Retrieved { node, text })
+        let node = source::parse(&text, &Arc::from(name)).unwrap_or_else(|_| ConfigNode::text(text.clone()));
+        Ok(ResolvedReference { node, text })
     }
 
-    fn variable(&mut self, inside: &str, place: Option<&Place>, path: &str) -> Result<String, String> {
+    fn variable(
+        &mut self,
+        inside: &str,
+        place: Option<&SourceLocation>,
+        path: &str,
+    ) -> Result<String, String> {
         let (name, default) = match inside.split_once(":-") {
             Some((name, default)) => (name, Some(default)),
             None => (inside, None),
@@ -177,20 +188,20 @@ impl Expander<'_> {
 }
 
 /// Marks everything below `node` as brought by `reference` and counts it.
-fn mark_expanded(node: &mut Node, reference: &str) -> usize {
+fn mark_expanded(node: &mut ConfigNode, reference: &str) -> usize {
     if node.expanded.is_none() {
         let text = match &node.value {
-            Value::Text(text) => text.clone(),
-            Value::Integer(value) => value.to_string(),
-            Value::Float(value) => value.to_string(),
-            Value::Bool(value) => value.to_string(),
-            Value::Null | Value::List(_) | Value::Map(_) => String::new(),
+            ConfigValue::Text(text) => text.clone(),
+            ConfigValue::Integer(value) => value.to_string(),
+            ConfigValue::Float(value) => value.to_string(),
+            ConfigValue::Bool(value) => value.to_string(),
+            ConfigValue::Null | ConfigValue::List(_) | ConfigValue::Map(_) => String::new(),
         };
-        node.expanded = Some(Expanded { reference: reference.to_owned(), text });
+        node.expanded = Some(ExpandedReference { reference: reference.to_owned(), text });
     }
     1 + match &mut node.value {
-        Value::List(items) => items.iter_mut().map(|item| mark_expanded(item, reference)).sum(),
-        Value::Map(map) => map.values_mut().map(|child| mark_expanded(child, reference)).sum(),
+        ConfigValue::List(items) => items.iter_mut().map(|item| mark_expanded(item, reference)).sum(),
+        ConfigValue::Map(map) => map.values_mut().map(|child| mark_expanded(child, reference)).sum(),
         _ => 0,
     }
 }
@@ -221,16 +232,16 @@ mod tests {
 
     use super::*;
 
-    fn expanded(text: &str, variables: &[(&str, &str)]) -> (Node, Report) {
+    fn expanded(text: &str, variables: &[(&str, &str)]) -> (ConfigNode, Diagnostics) {
         let variables: BTreeMap<String, String> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let mut report = Report::default();
-        let mut node = Node::text(text);
+        let mut report = Diagnostics::default();
+        let mut node = ConfigNode::text(text);
         expand(&mut node, &variables, &mut report);
         (node, report)
     }
 
-    fn value(text: &str, variables: &[(&str, &str)]) -> Value {
+    fn value(text: &str, variables: &[(&str, &str)]) -> ConfigValue {
         let (node, report) = expanded(text, variables);
         assert!(report.finish().is_ok(), "{text}");
         node.value
@@ -243,19 +254,19 @@ mod tests {
     #[test]
     fn a_reference_alone_brings_any_value_and_inside_text_its_text() {
         let env = [("PORT", "4317"), ("HOST", "collector"), ("EMPTY", "")];
-        assert_eq!(value("${env:PORT}", &env), Value::Integer(4317));
-        assert_eq!(value("${HOST}:${env:PORT}", &env), Value::Text("collector:4317".to_owned()));
+        assert_eq!(value("${env:PORT}", &env), ConfigValue::Integer(4317));
+        assert_eq!(value("${HOST}:${env:PORT}", &env), ConfigValue::Text("collector:4317".to_owned()));
         assert_eq!(
             value("${yaml:[1]}", &env),
-            Value::List(vec![value_node("${yaml:[1]}", Value::Integer(1))])
+            ConfigValue::List(vec![value_node("${yaml:[1]}", ConfigValue::Integer(1))])
         );
-        assert_eq!(value("${env:EMPTY}", &env), Value::Null);
+        assert_eq!(value("${env:EMPTY}", &env), ConfigValue::Null);
     }
 
-    fn value_node(reference: &str, value: Value) -> Node {
+    fn value_node(reference: &str, value: ConfigValue) -> ConfigNode {
         let mut node = source::parse("[1]", &Arc::from("yaml")).unwrap();
         mark_expanded(&mut node, reference);
-        let Value::List(mut items) = node.value else { panic!("a list was written") };
+        let ConfigValue::List(mut items) = node.value else { panic!("a list was written") };
         assert_eq!(items[0].value, value);
         items.remove(0)
     }
@@ -268,9 +279,9 @@ mod tests {
 
     #[test]
     fn a_default_holds_only_where_the_variable_is_not_set() {
-        assert_eq!(value("${env:X:-7}", &[]), Value::Integer(7));
-        assert_eq!(value("${env:X:-7}", &[("X", "8")]), Value::Integer(8));
-        assert_eq!(value("${env:X:-a:-b}", &[]), Value::Text("a:-b".to_owned()));
+        assert_eq!(value("${env:X:-7}", &[]), ConfigValue::Integer(7));
+        assert_eq!(value("${env:X:-7}", &[("X", "8")]), ConfigValue::Integer(8));
+        assert_eq!(value("${env:X:-a:-b}", &[]), ConfigValue::Text("a:-b".to_owned()));
     }
 
     #[test]
@@ -284,14 +295,14 @@ mod tests {
             ("${", "${"),
             ("}", "}"),
         ] {
-            assert_eq!(value(text, &env), Value::Text(plain.to_owned()), "{text}");
+            assert_eq!(value(text, &env), ConfigValue::Text(plain.to_owned()), "{text}");
         }
     }
 
     #[test]
     fn references_are_resolved_from_the_inside_out_and_again() {
         let env = [("NAME", "X"), ("X", "${env:Y}"), ("Y", "deep")];
-        assert_eq!(value("${env:${env:NAME}}", &env), Value::Text("deep".to_owned()));
+        assert_eq!(value("${env:${env:NAME}}", &env), ConfigValue::Text("deep".to_owned()));
     }
 
     #[test]
@@ -309,7 +320,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "s3cr3t\n").unwrap();
-        assert_eq!(value(&format!("${{file:{}}}", path.display()), &[]), Value::Text("s3cr3t".to_owned()));
+        assert_eq!(
+            value(&format!("${{file:{}}}", path.display()), &[]),
+            ConfigValue::Text("s3cr3t".to_owned())
+        );
     }
 
     #[test]
@@ -323,7 +337,7 @@ mod tests {
     #[test]
     fn an_unset_variable_is_empty_and_a_warning() {
         let (node, report) = expanded("${env:NOPE}", &[]);
-        assert_eq!(node.value, Value::Null);
+        assert_eq!(node.value, ConfigValue::Null);
         assert!(report.finish().unwrap().0[0].message.contains("NOPE is not set"));
     }
 }

@@ -21,27 +21,27 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod diagnostics;
 mod duration;
 mod expand;
 mod load;
 mod model;
+mod otel_environment;
 mod print;
 mod reference;
-mod report;
 mod schema;
 mod source;
 mod table;
 mod tree;
-mod unconfigured;
 mod yaml;
 
-pub use change::change_takes;
+pub use change::reload_for_change;
+pub use diagnostics::{ConfigError, ConfigErrors, ConfigProblem, Warning};
 pub use duration::{format as format_duration, parse as parse_duration};
-pub use load::{Loaded, load};
+pub use load::{LoadedConfig, load};
 pub use model::*;
 pub use print::{PrintFormat, PrintMode, print_config};
 pub use reference::{KeyReference, json_schema, reference, reference_markdown};
-pub use report::{ConfigError, ConfigErrors, Problem, Warning};
-pub use source::{Environment, ProcessEnvironment, Source, SourceError};
+pub use source::{ConfigSource, Environment, ProcessEnvironment, SourceError};
 pub use table::Reload;
-pub use tree::Place;
+pub use tree::SourceLocation;

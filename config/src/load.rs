@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
+use crate::diagnostics::{ConfigErrors, Diagnostics, Warning};
 use crate::expand;
 use crate::model::Config;
-use crate::report::{ConfigErrors, Report, Warning};
+use crate::otel_environment;
 use crate::schema::read_config;
-use crate::source::{self, Environment, Source};
-use crate::tree::{Map, Node, Value};
-use crate::unconfigured;
+use crate::source::{self, ConfigSource, Environment};
+use crate::tree::{ConfigNode, ConfigValue, Map};
 
 /// A configuration that holds.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// What holds.
     pub config: Config,
     /// What to know about it, in the order of the text.
@@ -32,15 +32,15 @@ pub struct Loaded {
 /// Everything that is wrong, at once: with the key, the line where known, and what is allowed instead.
 /// Neither errors nor warnings show a secret.
 pub fn load(
-    sources: &[Source],
+    sources: &[ConfigSource],
     sets: &[String],
     environment: &dyn Environment,
-) -> Result<Loaded, ConfigErrors> {
-    let mut report = Report::default();
+) -> Result<LoadedConfig, ConfigErrors> {
+    let mut report = Diagnostics::default();
     let mut tree = match sources {
-        [] => unconfigured::tree(environment, &mut report),
+        [] => otel_environment::tree_from_environment(environment, &mut report),
         _ => {
-            let mut whole = Node::new(Value::Map(Map::new()));
+            let mut whole = ConfigNode::new(ConfigValue::Map(Map::new()));
             for (index, source) in sources.iter().enumerate() {
                 if let Some(tree) = source::read(index, source, environment, &mut report) {
                     whole.merge(tree);
@@ -60,5 +60,5 @@ pub fn load(
     }
     expand::expand(&mut tree, environment, &mut report);
     let config = read_config(&tree, &mut report);
-    report.finish().map(|(warnings, files)| Loaded { config, warnings, files })
+    report.finish().map(|(warnings, files)| LoadedConfig { config, warnings, files })
 }

@@ -1,7 +1,7 @@
 //! The effective configuration as text.
 
 use crate::model::Config;
-use crate::schema::{Written, write_config};
+use crate::schema::{WriteContext, write_config};
 use crate::yaml;
 
 /// Whether secrets are shown.
@@ -27,7 +27,7 @@ pub enum PrintFormat {
 /// Writes a configuration, every key of it, keys in alphabetical order.
 #[must_use]
 pub fn print_config(config: &Config, mode: PrintMode, format: PrintFormat) -> String {
-    let mut written = Written { reveal: mode == PrintMode::Unredacted, ..Written::default() };
+    let mut written = WriteContext { reveal: mode == PrintMode::Unredacted, ..WriteContext::default() };
     let tree = write_config(config, &mut written);
     match format {
         PrintFormat::Yaml => yaml::write(&tree),

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::report::{Problem, Report};
-use crate::tree::{Map, Node, Place, Value};
+use crate::diagnostics::{ConfigProblem, Diagnostics};
+use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 use crate::yaml::{self, SyntaxError};
 
 /// One `--config`: later ones are laid over earlier ones, maps merge and lists are replaced.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum ConfigSource {
     /// `PATH` or `file:PATH`.
     File(PathBuf),
     /// `yaml:TEXT`.
@@ -23,7 +23,7 @@ pub enum Source {
     Variable(String),
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for ConfigSource {
     /// Shows no YAML: it may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -42,7 +42,7 @@ pub struct SourceError {
     pub scheme: String,
 }
 
-impl FromStr for Source {
+impl FromStr for ConfigSource {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
@@ -90,82 +90,85 @@ impl Environment for BTreeMap<String, String> {
 /// Reads one source; what is wrong goes to `report`.
 pub(crate) fn read(
     index: usize,
-    source: &Source,
+    source: &ConfigSource,
     environment: &dyn Environment,
-    report: &mut Report,
-) -> Option<Node> {
+    report: &mut Diagnostics,
+) -> Option<ConfigNode> {
     let name = match source {
-        Source::File(path) => path.display().to_string(),
-        Source::Yaml(_) => format!("--config #{}", index + 1),
-        Source::Variable(name) => format!("environment variable {name}"),
+        ConfigSource::File(path) => path.display().to_string(),
+        ConfigSource::Yaml(_) => format!("--config #{}", index + 1),
+        ConfigSource::Variable(name) => format!("environment variable {name}"),
     };
     let name: Arc<str> = name.into();
-    let nowhere = Place { source: name.clone(), position: None };
+    let nowhere = SourceLocation { source: name.clone(), position: None };
     let text = match source {
-        Source::File(path) => {
-            report.reads(path);
+        ConfigSource::File(path) => {
+            report.add_file(path);
             read_file(path)
         }
-        Source::Yaml(text) => Ok(text.clone()),
-        Source::Variable(name) => environment.variable(name).ok_or_else(|| "it is not set".to_owned()),
+        ConfigSource::Yaml(text) => Ok(text.clone()),
+        ConfigSource::Variable(name) => environment.variable(name).ok_or_else(|| "it is not set".to_owned()),
     };
     let text = match text {
         Ok(text) => text,
         Err(reason) => {
-            report.error("", Some(&nowhere), Problem::Unreadable(reason));
+            report.error("", Some(&nowhere), ConfigProblem::Unreadable(reason));
             return None;
         }
     };
     match parse(&text, &name) {
-        Ok(Node { value: Value::Null, .. }) => Some(Node::new(Value::Map(Map::new()))),
-        Ok(tree @ Node { value: Value::Map(_), .. }) => Some(tree),
+        Ok(ConfigNode { value: ConfigValue::Null, .. }) => {
+            Some(ConfigNode::new(ConfigValue::Map(Map::new())))
+        }
+        Ok(tree @ ConfigNode { value: ConfigValue::Map(_), .. }) => Some(tree),
         Ok(other) => {
             let found = match other.value {
-                Value::List(_) => "a list",
+                ConfigValue::List(_) => "a list",
                 _ => "a single value",
             };
-            let problem = Problem::Value { found: found.to_owned(), allowed: "a map of sections".to_owned() };
+            let problem =
+                ConfigProblem::Value { found: found.to_owned(), allowed: "a map of sections".to_owned() };
             report.error("", Some(&nowhere), problem);
             None
         }
         Err(error) => {
-            let place = Place { source: name, position: error.position };
-            report.error("", Some(&place), Problem::Syntax(error.detail));
+            let place = SourceLocation { source: name, position: error.position };
+            report.error("", Some(&place), ConfigProblem::Syntax(error.detail));
             None
         }
     }
 }
 
 /// Reads one `--set`: `a.b=c` or `a::b=c`, the value being YAML.
-pub(crate) fn read_set(index: usize, set: &str, report: &mut Report) -> Option<Node> {
+pub(crate) fn read_set(index: usize, set: &str, report: &mut Diagnostics) -> Option<ConfigNode> {
     let name: Arc<str> = format!("--set #{}", index + 1).into();
-    let place = Place { source: name.clone(), position: None };
+    let place = SourceLocation { source: name.clone(), position: None };
     let Some((key, value)) = set.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
         let allowed = "key=value, as in receivers.profiling.samples_per_second=97".to_owned();
         report.error(
             "",
             Some(&place),
-            Problem::Value { found: "no key and equals sign".to_owned(), allowed },
+            ConfigProblem::Value { found: "no key and equals sign".to_owned(), allowed },
         );
         return None;
     };
     let path = key.trim().replace('.', "::");
     let too_deep = SyntaxError { detail: yaml::too_deep(), position: None };
     let read = yaml::parse(value, &name).and_then(|node| {
-        let mut tree = Node::map([(path.as_str(), node.placed_at(&place))]);
+        let mut tree = ConfigNode::map([(path.as_str(), node.with_location(&place))]);
         tree.split_keys(yaml::MAX_DEPTH).map(|()| tree).ok_or(too_deep)
     });
     match read {
         Ok(tree) => Some(tree),
         Err(error) => {
-            report.error(&path, Some(&place), Problem::Syntax(error.detail));
+            report.error(&path, Some(&place), ConfigProblem::Syntax(error.detail));
             None
         }
     }
 }
 
 /// Reads YAML, in which `a::b` is a key within a key.
-pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str, name: &Arc<str>) -> Result<ConfigNode, SyntaxError> {
     let mut tree = yaml::parse(text, name)?;
     let too_deep = || SyntaxError { detail: yaml::too_deep(), position: None };
     tree.split_keys(yaml::MAX_DEPTH).ok_or_else(too_deep)?;
@@ -192,18 +195,18 @@ mod tests {
 
     #[test]
     fn a_source_is_a_path_unless_it_names_a_scheme() {
-        let source = |text: &str| text.parse::<Source>();
-        assert_eq!(source("a/b.yaml"), Ok(Source::File("a/b.yaml".into())));
-        assert_eq!(source("./a:b.yaml"), Ok(Source::File("./a:b.yaml".into())));
-        assert_eq!(source("file:/x.yaml"), Ok(Source::File("/x.yaml".into())));
-        assert_eq!(source("yaml:a::b: 1"), Ok(Source::Yaml("a::b: 1".to_owned())));
-        assert_eq!(source("env:CONFIG"), Ok(Source::Variable("CONFIG".to_owned())));
+        let source = |text: &str| text.parse::<ConfigSource>();
+        assert_eq!(source("a/b.yaml"), Ok(ConfigSource::File("a/b.yaml".into())));
+        assert_eq!(source("./a:b.yaml"), Ok(ConfigSource::File("./a:b.yaml".into())));
+        assert_eq!(source("file:/x.yaml"), Ok(ConfigSource::File("/x.yaml".into())));
+        assert_eq!(source("yaml:a::b: 1"), Ok(ConfigSource::Yaml("a::b: 1".to_owned())));
+        assert_eq!(source("env:CONFIG"), Ok(ConfigSource::Variable("CONFIG".to_owned())));
         assert_eq!(source("https://x"), Err(SourceError { scheme: "https".to_owned() }));
     }
 
     #[test]
     fn a_source_of_yaml_shows_none_of_it() {
-        assert_eq!(format!("{:?}", Source::Yaml("token: hunter2".to_owned())), "yaml:...");
+        assert_eq!(format!("{:?}", ConfigSource::Yaml("token: hunter2".to_owned())), "yaml:...");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Tag};
 
 pub(crate) use self::output::{write, write_json};
 use self::tag::check_tag;
-use crate::tree::{Map, Node, Place, Value};
+use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 
 /// The most bytes that one source may have.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -31,7 +31,7 @@ const MERGE_KEY: &str = "<<";
 const KEY_IS_TEXT: &str = "expected a key that is text, in quotes if it looks like something else";
 
 /// Line and column, both counted from 1.
-type Position = (usize, usize);
+type LineColumn = (usize, usize);
 
 /// A text that is not the YAML expected here, and where that shows.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct SyntaxError {
     /// What is wrong; never quotes a value.
     pub(crate) detail: String,
     /// Line and column, both counted from 1.
-    pub(crate) position: Option<Position>,
+    pub(crate) position: Option<LineColumn>,
 }
 
 impl From<ScanError> for SyntaxError {
@@ -57,7 +57,7 @@ pub(crate) fn too_deep() -> String {
 ///
 /// # Errors
 /// What is no YAML, out of bounds, or of no use to configuration.
-pub(crate) fn parse(text: &str, source: &Arc<str>) -> Result<Node, SyntaxError> {
+pub(crate) fn parse(text: &str, source: &Arc<str>) -> Result<ConfigNode, SyntaxError> {
     if text.len() > MAX_BYTES {
         return Err(SyntaxError { detail: format!("longer than {MAX_BYTES} bytes"), position: None });
     }
@@ -67,18 +67,18 @@ pub(crate) fn parse(text: &str, source: &Arc<str>) -> Result<Node, SyntaxError> 
             position: Some(position),
         });
     }
-    let mut reader = Reader::new(source);
+    let mut reader = TreeBuilder::new(source);
     for event in Parser::new_from_str(text) {
         let (event, span) = event?;
         let position = position(span.start);
-        let taken = reader.take(event, position);
+        let taken = reader.handle_event(event, position);
         taken.map_err(|detail| SyntaxError { detail, position: Some(position) })?;
     }
-    let nowhere = Place { source: Arc::clone(source), position: None };
-    Ok(reader.document.unwrap_or_else(|| Node::new(Value::Null).placed_at(&nowhere)))
+    let nowhere = SourceLocation { source: Arc::clone(source), position: None };
+    Ok(reader.document.unwrap_or_else(|| ConfigNode::new(ConfigValue::Null).with_location(&nowhere)))
 }
 
-fn position(marker: Marker) -> Position {
+fn position(marker: Marker) -> LineColumn {
     (marker.line(), marker.col() + 1)
 }
 
@@ -87,7 +87,7 @@ fn position(marker: Marker) -> Position {
 /// Inside brackets the scanner reads ahead for a colon, which may come at their end, and its time grows
 /// with the square of the brackets open; so they are counted before. Brackets inside quotes and comments
 /// count too: text with so many of them is not met in configurations.
-fn too_many_brackets(text: &str) -> Option<Position> {
+fn too_many_brackets(text: &str) -> Option<LineColumn> {
     let mut open = 0_usize;
     for (line, row) in text.lines().enumerate() {
         for (column, letter) in row.chars().enumerate() {
@@ -106,8 +106,8 @@ fn too_many_brackets(text: &str) -> Option<Position> {
 
 /// A value that is read to its end, and what an alias of it counts for.
 #[derive(Clone)]
-struct Branch {
-    node: Node,
+struct Subtree {
+    node: ConfigNode,
     /// Itself and all below.
     values: usize,
     /// Maps and lists inside one another.
@@ -115,46 +115,48 @@ struct Branch {
 }
 
 /// A map or a list that is not at its end yet.
-struct Open {
-    place: Place,
+struct OpenCollection {
+    location: SourceLocation,
     /// The anchor's number; 0 where it has none.
     anchor: usize,
-    inside: Inside,
+    inside: CollectionContent,
     values: usize,
     levels: usize,
 }
 
-enum Inside {
-    List(Vec<Node>),
+enum CollectionContent {
+    List(Vec<ConfigNode>),
     Map {
         map: Map,
         /// The key whose value comes next, and where it was written.
-        key: Option<(String, Place)>,
+        key: Option<(String, SourceLocation)>,
         /// What [`MERGE_KEY`] was given.
-        merged: Option<Box<Node>>,
+        merged: Option<Box<ConfigNode>>,
     },
 }
 
 /// Makes a tree of events.
-struct Reader<'a> {
+struct TreeBuilder<'a> {
     source: &'a Arc<str>,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     /// Values by the numbers of their anchors, from their ends on.
-    anchors: BTreeMap<usize, Branch>,
+    anchors: BTreeMap<usize, Subtree>,
     values_left: usize,
-    document: Option<Node>,
+    document: Option<ConfigNode>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TreeBuilder<'a> {
     fn new(source: &'a Arc<str>) -> Self {
         let (open, anchors) = (Vec::new(), BTreeMap::new());
         Self { source, open, anchors, values_left: MAX_NODES, document: None }
     }
 
-    fn take(&mut self, event: Event<'_>, position: Position) -> Result<(), String> {
-        let place = Place { source: Arc::clone(self.source), position: Some(position) };
-        let expects_key =
-            matches!(self.open.last(), Some(Open { inside: Inside::Map { key: None, .. }, .. }));
+    fn handle_event(&mut self, event: Event<'_>, position: LineColumn) -> Result<(), String> {
+        let place = SourceLocation { source: Arc::clone(self.source), position: Some(position) };
+        let expects_key = matches!(
+            self.open.last(),
+            Some(OpenCollection { inside: CollectionContent::Map { key: None, .. }, .. })
+        );
         match event {
             Event::MappingEnd | Event::SequenceEnd => self.close(),
             Event::DocumentStart(_) if self.document.is_some() => {
@@ -162,33 +164,33 @@ impl<'a> Reader<'a> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let value = scalar::value(&text, style == ScalarStyle::Plain, tag.as_deref())?;
-                let node = Node::new(value).placed_at(&place);
-                let branch = Branch { node, values: 1, levels: 0 };
-                self.remember(anchor, &branch)?;
+                let node = ConfigNode::new(value).with_location(&place);
+                let branch = Subtree { node, values: 1, levels: 0 };
+                self.store_anchor(anchor, &branch)?;
                 match expects_key {
-                    true => self.take_key(branch.node.value, place),
-                    false => self.count(1).and_then(|()| self.put(branch)),
+                    true => self.handle_key(branch.node.value, place),
+                    false => self.count_values(1).and_then(|()| self.attach(branch)),
                 }
             }
             Event::Alias(anchor) => {
                 let known = self.anchors.get(&anchor).ok_or("an alias stands inside of what it names")?;
                 let (values, levels) = (known.values, known.levels);
                 if expects_key {
-                    return self.take_key(known.node.value.clone(), place);
+                    return self.handle_key(known.node.value.clone(), place);
                 }
                 // Before it is copied.
-                self.count(values)?;
+                self.count_values(values)?;
                 self.check_depth(levels)?;
-                let node = self.anchors[&anchor].node.clone().placed_at(&place);
-                self.put(Branch { node, values, levels })
+                let node = self.anchors[&anchor].node.clone().with_location(&place);
+                self.attach(Subtree { node, values, levels })
             }
             Event::MappingStart(..) | Event::SequenceStart(..) if expects_key => Err(KEY_IS_TEXT.to_owned()),
             Event::MappingStart(anchor, tag) => {
-                let inside = Inside::Map { map: Map::new(), key: None, merged: None };
+                let inside = CollectionContent::Map { map: Map::new(), key: None, merged: None };
                 self.begin(inside, anchor, tag.as_deref(), place)
             }
             Event::SequenceStart(anchor, tag) => {
-                self.begin(Inside::List(Vec::new()), anchor, tag.as_deref(), place)
+                self.begin(CollectionContent::List(Vec::new()), anchor, tag.as_deref(), place)
             }
             Event::Nothing
             | Event::StreamStart
@@ -198,7 +200,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn count(&mut self, values: usize) -> Result<(), String> {
+    fn count_values(&mut self, values: usize) -> Result<(), String> {
         let left = self.values_left.checked_sub(values);
         self.values_left = left.ok_or_else(|| format!("more than {MAX_NODES} values"))?;
         Ok(())
@@ -211,21 +213,23 @@ impl<'a> Reader<'a> {
 
     fn begin(
         &mut self,
-        inside: Inside,
+        inside: CollectionContent,
         anchor: usize,
         tag: Option<&Tag>,
-        place: Place,
+        place: SourceLocation,
     ) -> Result<(), String> {
         check_tag(tag)?;
-        self.count(1)?;
+        self.count_values(1)?;
         self.check_depth(1)?;
-        self.open.push(Open { place, anchor, inside, values: 1, levels: 1 });
+        self.open.push(OpenCollection { location: place, anchor, inside, values: 1, levels: 1 });
         Ok(())
     }
 
-    fn take_key(&mut self, key: Value, place: Place) -> Result<(), String> {
-        let Value::Text(text) = key else { return Err(KEY_IS_TEXT.to_owned()) };
-        if let Some(Open { inside: Inside::Map { map, key, merged }, .. }) = self.open.last_mut() {
+    fn handle_key(&mut self, key: ConfigValue, place: SourceLocation) -> Result<(), String> {
+        let ConfigValue::Text(text) = key else { return Err(KEY_IS_TEXT.to_owned()) };
+        if let Some(OpenCollection { inside: CollectionContent::Map { map, key, merged }, .. }) =
+            self.open.last_mut()
+        {
             if map.contains_key(&text) || (merged.is_some() && text == MERGE_KEY) {
                 return Err(format!("the key {text:?} is given twice in one map"));
             }
@@ -236,31 +240,34 @@ impl<'a> Reader<'a> {
 
     /// Ends the map or list that was opened last.
     fn close(&mut self) -> Result<(), String> {
-        let Some(Open { place, anchor, inside, values, levels }) = self.open.pop() else { return Ok(()) };
+        let Some(OpenCollection { location: place, anchor, inside, values, levels }) = self.open.pop() else {
+            return Ok(());
+        };
         let value = match inside {
-            Inside::List(items) => Value::List(items),
-            Inside::Map { mut map, merged, .. } => {
+            CollectionContent::List(items) => ConfigValue::List(items),
+            CollectionContent::Map { mut map, merged, .. } => {
                 apply_merge_key(&mut map, merged)?;
-                Value::Map(map)
+                ConfigValue::Map(map)
             }
         };
-        let node = Node { place: Some(place.clone()), key_place: Some(place), ..Node::new(value) };
-        let branch = Branch { node, values, levels };
-        self.remember(anchor, &branch)?;
-        self.put(branch)
+        let node =
+            ConfigNode { location: Some(place.clone()), key_location: Some(place), ..ConfigNode::new(value) };
+        let branch = Subtree { node, values, levels };
+        self.store_anchor(anchor, &branch)?;
+        self.attach(branch)
     }
 
     /// Keeps a copy for aliases, which counts: anchors inside one another would multiply what they hold.
-    fn remember(&mut self, anchor: usize, branch: &Branch) -> Result<(), String> {
+    fn store_anchor(&mut self, anchor: usize, branch: &Subtree) -> Result<(), String> {
         if anchor != 0 {
-            self.count(branch.values)?;
+            self.count_values(branch.values)?;
             self.anchors.insert(anchor, branch.clone());
         }
         Ok(())
     }
 
     /// Puts a value where one is expected.
-    fn put(&mut self, Branch { mut node, values, levels }: Branch) -> Result<(), String> {
+    fn attach(&mut self, Subtree { mut node, values, levels }: Subtree) -> Result<(), String> {
         let Some(parent) = self.open.last_mut() else {
             self.document = Some(node);
             return Ok(());
@@ -268,10 +275,10 @@ impl<'a> Reader<'a> {
         parent.values += values;
         parent.levels = parent.levels.max(levels + 1);
         match &mut parent.inside {
-            Inside::List(items) => items.push(node),
-            Inside::Map { map, key, merged } => {
+            CollectionContent::List(items) => items.push(node),
+            CollectionContent::Map { map, key, merged } => {
                 let (key, key_place) = key.take().ok_or(KEY_IS_TEXT)?;
-                node.key_place = Some(key_place);
+                node.key_location = Some(key_place);
                 if key == MERGE_KEY {
                     *merged = Some(Box::new(node));
                 } else {
@@ -284,14 +291,14 @@ impl<'a> Reader<'a> {
 }
 
 /// Adds the entries of YAML's `<<`: what the map itself says holds, then the first that says it.
-fn apply_merge_key(map: &mut Map, merged: Option<Box<Node>>) -> Result<(), &'static str> {
+fn apply_merge_key(map: &mut Map, merged: Option<Box<ConfigNode>>) -> Result<(), &'static str> {
     let Some(merged) = merged.map(|merged| *merged) else { return Ok(()) };
     let sources = match merged.value {
-        Value::List(items) => items,
+        ConfigValue::List(items) => items,
         _ => vec![merged],
     };
     for source in sources {
-        let Value::Map(entries) = source.value else {
+        let ConfigValue::Map(entries) = source.value else {
             return Err("<< takes a map or a list of maps");
         };
         for (key, node) in entries {
@@ -305,14 +312,14 @@ fn apply_merge_key(map: &mut Map, merged: Option<Box<Node>>) -> Result<(), &'sta
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Node, SyntaxError> {
+    fn read(text: &str) -> Result<ConfigNode, SyntaxError> {
         parse(text, &Arc::from("f.yaml"))
     }
 
     /// The values alone.
-    fn plain(text: &str) -> Node {
-        let nowhere = Place { source: Arc::from("f.yaml"), position: None };
-        read(text).unwrap().placed_at(&nowhere)
+    fn plain(text: &str) -> ConfigNode {
+        let nowhere = SourceLocation { source: Arc::from("f.yaml"), position: None };
+        read(text).unwrap().with_location(&nowhere)
     }
 
     fn refused(text: &str) -> String {
@@ -321,20 +328,20 @@ mod tests {
 
     #[test]
     fn scalars_keep_their_kind() {
-        let Value::List(items) = read("[1, -2, 0.5, true, yes, null, '1', x]").unwrap().value else {
+        let ConfigValue::List(items) = read("[1, -2, 0.5, true, yes, null, '1', x]").unwrap().value else {
             panic!("a list was written");
         };
-        let values: Vec<Value> = items.into_iter().map(|item| item.value).collect();
-        let text = |text: &str| Value::Text(text.to_owned());
+        let values: Vec<ConfigValue> = items.into_iter().map(|item| item.value).collect();
+        let text = |text: &str| ConfigValue::Text(text.to_owned());
         assert_eq!(
             values,
             [
-                Value::Integer(1),
-                Value::Integer(-2),
-                Value::Float(0.5),
-                Value::Bool(true),
+                ConfigValue::Integer(1),
+                ConfigValue::Integer(-2),
+                ConfigValue::Float(0.5),
+                ConfigValue::Bool(true),
                 text("yes"),
-                Value::Null,
+                ConfigValue::Null,
                 text("1"),
                 text("x"),
             ]
@@ -344,7 +351,7 @@ mod tests {
     #[test]
     fn an_empty_document_is_null() {
         for text in ["", "\n", "# nothing\n", "---\n", "~"] {
-            assert_eq!(read(text).unwrap().value, Value::Null, "{text:?}");
+            assert_eq!(read(text).unwrap().value, ConfigValue::Null, "{text:?}");
         }
     }
 
@@ -440,10 +447,10 @@ d:
 e: {<<: {f: 1}}
 ";
 
-    fn step<'a>(node: &'a Node, key: &str) -> &'a Node {
+    fn step<'a>(node: &'a ConfigNode, key: &str) -> &'a ConfigNode {
         match &node.value {
-            Value::Map(map) => &map[key],
-            Value::List(items) => &items[key.parse::<usize>().unwrap()],
+            ConfigValue::Map(map) => &map[key],
+            ConfigValue::List(items) => &items[key.parse::<usize>().unwrap()],
             _ => panic!("{key} is looked up in a scalar"),
         }
     }
@@ -452,7 +459,7 @@ e: {<<: {f: 1}}
     fn places(path: &[&str]) -> (String, String) {
         let tree = read(TEXT).unwrap();
         let node = path.iter().fold(&tree, |node, key| step(node, key));
-        (node.key_place.as_ref().unwrap().to_string(), node.place.as_ref().unwrap().to_string())
+        (node.key_location.as_ref().unwrap().to_string(), node.location.as_ref().unwrap().to_string())
     }
 
     fn expected(key: &str, value: &str) -> (String, String) {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde_json::Value;
-use sidewinder_config::{Source, json_schema, load, reference, reference_markdown};
+use sidewinder_config::{ConfigSource, json_schema, load, reference, reference_markdown};
 
 fn at(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -64,7 +64,7 @@ fn schema_takes(yaml: &str) -> bool {
 }
 
 fn reader_takes(yaml: &str) -> bool {
-    load(&[Source::Yaml(yaml.to_owned())], &[], &BTreeMap::new()).is_ok()
+    load(&[ConfigSource::Yaml(yaml.to_owned())], &[], &BTreeMap::new()).is_ok()
 }
 
 /// Keys of a receiver, an exporter and the service laid over a configuration that holds.

@@ -61,11 +61,11 @@ fn tree() -> impl Strategy<Value = String> {
 /// Loads a text; what comes of it must be shown without a panic and, if it holds, read back the same.
 fn try_load(text: &str) {
     let environment = BTreeMap::from([("A".to_owned(), text.to_owned())]);
-    match load(&[Source::Yaml(text.to_owned())], &[], &environment) {
+    match load(&[ConfigSource::Yaml(text.to_owned())], &[], &environment) {
         Ok(loaded) => {
             let printed = print_config(&loaded.config, PrintMode::Unredacted, PrintFormat::Yaml);
             if !printed.contains('$') {
-                let again = load(&[Source::Yaml(printed)], &[], &environment);
+                let again = load(&[ConfigSource::Yaml(printed)], &[], &environment);
                 assert_eq!(again.map(|again| again.config), Ok(loaded.config));
             }
         }
@@ -147,7 +147,7 @@ fn hostile_texts_are_refused_or_read_in_bounded_time() {
     for text in texts {
         let begun = std::time::Instant::now();
         let environment = BTreeMap::from([("A".to_owned(), "y".repeat(SIZE))]);
-        drop(load(&[Source::Yaml(text.clone())], &[], &environment));
+        drop(load(&[ConfigSource::Yaml(text.clone())], &[], &environment));
         let taken = begun.elapsed();
         let start: String = text.chars().take(12).collect();
         assert!(taken < std::time::Duration::from_secs(20), "{start:?} took {taken:?}");

@@ -57,7 +57,7 @@ fn measure(symbols: &str) -> Result<Payload> {
     thread::sleep(DURATION);
     running.stop()?;
     let written = fs::read(&output)?;
-    let messages = decode::messages(&written).collect::<Result<Vec<_>, _>>()?;
+    let messages = decode::file_messages(&written).collect::<Result<Vec<_>, _>>()?;
     let mut payload =
         Payload { events: Received::from_requests(&messages)?.events().count(), raw: 0, gzip: 0 };
     for message in &messages {

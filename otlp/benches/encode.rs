@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{
-    AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, SampleAttributes,
-    SampleIdentity, StackIndex,
+    AttributeSetIndex, Function, Line, LocationIndex, Mapping, MappingBuildIds, SampleAttributes,
+    SampleIdentity, StackFrame, StackIndex,
 };
 use sidewinder_otlp::{FrameType, ReportBuilder, ReportOptions, Value, key};
 
@@ -46,18 +46,18 @@ impl Workload {
             memory_limit: 0x4000_0000,
             file_offset: 0,
             filename: "/usr/bin/workload",
-            build_ids: BuildIds { htlhash: "000102030405060708090a0b0c0d0e0f", gnu: None, go: None },
+            build_ids: MappingBuildIds { htlhash: "000102030405060708090a0b0c0d0e0f", gnu: None, go: None },
         });
         let frames: Vec<_> = (0..FRAMES)
             .map(|frame| {
                 let name = format!("workload::module_{}::function_{}", frame % 100, frame / 4);
                 let function = builder.function(&Function { name: &name, ..Function::default() });
-                builder.location(&Frame {
+                builder.location(&StackFrame {
                     mapping: Some(mapping),
                     address: 0x40_0000 + frame * 16,
                     frame_type: FrameType::Rust,
                     is_guessed: false,
-                    lines: &[Line::of(function)],
+                    lines: &[Line::new(function)],
                 })
             })
             .collect();

@@ -71,16 +71,16 @@ impl From<bool> for Value<'_> {
 impl Hash for Value<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
-            Self::Str(text) => bounded(text).hash(state),
+            Self::Str(text) => truncated(text).hash(state),
             Self::Int(number) => number.hash(state),
             Self::Bool(truth) => truth.hash(state),
-            Self::Strings(texts) => kept(texts).for_each(|text| text.hash(state)),
+            Self::Strings(texts) => truncated_list(texts).for_each(|text| text.hash(state)),
         }
     }
 }
 
 /// As much of `text` as is kept.
-pub(crate) fn bounded(text: &str) -> &str {
+pub(crate) fn truncated(text: &str) -> &str {
     if text.len() <= MAX_STRING_BYTES {
         return text;
     }
@@ -89,21 +89,21 @@ pub(crate) fn bounded(text: &str) -> &str {
 }
 
 /// As much of `texts` as is kept.
-fn kept(texts: &[String]) -> impl ExactSizeIterator<Item = &str> {
-    texts.iter().take(MAX_LIST_LEN).map(|text| bounded(text))
+fn truncated_list(texts: &[String]) -> impl ExactSizeIterator<Item = &str> {
+    texts.iter().take(MAX_LIST_LEN).map(|text| truncated(text))
 }
 
 impl Value<'_> {
     /// Whether `wire` says the same as this.
-    pub(crate) fn is(self, wire: &AnyValue) -> bool {
+    pub(crate) fn matches_wire(self, wire: &AnyValue) -> bool {
         match (self, &wire.value) {
-            (Self::Str(text), Some(AnyValueKind::StringValue(other))) => bounded(text) == other,
+            (Self::Str(text), Some(AnyValueKind::StringValue(other))) => truncated(text) == other,
             (Self::Int(number), Some(AnyValueKind::IntValue(other))) => number == *other,
             (Self::Bool(truth), Some(AnyValueKind::BoolValue(other))) => truth == *other,
             (Self::Strings(texts), Some(AnyValueKind::ArrayValue(other))) => {
-                let texts = kept(texts);
+                let texts = truncated_list(texts);
                 texts.len() == other.values.len()
-                    && texts.zip(&other.values).all(|(text, value)| Value::Str(text).is(value))
+                    && texts.zip(&other.values).all(|(text, value)| Value::Str(text).matches_wire(value))
             }
             _ => false,
         }
@@ -111,11 +111,11 @@ impl Value<'_> {
 
     pub(crate) fn to_wire(self) -> AnyValue {
         match self {
-            Self::Str(text) => string_value(bounded(text)),
+            Self::Str(text) => string_value(truncated(text)),
             Self::Int(number) => AnyValue { value: Some(AnyValueKind::IntValue(number)) },
             Self::Bool(truth) => AnyValue { value: Some(AnyValueKind::BoolValue(truth)) },
             Self::Strings(texts) => {
-                let values = kept(texts).map(string_value).collect();
+                let values = truncated_list(texts).map(string_value).collect();
                 AnyValue { value: Some(AnyValueKind::ArrayValue(ArrayValue { values })) }
             }
         }

@@ -38,16 +38,16 @@ use std::ops::Range;
 
 use crate::attribute::{Value, inline_attributes, key};
 use crate::report::Report;
-use crate::table::Table;
+use crate::table::DedupTable;
 use crate::wire::{
     InstrumentationScope, KeyValue, Profile, Resource, ResourceProfiles, SCHEMA_URL, ScopeProfiles, Stack,
 };
 use dictionary::Dictionary;
 pub use input::{
-    AttributeSetIndex, BuildIds, Frame, Function, FunctionIndex, Line, Link, LocationIndex, Mapping,
-    MappingIndex, ResourceIndex, SampleAttributes, SampleIdentity, StackIndex,
+    AttributeSetIndex, Function, FunctionIndex, Line, Link, LocationIndex, Mapping, MappingBuildIds,
+    MappingIndex, ResourceIndex, SampleAttributes, SampleIdentity, StackFrame, StackIndex,
 };
-use profile::{Identity, ProfileDraft};
+use profile::{ProfileAccumulator, SampleKey};
 
 /// The name of the scope: receivers name the profile after it, so that it never changes.
 const SCOPE_NAME: &str = "sidewinder";
@@ -78,10 +78,10 @@ impl ReportOptions {
 #[derive(Debug)]
 pub struct ReportBuilder {
     options: ReportOptions,
-    resources: Table<Vec<KeyValue>>,
+    resources: DedupTable<Vec<KeyValue>>,
     resources_bytes: usize,
     dictionary: Dictionary,
-    profiles: Table<ProfileDraft>,
+    profiles: DedupTable<ProfileAccumulator>,
     /// The profile of the last event.
     last_profile: i32,
     /// Of each stack the sample of its last event, in whichever profile that was.
@@ -94,10 +94,10 @@ impl ReportBuilder {
     pub fn new(options: ReportOptions) -> Self {
         Self {
             options,
-            resources: Table::empty(),
+            resources: DedupTable::new(),
             resources_bytes: 0,
             dictionary: Dictionary::new(),
-            profiles: Table::empty(),
+            profiles: DedupTable::new(),
             last_profile: 0,
             last_samples: Vec::new(),
         }
@@ -134,7 +134,7 @@ impl ReportBuilder {
     }
 
     /// The location of a frame.
-    pub fn location(&mut self, frame: &Frame<'_>) -> LocationIndex {
+    pub fn location(&mut self, frame: &StackFrame<'_>) -> LocationIndex {
         LocationIndex(self.dictionary.location(frame))
     }
 
@@ -159,10 +159,10 @@ impl ReportBuilder {
     /// use for it.
     pub fn event(&mut self, identity: &SampleIdentity, time_unix_ns: u64, value: i64) {
         let SampleIdentity { resource, kind, stack, attributes, link } = *identity;
-        let same = |draft: &ProfileDraft| draft.resource == resource && draft.kind == kind;
+        let same = |draft: &ProfileAccumulator| draft.resource == resource && draft.kind == kind;
         // Most events are of the same profile as the one before.
         if !self.profiles.get_mut(self.last_profile).is_some_and(|draft| same(draft)) {
-            let make = || ProfileDraft::new(resource, kind);
+            let make = || ProfileAccumulator::new(resource, kind);
             self.last_profile = self.profiles.intern(&(resource, kind), same, make);
         }
         let link = link.map_or(0, |link| self.dictionary.link(&link));
@@ -171,7 +171,7 @@ impl ReportBuilder {
         if place >= self.last_samples.len() {
             self.last_samples.resize(place + 1, 0);
         }
-        let identity = Identity { stack: stack.0, attributes: attributes.0, link };
+        let identity = SampleKey { stack: stack.0, attributes: attributes.0, link };
         self.last_samples[place] = draft.event(identity, self.last_samples[place], time_unix_ns, value);
     }
 
@@ -184,19 +184,19 @@ impl ReportBuilder {
     /// How many events wait for the next report.
     #[must_use]
     pub fn pending_events(&self) -> usize {
-        self.profiles.values().iter().map(ProfileDraft::events).sum()
+        self.profiles.values().iter().map(ProfileAccumulator::events).sum()
     }
 
     /// The report of all events so far, or `None` where there are none, and starts the next one.
     ///
     /// `interval_unix_ns` is the time that the report covers. It grows by events outside of it.
     pub fn drain(&mut self, interval_unix_ns: Range<u64>) -> Option<Report> {
-        let mut drafts = std::mem::replace(&mut self.profiles, Table::empty()).into_values();
+        let mut drafts = std::mem::replace(&mut self.profiles, DedupTable::new()).into_values();
         if drafts.is_empty() {
             return None;
         }
         // Tools show the first profile of the first resource by default.
-        let rank = |draft: &ProfileDraft| draft.kind.row().display_rank;
+        let rank = |draft: &ProfileAccumulator| draft.kind.descriptor().display_rank;
         let mut resource_ranks: HashMap<ResourceIndex, u8> = HashMap::new();
         for draft in &drafts {
             let least = resource_ranks.entry(draft.resource).or_insert(u8::MAX);
@@ -214,7 +214,7 @@ impl ReportBuilder {
                 _ => resource_profiles.push(self.resource_profiles(resource, profile)),
             }
             last = Some(resource);
-            lists.push(draft.into_lists());
+            lists.push(draft.into_columns());
         }
         let samples: Vec<_> = lists.iter().map(|lists| lists.samples(&self.dictionary)).collect();
         Some(Report::encode(self.dictionary.tables(), resource_profiles, &samples))

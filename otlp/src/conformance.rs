@@ -49,9 +49,9 @@ mod walk;
 use prost::Message;
 
 use crate::wire::ProfilesData;
-use dictionary::Canonical;
-use findings::Findings;
+use dictionary::CanonicalIndices;
 pub use findings::Violation;
+use findings::Violations;
 
 /// All rules that an encoded `ProfilesData` or `ExportProfilesServiceRequest` breaks; none for a
 /// message that is as it should be.
@@ -66,9 +66,9 @@ pub fn check(message: &[u8]) -> Vec<Violation> {
 }
 
 fn check_data(data: &ProfilesData) -> Vec<Violation> {
-    let mut findings = Findings::default();
+    let mut findings = Violations::default();
     let dictionary = data.dictionary.clone().unwrap_or_default();
-    let canonical = Canonical::of(&dictionary);
+    let canonical = CanonicalIndices::new(&dictionary);
     dictionary::check(&dictionary, &canonical, &mut findings);
     references::check(&dictionary, data, &mut findings);
     envelope::check(&dictionary, data, &mut findings);

@@ -58,7 +58,7 @@ pub enum DecodeError {
 
 /// The value of an attribute.
 #[derive(Clone, PartialEq, Debug)]
-pub enum OwnedValue {
+pub enum DecodedValue {
     /// A text.
     Str(Arc<str>),
     /// A whole number.
@@ -66,12 +66,12 @@ pub enum OwnedValue {
     /// A truth value.
     Bool(bool),
     /// A list.
-    List(Arc<[OwnedValue]>),
+    List(Arc<[DecodedValue]>),
     /// A form that this project does not use, as the wire crate writes it.
     Other(Arc<str>),
 }
 
-impl OwnedValue {
+impl DecodedValue {
     /// The text, if it is one.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
@@ -92,11 +92,11 @@ impl OwnedValue {
 }
 
 /// Attributes by key.
-pub type Attributes = BTreeMap<Arc<str>, OwnedValue>;
+pub type Attributes = BTreeMap<Arc<str>, DecodedValue>;
 
 /// A stretch of a file in memory.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Mapping {
+pub struct DecodedMapping {
     /// The address of its first byte.
     pub memory_start: u64,
     /// The address after its last byte.
@@ -109,7 +109,7 @@ pub struct Mapping {
     pub attributes: Attributes,
 }
 
-impl Mapping {
+impl DecodedMapping {
     /// `process.executable.build_id.htlhash`.
     #[must_use]
     pub fn htlhash(&self) -> Option<&str> {
@@ -125,7 +125,7 @@ impl Mapping {
 
 /// A function, and the place within.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Line {
+pub struct DecodedLine {
     /// The name for people.
     pub function: Arc<str>,
     /// The name for the linker.
@@ -140,18 +140,18 @@ pub struct Line {
 
 /// One frame of a stack.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Frame {
+pub struct DecodedFrame {
     /// The mapping that holds `address`, if any.
-    pub mapping: Option<Arc<Mapping>>,
+    pub mapping: Option<Arc<DecodedMapping>>,
     /// Within the mapping's memory.
     pub address: u64,
     /// The function at `address` comes last, preceded by those inlined into it.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DecodedLine>,
     /// The frame type, and whatever else is said.
     pub attributes: Attributes,
 }
 
-impl Frame {
+impl DecodedFrame {
     /// `profile.frame.type`, if it is one of those that the conventions know.
     #[must_use]
     pub fn frame_type(&self) -> Option<FrameType> {
@@ -161,7 +161,7 @@ impl Frame {
     /// Whether nothing proves that it is the caller of the frame before it.
     #[must_use]
     pub fn is_guessed(&self) -> bool {
-        self.attributes.get(key::FRAME_GUESSED) == Some(&OwnedValue::Bool(true))
+        self.attributes.get(key::FRAME_GUESSED) == Some(&DecodedValue::Bool(true))
     }
 
     /// Where in the mapping's file `address` is.
@@ -180,7 +180,7 @@ impl Frame {
 
 /// One profile: samples of one kind and one resource.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Profile {
+pub struct DecodedProfile {
     /// The resource that it is about.
     pub resource: Arc<Attributes>,
     /// What the samples are, such as `samples` or `off_cpu`.
@@ -196,14 +196,14 @@ pub struct Profile {
     /// The identity; receivers drop what they have seen before.
     pub profile_id: Vec<u8>,
     /// The samples.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<DecodedSample>,
 }
 
 /// The events of one stack, attribute set and link.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Sample {
+pub struct DecodedSample {
     /// Leaf first.
-    pub stack: Arc<[Arc<Frame>]>,
+    pub stack: Arc<[Arc<DecodedFrame>]>,
     /// The thread, the CPU, the outcome, and whatever else is said.
     pub attributes: Attributes,
     /// The span that was active.
@@ -214,7 +214,7 @@ pub struct Sample {
     pub values: Vec<i64>,
 }
 
-impl Sample {
+impl DecodedSample {
     /// `thread.id`.
     #[must_use]
     pub fn thread_id(&self) -> Option<i64> {
@@ -242,22 +242,22 @@ impl Sample {
 
 /// One event with all that is said about it.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Event<'a> {
+pub struct DecodedEvent<'a> {
     /// The profile that it is in.
-    pub profile: &'a Profile,
+    pub profile: &'a DecodedProfile,
     /// The sample that it is in.
-    pub sample: &'a Sample,
+    pub sample: &'a DecodedSample,
     /// Its time.
     pub time_unix_ns: u64,
     /// Its value; 1 where events are counted only.
     pub value: i64,
 }
 
-impl Profile {
+impl DecodedProfile {
     /// The events of all samples. Of samples that carry no time there are none.
-    pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
+    pub fn events(&self) -> impl Iterator<Item = DecodedEvent<'_>> {
         self.samples.iter().flat_map(move |sample| {
-            sample.timestamps_unix_ns.iter().enumerate().map(move |(at, &time_unix_ns)| Event {
+            sample.timestamps_unix_ns.iter().enumerate().map(move |(at, &time_unix_ns)| DecodedEvent {
                 profile: self,
                 sample,
                 time_unix_ns,
@@ -272,12 +272,12 @@ impl Profile {
 /// # Errors
 ///
 /// When the bytes are too many, no such message, or inconsistent.
-pub fn profiles_data(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
+pub fn decode_profiles_data(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
     if bytes.len() > MAX_MESSAGE_BYTES {
         return Err(DecodeError::TooLong(bytes.len()));
     }
     let data = ProfilesData::decode(bytes)?;
-    let tables = Tables::new(data.dictionary.unwrap_or_default())?;
+    let tables = DecodedDictionary::new(data.dictionary.unwrap_or_default())?;
     let mut profiles = Vec::new();
     for ResourceProfiles { resource, scope_profiles, .. } in data.resource_profiles {
         let attributes = resource.map(|resource| resource.attributes).unwrap_or_default();
@@ -293,11 +293,11 @@ pub fn profiles_data(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
 ///
 /// # Errors
 ///
-/// As [`messages`] and [`profiles_data`].
-pub fn collector_file(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
+/// As [`file_messages`] and [`decode_profiles_data`].
+pub fn decode_collector_file(bytes: &[u8]) -> Result<Vec<DecodedProfile>, DecodeError> {
     let mut profiles = Vec::new();
-    for message in messages(bytes) {
-        profiles.extend(profiles_data(message?)?);
+    for message in file_messages(bytes) {
+        profiles.extend(decode_profiles_data(message?)?);
     }
     Ok(profiles)
 }
@@ -306,7 +306,7 @@ pub fn collector_file(bytes: &[u8]) -> Result<Vec<Profile>, DecodeError> {
 /// follows its length in four bytes, big-endian.
 ///
 /// A file that ends within a message, as it does while it is being written, ends with an error.
-pub fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>> {
+pub fn file_messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>> {
     let mut offset = 0;
     std::iter::from_fn(move || {
         let rest = bytes.get(offset..).filter(|rest| !rest.is_empty())?;
@@ -328,14 +328,14 @@ pub fn messages(bytes: &[u8]) -> impl Iterator<Item = Result<&[u8], DecodeError>
 }
 
 /// The tables of a dictionary, resolved from the bottom up.
-struct Tables {
+struct DecodedDictionary {
     strings: Vec<Arc<str>>,
-    attributes: Vec<(Arc<str>, OwnedValue)>,
-    stacks: Vec<Arc<[Arc<Frame>]>>,
+    attributes: Vec<(Arc<str>, DecodedValue)>,
+    stacks: Vec<Arc<[Arc<DecodedFrame>]>>,
     links: Vec<Option<Link>>,
 }
 
-impl Tables {
+impl DecodedDictionary {
     fn new(dictionary: ProfilesDictionary) -> Result<Self, DecodeError> {
         let mut tables = Self {
             strings: dictionary.string_table.into_iter().map(Arc::from).collect(),
@@ -357,7 +357,7 @@ impl Tables {
         for location in &dictionary.location_table {
             let mapping = Arc::clone(at("mapping", &mappings, location.mapping_index)?);
             let lines = location.lines.iter().map(|line| tables.line(line, &dictionary.function_table));
-            frames.push(Arc::new(Frame {
+            frames.push(Arc::new(DecodedFrame {
                 mapping: (location.mapping_index != 0).then_some(mapping),
                 address: location.address,
                 lines: lines.collect::<Result<_, _>>()?,
@@ -372,8 +372,12 @@ impl Tables {
         Ok(tables)
     }
 
-    fn profile(&self, resource: &Arc<Attributes>, profile: wire::Profile) -> Result<Profile, DecodeError> {
-        Ok(Profile {
+    fn profile(
+        &self,
+        resource: &Arc<Attributes>,
+        profile: wire::Profile,
+    ) -> Result<DecodedProfile, DecodeError> {
+        Ok(DecodedProfile {
             resource: Arc::clone(resource),
             sample_type: self.type_name(profile.sample_type)?,
             period_type: self.type_name(profile.period_type)?,
@@ -385,12 +389,12 @@ impl Tables {
         })
     }
 
-    fn sample(&self, sample: wire::Sample) -> Result<Sample, DecodeError> {
+    fn sample(&self, sample: wire::Sample) -> Result<DecodedSample, DecodeError> {
         let (values, timestamps) = (sample.values.len(), sample.timestamps_unix_nano.len());
         if values != 0 && timestamps != 0 && values != timestamps {
             return Err(DecodeError::UnequalLengths { values, timestamps });
         }
-        Ok(Sample {
+        Ok(DecodedSample {
             stack: Arc::clone(at("stack", &self.stacks, sample.stack_index)?),
             attributes: self.attributes(&sample.attribute_indices)?,
             link: *at("link", &self.links, sample.link_index)?,
@@ -399,8 +403,8 @@ impl Tables {
         })
     }
 
-    fn mapping(&self, mapping: wire::Mapping) -> Result<Mapping, DecodeError> {
-        Ok(Mapping {
+    fn mapping(&self, mapping: wire::Mapping) -> Result<DecodedMapping, DecodeError> {
+        Ok(DecodedMapping {
             memory_start: mapping.memory_start,
             memory_limit: mapping.memory_limit,
             file_offset: mapping.file_offset,
@@ -409,9 +413,9 @@ impl Tables {
         })
     }
 
-    fn line(&self, line: &wire::Line, functions: &[wire::Function]) -> Result<Line, DecodeError> {
+    fn line(&self, line: &wire::Line, functions: &[wire::Function]) -> Result<DecodedLine, DecodeError> {
         let function = at("function", functions, line.function_index)?;
-        Ok(Line {
+        Ok(DecodedLine {
             function: self.string(function.name_strindex)?,
             system_name: self.string(function.system_name_strindex)?,
             filename: self.string(function.filename_strindex)?,
@@ -439,17 +443,17 @@ impl Tables {
         attributes.into_iter().map(resolve).collect()
     }
 
-    fn value(&self, value: Option<AnyValue>) -> Result<OwnedValue, DecodeError> {
+    fn value(&self, value: Option<AnyValue>) -> Result<DecodedValue, DecodeError> {
         Ok(match value.and_then(|value| value.value) {
-            Some(AnyValueKind::StringValue(text)) => OwnedValue::Str(text.into()),
-            Some(AnyValueKind::StringValueStrindex(index)) => OwnedValue::Str(self.string(index)?),
-            Some(AnyValueKind::IntValue(number)) => OwnedValue::Int(number),
-            Some(AnyValueKind::BoolValue(truth)) => OwnedValue::Bool(truth),
+            Some(AnyValueKind::StringValue(text)) => DecodedValue::Str(text.into()),
+            Some(AnyValueKind::StringValueStrindex(index)) => DecodedValue::Str(self.string(index)?),
+            Some(AnyValueKind::IntValue(number)) => DecodedValue::Int(number),
+            Some(AnyValueKind::BoolValue(truth)) => DecodedValue::Bool(truth),
             Some(AnyValueKind::ArrayValue(list)) => {
                 let values = list.values.into_iter().map(|value| self.value(Some(value)));
-                OwnedValue::List(values.collect::<Result<_, _>>()?)
+                DecodedValue::List(values.collect::<Result<_, _>>()?)
             }
-            other => OwnedValue::Other(format!("{other:?}").into()),
+            other => DecodedValue::Other(format!("{other:?}").into()),
         })
     }
 

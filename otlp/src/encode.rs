@@ -50,11 +50,11 @@ const LOCATION_INDICES: u8 = 1;
 /// Of a number of 64 bits.
 const VARINT_LEN_MAX: usize = 10;
 /// Of the head of a field of a number below 16.
-const HEAD_LEN_MAX: usize = 1 + VARINT_LEN_MAX;
+const LENGTH_HEADER_LEN_MAX: usize = 1 + VARINT_LEN_MAX;
 
 /// The seven tables of a dictionary, wherever they live.
 #[derive(Clone, Copy)]
-pub(crate) struct Tables<'a> {
+pub(crate) struct DictionaryTables<'a> {
     pub(crate) strings: &'a [String],
     pub(crate) attributes: &'a [KeyValueAndUnit],
     pub(crate) mappings: &'a [Mapping],
@@ -64,7 +64,7 @@ pub(crate) struct Tables<'a> {
     pub(crate) stacks: &'a [Stack],
 }
 
-impl<'a> From<&'a ProfilesDictionary> for Tables<'a> {
+impl<'a> From<&'a ProfilesDictionary> for DictionaryTables<'a> {
     fn from(dictionary: &'a ProfilesDictionary) -> Self {
         Self {
             strings: &dictionary.string_table,
@@ -106,19 +106,19 @@ impl<'a> From<&'a Sample> for SampleRef<'a> {
 /// An index beyond its table becomes 0, "not set". Where `tables` hold no value twice, neither does
 /// the result.
 pub(crate) fn encode(
-    tables: Tables<'_>,
+    tables: DictionaryTables<'_>,
     resource_profiles: Vec<ResourceProfiles>,
     samples: &[Vec<SampleRef<'_>>],
 ) -> Vec<u8> {
-    let numbers = Numbers::of_reached(tables, &resource_profiles, samples);
-    let mut message = Vec::with_capacity(numbers.likely_len(tables, samples));
+    let numbers = DictionaryNumbering::new(tables, &resource_profiles, samples);
+    let mut message = Vec::with_capacity(numbers.estimated_len(tables, samples));
     let mut samples = samples.iter();
     for resource in resource_profiles {
-        put_behind_head(&mut message, RESOURCE_PROFILES, |to| {
+        put_length_delimited(&mut message, RESOURCE_PROFILES, |to| {
             numbers.put_resource_profiles(to, resource, &mut samples);
         });
     }
-    put_behind_head(&mut message, DICTIONARY, |to| numbers.put_dictionary(to, tables));
+    put_length_delimited(&mut message, DICTIONARY, |to| numbers.put_dictionary(to, tables));
     message
 }
 
@@ -131,7 +131,7 @@ struct Numbering {
 }
 
 impl Numbering {
-    fn of_none(len: usize) -> Self {
+    fn new(len: usize) -> Self {
         let mut is_reached = vec![false; len.max(1)];
         is_reached[0] = true;
         Self { is_reached, numbers: Vec::new() }
@@ -139,7 +139,7 @@ impl Numbering {
 
     /// Marks an element as reached.
     #[inline]
-    fn reach(&mut self, old: i32) {
+    fn mark(&mut self, old: i32) {
         // What is negative as a number is beyond every table.
         if let Some(is_reached) = self.is_reached.get_mut(old as usize) {
             *is_reached = true;
@@ -159,7 +159,7 @@ impl Numbering {
 
     /// The number in the report of an element that is reached, 0 where there is no such element.
     #[inline]
-    fn number(&self, old: i32) -> i32 {
+    fn index(&self, old: i32) -> i32 {
         self.numbers.get(old as usize).copied().unwrap_or(0)
     }
 
@@ -170,7 +170,7 @@ impl Numbering {
 }
 
 /// The numberings of all tables.
-struct Numbers {
+struct DictionaryNumbering {
     strings: Numbering,
     attributes: Numbering,
     mappings: Numbering,
@@ -180,63 +180,63 @@ struct Numbers {
     stacks: Numbering,
 }
 
-impl Numbers {
+impl DictionaryNumbering {
     /// Those of what profiles and samples reach. Each table is done once all that may refer to it is.
-    fn of_reached(
-        tables: Tables<'_>,
+    fn new(
+        tables: DictionaryTables<'_>,
         resource_profiles: &[ResourceProfiles],
         samples: &[Vec<SampleRef<'_>>],
     ) -> Self {
         let mut numbers = Self {
-            strings: Numbering::of_none(tables.strings.len()),
-            attributes: Numbering::of_none(tables.attributes.len()),
-            mappings: Numbering::of_none(tables.mappings.len()),
-            functions: Numbering::of_none(tables.functions.len()),
-            locations: Numbering::of_none(tables.locations.len()),
-            links: Numbering::of_none(tables.links.len()),
-            stacks: Numbering::of_none(tables.stacks.len()),
+            strings: Numbering::new(tables.strings.len()),
+            attributes: Numbering::new(tables.attributes.len()),
+            mappings: Numbering::new(tables.mappings.len()),
+            functions: Numbering::new(tables.functions.len()),
+            locations: Numbering::new(tables.locations.len()),
+            links: Numbering::new(tables.links.len()),
+            stacks: Numbering::new(tables.stacks.len()),
         };
         for profile in resource_profiles.iter().flat_map(|r| &r.scope_profiles).flat_map(|s| &s.profiles) {
-            numbers.reach_from_profile(profile);
+            numbers.mark_profile(profile);
         }
         for sample in samples.iter().flatten() {
-            numbers.stacks.reach(sample.stack);
-            numbers.links.reach(sample.link);
-            sample.attributes.iter().for_each(|&attribute| numbers.attributes.reach(attribute));
+            numbers.stacks.mark(sample.stack);
+            numbers.links.mark(sample.link);
+            sample.attributes.iter().for_each(|&attribute| numbers.attributes.mark(attribute));
         }
         numbers.stacks.assign();
         numbers.links.assign();
         for stack in numbers.stacks.pick(tables.stacks) {
-            stack.location_indices.iter().for_each(|&location| numbers.locations.reach(location));
+            stack.location_indices.iter().for_each(|&location| numbers.locations.mark(location));
         }
         numbers.locations.assign();
         for location in numbers.locations.pick(tables.locations) {
-            numbers.mappings.reach(location.mapping_index);
-            location.lines.iter().for_each(|line| numbers.functions.reach(line.function_index));
-            location.attribute_indices.iter().for_each(|&attribute| numbers.attributes.reach(attribute));
+            numbers.mappings.mark(location.mapping_index);
+            location.lines.iter().for_each(|line| numbers.functions.mark(line.function_index));
+            location.attribute_indices.iter().for_each(|&attribute| numbers.attributes.mark(attribute));
         }
         numbers.mappings.assign();
         numbers.functions.assign();
         for mapping in numbers.mappings.pick(tables.mappings) {
-            numbers.strings.reach(mapping.filename_strindex);
-            mapping.attribute_indices.iter().for_each(|&attribute| numbers.attributes.reach(attribute));
+            numbers.strings.mark(mapping.filename_strindex);
+            mapping.attribute_indices.iter().for_each(|&attribute| numbers.attributes.mark(attribute));
         }
         for function in numbers.functions.pick(tables.functions) {
-            numbers.strings.reach(function.name_strindex);
-            numbers.strings.reach(function.system_name_strindex);
-            numbers.strings.reach(function.filename_strindex);
+            numbers.strings.mark(function.name_strindex);
+            numbers.strings.mark(function.system_name_strindex);
+            numbers.strings.mark(function.filename_strindex);
         }
         numbers.attributes.assign();
         for attribute in numbers.attributes.pick(tables.attributes) {
-            numbers.strings.reach(attribute.key_strindex);
-            numbers.strings.reach(attribute.unit_strindex);
+            numbers.strings.mark(attribute.key_strindex);
+            numbers.strings.mark(attribute.unit_strindex);
         }
         numbers.strings.assign();
         numbers
     }
 
     /// About as much as the message takes, or somewhat more: a vector that grows to that is copied many times.
-    fn likely_len(&self, tables: Tables<'_>, samples: &[Vec<SampleRef<'_>>]) -> usize {
+    fn estimated_len(&self, tables: DictionaryTables<'_>, samples: &[Vec<SampleRef<'_>>]) -> usize {
         let of_samples = samples.iter().flatten();
         let of_samples: usize = of_samples.map(|sample| 24 + size_of_val(sample.times_unix_ns)).sum();
         let of_stacks = self.stacks.pick(tables.stacks);
@@ -247,12 +247,12 @@ impl Numbers {
         1024 + of_samples + of_stacks + of_locations + of_functions + of_strings
     }
 
-    fn reach_from_profile(&mut self, profile: &Profile) {
+    fn mark_profile(&mut self, profile: &Profile) {
         for value_type in [&profile.sample_type, &profile.period_type].into_iter().flatten() {
-            self.strings.reach(value_type.type_strindex);
-            self.strings.reach(value_type.unit_strindex);
+            self.strings.mark(value_type.type_strindex);
+            self.strings.mark(value_type.unit_strindex);
         }
-        profile.attribute_indices.iter().for_each(|&attribute| self.attributes.reach(attribute));
+        profile.attribute_indices.iter().for_each(|&attribute| self.attributes.mark(attribute));
     }
 
     /// Writes the profiles of a resource, each with the next samples.
@@ -266,10 +266,10 @@ impl Numbers {
         append(to, &resource);
         for mut scope in scopes {
             let profiles = std::mem::take(&mut scope.profiles);
-            put_behind_head(to, SCOPE_PROFILES, |to| {
+            put_length_delimited(to, SCOPE_PROFILES, |to| {
                 append(to, &scope);
                 for (profile, samples) in profiles.into_iter().zip(&mut *samples) {
-                    put_behind_head(to, PROFILES, |to| self.put_profile(to, profile, samples));
+                    put_length_delimited(to, PROFILES, |to| self.put_profile(to, profile, samples));
                 }
             });
         }
@@ -278,8 +278,8 @@ impl Numbers {
     fn put_profile(&self, to: &mut Vec<u8>, mut profile: Profile, samples: &[SampleRef<'_>]) {
         for value_type in [&mut profile.sample_type, &mut profile.period_type].into_iter().flatten() {
             *value_type = ValueType {
-                type_strindex: self.strings.number(value_type.type_strindex),
-                unit_strindex: self.strings.number(value_type.unit_strindex),
+                type_strindex: self.strings.index(value_type.type_strindex),
+                unit_strindex: self.strings.index(value_type.unit_strindex),
             };
         }
         self.renumber_attributes(&mut profile.attribute_indices);
@@ -288,13 +288,13 @@ impl Numbers {
         let (mut content, mut list) = (Vec::new(), Vec::new());
         for sample in samples {
             content.clear();
-            put_number(&mut content, STACK_INDEX, self.stacks.number(sample.stack) as u64);
-            let attributes = sample.attributes.iter().map(|&old| self.attributes.number(old) as u64);
+            put_number(&mut content, STACK_INDEX, self.stacks.index(sample.stack) as u64);
+            let attributes = sample.attributes.iter().map(|&old| self.attributes.index(old) as u64);
             put_list(&mut content, ATTRIBUTE_INDICES, &mut list, attributes);
-            put_number(&mut content, LINK_INDEX, self.links.number(sample.link) as u64);
+            put_number(&mut content, LINK_INDEX, self.links.index(sample.link) as u64);
             put_list(&mut content, VALUES, &mut list, sample.values.iter().map(|&value| value as u64));
             if !sample.times_unix_ns.is_empty() {
-                put_head(&mut content, TIMESTAMPS_UNIX_NANO, size_of_val(sample.times_unix_ns));
+                put_length_header(&mut content, TIMESTAMPS_UNIX_NANO, size_of_val(sample.times_unix_ns));
                 sample.times_unix_ns.iter().for_each(|time| content.extend_from_slice(&time.to_le_bytes()));
             }
             put_bytes(to, SAMPLES, &content);
@@ -302,10 +302,10 @@ impl Numbers {
     }
 
     /// Writes the content of the `ProfilesDictionary` message.
-    fn put_dictionary(&self, to: &mut Vec<u8>, tables: Tables<'_>) {
+    fn put_dictionary(&self, to: &mut Vec<u8>, tables: DictionaryTables<'_>) {
         for mapping in self.mappings.pick(tables.mappings) {
             let mut mapping = mapping.clone();
-            mapping.filename_strindex = self.strings.number(mapping.filename_strindex);
+            mapping.filename_strindex = self.strings.index(mapping.filename_strindex);
             self.renumber_attributes(&mut mapping.attribute_indices);
             put_message(to, MAPPING_TABLE, &mapping);
         }
@@ -319,9 +319,9 @@ impl Numbers {
         }
         for attribute in self.attributes.pick(tables.attributes) {
             let attribute = KeyValueAndUnit {
-                key_strindex: self.strings.number(attribute.key_strindex),
+                key_strindex: self.strings.index(attribute.key_strindex),
                 value: attribute.value.clone(),
-                unit_strindex: self.strings.number(attribute.unit_strindex),
+                unit_strindex: self.strings.index(attribute.unit_strindex),
             };
             put_message(to, ATTRIBUTE_TABLE, &attribute);
         }
@@ -333,13 +333,13 @@ impl Numbers {
         let (mut content, mut list) = (Vec::new(), Vec::new());
         for location in self.locations.pick(table) {
             content.clear();
-            put_number(&mut content, MAPPING_INDEX, self.mappings.number(location.mapping_index) as u64);
+            put_number(&mut content, MAPPING_INDEX, self.mappings.index(location.mapping_index) as u64);
             put_number(&mut content, ADDRESS, location.address);
             for line in &location.lines {
-                let line = Line { function_index: self.functions.number(line.function_index), ..*line };
+                let line = Line { function_index: self.functions.index(line.function_index), ..*line };
                 put_message(&mut content, LINES, &line);
             }
-            let attributes = location.attribute_indices.iter().map(|&old| self.attributes.number(old) as u64);
+            let attributes = location.attribute_indices.iter().map(|&old| self.attributes.index(old) as u64);
             put_list(&mut content, LOCATION_ATTRIBUTE_INDICES, &mut list, attributes);
             put_bytes(to, LOCATION_TABLE, &content);
         }
@@ -349,13 +349,13 @@ impl Numbers {
         let mut content = Vec::new();
         for function in self.functions.pick(table) {
             content.clear();
-            put_number(&mut content, NAME_STRINDEX, self.strings.number(function.name_strindex) as u64);
-            let system_name = self.strings.number(function.system_name_strindex);
+            put_number(&mut content, NAME_STRINDEX, self.strings.index(function.name_strindex) as u64);
+            let system_name = self.strings.index(function.system_name_strindex);
             put_number(&mut content, SYSTEM_NAME_STRINDEX, system_name as u64);
             put_number(
                 &mut content,
                 FILENAME_STRINDEX,
-                self.strings.number(function.filename_strindex) as u64,
+                self.strings.index(function.filename_strindex) as u64,
             );
             put_number(&mut content, START_LINE, function.start_line as u64);
             put_bytes(to, FUNCTION_TABLE, &content);
@@ -366,7 +366,7 @@ impl Numbers {
         let (mut content, mut list) = (Vec::new(), Vec::new());
         for stack in self.stacks.pick(table) {
             content.clear();
-            let locations = stack.location_indices.iter().map(|&old| self.locations.number(old) as u64);
+            let locations = stack.location_indices.iter().map(|&old| self.locations.index(old) as u64);
             put_list(&mut content, LOCATION_INDICES, &mut list, locations);
             put_bytes(to, STACK_TABLE, &content);
         }
@@ -374,13 +374,13 @@ impl Numbers {
 
     fn renumber_attributes(&self, indices: &mut [i32]) {
         for index in indices {
-            *index = self.attributes.number(*index);
+            *index = self.attributes.index(*index);
         }
     }
 }
 
 fn put_message(to: &mut Vec<u8>, field: u8, message: &impl Message) {
-    put_head(to, field, message.encoded_len());
+    put_length_header(to, field, message.encoded_len());
     append(to, message);
 }
 
@@ -390,14 +390,14 @@ fn append(to: &mut Vec<u8>, message: &impl Message) {
 }
 
 /// The head of a length-delimited field, of a number below 16.
-fn put_head(to: &mut Vec<u8>, field: u8, len: usize) {
+fn put_length_header(to: &mut Vec<u8>, field: u8, len: usize) {
     const LENGTH_DELIMITED: u8 = 2;
     to.push(field << 3 | LENGTH_DELIMITED);
     put_varint(to, len as u64);
 }
 
 fn put_bytes(to: &mut Vec<u8>, field: u8, content: &[u8]) {
-    put_head(to, field, content.len());
+    put_length_header(to, field, content.len());
     to.extend_from_slice(content);
 }
 
@@ -411,13 +411,13 @@ fn put_number(to: &mut Vec<u8>, field: u8, number: u64) {
 
 /// A field whose length is only known once `put` has written its content. That is moved, not copied to memory of its own:
 /// to touch new memory costs more.
-fn put_behind_head(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) {
+fn put_length_delimited(to: &mut Vec<u8>, field: u8, put: impl FnOnce(&mut Vec<u8>)) {
     let start = to.len();
-    to.resize(start + HEAD_LEN_MAX, 0);
+    to.resize(start + LENGTH_HEADER_LEN_MAX, 0);
     put(to);
-    let content = start + HEAD_LEN_MAX..to.len();
-    let mut head = Vec::with_capacity(HEAD_LEN_MAX);
-    put_head(&mut head, field, content.len());
+    let content = start + LENGTH_HEADER_LEN_MAX..to.len();
+    let mut head = Vec::with_capacity(LENGTH_HEADER_LEN_MAX);
+    put_length_header(&mut head, field, content.len());
     let (end, moved_to) = (start + head.len() + content.len(), start + head.len());
     to[start..moved_to].copy_from_slice(&head);
     to.copy_within(content, moved_to);

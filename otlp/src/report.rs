@@ -5,7 +5,7 @@ use std::ops::{Add, AddAssign, Sub};
 use bytes::Bytes;
 use prost::Message;
 
-use crate::encode::{SampleRef, Tables, encode};
+use crate::encode::{DictionaryTables, SampleRef, encode};
 use crate::wire::{Profile, ProfilesData, ProfilesDictionary, ResourceProfiles, Sample};
 
 /// A number of events, in the two units that receivers count in.
@@ -56,7 +56,7 @@ pub struct Report {
 impl Report {
     /// Encodes profiles whose indices are those of `tables`, as [`encode`] does.
     pub(crate) fn encode(
-        tables: Tables<'_>,
+        tables: DictionaryTables<'_>,
         resource_profiles: Vec<ResourceProfiles>,
         samples: &[Vec<SampleRef<'_>>],
     ) -> Self {
@@ -188,7 +188,7 @@ fn keep_samples(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
             kept
         });
         if profile.samples.len() < before {
-            profile.profile_id = piece_id(&profile.profile_id, start, end);
+            profile.profile_id = piece_profile_id(&profile.profile_id, start, end);
         }
     }
     drop_empty(list);
@@ -200,7 +200,7 @@ fn keep_events(list: &mut Vec<ResourceProfiles>, start: usize, end: usize) {
         *list = list.get(start..end.min(list.len())).unwrap_or_default().to_vec();
     }
     for profile in list.iter_mut().flat_map(|r| &mut r.scope_profiles).flat_map(|s| &mut s.profiles) {
-        profile.profile_id = piece_id(&profile.profile_id, start, end);
+        profile.profile_id = piece_profile_id(&profile.profile_id, start, end);
         for sample in &mut profile.samples {
             keep(&mut sample.timestamps_unix_nano, start, end);
             keep(&mut sample.values, start, end);
@@ -222,7 +222,7 @@ fn drop_empty(list: &mut Vec<ResourceProfiles>) {
 
 /// The identity of a piece of a profile: always the same for the same piece, so that a report that is
 /// sent and cut again after a restart is known to who has seen it.
-fn piece_id(whole: &[u8], start: usize, end: usize) -> Vec<u8> {
+fn piece_profile_id(whole: &[u8], start: usize, end: usize) -> Vec<u8> {
     // The finalizer of splitmix64, once for each half.
     let mix = |seed: u64| {
         let seed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -248,7 +248,7 @@ mod tests {
     use sidewinder_kind::Kind;
 
     use super::*;
-    use crate::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
+    use crate::builder::{Function, Line, SampleAttributes, SampleIdentity, StackFrame};
     use crate::{FrameType, ReportBuilder, ReportOptions, Value, conformance, decode, key};
 
     const START: u64 = 1_700_000_000_000_000_000;
@@ -261,10 +261,10 @@ mod tests {
             for stack in 0..stacks {
                 let name = format!("function number {stack}");
                 let function = builder.function(&Function { name: &name, ..Function::default() });
-                let lines = [Line::of(function)];
+                let lines = [Line::new(function)];
                 let frame_type = FrameType::Native;
                 let address = stack as u64;
-                let leaf = builder.location(&Frame {
+                let leaf = builder.location(&StackFrame {
                     mapping: None,
                     address,
                     frame_type,
@@ -293,7 +293,7 @@ mod tests {
         for report in reports {
             assert!(report.as_bytes().len() <= max_bytes);
             assert_eq!(conformance::check(report.as_bytes()), []);
-            let profiles = decode::profiles_data(report.as_bytes()).unwrap();
+            let profiles = decode::decode_profiles_data(report.as_bytes()).unwrap();
             for profile in &profiles {
                 assert!(ids.insert(profile.profile_id.clone()), "two profiles of one identity");
                 events.extend(profile.events().map(|event| {

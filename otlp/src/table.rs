@@ -8,22 +8,22 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 ///
 /// The hash is seeded at random: what is interned here are names that profiled processes choose.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub(crate) struct DedupTable<T> {
     values: Vec<T>,
-    slots: HashTable<Slot>,
+    slots: HashTable<HashSlot>,
     hasher: DefaultHashBuilder,
 }
 
 /// Where a value is, and its hash, so that a growing table never hashes anew.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct HashSlot {
     hash: u64,
     index: i32,
 }
 
-impl<T> Table<T> {
+impl<T> DedupTable<T> {
     /// A table without values.
-    pub(crate) fn empty() -> Self {
+    pub(crate) fn new() -> Self {
         Self { values: Vec::new(), slots: HashTable::new(), hasher: DefaultHashBuilder::default() }
     }
 
@@ -67,7 +67,8 @@ impl<T> Table<T> {
     }
 
     fn find_hashed(&self, hash: u64, is: impl Fn(&T) -> bool) -> Option<i32> {
-        let same = |slot: &Slot| slot.hash == hash && self.values.get(slot.index as usize).is_some_and(&is);
+        let same =
+            |slot: &HashSlot| slot.hash == hash && self.values.get(slot.index as usize).is_some_and(&is);
         self.slots.find(hash, same).map(|slot| slot.index)
     }
 
@@ -75,7 +76,7 @@ impl<T> Table<T> {
         // Memory ends long before 2^31 values; a value beyond would be the zero value.
         let Ok(index) = i32::try_from(self.values.len()) else { return 0 };
         self.values.push(value);
-        self.slots.insert_unique(hash, Slot { hash, index }, |slot| slot.hash);
+        self.slots.insert_unique(hash, HashSlot { hash, index }, |slot| slot.hash);
         index
     }
 }
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn equal_values_share_an_index_and_different_ones_do_not() {
-        let mut table = Table::<String>::empty();
+        let mut table = DedupTable::<String>::new();
         let mut intern = |text: &str| table.intern(text, |held| held == text, || text.to_owned());
         let indices = [intern("a"), intern("b"), intern("a"), intern("")];
         assert_eq!(indices, [0, 1, 0, 2]);
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn values_are_found_after_the_table_has_grown() {
-        let mut table = Table::<u64>::empty();
+        let mut table = DedupTable::<u64>::new();
         for value in 0..10_000_u64 {
             assert_eq!(i64::from(table.intern(&value, |held| *held == value, || value)), value as i64);
         }

@@ -34,14 +34,14 @@ fn reports_are_read_back_one_by_one_from_a_file_that_replaces_what_was_there() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("out.proto");
     for _ in 0..2 {
-        let exporter = Exporter::file(ExporterOptions::named("file"), &path).unwrap();
+        let exporter = Exporter::file(ExporterOptions::new("file"), &path).unwrap();
         exporter.enqueue(report(1));
         exporter.enqueue(report(3));
         let counts = exporter.shutdown(PATIENCE);
         assert_eq!((counts.delivered.events, counts.total().events), (4, 4));
         let written = fs::read(&path).unwrap();
-        let messages: Vec<_> = decode::messages(&written).collect::<Result<_, _>>().unwrap();
-        let events = messages.iter().flat_map(|message| decode::profiles_data(message).unwrap());
+        let messages: Vec<_> = decode::file_messages(&written).collect::<Result<_, _>>().unwrap();
+        let events = messages.iter().flat_map(|message| decode::decode_profiles_data(message).unwrap());
         assert_eq!(events.map(|profile| profile.events().count()).collect::<Vec<_>>(), [1, 3]);
     }
 }
@@ -49,7 +49,7 @@ fn reports_are_read_back_one_by_one_from_a_file_that_replaces_what_was_there() {
 #[test]
 fn what_a_full_disk_refuses_is_counted_as_lost() {
     // Every write to it fails for lack of space.
-    let exporter = Exporter::file(ExporterOptions::named("file"), "/dev/full".as_ref()).unwrap();
+    let exporter = Exporter::file(ExporterOptions::new("file"), "/dev/full".as_ref()).unwrap();
     exporter.enqueue(report(3));
     let counts = exporter.shutdown(PATIENCE);
     assert_eq!((counts.dropped_write_failed.events, counts.total().events), (3, 3));
@@ -57,7 +57,7 @@ fn what_a_full_disk_refuses_is_counted_as_lost() {
 
 #[test]
 fn a_file_that_cannot_be_opened_is_named_at_once() {
-    let error = Exporter::file(ExporterOptions::named("file"), "/nowhere/out".as_ref()).unwrap_err();
+    let error = Exporter::file(ExporterOptions::new("file"), "/nowhere/out".as_ref()).unwrap_err();
     assert_eq!(error.to_string(), "cannot open \"/nowhere/out\"");
 }
 
@@ -73,7 +73,7 @@ fn a_pipe_that_nobody_reads_is_told_at_once() {
         0,
     )
     .unwrap();
-    let error = Exporter::file(ExporterOptions::named("file"), &path).unwrap_err();
+    let error = Exporter::file(ExporterOptions::new("file"), &path).unwrap_err();
     assert_eq!(error.to_string(), format!("cannot open {path:?}"));
 }
 
@@ -84,14 +84,14 @@ fn a_file_that_is_replaced_keeps_its_permissions_and_nothing_is_left_beside_it()
     let path = directory.path().join("out.proto");
     fs::write(&path, "before").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
-    Exporter::file(ExporterOptions::named("file"), &path).unwrap().shutdown(PATIENCE);
+    Exporter::file(ExporterOptions::new("file"), &path).unwrap().shutdown(PATIENCE);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o604);
     assert_eq!((fs::read(&path).unwrap().len(), fs::read_dir(directory.path()).unwrap().count()), (0, 1));
 }
 
 #[test]
 fn a_report_in_the_log_counts_as_delivered() {
-    let exporter = Exporter::debug(ExporterOptions::named("debug"), Verbosity::Detailed).unwrap();
+    let exporter = Exporter::debug(ExporterOptions::new("debug"), Verbosity::Detailed).unwrap();
     exporter.enqueue(report(3));
     assert_eq!(exporter.shutdown(PATIENCE).delivered.events, 3);
 }

@@ -9,8 +9,8 @@ use proptest::option;
 use proptest::prelude::*;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::{
-    BuildIds, Frame, Function, Line, Link, Mapping, ResourceIndex, SampleAttributes, SampleIdentity,
-    StackIndex,
+    Function, Line, Link, Mapping, MappingBuildIds, ResourceIndex, SampleAttributes, SampleIdentity,
+    StackFrame, StackIndex,
 };
 use sidewinder_otlp::decode::{self, DecodeError};
 use sidewinder_otlp::{FrameType, ReportBuilder, ReportOptions, Value, conformance, key};
@@ -83,16 +83,20 @@ fn stack(builder: &mut ReportBuilder, frames: &[(Option<u8>, u8)]) -> StackIndex
                     memory_limit: 0x2000,
                     file_offset: 0x40,
                     filename: &format!("file-{file}"),
-                    build_ids: BuildIds { htlhash: &format!("{file:032x}"), gnu: Some("00ff"), go: None },
+                    build_ids: MappingBuildIds {
+                        htlhash: &format!("{file:032x}"),
+                        gnu: Some("00ff"),
+                        go: None,
+                    },
                 })
             });
             let function = builder.function(&Function { name: &name(file, address), ..Function::default() });
-            builder.location(&Frame {
+            builder.location(&StackFrame {
                 mapping,
                 address: 0x1000 + u64::from(address),
                 frame_type: FrameType::Rust,
                 is_guessed: is_guessed(address),
-                lines: &[Line::of(function)],
+                lines: &[Line::new(function)],
             })
         })
         .collect();
@@ -118,13 +122,13 @@ fn add(builder: &mut ReportBuilder, event: &Event) {
 
 /// Sorted.
 fn decoded(bytes: &[u8]) -> Vec<Event> {
-    let profiles = decode::profiles_data(bytes).unwrap();
-    let mut events: Vec<_> = profiles.iter().flat_map(decode::Profile::events).map(plain).collect();
+    let profiles = decode::decode_profiles_data(bytes).unwrap();
+    let mut events: Vec<_> = profiles.iter().flat_map(decode::DecodedProfile::events).map(plain).collect();
     events.sort();
     events
 }
 
-fn plain(event: decode::Event<'_>) -> Event {
+fn plain(event: decode::DecodedEvent<'_>) -> Event {
     let stack = event.sample.stack.iter().map(|frame| {
         let address = (frame.address - 0x1000) as u8;
         let file = frame.mapping.as_ref().map(|mapping| {
@@ -156,10 +160,15 @@ fn plain(event: decode::Event<'_>) -> Event {
 fn the_same_place_known_and_guessed_is_two_locations() {
     let mut builder = ReportBuilder::new(ReportOptions::new("1.2.3"));
     let function = builder.function(&Function { name: "work", ..Function::default() });
-    let lines = [Line::of(function)];
-    let known =
-        Frame { mapping: None, address: 1, frame_type: FrameType::Native, is_guessed: false, lines: &lines };
-    let guessed = Frame { is_guessed: true, ..known };
+    let lines = [Line::new(function)];
+    let known = StackFrame {
+        mapping: None,
+        address: 1,
+        frame_type: FrameType::Native,
+        is_guessed: false,
+        lines: &lines,
+    };
+    let guessed = StackFrame { is_guessed: true, ..known };
     let locations = [builder.location(&known), builder.location(&guessed)];
     assert_ne!(locations[0], locations[1]);
     assert_eq!(locations, [builder.location(&known), builder.location(&guessed)]);
@@ -176,12 +185,12 @@ proptest! {
         let mut builder = ReportBuilder::new(ReportOptions::new("0.1.0"));
         // Interned, but in neither report unless an event reaches it.
         let idle = builder.function(&Function { name: "idle", ..Function::default() });
-        builder.location(&Frame {
+        builder.location(&StackFrame {
             mapping: None,
             address: 1,
             frame_type: FrameType::Go,
             is_guessed: false,
-            lines: &[Line::of(idle)],
+            lines: &[Line::new(idle)],
         });
         for events in [first, second] {
             for event in &events {
@@ -211,8 +220,8 @@ proptest! {
 
     #[test]
     fn any_bytes_are_decoded_or_refused(bytes in vec(any::<u8>(), 0..300)) {
-        let _ = decode::profiles_data(&bytes);
-        let _ = decode::collector_file(&bytes);
+        let _ = decode::decode_profiles_data(&bytes);
+        let _ = decode::decode_collector_file(&bytes);
         let _ = conformance::check(&bytes);
     }
 
@@ -228,7 +237,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let _ = decode::profiles_data(&bytes);
+        let _ = decode::decode_profiles_data(&bytes);
         let _ = conformance::check(&bytes);
     }
 }
@@ -255,7 +264,7 @@ fn events_of_one_identity_are_one_sample_in_the_order_of_time() {
         add(&mut builder, &Event { time_unix_ns, ..an_event() });
     }
     let report = builder.finish(INTERVAL).unwrap();
-    let profiles = decode::profiles_data(report.as_bytes()).unwrap();
+    let profiles = decode::decode_profiles_data(report.as_bytes()).unwrap();
     assert_eq!(profiles[0].samples[0].timestamps_unix_ns, [START + 3, START + 5, START + 9]);
     assert_eq!((report.tally().events, report.tally().samples, report.profiles()), (3, 1, 1));
     assert_eq!(profiles[0].period, 1_000_000_000 / 97);
@@ -272,7 +281,7 @@ fn a_resource_is_its_attributes_in_any_order_and_never_without_a_name() {
     let attributes = builder.attributes(&SampleAttributes::default());
     builder.event(&SampleIdentity { resource: nobody, kind: CPU, stack, attributes, link: None }, START, 1);
     let report = builder.finish(INTERVAL).unwrap();
-    let profiles = decode::profiles_data(report.as_bytes()).unwrap();
+    let profiles = decode::decode_profiles_data(report.as_bytes()).unwrap();
     assert_eq!(profiles[0].resource[key::SERVICE_NAME].as_str(), Some("unknown_service"));
     assert_eq!(conformance::check(report.as_bytes()), []);
 }
@@ -315,12 +324,12 @@ fn a_collector_file_is_read_to_its_last_complete_message() {
         file.extend((report.as_bytes().len() as u32).to_be_bytes());
         file.extend(report.as_bytes());
     }
-    assert_eq!(decode::collector_file(&file).unwrap().len(), 2);
+    assert_eq!(decode::decode_collector_file(&file).unwrap().len(), 2);
     let cut = &file[..file.len() - 1];
-    assert_eq!(decode::messages(cut).filter(Result::is_ok).count(), 1);
-    assert!(matches!(decode::collector_file(cut), Err(DecodeError::CutOff { .. })));
+    assert_eq!(decode::file_messages(cut).filter(Result::is_ok).count(), 1);
+    assert!(matches!(decode::decode_collector_file(cut), Err(DecodeError::CutOff { .. })));
     assert!(matches!(
-        decode::collector_file(&[0, 0]),
+        decode::decode_collector_file(&[0, 0]),
         Err(DecodeError::CutOff { offset: 0, needed: 4, left: 2 })
     ));
 }
@@ -332,7 +341,7 @@ fn an_index_out_of_range_is_refused_by_name() {
     let nest = |field: u8, inner: &[u8]| [&[field << 3 | 2, inner.len() as u8], inner].concat();
     let profile = nest(2, &sample);
     let message = nest(1, &nest(2, &nest(2, &profile)));
-    let refused = decode::profiles_data(&message);
+    let refused = decode::decode_profiles_data(&message);
     assert_eq!(refused, Err(DecodeError::IndexOutOfRange { table: "stack", index: 5, len: 0 }));
 }
 

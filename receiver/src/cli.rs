@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use sidewinder_config::ListenAddress;
 
-use crate::hexadecimal;
+use crate::hex;
 
 /// A profiler that runs as a sidecar of the pod it profiles and speaks OpenTelemetry.
 ///
@@ -384,20 +384,20 @@ pub(crate) struct PrintConfigArgs {
     pub(crate) config: ConfigArgs,
     /// Whether secrets are shown
     #[arg(long, default_value = "redacted")]
-    pub(crate) mode: PrintMode,
+    pub(crate) mode: PrintModeArg,
     /// In which notation
     #[arg(long, default_value = "yaml")]
-    pub(crate) format: PrintFormat,
+    pub(crate) format: PrintFormatArg,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum PrintMode {
+pub(crate) enum PrintModeArg {
     Redacted,
     Unredacted,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum PrintFormat {
+pub(crate) enum PrintFormatArg {
     Yaml,
     Json,
 }
@@ -414,7 +414,7 @@ fn process(text: &str) -> Result<u32, String> {
 }
 
 fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String> {
-    hexadecimal::bytes(text.as_bytes()).ok_or_else(|| format!("not {} hexadecimal digits", 2 * BYTES))
+    hex::decode(text.as_bytes()).ok_or_else(|| format!("not {} hexadecimal digits", 2 * BYTES))
 }
 
 fn address(text: &str) -> Result<u64, String> {

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::iter;
 use std::time::UNIX_EPOCH;
 
-use sidewinder_kind::{CPU_TIME, Kind, SAMPLES, Shape};
+use sidewinder_kind::{CPU_TIME, Kind, SAMPLES, SampleShape};
 use sidewinder_otlp::builder::{
-    AttributeSetIndex, BuildIds, Frame, Function, Line, Link, LocationIndex, Mapping, MappingIndex,
-    ResourceIndex, SampleAttributes, SampleIdentity,
+    AttributeSetIndex, Function, Line, Link, LocationIndex, Mapping, MappingBuildIds, MappingIndex,
+    ResourceIndex, SampleAttributes, SampleIdentity, StackFrame,
 };
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
-use sidewinder_render::{FrameIndex, FrameKind, Profile, Thread};
+use sidewinder_render::{FrameCategory, FrameIndex, Profile, ProfileThread};
 
 use crate::naming::marker_of_summary;
 use crate::resource::key;
@@ -30,7 +30,7 @@ pub(crate) enum EncodeError {
         counted = SAMPLES.display,
         measured = CPU_TIME.display
     )]
-    NotSamples(String),
+    UnsupportedSampleType(String),
 }
 
 /// The report of all events, each at the beginning of its slice of time. Where no times are known, their numbers.
@@ -43,21 +43,23 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
         .map(|binary| {
             // Without its hash a file can't be told from others; the names of its functions stay.
             let htlhash = binary.htlhash.as_deref()?;
-            let build_ids = BuildIds { htlhash, gnu: binary.build_id.as_deref(), go: None };
+            let build_ids = MappingBuildIds { htlhash, gnu: binary.build_id.as_deref(), go: None };
             // Addresses are the file's own, wherever it was mapped.
             Some(builder.mapping(&Mapping { filename: &binary.path, build_ids, ..Mapping::default() }))
         })
         .collect();
-    let mut locations = Locations { profile, mappings, numbers: HashMap::new() };
+    let mut locations = LocationTable { profile, mappings, indices: HashMap::new() };
     let stacks: Vec<_> = profile
         .stacks
         .iter()
         .map(|stack| {
-            let stack: Vec<_> = physical(profile, stack).map(|at| locations.of(&mut builder, at)).collect();
+            let stack: Vec<_> =
+                group_inlined(profile, stack).map(|at| locations.intern(&mut builder, at)).collect();
             builder.stack(&stack)
         })
         .collect();
-    let threads: Vec<_> = profile.threads.iter().map(|thread| of_thread(&mut builder, thread)).collect();
+    let threads: Vec<_> =
+        profile.threads.iter().map(|thread| thread_attributes(&mut builder, thread)).collect();
     let start_unix_ns = profile.start.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let unix_ns = |slice: u32| u64::try_from(start_unix_ns + profile.slice.as_nanos() * u128::from(slice));
     let mut counts = HashMap::<SampleIdentity, u64>::new();
@@ -70,12 +72,12 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
         let link = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let link = link.map(|span| Link { trace_id: span.trace_id, span_id: span.span_id });
         let identity = SampleIdentity { resource, kind, stack, attributes, link };
-        match kind.row().shape {
-            Shape::Values => {
+        match kind.descriptor().shape {
+            SampleShape::Values => {
                 let count = counts.entry(identity).or_default();
                 *count = count.saturating_add(sample.count);
             }
-            Shape::Timestamps | Shape::TimestampsAndValues => {
+            SampleShape::Timestamps | SampleShape::TimestampsAndValues => {
                 for _ in 0..sample.count {
                     builder.event(&identity, unix_ns(sample.slice).unwrap_or(u64::MAX), 1);
                 }
@@ -98,18 +100,21 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
 /// What the events of a profile are on the wire.
 fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
-    let has_times = !profile.slice.is_zero() && profile.total() <= TIMESTAMPS_MAX;
+    let has_times = !profile.slice.is_zero() && profile.total_count() <= TIMESTAMPS_MAX;
     match samples_per_second {
         0 if profile.measure.name != SAMPLES.name => {
-            Err(EncodeError::NotSamples(profile.measure.name.clone()))
+            Err(EncodeError::UnsupportedSampleType(profile.measure.name.clone()))
         }
         1.. if has_times => Ok(Kind::Cpu { samples_per_second }),
-        _ => Ok(Kind::Counted { samples_per_second }),
+        _ => Ok(Kind::Aggregated { samples_per_second }),
     }
 }
 
 /// The frames of a stack by the places in code that they are at: calls that were inlined are at their caller's.
-fn physical<'a>(profile: &'a Profile, stack: &'a [FrameIndex]) -> impl Iterator<Item = &'a [FrameIndex]> {
+fn group_inlined<'a>(
+    profile: &'a Profile,
+    stack: &'a [FrameIndex],
+) -> impl Iterator<Item = &'a [FrameIndex]> {
     let place = |index: &FrameIndex| {
         profile
             .frames
@@ -131,28 +136,29 @@ fn physical<'a>(profile: &'a Profile, stack: &'a [FrameIndex]) -> impl Iterator<
 }
 
 /// A location for each place in code that is reached.
-struct Locations<'a> {
+struct LocationTable<'a> {
     profile: &'a Profile,
     mappings: Vec<Option<MappingIndex>>,
-    numbers: HashMap<&'a [FrameIndex], LocationIndex>,
+    indices: HashMap<&'a [FrameIndex], LocationIndex>,
 }
 
-impl<'a> Locations<'a> {
-    fn of(&mut self, builder: &mut ReportBuilder, place: &'a [FrameIndex]) -> LocationIndex {
-        if let Some(number) = self.numbers.get(place) {
+impl<'a> LocationTable<'a> {
+    fn intern(&mut self, builder: &mut ReportBuilder, place: &'a [FrameIndex]) -> LocationIndex {
+        if let Some(number) = self.indices.get(place) {
             return *number;
         }
         let frames = || place.iter().filter_map(|index| self.profile.frames.get(index.0 as usize));
         let outermost = frames().next_back();
-        let (kind, address) = outermost.map_or((FrameKind::Marker, 0), |frame| (frame.kind, frame.address));
-        let binary = outermost.and_then(|frame| frame.binary).filter(|_| kind != FrameKind::Kernel);
+        let (kind, address) =
+            outermost.map_or((FrameCategory::Marker, 0), |frame| (frame.kind, frame.address));
+        let binary = outermost.and_then(|frame| frame.binary).filter(|_| kind != FrameCategory::Kernel);
         let mapping = binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied().flatten());
         // A place without a name is left to backends that have symbols: they know the file and the address.
         let lines: Vec<_> = frames()
             .filter(|frame| frame.is_named || mapping.is_none())
             .map(|frame| {
                 let marker =
-                    (frame.kind == FrameKind::Marker).then(|| marker_of_summary(&frame.name)).flatten();
+                    (frame.kind == FrameCategory::Marker).then(|| marker_of_summary(&frame.name)).flatten();
                 Line {
                     function: builder.function(&Function {
                         name: marker.as_deref().unwrap_or(&frame.name),
@@ -165,30 +171,33 @@ impl<'a> Locations<'a> {
                 }
             })
             .collect();
-        let location = builder.location(&Frame {
+        let location = builder.location(&StackFrame {
             mapping,
             address,
             frame_type: frame_type(kind),
             is_guessed: outermost.is_some_and(|frame| frame.is_guessed),
             lines: &lines,
         });
-        self.numbers.insert(place, location);
+        self.indices.insert(place, location);
         location
     }
 }
 
-fn frame_type(kind: FrameKind) -> FrameType {
+fn frame_type(kind: FrameCategory) -> FrameType {
     match kind {
-        FrameKind::Rust => FrameType::Rust,
-        FrameKind::Go => FrameType::Go,
-        FrameKind::Python => FrameType::CPython,
-        FrameKind::Kernel => FrameType::Kernel,
+        FrameCategory::Rust => FrameType::Rust,
+        FrameCategory::Go => FrameType::Go,
+        FrameCategory::Python => FrameType::CPython,
+        FrameCategory::Kernel => FrameType::Kernel,
         // Which runtime made it is not known here.
-        FrameKind::Native | FrameKind::Jit | FrameKind::Marker => FrameType::Native,
+        FrameCategory::Native | FrameCategory::Jit | FrameCategory::Marker => FrameType::Native,
     }
 }
 
-fn of_thread(builder: &mut ReportBuilder, thread: &Thread) -> (ResourceIndex, AttributeSetIndex) {
+fn thread_attributes(
+    builder: &mut ReportBuilder,
+    thread: &ProfileThread,
+) -> (ResourceIndex, AttributeSetIndex) {
     let mut resource = Vec::new();
     for (key, text) in
         [(key::PROCESS_EXECUTABLE_NAME, &thread.process), (key::CONTAINER_ID, &thread.container)]
@@ -214,18 +223,19 @@ mod tests {
 
     use sidewinder_otlp::{conformance, decode};
     use sidewinder_render::{
-        Binary, BinaryIndex, Frame, Measure, Sample, Span, SpanIndex, StackIndex, ThreadIndex,
+        BinaryIndex, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, SampleType, SpanIndex,
+        StackIndex, ThreadIndex,
     };
 
     use super::*;
     use crate::import;
 
-    fn frame(name: &str, kind: FrameKind, binary: u32, address: u64) -> Frame {
-        Frame {
+    fn frame(name: &str, kind: FrameCategory, binary: u32, address: u64) -> ProfileFrame {
+        ProfileFrame {
             name: name.to_owned(),
             is_named: true,
             system_name: String::new(),
-            binary: Some(BinaryIndex(binary)).filter(|_| kind != FrameKind::Marker),
+            binary: Some(BinaryIndex(binary)).filter(|_| kind != FrameCategory::Marker),
             kind,
             address,
             path: String::from("src/a.rs"),
@@ -236,9 +246,9 @@ mod tests {
 
     /// `inner` is inlined into `outer`, which calls itself once.
     fn profile() -> Profile {
-        let measure = Measure::of(Kind::Cpu { samples_per_second: 100 });
+        let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: 100 });
         let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
-        let sample = |slice, stack, count| Sample {
+        let sample = |slice, stack, count| ProfileSample {
             slice,
             thread: ThreadIndex(0),
             span: Some(SpanIndex(0)),
@@ -250,30 +260,30 @@ mod tests {
             duration: Duration::from_secs(2),
             slice: Duration::from_secs(1),
             binaries: ["/srv/app", "[kernel]"]
-                .map(|path| Binary {
+                .map(|path| ProfileBinary {
                     path: path.to_owned(),
                     build_id: Some("0123abcd".to_owned()),
                     htlhash: Some("01".repeat(16)),
                 })
                 .to_vec(),
             frames: vec![
-                frame("inner", FrameKind::Rust, 0, 0x1000),
-                frame("outer", FrameKind::Rust, 0, 0x1000),
-                frame("vfs_write", FrameKind::Kernel, 1, 0xffff_ffff_8100_0000),
-                frame("[truncated: no unwind information]", FrameKind::Marker, 0, 0),
-                Frame { is_guessed: true, ..frame("outer", FrameKind::Rust, 0, 0x1000) },
+                frame("inner", FrameCategory::Rust, 0, 0x1000),
+                frame("outer", FrameCategory::Rust, 0, 0x1000),
+                frame("vfs_write", FrameCategory::Kernel, 1, 0xffff_ffff_8100_0000),
+                frame("[truncated: no unwind information]", FrameCategory::Marker, 0, 0),
+                ProfileFrame { is_guessed: true, ..frame("outer", FrameCategory::Rust, 0, 0x1000) },
             ],
             stacks: vec![stack(&[0, 1, 0, 1]), stack(&[2, 1, 4, 3])],
-            threads: vec![Thread {
+            threads: vec![ProfileThread {
                 process: "app".into(),
                 pid: 7,
                 name: "worker".into(),
                 tid: 8,
                 container: "c0ffee".into(),
             }],
-            spans: vec![Span { trace_id: [1; 16], span_id: [2; 8] }],
+            spans: vec![ProfileSpan { trace_id: [1; 16], span_id: [2; 8] }],
             samples: vec![sample(0, 0, 2), sample(1, 1, 1)],
-            ..Profile::empty("app".to_owned(), measure)
+            ..Profile::new("app".to_owned(), measure)
         }
     }
 
@@ -281,7 +291,7 @@ mod tests {
     fn what_is_written_conforms_and_is_read_back() {
         let report = report(&profile()).unwrap();
         assert_eq!(conformance::check(report.as_bytes()), []);
-        let decoded = decode::profiles_data(report.as_bytes()).unwrap();
+        let decoded = decode::decode_profiles_data(report.as_bytes()).unwrap();
         let outermost = decoded[0].samples.iter().filter_map(|sample| sample.stack.last()?.function());
         assert!(outermost.into_iter().any(|name| name == "[truncated: no_rule]"), "by its outcome's name");
         let mut shapes: Vec<Vec<usize>> = decoded[0]
@@ -297,10 +307,10 @@ mod tests {
         );
         let file = tempfile::Builder::new().suffix(".otlp").tempfile().unwrap();
         std::fs::write(file.path(), report.as_bytes()).unwrap();
-        let read = import::profile(file.path()).unwrap();
+        let read = import::read_profile(file.path()).unwrap();
         let mut out = [Vec::new(), Vec::new()];
         for (profile, out) in [&profile(), &read].into_iter().zip(&mut out) {
-            sidewinder_render::write(profile, sidewinder_render::Form::Folded, out).unwrap();
+            sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, out).unwrap();
         }
         assert_eq!(out[0], out[1]);
         let text = String::from_utf8(out[0].clone()).unwrap();
@@ -313,9 +323,9 @@ mod tests {
     fn what_has_no_report_is_told() {
         let empty = report(&Profile { samples: Vec::new(), ..profile() });
         assert!(matches!(empty, Err(EncodeError::Empty)));
-        let measure = Measure { name: "inuse_space".to_owned(), rate_hz: 0, period_ns: 0 };
+        let measure = SampleType { name: "inuse_space".to_owned(), rate_hz: 0, period_ns: 0 };
         let of_bytes = report(&Profile { measure, ..profile() });
-        assert!(matches!(of_bytes, Err(EncodeError::NotSamples(of)) if of == "inuse_space"));
+        assert!(matches!(of_bytes, Err(EncodeError::UnsupportedSampleType(of)) if of == "inuse_space"));
     }
 
     /// Through a file of another form, which has no times, and back; one that is read a second time stays what it is.
@@ -324,19 +334,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folded = |profile: &Profile| {
             let mut out = Vec::new();
-            sidewinder_render::write(profile, sidewinder_render::Form::Folded, &mut out).unwrap();
+            sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        for form in [sidewinder_render::Form::Folded, sidewinder_render::Form::Pprof] {
+        for form in [sidewinder_render::ProfileFormat::Folded, sidewinder_render::ProfileFormat::Pprof] {
             let other = folder.path().join(format!("other{}", form.suffix()));
             let mut file = std::fs::File::create(&other).unwrap();
             sidewinder_render::write(&profile(), form, &mut file).unwrap();
-            let read = import::profile(&other).unwrap();
+            let read = import::read_profile(&other).unwrap();
             let report = report(&read).unwrap();
             assert_eq!(conformance::check(report.as_bytes()), [], "{form:?}");
             let path = folder.path().join("out.otlp");
             std::fs::write(&path, report.as_bytes()).unwrap();
-            let again = import::profile(&path).unwrap();
+            let again = import::read_profile(&path).unwrap();
             // Folded stacks hold the process as the outermost frame: it is one here.
             assert_eq!(folded(&again), folded(&read), "{form:?}");
             assert_eq!(

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sidewinder_config::{
-    ComponentId, Config, EndpointTarget, Exporter as ExporterConfig, Extension, HttpEndpoint,
-    OtlpGrpcExporter, OtlpHttpExporter, Retry, SendingQueue, Sizer, TlsClient,
+    ComponentId, Config, EndpointTarget, ExporterConfig, Extension, HttpEndpoint, OtlpGrpcExporter,
+    OtlpHttpExporter, Retry, SendingQueue, Sizer, TlsClient,
 };
 use sidewinder_otlp::Report;
 use sidewinder_otlp::send::{
-    Counts, Credentials, Exporter, ExporterError, ExporterOptions, ExporterStats, GrpcOptions, HttpOptions,
-    StorageOptions,
+    Counts, Exporter, ExporterCredentials, ExporterError, ExporterOptions, ExporterStats, GrpcOptions,
+    HttpOptions, StorageOptions,
 };
 use tracing::{info, warn};
 
-use crate::exit::{Cause, Failure};
+use crate::exit::{ExitCause, Failure};
 
 /// One exporter.
 #[derive(Debug)]
@@ -29,13 +29,14 @@ impl Destination {
     pub(crate) fn open(id: &ComponentId, config: &Config, memory_bytes: usize) -> Result<Self, Failure> {
         let name = id.to_string();
         let Some(exporter) = config.exporters.get(id) else {
-            return Err(Failure::new(Cause::Usage, format!("there is no exporter {name}")));
+            return Err(Failure::new(ExitCause::Usage, format!("there is no exporter {name}")));
         };
-        let settings = Settings { name: &name, extensions: &config.extensions, memory_bytes };
-        match settings.open(exporter) {
+        let settings = ExporterContext { name: &name, extensions: &config.extensions, memory_bytes };
+        match settings.open_exporter(exporter) {
             Ok(opened) => Ok(Self { name, labels: labels(exporter), exporter: opened }),
             Err(error) => {
-                Err(Failure::new(Cause::Usage, format!("can't set up exporter {name}")).because(error))
+                Err(Failure::new(ExitCause::Usage, format!("can't set up exporter {name}"))
+                    .with_source(error))
             }
         }
     }
@@ -68,10 +69,10 @@ impl Destination {
     /// Waits until a closed exporter has ended, and logs how its events ended.
     pub(crate) fn finish(&self) {
         let counts = self.exporter.shutdown(Duration::ZERO);
-        self.say(&counts);
+        self.log_counts(&counts);
     }
 
-    fn say(&self, counts: &Counts) {
+    fn log_counts(&self, counts: &Counts) {
         info!(
             exporter = self.name,
             events = counts.total().events,
@@ -112,14 +113,14 @@ fn labels(config: &ExporterConfig) -> Vec<(&'static str, String)> {
 }
 
 /// What an exporter is made of beside its own configuration.
-struct Settings<'a> {
+struct ExporterContext<'a> {
     name: &'a str,
     extensions: &'a BTreeMap<ComponentId, Extension>,
     memory_bytes: usize,
 }
 
-impl Settings<'_> {
-    fn open(&self, config: &ExporterConfig) -> Result<Exporter, ExporterError> {
+impl ExporterContext<'_> {
+    fn open_exporter(&self, config: &ExporterConfig) -> Result<Exporter, ExporterError> {
         match config {
             ExporterConfig::OtlpGrpc(config) => {
                 let options = self.options(config.retry_on_failure, &config.sending_queue);
@@ -129,17 +130,17 @@ impl Settings<'_> {
                 let options = self.options(config.retry_on_failure, &config.sending_queue);
                 Exporter::http(options, &self.http(config))
             }
-            ExporterConfig::File(config) => Exporter::file(self.plain_options(), &config.path),
-            ExporterConfig::Debug(config) => Exporter::debug(self.plain_options(), config.verbosity),
+            ExporterConfig::File(config) => Exporter::file(self.default_options(), &config.path),
+            ExporterConfig::Debug(config) => Exporter::debug(self.default_options(), config.verbosity),
         }
     }
 
-    fn plain_options(&self) -> ExporterOptions {
-        ExporterOptions { queue_bytes: self.memory_bytes, ..ExporterOptions::named(self.name) }
+    fn default_options(&self) -> ExporterOptions {
+        ExporterOptions { queue_bytes: self.memory_bytes, ..ExporterOptions::new(self.name) }
     }
 
     fn options(&self, retry: Retry, queue: &SendingQueue) -> ExporterOptions {
-        let plain = self.plain_options();
+        let plain = self.default_options();
         let queue_bytes = match queue.sizer {
             Sizer::Bytes => queue.queue_size,
             // Counted in bytes all the same: memory is what must be bounded.
@@ -183,7 +184,7 @@ impl Settings<'_> {
             authority: config.authority.clone(),
             wait_for_ready: config.wait_for_ready,
             keepalive: config.keepalive,
-            ..GrpcOptions::to(config.endpoint.to_string())
+            ..GrpcOptions::new(config.endpoint.to_string())
         }
     }
 
@@ -194,14 +195,14 @@ impl Settings<'_> {
             headers: headers(&config.headers),
             credentials: self.credentials(config.auth.as_ref()),
             timeout: config.timeout.unwrap_or(Duration::ZERO),
-            ..HttpOptions::to(config.url())
+            ..HttpOptions::new(config.url())
         }
     }
 
-    fn credentials(&self, authenticator: Option<&ComponentId>) -> Option<Credentials> {
+    fn credentials(&self, authenticator: Option<&ComponentId>) -> Option<ExporterCredentials> {
         match self.extensions.get(authenticator?)? {
-            Extension::BearerTokenAuth(bearer) => Some(Credentials::Bearer(bearer.clone())),
-            Extension::BasicAuth(basic) => Some(Credentials::Basic(basic.clone())),
+            Extension::BearerTokenAuth(bearer) => Some(ExporterCredentials::Bearer(bearer.clone())),
+            Extension::BasicAuth(basic) => Some(ExporterCredentials::Basic(basic.clone())),
             _ => None,
         }
     }

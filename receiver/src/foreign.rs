@@ -4,7 +4,7 @@
 //! it. `environ` and `cmdline`, which are memory too, and `maps` wait for whoever holds the process's `mmap_lock`. So such
 //! reads are done here and nowhere else: by threads of their own, one read at a time.
 //!
-//! A read that has not returned by its [`DEADLINE`] is given up: its process is in quarantine for a while, twice as long
+//! A read that has not returned by its [`READ_DEADLINE`] is given up: its process is in quarantine for a while, twice as long
 //! each time, and another thread takes over. The kernel lets such a thread go when the page comes, or when either process
 //! ends; ours can be killed at any time, and its end waits for none of these threads. When all of them are stuck, nothing
 //! is read until one returns, which [`ReadCounts`] tell.
@@ -23,33 +23,33 @@ use tracing::{debug, warn};
 
 use crate::lock::lock;
 use crate::privilege;
-use crate::time_share::TimeShare;
+use crate::time_budget::TimeBudget;
 
 /// A read takes some microseconds; on a busy machine, or from swap, some milliseconds.
-const DEADLINE: Duration = Duration::from_secs(2);
+const READ_DEADLINE: Duration = Duration::from_secs(2);
 /// Threads: one reads, the others take over from those that are stuck.
 const THREADS: usize = 4;
 /// Reads that wait for their turn.
 const WAITING_MAX: usize = 1024;
 /// How long a process is left alone after a missed deadline: at first, and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(10);
-const QUARANTINE_LONGEST: Duration = Duration::from_secs(600);
+const QUARANTINE_MAX: Duration = Duration::from_secs(600);
 /// Processes in quarantine that are remembered.
 const QUARANTINED_MAX: usize = 1024;
 /// How long an answer is waited for that is better had at once, and which share of all time may go into that.
 const BRIEF_WAIT: Duration = Duration::from_millis(20);
 const BRIEF_WAITS_SHARE: u32 = 10;
-const BRIEF_WAITS_SAVED_MAX: Duration = Duration::from_millis(100);
+const BRIEF_WAITS_BURST: Duration = Duration::from_millis(100);
 
 /// One process, and no other that gets its number. An exec does not make another one of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Target {
+pub(crate) struct ReadTarget {
     pub(crate) pid: Pid,
     /// As `/proc/PID/stat` has it.
     pub(crate) start_ticks: u64,
 }
 
-impl Target {
+impl ReadTarget {
     /// The process that has a number now. `stat` shows no memory: reading it waits for nobody.
     pub(crate) fn from_pid(pid: Pid) -> Result<Self, ProcfsError> {
         let state = ProcessDir::open(&ProcRoot::default(), pid)?.state()?;
@@ -57,7 +57,7 @@ impl Target {
     }
 
     /// Its directory in `/proc`.
-    pub(crate) fn open(self) -> Result<ProcessDir, ProcfsError> {
+    pub(crate) fn open_dir(self) -> Result<ProcessDir, ProcfsError> {
         let directory = ProcessDir::open(&ProcRoot::default(), self.pid)?;
         let is_it = directory.state()?.start_ticks == self.start_ticks;
         if is_it { Ok(directory) } else { Err(ProcfsError::Gone { pid: self.pid }) }
@@ -66,10 +66,10 @@ impl Target {
 
 /// Why a read has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub(crate) enum NoAnswer {
+pub(crate) enum ReadFailure {
     #[error("the process has ended")]
     Gone,
-    #[error("its memory was not given within {DEADLINE:?}")]
+    #[error("its memory was not given within {READ_DEADLINE:?}")]
     TimedOut,
     #[error("its memory was not given before, it is left alone for now")]
     Quarantined,
@@ -83,7 +83,7 @@ pub(crate) enum NoAnswer {
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ReadCounts {
     /// In time.
-    pub(crate) answered: u64,
+    pub(crate) completed: u64,
     /// Not within the deadline.
     pub(crate) timed_out: u64,
     /// Of those, later.
@@ -104,7 +104,7 @@ impl ReadCounts {
     /// Counts by how a read ended.
     pub(crate) fn by_result(&self) -> [(&'static str, u64); 6] {
         [
-            ("answered", self.answered),
+            ("answered", self.completed),
             ("timed_out", self.timed_out),
             ("late", self.late),
             ("quarantined", self.quarantined),
@@ -119,9 +119,9 @@ impl ReadCounts {
     }
 
     /// What both counted; what holds now is `self`'s.
-    pub(crate) fn after(self, before: &Self) -> Self {
+    pub(crate) fn plus_previous(self, before: &Self) -> Self {
         Self {
-            answered: self.answered + before.answered,
+            completed: self.completed + before.completed,
             timed_out: self.timed_out + before.timed_out,
             late: self.late + before.late,
             quarantined: self.quarantined + before.quarantined,
@@ -135,15 +135,15 @@ impl ReadCounts {
 /// Asks the threads, which end with the last of these. See the [module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct ForeignReader {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderShared>,
     /// Tells the threads, which have none, that nobody asks any more.
-    _closing: Arc<Closing>,
+    _closing: Arc<ShutdownGuard>,
 }
 
 #[derive(Debug)]
-struct Closing(Arc<Shared>);
+struct ShutdownGuard(Arc<ReaderShared>);
 
-impl Drop for Closing {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.is_closed = true;
@@ -153,33 +153,33 @@ impl Drop for Closing {
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct ReaderShared {
+    state: Mutex<ReaderState>,
     changed: Condvar,
     deadline: Duration,
 }
 
 #[derive(Debug)]
-struct State {
-    waiting: VecDeque<Read>,
-    current: Option<Current>,
+struct ReaderState {
+    waiting: VecDeque<QueuedRead>,
+    current: Option<RunningRead>,
     /// Reads that were given up and have not returned.
     stuck: Vec<u64>,
     last_read: u64,
-    quarantine: HashMap<Target, Quarantine>,
+    quarantine: HashMap<ReadTarget, Quarantine>,
     counts: ReadCounts,
     /// Time that may go into brief waits.
-    brief_waits: TimeShare,
+    brief_waits: TimeBudget,
     is_closed: bool,
 }
 
-struct Read {
+struct QueuedRead {
     number: u64,
-    target: Target,
+    target: ReadTarget,
     run: Box<dyn FnOnce() + Send>,
 }
 
-impl std::fmt::Debug for Read {
+impl std::fmt::Debug for QueuedRead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Read").field("number", &self.number).field("target", &self.target).finish()
     }
@@ -187,31 +187,31 @@ impl std::fmt::Debug for Read {
 
 /// The read that is under way.
 #[derive(Debug)]
-struct Current {
+struct RunningRead {
     number: u64,
-    target: Target,
+    target: ReadTarget,
     since: Instant,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Quarantine {
     until: Instant,
-    time: Duration,
+    duration: Duration,
 }
 
 /// An answer that is still to come.
 #[derive(Debug)]
-pub(crate) struct Pending<T> {
+pub(crate) struct PendingRead<T> {
     number: u64,
-    answer: Receiver<T>,
-    shared: Arc<Shared>,
+    receiver: Receiver<T>,
+    shared: Arc<ReaderShared>,
 }
 
-/// What [`ForeignReader::ask_briefly`] got.
+/// What [`ForeignReader::submit_and_wait`] got.
 #[derive(Debug)]
-pub(crate) enum Asked<T> {
-    Answered(T),
-    Pending(Pending<T>),
+pub(crate) enum ReadProgress<T> {
+    Done(T),
+    Pending(PendingRead<T>),
 }
 
 impl ForeignReader {
@@ -220,30 +220,30 @@ impl ForeignReader {
     /// # Errors
     /// If the system has no room for a thread.
     pub(crate) fn start(opener: &Opener) -> io::Result<Self> {
-        Self::start_by(DEADLINE, |run| opener.spawn("reader", run).map(drop))
+        Self::start_with(READ_DEADLINE, |run| opener.spawn("reader", run).map(drop))
     }
 
-    fn start_by(
+    fn start_with(
         deadline: Duration,
         mut spawn: impl FnMut(Box<dyn FnOnce() + Send>) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let state = State {
+        let state = ReaderState {
             waiting: VecDeque::new(),
             current: None,
             stuck: Vec::new(),
             last_read: 0,
             quarantine: HashMap::new(),
             counts: ReadCounts::default(),
-            brief_waits: TimeShare::new(BRIEF_WAITS_SHARE, BRIEF_WAITS_SAVED_MAX),
+            brief_waits: TimeBudget::new(BRIEF_WAITS_SHARE, BRIEF_WAITS_BURST),
             is_closed: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), deadline });
-        let reader = Self { _closing: Arc::new(Closing(Arc::clone(&shared))), shared };
+        let shared = Arc::new(ReaderShared { state: Mutex::new(state), changed: Condvar::new(), deadline });
+        let reader = Self { _closing: Arc::new(ShutdownGuard(Arc::clone(&shared))), shared };
         for _ in 0..THREADS {
             let shared = Arc::clone(&reader.shared);
             spawn(Box::new(move || {
-                privilege::keep(privilege::LOOKING);
-                shared.serve();
+                privilege::drop_all_but(privilege::PROCESS_ACCESS);
+                shared.run_worker();
             }))?;
         }
         Ok(reader)
@@ -253,21 +253,21 @@ impl ForeignReader {
     ///
     /// # Errors
     /// Where it won't be tried.
-    pub(crate) fn ask<T: Send + 'static>(
+    pub(crate) fn submit<T: Send + 'static>(
         &self,
-        target: Target,
+        target: ReadTarget,
         read: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Pending<T>, NoAnswer> {
+    ) -> Result<PendingRead<T>, ReadFailure> {
         let now = Instant::now();
         let mut state = lock(&self.shared.state);
-        self.shared.give_up(&mut state, now);
+        self.shared.abandon_overdue(&mut state, now);
         if state.is_in_quarantine(target, now) {
             state.counts.quarantined += 1;
-            return Err(NoAnswer::Quarantined);
+            return Err(ReadFailure::Quarantined);
         }
         if state.stuck.len() >= THREADS || state.waiting.len() >= WAITING_MAX {
             state.counts.refused += 1;
-            return Err(NoAnswer::Refused);
+            return Err(ReadFailure::Refused);
         }
         let (sender, answer) = channel();
         let run = Box::new(move || {
@@ -276,24 +276,24 @@ impl ForeignReader {
         });
         state.last_read += 1;
         let number = state.last_read;
-        state.waiting.push_back(Read { number, target, run });
+        state.waiting.push_back(QueuedRead { number, target, run });
         self.shared.changed.notify_one();
-        Ok(Pending { number, answer, shared: Arc::clone(&self.shared) })
+        Ok(PendingRead { number, receiver: answer, shared: Arc::clone(&self.shared) })
     }
 
-    /// As [`Self::ask`], and waits a moment for the answer: [`BRIEF_WAIT`] at the most, and all such waits together a
+    /// As [`Self::submit`], and waits a moment for the answer: [`BRIEF_WAIT`] at the most, and all such waits together a
     /// tenth of the time.
     ///
     /// # Errors
     /// Where there won't be an answer.
-    pub(crate) fn ask_briefly<T: Send + 'static>(
+    pub(crate) fn submit_and_wait<T: Send + 'static>(
         &self,
-        target: Target,
+        target: ReadTarget,
         read: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Asked<T>, NoAnswer> {
-        let pending = self.ask(target, read)?;
+    ) -> Result<ReadProgress<T>, ReadFailure> {
+        let pending = self.submit(target, read)?;
         let began = Instant::now();
-        let wait = lock(&self.shared.state).brief_waits.left(began).min(BRIEF_WAIT);
+        let wait = lock(&self.shared.state).brief_waits.remaining(began).min(BRIEF_WAIT);
         let asked = pending.wait(wait);
         lock(&self.shared.state).brief_waits.spend(began.elapsed(), Instant::now());
         asked
@@ -303,7 +303,7 @@ impl ForeignReader {
     pub(crate) fn counts(&self) -> ReadCounts {
         let now = Instant::now();
         let mut state = lock(&self.shared.state);
-        self.shared.give_up(&mut state, now);
+        self.shared.abandon_overdue(&mut state, now);
         let in_quarantine = state.quarantine.values().filter(|quarantine| quarantine.until > now).count();
         ReadCounts {
             in_quarantine: in_quarantine as u64,
@@ -316,14 +316,14 @@ impl ForeignReader {
 /// A process whose memory is read now and then by somebody who can wait a moment.
 #[derive(Debug)]
 pub(crate) struct ForeignProcess {
-    target: Target,
+    target: ReadTarget,
     reader: ForeignReader,
 }
 
 impl ForeignProcess {
     /// The process that has a number now.
     pub(crate) fn from_pid(pid: Pid, reader: ForeignReader) -> Result<Self, ProcfsError> {
-        Ok(Self { target: Target::from_pid(pid)?, reader })
+        Ok(Self { target: ReadTarget::from_pid(pid)?, reader })
     }
 
     /// What `read` makes of the memory of the process.
@@ -334,26 +334,26 @@ impl ForeignProcess {
         &self,
         timeout: Duration,
         read: impl FnOnce(&ProcessMemory) -> T + Send + 'static,
-    ) -> Result<T, NoAnswer> {
+    ) -> Result<T, ReadFailure> {
         let target = self.target;
-        let read = move || Some(read(&ProcessMemory::of(target.open().ok()?)));
-        match self.reader.ask(target, read)?.wait(timeout)? {
-            Asked::Answered(answer) => answer.ok_or(NoAnswer::Gone),
-            Asked::Pending(_) => Err(NoAnswer::TimedOut),
+        let read = move || Some(read(&ProcessMemory::new(target.open_dir().ok()?)));
+        match self.reader.submit(target, read)?.wait(timeout)? {
+            ReadProgress::Done(answer) => answer.ok_or(ReadFailure::Gone),
+            ReadProgress::Pending(_) => Err(ReadFailure::TimedOut),
         }
     }
 }
 
-impl<T> Pending<T> {
+impl<T> PendingRead<T> {
     /// The answer, or why there won't be one; `None`: it may still come.
-    pub(crate) fn poll(&self) -> Option<Result<T, NoAnswer>> {
-        match self.answer.try_recv() {
+    pub(crate) fn poll(&self) -> Option<Result<T, ReadFailure>> {
+        match self.receiver.try_recv() {
             Ok(answer) => Some(Ok(answer)),
-            Err(TryRecvError::Disconnected) => Some(Err(self.reason())),
+            Err(TryRecvError::Disconnected) => Some(Err(self.failure_reason())),
             Err(TryRecvError::Empty) => {
                 let mut state = lock(&self.shared.state);
-                self.shared.give_up(&mut state, Instant::now());
-                state.stuck.contains(&self.number).then_some(Err(NoAnswer::TimedOut))
+                self.shared.abandon_overdue(&mut state, Instant::now());
+                state.stuck.contains(&self.number).then_some(Err(ReadFailure::TimedOut))
             }
         }
     }
@@ -362,49 +362,50 @@ impl<T> Pending<T> {
     ///
     /// # Errors
     /// Where there won't be one.
-    pub(crate) fn wait(self, timeout: Duration) -> Result<Asked<T>, NoAnswer> {
-        match self.answer.recv_timeout(timeout) {
-            Ok(answer) => Ok(Asked::Answered(answer)),
-            Err(RecvTimeoutError::Disconnected) => Err(self.reason()),
+    pub(crate) fn wait(self, timeout: Duration) -> Result<ReadProgress<T>, ReadFailure> {
+        match self.receiver.recv_timeout(timeout) {
+            Ok(answer) => Ok(ReadProgress::Done(answer)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.failure_reason()),
             Err(RecvTimeoutError::Timeout) => match self.poll() {
-                Some(Ok(answer)) => Ok(Asked::Answered(answer)),
+                Some(Ok(answer)) => Ok(ReadProgress::Done(answer)),
                 Some(Err(reason)) => Err(reason),
-                None => Ok(Asked::Pending(self)),
+                None => Ok(ReadProgress::Pending(self)),
             },
         }
     }
 
     /// Why nobody can answer any more.
-    fn reason(&self) -> NoAnswer {
+    fn failure_reason(&self) -> ReadFailure {
         match lock(&self.shared.state).stuck.len() {
-            THREADS.. => NoAnswer::Refused,
-            _ => NoAnswer::Failed,
+            THREADS.. => ReadFailure::Refused,
+            _ => ReadFailure::Failed,
         }
     }
 }
 
-impl State {
-    fn is_in_quarantine(&self, target: Target, now: Instant) -> bool {
+impl ReaderState {
+    fn is_in_quarantine(&self, target: ReadTarget, now: Instant) -> bool {
         self.quarantine.get(&target).is_some_and(|quarantine| quarantine.until > now)
     }
 
-    fn quarantine(&mut self, target: Target, now: Instant) -> Duration {
-        let before = self.quarantine.get(&target).map(|quarantine| quarantine.time);
-        let time = before.map_or(QUARANTINE_FIRST, |time| (2 * time).min(QUARANTINE_LONGEST));
+    fn quarantine(&mut self, target: ReadTarget, now: Instant) -> Duration {
+        let before = self.quarantine.get(&target).map(|quarantine| quarantine.duration);
+        let time = before.map_or(QUARANTINE_FIRST, |time| (2 * time).min(QUARANTINE_MAX));
         if self.quarantine.len() >= QUARANTINED_MAX && before.is_none() {
             let soonest = self.quarantine.iter().min_by_key(|(_, of)| of.until).map(|(target, _)| *target);
             soonest.and_then(|target| self.quarantine.remove(&target));
         }
-        self.quarantine.insert(target, Quarantine { until: now + time, time });
+        self.quarantine.insert(target, Quarantine { until: now + time, duration: time });
         time
     }
 }
 
-impl Shared {
+impl ReaderShared {
     /// Gives up the read that is under way if it has missed its deadline.
-    fn give_up(&self, state: &mut State, now: Instant) {
-        let is_late = |current: &mut Current| now.saturating_duration_since(current.since) >= self.deadline;
-        let Some(Current { number, target, .. }) = state.current.take_if(is_late) else { return };
+    fn abandon_overdue(&self, state: &mut ReaderState, now: Instant) {
+        let is_late =
+            |current: &mut RunningRead| now.saturating_duration_since(current.since) >= self.deadline;
+        let Some(RunningRead { number, target, .. }) = state.current.take_if(is_late) else { return };
         state.stuck.push(number);
         state.counts.timed_out += 1;
         let time = state.quarantine(target, now);
@@ -428,11 +429,11 @@ impl Shared {
     }
 
     /// Does one read after the other, as long as no other thread is at it.
-    fn serve(&self) {
+    fn run_worker(&self) {
         let mut state = lock(&self.state);
         while !state.is_closed {
             let next = if state.current.is_none() { state.waiting.pop_front() } else { None };
-            let Some(Read { number, target, run }) = next else {
+            let Some(QueuedRead { number, target, run }) = next else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
@@ -441,13 +442,13 @@ impl Shared {
                 state.counts.quarantined += 1;
                 continue;
             }
-            state.current = Some(Current { number, target, since: now });
+            state.current = Some(RunningRead { number, target, since: now });
             drop(state);
             // What is read is not trusted, and a fault in its parser must not take the thread.
             let is_ok = catch_unwind(AssertUnwindSafe(run)).is_ok();
             state = lock(&self.state);
             if state.current.take_if(|current| current.number == number).is_some() {
-                state.counts.answered += u64::from(is_ok);
+                state.counts.completed += u64::from(is_ok);
                 state.counts.failed += u64::from(!is_ok);
                 state.quarantine.remove(&target);
             } else {
@@ -470,25 +471,25 @@ mod tests {
 
     fn reader(deadline: Duration) -> ForeignReader {
         let spawn = |run| thread::Builder::new().spawn(run).map(drop);
-        ForeignReader::start_by(deadline, spawn).unwrap()
+        ForeignReader::start_with(deadline, spawn).unwrap()
     }
 
-    fn target(pid: u32) -> Target {
-        Target { pid: Pid(pid), start_ticks: 1 }
+    fn target(pid: u32) -> ReadTarget {
+        ReadTarget { pid: Pid(pid), start_ticks: 1 }
     }
 
     /// A read that returns when its sender is dropped.
-    fn stuck_read(reader: &ForeignReader, pid: u32) -> (Pending<()>, std::sync::mpsc::Sender<()>) {
+    fn stuck_read(reader: &ForeignReader, pid: u32) -> (PendingRead<()>, std::sync::mpsc::Sender<()>) {
         let (release, released) = channel::<()>();
         let pending = reader
-            .ask(target(pid), move || {
+            .submit(target(pid), move || {
                 let _ = released.recv();
             })
             .unwrap();
         (pending, release)
     }
 
-    fn outcome<T>(pending: &Pending<T>) -> Result<T, NoAnswer> {
+    fn outcome<T>(pending: &PendingRead<T>) -> Result<T, ReadFailure> {
         loop {
             match pending.poll() {
                 Some(outcome) => return outcome,
@@ -497,10 +498,10 @@ mod tests {
         }
     }
 
-    fn answer<T>(asked: Result<Asked<T>, NoAnswer>) -> T {
+    fn answer<T>(asked: Result<ReadProgress<T>, ReadFailure>) -> T {
         match asked {
-            Ok(Asked::Answered(answer)) => answer,
-            Ok(Asked::Pending(_)) => panic!("no answer"),
+            Ok(ReadProgress::Done(answer)) => answer,
+            Ok(ReadProgress::Pending(_)) => panic!("no answer"),
             Err(error) => panic!("{error}"),
         }
     }
@@ -509,16 +510,16 @@ mod tests {
     fn a_read_that_never_returns_costs_its_process_alone() {
         let reader = reader(SHORT);
         let (pending, release) = stuck_read(&reader, 1);
-        assert_eq!(outcome(&pending), Err(NoAnswer::TimedOut));
-        assert_eq!(reader.ask(target(1), || ()).err(), Some(NoAnswer::Quarantined));
-        let other = Target { start_ticks: 2, ..target(1) };
-        assert_eq!(answer(reader.ask(other, || 7).unwrap().wait(LONG)), 7, "another one with its number");
+        assert_eq!(outcome(&pending), Err(ReadFailure::TimedOut));
+        assert_eq!(reader.submit(target(1), || ()).err(), Some(ReadFailure::Quarantined));
+        let other = ReadTarget { start_ticks: 2, ..target(1) };
+        assert_eq!(answer(reader.submit(other, || 7).unwrap().wait(LONG)), 7, "another one with its number");
         // An answer is counted after it is sent.
-        while reader.counts().answered == 0 {
+        while reader.counts().completed == 0 {
             thread::sleep(Duration::from_millis(1));
         }
         let counts = reader.counts();
-        assert_eq!((counts.timed_out, counts.quarantined, counts.answered), (1, 1, 1));
+        assert_eq!((counts.timed_out, counts.quarantined, counts.completed), (1, 1, 1));
         assert_eq!((counts.in_quarantine, counts.stuck_threads, counts.is_stuck()), (1, 1, false));
         drop(release);
         while reader.counts().stuck_threads > 0 {
@@ -533,17 +534,17 @@ mod tests {
         let mut stuck: Vec<_> = (0..THREADS as u32)
             .map(|pid| {
                 let (pending, release) = stuck_read(&reader, pid);
-                assert_eq!(outcome(&pending), Err(NoAnswer::TimedOut));
+                assert_eq!(outcome(&pending), Err(ReadFailure::TimedOut));
                 release
             })
             .collect();
         assert!(reader.counts().is_stuck());
-        assert_eq!(reader.ask(target(100), || ()).err(), Some(NoAnswer::Refused));
+        assert_eq!(reader.submit(target(100), || ()).err(), Some(ReadFailure::Refused));
         stuck.pop();
         while reader.counts().is_stuck() {
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(answer(reader.ask(target(100), || 7).unwrap().wait(LONG)), 7);
+        assert_eq!(answer(reader.submit(target(100), || 7).unwrap().wait(LONG)), 7);
     }
 
     #[test]
@@ -552,14 +553,14 @@ mod tests {
         let (_pending, release) = stuck_read(&reader, 1);
         let mut waiting = Vec::new();
         // The first may still be waiting, too.
-        let refused = (0..=WAITING_MAX).find_map(|_| match reader.ask(target(2), || ()) {
+        let refused = (0..=WAITING_MAX).find_map(|_| match reader.submit(target(2), || ()) {
             Ok(pending) => {
                 waiting.push(pending);
                 None
             }
             Err(error) => Some(error),
         });
-        assert_eq!(refused, Some(NoAnswer::Refused));
+        assert_eq!(refused, Some(ReadFailure::Refused));
         assert!(waiting.len() >= WAITING_MAX - 1);
         drop(release);
         for pending in waiting {
@@ -568,7 +569,7 @@ mod tests {
         let (_pending, _release) = stuck_read(&reader, 1);
         let began = Instant::now();
         for _ in 0..100 {
-            assert!(matches!(reader.ask_briefly(target(3), || ()), Ok(Asked::Pending(_))));
+            assert!(matches!(reader.submit_and_wait(target(3), || ()), Ok(ReadProgress::Pending(_))));
         }
         assert!(began.elapsed() < 100 * BRIEF_WAIT, "100 waits took {:?}", began.elapsed());
     }
@@ -592,9 +593,9 @@ mod tests {
     #[test]
     fn a_read_that_panics_is_counted_and_the_next_one_is_answered() {
         let reader = reader(LONG);
-        let failed = reader.ask(target(1), || panic!("a fault in a parser")).unwrap();
-        assert_eq!(outcome::<()>(&failed), Err(NoAnswer::Failed));
-        assert_eq!(answer(reader.ask(target(1), || 7).unwrap().wait(LONG)), 7);
+        let failed = reader.submit(target(1), || panic!("a fault in a parser")).unwrap();
+        assert_eq!(outcome::<()>(&failed), Err(ReadFailure::Failed));
+        assert_eq!(answer(reader.submit(target(1), || 7).unwrap().wait(LONG)), 7);
         assert_eq!(reader.counts().failed, 1);
     }
 }

@@ -8,13 +8,13 @@ use std::time::{Duration, SystemTime};
 use sidewinder_kind::{CPU_TIME, Kind, SAMPLES};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::builder::{Link, UNKNOWN_SERVICE};
-use sidewinder_otlp::decode::{self, DecodeError, MAX_MESSAGE_BYTES, OwnedValue};
+use sidewinder_otlp::decode::{self, DecodeError, DecodedValue, MAX_MESSAGE_BYTES};
 use sidewinder_render::{
-    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Profile, ReadError, Sample, SpanIndex,
-    StackIndex, Thread, ThreadIndex,
+    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample,
+    ProfileThread, ReadError, SampleType, SpanIndex, StackIndex, ThreadIndex,
 };
 
-use crate::collect::{Counts, Numbers};
+use crate::collect::{IndexedSet, TimeSlicedCounts};
 use crate::naming::marker_summary;
 
 /// Why a file can't be shown.
@@ -23,17 +23,17 @@ pub(crate) enum ImportError {
     #[error("it can't be read")]
     Read(#[from] std::io::Error),
     #[error("it is larger than {} MiB", MAX_MESSAGE_BYTES >> 20)]
-    TooLong,
+    TooLarge,
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Other(#[from] ReadError),
     #[error("none of its profiles is of {} of {} time", SAMPLES.display, CPU_TIME.display)]
-    NoCpu,
+    NoCpuProfile,
 }
 
 /// Reads a profile in any form that is known.
-pub(crate) fn profile(path: &Path) -> Result<Profile, ImportError> {
+pub(crate) fn read_profile(path: &Path) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
         let mut profile = sidewinder_render::read(path)?;
         if profile.start == SystemTime::UNIX_EPOCH {
@@ -43,53 +43,53 @@ pub(crate) fn profile(path: &Path) -> Result<Profile, ImportError> {
         return Ok(profile);
     }
     if std::fs::metadata(path)?.len() > MAX_MESSAGE_BYTES as u64 {
-        return Err(ImportError::TooLong);
+        return Err(ImportError::TooLarge);
     }
     let title = path.file_name().unwrap_or_default().to_string_lossy();
-    of_report(&title, &std::fs::read(path)?)
+    from_report_bytes(&title, &std::fs::read(path)?)
 }
 
 /// Reads OpenTelemetry's `ProfilesData`.
-pub(crate) fn of_report(title: &str, bytes: &[u8]) -> Result<Profile, ImportError> {
-    of_otlp(title, &decode::profiles_data(bytes)?)
+pub(crate) fn from_report_bytes(title: &str, bytes: &[u8]) -> Result<Profile, ImportError> {
+    from_otlp_profiles(title, &decode::decode_profiles_data(bytes)?)
 }
 
 /// What the events have in common that are counted together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Seen {
+struct ImportedEventKey {
     thread: ThreadIndex,
     span: Option<SpanIndex>,
     stack: StackIndex,
 }
 
 /// What is on CPUs becomes one profile, of whichever processes it is.
-fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportError> {
+fn from_otlp_profiles(title: &str, profiles: &[decode::DecodedProfile]) -> Result<Profile, ImportError> {
     let cpu = || profiles.iter().filter(|profile| &*profile.sample_type == SAMPLES.name);
-    let period_ns = cpu().next().ok_or(ImportError::NoCpu)?.period;
+    let period_ns = cpu().next().ok_or(ImportError::NoCpuProfile)?.period;
     let period_ns = u64::try_from(period_ns).unwrap_or(0);
     let rate_hz = 1_000_000_000_u64.checked_div(period_ns).unwrap_or(0);
     let kind = match period_ns {
-        0 => Kind::Counted { samples_per_second: 0 },
+        0 => Kind::Aggregated { samples_per_second: 0 },
         _ => Kind::Cpu { samples_per_second: u32::try_from(rate_hz).unwrap_or(u32::MAX) },
     };
     // Others have periods that are no whole part of a second.
-    let measure = Measure { rate_hz, period_ns, ..Measure::of(kind) };
+    let measure = SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) };
     let times = || {
         let samples = cpu().flat_map(|profile| &profile.samples);
         samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
     };
     // Where events have no times, those of the whole.
-    let covered = |profile: &decode::Profile| profile.time_unix_ns.saturating_add(profile.duration_ns);
+    let covered = |profile: &decode::DecodedProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
     let start_ns = times().min().or_else(|| cpu().map(|profile| profile.time_unix_ns).min()).unwrap_or(0);
     let has_times = times().next().is_some();
     let end_ns = times().max().or_else(|| cpu().map(covered).max()).unwrap_or(0).max(start_ns);
-    let mut draft = Draft::default();
-    let mut counts = Counts::new();
+    let mut draft = ImportBuilder::default();
+    let mut counts = TimeSlicedCounts::new();
     for profile in cpu() {
         for sample in &profile.samples {
-            let seen = Seen {
+            let seen = ImportedEventKey {
                 thread: draft.thread(profile, sample),
-                span: sample.link.map(|link| SpanIndex(draft.spans.of(link))),
+                span: sample.link.map(|link| SpanIndex(draft.spans.intern(link))),
                 stack: draft.stack(&sample.stack),
             };
             for time_ns in &sample.timestamps_unix_ns {
@@ -100,7 +100,7 @@ fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportE
             }
         }
     }
-    let samples = counts.rows_since(start_ns).map(|(slice, seen, count)| Sample {
+    let samples = counts.rows_since(start_ns).map(|(slice, seen, count)| ProfileSample {
         slice,
         thread: seen.thread,
         span: seen.span,
@@ -118,39 +118,39 @@ fn of_otlp(title: &str, profiles: &[decode::Profile]) -> Result<Profile, ImportE
         threads: draft.threads,
         spans: draft.spans.to_spans(),
         samples,
-        ..Profile::empty(title.to_owned(), measure)
+        ..Profile::new(title.to_owned(), measure)
     })
 }
 
 /// The tables of a profile in the making. What was decoded holds each frame and stack once: where it is tells which.
 #[derive(Default)]
-struct Draft {
-    binaries: Vec<Binary>,
-    frames: Vec<Frame>,
+struct ImportBuilder {
+    binaries: Vec<ProfileBinary>,
+    frames: Vec<ProfileFrame>,
     stacks: Vec<Vec<FrameIndex>>,
-    threads: Vec<Thread>,
-    spans: Numbers<Link>,
+    threads: Vec<ProfileThread>,
+    spans: IndexedSet<Link>,
     binary_numbers: HashMap<Arc<str>, BinaryIndex>,
-    frame_numbers: HashMap<*const decode::Frame, Vec<FrameIndex>>,
-    stack_numbers: HashMap<*const Arc<decode::Frame>, StackIndex>,
-    thread_numbers: HashMap<Thread, ThreadIndex>,
+    frame_numbers: HashMap<*const decode::DecodedFrame, Vec<FrameIndex>>,
+    stack_numbers: HashMap<*const Arc<decode::DecodedFrame>, StackIndex>,
+    thread_numbers: HashMap<ProfileThread, ThreadIndex>,
 }
 
-impl Draft {
-    fn thread(&mut self, profile: &decode::Profile, sample: &decode::Sample) -> ThreadIndex {
+impl ImportBuilder {
+    fn thread(&mut self, profile: &decode::DecodedProfile, sample: &decode::DecodedSample) -> ThreadIndex {
         let resource = |key: &str| profile.resource.get(key);
         let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
         let name = resource("process.executable.name").or_else(|| resource("service.name"));
-        let thread = Thread {
+        let thread = ProfileThread {
             process: name
-                .and_then(OwnedValue::as_str)
+                .and_then(DecodedValue::as_str)
                 .filter(|name| *name != UNKNOWN_SERVICE)
                 .unwrap_or_default()
                 .into(),
-            pid: number(resource("process.pid").and_then(OwnedValue::as_int)),
+            pid: number(resource("process.pid").and_then(DecodedValue::as_int)),
             name: sample.thread_name().unwrap_or_default().into(),
             tid: number(sample.thread_id()),
-            container: resource("container.id").and_then(OwnedValue::as_str).unwrap_or_default().into(),
+            container: resource("container.id").and_then(DecodedValue::as_str).unwrap_or_default().into(),
         };
         let threads = &mut self.threads;
         *self.thread_numbers.entry(thread).or_insert_with_key(|thread| {
@@ -159,7 +159,7 @@ impl Draft {
         })
     }
 
-    fn stack(&mut self, stack: &Arc<[Arc<decode::Frame>]>) -> StackIndex {
+    fn stack(&mut self, stack: &Arc<[Arc<decode::DecodedFrame>]>) -> StackIndex {
         if let Some(index) = self.stack_numbers.get(&stack.as_ptr()) {
             return *index;
         }
@@ -174,7 +174,7 @@ impl Draft {
     }
 
     /// A frame of its own for each inlined call, leaf first.
-    fn frames_of(&mut self, frame: &Arc<decode::Frame>) -> Vec<FrameIndex> {
+    fn frames_of(&mut self, frame: &Arc<decode::DecodedFrame>) -> Vec<FrameIndex> {
         if let Some(frames) = self.frame_numbers.get(&Arc::as_ptr(frame)) {
             return frames.clone();
         }
@@ -188,7 +188,7 @@ impl Draft {
         let binary = path.map(|path| {
             let binaries = &mut self.binaries;
             *self.binary_numbers.entry(path).or_insert_with_key(|path| {
-                binaries.push(Binary {
+                binaries.push(ProfileBinary {
                     path: path.to_string(),
                     build_id: build_id.map(str::to_owned),
                     htlhash: htlhash.map(str::to_owned),
@@ -200,23 +200,23 @@ impl Draft {
             && frame.address == 0
             && frame.function().is_some_and(|name| name.starts_with('['));
         let kind = match frame.frame_type() {
-            _ if is_marker => FrameKind::Marker,
-            Some(FrameType::Kernel) => FrameKind::Kernel,
-            Some(FrameType::Rust) => FrameKind::Rust,
-            Some(FrameType::Go) => FrameKind::Go,
-            Some(FrameType::CPython) => FrameKind::Python,
-            Some(FrameType::Native) | None => FrameKind::Native,
-            Some(_) => FrameKind::Jit,
+            _ if is_marker => FrameCategory::Marker,
+            Some(FrameType::Kernel) => FrameCategory::Kernel,
+            Some(FrameType::Rust) => FrameCategory::Rust,
+            Some(FrameType::Go) => FrameCategory::Go,
+            Some(FrameType::CPython) => FrameCategory::Python,
+            Some(FrameType::Native) | None => FrameCategory::Native,
+            Some(_) => FrameCategory::Jit,
         };
         let file = frame.mapping.as_ref().and_then(|mapping| mapping.filename.rsplit('/').next());
-        let unnamed = decode::Line {
+        let unnamed = decode::DecodedLine {
             function: format!("{}+{:#x}", file.unwrap_or_default(), frame.address).into(),
-            ..decode::Line::default()
+            ..decode::DecodedLine::default()
         };
         let lines = if frame.lines.is_empty() { std::slice::from_ref(&unnamed) } else { &frame.lines };
         let first = self.frames.len() as u32;
-        let summary = |line: &decode::Line| marker_summary(&line.function).filter(|_| is_marker);
-        self.frames.extend(lines.iter().map(|line| Frame {
+        let summary = |line: &decode::DecodedLine| marker_summary(&line.function).filter(|_| is_marker);
+        self.frames.extend(lines.iter().map(|line| ProfileFrame {
             name: summary(line).unwrap_or_else(|| line.function.to_string()),
             is_named: !frame.lines.is_empty(),
             system_name: line.system_name.to_string(),

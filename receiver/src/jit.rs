@@ -1,11 +1,11 @@
 //! Names of code that processes made while they ran.
 //!
 //! Runtimes write them where perf(1) looks for them: in `/tmp/perf-PID.map` of the process's own root and by its number in its
-//! own PID namespace, or in a `jit-PID.dump` that they map. Others keep them in memory, for debuggers. [`JitPlace`] is where,
+//! own PID namespace, or in a `jit-PID.dump` that they map. Others keep them in memory, for debuggers. [`JitSource`] is where,
 //! and is made while the process is there; [`JitNames`] reads it when names are asked for, which may be later.
 
-mod interface;
-mod place;
+mod gdb_interface;
+mod source;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,47 +15,47 @@ use sidewinder_bpf::monotonic_ns;
 use sidewinder_symbolize::JitMap;
 
 use crate::refusals::Refusals;
-use interface::Interface;
-pub(crate) use place::{JitPlace, Runtime};
+use gdb_interface::GdbJitInterface;
 use sidewinder_process::ProcessKey;
+pub(crate) use source::{JitSource, Runtime};
 
 /// How long what was read counts as new for an address that it names. Code may have taken the place of other code meanwhile.
-const REFRESH: Duration = Duration::from_secs(1);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// After how long files that were not there, and what is in memory, are looked at again, which takes longer than to see that
 /// an open file has not grown.
-const SEEK: Duration = Duration::from_millis(200);
+const DISCOVERY_INTERVAL: Duration = Duration::from_millis(200);
 /// Of the room for all processes, the part that one may take.
-const SHARE_OF_ONE: usize = 2;
+const PROCESS_SHARE: usize = 2;
 /// Of all time, one part in so many may go into reading what processes write, beyond what may go at once: a file without
 /// end would take all of it. Each process has an equal share of that.
 const READING_SHARE: u32 = 8;
-const READING_AT_ONCE: Duration = Duration::from_secs(2);
+const READING_BURST: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct JitNames {
-    processes: HashMap<ProcessKey, Known>,
-    room_bytes: usize,
+    processes: HashMap<ProcessKey, ProcessJitState>,
+    budget_bytes: usize,
     /// Functions left out so far, those of forgotten processes too, and look-ups for which nothing could be read in time.
-    cut: u64,
+    omitted: u64,
     /// Files that are not read.
     refusals: Arc<Refusals>,
-    began: Instant,
-    reads_no_more: bool,
+    started_at: Instant,
+    is_reading_stopped: bool,
 }
 
 #[derive(Debug)]
-struct Known {
-    place: Arc<JitPlace>,
+struct ProcessJitState {
+    source: Arc<JitSource>,
     /// As many as the place has files; `None` for one that is not there.
     maps: Vec<Option<JitMap>>,
-    in_memory: InMemory,
+    gdb_interface: GdbInterfaceState,
     /// When open files were read to their ends, by `CLOCK_MONOTONIC`; 0 where they never were.
     refreshed_at_ns: u64,
     /// When all was looked for, by the same clock.
-    sought_at_ns: u64,
+    discovered_at_ns: u64,
     /// For reading, so far.
-    reading: Duration,
+    reading_time: Duration,
     used_at: Instant,
 }
 
@@ -66,16 +66,16 @@ pub(crate) enum JitName {
     /// The process says nothing of it.
     Unnamed,
     /// Not all that the process says was read since the code ran, so that there may be a name the next time.
-    Unsought,
+    NotYetRead,
 }
 
 /// What a process has in its memory for debuggers.
 #[derive(Debug)]
-enum InMemory {
+enum GdbInterfaceState {
     /// Nothing has asked for it.
     Unknown,
     None,
-    Found(Interface),
+    Found(GdbJitInterface),
 }
 
 impl JitNames {
@@ -83,132 +83,132 @@ impl JitNames {
     pub(crate) fn new(room_bytes: usize, refusals: Arc<Refusals>) -> Self {
         Self {
             processes: HashMap::new(),
-            room_bytes,
-            cut: 0,
+            budget_bytes: room_bytes,
+            omitted: 0,
             refusals,
-            began: Instant::now(),
-            reads_no_more: false,
+            started_at: Instant::now(),
+            is_reading_stopped: false,
         }
     }
 
-    pub(crate) fn learn(&mut self, process: ProcessKey, place: Arc<JitPlace>) {
-        let known = Known {
-            place,
+    pub(crate) fn add_process(&mut self, process: ProcessKey, place: Arc<JitSource>) {
+        let known = ProcessJitState {
+            source: place,
             maps: Vec::new(),
-            in_memory: InMemory::Unknown,
+            gdb_interface: GdbInterfaceState::Unknown,
             refreshed_at_ns: 0,
-            sought_at_ns: 0,
-            reading: self.processes.get(&process).map_or(Duration::ZERO, |known| known.reading),
+            discovered_at_ns: 0,
+            reading_time: self.processes.get(&process).map_or(Duration::ZERO, |known| known.reading_time),
             used_at: Instant::now(),
         };
         self.processes.insert(process, known);
     }
 
-    pub(crate) fn forget(&mut self, process: ProcessKey) {
+    pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         self.processes.remove(&process);
     }
 
     /// Functions left out for want of room or time, and what is in no form that is known.
-    pub(crate) fn cut(&self) -> u64 {
-        self.cut
+    pub(crate) fn omitted(&self) -> u64 {
+        self.omitted
     }
 
     /// The function at an address of a process, where code ran at a time of `CLOCK_MONOTONIC`, and whose code it is.
     ///
     /// Runtimes name their code before they run it. So what was read after it ran tells its name, or there is none.
-    pub(crate) fn name(&mut self, process: ProcessKey, address: u64, ran_at_ns: u64) -> JitName {
+    pub(crate) fn lookup(&mut self, process: ProcessKey, address: u64, ran_at_ns: u64) -> JitName {
         let Some(known) = self.processes.get_mut(&process) else { return JitName::Unnamed };
         known.used_at = Instant::now();
-        let is_known = known.find(address).is_some();
+        let is_known = known.lookup(address).is_some();
         let is_due = if is_known {
-            is_older(known.refreshed_at_ns, REFRESH)
+            is_older(known.refreshed_at_ns, REFRESH_INTERVAL)
         } else {
             known.refreshed_at_ns <= ran_at_ns
         };
         let may_read = !is_due || self.may_read(process);
         if is_due && may_read {
-            self.read(process, address);
+            self.refresh_process(process, address);
         }
         let Some(known) = self.processes.get(&process) else { return JitName::Unnamed };
-        match known.find(address) {
-            Some(name) => JitName::Named(Arc::from(name), known.place.runtime),
+        match known.lookup(address) {
+            Some(name) => JitName::Named(Arc::from(name), known.source.runtime),
             None if !may_read => {
-                self.cut += 1;
+                self.omitted += 1;
                 JitName::Unnamed
             }
-            None if known.has_told(ran_at_ns) => JitName::Unnamed,
-            None => JitName::Unsought,
+            None if known.covers(ran_at_ns) => JitName::Unnamed,
+            None => JitName::NotYetRead,
         }
     }
 
     /// Names from here on with what has been read so far.
-    pub(crate) fn read_no_more(&mut self) {
-        self.reads_no_more = true;
+    pub(crate) fn stop_reading(&mut self) {
+        self.is_reading_stopped = true;
     }
 
     /// Whether a process's share of time is not used up.
     fn may_read(&self, process: ProcessKey) -> bool {
-        if self.reads_no_more {
+        if self.is_reading_stopped {
             return false;
         }
-        let time = READING_AT_ONCE + self.began.elapsed() / READING_SHARE;
+        let time = READING_BURST + self.started_at.elapsed() / READING_SHARE;
         let processes = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
-        self.processes.get(&process).is_some_and(|known| known.reading <= time / processes)
+        self.processes.get(&process).is_some_and(|known| known.reading_time <= time / processes)
     }
 
     /// Takes up what a process has written since, for the sake of an address.
-    fn read(&mut self, process: ProcessKey, address: u64) {
+    fn refresh_process(&mut self, process: ProcessKey, address: u64) {
         let began = Instant::now();
-        self.make_room();
-        let room_bytes = self.room_bytes / SHARE_OF_ONE;
+        self.evict_least_recent();
+        let room_bytes = self.budget_bytes / PROCESS_SHARE;
         let Some(known) = self.processes.get_mut(&process) else { return };
-        self.cut += known.refresh(room_bytes, address, &self.refusals);
-        known.reading += began.elapsed();
+        self.omitted += known.refresh(room_bytes, address, &self.refusals);
+        known.reading_time += began.elapsed();
     }
 
     /// Forgets the names of the processes that were asked for longest ago, until another one fits.
-    fn make_room(&mut self) {
-        while self.processes.values().map(Known::heap_bytes).sum::<usize>()
-            > self.room_bytes - self.room_bytes / SHARE_OF_ONE
+    fn evict_least_recent(&mut self) {
+        while self.processes.values().map(ProcessJitState::heap_bytes).sum::<usize>()
+            > self.budget_bytes - self.budget_bytes / PROCESS_SHARE
         {
             let holding = self.processes.values_mut().filter(|known| known.heap_bytes() > 0);
             let Some(oldest) = holding.min_by_key(|known| known.used_at) else { break };
             oldest.maps.clear();
-            oldest.in_memory = InMemory::Unknown;
+            oldest.gdb_interface = GdbInterfaceState::Unknown;
             oldest.refreshed_at_ns = 0;
-            oldest.sought_at_ns = 0;
+            oldest.discovered_at_ns = 0;
         }
     }
 }
 
-impl Known {
+impl ProcessJitState {
     /// Whether what was read tells of all code that ran at a time. A file that is not there, which is most programs', is
     /// taken for one that will not come.
-    fn has_told(&self, ran_at_ns: u64) -> bool {
+    fn covers(&self, ran_at_ns: u64) -> bool {
         self.refreshed_at_ns > ran_at_ns
-            && (matches!(self.in_memory, InMemory::None) || self.sought_at_ns > ran_at_ns)
+            && (matches!(self.gdb_interface, GdbInterfaceState::None) || self.discovered_at_ns > ran_at_ns)
     }
 
-    fn find(&self, address: u64) -> Option<&str> {
+    fn lookup(&self, address: u64) -> Option<&str> {
         let written = self.maps.iter().flatten().find_map(|map| map.lookup(address));
-        written.or_else(|| match &self.in_memory {
-            InMemory::Found(interface) => interface.lookup(address),
-            InMemory::Unknown | InMemory::None => None,
+        written.or_else(|| match &self.gdb_interface {
+            GdbInterfaceState::Found(interface) => interface.lookup(address),
+            GdbInterfaceState::Unknown | GdbInterfaceState::None => None,
         })
     }
 
     fn heap_bytes(&self) -> usize {
-        let of_interface = match &self.in_memory {
-            InMemory::Found(interface) => interface.heap_bytes(),
-            InMemory::Unknown | InMemory::None => 0,
+        let of_interface = match &self.gdb_interface {
+            GdbInterfaceState::Found(interface) => interface.heap_bytes(),
+            GdbInterfaceState::Unknown | GdbInterfaceState::None => 0,
         };
         of_interface + self.maps.iter().flatten().map(JitMap::heap_bytes).sum::<usize>()
     }
 
-    fn cut(&self) -> u64 {
-        let of_interface = match &self.in_memory {
-            InMemory::Found(interface) => interface.cut(),
-            InMemory::Unknown | InMemory::None => 0,
+    fn omitted(&self) -> u64 {
+        let of_interface = match &self.gdb_interface {
+            GdbInterfaceState::Found(interface) => interface.omitted(),
+            GdbInterfaceState::Unknown | GdbInterfaceState::None => 0,
         };
         of_interface + self.maps.iter().flatten().map(JitMap::cut).sum::<u64>()
     }
@@ -216,12 +216,12 @@ impl Known {
     /// Takes up what has been written since, and returns how much of it was left out.
     fn refresh(&mut self, room_bytes: usize, address: u64, refusals: &Refusals) -> u64 {
         let now_ns = monotonic_ns();
-        let before = self.cut();
-        let is_seeking = is_older(self.sought_at_ns, SEEK);
+        let before = self.omitted();
+        let is_seeking = is_older(self.discovered_at_ns, DISCOVERY_INTERVAL);
         if is_seeking {
-            self.sought_at_ns = now_ns;
+            self.discovered_at_ns = now_ns;
             // A file may come late: some runtimes write it as they end.
-            self.place.open(&mut self.maps, room_bytes, refusals);
+            self.source.open(&mut self.maps, room_bytes, refusals);
         }
         let mut is_all_read = true;
         for map in self.maps.iter_mut().flatten() {
@@ -232,21 +232,21 @@ impl Known {
             self.refreshed_at_ns = now_ns;
         }
         if is_seeking {
-            self.seek_in_memory(room_bytes, address);
+            self.discover_gdb_interface(room_bytes, address);
         }
-        self.cut().saturating_sub(before)
+        self.omitted().saturating_sub(before)
     }
 
-    fn seek_in_memory(&mut self, room_bytes: usize, address: u64) {
+    fn discover_gdb_interface(&mut self, room_bytes: usize, address: u64) {
         // Looking for it takes time, and most runtimes that write names have none in memory.
-        if matches!(self.in_memory, InMemory::Unknown) && self.find(address).is_none() {
-            self.in_memory = match self.place.interface(room_bytes) {
-                Some(interface) => InMemory::Found(interface),
-                None => InMemory::None,
+        if matches!(self.gdb_interface, GdbInterfaceState::Unknown) && self.lookup(address).is_none() {
+            self.gdb_interface = match self.source.gdb_interface(room_bytes) {
+                Some(interface) => GdbInterfaceState::Found(interface),
+                None => GdbInterfaceState::None,
             };
         }
-        if let InMemory::Found(interface) = &mut self.in_memory {
-            interface.refresh(self.place.memory());
+        if let GdbInterfaceState::Found(interface) = &mut self.gdb_interface {
+            interface.refresh(self.source.memory());
         }
     }
 }

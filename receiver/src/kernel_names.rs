@@ -8,37 +8,39 @@ use sidewinder_bpf::Opener;
 use sidewinder_symbolize::{KernelFunction, KernelName, KernelSymbols};
 
 /// Functions that are remembered. A busy machine is met in some hundred.
-const KNOWN_MAX: usize = 4096;
+const CACHE_MAX: usize = 4096;
 
 /// Asks the kernel for each function that is met, once. A kernel that can't be asked has its whole list read instead, when
 /// the first name is wanted.
 #[derive(Debug)]
-pub(crate) struct KernelNames {
+pub(crate) struct KernelNameCache {
     opener: Option<Opener>,
     /// By start: the end, and the name.
-    known: BTreeMap<u64, (u64, Arc<str>)>,
-    list: Option<KernelSymbols>,
+    cache: BTreeMap<u64, (u64, Arc<str>)>,
+    kallsyms: Option<KernelSymbols>,
 }
 
-impl KernelNames {
+impl KernelNameCache {
     pub(crate) fn new(opener: Option<Opener>) -> Self {
-        Self { opener, known: BTreeMap::new(), list: None }
+        Self { opener, cache: BTreeMap::new(), kallsyms: None }
     }
 
     /// The name of the function that holds an address.
-    pub(crate) fn name(&mut self, address: Avma) -> Arc<str> {
-        let before = self.known.range(..=address.0).next_back();
+    pub(crate) fn lookup(&mut self, address: Avma) -> Arc<str> {
+        let before = self.cache.range(..=address.0).next_back();
         if let Some((_, (_, name))) = before.filter(|(_, (end, _))| address.0 < *end) {
             return Arc::clone(name);
         }
-        match self.ask(address) {
+        match self.query_kernel(address) {
             Some(name) => name,
-            None => self.list.get_or_insert_with(KernelSymbols::read).lookup(address).shown().into(),
+            None => {
+                self.kallsyms.get_or_insert_with(KernelSymbols::read).lookup(address).display_name().into()
+            }
         }
     }
 
     /// `None`: the kernel can't be asked.
-    fn ask(&mut self, address: Avma) -> Option<Arc<str>> {
+    fn query_kernel(&mut self, address: Avma) -> Option<Arc<str>> {
         let Ok(Some(text)) = self.opener.as_ref()?.kernel_symbol(address.0) else {
             self.opener = None;
             return None;
@@ -47,11 +49,11 @@ impl KernelNames {
             Some(function) => (function.start.0, function.end.0, function.name),
             None => (address.0, address.0.saturating_add(1), KernelName::UNNAMED),
         };
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
+        if self.cache.len() >= CACHE_MAX {
+            self.cache.clear();
         }
         let name: Arc<str> = name.into();
-        self.known.insert(start, (end, Arc::clone(&name)));
+        self.cache.insert(start, (end, Arc::clone(&name)));
         Some(name)
     }
 }
@@ -84,22 +86,22 @@ mod tests {
     #[test]
     fn the_kernel_names_its_functions_as_its_list_does() {
         let listed = listed();
-        let mut asked = KernelNames::new(Some(Opener::start().unwrap()));
-        if listed.is_empty() || asked.ask(Avma(listed[0].0)).is_none() {
+        let mut asked = KernelNameCache::new(Some(Opener::start().unwrap()));
+        if listed.is_empty() || asked.query_kernel(Avma(listed[0].0)).is_none() {
             eprintln!("SKIPPED: the kernel names no function here");
             return;
         }
         let every = listed.len() / 500 + 1;
         let mut unnamed = 0;
         for (at, name) in listed.iter().step_by(every) {
-            match &*asked.name(Avma(*at)) {
+            match &*asked.lookup(Avma(*at)) {
                 // The list has marks, too, such as the end of all code.
                 KernelName::UNNAMED => unnamed += 1,
                 asked => assert_eq!(asked, name, "{at:#x}"),
             }
         }
-        assert!(asked.known.len() >= 400 && unnamed < 10, "{} of {}", unnamed, asked.known.len());
-        assert!(asked.list.is_none(), "nobody needed the list");
-        assert_eq!(&*asked.name(Avma(8)), KernelName::UNNAMED);
+        assert!(asked.cache.len() >= 400 && unnamed < 10, "{} of {}", unnamed, asked.cache.len());
+        assert!(asked.kallsyms.is_none(), "nobody needed the list");
+        assert_eq!(&*asked.lookup(Avma(8)), KernelName::UNNAMED);
     }
 }

@@ -33,12 +33,12 @@ mod collect;
 mod command;
 mod configuration;
 mod encode;
-mod every;
 mod exit;
 mod export;
 mod foreign;
-mod hexadecimal;
+mod hex;
 mod import;
+mod interval_timer;
 mod jit;
 mod kernel_names;
 mod live;
@@ -59,7 +59,7 @@ mod stats;
 mod supervise;
 mod telemetry;
 mod terminal;
-mod time_share;
+mod time_budget;
 
 use std::process::ExitCode;
 
@@ -69,14 +69,14 @@ use cli::{Cli, Command};
 use exit::Failure;
 
 fn main() -> ExitCode {
-    sidewinder_bpf::keep_heap_small();
+    sidewinder_bpf::limit_heap();
     privilege::raise();
-    let ended = match command::launch::to_become() {
+    let ended = match command::launch::requested_exec() {
         Some(command) => command::launch::exec_when_continued(&command),
         None => run(Cli::parse()),
     };
     ended.unwrap_or_else(|failure| {
-        terminal::tell(format_args!("sidewinder: {failure}\n"));
+        terminal::print_notice(format_args!("sidewinder: {failure}\n"));
         failure.code()
     })
 }
@@ -97,6 +97,6 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::PrintConfig(args)) => command::configuration::print(&args),
         Some(Command::Components) => command::configuration::components(),
         Some(Command::Completions { shell }) => command::completions(shell),
-        Some(Command::Manual { folder }) => command::manual(&folder),
+        Some(Command::Manual { folder }) => command::write_manual(&folder),
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use sidewinder_config::{Config, MemoryLimitMib, ProfilingReceiver};
 
 /// Where the hierarchy of cgroups is mounted.
-const CGROUPS: &str = "/sys/fs/cgroup";
+const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 
 /// What the program itself takes: its code, its threads, the rings and other maps of a fixed size, what is known of
 /// processes and files, and what the heap can't give back. Measured with every part on, on a busy node.
@@ -17,9 +17,9 @@ pub(crate) const WORKING_SET_BYTES_MAX: usize = 6 << 20;
 
 /// What a receiver may take of memory, and for what.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct MemoryBudget {
     /// Everything together, in MiB.
-    pub(crate) whole: MemoryLimitMib,
+    pub(crate) total: MemoryLimitMib,
     /// What sampling may take.
     pub(crate) sampling: SamplingBudget,
     /// Symbol tables and names.
@@ -40,7 +40,7 @@ pub(crate) struct SamplingBudget {
     /// What is on its way from the kernel.
     pub(crate) rings: RingsBudget,
     /// Building a table.
-    pub(crate) building: BuildingBudget,
+    pub(crate) table_building: TableBuildBudget,
 }
 
 /// The sizes of rings: powers of two, and multiples of the page size.
@@ -65,13 +65,13 @@ impl RingsBudget {
 
 impl SamplingBudget {
     /// Limits the tables as given, and the rest as if there were plenty.
-    pub(crate) fn of_tables(tables_bytes: u64) -> Self {
+    pub(crate) fn with_tables_bytes(tables_bytes: u64) -> Self {
         Self {
             tables_bytes,
             stacks_bytes: WORKING_SET_BYTES_MAX,
             snapshots_bytes: WORKING_SET_BYTES_MAX,
             rings: RingsBudget::LARGE,
-            building: BuildingBudget { whole_bytes: u64::MAX, least_bytes: 0 },
+            table_building: TableBuildBudget { total_bytes: u64::MAX, min_bytes: 0 },
         }
     }
 }
@@ -79,27 +79,27 @@ impl SamplingBudget {
 /// What building one table may take: large files need tens of MiB for a moment, which no share of a small limit has. So
 /// it gets what is free when it begins, and never less than its share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct BuildingBudget {
-    whole_bytes: u64,
-    least_bytes: u64,
+pub(crate) struct TableBuildBudget {
+    total_bytes: u64,
+    min_bytes: u64,
 }
 
-impl BuildingBudget {
+impl TableBuildBudget {
     /// Whether there is a limit at all.
     pub(crate) fn is_limited(self) -> bool {
-        self.whole_bytes != u64::MAX
+        self.total_bytes != u64::MAX
     }
 
     /// For a table that is begun now.
-    pub(crate) fn now_bytes(self) -> u64 {
+    pub(crate) fn available_bytes(self) -> u64 {
         // Where that can't be read, nothing is known to be free.
-        self.beside_bytes(resident_bytes().unwrap_or(u64::MAX))
+        self.available_bytes_at(resident_bytes().unwrap_or(u64::MAX))
     }
 
     /// While everything takes so much. Twice the share stays free, for what grows meanwhile.
-    fn beside_bytes(self, resident_bytes: u64) -> u64 {
-        let free_bytes = self.whole_bytes.saturating_sub(resident_bytes);
-        free_bytes.saturating_sub(2 * self.least_bytes).max(self.least_bytes)
+    fn available_bytes_at(self, resident_bytes: u64) -> u64 {
+        let free_bytes = self.total_bytes.saturating_sub(resident_bytes);
+        free_bytes.saturating_sub(2 * self.min_bytes).max(self.min_bytes)
     }
 }
 
@@ -111,12 +111,12 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     Some(pages * u64::try_from(rustix::param::page_size()).ok()?)
 }
 
-impl Budget {
+impl MemoryBudget {
     /// Divides the receiver's limit: first what the program takes, a sixth for queues, a 24th for each working set
     /// and a twelfth for building tables; then half each of what is left for tables and names.
-    pub(crate) fn of(receiver: &ProfilingReceiver) -> Self {
-        let whole = whole(receiver);
-        let whole_bytes = bytes(whole);
+    pub(crate) fn from_config(receiver: &ProfilingReceiver) -> Self {
+        let whole = memory_limit(receiver);
+        let whole_bytes = mib_to_bytes(whole);
         let working_set_bytes = (whole_bytes / 24).min(WORKING_SET_BYTES_MAX as u64);
         let building_bytes = whole_bytes / 12;
         let taken_bytes =
@@ -125,13 +125,13 @@ impl Budget {
         let divided_bytes = whole_bytes.saturating_sub(taken_bytes).max(whole_bytes / 4);
         let in_memory = |bytes| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
-            whole,
+            total: whole,
             sampling: SamplingBudget {
                 tables_bytes: divided_bytes / 2,
                 stacks_bytes: in_memory(working_set_bytes),
                 snapshots_bytes: in_memory(working_set_bytes),
                 rings: RingsBudget::SMALL,
-                building: BuildingBudget { whole_bytes, least_bytes: building_bytes },
+                table_building: TableBuildBudget { total_bytes: whole_bytes, min_bytes: building_bytes },
             },
             names_bytes: in_memory(divided_bytes / 2),
             interned_bytes: in_memory(working_set_bytes),
@@ -139,8 +139,9 @@ impl Budget {
     }
 
     /// What all queues of encoded reports together may take of the limits of all receivers.
-    pub(crate) fn of_queues(config: &Config) -> usize {
-        let shares = config.receivers.values().map(|receiver| bytes(whole(receiver)) / QUEUES_SHARE);
+    pub(crate) fn for_queues(config: &Config) -> usize {
+        let shares =
+            config.receivers.values().map(|receiver| mib_to_bytes(memory_limit(receiver)) / QUEUES_SHARE);
         usize::try_from(shares.sum::<u64>()).unwrap_or(usize::MAX)
     }
 }
@@ -151,16 +152,16 @@ const QUEUES_SHARE: u64 = 6;
 /// Stacks, snapshots, and what is interned.
 const WORKING_SETS: u64 = 3;
 
-fn whole(receiver: &ProfilingReceiver) -> MemoryLimitMib {
-    receiver.memory_limit_mib.unwrap_or_else(|| limit_of(cgroup_limit(Path::new(CGROUPS))))
+fn memory_limit(receiver: &ProfilingReceiver) -> MemoryLimitMib {
+    receiver.memory_limit_mib.unwrap_or_else(|| limit_from_cgroup(cgroup_limit(Path::new(CGROUP_MOUNT))))
 }
 
-fn bytes(mib: MemoryLimitMib) -> u64 {
+fn mib_to_bytes(mib: MemoryLimitMib) -> u64 {
     u64::from(mib.get()) << 20
 }
 
 /// Three quarters of what the cgroup allows, or the default of a sidecar where it allows anything.
-fn limit_of(cgroup_bytes: Option<u64>) -> MemoryLimitMib {
+fn limit_from_cgroup(cgroup_bytes: Option<u64>) -> MemoryLimitMib {
     let Some(bytes) = cgroup_bytes else { return MemoryLimitMib::default() };
     let mib = u32::try_from((bytes / 4 * 3) >> 20).unwrap_or(u32::MAX);
     MemoryLimitMib::new(mib.clamp(MemoryLimitMib::MIN, MemoryLimitMib::MAX)).unwrap_or_default()
@@ -170,10 +171,10 @@ fn limit_of(cgroup_bytes: Option<u64>) -> MemoryLimitMib {
 /// container's cgroup as the root.
 fn cgroup_limit(mount: &Path) -> Option<u64> {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    limit_below(mount, &membership)
+    lowest_cgroup_limit(mount, &membership)
 }
 
-fn limit_below(mount: &Path, membership: &str) -> Option<u64> {
+fn lowest_cgroup_limit(mount: &Path, membership: &str) -> Option<u64> {
     let paths = membership.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
@@ -214,12 +215,12 @@ mod tests {
         let mount = folder.path();
         write(mount.join("pod/app/memory.max"), "max\n");
         write(mount.join("pod/memory.max"), "67108864\n");
-        assert_eq!(limit_below(mount, "0::/pod/app\n"), Some(64 << 20));
+        assert_eq!(lowest_cgroup_limit(mount, "0::/pod/app\n"), Some(64 << 20));
         write(mount.join("pod/app/memory.max"), "33554432\n");
-        assert_eq!(limit_below(mount, "0::/pod/app\n"), Some(32 << 20));
-        assert_eq!(limit_below(mount, "0::/elsewhere\n"), None);
+        assert_eq!(lowest_cgroup_limit(mount, "0::/pod/app\n"), Some(32 << 20));
+        assert_eq!(lowest_cgroup_limit(mount, "0::/elsewhere\n"), None);
         write(mount.join("memory.max"), "100\n");
-        assert_eq!(limit_below(mount, "0::/../outside\n"), Some(100));
+        assert_eq!(lowest_cgroup_limit(mount, "0::/../outside\n"), Some(100));
     }
 
     #[test]
@@ -229,30 +230,30 @@ mod tests {
         write(mount.join("memory/app/memory.limit_in_bytes"), "134217728\n");
         write(mount.join("memory/memory.limit_in_bytes"), "9223372036854771712\n");
         let membership = "12:pids:/app\n4:cpu,memory:/app\n0::/\n";
-        assert_eq!(limit_below(mount, membership), Some(128 << 20));
+        assert_eq!(lowest_cgroup_limit(mount, membership), Some(128 << 20));
     }
 
     #[test]
     fn without_a_limit_of_its_own_a_receiver_gets_three_quarters_of_the_cgroups() {
-        assert_eq!(limit_of(Some(64 << 20)).get(), 48);
-        assert_eq!(limit_of(Some(1 << 30)).get(), 768);
-        assert_eq!(limit_of(Some(1 << 20)).get(), MemoryLimitMib::MIN);
-        assert_eq!(limit_of(None).get(), 48);
+        assert_eq!(limit_from_cgroup(Some(64 << 20)).get(), 48);
+        assert_eq!(limit_from_cgroup(Some(1 << 30)).get(), 768);
+        assert_eq!(limit_from_cgroup(Some(1 << 20)).get(), MemoryLimitMib::MIN);
+        assert_eq!(limit_from_cgroup(None).get(), 48);
     }
 
-    fn budget(mib: u32) -> Budget {
+    fn budget(mib: u32) -> MemoryBudget {
         let memory_limit_mib = MemoryLimitMib::new(mib).ok();
-        Budget::of(&ProfilingReceiver { memory_limit_mib, ..ProfilingReceiver::default() })
+        MemoryBudget::from_config(&ProfilingReceiver { memory_limit_mib, ..ProfilingReceiver::default() })
     }
 
     #[test]
     fn all_parts_together_are_no_more_than_the_whole() {
         for mib in [64, 96, 256, 1024] {
-            let Budget { sampling, names_bytes, interned_bytes, .. } = budget(mib);
+            let MemoryBudget { sampling, names_bytes, interned_bytes, .. } = budget(mib);
             let in_memory = names_bytes + interned_bytes + sampling.stacks_bytes + sampling.snapshots_bytes;
             let queues_bytes = (u64::from(mib) << 20) / QUEUES_SHARE;
             let of_parts =
-                [in_memory as u64, sampling.tables_bytes, sampling.building.least_bytes, queues_bytes];
+                [in_memory as u64, sampling.tables_bytes, sampling.table_building.min_bytes, queues_bytes];
             let sum = PROGRAM_BYTES + of_parts.iter().sum::<u64>();
             assert!(sum <= u64::from(mib) << 20, "{sum} bytes of {mib} MiB");
         }
@@ -261,15 +262,15 @@ mod tests {
 
     #[test]
     fn a_table_is_built_with_what_is_free_and_never_with_less_than_its_share() {
-        let building = BuildingBudget { whole_bytes: 48 << 20, least_bytes: 4 << 20 };
-        assert_eq!(building.beside_bytes(20 << 20), 20 << 20);
-        assert_eq!(building.beside_bytes(44 << 20), 4 << 20);
-        assert_eq!(building.beside_bytes(u64::MAX), 4 << 20);
+        let building = TableBuildBudget { total_bytes: 48 << 20, min_bytes: 4 << 20 };
+        assert_eq!(building.available_bytes_at(20 << 20), 20 << 20);
+        assert_eq!(building.available_bytes_at(44 << 20), 4 << 20);
+        assert_eq!(building.available_bytes_at(u64::MAX), 4 << 20);
     }
 
     #[test]
     fn the_rings_of_a_running_process_have_no_room_for_what_starts() {
-        let rings = SamplingBudget::of_tables(64 << 20).rings.for_running_processes();
+        let rings = SamplingBudget::with_tables_bytes(64 << 20).rings.for_running_processes();
         // A ring is mapped with its data twice.
         assert!(2 * rings.snapshots_bytes <= 2 << 20, "{rings:?}");
         assert_eq!(rings.samples_bytes, RingsBudget::LARGE.samples_bytes);

@@ -16,34 +16,35 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fcntl_setfl, linkat, open};
 use rustix::io::Errno;
 
-use sidewinder_render::Form;
+use sidewinder_render::ProfileFormat;
 
 use crate::cli::FormatArg;
-use crate::exit::{Cause, Failure};
-use crate::terminal::tell;
+use crate::exit::{ExitCause, Failure};
+use crate::terminal::print_notice;
 
 /// What to do where a file can't be written.
-const ELSEWHERE: &str = "choose another place with -o FILE: a folder that exists, on a disk with room";
+const WRITE_ELSEWHERE_HINT: &str =
+    "choose another place with -o FILE: a folder that exists, on a disk with room";
 /// How often it is looked whether somebody reads a named pipe.
-const POLL: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// As many as the kernel follows (path_resolution(7)).
-const LINKS_MAX: usize = 40;
+const SYMLINKS_MAX: usize = 40;
 
 /// What a command can write a profile as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Format {
+pub(crate) enum OutputFormat {
     /// OpenTelemetry's `ProfilesData`.
     Otlp,
     /// Another.
-    Other(Form),
+    Rendered(ProfileFormat),
 }
 
-impl Format {
+impl OutputFormat {
     /// The one that was asked for, else what the end of the file's name tells.
     ///
     /// # Errors
     /// Where neither tells it.
-    pub(crate) fn of(path: &Path, asked: Option<FormatArg>) -> Result<Self, Failure> {
+    pub(crate) fn from_path(path: &Path, asked: Option<FormatArg>) -> Result<Self, Failure> {
         const OTLP: &str = ".otlp";
         if let Some(asked) = asked {
             return Ok(asked.into());
@@ -51,24 +52,24 @@ impl Format {
         if path.file_name().is_some_and(|name| name.to_string_lossy().to_lowercase().ends_with(OTLP)) {
             return Ok(Self::Otlp);
         }
-        Form::of_path(path, &[OTLP]).map(Self::Other).map_err(|error| {
-            Failure::new(Cause::Usage, "can't write the profile")
-                .because(error)
-                .then("give the file such a name, or say --format")
+        ProfileFormat::from_path(path, &[OTLP]).map(Self::Rendered).map_err(|error| {
+            Failure::new(ExitCause::Usage, "can't write the profile")
+                .with_source(error)
+                .with_next_step("give the file such a name, or say --format")
         })
     }
 }
 
-impl From<FormatArg> for Format {
+impl From<FormatArg> for OutputFormat {
     fn from(asked: FormatArg) -> Self {
         match asked {
             FormatArg::Otlp => Self::Otlp,
-            FormatArg::Pprof => Self::Other(Form::Pprof),
-            FormatArg::Folded => Self::Other(Form::Folded),
-            FormatArg::Svg => Self::Other(Form::Svg),
-            FormatArg::Html => Self::Other(Form::Html),
-            FormatArg::Firefox => Self::Other(Form::Firefox),
-            FormatArg::Speedscope => Self::Other(Form::Speedscope),
+            FormatArg::Pprof => Self::Rendered(ProfileFormat::Pprof),
+            FormatArg::Folded => Self::Rendered(ProfileFormat::Folded),
+            FormatArg::Svg => Self::Rendered(ProfileFormat::Svg),
+            FormatArg::Html => Self::Rendered(ProfileFormat::Html),
+            FormatArg::Firefox => Self::Rendered(ProfileFormat::Firefox),
+            FormatArg::Speedscope => Self::Rendered(ProfileFormat::Speedscope),
         }
     }
 }
@@ -78,11 +79,11 @@ impl From<FormatArg> for Format {
 pub(crate) struct Output {
     /// As the user names it.
     path: PathBuf,
-    place: Place,
+    target: OutputTarget,
 }
 
 #[derive(PartialEq, Eq, Debug)]
-enum Place {
+enum OutputTarget {
     /// A regular file, or none yet, behind all symbolic links.
     File(PathBuf),
     /// A pipe or a device.
@@ -97,12 +98,12 @@ impl Output {
     /// # Errors
     /// Where it can't.
     pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
-        let failed = |error| cant_write(Cause::Usage, path, error);
-        let place = place(path).map_err(failed)?;
-        if let Place::File(destination) = &place {
-            check(destination).map_err(failed)?;
+        let failed = |error| write_failure(ExitCause::Usage, path, error);
+        let place = resolve_target(path).map_err(failed)?;
+        if let OutputTarget::File(destination) = &place {
+            check_replaceable(destination).map_err(failed)?;
         }
-        Ok(Self { path: path.to_owned(), place })
+        Ok(Self { path: path.to_owned(), target: place })
     }
 
     /// The name, as the user gave it.
@@ -119,22 +120,27 @@ impl Output {
         stop: &AtomicBool,
         fill: impl FnOnce(&mut BufWriter<&File>) -> Result<(), E>,
     ) -> Result<(), Failure> {
-        let failed = |error: Box<dyn Error + Send + Sync>| cant_write(Cause::Runtime, &self.path, error);
+        let failed =
+            |error: Box<dyn Error + Send + Sync>| write_failure(ExitCause::Runtime, &self.path, error);
         let fill = |file: &File| {
             let mut out = BufWriter::new(file);
             fill(&mut out).map_err(|error| failed(error.into()))?;
             out.flush().map_err(|error| failed(error.into()))
         };
-        match &self.place {
-            Place::File(destination) => {
-                let partial = Partial::beside(destination).map_err(|error| failed(error.into()))?;
+        match &self.target {
+            OutputTarget::File(destination) => {
+                let partial = PartialFile::create(destination).map_err(|error| failed(error.into()))?;
                 fill(&partial.file)?;
                 partial.persist(destination).map_err(|error| failed(error.into()))
             }
             // Opened anew, a file that the shell has redirected to would be written from its beginning.
-            Place::Descriptor(1) => fill(&duplicate(io::stdout()).map_err(|error| failed(error.into()))?),
-            Place::Descriptor(2) => fill(&duplicate(io::stderr()).map_err(|error| failed(error.into()))?),
-            Place::Stream | Place::Descriptor(_) => {
+            OutputTarget::Descriptor(1) => {
+                fill(&duplicate(io::stdout()).map_err(|error| failed(error.into()))?)
+            }
+            OutputTarget::Descriptor(2) => {
+                fill(&duplicate(io::stderr()).map_err(|error| failed(error.into()))?)
+            }
+            OutputTarget::Stream | OutputTarget::Descriptor(_) => {
                 fill(&self.open_stream(stop).map_err(|error| failed(error.into()))?)
             }
         }
@@ -155,50 +161,56 @@ impl Output {
             if !std::mem::replace(&mut is_told, true) {
                 // An interrupt that has ended the recording does not end this too.
                 stop.store(false, Ordering::Relaxed);
-                tell(format_args!("waiting for somebody to read {}; Ctrl-C ends\n", self.path.display()));
+                print_notice(format_args!(
+                    "waiting for somebody to read {}; Ctrl-C ends\n",
+                    self.path.display()
+                ));
             }
             if stop.load(Ordering::Relaxed) {
                 return Err(io::Error::new(io::ErrorKind::Interrupted, "nobody has read the pipe"));
             }
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
 
-fn cant_write(cause: Cause, path: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
-    Failure::new(cause, format!("can't write {}", path.display())).because(error).then(ELSEWHERE)
+fn write_failure(cause: ExitCause, path: &Path, error: impl Into<Box<dyn Error + Send + Sync>>) -> Failure {
+    Failure::new(cause, format!("can't write {}", path.display()))
+        .with_source(error)
+        .with_next_step(WRITE_ELSEWHERE_HINT)
 }
 
 /// What a path names.
-fn place(path: &Path) -> io::Result<Place> {
+fn resolve_target(path: &Path) -> io::Result<OutputTarget> {
     let mut at = path.to_owned();
-    for _ in 0..LINKS_MAX {
-        if let Some(number) = descriptor(&at) {
-            return Ok(Place::Descriptor(number));
+    for _ in 0..SYMLINKS_MAX {
+        if let Some(number) = parse_descriptor_path(&at) {
+            return Ok(OutputTarget::Descriptor(number));
         }
         let found = match fs::symlink_metadata(&at) {
             Ok(found) => found,
             Err(error) if error.kind() == io::ErrorKind::NotFound && at.file_name().is_some() => {
-                return Ok(Place::File(at));
+                return Ok(OutputTarget::File(at));
             }
             Err(error) => return Err(error),
         };
         if found.is_symlink() {
-            at = folder(&at).join(fs::read_link(&at)?);
+            at = parent_directory(&at).join(fs::read_link(&at)?);
         } else if found.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         } else if found.is_file() {
-            return Ok(Place::File(at));
+            return Ok(OutputTarget::File(at));
         } else {
-            return Ok(Place::Stream);
+            return Ok(OutputTarget::Stream);
         }
     }
     Err(Errno::LOOP.into())
 }
 
 /// The descriptor of ours that a path stands for, as `/dev/fd/63` does.
-fn descriptor(path: &Path) -> Option<u32> {
-    let is_ours = folder(path).canonicalize().ok()? == Path::new(&format!("/proc/{}/fd", std::process::id()));
+fn parse_descriptor_path(path: &Path) -> Option<u32> {
+    let is_ours =
+        parent_directory(path).canonicalize().ok()? == Path::new(&format!("/proc/{}/fd", std::process::id()));
     path.file_name()?.to_str()?.parse().ok().filter(|_| is_ours)
 }
 
@@ -210,7 +222,7 @@ fn is_pipe(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
-fn folder(path: &Path) -> &Path {
+fn parent_directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
@@ -218,31 +230,31 @@ fn folder(path: &Path) -> &Path {
 }
 
 /// Whether a file can be replaced: it may be written to, and so may its folder.
-fn check(destination: &Path) -> io::Result<()> {
+fn check_replaceable(destination: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).open(destination) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),
     }
-    Partial::beside(destination).map(drop)
+    PartialFile::create(destination).map(drop)
 }
 
 /// A file in the making, on the same filesystem as its destination. It is removed unless it [persists](Self::persist).
-struct Partial {
+struct PartialFile {
     file: File,
     /// None where the filesystem keeps files without one; then nothing is left of it even if we are killed.
     name: Option<PathBuf>,
 }
 
-impl Partial {
+impl PartialFile {
     /// Creates it, with the permissions that any new file would get.
-    fn beside(destination: &Path) -> io::Result<Self> {
-        let folder = folder(destination);
+    fn create(destination: &Path) -> io::Result<Self> {
+        let folder = parent_directory(destination);
         let mode = Mode::from_raw_mode(0o666);
         match open(folder, OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC, mode) {
             Ok(file) => Ok(Self { file: file.into(), name: None }),
             // What a filesystem says that can't, and a kernel that does not know the flag.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::named(destination),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_named(destination),
             Err(error) => {
                 let said =
                     format!("no file can be created in {}: {}", folder.display(), io::Error::from(error));
@@ -251,7 +263,7 @@ impl Partial {
         }
     }
 
-    fn named(destination: &Path) -> io::Result<Self> {
+    fn create_named(destination: &Path) -> io::Result<Self> {
         let name = partial_name(destination);
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&name)?;
         Ok(Self { file, name: Some(name) })
@@ -266,7 +278,7 @@ impl Partial {
         }
         self.file.sync_all()?;
         let Some(name) = self.name.take().or_else(|| self.link(destination)) else {
-            let mut named = Self::named(destination)?;
+            let mut named = Self::create_named(destination)?;
             self.file.rewind()?;
             io::copy(&mut self.file, &mut named.file)?;
             return named.persist(destination);
@@ -296,7 +308,7 @@ impl Partial {
     }
 }
 
-impl Drop for Partial {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
             // It may be gone, or its folder be out of reach: then there is nothing more to do.
@@ -306,7 +318,7 @@ impl Drop for Partial {
 }
 
 fn partial_name(destination: &Path) -> PathBuf {
-    folder(destination).join(format!(".sidewinder.{:016x}.partial", rand::random::<u64>()))
+    parent_directory(destination).join(format!(".sidewinder.{:016x}.partial", rand::random::<u64>()))
 }
 
 #[cfg(test)]
@@ -367,9 +379,9 @@ mod tests {
     fn a_partial_file_with_a_name_is_renamed_or_removed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
-        drop(Partial::named(&path).unwrap());
+        drop(PartialFile::create_named(&path).unwrap());
         assert_eq!(names(folder.path()), [""; 0]);
-        let partial = Partial::named(&path).unwrap();
+        let partial = PartialFile::create_named(&path).unwrap();
         (&partial.file).write_all(b"whole").unwrap();
         assert_eq!(names(folder.path()).len(), 1);
         partial.persist(&path).unwrap();
@@ -400,7 +412,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         for path in [folder.path().to_owned(), folder.path().join("no/out"), PathBuf::from("/")] {
             let error = Output::new(&path).unwrap_err();
-            assert_eq!(error.cause, Cause::Usage, "{error}");
+            assert_eq!(error.cause, ExitCause::Usage, "{error}");
         }
         assert_eq!(names(folder.path()), [""; 0]);
     }
@@ -411,13 +423,13 @@ mod tests {
         let link = folder.path().join("link");
         symlink("/dev/stdout", &link).unwrap();
         for (path, expected) in [
-            (Path::new("/dev/stdout"), Place::Descriptor(1)),
-            (&link, Place::Descriptor(1)),
-            (Path::new("/dev/fd/1"), Place::Descriptor(1)),
-            (Path::new("/proc/self/fd/2"), Place::Descriptor(2)),
-            (Path::new("/dev/null"), Place::Stream),
+            (Path::new("/dev/stdout"), OutputTarget::Descriptor(1)),
+            (&link, OutputTarget::Descriptor(1)),
+            (Path::new("/dev/fd/1"), OutputTarget::Descriptor(1)),
+            (Path::new("/proc/self/fd/2"), OutputTarget::Descriptor(2)),
+            (Path::new("/dev/null"), OutputTarget::Stream),
         ] {
-            assert_eq!(place(path).unwrap(), expected, "{path:?}");
+            assert_eq!(resolve_target(path).unwrap(), expected, "{path:?}");
         }
         write(Path::new("/dev/null"), "nothing").unwrap();
         assert!(write(Path::new("/dev/full"), "nothing").is_err());

@@ -6,11 +6,11 @@
 //!
 //! | thread | capabilities | for |
 //! |---|---|---|
-//! | `opener`, and `probe` for a moment | [`OPENING`]; `CAP_SYS_ADMIN` too on Debian's Linux 5.10 ([`narrow`]) | events and maps; cgroups of containers, through the roots of other users' processes; what it hands on to the next two |
-//! | `report` | [`LOOKING`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
-//! | `sample` | [`LOOKING`], [`NAMELESS_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`keep_while`]) | files of other users' processes |
-//! | `tables`, `large-tables` | [`LOOKING`] | debug files in the roots of processes |
-//! | `reader` | [`LOOKING`] | memory and mappings of other users' processes ([`crate::foreign`]) |
+//! | `opener`, and `probe` for a moment | [`OPENER`]; `CAP_SYS_ADMIN` too on Debian's Linux 5.10 ([`restrict_opener`]) | events and maps; cgroups of containers, through the roots of other users' processes; what it hands on to the next two |
+//! | `report` | [`PROCESS_ACCESS`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
+//! | `sample` | [`PROCESS_ACCESS`], [`MAP_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`drop_all_but_while`]) | files of other users' processes |
+//! | `tables`, `large-tables` | [`PROCESS_ACCESS`] | debug files in the roots of processes |
+//! | `reader` | [`PROCESS_ACCESS`] | memory and mappings of other users' processes ([`crate::foreign`]) |
 //! | every other one | none | |
 //!
 //! So a service of root's reads the files of other users that everybody, or root by its number, may read, on a host as in a
@@ -31,27 +31,27 @@ use tracing::warn;
 /// Nothing.
 pub(crate) const NONE: CapabilitySet = CapabilitySet::empty();
 /// What looking at processes of other users takes.
-pub(crate) const LOOKING: CapabilitySet = CapabilitySet::SYS_PTRACE;
+pub(crate) const PROCESS_ACCESS: CapabilitySet = CapabilitySet::SYS_PTRACE;
 /// What the kernel's own addresses take.
 pub(crate) const KERNEL_SYMBOLS: CapabilitySet = CapabilitySet::SYSLOG;
 /// What takes `/proc/PID/map_files`, and so mapped files that have lost their names: libraries that an upgrade replaced. No
 /// pod is granted it; root on a host has it.
-pub(crate) const NAMELESS_FILES: CapabilitySet = CapabilitySet::CHECKPOINT_RESTORE;
+pub(crate) const MAP_FILES: CapabilitySet = CapabilitySet::CHECKPOINT_RESTORE;
 /// What the opener takes, and the threads that it starts.
-pub(crate) const OPENING: CapabilitySet = CapabilitySet::BPF
+pub(crate) const OPENER: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
-    .union(LOOKING)
+    .union(PROCESS_ACCESS)
     .union(KERNEL_SYMBOLS)
-    .union(NAMELESS_FILES);
+    .union(MAP_FILES);
 
 /// Puts into effect what this process is permitted. Threads that it starts have the same.
 pub(crate) fn raise() {
-    change(|sets| CapabilitySets { effective: sets.permitted, ..sets });
+    change_capabilities(|sets| CapabilitySets { effective: sets.permitted, ..sets });
 }
 
 /// Gives up, for good, what this process could gain by executing another program. To be called while it has one thread: the
 /// others have what they were started with.
-pub(crate) fn gain_no_more() {
+pub(crate) fn set_no_new_privileges() {
     if let Err(error) = set_no_new_privs(true) {
         warn!(%error, "can't set no_new_privs");
     }
@@ -65,11 +65,11 @@ pub(crate) fn gain_no_more() {
 ///
 /// # Errors
 /// When its thread has ended.
-pub(crate) fn narrow(opener: &Opener) -> io::Result<()> {
+pub(crate) fn restrict_opener(opener: &Opener) -> io::Result<()> {
     // Debian's Linux 5.10 has a third level of kernel.perf_event_paranoid, its default, which CAP_PERFMON does not pass.
-    opener.narrow(|| {
+    opener.reduce_privileges(|| {
         lift_memory_lock_limit();
-        keep_or_add(OPENING, CapabilitySet::SYS_ADMIN, can_open_events);
+        drop_all_but_or_add(OPENER, CapabilitySet::SYS_ADMIN, can_open_events);
     })
 }
 
@@ -83,26 +83,26 @@ fn lift_memory_lock_limit() {
     }
 }
 
-/// As [`keep`], on a thread that goes on to change maps. Before Linux 6.0 some kernels refuse any use of bpf(2) to who
+/// As [`drop_all_but`], on a thread that goes on to change maps. Before Linux 6.0 some kernels refuse any use of bpf(2) to who
 /// lacks `CAP_BPF`: there it is kept too. `works` tries such a use.
-pub(crate) fn keep_while(kept: CapabilitySet, works: impl Fn() -> bool) {
-    keep_or_add(kept, CapabilitySet::BPF, works);
+pub(crate) fn drop_all_but_while(kept: CapabilitySet, works: impl Fn() -> bool) {
+    drop_all_but_or_add(kept, CapabilitySet::BPF, works);
 }
 
-/// As [`keep`], and another capability where something doesn't work without.
-fn keep_or_add(kept: CapabilitySet, added: CapabilitySet, works: impl Fn() -> bool) {
+/// As [`drop_all_but`], and another capability where something doesn't work without.
+fn drop_all_but_or_add(kept: CapabilitySet, added: CapabilitySet, works: impl Fn() -> bool) {
     let works_with = |wanted| {
-        change(|sets| CapabilitySets { effective: sets.permitted & wanted, ..sets });
+        change_capabilities(|sets| CapabilitySets { effective: sets.permitted & wanted, ..sets });
         works()
     };
     let kept = if works_with(kept) { kept } else { kept | added };
-    change(|sets| CapabilitySets { effective: sets.permitted & kept, ..sets });
-    keep(kept);
+    change_capabilities(|sets| CapabilitySets { effective: sets.permitted & kept, ..sets });
+    drop_all_but(kept);
 }
 
 /// Gives up, for good, all capabilities that this thread has but these.
-pub(crate) fn keep(kept: CapabilitySet) {
-    change(|sets| CapabilitySets {
+pub(crate) fn drop_all_but(kept: CapabilitySet) {
+    change_capabilities(|sets| CapabilitySets {
         effective: sets.effective & kept,
         permitted: sets.permitted & kept,
         inheritable: CapabilitySet::empty(),
@@ -111,7 +111,7 @@ pub(crate) fn keep(kept: CapabilitySet) {
 
 /// Changes the capabilities of this thread. A change to fewer is never refused; where the system knows none there is
 /// nothing to change.
-fn change(to: impl FnOnce(CapabilitySets) -> CapabilitySets) {
+fn change_capabilities(to: impl FnOnce(CapabilitySets) -> CapabilitySets) {
     let Ok(sets) = capabilities(None) else { return };
     if let Err(error) = set_capabilities(None, to(sets)) {
         warn!(%error, "can't change capabilities");
@@ -129,28 +129,28 @@ mod tests {
     #[test]
     fn what_is_dropped_can_not_be_raised_again() {
         let left = on_a_thread_of_its_own(|| {
-            keep(NONE);
+            drop_all_but(NONE);
             raise();
             capabilities(None).unwrap()
         });
         assert!(left.effective.is_empty() && left.permitted.is_empty(), "{left:?}");
         let left = on_a_thread_of_its_own(|| {
             raise();
-            keep(LOOKING);
+            drop_all_but(PROCESS_ACCESS);
             capabilities(None).unwrap()
         });
-        assert!(LOOKING.contains(left.permitted) && left.effective == left.permitted, "{left:?}");
+        assert!(PROCESS_ACCESS.contains(left.permitted) && left.effective == left.permitted, "{left:?}");
     }
 
     #[test]
     fn what_the_opener_starts_has_no_more_than_the_opener() {
         let opener = Opener::start().unwrap();
-        narrow(&opener).unwrap();
+        restrict_opener(&opener).unwrap();
         let left = opener.spawn("test", || capabilities(None).unwrap()).unwrap().join().unwrap();
-        assert!(OPENING.contains(left.permitted) && OPENING.contains(left.effective), "{left:?}");
+        assert!(OPENER.contains(left.permitted) && OPENER.contains(left.effective), "{left:?}");
         assert!(left.inheritable.is_empty(), "{left:?}");
         let before = capabilities(None).unwrap().permitted;
-        assert_eq!(left.permitted, before & OPENING);
+        assert_eq!(left.permitted, before & OPENER);
     }
 
     #[test]
@@ -158,12 +158,12 @@ mod tests {
         let left = |works| {
             on_a_thread_of_its_own(move || {
                 raise();
-                keep_while(LOOKING, || works);
+                drop_all_but_while(PROCESS_ACCESS, || works);
                 capabilities(None).unwrap().effective
             })
         };
         let before = capabilities(None).unwrap().permitted;
-        assert_eq!(left(true), before & LOOKING);
-        assert_eq!(left(false), before & (LOOKING | CapabilitySet::BPF));
+        assert_eq!(left(true), before & PROCESS_ACCESS);
+        assert_eq!(left(false), before & (PROCESS_ACCESS | CapabilitySet::BPF));
     }
 }

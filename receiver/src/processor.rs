@@ -5,18 +5,18 @@ use sidewinder_config::{
     AttributeChange, AttributeOrigin, AttributeSource, AttributeValue, ResourceProcessor,
 };
 
-use crate::resource::{OwnedValue, ResourceAttributes};
+use crate::resource::{ResourceAttributes, ResourceValue};
 
 /// Lets each processor, in order, act on the attributes.
 pub(crate) fn apply(processors: &[ResourceProcessor], attributes: &mut ResourceAttributes) {
     for action in processors.iter().flat_map(|processor| &processor.attributes) {
         let key = action.key.as_str();
         let is_there = attributes.get(key).is_some();
-        let is_given = attributes.is_given(key);
+        let is_given = attributes.is_explicitly_set(key);
         let value = match &action.change {
-            AttributeChange::Insert(source) if !is_given => value_of(source, attributes),
-            AttributeChange::Update(source) if is_there => value_of(source, attributes),
-            AttributeChange::Upsert(source) => value_of(source, attributes),
+            AttributeChange::Insert(source) if !is_given => source_value(source, attributes),
+            AttributeChange::Update(source) if is_there => source_value(source, attributes),
+            AttributeChange::Upsert(source) => source_value(source, attributes),
             AttributeChange::Insert(_) | AttributeChange::Update(_) => None,
             AttributeChange::Hash => attributes.get(key).map(hash),
             AttributeChange::Delete => {
@@ -30,32 +30,32 @@ pub(crate) fn apply(processors: &[ResourceProcessor], attributes: &mut ResourceA
     }
 }
 
-fn value_of(source: &AttributeSource, attributes: &ResourceAttributes) -> Option<OwnedValue> {
+fn source_value(source: &AttributeSource, attributes: &ResourceAttributes) -> Option<ResourceValue> {
     let found = match &source.from {
-        Some(AttributeOrigin::Value(value)) => Some(owned(value)),
+        Some(AttributeOrigin::Value(value)) => Some(to_resource_value(value)),
         Some(AttributeOrigin::Attribute(key)) => attributes.get(key).cloned(),
         None => None,
     };
-    found.or_else(|| source.default_value.as_ref().map(owned))
+    found.or_else(|| source.default_value.as_ref().map(to_resource_value))
 }
 
-fn owned(value: &AttributeValue) -> OwnedValue {
+fn to_resource_value(value: &AttributeValue) -> ResourceValue {
     match value {
-        AttributeValue::Text(text) => OwnedValue::Text(text.clone()),
-        AttributeValue::Integer(number) => OwnedValue::Number(*number),
-        AttributeValue::Bool(truth) => OwnedValue::Truth(*truth),
+        AttributeValue::Text(text) => ResourceValue::Text(text.clone()),
+        AttributeValue::Integer(number) => ResourceValue::Int(*number),
+        AttributeValue::Bool(truth) => ResourceValue::Bool(*truth),
     }
 }
 
 /// SHA-256 of the text, of the number's eight bytes in little-endian order, or of one byte for a truth value, in
 /// hexadecimal digits.
-fn hash(value: &OwnedValue) -> OwnedValue {
+fn hash(value: &ResourceValue) -> ResourceValue {
     let digest = match value {
-        OwnedValue::Text(text) => Sha256::digest(text),
-        OwnedValue::Number(number) => Sha256::digest(number.to_le_bytes()),
-        OwnedValue::Truth(truth) => Sha256::digest([u8::from(*truth)]),
+        ResourceValue::Text(text) => Sha256::digest(text),
+        ResourceValue::Int(number) => Sha256::digest(number.to_le_bytes()),
+        ResourceValue::Bool(truth) => Sha256::digest([u8::from(*truth)]),
     };
-    OwnedValue::Text(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    ResourceValue::Text(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]
@@ -65,10 +65,10 @@ mod tests {
     use sidewinder_process::{ProcessDescription, ProcessKey};
 
     use super::*;
-    use crate::resource::attributes_of;
+    use crate::resource::resource_attributes;
 
-    fn text(text: &str) -> OwnedValue {
-        OwnedValue::Text(text.to_owned())
+    fn text(text: &str) -> ResourceValue {
+        ResourceValue::Text(text.to_owned())
     }
 
     fn source(text: &str) -> AttributeSource {
@@ -84,7 +84,7 @@ mod tests {
     }
 
     /// The value of `a`, which is "old" before, after `change`; `b` is absent.
-    fn after(key: &str, change: AttributeChange) -> Option<OwnedValue> {
+    fn after(key: &str, change: AttributeChange) -> Option<ResourceValue> {
         let mut attributes = ResourceAttributes::default();
         attributes.set("a", text("old"));
         let action = AttributeAction { key: key.to_owned(), change };
@@ -113,7 +113,7 @@ mod tests {
         }
     }
 
-    /// The table at [`attributes_of`], from its last line upwards.
+    /// The table at [`resource_attributes`], from its last line upwards.
     #[test]
     fn each_source_of_a_services_name_gives_way_to_those_above_it() {
         let mut description = ProcessDescription {
@@ -121,7 +121,7 @@ mod tests {
             ..ProcessDescription::default()
         };
         let name = |description: &ProcessDescription, changes: Vec<AttributeChange>| {
-            let mut attributes = attributes_of(ProcessKey { pid: 7, instance: 1 }, description);
+            let mut attributes = resource_attributes(ProcessKey { pid: 7, instance: 1 }, description);
             let action = |change| AttributeAction { key: SERVICE_NAME.to_owned(), change };
             apply(
                 &[ResourceProcessor { attributes: changes.into_iter().map(action).collect() }],
@@ -148,6 +148,6 @@ mod tests {
         let old = "cba06b5736faf67e54b07b561eae94395e774c517a7d910a54369e1263ccfbd4";
         assert_eq!(after("a", AttributeChange::Hash), Some(text(old)));
         let one = "7c9fa136d4413fa6173637e883b6998d32e1d675f88cddff9dcbcf331820f4b8";
-        assert_eq!(hash(&OwnedValue::Number(1)), text(one));
+        assert_eq!(hash(&ResourceValue::Int(1)), text(one));
     }
 }

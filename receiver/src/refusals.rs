@@ -1,5 +1,5 @@
 //! Files that processes name and that are not read, because they are somebody else's or the process could not read them
-//! itself ([`Trust`](sidewinder_process::Trust)): counted by reason, and said once each.
+//! itself ([`PathTrust`](sidewinder_process::PathTrust)): counted by reason, and said once each.
 
 use std::collections::HashSet;
 use std::ops::AddAssign;
@@ -11,7 +11,7 @@ use tracing::warn;
 /// Files that are remembered, so that they are counted once; then all are forgotten.
 const REMEMBERED_MAX: usize = 4096;
 /// Files that the log names: whoever can make one can make any number.
-const SAID_MAX: u32 = 50;
+const LOGGED_MAX: u32 = 50;
 
 /// How many files were not read, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -31,13 +31,13 @@ impl AddAssign for RefusedFiles {
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<State>);
+pub(crate) struct Refusals(Mutex<RefusalState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RefusalState {
     counts: RefusedFiles,
-    known: HashSet<(Pid, Box<[u8]>, Refusal)>,
-    said: u32,
+    seen: HashSet<(Pid, Box<[u8]>, Refusal)>,
+    logged: u32,
 }
 
 impl Refusals {
@@ -46,26 +46,26 @@ impl Refusals {
     }
 
     /// A file with this path in the root of a process could not be opened. It counts if it is there.
-    pub(crate) fn note(&self, pid: Pid, path: &[u8], error: &OpenError) {
+    pub(crate) fn record(&self, pid: Pid, path: &[u8], error: &OpenError) {
         let Some(refusal) = error.refusal() else { return };
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.known.len() >= REMEMBERED_MAX {
-            state.known.clear();
+        if state.seen.len() >= REMEMBERED_MAX {
+            state.seen.clear();
         }
-        if !state.known.insert((pid, path.into(), refusal)) {
+        if !state.seen.insert((pid, path.into(), refusal)) {
             return;
         }
         if let Some(count) = state.counts.0.get_mut(refusal as usize) {
             *count += 1;
         }
-        state.said = state.said.saturating_add(1);
+        state.logged = state.logged.saturating_add(1);
         let path = format!("/{}", String::from_utf8_lossy(path.strip_prefix(b"/").unwrap_or(path)));
-        match state.said {
+        match state.logged {
             // Quoted: whoever named it may have put anything into it.
-            ..=SAID_MAX => {
+            ..=LOGGED_MAX => {
                 warn!(pid = pid.0, file = ?path, "not read for names: {error}");
             }
-            said if said == SAID_MAX + 1 => {
+            said if said == LOGGED_MAX + 1 => {
                 warn!("more files are not read for names: from here on they are only counted");
             }
             _ => {}
@@ -85,9 +85,9 @@ mod tests {
     fn each_file_counts_once_for_each_reason() {
         let refusals = Refusals::default();
         for _ in 0..3 {
-            refusals.note(Pid(1), b"tmp/perf-1.map", &OpenError::Link);
-            refusals.note(Pid(2), b"tmp/perf-2.map", &OpenError::Link);
-            refusals.note(Pid(2), b"tmp/perf-2.map", &OpenError::Owner(7));
+            refusals.record(Pid(1), b"tmp/perf-1.map", &OpenError::Link);
+            refusals.record(Pid(2), b"tmp/perf-2.map", &OpenError::Link);
+            refusals.record(Pid(2), b"tmp/perf-2.map", &OpenError::Owner(7));
         }
         assert_eq!(counted(&refusals), [("symlink", 2), ("owner", 1)]);
     }
@@ -96,7 +96,7 @@ mod tests {
     fn a_file_that_is_not_there_is_none_that_was_refused() {
         let refusals = Refusals::default();
         for error in [OpenError::NotFound, OpenError::Gone, OpenError::NotCached, OpenError::Permission] {
-            refusals.note(Pid(1), b"tmp/perf-1.map", &error);
+            refusals.record(Pid(1), b"tmp/perf-1.map", &error);
         }
         assert_eq!(counted(&refusals), []);
     }
@@ -105,9 +105,9 @@ mod tests {
     fn what_is_remembered_is_bounded() {
         let refusals = Refusals::default();
         for pid in 0..2 * REMEMBERED_MAX as u32 {
-            refusals.note(Pid(pid), b"x", &OpenError::HardLink);
+            refusals.record(Pid(pid), b"x", &OpenError::HardLink);
         }
         assert_eq!(counted(&refusals), [("hard_link", 2 * REMEMBERED_MAX as u64)]);
-        assert!(refusals.0.lock().unwrap().known.len() <= REMEMBERED_MAX);
+        assert!(refusals.0.lock().unwrap().seen.len() <= REMEMBERED_MAX);
     }
 }

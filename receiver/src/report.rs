@@ -8,17 +8,19 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sidewinder_bpf::monotonic_ns;
 use sidewinder_config::ResourceProcessor;
 use sidewinder_otlp::builder::{
-    AttributeSetIndex, BuildIds, Frame, Function, Line, LocationIndex, Mapping, ResourceIndex,
-    SampleAttributes, SampleIdentity, StackIndex,
+    AttributeSetIndex, Function, Line, LocationIndex, Mapping, MappingBuildIds, ResourceIndex,
+    SampleAttributes, SampleIdentity, StackFrame, StackIndex,
 };
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value};
 use sidewinder_process::{ProcessDescription, ProcessKey};
 
 use crate::jit::Runtime;
-use crate::naming::{BODY_MISSING, Code, NameCounts, NamedFrame, Namer, Naming, Place, marker};
+use crate::naming::{
+    CodeOrigin, FrameLocation, NameCounts, NamedFrame, Namer, NamingContext, STACK_MISSING, truncation_marker,
+};
 use crate::processor;
-use crate::resource::attributes_of;
-use crate::sampling::feed::{Event, Labels, Message, is_without_file};
+use crate::resource::resource_attributes;
+use crate::sampling::message::{Labels, Message, SampleEvent, is_anonymous};
 
 /// Events of one report: with these it is far below what a Collector takes, and takes little memory while
 /// it is made. Where there are more, reports are made more often.
@@ -28,48 +30,49 @@ const EVENTS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub(crate) struct Reporter {
     namer: Namer,
-    drafts: Vec<Draft>,
+    pending_reports: Vec<PendingReport>,
     /// What is interned is thrown away when all of it has grown to this.
     interned_bytes_max: usize,
     descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
-    clock: Clock,
+    clock: WallClock,
 }
 
 /// A report in the making, of what some processors make of the events.
 #[derive(Debug)]
-struct Draft {
+struct PendingReport {
     processors: Vec<ResourceProcessor>,
     builder: ReportBuilder,
-    interned: Interned,
+    interned: InternedIndices,
 }
 
 /// A stack, and how it ended. The process is part of it where it has frames that mean something in one process only.
-type StackKey = (Option<u64>, sidewinder_bpf::Outcome, Option<ProcessKey>);
+type SampleStackKey = (Option<u64>, sidewinder_bpf::Outcome, Option<ProcessKey>);
 
 /// What the builder has numbers for.
 #[derive(Debug, Default)]
-struct Interned {
+struct InternedIndices {
     resources: HashMap<ProcessKey, ResourceIndex>,
-    locations: HashMap<sidewinder_bpf::Frame, LocationIndex>,
+    locations: HashMap<sidewinder_bpf::RawFrame, LocationIndex>,
     /// Of frames that mean something in one process only, and may mean something else later.
-    of_processes: HashMap<(ProcessKey, sidewinder_bpf::Frame), LocationIndex>,
-    stacks: HashMap<StackKey, StackIndex>,
-    attributes: HashMap<Circumstances, AttributeSetIndex>,
+    process_locations: HashMap<(ProcessKey, sidewinder_bpf::RawFrame), LocationIndex>,
+    stacks: HashMap<SampleStackKey, StackIndex>,
+    attributes: HashMap<EventAttributes, AttributeSetIndex>,
 }
 
-impl Interned {
+impl InternedIndices {
     /// Forgets what means something in one process only.
-    fn forget_processes(&mut self) {
-        self.of_processes.clear();
+    fn clear_process_specific(&mut self) {
+        self.process_locations.clear();
         self.stacks.retain(|(_, _, process), _| process.is_none());
     }
 
     /// About how many bytes all of it takes.
     fn bytes(&self) -> usize {
-        let of_each = size_of::<(sidewinder_bpf::Frame, LocationIndex)>() * self.locations.len()
-            + size_of::<((ProcessKey, sidewinder_bpf::Frame), LocationIndex)>() * self.of_processes.len()
-            + size_of::<(StackKey, StackIndex)>() * self.stacks.len()
-            + size_of::<(Circumstances, AttributeSetIndex)>() * self.attributes.len()
+        let of_each = size_of::<(sidewinder_bpf::RawFrame, LocationIndex)>() * self.locations.len()
+            + size_of::<((ProcessKey, sidewinder_bpf::RawFrame), LocationIndex)>()
+                * self.process_locations.len()
+            + size_of::<(SampleStackKey, StackIndex)>() * self.stacks.len()
+            + size_of::<(EventAttributes, AttributeSetIndex)>() * self.attributes.len()
             + size_of::<(ProcessKey, ResourceIndex)>() * self.resources.len();
         // A hash map is three quarters full on average.
         of_each / 3 * 4
@@ -78,7 +81,7 @@ impl Interned {
 
 /// What an event's attributes are made of.
 #[derive(PartialEq, Eq, Hash, Debug)]
-struct Circumstances {
+struct EventAttributes {
     tid: u32,
     comm: [u8; 16],
     cpu: u32,
@@ -92,76 +95,86 @@ impl Reporter {
         Self {
             namer,
             interned_bytes_max,
-            drafts: processors.iter().map(|processors| Draft::new(processors.to_vec())).collect(),
+            pending_reports: processors
+                .iter()
+                .map(|processors| PendingReport::new(processors.to_vec()))
+                .collect(),
             descriptions: HashMap::new(),
-            clock: Clock::now(),
+            clock: WallClock::now(),
         }
     }
 
     /// Makes reports for other lists of processors from now on. What was not drained before is lost.
     pub(crate) fn change_processors(&mut self, processors: &[&[ResourceProcessor]]) {
-        if !self.drafts.iter().map(|draft| draft.processors.as_slice()).eq(processors.iter().copied()) {
-            self.drafts = processors.iter().map(|processors| Draft::new(processors.to_vec())).collect();
+        if !self
+            .pending_reports
+            .iter()
+            .map(|draft| draft.processors.as_slice())
+            .eq(processors.iter().copied())
+        {
+            self.pending_reports =
+                processors.iter().map(|processors| PendingReport::new(processors.to_vec())).collect();
         }
     }
 
-    pub(crate) fn take(&mut self, message: Message) {
+    pub(crate) fn handle(&mut self, message: Message) {
         match message {
             Message::File(id, facts) => {
-                self.namer.learn(id, facts);
+                self.namer.add_file(id, facts);
                 // Frames of this file may have a better name now.
-                for draft in &mut self.drafts {
+                for draft in &mut self.pending_reports {
                     draft.interned.locations.clear();
                     draft.interned.stacks.clear();
                 }
             }
-            Message::ForgetFile(id) => self.namer.forget(id),
+            Message::ForgetFile(id) => self.namer.remove_file(id),
             Message::Process(key, description) => {
-                for draft in &mut self.drafts {
+                for draft in &mut self.pending_reports {
                     draft.interned.resources.remove(&key);
                 }
                 self.descriptions.insert(key, description);
             }
-            Message::Jit(key, place) => {
-                self.namer.learn_runtime(key, place);
-                for draft in &mut self.drafts {
-                    draft.interned.forget_processes();
+            Message::JitSource(key, place) => {
+                self.namer.add_jit_source(key, place);
+                for draft in &mut self.pending_reports {
+                    draft.interned.clear_process_specific();
                 }
             }
-            Message::Departed(key) => {
-                self.namer.forget_process(key);
-                for draft in &mut self.drafts {
+            Message::ProcessExited(key) => {
+                self.namer.remove_process(key);
+                for draft in &mut self.pending_reports {
                     draft.interned.resources.remove(&key);
                 }
                 self.descriptions.remove(&key);
             }
-            Message::Event(event) => self.add(&event),
+            Message::Event(event) => self.add_event(&event),
         }
     }
 
     /// Whether the next reports are better made now than when they are due.
     pub(crate) fn is_full(&self) -> bool {
-        self.drafts.iter().any(|draft| draft.builder.pending_events() >= EVENTS_MAX)
+        self.pending_reports.iter().any(|draft| draft.builder.pending_events() >= EVENTS_MAX)
     }
 
     /// The reports of all events since the last ones, one for each list of processors, which cover this time of
     /// `CLOCK_MONOTONIC`. `None` where there was no event.
     pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
-        let share = self.interned_bytes_max / self.drafts.len().max(1);
-        let reports = self.drafts.iter_mut().map(|draft| draft.drain(interval.clone(), share)).collect();
-        self.clock = Clock::now();
+        let share = self.interned_bytes_max / self.pending_reports.len().max(1);
+        let reports =
+            self.pending_reports.iter_mut().map(|draft| draft.drain(interval.clone(), share)).collect();
+        self.clock = WallClock::now();
         reports
     }
 
     /// Names from here on with what has been read so far.
-    pub(crate) fn read_no_more(&mut self) {
-        self.namer.read_no_more();
+    pub(crate) fn stop_reading(&mut self) {
+        self.namer.stop_reading();
     }
 
     /// What the live page names events by.
-    pub(crate) fn naming(&mut self) -> Naming<'_> {
-        Naming { namer: &mut self.namer, processes: &self.descriptions }
+    pub(crate) fn naming_context(&mut self) -> NamingContext<'_> {
+        NamingContext { namer: &mut self.namer, processes: &self.descriptions }
     }
 
     /// What names lack so far.
@@ -169,35 +182,41 @@ impl Reporter {
         self.namer.counts()
     }
 
-    fn add(&mut self, event: &Event) {
+    fn add_event(&mut self, event: &SampleEvent) {
         let nothing = ProcessDescription::default();
         let description = self.descriptions.get(&event.process).map_or(&nothing, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
-        for draft in &mut self.drafts {
+        for draft in &mut self.pending_reports {
             draft.add(event, time_ns, description, &mut self.namer);
         }
     }
 }
 
-impl Draft {
+impl PendingReport {
     fn new(processors: Vec<ResourceProcessor>) -> Self {
         let builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
-        Self { processors, builder, interned: Interned::default() }
+        Self { processors, builder, interned: InternedIndices::default() }
     }
 
     fn drain(&mut self, unix_ns: Range<u64>, interned_bytes_max: usize) -> Option<Report> {
         let report = self.builder.drain(unix_ns);
         // Code that a process made may be thrown away, and its place taken.
-        self.interned.forget_processes();
+        self.interned.clear_process_specific();
         if self.builder.interned_bytes() + self.interned.bytes() > interned_bytes_max {
             *self = Self::new(std::mem::take(&mut self.processors));
         }
         report
     }
 
-    fn add(&mut self, event: &Event, unix_ns: u64, description: &ProcessDescription, namer: &mut Namer) {
+    fn add(
+        &mut self,
+        event: &SampleEvent,
+        unix_ns: u64,
+        description: &ProcessDescription,
+        namer: &mut Namer,
+    ) {
         let outcome = match (&event.stack, event.outcome) {
-            (None, _) => Some(BODY_MISSING),
+            (None, _) => Some(STACK_MISSING),
             (_, sidewinder_bpf::Outcome::Complete) => None,
             (_, other) => Some(other.label()),
         };
@@ -214,15 +233,15 @@ impl Draft {
     fn resource(&mut self, process: ProcessKey, description: &ProcessDescription) -> ResourceIndex {
         let (builder, processors) = (&mut self.builder, &self.processors);
         *self.interned.resources.entry(process).or_insert_with(|| {
-            let mut attributes = attributes_of(process, description);
+            let mut attributes = resource_attributes(process, description);
             processor::apply(processors, &mut attributes);
             builder.resource(&attributes.borrowed())
         })
     }
 
-    fn attributes(&mut self, event: &Event, outcome: Option<&'static str>) -> AttributeSetIndex {
+    fn attributes(&mut self, event: &SampleEvent, outcome: Option<&'static str>) -> AttributeSetIndex {
         let builder = &mut self.builder;
-        let circumstances = Circumstances {
+        let circumstances = EventAttributes {
             tid: event.tid,
             comm: event.comm,
             cpu: event.cpu,
@@ -241,10 +260,10 @@ impl Draft {
         })
     }
 
-    fn stack(&mut self, event: &Event, namer: &mut Namer) -> StackIndex {
+    fn stack(&mut self, event: &SampleEvent, namer: &mut Namer) -> StackIndex {
         let (stack, outcome, process) = (event.stack.as_ref(), event.outcome, event.process);
-        let of_process = stack.filter(|stack| stack.has_code_without_file).map(|_| process);
-        let key = (stack.map(|stack| stack.number), outcome, of_process);
+        let of_process = stack.filter(|stack| stack.has_anonymous_code).map(|_| process);
+        let key = (stack.map(|stack| stack.id), outcome, of_process);
         if let Some(index) = self.interned.stacks.get(&key) {
             return *index;
         }
@@ -254,27 +273,27 @@ impl Draft {
         let mut locations: Vec<LocationIndex> = frames
             .iter()
             .map(|frame| {
-                let of_process = is_without_file(frame).then_some((process, *frame));
+                let of_process = is_anonymous(frame).then_some((process, *frame));
                 let known = match &of_process {
-                    Some(key) => interned.of_processes.get(key),
+                    Some(key) => interned.process_locations.get(key),
                     None => interned.locations.get(frame),
                 };
                 if let Some(index) = known {
                     return *index;
                 }
-                let named = namer.name(process, *frame, event.time_ns);
+                let named = namer.resolve(process, *frame, event.time_ns);
                 let index = location(builder, &named);
                 match of_process {
-                    _ if named.is_unsought => has_unsought = true,
-                    Some(key) => drop(interned.of_processes.insert(key, index)),
+                    _ if named.is_provisional => has_unsought = true,
+                    Some(key) => drop(interned.process_locations.insert(key, index)),
                     None => drop(interned.locations.insert(*frame, index)),
                 }
                 index
             })
             .collect();
         let marker = match stack {
-            Some(_) => marker(outcome),
-            None => Some(format!("[truncated: {BODY_MISSING}]")),
+            Some(_) => truncation_marker(outcome),
+            None => Some(format!("[truncated: {STACK_MISSING}]")),
         };
         locations.extend(marker.map(|marker| marker_location(&mut self.builder, &marker)));
         let index = self.builder.stack(&locations);
@@ -290,8 +309,8 @@ fn labels(labels: &Labels) -> Vec<(&str, Value<'_>)> {
 }
 
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
-    let (mapping, address) = match &named.place {
-        Place::File { facts, svma, load, .. } => {
+    let (mapping, address) = match &named.location {
+        FrameLocation::File { facts, svma, load, .. } => {
             // A mapping says what its file is by this hash. Of a file that could not be read the name of the frame tells.
             let mapping = facts.hash.map(|hash| {
                 builder.mapping(&Mapping {
@@ -299,7 +318,7 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
                     memory_limit: load.svma.0.saturating_add(load.size),
                     file_offset: load.file_offset.0,
                     filename: &facts.path,
-                    build_ids: BuildIds {
+                    build_ids: MappingBuildIds {
                         htlhash: &hash.to_string(),
                         gnu: facts.build_ids.gnu.as_ref().map(ToString::to_string).as_deref(),
                         go: facts.build_ids.go.as_deref(),
@@ -308,23 +327,23 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
             });
             (mapping, svma.0)
         }
-        Place::Kernel { address } | Place::Anonymous { address } => (None, *address),
+        FrameLocation::Kernel { address } | FrameLocation::Anonymous { address } => (None, *address),
     };
-    let frame_type = match named.code {
-        Code::Native => FrameType::Native,
-        Code::Rust => FrameType::Rust,
-        Code::Go => FrameType::Go,
-        Code::Kernel => FrameType::Kernel,
-        Code::Jit(Runtime::CPython) => FrameType::CPython,
-        Code::Jit(Runtime::Dotnet) => FrameType::Dotnet,
-        Code::Jit(Runtime::Jvm) => FrameType::Jvm,
-        Code::Jit(Runtime::V8) => FrameType::V8js,
-        Code::Jit(Runtime::Unknown) => FrameType::Native,
+    let frame_type = match named.origin {
+        CodeOrigin::Native => FrameType::Native,
+        CodeOrigin::Rust => FrameType::Rust,
+        CodeOrigin::Go => FrameType::Go,
+        CodeOrigin::Kernel => FrameType::Kernel,
+        CodeOrigin::Jit(Runtime::CPython) => FrameType::CPython,
+        CodeOrigin::Jit(Runtime::Dotnet) => FrameType::Dotnet,
+        CodeOrigin::Jit(Runtime::Jvm) => FrameType::Jvm,
+        CodeOrigin::Jit(Runtime::V8) => FrameType::V8js,
+        CodeOrigin::Jit(Runtime::Unknown) => FrameType::Native,
     };
     // A place without a name is left to backends that have symbols: they know the file and the address.
     let lines: Vec<Line> = match &*named.functions {
         [] if mapping.is_some() => Vec::new(),
-        [] => vec![Line::of(builder.function(&Function { name: &named.name, ..Function::default() }))],
+        [] => vec![Line::new(builder.function(&Function { name: &named.name, ..Function::default() }))],
         functions => functions
             .iter()
             .map(|function| Line {
@@ -339,43 +358,49 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
             })
             .collect(),
     };
-    builder.location(&Frame { mapping, address, frame_type, is_guessed: named.is_guessed, lines: &lines })
+    builder.location(&StackFrame {
+        mapping,
+        address,
+        frame_type,
+        is_guessed: named.is_guessed,
+        lines: &lines,
+    })
 }
 
 fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
     let function = builder.function(&Function { name: marker, ..Function::default() });
-    builder.location(&Frame {
+    builder.location(&StackFrame {
         mapping: None,
         address: 0,
         frame_type: FrameType::Native,
         is_guessed: false,
-        lines: &[Line::of(function)],
+        lines: &[Line::new(function)],
     })
 }
 
 /// The time of day of moments of `CLOCK_MONOTONIC`, by what both clocks said at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    unix_ahead_ns: u64,
+pub(crate) struct WallClock {
+    unix_offset_ns: u64,
 }
 
-impl Clock {
+impl WallClock {
     /// Comparisons of the clocks, of which the quickest counts: between the readings of one this thread may lose its CPU.
-    const TRIES: u32 = 8;
+    const ATTEMPTS: u32 = 8;
 
     pub(crate) fn now() -> Self {
-        let tries = (0..Self::TRIES).map(|_| {
+        let tries = (0..Self::ATTEMPTS).map(|_| {
             let before_ns = monotonic_ns();
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let took_ns = monotonic_ns().saturating_sub(before_ns);
             let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
             (took_ns, unix_ns.saturating_sub(before_ns + took_ns / 2))
         });
-        Self { unix_ahead_ns: tries.min().map_or(0, |(_, ahead_ns)| ahead_ns) }
+        Self { unix_offset_ns: tries.min().map_or(0, |(_, ahead_ns)| ahead_ns) }
     }
 
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
-        monotonic_ns.saturating_add(self.unix_ahead_ns)
+        monotonic_ns.saturating_add(self.unix_offset_ns)
     }
 }
 
@@ -386,14 +411,15 @@ mod tests {
 
     use super::*;
     use crate::naming::NamingOptions;
-    use crate::sampling::feed::Stack;
+    use crate::sampling::message::Stack;
 
     /// Two spans on one stack, one of them by two routes: three samples, of one stack, each with its own events.
     #[test]
     fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
         let namer = Namer::new(NamingOptions::default());
         let mut reporter = Reporter::new(namer, &[&[]], usize::MAX);
-        let frame = sidewinder_bpf::Frame::new(sidewinder_bpf::FrameKind::Anonymous, 0x1000, false, false);
+        let frame =
+            sidewinder_bpf::RawFrame::new(sidewinder_bpf::RawFrameKind::Anonymous, 0x1000, false, false);
         let stack = Arc::new(Stack::new(1, [frame].into()));
         let link = |id| Some(Link { trace_id: [id; 16], span_id: [id; 8] });
         let route = |route: &str| Labels::from([("http.route".into(), route.into())]);
@@ -406,7 +432,7 @@ mod tests {
             (link(1), Labels::default()),
         ];
         for (number, (span, labels)) in events.into_iter().enumerate() {
-            reporter.take(Message::Event(Event {
+            reporter.handle(Message::Event(SampleEvent {
                 kind: Kind::Cpu { samples_per_second: 97 },
                 value: 1,
                 time_ns: now_ns + number as u64,
@@ -422,7 +448,7 @@ mod tests {
         }
         let report = reporter.drain(now_ns..now_ns + 10).remove(0).unwrap();
         assert!(sidewinder_otlp::conformance::check(report.as_bytes()).is_empty());
-        let profiles = sidewinder_otlp::decode::profiles_data(report.as_bytes()).unwrap();
+        let profiles = sidewinder_otlp::decode::decode_profiles_data(report.as_bytes()).unwrap();
         let samples = &profiles[0].samples;
         let seen: Vec<_> = samples
             .iter()
@@ -444,8 +470,8 @@ mod tests {
         let mut reporter = Reporter::new(namer, &[&[]], usize::MAX);
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });
         for process in processes {
-            reporter.take(Message::Process(process, Arc::default()));
-            reporter.take(Message::Departed(process));
+            reporter.handle(Message::Process(process, Arc::default()));
+            reporter.handle(Message::ProcessExited(process));
         }
         assert!(reporter.descriptions.is_empty());
     }

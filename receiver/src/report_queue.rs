@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use crate::every::Every;
-use crate::sampling::feed::Message;
+use crate::interval_timer::IntervalTimer;
+use crate::sampling::message::Message;
 
 /// The shortest time between two batches: waking the reporter costs both threads more than a few messages do.
 pub(crate) const FLUSH_INTERVAL: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ pub(crate) struct ReportQueue {
     batches: SyncSender<Vec<Message>>,
     /// The next batch; sampling appends to it.
     pub(crate) pending: Vec<Message>,
-    flushing: Every,
+    flush_timer: IntervalTimer,
     dropped: u64,
 }
 
@@ -30,7 +30,15 @@ impl ReportQueue {
     /// A queue, and the reporter's end of it.
     pub(crate) fn new() -> (Self, Receiver<Vec<Message>>) {
         let (batches, incoming) = sync_channel(BATCHES_MAX);
-        (Self { batches, pending: Vec::new(), flushing: Every::new(FLUSH_INTERVAL), dropped: 0 }, incoming)
+        (
+            Self {
+                batches,
+                pending: Vec::new(),
+                flush_timer: IntervalTimer::new(FLUSH_INTERVAL),
+                dropped: 0,
+            },
+            incoming,
+        )
     }
 
     /// Events that were dropped because the reporter could not keep up.
@@ -40,7 +48,7 @@ impl ReportQueue {
 
     /// Sends the pending messages if it is time and the queue has room. `receiver` is for the log.
     pub(crate) fn flush(&mut self, receiver: &str) {
-        if !self.pending.is_empty() && self.flushing.is_due() {
+        if !self.pending.is_empty() && self.flush_timer.is_due() {
             self.flush_now(receiver);
         }
     }
@@ -76,7 +84,7 @@ mod tests {
     #[test]
     fn the_queue_is_bounded_and_keeps_what_events_refer_to() {
         let (mut queue, incoming) = ReportQueue::new();
-        let departed = || Message::Departed(ProcessKey { pid: 7, instance: 1 });
+        let departed = || Message::ProcessExited(ProcessKey { pid: 7, instance: 1 });
         for _ in 0..BATCHES_MAX {
             queue.pending.push(departed());
             queue.flush_now("test");
@@ -92,6 +100,6 @@ mod tests {
         // Room again.
         assert_eq!(incoming.try_iter().count(), BATCHES_MAX);
         queue.close();
-        assert!(matches!(incoming.try_recv().as_deref(), Ok([Message::Departed(_)])));
+        assert!(matches!(incoming.try_recv().as_deref(), Ok([Message::ProcessExited(_)])));
     }
 }

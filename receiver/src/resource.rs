@@ -18,61 +18,61 @@ pub(crate) mod key {
 }
 
 /// How the name of a service begins to which nobody gave one (semantic conventions, "Service").
-const UNKNOWN_SERVICE: &str = "unknown_service";
+const UNKNOWN_SERVICE_PREFIX: &str = "unknown_service";
 
 /// Attributes that own their text; no key twice.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ResourceAttributes {
-    held: Vec<(String, OwnedValue)>,
+    entries: Vec<(String, ResourceValue)>,
     /// Nobody gave the service a name: the one that is there gives way to any other.
-    is_unnamed: bool,
+    has_default_name: bool,
 }
 
 /// The value of an attribute.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum OwnedValue {
+pub(crate) enum ResourceValue {
     Text(String),
-    Number(i64),
-    Truth(bool),
+    Int(i64),
+    Bool(bool),
 }
 
 impl ResourceAttributes {
-    pub(crate) fn get(&self, key: &str) -> Option<&OwnedValue> {
-        self.held.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+    pub(crate) fn get(&self, key: &str) -> Option<&ResourceValue> {
+        self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
     /// Gives `key` this value, whether or not it had one.
-    pub(crate) fn set(&mut self, key: &str, value: OwnedValue) {
-        self.is_unnamed &= key != SERVICE_NAME;
-        match self.held.iter_mut().find(|(known, _)| known == key) {
+    pub(crate) fn set(&mut self, key: &str, value: ResourceValue) {
+        self.has_default_name &= key != SERVICE_NAME;
+        match self.entries.iter_mut().find(|(known, _)| known == key) {
             Some((_, held)) => *held = value,
-            None => self.held.push((key.to_owned(), value)),
+            None => self.entries.push((key.to_owned(), value)),
         }
     }
 
     /// Whether anybody gave `key` a value.
-    pub(crate) fn is_given(&self, key: &str) -> bool {
-        self.get(key).is_some() && !(self.is_unnamed && key == SERVICE_NAME)
+    pub(crate) fn is_explicitly_set(&self, key: &str) -> bool {
+        self.get(key).is_some() && !(self.has_default_name && key == SERVICE_NAME)
     }
 
     /// Gives `key` this value where it has none.
-    fn offer(&mut self, key: &str, value: OwnedValue) {
+    fn set_if_absent(&mut self, key: &str, value: ResourceValue) {
         if self.get(key).is_none() {
-            self.held.push((key.to_owned(), value));
+            self.entries.push((key.to_owned(), value));
         }
     }
 
     pub(crate) fn remove(&mut self, key: &str) {
-        self.held.retain(|(known, _)| known != key);
+        self.entries.retain(|(known, _)| known != key);
     }
 
     pub(crate) fn borrowed(&self) -> Vec<(&str, Value<'_>)> {
         let value = |value| match value {
-            &OwnedValue::Number(number) => Value::Int(number),
-            &OwnedValue::Truth(truth) => Value::Bool(truth),
-            OwnedValue::Text(text) => Value::Str(text),
+            &ResourceValue::Int(number) => Value::Int(number),
+            &ResourceValue::Bool(truth) => Value::Bool(truth),
+            ResourceValue::Text(text) => Value::Str(text),
         };
-        self.held.iter().map(|(key, held)| (key.as_str(), value(held))).collect()
+        self.entries.iter().map(|(key, held)| (key.as_str(), value(held))).collect()
     }
 }
 
@@ -89,14 +89,17 @@ impl ResourceAttributes {
 ///
 /// An SDK has read the environment before it publishes. What it calls `process.*` is left to what we see: its numbers are
 /// those of another namespace, and its command line may hold secrets. No SDK made these profiles, so that none is named.
-pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescription) -> ResourceAttributes {
+pub(crate) fn resource_attributes(
+    process: ProcessKey,
+    description: &ProcessDescription,
+) -> ResourceAttributes {
     let mut attributes = ResourceAttributes::default();
     for (key, value) in description.context.iter().flat_map(|context| &context.resource) {
-        if is_taken_from_context(key, value) {
-            attributes.offer(key, owned(value));
+        if is_context_attribute_allowed(key, value) {
+            attributes.set_if_absent(key, to_resource_value(value));
         }
     }
-    let mut text = |key: &str, value: String| attributes.offer(key, OwnedValue::Text(value));
+    let mut text = |key: &str, value: String| attributes.set_if_absent(key, ResourceValue::Text(value));
     let name = description.executable_name().or(description.comm.as_deref());
     let name = name.map(|name| String::from_utf8_lossy(name).into_owned());
     if let Some(service) = &description.resource.service_name {
@@ -106,10 +109,11 @@ pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescriptio
         text(key, value.to_string());
     }
     // As SDKs name a program that was given no name.
-    let unknown =
-        name.as_deref().map_or(UNKNOWN_SERVICE.to_owned(), |name| format!("{UNKNOWN_SERVICE}:{name}"));
-    attributes.is_unnamed = attributes.get(SERVICE_NAME).is_none();
-    let mut text = |key: &str, value: String| attributes.offer(key, OwnedValue::Text(value));
+    let unknown = name
+        .as_deref()
+        .map_or(UNKNOWN_SERVICE_PREFIX.to_owned(), |name| format!("{UNKNOWN_SERVICE_PREFIX}:{name}"));
+    attributes.has_default_name = attributes.get(SERVICE_NAME).is_none();
+    let mut text = |key: &str, value: String| attributes.set_if_absent(key, ResourceValue::Text(value));
     text(SERVICE_NAME, unknown);
     if let Some(id) = &description.container_id {
         text(key::CONTAINER_ID, id.to_string());
@@ -129,22 +133,22 @@ pub(crate) fn attributes_of(process: ProcessKey, description: &ProcessDescriptio
     if let Some(started_at) = description.started_at.and_then(|time| Timestamp::try_from(time).ok()) {
         text(key::PROCESS_CREATION_TIME, format!("{started_at:.3}"));
     }
-    attributes.offer(key::PROCESS_PID, OwnedValue::Number(process.pid.into()));
+    attributes.set_if_absent(key::PROCESS_PID, ResourceValue::Int(process.pid.into()));
     attributes
 }
 
-fn is_taken_from_context(key: &str, value: &ContextValue) -> bool {
+fn is_context_attribute_allowed(key: &str, value: &ContextValue) -> bool {
     // What an SDK says that was given no name; it gives way as our own word for that does.
     let is_no_name = key == SERVICE_NAME
-        && matches!(value, ContextValue::Text(name) if name.is_empty() || name.starts_with(UNKNOWN_SERVICE));
+        && matches!(value, ContextValue::Text(name) if name.is_empty() || name.starts_with(UNKNOWN_SERVICE_PREFIX));
     !is_no_name && !key.starts_with("process.") && !key.starts_with("telemetry.sdk.")
 }
 
-fn owned(value: &ContextValue) -> OwnedValue {
+fn to_resource_value(value: &ContextValue) -> ResourceValue {
     match value {
-        ContextValue::Text(text) => OwnedValue::Text(text.to_string()),
-        ContextValue::Number(number) => OwnedValue::Number(*number),
-        ContextValue::Truth(truth) => OwnedValue::Truth(*truth),
+        ContextValue::Text(text) => ResourceValue::Text(text.to_string()),
+        ContextValue::Number(number) => ResourceValue::Int(*number),
+        ContextValue::Truth(truth) => ResourceValue::Bool(*truth),
     }
 }
 
@@ -158,7 +162,7 @@ mod tests {
     use super::*;
 
     fn value_of(description: &ProcessDescription, wanted: &str) -> Option<String> {
-        let attributes = attributes_of(ProcessKey { pid: 7, instance: 1 }, description);
+        let attributes = resource_attributes(ProcessKey { pid: 7, instance: 1 }, description);
         attributes.borrowed().into_iter().find(|(key, _)| *key == wanted).map(|(_, value)| match value {
             Value::Str(text) => text.to_owned(),
             other => format!("{other:?}"),

@@ -28,15 +28,15 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// A request's line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// A port that is taken is tried again this often.
-const RETRY: Duration = Duration::from_secs(10);
+const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What pages without scripts may do.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+const STRICT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// A page that states its own policy is in no other site's frame; that a page can't state.
-const OWN_POLICY: &str = "frame-ancestors 'none'";
+const SELF_DECLARED_POLICY: &str = "frame-ancestors 'none'";
 
 /// What a path is answered with.
-pub(crate) struct Page {
+pub(crate) struct PageResponse {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
@@ -44,14 +44,14 @@ pub(crate) struct Page {
     pub(crate) policy: &'static str,
 }
 
-impl Page {
+impl PageResponse {
     pub(crate) fn ok(content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        Self { status: StatusCode::OK, content_type, body: body.into(), policy: POLICY }
+        Self { status: StatusCode::OK, content_type, body: body.into(), policy: STRICT_POLICY }
     }
 
     /// A document that states its own policy.
-    pub(crate) fn document(body: impl Into<Bytes>) -> Self {
-        Self { policy: OWN_POLICY, ..Self::ok("text/html; charset=utf-8", body) }
+    pub(crate) fn with_own_policy(body: impl Into<Bytes>) -> Self {
+        Self { policy: SELF_DECLARED_POLICY, ..Self::ok("text/html; charset=utf-8", body) }
     }
 
     pub(crate) fn text(status: StatusCode, words: &str) -> Self {
@@ -60,36 +60,44 @@ impl Page {
 }
 
 /// Answers for a path; `None`: there is no such page.
-pub(crate) type Answer = dyn Fn(&str) -> Option<Page> + Send + Sync;
+pub(crate) type Handler = dyn Fn(&str) -> Option<PageResponse> + Send + Sync;
 
 /// Listens until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
-    accepting: JoinHandle<()>,
+    accept_task: JoinHandle<()>,
 }
 
 impl Server {
     /// Listens at `address`, now or as soon as the port is free: a port that another program has is a warning.
-    pub(crate) fn start(what: String, address: ListenAddress, answer: Arc<Answer>, runtime: &Handle) -> Self {
+    pub(crate) fn start(
+        what: String,
+        address: ListenAddress,
+        answer: Arc<Handler>,
+        runtime: &Handle,
+    ) -> Self {
         let accepting = runtime.spawn(async move {
             let listener = listener(&what, &address).await;
             accept(listener, address, answer).await;
         });
-        Self { accepting }
+        Self { accept_task: accepting }
     }
 
     /// Listens on a free port of this machine, for nobody else, and says which.
-    pub(crate) fn on_free_port(answer: Arc<Answer>, runtime: &Handle) -> io::Result<(Self, SocketAddr)> {
+    pub(crate) fn start_on_free_port(
+        answer: Arc<Handler>,
+        runtime: &Handle,
+    ) -> io::Result<(Self, SocketAddr)> {
         let host = Ipv4Addr::LOCALHOST;
         let listener = runtime.block_on(TcpListener::bind((host, 0)))?;
         let local = listener.local_addr()?;
         let address = ListenAddress { host: host.to_string(), port: local.port() };
         let accepting = runtime.spawn(accept(listener, address, answer));
-        Ok((Self { accepting }, local))
+        Ok((Self { accept_task: accepting }, local))
     }
 }
 
-async fn accept(listener: TcpListener, address: ListenAddress, answer: Arc<Answer>) {
+async fn accept(listener: TcpListener, address: ListenAddress, answer: Arc<Handler>) {
     let turns = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let address = Arc::new(address);
     loop {
@@ -113,7 +121,7 @@ async fn accept(listener: TcpListener, address: ListenAddress, answer: Arc<Answe
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.accept_task.abort();
     }
 }
 
@@ -132,7 +140,7 @@ async fn listener(what: &str, address: &ListenAddress) -> TcpListener {
             }
             Err(_) => {}
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(BIND_RETRY_INTERVAL).await;
     }
 }
 
@@ -149,7 +157,7 @@ async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
     }
 }
 
-async fn serve(stream: TcpStream, address: Arc<ListenAddress>, answer: Arc<Answer>) {
+async fn serve(stream: TcpStream, address: Arc<ListenAddress>, answer: Arc<Handler>) {
     let Ok(local) = stream.local_addr() else { return };
     let service = service_fn(move |request: Request<Incoming>| {
         let page = page(&request, &address, local, &*answer);
@@ -165,20 +173,28 @@ async fn serve(stream: TcpStream, address: Arc<ListenAddress>, answer: Arc<Answe
     let _ = connection.await;
 }
 
-fn page<B>(request: &Request<B>, address: &ListenAddress, local: SocketAddr, answer: &Answer) -> Page {
+fn page<B>(
+    request: &Request<B>,
+    address: &ListenAddress,
+    local: SocketAddr,
+    answer: &Handler,
+) -> PageResponse {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    if !host.is_some_and(|host| is_ours(host, address, local.ip())) {
-        return Page::text(StatusCode::MISDIRECTED_REQUEST, "this host name is not one of Sidewinder's");
+    if !host.is_some_and(|host| is_allowed_host(host, address, local.ip())) {
+        return PageResponse::text(
+            StatusCode::MISDIRECTED_REQUEST,
+            "this host name is not one of Sidewinder's",
+        );
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
+        return PageResponse::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
     }
-    answer(request.uri().path()).unwrap_or_else(|| Page::text(StatusCode::NOT_FOUND, "no such page"))
+    answer(request.uri().path()).unwrap_or_else(|| PageResponse::text(StatusCode::NOT_FOUND, "no such page"))
 }
 
 /// Whether the header `Host` names this listener: a page that some site makes a browser ask for under that site's name
 /// (DNS rebinding) is not answered.
-fn is_ours(host: &str, address: &ListenAddress, local: IpAddr) -> bool {
+fn is_allowed_host(host: &str, address: &ListenAddress, local: IpAddr) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
@@ -189,7 +205,7 @@ fn is_ours(host: &str, address: &ListenAddress, local: IpAddr) -> bool {
     }
 }
 
-fn response(page: Page) -> Response<Full<Bytes>> {
+fn response(page: PageResponse) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(page.body));
     *response.status_mut() = page.status;
     let headers = response.headers_mut();
@@ -226,8 +242,8 @@ mod tests {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let address = ListenAddress { host: "127.0.0.1".to_owned(), port };
-        let answer: Arc<Answer> =
-            Arc::new(|path| (path == "/page").then(|| Page::ok("text/plain", "it".to_owned())));
+        let answer: Arc<Handler> =
+            Arc::new(|path| (path == "/page").then(|| PageResponse::ok("text/plain", "it".to_owned())));
         let _server = Server::start("test".to_owned(), address, answer, runtime.handle());
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::sleep(Duration::from_millis(5));
@@ -258,10 +274,10 @@ mod tests {
         let address = ListenAddress { host: "node-7".to_owned(), port: 1 };
         let local = "10.0.0.7".parse().unwrap();
         for host in ["node-7:8888", "NODE-7", "localhost", "10.0.0.7:8888", "[::ffff:10.0.0.7]:8888"] {
-            assert!(is_ours(host, &address, local), "{host}");
+            assert!(is_allowed_host(host, &address, local), "{host}");
         }
         for host in ["10.0.0.8", "node-7.evil.example", "[::1]:8888", "127.0.0.1"] {
-            assert!(!is_ours(host, &address, local), "{host}");
+            assert!(!is_allowed_host(host, &address, local), "{host}");
         }
     }
 }

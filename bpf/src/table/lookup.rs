@@ -22,7 +22,7 @@ impl PackedSegment {
 
 /// The same, of a segment's bytes.
 pub(crate) fn look_up(segment: &[u8], at: FileOffset) -> Option<Result<Rule, Outcome>> {
-    Some(rule_at(segment, at)?.decoded())
+    Some(rule_at(segment, at)?.decode())
 }
 
 /// The rule in force at a place of the file, as the programs read it.

@@ -9,12 +9,12 @@ pub(super) const PAGE_BYTES: u64 = 1 << intf::SW_PAGE_SHIFT;
 
 /// The rows that start in one page, by their offset in it.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct PageRows {
     pub(super) entry_at_start: Entry,
     pub(super) rows: Vec<(u64, Entry)>,
 }
 
-impl Default for Page {
+impl Default for PageRows {
     fn default() -> Self {
         Self { entry_at_start: Entry::NO_INFORMATION, rows: Vec::new() }
     }

@@ -61,7 +61,7 @@ impl sw_rule {
 
 impl sw_rule {
     /// The rule in the terms of unwinding, or the outcome of a walk that gets here.
-    pub(super) fn decoded(&self) -> Result<Rule, Outcome> {
+    pub(super) fn decode(&self) -> Result<Rule, Outcome> {
         let unsupported = Outcome::UnsupportedRule;
         let has = |flag: u32| u32::from(self.flags()) & flag != 0;
         let register = |number: u8| Register::from_dwarf(number.into()).ok_or(unsupported);

@@ -28,10 +28,10 @@ impl NumberedRow {
 }
 
 /// As in `sw_run`.
-pub(super) type Run = [u16; RUN_ROWS];
+pub(super) type RowRun = [u16; RUN_ROWS];
 
 /// Cuts rows into sequences, each of which can be a run. None is empty, none leaves its bucket.
-pub(super) fn sequences(rows: &[NumberedRow]) -> impl Iterator<Item = &[NumberedRow]> {
+pub(super) fn row_sequences(rows: &[NumberedRow]) -> impl Iterator<Item = &[NumberedRow]> {
     let mut length = 1;
     rows.chunk_by(move |row, next| {
         let goes_on = length < RUN_ROWS && next.at - row.at <= MAX_GAP_BYTES && next.bucket() == row.bucket();
@@ -41,7 +41,7 @@ pub(super) fn sequences(rows: &[NumberedRow]) -> impl Iterator<Item = &[Numbered
 }
 
 /// A sequence as a run.
-pub(super) fn run(sequence: &[NumberedRow]) -> Run {
+pub(super) fn run(sequence: &[NumberedRow]) -> RowRun {
     array::from_fn(|i| {
         let row = sequence[i.min(sequence.len() - 1)];
         NumberedRow::packed(row.at - sequence[0].at, row.number)
@@ -49,21 +49,21 @@ pub(super) fn run(sequence: &[NumberedRow]) -> Run {
 }
 
 /// The runs that save bytes, sorted; those that save most where there are more than `most`.
-pub(super) fn worthwhile(rows: &[NumberedRow], most: usize) -> Vec<Run> {
-    let mut runs: Vec<Run> = sequences(rows).filter(|sequence| sequence.len() > 1).map(run).collect();
+pub(super) fn select_runs(rows: &[NumberedRow], most: usize) -> Vec<RowRun> {
+    let mut runs: Vec<RowRun> = row_sequences(rows).filter(|sequence| sequence.len() > 1).map(run).collect();
     runs.sort_unstable();
-    let mut chosen: Vec<(usize, Run)> =
-        runs.chunk_by(Run::eq).map(|same| (bytes_saved(&same[0], same.len()), same[0])).collect();
+    let mut chosen: Vec<(usize, RowRun)> =
+        runs.chunk_by(RowRun::eq).map(|same| (bytes_saved(&same[0], same.len()), same[0])).collect();
     chosen.retain(|(saved, _)| *saved > 0);
     chosen.sort_unstable_by(|a, b| b.cmp(a));
     chosen.truncate(most);
-    let mut runs: Vec<Run> = chosen.into_iter().map(|(_, run)| run).collect();
+    let mut runs: Vec<RowRun> = chosen.into_iter().map(|(_, run)| run).collect();
     runs.sort_unstable();
     runs
 }
 
 /// What a run saves that stands for so many sequences.
-fn bytes_saved(run: &Run, uses: usize) -> usize {
+fn bytes_saved(run: &RowRun, uses: usize) -> usize {
     let rows_beyond_first = run.windows(2).filter(|pair| pair[0] != pair[1]).count();
     (rows_beyond_first * 2 * uses).saturating_sub(size_of::<sw_run>())
 }
@@ -78,7 +78,7 @@ mod tests {
 
     /// Where sequences begin.
     fn starts(at: &[u32]) -> Vec<u32> {
-        sequences(&rows(at)).map(|sequence| sequence[0].at).collect()
+        row_sequences(&rows(at)).map(|sequence| sequence[0].at).collect()
     }
 
     #[test]
@@ -101,8 +101,8 @@ mod tests {
             (0..times).flat_map(|i| rows(&[i * 128, i * 128 + 1, i * 128 + 3])).collect()
         };
         // Each occurrence saves 4 bytes, and the run takes 16.
-        assert_eq!(worthwhile(&occurring(4), 9), Vec::<Run>::new());
-        assert_eq!(worthwhile(&occurring(5), 9), [run(&rows(&[0, 1, 3]))]);
-        assert_eq!(worthwhile(&occurring(5), 0), Vec::<Run>::new(), "no number is left");
+        assert_eq!(select_runs(&occurring(4), 9), Vec::<RowRun>::new());
+        assert_eq!(select_runs(&occurring(5), 9), [run(&rows(&[0, 1, 3]))]);
+        assert_eq!(select_runs(&occurring(5), 0), Vec::<RowRun>::new(), "no number is left");
     }
 }

@@ -6,9 +6,9 @@ use sidewinder_address::FileOffset;
 use sidewinder_unwind_table::{Entry, Rule};
 use zerocopy::IntoBytes;
 
-use super::page::{PAGE_BYTES, Page};
+use super::page::{PAGE_BYTES, PageRows};
 use super::rule::Packing;
-use super::runs::{self, NumberedRow, Run};
+use super::runs::{self, NumberedRow, RowRun};
 use crate::intf::{self, sw_rule, sw_run, sw_segment_header};
 use crate::outcome::Outcome;
 
@@ -47,23 +47,23 @@ pub struct PackedSegment {
 impl PackedSegment {
     /// The table of a file that says nothing: every address has no rule, which leaves frame pointers to be tried.
     #[must_use]
-    pub fn blank() -> Self {
-        let mut segment = Builder::new(0);
-        segment.push(&Page::default(), Packing::Auto);
+    pub fn empty() -> Self {
+        let mut segment = SegmentBuilder::new(0);
+        segment.push(&PageRows::default(), Packing::Auto);
         segment.finish()
     }
 
     /// The table of a file of one page, of rows by their offset.
     #[cfg(feature = "test-programs")]
-    pub(crate) fn of_page(rows: impl Iterator<Item = (u64, Entry)>, packing: Packing) -> Self {
-        let mut segment = Builder::new(0);
-        segment.push(&Page { rows: rows.collect(), ..Page::default() }, packing);
+    pub(crate) fn from_page(rows: impl Iterator<Item = (u64, Entry)>, packing: Packing) -> Self {
+        let mut segment = SegmentBuilder::new(0);
+        segment.push(&PageRows { rows: rows.collect(), ..PageRows::default() }, packing);
         segment.finish()
     }
 }
 
 /// A segment that is being filled.
-pub(super) struct Builder {
+pub(super) struct SegmentBuilder {
     file_offset: u64,
     pages: usize,
     /// In order. The first is at the segment's start, and each has another number than the one before.
@@ -72,7 +72,7 @@ pub(super) struct Builder {
     numbers: HashMap<sw_rule, u16>,
 }
 
-impl Builder {
+impl SegmentBuilder {
     pub(super) fn new(file_offset: u64) -> Self {
         let none = sw_rule::none(Outcome::NoRule);
         let frame_pointer = sw_rule::from(&Rule::FRAME_POINTER);
@@ -85,7 +85,7 @@ impl Builder {
         }
     }
 
-    pub(super) fn has_room_for(&self, page: &Page, packing: Packing) -> bool {
+    pub(super) fn has_room_for(&self, page: &PageRows, packing: Packing) -> bool {
         if self.pages == 0 {
             return true;
         }
@@ -103,7 +103,7 @@ impl Builder {
         self.rules.len() + new.len() <= RULES_TARGET
     }
 
-    pub(super) fn push(&mut self, page: &Page, packing: Packing) {
+    pub(super) fn push(&mut self, page: &PageRows, packing: Packing) {
         let start = (self.pages as u64 * PAGE_BYTES) as u32;
         self.push_row(start, page.entry_at_start, packing);
         for (offset, entry) in &page.rows {
@@ -157,7 +157,7 @@ impl Builder {
     }
 
     pub(super) fn finish(self) -> PackedSegment {
-        let runs = runs::worthwhile(&self.rows, NUMBERS_MAX - self.rules.len());
+        let runs = runs::select_runs(&self.rows, NUMBERS_MAX - self.rules.len());
         let first_run = self.rules.len() as u16;
         let (index, rows) = self.index_and_rows(first_run, &runs);
         let rules_offset = self.rules_offset();
@@ -190,10 +190,10 @@ impl Builder {
     }
 
     /// The first row of each bucket, and of the one past the last; and the rows, with runs for what they hold.
-    fn index_and_rows(&self, first_run: u16, runs: &[Run]) -> (Vec<u16>, Vec<u16>) {
+    fn index_and_rows(&self, first_run: u16, runs: &[RowRun]) -> (Vec<u16>, Vec<u16>) {
         let mut index = Vec::with_capacity(self.pages * BUCKETS_PER_PAGE + 1);
         let mut rows = Vec::with_capacity(self.rows.len());
-        for sequence in runs::sequences(&self.rows) {
+        for sequence in runs::row_sequences(&self.rows) {
             index.resize((sequence[0].bucket() as usize + 1).max(index.len()), rows.len() as u16);
             match runs.binary_search(&runs::run(sequence)) {
                 Ok(run) => rows.push(packed(sequence[0], first_run + run as u16)),

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn only_a_gap_too_small_for_an_aligned_function_is_padding() {
     let rows = |gap: u64, next: u64| {
-        let row = |start, entry| Row { start: Svma(start), entry };
+        let row = |start, entry| UnwindRow { start: Svma(start), entry };
         let (leaf, end) = (Entry::Rule(Rule::LEAF), Entry::NO_INFORMATION);
         without_padding([row(0x1000, leaf), row(gap, end), row(next, leaf)].into_iter()).count()
     };

@@ -10,7 +10,7 @@ pub type EntryId = u16;
 
 /// The distinct entries of a table. The first is always [`Entry::NO_INFORMATION`].
 #[derive(Clone, Debug)]
-pub struct Entries {
+pub struct EntryInterner {
     by_id: Vec<Entry>,
     ids: HashMap<Entry, EntryId>,
     /// Entries asked for lately, each in its slot by [`SlotHasher`]: functions repeat each other, and hashing
@@ -18,7 +18,7 @@ pub struct Entries {
     recent: Box<[(Entry, EntryId)]>,
 }
 
-impl Entries {
+impl EntryInterner {
     /// The id of [`Entry::NO_INFORMATION`].
     pub const NO_INFORMATION: EntryId = 0;
     const TOO_MANY: EntryId = 1;
@@ -43,14 +43,14 @@ impl Entries {
         {
             return *id;
         }
-        let id = self.look_up_or_add(entry);
+        let id = self.intern_uncached(entry);
         if let Some(recent) = self.recent.get_mut(slot) {
             *recent = (entry, id);
         }
         id
     }
 
-    fn look_up_or_add(&mut self, entry: Entry) -> EntryId {
+    fn intern_uncached(&mut self, entry: Entry) -> EntryId {
         if let Some(id) = self.ids.get(&entry) {
             return *id;
         }
@@ -68,7 +68,7 @@ impl Entries {
 
     /// The ids that give way to another source: no information, and a broken entry.
     #[must_use]
-    pub fn yielding(&self) -> [EntryId; 2] {
+    pub fn overridable(&self) -> [EntryId; 2] {
         let malformed = self.ids.get(&Entry::End(EndReason::Malformed)).copied();
         [Self::NO_INFORMATION, malformed.unwrap_or(Self::NO_INFORMATION)]
     }
@@ -94,7 +94,7 @@ impl Entries {
     }
 }
 
-impl Default for Entries {
+impl Default for EntryInterner {
     fn default() -> Self {
         Self::new()
     }
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn more_distinct_rules_than_ids_end_with_their_reason() {
-        let mut entries = Entries::new();
+        let mut entries = EntryInterner::new();
         for offset in 0..70_000 {
             entries.intern(Entry::Rule(Rule::above_stack_pointer(offset)));
         }

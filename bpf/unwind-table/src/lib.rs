@@ -5,8 +5,8 @@
 //!
 //! - [`Rule`] says how a frame leads to its caller, [`Entry`] is a rule or the [reason](EndReason) why there is none, and
 //!   [`Rule::step`] applies a rule to a frame.
-//! - [`UnwindTable`] holds the [rows](Row), sorted by address, with a [`Summary`] of what they were made of.
-//! - [`RowBuffer`] and [`Entries`] are for who makes a table: rows of a part of the code, and interned entries.
+//! - [`UnwindTable`] holds the [rows](UnwindRow), sorted by address, with a [`Summary`] of what they were made of.
+//! - [`RowBuffer`] and [`EntryInterner`] are for who makes a table: rows of a part of the code, and interned entries.
 //!
 //! What differs between architectures is in `arch`.
 #![forbid(unsafe_code)]
@@ -20,9 +20,9 @@ mod summary;
 mod table;
 
 pub use arch::{PLT_ENTRY_BYTES, Register};
-pub use entries::{Entries, EntryId};
+pub use entries::{EntryId, EntryInterner};
 pub use rows::{CompactRow, RowBuffer};
 pub use rule::{CalleeSaved, Cfa, EndReason, Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 pub use step::{FrameRegisters, Memory, StepError};
-pub use summary::{GivenUp, Source, Summary};
-pub use table::{Row, UnwindTable};
+pub use summary::{RowSource, Summary, UnresolvedReason};
+pub use table::{UnwindRow, UnwindTable};

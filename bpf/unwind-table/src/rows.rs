@@ -1,6 +1,6 @@
 //! Rows under construction, and one layer of them over another.
 
-use crate::entries::{Entries, EntryId};
+use crate::entries::{EntryId, EntryInterner};
 
 /// The start of a row as bytes from the table's base, and the entry in force from there.
 pub type CompactRow = (u32, EntryId);
@@ -13,13 +13,13 @@ pub type CompactRow = (u32, EntryId);
 #[derive(Clone, Debug, Default)]
 pub struct RowBuffer {
     /// All but the last are full; none is empty.
-    chunks: Vec<Chunk>,
+    chunks: Vec<RowChunk>,
 }
 
 const CHUNK_ROWS: usize = 4096;
 
 #[derive(Clone, Debug, Default)]
-struct Chunk {
+struct RowChunk {
     starts: Vec<u32>,
     ids: Vec<EntryId>,
 }
@@ -32,12 +32,12 @@ impl RowBuffer {
         }
         let last = self.last();
         debug_assert!(last.is_none_or(|(last, _)| last < start), "rows come sorted");
-        if last.map_or(Entries::NO_INFORMATION, |(_, id)| id) == id {
+        if last.map_or(EntryInterner::NO_INFORMATION, |(_, id)| id) == id {
             return;
         }
         if self.chunks.last().is_none_or(|chunk| chunk.starts.len() == CHUNK_ROWS) {
             let (starts, ids) = (Vec::with_capacity(CHUNK_ROWS), Vec::with_capacity(CHUNK_ROWS));
-            self.chunks.push(Chunk { starts, ids });
+            self.chunks.push(RowChunk { starts, ids });
         }
         if let Some(chunk) = self.chunks.last_mut() {
             chunk.starts.push(start);
@@ -60,12 +60,12 @@ impl RowBuffer {
 
     /// These rows, and where they have no information or a broken entry, those of `lower`.
     #[must_use]
-    pub fn over(self, lower: Self, entries: &Entries) -> Self {
-        let yielding = entries.yielding();
+    pub fn merge_over(self, lower: Self, entries: &EntryInterner) -> Self {
+        let yielding = entries.overridable();
         let yields = |id| yielding.contains(&id);
         let mut merged = Self::default();
         let (mut above, mut below) = (self.into_rows().peekable(), lower.into_rows().peekable());
-        let (mut id_above, mut id_below) = (Entries::NO_INFORMATION, Entries::NO_INFORMATION);
+        let (mut id_above, mut id_below) = (EntryInterner::NO_INFORMATION, EntryInterner::NO_INFORMATION);
         while let Some(start) = match (above.peek(), below.peek()) {
             (Some((a, _)), Some((b, _))) => Some(*a.min(b)),
             (Some((only, _)), None) | (None, Some((only, _))) => Some(*only),
@@ -77,7 +77,7 @@ impl RowBuffer {
             if let Some((_, id)) = below.next_if(|(at, _)| *at == start) {
                 id_below = id;
             }
-            let lower_speaks = id_below != Entries::NO_INFORMATION;
+            let lower_speaks = id_below != EntryInterner::NO_INFORMATION;
             merged.push((start, if yields(id_above) && lower_speaks { id_below } else { id_above }));
         }
         merged
@@ -93,10 +93,10 @@ impl RowBuffer {
         &self,
         start: u32,
         end: u32,
-        entries: &Entries,
+        entries: &EntryInterner,
     ) -> impl Iterator<Item = (u32, u32)> + use<'_> {
-        let yielding = entries.yielding();
-        let in_force = self.at(u64::from(start)).map_or(Entries::NO_INFORMATION, |(_, id)| id);
+        let yielding = entries.overridable();
+        let in_force = self.at(u64::from(start)).map_or(EntryInterner::NO_INFORMATION, |(_, id)| id);
         let rows = self.rows_after(start).take_while(move |(at, _)| *at < end);
         let mut rows = std::iter::once((start, in_force)).chain(rows).peekable();
         std::iter::from_fn(move || {
@@ -113,11 +113,11 @@ impl RowBuffer {
 
     /// The ranges with rules, in order.
     #[must_use]
-    pub fn spoken_of(&self) -> Vec<(u32, u32)> {
+    pub fn covered_ranges(&self) -> Vec<(u32, u32)> {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         let mut open = None;
         for (at, id) in self.chunks.iter().flat_map(|chunk| chunk.starts.iter().zip(&chunk.ids)) {
-            match (open, *id == Entries::NO_INFORMATION) {
+            match (open, *id == EntryInterner::NO_INFORMATION) {
                 (Some(start), true) => {
                     ranges.push((start, *at));
                     open = None;
@@ -220,23 +220,28 @@ mod tests {
 
     #[test]
     fn a_lower_layer_shows_only_through_gaps_and_broken_entries() {
-        let mut entries = Entries::new();
+        let mut entries = EntryInterner::new();
         let rule = entries.intern(Entry::Rule(Rule::LEAF));
         let below = entries.intern(Entry::Rule(Rule::FRAME_POINTER));
         let broken = entries.intern(Entry::End(EndReason::Malformed));
         let unsupported = entries.intern(Entry::unsupported(UnsupportedReason::CfaExpression));
         let mut upper = RowBuffer::default();
-        for row in
-            [(10, rule), (20, broken), (30, unsupported), (40, Entries::NO_INFORMATION), (70, rule), (80, 0)]
-        {
+        for row in [
+            (10, rule),
+            (20, broken),
+            (30, unsupported),
+            (40, EntryInterner::NO_INFORMATION),
+            (70, rule),
+            (80, 0),
+        ] {
             upper.push(row);
         }
         let mut lower = RowBuffer::default();
-        for row in [(5, below), (60, Entries::NO_INFORMATION)] {
+        for row in [(5, below), (60, EntryInterner::NO_INFORMATION)] {
             lower.push(row);
         }
         assert_eq!(
-            rows(&upper.over(lower, &entries)),
+            rows(&upper.merge_over(lower, &entries)),
             [
                 (5, below),
                 (10, rule),

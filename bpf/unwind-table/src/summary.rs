@@ -7,7 +7,7 @@ use crate::rule::{EndReason, Entry, UnsupportedReason};
 
 /// Where rows come from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Source {
+pub enum RowSource {
     /// A function whose place on a stack is known by its name or as the ELF entry point.
     KnownFunction,
     /// `.eh_frame`.
@@ -26,9 +26,9 @@ pub enum Source {
     MachineCode,
 }
 
-/// Why code got no rows of its own ([`Source::MachineCode`]).
+/// Why code got no rows of its own ([`RowSource::MachineCode`]).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum GivenUp {
+pub enum UnresolvedReason {
     /// No way that could be followed leads there: no symbol and no call names the function, or a jump through
     /// a table comes before.
     NotReached,
@@ -45,7 +45,7 @@ pub enum GivenUp {
     TooManySteps,
 }
 
-impl fmt::Display for GivenUp {
+impl fmt::Display for UnresolvedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotReached => "no known way leads there",
@@ -58,7 +58,7 @@ impl fmt::Display for GivenUp {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for RowSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::KnownFunction => "known function",
@@ -77,22 +77,22 @@ impl fmt::Display for Source {
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Summary {
     /// Functions (DWARF: FDEs) that each source describes and that rows were made of.
-    pub functions: BTreeMap<Source, u64>,
+    pub functions: BTreeMap<RowSource, u64>,
     /// Entries of a source that are broken: each costs the rows of its own range and nothing else.
-    pub malformed: BTreeMap<Source, u64>,
+    pub malformed: BTreeMap<RowSource, u64>,
     /// Entries of a source for addresses that the file doesn't execute, as linkers leave them behind for
     /// functions that they dropped.
-    pub outside_code: BTreeMap<Source, u64>,
+    pub outside_code: BTreeMap<RowSource, u64>,
     /// Rows that state something that a [`Rule`](crate::Rule) can't, by reason, before equal neighbours
     /// merge.
     pub unsupported_rows: BTreeMap<UnsupportedReason, u64>,
     /// Bytes of code that no source speaks of and that got no rows from the machine code either, by reason.
-    pub given_up_bytes: BTreeMap<GivenUp, u64>,
+    pub unresolved_bytes: BTreeMap<UnresolvedReason, u64>,
 }
 
 impl Summary {
     /// Count one more of a source.
-    pub fn count(counts: &mut BTreeMap<Source, u64>, source: Source) {
+    pub fn count(counts: &mut BTreeMap<RowSource, u64>, source: RowSource) {
         *counts.entry(source).or_default() += 1;
     }
 
@@ -104,9 +104,9 @@ impl Summary {
     }
 
     /// Count code without rows, if it has none: `None` stands for code with a rule.
-    pub fn count_given_up(&mut self, reason: Option<GivenUp>, bytes: u32) {
+    pub fn count_unresolved(&mut self, reason: Option<UnresolvedReason>, bytes: u32) {
         if let Some(reason) = reason {
-            *self.given_up_bytes.entry(reason).or_default() += u64::from(bytes);
+            *self.unresolved_bytes.entry(reason).or_default() += u64::from(bytes);
         }
     }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use sidewinder_address::Svma;
 
-use crate::entries::Entries;
+use crate::entries::EntryInterner;
 use crate::rows::{CompactRow, RowBuffer};
 use crate::rule::{Entry, Rule};
 use crate::summary::Summary;
@@ -15,14 +15,14 @@ use crate::summary::Summary;
 /// Its `Display` is one line of the stable text form, four columns separated by tabs: start (`0x` and
 /// lower-case hex), CFA, frame pointer, return address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct UnwindRow {
     /// The first address.
     pub start: Svma,
     /// What holds there.
     pub entry: Entry,
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for UnwindRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\t{}", self.start, self.entry)
     }
@@ -47,7 +47,7 @@ pub struct UnwindTable {
 impl UnwindTable {
     /// The table of these rows, whose starts count from `base` and whose entries are in `entries`.
     #[must_use]
-    pub fn new(base: Svma, mut rows: RowBuffer, entries: Entries, summary: Summary) -> Self {
+    pub fn new(base: Svma, mut rows: RowBuffer, entries: EntryInterner, summary: Summary) -> Self {
         rows.shrink_to_fit();
         let entries = entries.retain(rows.ids_mut());
         Self { base, rows, entries, by_machine_code: Vec::new(), summary }
@@ -59,7 +59,7 @@ impl UnwindTable {
         Self { by_machine_code, ..self }
     }
 
-    /// Where rows were made of the machine code ([`Source::MachineCode`](crate::Source::MachineCode)), in order.
+    /// Where rows were made of the machine code ([`Source::MachineCode`](crate::RowSource::MachineCode)), in order.
     pub fn by_machine_code(&self) -> impl Iterator<Item = Range<Svma>> + '_ {
         let svma = |at: u32| Svma(self.base.0.saturating_add(u64::from(at)));
         self.by_machine_code.iter().map(move |(start, end)| svma(*start)..svma(*end))
@@ -68,8 +68,8 @@ impl UnwindTable {
     /// This table with other rules for some ranges, which come sorted by their starts. Of ranges that overlap, the first
     /// holds; one that lies too far from the table's base is left out.
     #[must_use]
-    pub fn corrected(&self, rules: impl IntoIterator<Item = (Range<Svma>, Rule)>) -> Self {
-        let mut entries = Entries::new();
+    pub fn with_corrections(&self, rules: impl IntoIterator<Item = (Range<Svma>, Rule)>) -> Self {
+        let mut entries = EntryInterner::new();
         let mut given = RowBuffer::default();
         for row in self.rows() {
             if let Some(start) = self.offset(row.start) {
@@ -82,11 +82,11 @@ impl UnwindTable {
             let Some((start, end)) = self.offset(range.start).zip(self.offset(range.end)) else { continue };
             if start >= last_end {
                 corrections.push((start, entries.intern(Entry::Rule(rule))));
-                corrections.push((end, Entries::NO_INFORMATION));
+                corrections.push((end, EntryInterner::NO_INFORMATION));
                 last_end = end;
             }
         }
-        let rows = corrections.over(given, &entries);
+        let rows = corrections.merge_over(given, &entries);
         let by_machine_code = self.by_machine_code.clone();
         Self::new(self.base, rows, entries, self.summary.clone()).with_machine_code(by_machine_code)
     }
@@ -96,7 +96,7 @@ impl UnwindTable {
     }
 
     /// The rows in order.
-    pub fn rows(&self) -> impl ExactSizeIterator<Item = Row> + Clone + '_ {
+    pub fn rows(&self) -> impl ExactSizeIterator<Item = UnwindRow> + Clone + '_ {
         (0..self.rows.len()).map(|index| self.row(self.rows.get(index).unwrap_or_default()))
     }
 
@@ -120,13 +120,13 @@ impl UnwindTable {
 
     /// The row in force at an address, unless it lies below the first.
     #[must_use]
-    pub fn row_at(&self, at: Svma) -> Option<Row> {
+    pub fn row_at(&self, at: Svma) -> Option<UnwindRow> {
         Some(self.row(self.rows.at(at.checked_offset_from(self.base)?)?))
     }
 
     /// The first row that starts above an address.
     #[must_use]
-    pub fn row_after(&self, at: Svma) -> Option<Row> {
+    pub fn row_after(&self, at: Svma) -> Option<UnwindRow> {
         let after = match at.checked_offset_from(self.base) {
             None => self.rows.get(0),
             Some(offset) => self.rows.rows_after(u32::try_from(offset).ok()?).next(),
@@ -146,8 +146,11 @@ impl UnwindTable {
         &self.summary
     }
 
-    fn row(&self, (start, id): CompactRow) -> Row {
+    fn row(&self, (start, id): CompactRow) -> UnwindRow {
         let start = Svma(self.base.0.saturating_add(u64::from(start)));
-        Row { start, entry: self.entries.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION) }
+        UnwindRow {
+            start,
+            entry: self.entries.get(usize::from(id)).copied().unwrap_or(Entry::NO_INFORMATION),
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use libfuzzer_sys::fuzz_target;
-use sidewinder_config::{PrintFormat, PrintMode, Source, load, print_config};
+use sidewinder_config::{PrintFormat, PrintMode, ConfigSource, load, print_config};
 
 fuzz_target!(|text: &str| {
     // References to files would make the result depend on the machine.
@@ -12,13 +12,13 @@ fuzz_target!(|text: &str| {
         return;
     }
     let environment = BTreeMap::from([("A".to_owned(), text.to_owned())]);
-    let Ok(loaded) = load(&[Source::Yaml(text.to_owned())], &[text.to_owned()], &environment) else {
+    let Ok(loaded) = load(&[ConfigSource::Yaml(text.to_owned())], &[text.to_owned()], &environment) else {
         return;
     };
     let printed = print_config(&loaded.config, PrintMode::Unredacted, PrintFormat::Yaml);
     // A dollar sign is printed as it is and would have to be doubled to be read.
     if !printed.contains('$') {
-        let again = load(&[Source::Yaml(printed)], &[], &environment);
+        let again = load(&[ConfigSource::Yaml(printed)], &[], &environment);
         assert_eq!(again.map(|again| again.config), Ok(loaded.config));
     }
 });

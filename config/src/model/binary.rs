@@ -12,14 +12,14 @@ pub enum BinaryMatch {
     /// The whole path, as the process sees it, equals this.
     Path(PathBuf),
     /// The GNU build ID equals this.
-    BuildId(BuildId),
+    BuildId(GnuBuildId),
 }
 
 /// A GNU build ID: 1 to 64 bytes, written in hexadecimal.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct BuildId(Vec<u8>);
+pub struct GnuBuildId(Vec<u8>);
 
-impl BuildId {
+impl GnuBuildId {
     const MAX_BYTES: usize = 64;
 
     /// The bytes of the note's description.
@@ -34,7 +34,7 @@ impl BuildId {
 #[error("a build ID is 1 to 64 bytes in hexadecimal, two digits each")]
 pub struct BuildIdError;
 
-impl FromStr for BuildId {
+impl FromStr for GnuBuildId {
     type Err = BuildIdError;
 
     fn from_str(text: &str) -> Result<Self, BuildIdError> {
@@ -52,13 +52,13 @@ impl FromStr for BuildId {
     }
 }
 
-impl fmt::Display for BuildId {
+impl fmt::Display for GnuBuildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
-impl fmt::Debug for BuildId {
+impl fmt::Debug for GnuBuildId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BuildId({self})")
     }
@@ -70,11 +70,11 @@ mod tests {
 
     #[test]
     fn a_build_id_is_whole_bytes_of_hexadecimal() {
-        let id: BuildId = "00aBff".parse().unwrap();
+        let id: GnuBuildId = "00aBff".parse().unwrap();
         assert_eq!(id.as_bytes(), [0x00, 0xab, 0xff]);
         assert_eq!(id.to_string(), "00abff");
         for text in ["", "a", "xy", "0x12", &"00".repeat(65)] {
-            assert_eq!(text.parse::<BuildId>(), Err(BuildIdError), "{text:?}");
+            assert_eq!(text.parse::<GnuBuildId>(), Err(BuildIdError), "{text:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ pub struct ComponentId {
 
 impl ComponentId {
     /// The id `kind` without a name; the caller vouches for `kind`'s form.
-    pub(crate) fn of(kind: &str) -> Self {
+    pub(crate) fn new(kind: &str) -> Self {
         Self { kind: kind.to_owned(), name: String::new() }
     }
 
@@ -67,7 +67,7 @@ impl FromStr for ComponentId {
                 && !name.chars().any(|c| c.is_whitespace() || c.is_control() || c == '/')
         };
         match name {
-            None => Ok(Self::of(kind)),
+            None => Ok(Self::new(kind)),
             Some(name) if named_well(name) => Ok(Self { kind: kind.to_owned(), name: name.to_owned() }),
             Some(_) => Err(ComponentIdError::Name),
         }
@@ -85,7 +85,7 @@ mod tests {
             (id.kind(), id.name(), id.to_string().as_str()),
             ("otlp_grpc", "west-1", "otlp_grpc/west-1")
         );
-        assert_eq!("file".parse::<ComponentId>().unwrap(), ComponentId::of("file"));
+        assert_eq!("file".parse::<ComponentId>().unwrap(), ComponentId::new("file"));
     }
 
     #[test]

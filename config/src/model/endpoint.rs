@@ -74,7 +74,7 @@ impl Endpoint {
 
     /// Whether the text asks for TLS by its scheme: then `tls::insecure` does not switch it off.
     #[must_use]
-    pub fn demands_tls(&self) -> bool {
+    pub fn requires_tls(&self) -> bool {
         self.scheme == Scheme::Https
     }
 
@@ -86,7 +86,7 @@ impl Endpoint {
 
     /// `localhost:4317`, where OTLP over gRPC listens by convention.
     #[must_use]
-    pub fn local() -> Self {
+    pub fn localhost() -> Self {
         Self {
             text: "localhost:4317".to_owned(),
             target: EndpointTarget::Tcp { host: "localhost".to_owned(), port: 4317 },
@@ -250,7 +250,7 @@ pub struct ListenAddress {
 impl ListenAddress {
     /// A port that only this machine reaches.
     #[must_use]
-    pub fn local(port: u16) -> Self {
+    pub fn localhost(port: u16) -> Self {
         Self { host: "localhost".to_owned(), port }
     }
 
@@ -320,8 +320,8 @@ mod tests {
 
     #[test]
     fn only_https_demands_tls() {
-        assert!("https://a:1".parse::<Endpoint>().unwrap().demands_tls());
-        assert!(!"http://a:1".parse::<Endpoint>().unwrap().demands_tls());
+        assert!("https://a:1".parse::<Endpoint>().unwrap().requires_tls());
+        assert!(!"http://a:1".parse::<Endpoint>().unwrap().requires_tls());
         assert!("http://a:1".parse::<Endpoint>().unwrap().looks_plaintext());
     }
 

@@ -8,7 +8,7 @@ use super::{ComponentId, Endpoint, Fraction, HttpEndpoint, Multiplier, NumConsum
 
 /// One exporter, by its type.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Exporter {
+pub enum ExporterConfig {
     /// `otlp_grpc`: OTLP over gRPC.
     OtlpGrpc(Box<OtlpGrpcExporter>),
     /// `otlp_http`: OTLP over HTTP.
@@ -71,7 +71,7 @@ impl OtlpGrpcExporter {
     /// given nor for an `https://` endpoint; `http://` switches nothing.
     #[must_use]
     pub fn uses_tls(&self) -> bool {
-        !self.tls.insecure || self.tls.ca.is_some() || self.endpoint.demands_tls()
+        !self.tls.insecure || self.tls.ca.is_some() || self.endpoint.requires_tls()
     }
 }
 

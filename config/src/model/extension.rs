@@ -21,7 +21,7 @@ pub enum Extension {
 
 /// What an exporter may ask an extension for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Service {
+pub enum ExtensionService {
     /// Keeping a queue: `sending_queue::storage`.
     Storage,
     /// Credentials: `auth::authenticator`.
@@ -31,10 +31,12 @@ pub enum Service {
 impl Extension {
     /// Whether the extension offers `service`.
     #[must_use]
-    pub const fn offers(&self, service: Service) -> bool {
+    pub const fn provides(&self, service: ExtensionService) -> bool {
         match self {
-            Self::FileStorage(_) => matches!(service, Service::Storage),
-            Self::BearerTokenAuth(_) | Self::BasicAuth(_) => matches!(service, Service::Authenticator),
+            Self::FileStorage(_) => matches!(service, ExtensionService::Storage),
+            Self::BearerTokenAuth(_) | Self::BasicAuth(_) => {
+                matches!(service, ExtensionService::Authenticator)
+            }
             Self::HealthCheck(_) | Self::Zpages(_) => false,
         }
     }
@@ -152,7 +154,7 @@ pub struct HealthCheck {
 
 impl Default for HealthCheck {
     fn default() -> Self {
-        Self { endpoint: ListenAddress::local(13_133), path: "/".to_owned(), response_body: None }
+        Self { endpoint: ListenAddress::localhost(13_133), path: "/".to_owned(), response_body: None }
     }
 }
 
@@ -174,6 +176,6 @@ pub struct Zpages {
 
 impl Default for Zpages {
     fn default() -> Self {
-        Self { endpoint: ListenAddress::local(55_679) }
+        Self { endpoint: ListenAddress::localhost(55_679) }
     }
 }

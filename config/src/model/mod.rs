@@ -18,16 +18,16 @@ mod ui;
 
 use std::collections::BTreeMap;
 
-pub use binary::{BinaryMatch, BuildId};
+pub use binary::{BinaryMatch, GnuBuildId};
 pub use component::ComponentId;
 pub use endpoint::{Endpoint, EndpointTarget, HttpEndpoint, ListenAddress};
 pub use exporter::{
-    Compression, DebugExporter, Exporter, FileExporter, FileFormat, Keepalive, OtlpGrpcExporter,
+    Compression, DebugExporter, ExporterConfig, FileExporter, FileFormat, Keepalive, OtlpGrpcExporter,
     OtlpHttpExporter, Retry, SendingQueue, Sizer, Verbosity,
 };
 pub use extension::{
-    BasicAuth, BearerTokenAuth, Credential, Extension, FileMode, FileStorage, HealthCheck, ResponseBody,
-    Service, Zpages,
+    BasicAuth, BearerTokenAuth, Credential, Extension, ExtensionService, FileMode, FileStorage, HealthCheck,
+    ResponseBody, Zpages,
 };
 pub use number::{
     Fraction, MaxFrames, MemoryLimitMib, Multiplier, NumConsumers, OutOfRange, Percent, Pid,
@@ -56,7 +56,7 @@ pub struct Config {
     /// `processors`: what changes profiles on their way, by id.
     pub processors: BTreeMap<ComponentId, ResourceProcessor>,
     /// `exporters`: where profiles go, by id.
-    pub exporters: BTreeMap<ComponentId, Exporter>,
+    pub exporters: BTreeMap<ComponentId, ExporterConfig>,
     /// `extensions` that `service::extensions` names, by id. Exporters refer to these alone.
     pub extensions: BTreeMap<ComponentId, Extension>,
     /// `service::pipelines`: which receivers feed which exporters; at least one.
@@ -70,8 +70,8 @@ pub struct Config {
 impl Default for Config {
     /// One profiler that writes to the file `profile.otlp`: what runs when nothing is configured.
     fn default() -> Self {
-        let (receiver, exporter) = (ComponentId::of("profiling"), ComponentId::of("file"));
-        let file = Exporter::File(FileExporter::new("profile.otlp".into()));
+        let (receiver, exporter) = (ComponentId::new("profiling"), ComponentId::new("file"));
+        let file = ExporterConfig::File(FileExporter::new("profile.otlp".into()));
         let pipeline = Pipeline {
             receivers: vec![receiver.clone()],
             processors: Vec::new(),
@@ -82,7 +82,7 @@ impl Default for Config {
             processors: BTreeMap::new(),
             exporters: BTreeMap::from([(exporter, file)]),
             extensions: BTreeMap::new(),
-            pipelines: BTreeMap::from([(ComponentId::of("profiles"), pipeline)]),
+            pipelines: BTreeMap::from([(ComponentId::new("profiles"), pipeline)]),
             telemetry: Telemetry::default(),
             ui: Ui::default(),
         }

@@ -139,7 +139,7 @@ pub struct Selector {
 impl Selector {
     /// These processes.
     #[must_use]
-    pub fn of_pids(pids: impl IntoIterator<Item = Pid>) -> Self {
+    pub fn from_pids(pids: impl IntoIterator<Item = Pid>) -> Self {
         Self { pids: pids.into_iter().collect(), ..Self::default() }
     }
 

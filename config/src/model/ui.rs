@@ -22,7 +22,7 @@ impl Default for Ui {
     fn default() -> Self {
         Self {
             enabled: false,
-            endpoint: ListenAddress::local(7_878),
+            endpoint: ListenAddress::localhost(7_878),
             window: Duration::from_secs(600),
             memory_limit_mib: UiMemoryMib::default(),
         }

@@ -5,9 +5,9 @@
 use serde_json::{Map, Value as Json, json};
 
 use super::written_keys;
-use crate::schema::{ALIASES, Shape, WrittenKey};
-use crate::table::{Key, Support, keys};
-use crate::tree::Node;
+use crate::schema::{ALIASES, ValueShape, WrittenKey};
+use crate::table::{Key, KeySupport, keys};
+use crate::tree::ConfigNode;
 use crate::yaml;
 
 /// Sections whose keys are ids, `type` or `type/name`.
@@ -63,7 +63,7 @@ fn object(parent: &str, written: &[WrittenKey]) -> Json {
                 .fold(name.to_owned(), |names, (alias, _)| format!("{names}|{alias}"));
             let is_alias = parent == "exporters" && ALIASES.iter().any(|(alias, _)| *alias == name);
             // A component that this version does not have is none of its keys.
-            if !is_alias && !matches!(row.support, Support::Refused { .. }) {
+            if !is_alias && !matches!(row.support, KeySupport::Refused { .. }) {
                 patterns.insert(format!("^(?:{names})(?:/.+)?$"), schema);
             }
         } else {
@@ -95,14 +95,14 @@ fn property(row: &Key, written: &[WrittenKey]) -> Json {
     let plain = row.path.strip_suffix("[]").unwrap_or(row.path);
     let found = written.iter().find(|key| key.path == plain);
     let allowed = match row.support {
-        Support::NotYet { .. } | Support::Meaningless { .. } => {
-            merge(&mut schema, json!({ "deprecated": matches!(row.support, Support::Meaningless { .. }) }));
+        KeySupport::NotYet { .. } | KeySupport::Ignored { .. } => {
+            merge(&mut schema, json!({ "deprecated": matches!(row.support, KeySupport::Ignored { .. }) }));
             return schema;
         }
         // Whatever says the default is taken, in any of YAML's ways to say it.
-        Support::Refused { .. } => return schema,
-        Support::Acts => match found {
-            Some(key) if key.shape != Shape::Maps => shape(&key.shape),
+        KeySupport::Refused { .. } => return schema,
+        KeySupport::Supported => match found {
+            Some(key) if key.shape != ValueShape::Maps => shape(&key.shape),
             _ if children(row.path).next().is_some() => {
                 let object = object(row.path, written);
                 if row.path.ends_with("[]") { json!({ "type": "array", "items": object }) } else { object }
@@ -114,7 +114,7 @@ fn property(row: &Key, written: &[WrittenKey]) -> Json {
             _ => json!({ "type": "string" }),
         },
     };
-    let default = found.map(|key| json_of(&key.value)).filter(|default| !default.is_null());
+    let default = found.map(|key| to_json(&key.value)).filter(|default| !default.is_null());
     if let Some(default) = default {
         merge(&mut schema, json!({ "default": default }));
     }
@@ -129,29 +129,29 @@ fn description(row: &Key) -> String {
         text += &format!(" In {}.", row.unit);
     }
     match row.support {
-        Support::Acts => {}
-        Support::NotYet { .. } => text += " Accepted, not acted on in this version.",
-        Support::Refused { instead, .. } => text += &format!(" Not in this version: {instead}."),
-        Support::Meaningless { why } => text += &format!(" No effect: {why}."),
+        KeySupport::Supported => {}
+        KeySupport::NotYet { .. } => text += " Accepted, not acted on in this version.",
+        KeySupport::Refused { instead, .. } => text += &format!(" Not in this version: {instead}."),
+        KeySupport::Ignored { why } => text += &format!(" No effect: {why}."),
     }
     text
 }
 
-fn shape(shape: &Shape) -> Json {
+fn shape(shape: &ValueShape) -> Json {
     match shape {
-        Shape::Text => json!({ "type": "string" }),
+        ValueShape::Text => json!({ "type": "string" }),
         // Words are read in any case; editors offer these.
-        Shape::Word(words) => {
+        ValueShape::Word(words) => {
             let any_case =
                 format!("^(?:{})$", words.iter().map(|word| in_any_case(word)).collect::<Vec<_>>().join("|"));
             json!({ "anyOf": [{ "enum": words }, { "type": "string", "pattern": any_case }] })
         }
-        Shape::Duration => json!({ "anyOf": [
+        ValueShape::Duration => json!({ "anyOf": [
             { "type": "string", "pattern": "^\\+?(?:0|(?:[0-9.]+(?:ns|us|µs|μs|ms|s|m|h))+)$" },
             { "const": 0 },
         ] }),
-        Shape::Bool => json!({ "type": "boolean" }),
-        Shape::Number { is_whole, min, max } => {
+        ValueShape::Bool => json!({ "type": "boolean" }),
+        ValueShape::Number { is_whole, min, max } => {
             let mut schema =
                 json!({ "type": if *is_whole { "integer" } else { "number" }, "minimum": number(*min) });
             if let Some(max) = max {
@@ -159,15 +159,15 @@ fn shape(shape: &Shape) -> Json {
             }
             schema
         }
-        Shape::Any => json!({ "type": ["string", "integer", "boolean"] }),
-        Shape::List(items) => json!({ "type": "array", "items": self::shape(items) }),
-        Shape::Headers => json!({ "anyOf": [
+        ValueShape::Any => json!({ "type": ["string", "integer", "boolean"] }),
+        ValueShape::List(items) => json!({ "type": "array", "items": self::shape(items) }),
+        ValueShape::Headers => json!({ "anyOf": [
             { "type": "object", "additionalProperties": { "type": "string" } },
             { "type": "array", "items": { "type": "object", "properties": {
                 "name": { "type": "string" }, "value": { "type": "string" },
             } } },
         ] }),
-        Shape::Maps => json!({ "type": "array", "items": { "type": "object" } }),
+        ValueShape::Maps => json!({ "type": "array", "items": { "type": "object" } }),
     }
 }
 
@@ -187,7 +187,7 @@ fn in_any_case(word: &str) -> String {
     word.chars().map(letter).collect()
 }
 
-fn json_of(value: &crate::tree::Value) -> Json {
-    let text = yaml::write_json(&Node::new(value.clone()));
+fn to_json(value: &crate::tree::ConfigValue) -> Json {
+    let text = yaml::write_json(&ConfigNode::new(value.clone()));
     serde_json::from_str(&text).unwrap_or_default()
 }

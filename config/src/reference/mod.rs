@@ -4,13 +4,13 @@
 //! [table](crate::table) as well.
 
 use crate::model::{
-    AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, Exporter, Extension, Keepalive,
+    AttributeAction, AttributeChange, BinaryMatch, ComponentId, Config, ExporterConfig, Extension, Keepalive,
     MetricReader, OtlpTelemetry, PeriodicReader, PrometheusReader, ResourceProcessor, ResponseBody,
     UnwindMode, UnwindOverride,
 };
-use crate::schema::{Written, WrittenKey, default_exporter, default_extension, write_config};
-use crate::table::{Reload, Support, keys};
-use crate::tree::Value;
+use crate::schema::{WriteContext, WrittenKey, default_exporter, default_extension, write_config};
+use crate::table::{KeySupport, Reload, keys};
+use crate::tree::ConfigValue;
 
 mod json_schema;
 mod markdown;
@@ -49,14 +49,14 @@ pub fn reference() -> Vec<KeyReference> {
             let found =
                 written.iter().find(|key| row.path.strip_suffix("[]").unwrap_or(row.path) == key.path);
             let (default, limitation) = match row.support {
-                Support::Acts => (found.and_then(|key| default_of(&key.value)), None),
-                Support::NotYet { default } => {
+                KeySupport::Supported => (found.and_then(|key| default_of(&key.value)), None),
+                KeySupport::NotYet { default } => {
                     (Some(default.to_owned()), Some("accepted, not acted on in this version".to_owned()))
                 }
-                Support::Refused { default, instead } => {
+                KeySupport::Refused { default, instead } => {
                     (Some(default.to_owned()), Some(format!("not in this version: {instead}")))
                 }
-                Support::Meaningless { why } => (None, Some(format!("no effect: {why}"))),
+                KeySupport::Ignored { why } => (None, Some(format!("no effect: {why}"))),
             };
             KeyReference {
                 path: row.path,
@@ -72,9 +72,9 @@ pub fn reference() -> Vec<KeyReference> {
         .collect()
 }
 
-fn default_of(value: &Value) -> Option<String> {
-    let node = crate::tree::Node::new(value.clone());
-    (*value != Value::Null).then(|| crate::yaml::write(&node).trim_end().to_owned())
+fn default_of(value: &ConfigValue) -> Option<String> {
+    let node = crate::tree::ConfigNode::new(value.clone());
+    (*value != ConfigValue::Null).then(|| crate::yaml::write(&node).trim_end().to_owned())
 }
 
 /// Every key that reading and writing know, with what it allows and its default.
@@ -83,27 +83,27 @@ fn written_keys() -> Vec<WrittenKey> {
     for kind in ["otlp_grpc", "otlp_http", "debug"] {
         let mut exporter = default_exporter(kind);
         match &mut exporter {
-            Some(Exporter::OtlpGrpc(exporter)) => {
+            Some(ExporterConfig::OtlpGrpc(exporter)) => {
                 exporter.keepalive = Some(Keepalive::default());
-                exporter.auth = Some(ComponentId::of("bearertokenauth"));
+                exporter.auth = Some(ComponentId::new("bearertokenauth"));
             }
-            Some(Exporter::OtlpHttp(exporter)) => {
-                exporter.auth = Some(ComponentId::of("bearertokenauth"));
+            Some(ExporterConfig::OtlpHttp(exporter)) => {
+                exporter.auth = Some(ComponentId::new("bearertokenauth"));
             }
             _ => {}
         }
-        everything.exporters.extend(exporter.map(|exporter| (ComponentId::of(kind), exporter)));
+        everything.exporters.extend(exporter.map(|exporter| (ComponentId::new(kind), exporter)));
     }
     for kind in ["file_storage", "bearertokenauth", "basicauth", "health_check", "zpages"] {
         let mut extension = default_extension(kind);
         if let Some(Extension::HealthCheck(extension)) = &mut extension {
             extension.response_body = Some(ResponseBody::default());
         }
-        everything.extensions.extend(extension.map(|extension| (ComponentId::of(kind), extension)));
+        everything.extensions.extend(extension.map(|extension| (ComponentId::new(kind), extension)));
     }
     let action = AttributeAction { key: String::new(), change: AttributeChange::Delete };
     let processor = ResourceProcessor { attributes: vec![action] };
-    everything.processors.insert(ComponentId::of("resource"), processor);
+    everything.processors.insert(ComponentId::new("resource"), processor);
     everything.telemetry.logs.processors = vec![OtlpTelemetry::default()];
     everything.telemetry.metrics.readers = vec![
         MetricReader::Periodic(PeriodicReader::default()),
@@ -113,7 +113,7 @@ fn written_keys() -> Vec<WrittenKey> {
         let binary = BinaryMatch::Name(String::new());
         receiver.unwind.overrides = vec![UnwindOverride { binary, mode: UnwindMode::Auto }];
     }
-    let mut written = Written::default();
+    let mut written = WriteContext::default();
     write_config(&everything, &mut written);
     written.keys
 }
@@ -157,7 +157,7 @@ mod tests {
             let path = plain(row.path);
             let is_section = keys().any(|other| other.path.starts_with(&format!("{}::", row.path)));
             let is_component = path.matches("::").count() == 1 && !path.starts_with("service");
-            if row.support == Support::Acts && !is_section && !is_component && !path.ends_with('*') {
+            if row.support == KeySupport::Supported && !is_section && !is_component && !path.ends_with('*') {
                 assert!(read.contains(path) || by_hand.contains(&path), "{path} is read by nothing");
             }
         }
@@ -166,15 +166,19 @@ mod tests {
     #[test]
     fn a_default_in_the_table_is_the_default_of_the_type() {
         for WrittenKey { path, value, .. } in written_keys() {
-            let Some(Key { support: Support::NotYet { default } | Support::Refused { default, .. }, .. }) =
-                find(&path)
+            let Some(Key {
+                support: KeySupport::NotYet { default } | KeySupport::Refused { default, .. },
+                ..
+            }) = find(&path)
             else {
                 continue;
             };
             let same = match (&yaml::parse(default, &"default".into()).unwrap().value, &value) {
-                (Value::Integer(table), Value::Float(held)) => table.to_string() == held.to_string(),
+                (ConfigValue::Integer(table), ConfigValue::Float(held)) => {
+                    table.to_string() == held.to_string()
+                }
                 // The Collector's word for a text that is absent.
-                (Value::Text(table), Value::Null) => table.is_empty(),
+                (ConfigValue::Text(table), ConfigValue::Null) => table.is_empty(),
                 (table, held) => table == held,
             };
             assert!(same, "{path}: {default} in the table, {value:?} in the type");
@@ -187,7 +191,7 @@ mod tests {
         for row in keys() {
             assert!(paths.insert(row.path), "{} is there twice", row.path);
             assert!(row.description.ends_with('.'), "{}", row.path);
-            if let Support::NotYet { default } | Support::Refused { default, .. } = row.support {
+            if let KeySupport::NotYet { default } | KeySupport::Refused { default, .. } = row.support {
                 assert!(yaml::parse(default, &"default".into()).is_ok(), "{}", row.path);
             }
         }

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::fields::{Fields, Group};
+use super::fields::{FieldVisitor, KeyGroup};
+use crate::diagnostics::ConfigProblem;
 use crate::model::*;
-use crate::report::Problem;
 
 /// Times that the Collector bounds only from below.
 pub(super) const TIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(365 * 24 * 3_600);
@@ -36,14 +36,14 @@ pub(super) fn check_header(name: &str, value: &str) -> Result<String, String> {
 }
 
 /// A duration of which zero means "no limit".
-pub(super) fn zero_is_none(fields: &mut Fields<'_>, key: &str, slot: &mut Option<Duration>) {
+pub(super) fn zero_is_none(fields: &mut FieldVisitor<'_>, key: &str, slot: &mut Option<Duration>) {
     let mut time = slot.unwrap_or_default();
     fields.duration(key, &mut time, &TIMES);
     *slot = (!time.is_zero()).then_some(time);
 }
 
 /// What both OTLP exporters are told, in the order of the reference.
-pub(super) struct Client<'a> {
+pub(super) struct OtlpClientKeys<'a> {
     pub(super) headers: &'a mut BTreeMap<String, Secret>,
     pub(super) compression: &'a mut Compression,
     pub(super) timeout: &'a mut Option<Duration>,
@@ -53,8 +53,8 @@ pub(super) struct Client<'a> {
     pub(super) sending_queue: &'a mut SendingQueue,
 }
 
-impl Group for Client<'_> {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for OtlpClientKeys<'_> {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.headers("headers", self.headers, check_header);
         fields.value("compression", self.compression);
         zero_is_none(fields, "timeout", self.timeout);
@@ -71,18 +71,18 @@ impl Group for Client<'_> {
 #[derive(Default)]
 struct Auth(Option<ComponentId>);
 
-impl Group for Auth {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Auth {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.optional("authenticator", &mut self.0);
         if self.0.is_none() && !fields.is_given("authenticator") {
             let allowed = "the id of an extension: bearertokenauth or basicauth".to_owned();
-            fields.error("authenticator", Problem::Missing { allowed });
+            fields.error("authenticator", ConfigProblem::Missing { allowed });
         }
     }
 }
 
-impl Group for TlsClient {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for TlsClient {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("insecure", &mut self.insecure);
         pem(fields, ["ca_file", "ca_pem"], &mut self.ca);
         fields.value("include_system_ca_certs_pool", &mut self.include_system_ca_certs_pool);
@@ -108,7 +108,7 @@ impl Group for TlsClient {
         fields.optional_or_empty("max_version", &mut self.max_version);
         if self.max_version.is_some_and(|newest| newest < self.min_version) {
             let reason = "must not be older than min_version".to_owned();
-            fields.error("max_version", Problem::Contradiction(reason));
+            fields.error("max_version", ConfigProblem::Contradiction(reason));
         }
         zero_is_none(fields, "reload_interval", &mut self.reload_interval);
         if self.include_system_ca_certs_pool && self.ca.is_none() {
@@ -119,7 +119,7 @@ impl Group for TlsClient {
 }
 
 /// A PEM text that is given as a file or as text, not both. An empty value counts as absent.
-fn pem(fields: &mut Fields<'_>, keys: [&'static str; 2], slot: &mut Option<Pem>) {
+fn pem(fields: &mut FieldVisitor<'_>, keys: [&'static str; 2], slot: &mut Option<Pem>) {
     let (file, text) = match slot.take() {
         Some(Pem::File(path)) => (Some(path), None),
         Some(Pem::Text(text)) => (None, Some(text)),
@@ -131,7 +131,7 @@ fn pem(fields: &mut Fields<'_>, keys: [&'static str; 2], slot: &mut Option<Pem>)
 
 /// A text that is given by the first key as a file or by the second as itself, not both.
 pub(super) fn file_or_text(
-    fields: &mut Fields<'_>,
+    fields: &mut FieldVisitor<'_>,
     [file_key, text_key]: [&'static str; 2],
     mut file: Option<PathBuf>,
     mut text: Option<Secret>,
@@ -144,8 +144,8 @@ pub(super) fn file_or_text(
     (file, text)
 }
 
-impl Group for Retry {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Retry {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("enabled", &mut self.enabled);
         fields.duration("initial_interval", &mut self.initial_interval, &TIMES);
         fields.value("multiplier", &mut self.multiplier);
@@ -158,26 +158,26 @@ impl Group for Retry {
             {
                 if most < interval {
                     let reason = format!("must not be less than {name}");
-                    fields.error("max_elapsed_time", Problem::Contradiction(reason));
+                    fields.error("max_elapsed_time", ConfigProblem::Contradiction(reason));
                 }
             }
         }
     }
 }
 
-impl Group for SendingQueue {
+impl KeyGroup for SendingQueue {
     /// A size without a sizer counts requests in the Collector. Who copies `queue_size: 5000` from there
     /// must not get a queue of 5000 bytes, so such a size is refused.
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("enabled", &mut self.enabled);
         fields.value("sizer", &mut self.sizer);
         let instead = "give sizer: bytes and a queue_size in bytes".to_owned();
         if self.sizer != Sizer::Bytes {
-            fields.error("sizer", Problem::NotInThisVersion { instead });
+            fields.error("sizer", ConfigProblem::NotInThisVersion { instead });
         } else if fields.is_given("queue_size") && !fields.is_given("sizer") {
             let reason =
                 format!("counts requests where sizer is absent, which is not in this version: {instead}");
-            fields.error("queue_size", Problem::Contradiction(reason));
+            fields.error("queue_size", ConfigProblem::Contradiction(reason));
         }
         fields.value("queue_size", &mut self.queue_size);
         fields.value("num_consumers", &mut self.num_consumers);

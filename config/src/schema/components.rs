@@ -1,20 +1,20 @@
 //! Components by id: receivers, processors, exporters and extensions.
 
-use super::fields::{Group, read_group};
+use super::fields::{KeyGroup, read_group};
 use super::known::{join, map_of};
 use super::scalar::Scalar;
+use crate::diagnostics::{ConfigProblem, Diagnostics, nearest};
 use crate::model::*;
-use crate::report::{Problem, Report, nearest};
 use crate::table;
-use crate::tree::Node;
+use crate::tree::ConfigNode;
 
-pub(super) type Component<'a> = (ComponentId, String, &'a Node);
+pub(super) type Component<'a> = (ComponentId, String, &'a ConfigNode);
 
 /// The components of a section, or the pipelines, whose ids have the form of one.
 pub(super) fn components<'a>(
     section: &str,
-    node: Option<&'a Node>,
-    report: &mut Report,
+    node: Option<&'a ConfigNode>,
+    report: &mut Diagnostics,
 ) -> Vec<Component<'a>> {
     let Some(map) = node.and_then(|node| map_of(section, node, report)) else {
         return Vec::new();
@@ -25,11 +25,11 @@ pub(super) fn components<'a>(
             match key.parse() {
                 Ok(id) => Some((id, path, node)),
                 Err(error) => {
-                    let problem = Problem::Value {
+                    let problem = ConfigProblem::Value {
                         found: format!("{key:?}: {error}"),
                         allowed: ComponentId::allowed(),
                     };
-                    report.error(&path, node.key_place.as_ref(), problem);
+                    report.error(&path, node.key_location.as_ref(), problem);
                     None
                 }
             }
@@ -42,17 +42,17 @@ pub(super) fn known_type(
     section: &str,
     id: &ComponentId,
     path: &str,
-    node: &Node,
-    report: &mut Report,
+    node: &ConfigNode,
+    report: &mut Diagnostics,
 ) -> bool {
-    let place = node.key_place.as_ref();
+    let place = node.key_location.as_ref();
     let Some(row) = table::find(&join(section, id.kind())) else {
         let types = || table::children(section);
-        let problem = Problem::UnknownType {
+        let problem = ConfigProblem::UnknownType {
             kind: id.kind().to_owned(),
             nearest: nearest(id.kind(), types().map(|(kind, _)| kind)),
             known: types()
-                .filter(|(_, row)| row.support.takes_values())
+                .filter(|(_, row)| row.support.accepts_values())
                 .map(|(kind, _)| kind.to_owned())
                 .collect(),
         };
@@ -60,8 +60,8 @@ pub(super) fn known_type(
         return false;
     };
     match row.support {
-        table::Support::Refused { instead, .. } => {
-            report.error(path, place, Problem::NotInThisVersion { instead: instead.to_owned() });
+        table::KeySupport::Refused { instead, .. } => {
+            report.error(path, place, ConfigProblem::NotInThisVersion { instead: instead.to_owned() });
             false
         }
         _ => true,
@@ -74,16 +74,16 @@ pub(crate) const ALIASES: [(&str, &str); 2] = [("otlp", "otlp_grpc"), ("otlphttp
 pub(super) fn read_exporter(
     id: &ComponentId,
     path: &str,
-    node: &Node,
-    report: &mut Report,
-) -> Option<Exporter> {
+    node: &ConfigNode,
+    report: &mut Diagnostics,
+) -> Option<ExporterConfig> {
     if !known_type("exporters", id, path, node, report) {
         return None;
     }
     let kind = match ALIASES.iter().find(|(alias, _)| *alias == id.kind()) {
         Some((alias, kind)) => {
             let message = format!("the type {alias} is deprecated, its name is {kind}");
-            report.warn(path, node.key_place.as_ref(), message);
+            report.warn(path, node.key_location.as_ref(), message);
             kind
         }
         None => id.kind(),
@@ -94,39 +94,39 @@ pub(super) fn read_exporter(
 }
 
 /// An exporter of a type before anything is said of it.
-pub(crate) fn default_exporter(kind: &str) -> Option<Exporter> {
+pub(crate) fn default_exporter(kind: &str) -> Option<ExporterConfig> {
     Some(match kind {
-        "otlp_grpc" => Exporter::OtlpGrpc(Box::new(OtlpGrpcExporter::new(Endpoint::local()))),
-        "otlp_http" => Exporter::OtlpHttp(Box::new(OtlpHttpExporter::new(None))),
-        "file" => Exporter::File(FileExporter::new("profile.otlp".into())),
-        "debug" => Exporter::Debug(DebugExporter::default()),
+        "otlp_grpc" => ExporterConfig::OtlpGrpc(Box::new(OtlpGrpcExporter::new(Endpoint::localhost()))),
+        "otlp_http" => ExporterConfig::OtlpHttp(Box::new(OtlpHttpExporter::new(None))),
+        "file" => ExporterConfig::File(FileExporter::new("profile.otlp".into())),
+        "debug" => ExporterConfig::Debug(DebugExporter::default()),
         _ => return None,
     })
 }
 
-pub(super) fn exporter_group(exporter: &mut Exporter) -> &mut dyn Group {
+pub(super) fn exporter_group(exporter: &mut ExporterConfig) -> &mut dyn KeyGroup {
     match exporter {
-        Exporter::OtlpGrpc(exporter) => exporter.as_mut(),
-        Exporter::OtlpHttp(exporter) => exporter.as_mut(),
-        Exporter::File(exporter) => exporter,
-        Exporter::Debug(exporter) => exporter,
+        ExporterConfig::OtlpGrpc(exporter) => exporter.as_mut(),
+        ExporterConfig::OtlpHttp(exporter) => exporter.as_mut(),
+        ExporterConfig::File(exporter) => exporter,
+        ExporterConfig::Debug(exporter) => exporter,
     }
 }
 
-pub(super) fn exporter_kind(exporter: &Exporter) -> &'static str {
+pub(super) fn exporter_kind(exporter: &ExporterConfig) -> &'static str {
     match exporter {
-        Exporter::OtlpGrpc(_) => "otlp_grpc",
-        Exporter::OtlpHttp(_) => "otlp_http",
-        Exporter::File(_) => "file",
-        Exporter::Debug(_) => "debug",
+        ExporterConfig::OtlpGrpc(_) => "otlp_grpc",
+        ExporterConfig::OtlpHttp(_) => "otlp_http",
+        ExporterConfig::File(_) => "file",
+        ExporterConfig::Debug(_) => "debug",
     }
 }
 
 pub(super) fn read_extension(
     id: &ComponentId,
     path: &str,
-    node: &Node,
-    report: &mut Report,
+    node: &ConfigNode,
+    report: &mut Diagnostics,
 ) -> Option<Extension> {
     if !known_type("extensions", id, path, node, report) {
         return None;
@@ -158,7 +158,7 @@ pub(super) fn extension_kind(extension: &Extension) -> &'static str {
     }
 }
 
-pub(super) fn extension_group(extension: &mut Extension) -> &mut dyn Group {
+pub(super) fn extension_group(extension: &mut Extension) -> &mut dyn KeyGroup {
     match extension {
         Extension::FileStorage(extension) => extension,
         Extension::BearerTokenAuth(extension) => extension,

@@ -3,15 +3,15 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::client::{Client, TIMES};
-use super::fields::{Fields, Group};
+use super::client::{OtlpClientKeys, TIMES};
+use super::fields::{FieldVisitor, KeyGroup};
+use crate::diagnostics::ConfigProblem;
 use crate::model::*;
-use crate::report::Problem;
 
-impl Group for OtlpGrpcExporter {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for OtlpGrpcExporter {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.required("endpoint", &mut self.endpoint);
-        let mut client = Client {
+        let mut client = OtlpClientKeys {
             headers: &mut self.headers,
             compression: &mut self.compression,
             timeout: &mut self.timeout,
@@ -33,16 +33,16 @@ impl Group for OtlpGrpcExporter {
 /// gRPC's own client raises what is shorter to this.
 const PINGS: RangeInclusive<Duration> = Duration::from_secs(10)..=*TIMES.end();
 
-impl Group for Keepalive {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Keepalive {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.duration("time", &mut self.time, &PINGS);
         fields.duration("timeout", &mut self.timeout, &TIMES);
         fields.value("permit_without_stream", &mut self.permit_without_stream);
     }
 }
 
-impl Group for OtlpHttpExporter {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for OtlpHttpExporter {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.optional_or_empty("endpoint", &mut self.endpoint);
         fields.optional_or_empty("profiles_endpoint", &mut self.profiles_endpoint);
         if self.endpoint.is_none()
@@ -51,9 +51,9 @@ impl Group for OtlpHttpExporter {
             && !fields.is_given("profiles_endpoint")
         {
             let allowed = "http://host:port or https://host:port, here or whole as profiles_endpoint";
-            fields.error("endpoint", Problem::Missing { allowed: allowed.to_owned() });
+            fields.error("endpoint", ConfigProblem::Missing { allowed: allowed.to_owned() });
         }
-        let mut client = Client {
+        let mut client = OtlpClientKeys {
             headers: &mut self.headers,
             compression: &mut self.compression,
             timeout: &mut self.timeout,
@@ -66,15 +66,15 @@ impl Group for OtlpHttpExporter {
     }
 }
 
-impl Group for FileExporter {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for FileExporter {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.required("path", &mut self.path);
         fields.value("format", &mut self.format);
     }
 }
 
-impl Group for DebugExporter {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for DebugExporter {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("verbosity", &mut self.verbosity);
     }
 }

@@ -1,12 +1,12 @@
 //! Keys of the extensions.
 
 use super::client::{check_header, file_or_text};
-use super::fields::{Fields, Group};
+use super::fields::{FieldVisitor, KeyGroup};
+use crate::diagnostics::ConfigProblem;
 use crate::model::*;
-use crate::report::Problem;
 
-impl Group for FileStorage {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for FileStorage {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("directory", &mut self.directory);
         // The Collector's zero is "no limit".
         let mut max_size = self.max_size.unwrap_or_default();
@@ -18,8 +18,8 @@ impl Group for FileStorage {
     }
 }
 
-impl Group for BearerTokenAuth {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for BearerTokenAuth {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("header", &mut self.header);
         fields.value("scheme", &mut self.scheme);
         credential(fields, ["filename", "token"], &mut self.token, "a token");
@@ -28,38 +28,38 @@ impl Group for BearerTokenAuth {
             Credential::File(_) => "",
         };
         if let Err(reason) = check_header(&self.header, text) {
-            fields.error("header", Problem::Contradiction(reason));
+            fields.error("header", ConfigProblem::Contradiction(reason));
         }
     }
 }
 
-impl Group for BasicAuth {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for BasicAuth {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.group("client_auth", &mut ClientAuth(self));
         if !fields.is_given("client_auth") {
             let allowed = "the name and the password of a user".to_owned();
-            fields.error("client_auth", Problem::Missing { allowed });
+            fields.error("client_auth", ConfigProblem::Missing { allowed });
         }
     }
 }
 
 struct ClientAuth<'a>(&'a mut BasicAuth);
 
-impl Group for ClientAuth<'_> {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for ClientAuth<'_> {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         credential(fields, ["username_file", "username"], &mut self.0.username, "a user's name");
         credential(fields, ["password_file", "password"], &mut self.0.password, "a password");
         if let Credential::Text(name) = &self.0.username
             && name.reveal().contains(':')
         {
             let reason = "the name of a user has no colon (RFC 7617)".to_owned();
-            fields.error("username", Problem::Contradiction(reason));
+            fields.error("username", ConfigProblem::Contradiction(reason));
         }
     }
 }
 
 /// Something secret that a file or a text gives.
-fn credential(fields: &mut Fields<'_>, keys: [&'static str; 2], slot: &mut Credential, what: &str) {
+fn credential(fields: &mut FieldVisitor<'_>, keys: [&'static str; 2], slot: &mut Credential, what: &str) {
     let (file, text) = match slot {
         Credential::File(path) => (Some(path.clone()), None),
         Credential::Text(text) => (None, Some(text.clone())),
@@ -71,31 +71,31 @@ fn credential(fields: &mut Fields<'_>, keys: [&'static str; 2], slot: &mut Crede
         None if is_given => {}
         None => {
             let allowed = format!("{what}, here or in a file as {}", keys[0]);
-            fields.error(keys[1], Problem::Missing { allowed });
+            fields.error(keys[1], ConfigProblem::Missing { allowed });
         }
     }
 }
 
-impl Group for HealthCheck {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for HealthCheck {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("endpoint", &mut self.endpoint);
         fields.value("path", &mut self.path);
         if !self.path.starts_with('/') {
-            fields.error("path", Problem::Contradiction("must begin with a slash".to_owned()));
+            fields.error("path", ConfigProblem::Contradiction("must begin with a slash".to_owned()));
         }
         fields.optional_group("response_body", &mut self.response_body);
     }
 }
 
-impl Group for ResponseBody {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for ResponseBody {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("healthy", &mut self.healthy);
         fields.value("unhealthy", &mut self.unhealthy);
     }
 }
 
-impl Group for Zpages {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Zpages {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("endpoint", &mut self.endpoint);
     }
 }

@@ -5,20 +5,20 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::known::{check_keys, join, map_of};
-use super::scalar::{Refused, Scalar, Shape, text_of};
+use super::scalar::{InvalidScalar, Scalar, ValueShape, as_text};
+use crate::diagnostics::{ConfigProblem, Diagnostics};
 use crate::duration;
 use crate::model::Secret;
-use crate::report::{Problem, Report};
-use crate::tree::{Map, Node, Place, Value};
+use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 
 /// A map of configuration with a fixed set of keys.
-pub(crate) trait Group {
+pub(crate) trait KeyGroup {
     /// Lists the keys, each with the variable that holds its value: one list for both directions.
-    fn fields(&mut self, fields: &mut Fields<'_>);
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>);
 }
 
 /// One group being read or written.
-pub(crate) struct Fields<'a> {
+pub(crate) struct FieldVisitor<'a> {
     /// The group as the user knows it, `exporters::otlp_grpc/west::tls`.
     path: String,
     /// The group as the reference table knows it, `exporters::otlp_grpc::tls`.
@@ -27,13 +27,13 @@ pub(crate) struct Fields<'a> {
 }
 
 enum Direction<'a> {
-    Read { given: &'a Map, place: Option<&'a Place>, report: &'a mut Report },
-    Write { map: &'a mut Map, written: &'a mut Written },
+    Read { given: &'a Map, place: Option<&'a SourceLocation>, report: &'a mut Diagnostics },
+    Write { map: &'a mut Map, written: &'a mut WriteContext },
 }
 
 /// How to write, and what was met on the way.
 #[derive(Default)]
-pub(crate) struct Written {
+pub(crate) struct WriteContext {
     /// Whether secrets are written as they are.
     pub(crate) reveal: bool,
     /// Each key written.
@@ -48,38 +48,42 @@ pub(crate) struct WrittenKey {
     /// What it allows, in words.
     pub(crate) allowed: String,
     /// What it allows, for programs.
-    pub(crate) shape: Shape,
+    pub(crate) shape: ValueShape,
     /// Its value.
-    pub(crate) value: Value,
+    pub(crate) value: ConfigValue,
 }
 
 /// Reads `group` from `node`; keys not given keep their values.
 pub(super) fn read_group(
-    group: &mut (impl Group + ?Sized),
+    group: &mut (impl KeyGroup + ?Sized),
     path: &str,
     schema: &str,
-    node: &Node,
-    report: &mut Report,
+    node: &ConfigNode,
+    report: &mut Diagnostics,
 ) {
     let Some(given) = map_of(path, node, report) else { return };
     check_keys(path, schema, given, report);
-    let direction = Direction::Read { given, place: node.key_place.as_ref(), report };
-    group.fields(&mut Fields { path: path.to_owned(), schema: schema.to_owned(), direction });
+    let direction = Direction::Read { given, place: node.key_location.as_ref(), report };
+    group.fields(&mut FieldVisitor { path: path.to_owned(), schema: schema.to_owned(), direction });
 }
 
 /// Writes `group` as a map.
-pub(crate) fn write_fields(group: &mut (impl Group + ?Sized), schema: &str, written: &mut Written) -> Node {
+pub(crate) fn write_fields(
+    group: &mut (impl KeyGroup + ?Sized),
+    schema: &str,
+    written: &mut WriteContext,
+) -> ConfigNode {
     let mut map = Map::new();
     let direction = Direction::Write { map: &mut map, written };
-    group.fields(&mut Fields { path: schema.to_owned(), schema: schema.to_owned(), direction });
-    Node::new(Value::Map(map))
+    group.fields(&mut FieldVisitor { path: schema.to_owned(), schema: schema.to_owned(), direction });
+    ConfigNode::new(ConfigValue::Map(map))
 }
 
-impl Fields<'_> {
+impl FieldVisitor<'_> {
     /// The node given for `key`; null counts as not given, as in the Collector.
-    fn given(&self, key: &str) -> Option<&Node> {
+    fn given(&self, key: &str) -> Option<&ConfigNode> {
         match &self.direction {
-            Direction::Read { given, .. } => given.get(key).filter(|node| node.value != Value::Null),
+            Direction::Read { given, .. } => given.get(key).filter(|node| node.value != ConfigValue::Null),
             Direction::Write { .. } => None,
         }
     }
@@ -100,7 +104,7 @@ impl Fields<'_> {
         if let Direction::Read { place, report, .. } = &mut self.direction
             && !is_given
         {
-            let problem = Problem::Missing { allowed: T::allowed() };
+            let problem = ConfigProblem::Missing { allowed: T::allowed() };
             report.error(&join(&self.path, key), *place, problem);
             return;
         }
@@ -114,14 +118,14 @@ impl Fields<'_> {
             Some(Err(problem)) => self.error(key, problem),
             None => match slot.as_ref().map(T::write) {
                 Some(value) => self.write(key, T::allowed(), T::shape(), value, T::SECRET),
-                None => self.describe(key, T::allowed(), T::shape(), Value::Null),
+                None => self.describe(key, T::allowed(), T::shape(), ConfigValue::Null),
             },
         }
     }
 
     /// A single value that may be absent, which an empty text says too, as in the Collector.
     pub(super) fn optional_or_empty<T: Scalar>(&mut self, key: &str, slot: &mut Option<T>) {
-        match self.given(key).and_then(text_of) {
+        match self.given(key).and_then(as_text) {
             Some("") => *slot = None,
             _ => self.optional(key, slot),
         }
@@ -133,7 +137,7 @@ impl Fields<'_> {
         self.checked(key, slot, format!("a duration from {least} to {most}"), |node| {
             Duration::read(node).and_then(|given| match bounds.contains(&given) {
                 true => Ok(given),
-                false => Err(Refused::default()),
+                false => Err(InvalidScalar::default()),
             })
         });
     }
@@ -150,7 +154,7 @@ impl Fields<'_> {
         key: &str,
         slot: &mut T,
         allowed: String,
-        read: impl Fn(&Node) -> Result<T, Refused>,
+        read: impl Fn(&ConfigNode) -> Result<T, InvalidScalar>,
     ) {
         match self.read(key, &allowed, read) {
             Some(Ok(value)) => *slot = value,
@@ -167,8 +171,8 @@ impl Fields<'_> {
         &self,
         key: &str,
         allowed: &str,
-        read: impl Fn(&Node) -> Result<T, Refused>,
-    ) -> Option<Result<T, Problem>> {
+        read: impl Fn(&ConfigNode) -> Result<T, InvalidScalar>,
+    ) -> Option<Result<T, ConfigProblem>> {
         let node = self.given(key)?;
         Some(read(node).map_err(|refused| value_problem::<T>(node, allowed, refused)))
     }
@@ -177,17 +181,17 @@ impl Fields<'_> {
     pub(super) fn list<T: Scalar>(&mut self, key: &str, slot: &mut Vec<T>) -> bool {
         let allowed = format!("a list, each item {}", T::allowed());
         let Some(node) = self.given(key) else {
-            let items = slot.iter().map(|item| Node::new(item.write())).collect();
-            self.write(key, allowed, Shape::List(Box::new(T::shape())), Value::List(items), false);
+            let items = slot.iter().map(|item| ConfigNode::new(item.write())).collect();
+            self.write(key, allowed, ValueShape::List(Box::new(T::shape())), ConfigValue::List(items), false);
             return true;
         };
-        let Value::List(items) = &node.value else {
-            let problem = Problem::Value { found: node.kind().to_owned(), allowed };
+        let ConfigValue::List(items) = &node.value else {
+            let problem = ConfigProblem::Value { found: node.kind().to_owned(), allowed };
             self.error(key, problem);
             return false;
         };
         let read = |item| T::read(item).map_err(|refused| value_problem::<T>(item, &T::allowed(), refused));
-        let items: Vec<Result<T, Problem>> = items.iter().map(read).collect();
+        let items: Vec<Result<T, ConfigProblem>> = items.iter().map(read).collect();
         slot.clear();
         let given = items.len();
         for (index, item) in items.into_iter().enumerate() {
@@ -200,7 +204,7 @@ impl Fields<'_> {
     }
 
     /// A map of keys of its own.
-    pub(super) fn group(&mut self, key: &str, group: &mut impl Group) {
+    pub(super) fn group(&mut self, key: &str, group: &mut impl KeyGroup) {
         let (path, schema) = (join(&self.path, key), join(&self.schema, key));
         match &mut self.direction {
             Direction::Read { given, report, .. } => {
@@ -216,7 +220,7 @@ impl Fields<'_> {
     }
 
     /// A map of keys of its own that may be absent.
-    pub(super) fn optional_group<G: Group + Default>(&mut self, key: &str, slot: &mut Option<G>) {
+    pub(super) fn optional_group<G: KeyGroup + Default>(&mut self, key: &str, slot: &mut Option<G>) {
         if self.is_given(key) || slot.is_some() {
             self.group(key, slot.get_or_insert_default());
         }
@@ -226,29 +230,29 @@ impl Fields<'_> {
     pub(super) fn value_or_zero(&mut self, key: &str, slot: &mut u64) {
         let allowed = "a whole number, 0 for no limit".to_owned();
         self.checked(key, slot, allowed, |node| match node.value {
-            Value::Integer(0) => Ok(0),
+            ConfigValue::Integer(0) => Ok(0),
             _ => u64::read(node),
         });
         if let Direction::Write { written, .. } = &mut self.direction
             && let Some(key) = written.keys.last_mut()
         {
-            key.shape = Shape::Number { is_whole: true, min: 0.0, max: None };
+            key.shape = ValueShape::Number { is_whole: true, min: 0.0, max: None };
         }
     }
 
     /// A list of maps; giving it replaces the default.
-    pub(super) fn groups<G: Group + Default>(&mut self, key: &str, slot: &mut Vec<G>) {
+    pub(super) fn groups<G: KeyGroup + Default>(&mut self, key: &str, slot: &mut Vec<G>) {
         let (path, schema) = (join(&self.path, key), join(&self.schema, key) + "[]");
         match &mut self.direction {
             Direction::Read { given, report, .. } => {
                 let Some(node) = given.get(key) else { return };
-                let items: &[Node] = match &node.value {
-                    Value::List(items) => items,
-                    Value::Null => return,
+                let items: &[ConfigNode] = match &node.value {
+                    ConfigValue::List(items) => items,
+                    ConfigValue::Null => return,
                     _ => {
                         let allowed = "a list of maps".to_owned();
-                        let problem = Problem::Value { found: node.kind().to_owned(), allowed };
-                        return report.error(&path, node.place.as_ref(), problem);
+                        let problem = ConfigProblem::Value { found: node.kind().to_owned(), allowed };
+                        return report.error(&path, node.location.as_ref(), problem);
                     }
                 };
                 slot.clear();
@@ -263,11 +267,11 @@ impl Fields<'_> {
                 written.keys.push(WrittenKey {
                     path: list,
                     allowed: "a list of maps".to_owned(),
-                    shape: Shape::Maps,
-                    value: Value::List(Vec::new()),
+                    shape: ValueShape::Maps,
+                    value: ConfigValue::List(Vec::new()),
                 });
                 let items = slot.iter_mut().map(|group| write_fields(group, &schema, written)).collect();
-                map.insert(key.to_owned(), Node::new(Value::List(items)));
+                map.insert(key.to_owned(), ConfigNode::new(ConfigValue::List(items)));
             }
         }
     }
@@ -283,10 +287,11 @@ impl Fields<'_> {
         let allowed = "a map of names to text";
         let Some(node) = self.given(key) else {
             let revealed =
-                slot.iter().map(|(name, value)| (name.clone(), Node::text(value.reveal()))).collect();
-            let redacted = slot.keys().map(|name| (name.clone(), Node::text(Secret::REDACTED))).collect();
+                slot.iter().map(|(name, value)| (name.clone(), ConfigNode::text(value.reveal()))).collect();
+            let redacted =
+                slot.keys().map(|name| (name.clone(), ConfigNode::text(Secret::REDACTED))).collect();
             let map = if self.reveals() { revealed } else { redacted };
-            return self.write(key, allowed.to_owned(), Shape::Headers, Value::Map(map), false);
+            return self.write(key, allowed.to_owned(), ValueShape::Headers, ConfigValue::Map(map), false);
         };
         let mut headers = BTreeMap::new();
         let mut problems = Vec::new();
@@ -307,7 +312,7 @@ impl Fields<'_> {
         }
         *slot = headers;
         for reason in problems {
-            self.error(key, Problem::Contradiction(reason));
+            self.error(key, ConfigProblem::Contradiction(reason));
         }
     }
 
@@ -331,16 +336,16 @@ impl Fields<'_> {
     }
 
     /// Records that a value is wrong for a reason that its type does not know.
-    pub(super) fn error(&mut self, key: &str, problem: Problem) {
+    pub(super) fn error(&mut self, key: &str, problem: ConfigProblem) {
         let Direction::Read { given, place, report } = &mut self.direction else { return };
-        let at = given.get(key).and_then(|node| node.place.as_ref()).or(*place);
+        let at = given.get(key).and_then(|node| node.location.as_ref()).or(*place);
         report.error(&join(&self.path, key), at, problem);
     }
 
-    fn item_error(&mut self, key: &str, index: usize, problem: Problem) {
+    fn item_error(&mut self, key: &str, index: usize, problem: ConfigProblem) {
         let Direction::Read { given, report, .. } = &mut self.direction else { return };
         let at = match given.get(key).map(|node| &node.value) {
-            Some(Value::List(items)) => items.get(index).and_then(|item| item.place.as_ref()),
+            Some(ConfigValue::List(items)) => items.get(index).and_then(|item| item.location.as_ref()),
             _ => None,
         };
         report.error(&format!("{}[{index}]", join(&self.path, key)), at, problem);
@@ -349,19 +354,19 @@ impl Fields<'_> {
     /// Records that values of this group don't go together.
     pub(super) fn contradiction(&mut self, reason: &str) {
         if let Direction::Read { place, report, .. } = &mut self.direction {
-            report.error(&self.path, *place, Problem::Contradiction(reason.to_owned()));
+            report.error(&self.path, *place, ConfigProblem::Contradiction(reason.to_owned()));
         }
     }
 
     /// Records something to know about `key`.
     pub(super) fn warn(&mut self, key: &str, message: &str) {
         let Direction::Read { given, place, report } = &mut self.direction else { return };
-        let at = given.get(key).and_then(|node| node.key_place.as_ref()).or(*place);
+        let at = given.get(key).and_then(|node| node.key_location.as_ref()).or(*place);
         report.warn(&join(&self.path, key), at, message);
     }
 
     /// Every key of the group that the user gave, whatever its name.
-    pub(super) fn entries(&self) -> Vec<(String, Node)> {
+    pub(super) fn entries(&self) -> Vec<(String, ConfigNode)> {
         match &self.direction {
             Direction::Read { given, .. } => {
                 given.iter().map(|(k, node)| (k.clone(), node.clone())).collect()
@@ -371,9 +376,9 @@ impl Fields<'_> {
     }
 
     /// Writes an entry whose key is the user's own.
-    pub(super) fn write_entry(&mut self, key: &str, value: Value) {
+    pub(super) fn write_entry(&mut self, key: &str, value: ConfigValue) {
         if let Direction::Write { map, .. } = &mut self.direction {
-            map.insert(key.to_owned(), Node::new(value));
+            map.insert(key.to_owned(), ConfigNode::new(value));
         }
     }
 
@@ -381,36 +386,41 @@ impl Fields<'_> {
         matches!(&self.direction, Direction::Write { written, .. } if written.reveal)
     }
 
-    fn write(&mut self, key: &str, allowed: String, shape: Shape, value: Value, secret: bool) {
-        let value = if secret && !self.reveals() { Value::Text(Secret::REDACTED.to_owned()) } else { value };
+    fn write(&mut self, key: &str, allowed: String, shape: ValueShape, value: ConfigValue, secret: bool) {
+        let value =
+            if secret && !self.reveals() { ConfigValue::Text(Secret::REDACTED.to_owned()) } else { value };
         self.describe(key, allowed, shape, value.clone());
         self.write_entry(key, value);
     }
 
-    fn describe(&mut self, key: &str, allowed: String, shape: Shape, value: Value) {
+    fn describe(&mut self, key: &str, allowed: String, shape: ValueShape, value: ConfigValue) {
         if let Direction::Write { written, .. } = &mut self.direction {
             written.keys.push(WrittenKey { path: join(&self.schema, key), allowed, shape, value });
         }
     }
 }
 
-fn value_problem<T: Scalar>(node: &Node, allowed: &str, refused: Refused) -> Problem {
+fn value_problem<T: Scalar>(node: &ConfigNode, allowed: &str, refused: InvalidScalar) -> ConfigProblem {
     let found = if T::SECRET { node.kind().to_owned() } else { node.describe() };
     let found = match refused.0 {
         Some(reason) => format!("{found}: {reason}"),
         None => found,
     };
-    Problem::Value { found, allowed: allowed.to_owned() }
+    ConfigProblem::Value { found, allowed: allowed.to_owned() }
 }
 
 /// Names and values of a map, or of a list of maps with `name` and `value`; absent where not text.
-fn pairs(node: &Node) -> Vec<(Option<&str>, Option<&str>)> {
+fn pairs(node: &ConfigNode) -> Vec<(Option<&str>, Option<&str>)> {
     match &node.value {
-        Value::Map(map) => map.iter().map(|(name, value)| (Some(name.as_str()), text_of(value))).collect(),
-        Value::List(items) => items
+        ConfigValue::Map(map) => {
+            map.iter().map(|(name, value)| (Some(name.as_str()), as_text(value))).collect()
+        }
+        ConfigValue::List(items) => items
             .iter()
             .map(|item| match &item.value {
-                Value::Map(map) => (map.get("name").and_then(text_of), map.get("value").and_then(text_of)),
+                ConfigValue::Map(map) => {
+                    (map.get("name").and_then(as_text), map.get("value").and_then(as_text))
+                }
                 _ => (None, None),
             })
             .collect(),

@@ -2,36 +2,36 @@
 
 use std::time::Duration;
 
+use crate::diagnostics::{ConfigProblem, Diagnostics, nearest};
 use crate::duration;
-use crate::report::{Problem, Report, nearest};
-use crate::table::{self, Support};
-use crate::tree::{Map, Node, Value};
+use crate::table::{self, KeySupport};
+use crate::tree::{ConfigNode, ConfigValue, Map};
 
 /// The entries of a node that must be a map or absent.
-pub(super) fn map_of<'a>(path: &str, node: &'a Node, report: &mut Report) -> Option<&'a Map> {
+pub(super) fn map_of<'a>(path: &str, node: &'a ConfigNode, report: &mut Diagnostics) -> Option<&'a Map> {
     static NONE: Map = Map::new();
     match &node.value {
-        Value::Map(map) => Some(map),
-        Value::Null => Some(&NONE),
+        ConfigValue::Map(map) => Some(map),
+        ConfigValue::Null => Some(&NONE),
         _ => {
-            let problem = Problem::Value { found: node.kind().to_owned(), allowed: "a map".to_owned() };
-            report.error(path, node.place.as_ref(), problem);
+            let problem = ConfigProblem::Value { found: node.kind().to_owned(), allowed: "a map".to_owned() };
+            report.error(path, node.location.as_ref(), problem);
             None
         }
     }
 }
 
 /// Finds keys that are unknown here, or known and without effect.
-pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Report) {
+pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Diagnostics) {
     for (key, node) in given {
         let path = join(path, key);
-        let place = node.key_place.as_ref();
+        let place = node.key_location.as_ref();
         let Some(row) = table::find(&join(schema, key)) else {
             let known = || table::children(schema);
-            let problem = Problem::UnknownKey {
+            let problem = ConfigProblem::UnknownKey {
                 nearest: nearest(key, known().map(|(name, _)| name)),
                 known: known()
-                    .filter(|(_, row)| row.support.takes_values())
+                    .filter(|(_, row)| row.support.accepts_values())
                     .map(|(name, _)| name.to_owned())
                     .collect(),
             };
@@ -39,16 +39,16 @@ pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Rep
             continue;
         };
         match row.support {
-            Support::Acts => {}
-            Support::NotYet { default } if is_default(node, default) => {}
-            Support::NotYet { .. } => {
+            KeySupport::Supported => {}
+            KeySupport::NotYet { default } if is_default(node, default) => {}
+            KeySupport::NotYet { .. } => {
                 report.warn(&path, place, "is accepted, but this version does not act on it yet");
             }
-            Support::Refused { default, .. } if is_default(node, default) => {}
-            Support::Refused { instead, .. } => {
-                report.error(&path, place, Problem::NotInThisVersion { instead: instead.to_owned() });
+            KeySupport::Refused { default, .. } if is_default(node, default) => {}
+            KeySupport::Refused { instead, .. } => {
+                report.error(&path, place, ConfigProblem::NotInThisVersion { instead: instead.to_owned() });
             }
-            Support::Meaningless { why } => {
+            KeySupport::Ignored { why } => {
                 report.warn(&path, place, format!("is accepted and has no effect: {why}"));
             }
         }
@@ -56,27 +56,28 @@ pub(super) fn check_keys(path: &str, schema: &str, given: &Map, report: &mut Rep
 }
 
 /// Whether a value is the default that the reference table writes as YAML.
-fn is_default(node: &Node, default: &str) -> bool {
-    node.value == Value::Null
-        || crate::yaml::parse(default, &"default".into()).is_ok_and(|default| says_the_same(node, &default))
+fn is_default(node: &ConfigNode, default: &str) -> bool {
+    node.value == ConfigValue::Null
+        || crate::yaml::parse(default, &"default".into()).is_ok_and(|default| equals_default(node, &default))
 }
 
-fn says_the_same(node: &Node, default: &Node) -> bool {
+fn equals_default(node: &ConfigNode, default: &ConfigNode) -> bool {
     match (&node.value, &default.value) {
-        (Value::Null, _) => true,
-        (Value::Integer(a), Value::Float(b)) | (Value::Float(b), Value::Integer(a)) => {
+        (ConfigValue::Null, _) => true,
+        (ConfigValue::Integer(a), ConfigValue::Float(b))
+        | (ConfigValue::Float(b), ConfigValue::Integer(a)) => {
             #[expect(clippy::cast_precision_loss, reason = "defaults are small numbers")]
             let equal = *a as f64 == *b;
             equal
         }
-        (Value::Text(a), Value::Text(b)) if a != b => {
+        (ConfigValue::Text(a), ConfigValue::Text(b)) if a != b => {
             matches!((duration::parse(a), duration::parse(b)), (Some(a), Some(b)) if a == b)
         }
-        (Value::Integer(0), Value::Text(text)) => duration::parse(text) == Some(Duration::ZERO),
-        (Value::List(a), Value::List(b)) => a.is_empty() && b.is_empty(),
+        (ConfigValue::Integer(0), ConfigValue::Text(text)) => duration::parse(text) == Some(Duration::ZERO),
+        (ConfigValue::List(a), ConfigValue::List(b)) => a.is_empty() && b.is_empty(),
         // A key that is not given has its default.
-        (Value::Map(a), Value::Map(b)) => {
-            a.iter().all(|(key, node)| b.get(key).is_some_and(|default| says_the_same(node, default)))
+        (ConfigValue::Map(a), ConfigValue::Map(b)) => {
+            a.iter().all(|(key, node)| b.get(key).is_some_and(|default| equals_default(node, default)))
         }
         (a, b) => a == b,
     }

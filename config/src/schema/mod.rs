@@ -1,4 +1,4 @@
-//! Which keys configuration has: each group of keys is listed once, by its [`Group`], and read, written
+//! Which keys configuration has: each group of keys is listed once, by its [`KeyGroup`], and read, written
 //! and documented from that list.
 
 mod client;
@@ -15,6 +15,6 @@ mod telemetry;
 mod ui;
 
 pub(crate) use components::{ALIASES, default_exporter, default_extension};
-pub(crate) use fields::{Written, WrittenKey, write_fields};
+pub(crate) use fields::{WriteContext, WrittenKey, write_fields};
 pub(crate) use pipelines::{read_config, write_config};
-pub(crate) use scalar::Shape;
+pub(crate) use scalar::ValueShape;

@@ -6,15 +6,15 @@ use super::components::{
     Component, components, exporter_group, exporter_kind, extension_group, extension_kind, known_type,
     read_exporter, read_extension,
 };
-use super::fields::{Written, read_group, write_fields};
+use super::fields::{WriteContext, read_group, write_fields};
 use super::known::{check_keys, join, map_of};
-use super::scalar::{Scalar, text_of};
+use super::scalar::{Scalar, as_text};
+use crate::diagnostics::{ConfigProblem, Diagnostics, nearest};
 use crate::model::*;
-use crate::report::{Problem, Report, nearest};
-use crate::tree::{Map, Node, Value};
+use crate::tree::{ConfigNode, ConfigValue, Map};
 
 /// Reads the whole configuration. It is worth something only where `report` has no error afterwards.
-pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
+pub(crate) fn read_config(tree: &ConfigNode, report: &mut Diagnostics) -> Config {
     let mut config = Config {
         receivers: BTreeMap::new(),
         processors: BTreeMap::new(),
@@ -63,7 +63,7 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
     let Some(service) = service.and_then(|node| map_of("service", node, report)) else {
         let allowed = "service::pipelines::profiles with its receivers and exporters".to_owned();
         if service.is_none() {
-            report.error("service", tree.place.as_ref(), Problem::Missing { allowed });
+            report.error("service", tree.location.as_ref(), ConfigProblem::Missing { allowed });
         }
         return config;
     };
@@ -78,7 +78,8 @@ pub(crate) fn read_config(tree: &Node, report: &mut Report) -> Config {
         read_ids("service::extensions", "extensions", service.get("extensions"), &extensions, report);
     config.extensions.retain(|id, _| running.contains(id));
     check_references(&config, &exporters, &extensions, report);
-    let configured = Configured { receivers: &receivers, processors: &processors, exporters: &exporters };
+    let configured =
+        DeclaredComponents { receivers: &receivers, processors: &processors, exporters: &exporters };
     config.pipelines = read_pipelines(service, tree, &configured, report);
     let used: BTreeSet<&ComponentId> = config.pipelines.values().flat_map(Pipeline::ids).collect();
     warn_of_unused(
@@ -96,11 +97,11 @@ fn warn_of_unused(
     sections: &[&[Component<'_>]],
     used: &BTreeSet<&ComponentId>,
     message: &str,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) {
     for (id, path, node) in sections.iter().copied().flatten() {
         if !used.contains(id) {
-            report.warn(path, node.key_place.as_ref(), message);
+            report.warn(path, node.key_location.as_ref(), message);
         }
     }
 }
@@ -110,39 +111,41 @@ fn check_references(
     config: &Config,
     exporters: &[Component<'_>],
     extensions: &[Component<'_>],
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) {
     for (id, path, node) in exporters {
         let (auth, queue) = match config.exporters.get(id) {
-            Some(Exporter::OtlpGrpc(exporter)) => (&exporter.auth, &exporter.sending_queue),
-            Some(Exporter::OtlpHttp(exporter)) => (&exporter.auth, &exporter.sending_queue),
-            Some(Exporter::File(_) | Exporter::Debug(_)) | None => continue,
+            Some(ExporterConfig::OtlpGrpc(exporter)) => (&exporter.auth, &exporter.sending_queue),
+            Some(ExporterConfig::OtlpHttp(exporter)) => (&exporter.auth, &exporter.sending_queue),
+            Some(ExporterConfig::File(_) | ExporterConfig::Debug(_)) | None => continue,
         };
         for (named, key, service) in [
-            (auth, "auth::authenticator", Service::Authenticator),
-            (&queue.storage, "sending_queue::storage", Service::Storage),
+            (auth, "auth::authenticator", ExtensionService::Authenticator),
+            (&queue.storage, "sending_queue::storage", ExtensionService::Storage),
         ] {
             let Some(named) = named else { continue };
             let problem = match config.extensions.get(named) {
-                Some(extension) if extension.offers(service) => continue,
-                Some(_) => Problem::Contradiction(match service {
-                    Service::Authenticator => {
+                Some(extension) if extension.provides(service) => continue,
+                Some(_) => ConfigProblem::Contradiction(match service {
+                    ExtensionService::Authenticator => {
                         format!("{named} is no authenticator: bearertokenauth and basicauth are")
                     }
-                    Service::Storage => format!("{named} is no storage: file_storage is"),
+                    ExtensionService::Storage => format!("{named} is no storage: file_storage is"),
                 }),
                 None if extensions.iter().any(|(present, ..)| present == named) => {
-                    Problem::Contradiction(format!("{named} does not run: add it to service::extensions"))
+                    ConfigProblem::Contradiction(format!(
+                        "{named} does not run: add it to service::extensions"
+                    ))
                 }
                 None => dangling(named, "extensions", extensions),
             };
-            report.error(&join(path, key), node.at(key).and_then(|node| node.place.as_ref()), problem);
+            report.error(&join(path, key), node.get(key).and_then(|node| node.location.as_ref()), problem);
         }
     }
 }
 
 /// The ids that pipelines may name: all that were given, so that a wrong component is one error.
-struct Configured<'a> {
+struct DeclaredComponents<'a> {
     receivers: &'a [Component<'a>],
     processors: &'a [Component<'a>],
     exporters: &'a [Component<'a>],
@@ -150,20 +153,20 @@ struct Configured<'a> {
 
 fn read_pipelines(
     service: &Map,
-    tree: &Node,
-    configured: &Configured<'_>,
-    report: &mut Report,
+    tree: &ConfigNode,
+    configured: &DeclaredComponents<'_>,
+    report: &mut Diagnostics,
 ) -> BTreeMap<ComponentId, Pipeline> {
     const PATH: &str = "service::pipelines";
     let node = service.get("pipelines");
     let given = components(PATH, node, report);
     if node.is_none_or(|node| match &node.value {
-        Value::Map(map) => map.is_empty(),
-        value => *value == Value::Null,
+        ConfigValue::Map(map) => map.is_empty(),
+        value => *value == ConfigValue::Null,
     }) {
         let allowed = "at least the pipeline profiles, with its receivers and exporters".to_owned();
-        let place = node.and_then(|node| node.place.as_ref()).or(tree.place.as_ref());
-        report.error(PATH, place, Problem::Missing { allowed });
+        let place = node.and_then(|node| node.location.as_ref()).or(tree.location.as_ref());
+        report.error(PATH, place, ConfigProblem::Missing { allowed });
     }
     let mut pipelines = BTreeMap::new();
     for (id, path, node) in given {
@@ -178,9 +181,9 @@ fn read_pipelines(
 
 fn read_pipeline(
     path: &str,
-    node: &Node,
-    configured: &Configured<'_>,
-    report: &mut Report,
+    node: &ConfigNode,
+    configured: &DeclaredComponents<'_>,
+    report: &mut Diagnostics,
 ) -> Option<Pipeline> {
     let map = map_of(path, node, report)?;
     check_keys(path, "service::pipelines::profiles", map, report);
@@ -195,12 +198,12 @@ fn read_pipeline(
     for section in ["receivers", "exporters"] {
         let list = map.get(section);
         if list.is_none_or(|list| match &list.value {
-            Value::List(items) => items.is_empty(),
-            value => *value == Value::Null,
+            ConfigValue::List(items) => items.is_empty(),
+            value => *value == ConfigValue::Null,
         }) {
             let allowed = format!("the ids of at least one of the {section}");
-            let place = list.unwrap_or(node).key_place.as_ref();
-            report.error(&join(path, section), place, Problem::Missing { allowed });
+            let place = list.unwrap_or(node).key_location.as_ref();
+            report.error(&join(path, section), place, ConfigProblem::Missing { allowed });
         }
     }
     Some(pipeline)
@@ -210,49 +213,51 @@ fn read_pipeline(
 fn read_ids(
     path: &str,
     section: &'static str,
-    list: Option<&Node>,
+    list: Option<&ConfigNode>,
     components: &[Component<'_>],
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<ComponentId> {
     let mut ids = Vec::new();
     for (index, node) in items(path, list, report).iter().enumerate() {
         let path = format!("{path}[{index}]");
-        let problem = match text_of(node).map(str::parse::<ComponentId>) {
-            Some(Ok(id)) if ids.contains(&id) => Problem::Contradiction(format!("{id} is given twice")),
+        let problem = match as_text(node).map(str::parse::<ComponentId>) {
+            Some(Ok(id)) if ids.contains(&id) => ConfigProblem::Contradiction(format!("{id} is given twice")),
             Some(Ok(id)) if components.iter().any(|(present, ..)| *present == id) => {
                 ids.push(id);
                 continue;
             }
             Some(Ok(id)) => dangling(&id, section, components),
-            Some(Err(_)) | None => Problem::Value { found: node.describe(), allowed: ComponentId::allowed() },
+            Some(Err(_)) | None => {
+                ConfigProblem::Value { found: node.describe(), allowed: ComponentId::allowed() }
+            }
         };
-        report.error(&path, node.place.as_ref(), problem);
+        report.error(&path, node.location.as_ref(), problem);
     }
     ids
 }
 
-fn dangling(id: &ComponentId, section: &'static str, components: &[Component<'_>]) -> Problem {
+fn dangling(id: &ComponentId, section: &'static str, components: &[Component<'_>]) -> ConfigProblem {
     let known: Vec<String> = components.iter().map(|(present, ..)| present.to_string()).collect();
     let id = id.to_string();
-    Problem::Dangling { nearest: nearest(&id, known.iter().map(String::as_str)), id, section, known }
+    ConfigProblem::Dangling { nearest: nearest(&id, known.iter().map(String::as_str)), id, section, known }
 }
 
 /// The items of a node that must be a list or absent.
-fn items<'a>(path: &str, node: Option<&'a Node>, report: &mut Report) -> &'a [Node] {
+fn items<'a>(path: &str, node: Option<&'a ConfigNode>, report: &mut Diagnostics) -> &'a [ConfigNode] {
     match node.map(|node| (&node.value, node)) {
-        Some((Value::List(items), _)) => items,
-        Some((Value::Null, _)) | None => &[],
+        Some((ConfigValue::List(items), _)) => items,
+        Some((ConfigValue::Null, _)) | None => &[],
         Some((_, node)) => {
             let problem =
-                Problem::Value { found: node.kind().to_owned(), allowed: "a list of ids".to_owned() };
-            report.error(path, node.place.as_ref(), problem);
+                ConfigProblem::Value { found: node.kind().to_owned(), allowed: "a list of ids".to_owned() };
+            report.error(path, node.location.as_ref(), problem);
             &[]
         }
     }
 }
 
 /// Writes the whole configuration, every key of it.
-pub(crate) fn write_config(config: &Config, written: &mut Written) -> Node {
+pub(crate) fn write_config(config: &Config, written: &mut WriteContext) -> ConfigNode {
     let mut config = config.clone();
     let receivers =
         section(&mut config.receivers, |receiver| write_fields(receiver, "receivers::profiling", written));
@@ -268,20 +273,20 @@ pub(crate) fn write_config(config: &Config, written: &mut Written) -> Node {
         write_fields(extension_group(extension), &schema, written)
     });
     let pipelines = section(&mut config.pipelines, |pipeline| {
-        Node::map([
+        ConfigNode::map([
             ("receivers", ids(&pipeline.receivers)),
             ("processors", ids(&pipeline.processors)),
             ("exporters", ids(&pipeline.exporters)),
         ])
     });
-    Node::map([
+    ConfigNode::map([
         ("receivers", receivers),
         ("processors", processors),
         ("exporters", exporters),
         ("extensions", extensions),
         (
             "service",
-            Node::map([
+            ConfigNode::map([
                 ("extensions", running),
                 ("pipelines", pipelines),
                 ("telemetry", write_fields(&mut config.telemetry, "service::telemetry", written)),
@@ -291,11 +296,14 @@ pub(crate) fn write_config(config: &Config, written: &mut Written) -> Node {
     ])
 }
 
-fn section<T>(components: &mut BTreeMap<ComponentId, T>, mut write: impl FnMut(&mut T) -> Node) -> Node {
+fn section<T>(
+    components: &mut BTreeMap<ComponentId, T>,
+    mut write: impl FnMut(&mut T) -> ConfigNode,
+) -> ConfigNode {
     let entries = components.iter_mut().map(|(id, component)| (id.to_string(), write(component)));
-    Node::new(Value::Map(entries.collect()))
+    ConfigNode::new(ConfigValue::Map(entries.collect()))
 }
 
-fn ids<'a>(ids: impl IntoIterator<Item = &'a ComponentId>) -> Node {
-    Node::new(Value::List(ids.into_iter().map(|id| Node::text(id.to_string())).collect()))
+fn ids<'a>(ids: impl IntoIterator<Item = &'a ComponentId>) -> ConfigNode {
+    ConfigNode::new(ConfigValue::List(ids.into_iter().map(|id| ConfigNode::text(id.to_string())).collect()))
 }

@@ -1,13 +1,13 @@
 //! Keys of the processor `resource`.
 
-use super::fields::{Fields, Group};
-use super::scalar::{Refused, Scalar, Shape, text_of, words};
+use super::fields::{FieldVisitor, KeyGroup};
+use super::scalar::{InvalidScalar, Scalar, ValueShape, as_text, words};
+use crate::diagnostics::ConfigProblem;
 use crate::model::*;
-use crate::report::Problem;
-use crate::tree::{Node, Value};
+use crate::tree::{ConfigNode, ConfigValue};
 
-impl Group for ResourceProcessor {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for ResourceProcessor {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         let mut forms: Vec<ActionForm> =
             std::mem::take(&mut self.attributes).into_iter().map(ActionForm::from).collect();
         fields.groups("attributes", &mut forms);
@@ -15,7 +15,7 @@ impl Group for ResourceProcessor {
         self.attributes = forms.into_iter().filter_map(ActionForm::finish).collect();
         if given == 0 {
             let allowed = "at least one action on an attribute".to_owned();
-            fields.error("attributes", Problem::Missing { allowed });
+            fields.error("attributes", ConfigProblem::Missing { allowed });
         }
     }
 }
@@ -43,23 +43,25 @@ impl Scalar for AttributeValue {
         "text, a whole number, true or false".to_owned()
     }
 
-    fn shape() -> Shape {
-        Shape::Any
+    fn shape() -> ValueShape {
+        ValueShape::Any
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
         match &node.value {
-            Value::Bool(value) => Ok(Self::Bool(*value)),
-            Value::Integer(value) => i64::try_from(*value).map(Self::Integer).map_err(|_| Refused::default()),
-            _ => text_of(node).map(|text| Self::Text(text.to_owned())).ok_or_else(Refused::default),
+            ConfigValue::Bool(value) => Ok(Self::Bool(*value)),
+            ConfigValue::Integer(value) => {
+                i64::try_from(*value).map(Self::Integer).map_err(|_| InvalidScalar::default())
+            }
+            _ => as_text(node).map(|text| Self::Text(text.to_owned())).ok_or_else(InvalidScalar::default),
         }
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         match self {
-            Self::Text(text) => Value::Text(text.clone()),
-            Self::Integer(value) => Value::Integer((*value).into()),
-            Self::Bool(value) => Value::Bool(*value),
+            Self::Text(text) => ConfigValue::Text(text.clone()),
+            Self::Integer(value) => ConfigValue::Integer((*value).into()),
+            Self::Bool(value) => ConfigValue::Bool(*value),
         }
     }
 }
@@ -109,11 +111,11 @@ impl ActionForm {
     }
 }
 
-impl Group for ActionForm {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for ActionForm {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.required("key", &mut self.key);
         if self.key.is_empty() && fields.is_given("key") {
-            fields.error("key", Problem::Contradiction("must not be empty".to_owned()));
+            fields.error("key", ConfigProblem::Contradiction("must not be empty".to_owned()));
         }
         fields.required("action", &mut self.action);
         fields.optional("value", &mut self.value);
@@ -135,7 +137,7 @@ impl Group for ActionForm {
             }
             Action::Extract | Action::Convert => {
                 let instead = "use the Collector's processor".to_owned();
-                fields.error("action", Problem::NotInThisVersion { instead });
+                fields.error("action", ConfigProblem::NotInThisVersion { instead });
             }
         }
     }

@@ -4,18 +4,18 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::fields::{Fields, Group};
-use super::scalar::{Refused, Scalar, Shape, text_of, words};
+use super::fields::{FieldVisitor, KeyGroup};
+use super::scalar::{InvalidScalar, Scalar, ValueShape, as_text, words};
+use crate::diagnostics::ConfigProblem;
 use crate::model::*;
-use crate::report::Problem;
-use crate::tree::{Node, Value};
+use crate::tree::{ConfigNode, ConfigValue};
 
 /// Reports further apart than this hold more than a sidecar's memory; closer ones cost more than they tell.
 const REPORTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3_600);
 const AGES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(24 * 3_600);
 
-impl Group for ProfilingReceiver {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for ProfilingReceiver {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         let [least, most] = Self::PROBABILISTIC_INTERVALS;
         fields.value("samples_per_second", &mut self.samples_per_second);
         fields.duration("reporter_interval", &mut self.reporter_interval, &REPORTS);
@@ -27,7 +27,7 @@ impl Group for ProfilingReceiver {
         fields.value("off_cpu_threshold", &mut self.off_cpu_threshold);
         fields.duration("probabilistic_interval", &mut self.probabilistic_interval, &(least..=most));
         fields.value("probabilistic_threshold", &mut self.probabilistic_threshold);
-        let mut names = Names(std::mem::take(&mut self.include_env_vars));
+        let mut names = VariableNames(std::mem::take(&mut self.include_env_vars));
         fields.value("include_env_vars", &mut names);
         self.include_env_vars = names.0;
         fields.value("bpf_verifier_log_level", &mut self.bpf_verifier_log_level);
@@ -42,21 +42,21 @@ impl Group for ProfilingReceiver {
 }
 
 /// Names of environment variables in one text, separated by commas.
-struct Names(Vec<String>);
+struct VariableNames(Vec<String>);
 
-impl Scalar for Names {
+impl Scalar for VariableNames {
     fn allowed() -> String {
         "names of environment variables, separated by commas".to_owned()
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
-        let text = text_of(node).ok_or_else(Refused::default)?;
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+        let text = as_text(node).ok_or_else(InvalidScalar::default)?;
         let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
         Ok(Self(names.map(str::to_owned).collect()))
     }
 
-    fn write(&self) -> Value {
-        Value::Text(self.0.join(","))
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Text(self.0.join(","))
     }
 }
 
@@ -64,8 +64,8 @@ words! {
     ScopeMode: "node" => Node, "pod" => Pod, "container" => Container, "processes" => Processes;
 }
 
-impl Group for Scope {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Scope {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("mode", &mut self.mode);
         let mut include = SelectorForm { selector: std::mem::take(&mut self.include), is_right: true };
         fields.group("include", &mut include);
@@ -76,12 +76,12 @@ impl Group for Scope {
         let takes_all = matches!(self.mode, ScopeMode::Node | ScopeMode::Pod);
         if takes_all && !self.include.is_empty() {
             let reason = "has no effect without mode: processes or mode: container".to_owned();
-            fields.error("include", Problem::Contradiction(reason));
+            fields.error("include", ConfigProblem::Contradiction(reason));
         }
         if !takes_all && self.include.is_empty() && include.is_right {
             let allowed =
                 "the names, executables, command_lines, pids or cgroups that this mode looks at".to_owned();
-            fields.error("include", Problem::Missing { allowed });
+            fields.error("include", ConfigProblem::Missing { allowed });
         }
     }
 }
@@ -92,8 +92,8 @@ struct SelectorForm {
     is_right: bool,
 }
 
-impl Group for SelectorForm {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for SelectorForm {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         let Selector { names, executables, command_lines, pids, cgroups } = &mut self.selector;
         for (key, patterns) in [
             ("names", names),
@@ -103,7 +103,7 @@ impl Group for SelectorForm {
         ] {
             self.is_right &= fields.list(key, patterns);
             if patterns.iter().any(String::is_empty) {
-                fields.error(key, Problem::Contradiction("an empty pattern names nothing".to_owned()));
+                fields.error(key, ConfigProblem::Contradiction("an empty pattern names nothing".to_owned()));
             }
         }
         self.is_right &= fields.list("pids", pids);
@@ -111,13 +111,13 @@ impl Group for SelectorForm {
         pids.sort_unstable();
         pids.dedup();
         if pids.len() < given {
-            fields.error("pids", Problem::Contradiction("a process id is given twice".to_owned()));
+            fields.error("pids", ConfigProblem::Contradiction("a process id is given twice".to_owned()));
         }
     }
 }
 
-impl Group for Unwind {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Unwind {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("mode", &mut self.mode);
         let mut overrides: Vec<OverrideForm> =
             std::mem::take(&mut self.overrides).into_iter().map(OverrideForm::from).collect();
@@ -148,9 +148,9 @@ impl OverrideForm {
     }
 }
 
-impl Group for OverrideForm {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
-        let (mut name, mut path, mut build_id) = (None::<String>, None::<PathBuf>, None::<BuildId>);
+impl KeyGroup for OverrideForm {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
+        let (mut name, mut path, mut build_id) = (None::<String>, None::<PathBuf>, None::<GnuBuildId>);
         let current = match self.binary.take() {
             Some(BinaryMatch::Name(text)) => (name = Some(text), "name").1,
             Some(BinaryMatch::Path(text)) => (path = Some(text), "path").1,
@@ -171,27 +171,27 @@ impl Group for OverrideForm {
             && (name.is_empty() || name.contains('/'))
         {
             let reason = "is the last component of a path: not empty, without slashes".to_owned();
-            fields.error("name", Problem::Contradiction(reason));
+            fields.error("name", ConfigProblem::Contradiction(reason));
         }
         fields.required("mode", &mut self.mode);
     }
 }
 
-impl Group for Symbolize {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Symbolize {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("mode", &mut self.mode);
         fields.value("lines", &mut self.lines);
         fields.value("inlines", &mut self.inlines);
         fields.list("debug_directories", &mut self.debug_directories);
         if self.debug_directories.iter().any(|directory| !directory.is_absolute()) {
-            fields.error("debug_directories", Problem::Contradiction("is an absolute path".to_owned()));
+            fields.error("debug_directories", ConfigProblem::Contradiction("is an absolute path".to_owned()));
         }
         fields.value("kernel", &mut self.kernel);
     }
 }
 
-impl Group for TraceContext {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for TraceContext {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("enabled", &mut self.enabled);
         fields.list("attributes", &mut self.attributes);
         fields.list("trace_id_labels", &mut self.trace_id_labels);

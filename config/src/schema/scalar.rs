@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use crate::duration;
 use crate::model::*;
-use crate::tree::{Node, Value};
+use crate::tree::{ConfigNode, ConfigValue};
 
 /// A value that is not one of the type's; with the reason where the kind alone does not tell it.
 #[derive(Default)]
-pub(super) struct Refused(pub(super) Option<String>);
+pub(super) struct InvalidScalar(pub(super) Option<String>);
 
-impl Refused {
-    pub(super) fn because(reason: impl std::fmt::Display) -> Self {
+impl InvalidScalar {
+    pub(super) fn new(reason: impl std::fmt::Display) -> Self {
         Self(Some(reason.to_string()))
     }
 }
 
 /// What a key takes, for programs: the kinds of values that JSON Schema can tell apart.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum ValueShape {
     Text,
     /// One of these, in any case.
     Word(&'static [&'static str]),
@@ -34,7 +34,7 @@ pub(crate) enum Shape {
     },
     /// Text, a number or a truth value.
     Any,
-    List(Box<Shape>),
+    List(Box<ValueShape>),
     /// Names and texts: a map, or a list of maps.
     Headers,
     /// Maps whose keys are listed on their own.
@@ -50,35 +50,35 @@ pub(super) trait Scalar: Sized {
     fn allowed() -> String;
 
     /// What is allowed, for programs.
-    fn shape() -> Shape {
-        Shape::Text
+    fn shape() -> ValueShape {
+        ValueShape::Text
     }
 
     /// The value that `node` writes.
-    fn read(node: &Node) -> Result<Self, Refused>;
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar>;
 
     /// How the value is written.
-    fn write(&self) -> Value;
+    fn write(&self) -> ConfigValue;
 }
 
 /// The text of a node: written as text, or brought by a `${...}` whatever it looks like.
-pub(super) fn text_of(node: &Node) -> Option<&str> {
+pub(super) fn as_text(node: &ConfigNode) -> Option<&str> {
     match (&node.expanded, &node.value) {
         (Some(expanded), _) => Some(&expanded.text),
-        (None, Value::Text(text)) => Some(text),
+        (None, ConfigValue::Text(text)) => Some(text),
         _ => None,
     }
 }
 
-fn integer_of(node: &Node) -> Result<i128, Refused> {
+fn as_integer(node: &ConfigNode) -> Result<i128, InvalidScalar> {
     match node.value {
-        Value::Integer(value) => Ok(value),
+        ConfigValue::Integer(value) => Ok(value),
         // 2^53: beyond it a float no longer tells one whole number from the next.
         #[expect(clippy::cast_possible_truncation, reason = "the guard keeps to whole numbers that fit")]
-        Value::Float(value) if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => {
+        ConfigValue::Float(value) if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => {
             Ok(value as i128)
         }
-        _ => Err(Refused::default()),
+        _ => Err(InvalidScalar::default()),
     }
 }
 
@@ -90,20 +90,20 @@ macro_rules! whole_numbers {
                 $allowed
             }
 
-            fn shape() -> Shape {
+            fn shape() -> ValueShape {
                 let (min, max) = $bounds;
-                Shape::Number { is_whole: true, min, max }
+                ValueShape::Number { is_whole: true, min, max }
             }
 
-            fn read(node: &Node) -> Result<Self, Refused> {
-                let number = <$inner>::try_from(integer_of(node)?).map_err(|_| Refused::default())?;
-                let new: fn($inner) -> Result<$name, Refused> = $new;
+            fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+                let number = <$inner>::try_from(as_integer(node)?).map_err(|_| InvalidScalar::default())?;
+                let new: fn($inner) -> Result<$name, InvalidScalar> = $new;
                 new(number)
             }
 
-            fn write(&self) -> Value {
+            fn write(&self) -> ConfigValue {
                 let get: fn(&$name) -> $inner = $get;
-                Value::Integer(get(self).into())
+                ConfigValue::Integer(get(self).into())
             }
         }
     )*};
@@ -114,7 +114,7 @@ macro_rules! ranged_whole_numbers {
         whole_numbers! {$(
             $name, u32, format!("a whole number from {} to {}", <$name>::MIN, <$name>::MAX),
             (<$name>::MIN.into(), Some(<$name>::MAX.into())),
-            |number| <$name>::new(number).map_err(|_| Refused::default()), |number| number.get();
+            |number| <$name>::new(number).map_err(|_| InvalidScalar::default()), |number| number.get();
         )*}
     };
 }
@@ -131,11 +131,11 @@ ranged_whole_numbers!(
 
 whole_numbers! {
     Pid, u32, format!("a process id, 1 to {}", Pid::MAX), (1.0, Some(Pid::MAX.into())),
-        |number| Pid::new(number).map_err(|_| Refused::default()), |pid| pid.get();
+        |number| Pid::new(number).map_err(|_| InvalidScalar::default()), |pid| pid.get();
     u16, u16, "a port, 1 to 65535".to_owned(), (1.0, Some(u16::MAX.into())),
-        |number| if number == 0 { Err(Refused::default()) } else { Ok(number) }, |number| *number;
+        |number| if number == 0 { Err(InvalidScalar::default()) } else { Ok(number) }, |number| *number;
     u64, u64, "a whole number of at least 1".to_owned(), (1.0, None),
-        |number| if number == 0 { Err(Refused::default()) } else { Ok(number) }, |number| *number;
+        |number| if number == 0 { Err(InvalidScalar::default()) } else { Ok(number) }, |number| *number;
 }
 
 macro_rules! ranged_numbers {
@@ -145,22 +145,22 @@ macro_rules! ranged_numbers {
                 format!("a number from {} to {}", <$name>::MIN, <$name>::MAX)
             }
 
-            fn shape() -> Shape {
-                Shape::Number { is_whole: false, min: Self::MIN, max: Some(Self::MAX) }
+            fn shape() -> ValueShape {
+                ValueShape::Number { is_whole: false, min: Self::MIN, max: Some(Self::MAX) }
             }
 
-            fn read(node: &Node) -> Result<Self, Refused> {
+            fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
                 let number = match node.value {
-                    Value::Float(value) => value,
+                    ConfigValue::Float(value) => value,
                     #[expect(clippy::cast_precision_loss, reason = "what loses precision is out of range")]
-                    Value::Integer(value) => value as f64,
-                    _ => return Err(Refused::default()),
+                    ConfigValue::Integer(value) => value as f64,
+                    _ => return Err(InvalidScalar::default()),
                 };
-                Self::new(number).map_err(|_| Refused::default())
+                Self::new(number).map_err(|_| InvalidScalar::default())
             }
 
-            fn write(&self) -> Value {
-                Value::Float(self.get())
+            fn write(&self) -> ConfigValue {
+                ConfigValue::Float(self.get())
             }
         }
     )*};
@@ -173,19 +173,19 @@ impl Scalar for bool {
         "true or false".to_owned()
     }
 
-    fn shape() -> Shape {
-        Shape::Bool
+    fn shape() -> ValueShape {
+        ValueShape::Bool
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
         match node.value {
-            Value::Bool(value) => Ok(value),
-            _ => Err(Refused::default()),
+            ConfigValue::Bool(value) => Ok(value),
+            _ => Err(InvalidScalar::default()),
         }
     }
 
-    fn write(&self) -> Value {
-        Value::Bool(*self)
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Bool(*self)
     }
 }
 
@@ -194,18 +194,18 @@ impl Scalar for String {
         "text".to_owned()
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
-        match (text_of(node), &node.value) {
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+        match (as_text(node), &node.value) {
             (Some(text), _) => Ok(text.to_owned()),
-            (None, Value::Integer(_) | Value::Float(_) | Value::Bool(_)) => {
-                Err(Refused::because("put it in quotes"))
+            (None, ConfigValue::Integer(_) | ConfigValue::Float(_) | ConfigValue::Bool(_)) => {
+                Err(InvalidScalar::new("put it in quotes"))
             }
-            _ => Err(Refused::default()),
+            _ => Err(InvalidScalar::default()),
         }
     }
 
-    fn write(&self) -> Value {
-        Value::Text(self.clone())
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Text(self.clone())
     }
 }
 
@@ -216,12 +216,12 @@ impl Scalar for Secret {
         "text".to_owned()
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
         String::read(node).map(Self::new)
     }
 
-    fn write(&self) -> Value {
-        Value::Text(self.reveal().to_owned())
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Text(self.reveal().to_owned())
     }
 }
 
@@ -230,21 +230,21 @@ impl Scalar for Duration {
         "a duration such as 1m30s".to_owned()
     }
 
-    fn shape() -> Shape {
-        Shape::Duration
+    fn shape() -> ValueShape {
+        ValueShape::Duration
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
         match &node.value {
-            Value::Integer(0) => Ok(Self::ZERO),
+            ConfigValue::Integer(0) => Ok(Self::ZERO),
             // The Collector takes these for nanoseconds, which nobody means.
-            Value::Integer(_) => Err(Refused::because("it has no unit")),
-            _ => text_of(node).and_then(duration::parse).ok_or_else(Refused::default),
+            ConfigValue::Integer(_) => Err(InvalidScalar::new("it has no unit")),
+            _ => as_text(node).and_then(duration::parse).ok_or_else(InvalidScalar::default),
         }
     }
 
-    fn write(&self) -> Value {
-        Value::Text(duration::format(*self))
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Text(duration::format(*self))
     }
 }
 
@@ -253,16 +253,16 @@ impl Scalar for PathBuf {
         "a path".to_owned()
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
-        match text_of(node) {
-            Some("") | None => Err(Refused::default()),
-            Some(text) if text.contains('\0') => Err(Refused::because("a path has no zero byte")),
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+        match as_text(node) {
+            Some("") | None => Err(InvalidScalar::default()),
+            Some(text) if text.contains('\0') => Err(InvalidScalar::new("a path has no zero byte")),
             Some(text) => Ok(text.into()),
         }
     }
 
-    fn write(&self) -> Value {
-        Value::Text(self.display().to_string())
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Text(self.display().to_string())
     }
 }
 
@@ -271,13 +271,13 @@ impl Scalar for FileMode {
         "permission bits in octal, in quotes, as in '0750'".to_owned()
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
-        let bits = text_of(node).and_then(|text| u32::from_str_radix(text, 8).ok());
-        bits.and_then(Self::new).ok_or_else(Refused::default)
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+        let bits = as_text(node).and_then(|text| u32::from_str_radix(text, 8).ok());
+        bits.and_then(Self::new).ok_or_else(InvalidScalar::default)
     }
 
-    fn write(&self) -> Value {
-        Value::Text(format!("{:04o}", self.bits()))
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Text(format!("{:04o}", self.bits()))
     }
 }
 
@@ -286,18 +286,18 @@ impl Scalar for LogOutput {
         "stdout, stderr or a path".to_owned()
     }
 
-    fn read(node: &Node) -> Result<Self, Refused> {
-        match text_of(node) {
+    fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+        match as_text(node) {
             Some("stdout") => Ok(Self::Stdout),
             Some("stderr") => Ok(Self::Stderr),
             _ => PathBuf::read(node).map(Self::File),
         }
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         match self {
-            Self::Stdout => Value::Text("stdout".to_owned()),
-            Self::Stderr => Value::Text("stderr".to_owned()),
+            Self::Stdout => ConfigValue::Text("stdout".to_owned()),
+            Self::Stderr => ConfigValue::Text("stderr".to_owned()),
             Self::File(path) => path.write(),
         }
     }
@@ -311,12 +311,12 @@ macro_rules! parsed {
                 $allowed.to_owned()
             }
 
-            fn read(node: &Node) -> Result<Self, Refused> {
-                text_of(node).ok_or_else(Refused::default)?.parse().map_err(Refused::because)
+            fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+                as_text(node).ok_or_else(InvalidScalar::default)?.parse().map_err(InvalidScalar::new)
             }
 
-            fn write(&self) -> Value {
-                Value::Text(self.to_string())
+            fn write(&self) -> ConfigValue {
+                ConfigValue::Text(self.to_string())
             }
         }
     )*};
@@ -326,7 +326,7 @@ parsed! {
     Endpoint, "host:port, https://host:port, dns:///host:port or unix:///path";
     HttpEndpoint, "http://host:port or https://host:port, with or without a path";
     ListenAddress, "host:port, as in localhost:13133";
-    BuildId, "a build ID in hexadecimal";
+    GnuBuildId, "a build ID in hexadecimal";
     ComponentId, "an id, type or type/name";
 }
 
@@ -338,24 +338,24 @@ macro_rules! words {
                 [$first $(, $word)*].join(" | ")
             }
 
-            fn shape() -> Shape {
-                Shape::Word(&[$first $(, $word)*])
+            fn shape() -> ValueShape {
+                ValueShape::Word(&[$first $(, $word)*])
             }
 
-            fn read(node: &Node) -> Result<Self, Refused> {
-                match text_of(node).ok_or_else(Refused::default)?.to_ascii_lowercase().as_str() {
+            fn read(node: &ConfigNode) -> Result<Self, InvalidScalar> {
+                match as_text(node).ok_or_else(InvalidScalar::default)?.to_ascii_lowercase().as_str() {
                     $first => Ok(Self::$first_variant),
                     $($word => Ok(Self::$variant),)*
-                    _ => Err(Refused::default()),
+                    _ => Err(InvalidScalar::default()),
                 }
             }
 
-            fn write(&self) -> Value {
+            fn write(&self) -> ConfigValue {
                 let word = match self {
                     Self::$first_variant => $first,
                     $(Self::$variant => $word,)*
                 };
-                Value::Text(word.to_owned())
+                ConfigValue::Text(word.to_owned())
             }
         }
     )*};

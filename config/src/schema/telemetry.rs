@@ -5,27 +5,27 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::client::{TIMES, check_header};
-use super::fields::{Fields, Group};
-use super::scalar::text_of;
+use super::fields::{FieldVisitor, KeyGroup};
+use super::scalar::as_text;
+use crate::diagnostics::ConfigProblem;
 use crate::model::*;
-use crate::report::Problem;
-use crate::tree::Value;
+use crate::tree::ConfigValue;
 
-impl Group for Telemetry {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Telemetry {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.group("logs", &mut self.logs);
         fields.group("metrics", &mut self.metrics);
         fields.group("resource", &mut Resource(&mut self.resource));
     }
 }
 
-impl Group for LogTelemetry {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for LogTelemetry {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("level", &mut self.level);
         fields.value("encoding", &mut self.encoding);
         if fields.list("output_paths", &mut self.output_paths) && self.output_paths.is_empty() {
             let reason = "names no place: leave it out for stderr".to_owned();
-            fields.error("output_paths", Problem::Contradiction(reason));
+            fields.error("output_paths", ConfigProblem::Contradiction(reason));
         }
         let mut sampling =
             Sampling { enabled: self.sampling.is_some(), keys: self.sampling.take().unwrap_or_default() };
@@ -47,8 +47,8 @@ struct Sampling {
 /// What is shorter would count nothing.
 const TICKS: RangeInclusive<Duration> = Duration::from_millis(1)..=*TIMES.end();
 
-impl Group for Sampling {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Sampling {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("enabled", &mut self.enabled);
         fields.duration("tick", &mut self.keys.tick, &TICKS);
         fields.value_or_zero("initial", &mut self.keys.initial);
@@ -60,14 +60,15 @@ impl Group for Sampling {
 #[derive(Default)]
 struct ProcessorForm(OtlpTelemetry);
 
-impl Group for ProcessorForm {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
-        Below("batch", &mut Below("exporter", &mut Below("otlp", &mut self.0))).fields(fields);
+impl KeyGroup for ProcessorForm {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
+        NestedGroup("batch", &mut NestedGroup("exporter", &mut NestedGroup("otlp", &mut self.0)))
+            .fields(fields);
     }
 }
 
-impl Group for MetricTelemetry {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for MetricTelemetry {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("level", &mut self.level);
         let mut readers: Vec<ReaderForm> =
             std::mem::take(&mut self.readers).into_iter().map(|reader| ReaderForm(Some(reader))).collect();
@@ -80,8 +81,8 @@ impl Group for MetricTelemetry {
 #[derive(Default)]
 struct ReaderForm(Option<MetricReader>);
 
-impl Group for ReaderForm {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for ReaderForm {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         let current = match &self.0 {
             Some(MetricReader::Prometheus(_)) => "pull",
             Some(MetricReader::Periodic(_)) | None => "periodic",
@@ -109,40 +110,40 @@ impl Group for ReaderForm {
     }
 }
 
-impl Group for PeriodicReader {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for PeriodicReader {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.milliseconds("interval", &mut self.interval);
         fields.milliseconds("timeout", &mut self.timeout);
-        Below("exporter", &mut Below("otlp", &mut self.exporter)).fields(fields);
+        NestedGroup("exporter", &mut NestedGroup("otlp", &mut self.exporter)).fields(fields);
     }
 }
 
 /// The form `pull: {exporter: {prometheus: ...}}`.
 struct PullForm(PrometheusReader);
 
-impl Group for PullForm {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
-        Below("exporter", &mut Below("prometheus", &mut self.0)).fields(fields);
+impl KeyGroup for PullForm {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
+        NestedGroup("exporter", &mut NestedGroup("prometheus", &mut self.0)).fields(fields);
     }
 }
 
 /// A group below a key that must be there.
-struct Below<'a, G>(&'static str, &'a mut G);
+struct NestedGroup<'a, G>(&'static str, &'a mut G);
 
-impl<G: Group> Group for Below<'_, G> {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl<G: KeyGroup> KeyGroup for NestedGroup<'_, G> {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         if fields.choice(&[self.0], true, Some(self.0)).is_some() {
             fields.group(self.0, self.1);
         }
     }
 }
 
-impl Group for OtlpTelemetry {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for OtlpTelemetry {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.required("protocol", &mut self.protocol);
         if self.protocol != OtlpProtocol::Grpc {
             let instead = "use grpc, which a Collector takes on port 4317".to_owned();
-            fields.error("protocol", Problem::NotInThisVersion { instead });
+            fields.error("protocol", ConfigProblem::NotInThisVersion { instead });
         }
         fields.required("endpoint", &mut self.endpoint);
         fields.value("insecure", &mut self.insecure);
@@ -152,8 +153,8 @@ impl Group for OtlpTelemetry {
     }
 }
 
-impl Group for PrometheusReader {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for PrometheusReader {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("host", &mut self.host);
         fields.value("port", &mut self.port);
         fields.value("without_scope_info", &mut self.without_scope_info);
@@ -166,37 +167,37 @@ impl Group for PrometheusReader {
 /// under `attributes`, is read as well.
 struct Resource<'a>(&'a mut BTreeMap<String, Option<String>>);
 
-impl Group for Resource<'_> {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Resource<'_> {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         for (name, value) in self.0.iter() {
-            let value = value.as_ref().map_or(Value::Null, |text| Value::Text(text.clone()));
+            let value = value.as_ref().map_or(ConfigValue::Null, |text| ConfigValue::Text(text.clone()));
             fields.write_entry(name, value);
         }
         for (name, node) in fields.entries() {
             match (name.as_str(), &node.value) {
                 ("schema_url" | "detection/development", _) => {}
-                ("attributes", Value::List(items)) => {
+                ("attributes", ConfigValue::List(items)) => {
                     for item in items {
-                        let Value::Map(item) = &item.value else { continue };
-                        match (item.get("name").and_then(text_of), item.get("value").and_then(text_of)) {
+                        let ConfigValue::Map(item) = &item.value else { continue };
+                        match (item.get("name").and_then(as_text), item.get("value").and_then(as_text)) {
                             (Some(name), Some(value)) => {
                                 self.0.insert(name.to_owned(), Some(value.to_owned()));
                             }
                             _ => fields.error(
                                 "attributes",
-                                Problem::Contradiction(
+                                ConfigProblem::Contradiction(
                                     "each item needs a name and a value, both text".to_owned(),
                                 ),
                             ),
                         }
                     }
                 }
-                (_, Value::Null) => drop(self.0.insert(name, None)),
-                _ => match text_of(&node) {
+                (_, ConfigValue::Null) => drop(self.0.insert(name, None)),
+                _ => match as_text(&node) {
                     Some(text) => drop(self.0.insert(name, Some(text.to_owned()))),
                     None => {
                         let allowed = "text, in quotes if it looks like something else, or null".to_owned();
-                        fields.error(&name, Problem::Value { found: node.describe(), allowed });
+                        fields.error(&name, ConfigProblem::Value { found: node.describe(), allowed });
                     }
                 },
             }

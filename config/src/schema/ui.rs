@@ -4,14 +4,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::client::TIMES;
-use super::fields::{Fields, Group};
+use super::fields::{FieldVisitor, KeyGroup};
 use crate::model::Ui;
 
 /// What is shorter would show nothing.
 const WINDOWS: RangeInclusive<Duration> = Duration::from_secs(1)..=*TIMES.end();
 
-impl Group for Ui {
-    fn fields(&mut self, fields: &mut Fields<'_>) {
+impl KeyGroup for Ui {
+    fn fields(&mut self, fields: &mut FieldVisitor<'_>) {
         fields.value("enabled", &mut self.enabled);
         fields.value("endpoint", &mut self.endpoint);
         fields.duration("window", &mut self.window, &WINDOWS);

@@ -13,7 +13,7 @@ pub(crate) struct Key {
     /// Where it departs from the Collector or OpenTelemetry's profiler, and why.
     pub(crate) deviation: Option<&'static str>,
     /// Whether this version acts on it.
-    pub(crate) support: Support,
+    pub(crate) support: KeySupport,
     /// What a change of it takes.
     pub(crate) reload: Reload,
 }
@@ -30,27 +30,27 @@ pub enum Reload {
 
 /// Whether this version acts on a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Support {
+pub(crate) enum KeySupport {
     /// It does.
-    Acts,
+    Supported,
     /// It does not yet: a value other than `default` (in YAML) is a warning.
     NotYet { default: &'static str },
     /// It does not: a value other than `default` (in YAML) is an error that says what to do instead.
     Refused { default: &'static str, instead: &'static str },
     /// It never will, there is nothing here that it could mean: giving it is a warning that says why.
-    Meaningless { why: &'static str },
+    Ignored { why: &'static str },
 }
 
-impl Support {
+impl KeySupport {
     /// Whether a user has any reason to give the key.
-    pub(crate) const fn takes_values(self) -> bool {
-        matches!(self, Self::Acts | Self::NotYet { .. })
+    pub(crate) const fn accepts_values(self) -> bool {
+        matches!(self, Self::Supported | Self::NotYet { .. })
     }
 }
 
 /// A row without unit that this version acts on, and that can change while profiles are made.
 pub(super) const fn key(path: &'static str, description: &'static str) -> Key {
-    Key { path, description, unit: "", deviation: None, support: Support::Acts, reload: Reload::Live }
+    Key { path, description, unit: "", deviation: None, support: KeySupport::Supported, reload: Reload::Live }
 }
 
 impl Key {
@@ -63,15 +63,15 @@ impl Key {
     }
 
     pub(super) const fn not_yet(self, default: &'static str) -> Self {
-        Self { support: Support::NotYet { default }, ..self }
+        Self { support: KeySupport::NotYet { default }, ..self }
     }
 
     pub(super) const fn refused(self, default: &'static str, instead: &'static str) -> Self {
-        Self { support: Support::Refused { default, instead }, ..self }
+        Self { support: KeySupport::Refused { default, instead }, ..self }
     }
 
     pub(super) const fn meaningless(self, why: &'static str) -> Self {
-        Self { support: Support::Meaningless { why }, ..self }
+        Self { support: KeySupport::Ignored { why }, ..self }
     }
 
     pub(super) const fn restarts(self) -> Self {

@@ -11,7 +11,7 @@ mod receiver;
 mod service;
 
 pub use key::Reload;
-pub(crate) use key::{Key, Support};
+pub(crate) use key::{Key, KeySupport};
 
 /// Every key, in the order of the documentation.
 pub(crate) fn keys() -> impl Iterator<Item = &'static Key> {

@@ -2,19 +2,19 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::tree::{Node, Value};
+use crate::tree::{ConfigNode, ConfigValue};
 
 /// Writes a tree as YAML.
-pub(crate) fn write(tree: &Node) -> String {
+pub(crate) fn write(tree: &ConfigNode) -> String {
     serde_yaml::to_string(&tree.value).unwrap_or_else(|error| format!("# {error}\n"))
 }
 
 /// Writes a tree as JSON, whose names for things are YAML's too.
-pub(crate) fn write_json(tree: &Node) -> String {
+pub(crate) fn write_json(tree: &ConfigNode) -> String {
     serde_json::to_string_pretty(&tree.value).map_or_else(|error| format!("# {error}\n"), |json| json + "\n")
 }
 
-impl Serialize for Value {
+impl Serialize for ConfigValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Null => serializer.serialize_unit(),

@@ -5,51 +5,51 @@
 use saphyr_parser::Tag;
 
 use super::tag::check_tag;
-use crate::tree::Value;
+use crate::tree::ConfigValue;
 
 /// A scalar's value: text where it is quoted or tagged as text, else what it looks like.
 ///
 /// # Errors
 /// A tag that configuration has no use for, or that does not fit; a number that no key could hold. The
 /// scalar itself may be a password, and is not quoted.
-pub(super) fn value(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<Value, String> {
+pub(super) fn value(text: &str, is_plain: bool, tag: Option<&Tag>) -> Result<ConfigValue, String> {
     check_tag(tag)?;
     let unfit = |what| format!("a value is tagged as {what} and is none");
-    let number = || integer(text).map(|integer| integer.map(Value::Integer));
+    let number = || integer(text).map(|integer| integer.map(ConfigValue::Integer));
     match tag.map(|tag| tag.suffix.as_str()) {
         None if is_plain => plain(text),
         Some("null") => null(text).ok_or_else(|| unfit("null")),
         Some("bool") => boolean(text).ok_or_else(|| unfit("a boolean")),
         Some("int") => number().unwrap_or_else(|| Err(unfit("an integer"))),
         Some("float") => float(text).ok_or_else(|| unfit("a number")),
-        _ => Ok(Value::Text(text.to_owned())),
+        _ => Ok(ConfigValue::Text(text.to_owned())),
     }
 }
 
-fn plain(text: &str) -> Result<Value, String> {
+fn plain(text: &str) -> Result<ConfigValue, String> {
     if text.is_empty() {
-        return Ok(Value::Null);
+        return Ok(ConfigValue::Null);
     }
     if let Some(value) = null(text).or_else(|| boolean(text)) {
         return Ok(value);
     }
     if has_leading_zero(text) {
-        return Ok(Value::Text(text.to_owned()));
+        return Ok(ConfigValue::Text(text.to_owned()));
     }
     match integer(text) {
-        Some(integer) => integer.map(Value::Integer),
-        None => Ok(float(text).unwrap_or_else(|| Value::Text(text.to_owned()))),
+        Some(integer) => integer.map(ConfigValue::Integer),
+        None => Ok(float(text).unwrap_or_else(|| ConfigValue::Text(text.to_owned()))),
     }
 }
 
-fn null(text: &str) -> Option<Value> {
-    ["null", "Null", "NULL", "~"].contains(&text).then_some(Value::Null)
+fn null(text: &str) -> Option<ConfigValue> {
+    ["null", "Null", "NULL", "~"].contains(&text).then_some(ConfigValue::Null)
 }
 
-fn boolean(text: &str) -> Option<Value> {
+fn boolean(text: &str) -> Option<ConfigValue> {
     match text {
-        "true" | "True" | "TRUE" => Some(Value::Bool(true)),
-        "false" | "False" | "FALSE" => Some(Value::Bool(false)),
+        "true" | "True" | "TRUE" => Some(ConfigValue::Bool(true)),
+        "false" | "False" | "FALSE" => Some(ConfigValue::Bool(false)),
         _ => None,
     }
 }
@@ -83,7 +83,7 @@ fn integer(text: &str) -> Option<Result<i128, String>> {
     Some(i128::try_from(magnitude).map_err(|_| "a number is too large".to_owned()))
 }
 
-fn float(text: &str) -> Option<Value> {
+fn float(text: &str) -> Option<ConfigValue> {
     let unsigned = text.strip_prefix('+').unwrap_or(text);
     if unsigned.len() < text.len() && unsigned.starts_with(['+', '-']) {
         return None;
@@ -95,7 +95,7 @@ fn float(text: &str) -> Option<Value> {
         // The standard library knows words that YAML does not: infinity, nan.
         _ => unsigned.parse().ok().filter(|value: &f64| value.is_finite())?,
     };
-    Some(Value::Float(value))
+    Some(ConfigValue::Float(value))
 }
 
 #[cfg(test)]
@@ -103,17 +103,17 @@ mod tests {
     use super::*;
 
     /// `serde_yaml`, which read configurations before, is the reference.
-    fn known(text: &str) -> Option<Value> {
+    fn known(text: &str) -> Option<ConfigValue> {
         use serde_yaml::Value as Known;
         Some(match serde_yaml::from_str(text).ok()? {
-            Known::Null => Value::Null,
-            Known::Bool(value) => Value::Bool(value),
+            Known::Null => ConfigValue::Null,
+            Known::Bool(value) => ConfigValue::Bool(value),
             Known::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
-                (Some(value), ..) => Value::Integer(value.into()),
-                (_, Some(value), _) => Value::Integer(value.into()),
-                (.., value) => Value::Float(value?),
+                (Some(value), ..) => ConfigValue::Integer(value.into()),
+                (_, Some(value), _) => ConfigValue::Integer(value.into()),
+                (.., value) => ConfigValue::Float(value?),
             },
-            Known::String(text) => Value::Text(text),
+            Known::String(text) => ConfigValue::Text(text),
             _ => return None,
         })
     }
@@ -200,7 +200,7 @@ mod tests {
             let Some(expected) = known(&format!("[{word}]")).or_else(|| known(word)) else { continue };
             assert_eq!(value(word, true, None).unwrap(), expected, "{word:?}");
         }
-        assert!(matches!(value(".nan", true, None), Ok(Value::Float(value)) if value.is_nan()));
+        assert!(matches!(value(".nan", true, None), Ok(ConfigValue::Float(value)) if value.is_nan()));
     }
 
     #[test]

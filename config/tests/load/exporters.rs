@@ -18,10 +18,14 @@ service:
   pipelines: {profiles: {exporters: [otlp_grpc, otlphttp]}}"])
     .unwrap();
     let exporters = &loaded.config.exporters;
-    let Exporter::OtlpGrpc(grpc) = &exporters[&"otlp_grpc".parse().unwrap()] else { panic!("{exporters:?}") };
+    let ExporterConfig::OtlpGrpc(grpc) = &exporters[&"otlp_grpc".parse().unwrap()] else {
+        panic!("{exporters:?}")
+    };
     assert_eq!(grpc.sending_queue.storage, Some("file_storage/a".parse().unwrap()));
     assert_eq!(grpc.auth, Some("bearertokenauth".parse().unwrap()));
-    let Exporter::OtlpHttp(http) = &exporters[&"otlphttp".parse().unwrap()] else { panic!("{exporters:?}") };
+    let ExporterConfig::OtlpHttp(http) = &exporters[&"otlphttp".parse().unwrap()] else {
+        panic!("{exporters:?}")
+    };
     assert_eq!(http.url(), "https://c:4318/v1development/profiles");
     assert_eq!(loaded.config.extensions.len(), 3);
 }
@@ -33,7 +37,7 @@ exporters: {otlp/a: {endpoint: 'c:4317'}}
 service: {pipelines: {profiles/b: {receivers: [profiling], exporters: [otlp/a]}}}";
     let loaded = load_over(&[text]).unwrap();
     assert!(loaded.config.pipelines.contains_key(&"profiles/b".parse().unwrap()));
-    assert!(matches!(loaded.config.exporters[&"otlp/a".parse().unwrap()], Exporter::OtlpGrpc(_)));
+    assert!(matches!(loaded.config.exporters[&"otlp/a".parse().unwrap()], ExporterConfig::OtlpGrpc(_)));
     assert!(warnings(&loaded).iter().any(|warning| warning.contains("deprecated")), "{:?}", loaded.warnings);
 }
 

@@ -21,8 +21,8 @@ exporters: {file: {path: p.otlp}}
 service: {pipelines: {profiles: {receivers: [profiling], exporters: [file]}}}
 ";
 
-fn yaml(text: &str) -> Source {
-    Source::Yaml(text.to_owned())
+fn yaml(text: &str) -> ConfigSource {
+    ConfigSource::Yaml(text.to_owned())
 }
 
 fn variables(pairs: &[(&str, &str)]) -> Variables {
@@ -30,8 +30,8 @@ fn variables(pairs: &[(&str, &str)]) -> Variables {
 }
 
 /// Loads [`MINIMAL`] with `texts` laid over it.
-fn load_over(texts: &[&str]) -> Result<Loaded, ConfigErrors> {
-    let sources: Vec<Source> = std::iter::once(&MINIMAL).chain(texts).map(|text| yaml(text)).collect();
+fn load_over(texts: &[&str]) -> Result<LoadedConfig, ConfigErrors> {
+    let sources: Vec<ConfigSource> = std::iter::once(&MINIMAL).chain(texts).map(|text| yaml(text)).collect();
     load(&sources, &[], &Variables::new())
 }
 
@@ -46,11 +46,11 @@ fn error(text: &str) -> String {
     errors.into_iter().next().unwrap()
 }
 
-fn warnings(loaded: &Loaded) -> Vec<String> {
+fn warnings(loaded: &LoadedConfig) -> Vec<String> {
     loaded.warnings.iter().map(ToString::to_string).collect()
 }
 
-fn receiver(loaded: &Loaded) -> &ProfilingReceiver {
+fn receiver(loaded: &LoadedConfig) -> &ProfilingReceiver {
     loaded.config.receivers.values().next().unwrap()
 }
 
@@ -64,7 +64,7 @@ fn grpc(keys: &str) -> String {
 fn grpc_exporter(keys: &str) -> OtlpGrpcExporter {
     let loaded = load_over(&[&grpc(keys)]).unwrap();
     match loaded.config.exporters.get(&"otlp_grpc".parse().unwrap()) {
-        Some(Exporter::OtlpGrpc(exporter)) => exporter.as_ref().clone(),
+        Some(ExporterConfig::OtlpGrpc(exporter)) => exporter.as_ref().clone(),
         other => panic!("otlp_grpc was configured, not {other:?}"),
     }
 }

@@ -36,15 +36,15 @@ fn the_commented_parts_of_the_annotated_example_are_valid() {
         load(&[yaml(&text)], &[], &variables(&[("TOKEN", "t")])).unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(warnings(&loaded), [""; 0]);
     assert_eq!(receiver(&loaded).scope.include.pids, [Pid::new(4711).unwrap()]);
-    let mut otlp = OtlpGrpcExporter::new(Endpoint::local());
+    let mut otlp = OtlpGrpcExporter::new(Endpoint::localhost());
     otlp.headers.insert("authorization".to_owned(), Secret::new("Bearer t".to_owned()));
     otlp.tls.insecure = true;
     otlp.sending_queue.storage = Some("file_storage".parse().unwrap());
     let expected = [
-        Exporter::Debug(DebugExporter::default()),
-        Exporter::File(FileExporter::new("profile.otlp".into())),
-        Exporter::OtlpGrpc(Box::new(otlp)),
-        Exporter::OtlpHttp(Box::new(OtlpHttpExporter::new("https://collector:4318".parse().ok()))),
+        ExporterConfig::Debug(DebugExporter::default()),
+        ExporterConfig::File(FileExporter::new("profile.otlp".into())),
+        ExporterConfig::OtlpGrpc(Box::new(otlp)),
+        ExporterConfig::OtlpHttp(Box::new(OtlpHttpExporter::new("https://collector:4318".parse().ok()))),
     ];
     assert!(loaded.config.exporters.into_values().eq(expected), "the example shows the exporters' defaults");
     assert_eq!(loaded.config.processors.len(), 1);
@@ -112,7 +112,7 @@ fn later_sources_and_sets_lie_over_earlier_ones() {
     assert_eq!(receiver.reporter_interval, Duration::from_secs(10));
     assert_eq!(receiver.reporter_jitter, Fraction::new(0.5).unwrap());
     assert_eq!(receiver.scope.mode, ScopeMode::Processes);
-    assert_eq!(receiver.scope.include, Selector::of_pids([Pid::new(3).unwrap(), Pid::new(7).unwrap()]));
+    assert_eq!(receiver.scope.include, Selector::from_pids([Pid::new(3).unwrap(), Pid::new(7).unwrap()]));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_list_is_replaced_and_a_null_takes_back_to_the_default() {
 fn sets_apply_to_the_default_where_no_source_is_given() {
     let loaded = load(&[], &["exporters.file.path=other.otlp".to_owned()], &Variables::new()).unwrap();
     let exporter = &loaded.config.exporters[&"file".parse().unwrap()];
-    assert_eq!(exporter, &Exporter::File(FileExporter::new("other.otlp".into())));
+    assert_eq!(exporter, &ExporterConfig::File(FileExporter::new("other.otlp".into())));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn text_keeps_the_letters_of_a_variable_that_looks_like_a_number() {
     let text = grpc("headers: {x-org: '${env:ORG}', x-auth: 'Bearer ${TOKEN}'}");
     let environment = variables(&[("ORG", "0123"), ("TOKEN", "s3cr3t")]);
     let loaded = load(&[yaml(MINIMAL), yaml(&text)], &[], &environment).unwrap();
-    let Exporter::OtlpGrpc(exporter) = &loaded.config.exporters[&"otlp_grpc".parse().unwrap()] else {
+    let ExporterConfig::OtlpGrpc(exporter) = &loaded.config.exporters[&"otlp_grpc".parse().unwrap()] else {
         panic!("otlp_grpc was configured")
     };
     assert_eq!(exporter.headers["x-org"].reveal(), "0123");

@@ -45,7 +45,7 @@ fn the_environment_describes_an_exporter_where_nothing_is_configured() {
         ("OTEL_EXPORTER_OTLP_CLIENT_KEY", "/k.pem"),
     ]);
     let loaded = load(&[], &[], &environment).unwrap();
-    let Some(Exporter::OtlpGrpc(exporter)) = loaded.config.exporters.values().next() else {
+    let Some(ExporterConfig::OtlpGrpc(exporter)) = loaded.config.exporters.values().next() else {
         panic!("an endpoint makes an exporter: {loaded:?}")
     };
     assert_eq!(exporter.endpoint.as_str(), "http://profiles:4317");
@@ -58,7 +58,10 @@ fn the_environment_describes_an_exporter_where_nothing_is_configured() {
     assert_eq!(loaded.config.exporters.len(), 1);
 
     let configured = load(&[yaml(MINIMAL)], &[], &environment).unwrap();
-    assert!(matches!(configured.config.exporters.values().next(), Some(Exporter::File(_))), "YAML wins");
+    assert!(
+        matches!(configured.config.exporters.values().next(), Some(ExporterConfig::File(_))),
+        "YAML wins"
+    );
 }
 
 #[test]

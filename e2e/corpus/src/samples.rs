@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::{Event, Frame};
+use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 use sidewinder_e2e_judge::{Chain, Judge};
 use sidewinder_e2e_support::conservation::Summary;
@@ -177,7 +177,7 @@ impl Samples {
     }
 }
 
-fn place(frame: &Frame) -> String {
+fn place(frame: &DecodedFrame) -> String {
     match (&frame.mapping, frame.file_offset()) {
         (Some(mapping), Some(offset)) => {
             let function = frame.function().map(|name| format!(" ({name})")).unwrap_or_default();
@@ -189,13 +189,13 @@ fn place(frame: &Frame) -> String {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Identity<'a> {
-    frames: *const Arc<Frame>,
+    frames: *const Arc<DecodedFrame>,
     outcome: Option<&'a str>,
 }
 
 /// A stack with its outcome, and how many events it has.
 struct Stack<'a> {
-    frames: &'a [Arc<Frame>],
+    frames: &'a [Arc<DecodedFrame>],
     outcome: Option<&'a str>,
     events: u64,
     /// Of these, not from the start of the program.
@@ -207,7 +207,7 @@ fn by_stack(received: &Received) -> Vec<Stack<'_>> {
     let first_ns = received.events().map(|event| event.time_unix_ns).min().unwrap_or_default();
     let settled_ns = first_ns + START.as_nanos() as u64;
     let mut stacks: HashMap<Identity<'_>, Stack<'_>> = HashMap::new();
-    for Event { sample, time_unix_ns, .. } in received.events() {
+    for DecodedEvent { sample, time_unix_ns, .. } in received.events() {
         let outcome = sample.outcome();
         let identity = Identity { frames: sample.stack.as_ptr(), outcome };
         let stack = stacks.entry(identity).or_insert_with(|| Stack {

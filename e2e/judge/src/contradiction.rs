@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sidewinder_otlp::decode::Frame;
+use sidewinder_otlp::decode::DecodedFrame;
 
 use crate::judge::{Judge, Place, describe};
 
@@ -45,7 +45,7 @@ const LANDING: [&str; 4] =
 impl Judge {
     /// The first thing about a stack (leaf first) that cannot be. Frames of which there is no file to ask are passed
     /// over, and so is a mark that the stack was cut.
-    pub fn contradiction(&mut self, stack: &[Arc<Frame>], is_complete: bool) -> Option<Contradiction> {
+    pub fn contradiction(&mut self, stack: &[Arc<DecodedFrame>], is_complete: bool) -> Option<Contradiction> {
         let mut places = self.places(stack);
         if !is_complete && !places.is_empty() {
             places.remove(0);

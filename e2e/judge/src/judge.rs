@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use sidewinder_e2e_support::received::in_user_mode;
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::{Event, Frame};
+use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 use crate::elf::Elf;
 
@@ -98,7 +98,7 @@ pub(crate) struct Place<'a> {
     pub(crate) binary: Option<&'a Elf>,
     /// The stated address; that of a caller lies within its call, not behind it, as OTLP has it.
     pub(crate) svma: u64,
-    pub(crate) frame: &'a Frame,
+    pub(crate) frame: &'a DecodedFrame,
 }
 
 impl Place<'_> {
@@ -134,7 +134,7 @@ const EXAMPLES: usize = 5;
 
 impl Judge {
     /// Judges all of `events` against `chain`.
-    pub fn verdict<'a>(&mut self, events: impl Iterator<Item = Event<'a>>, chain: &Chain) -> Verdict {
+    pub fn verdict<'a>(&mut self, events: impl Iterator<Item = DecodedEvent<'a>>, chain: &Chain) -> Verdict {
         let mut verdict = Verdict::default();
         for event in events {
             if !in_user_mode(&event) {
@@ -160,25 +160,25 @@ impl Judge {
     }
 
     /// Whether a function of that name is on the stack.
-    pub fn passes_through(&mut self, event: &Event<'_>, function: &str) -> bool {
+    pub fn passes_through(&mut self, event: &DecodedEvent<'_>, function: &str) -> bool {
         self.places(&event.sample.stack).iter().any(|place| place.is_named(function))
     }
 
     /// The stack in words, outermost first.
     #[must_use]
-    pub fn describe(&mut self, event: &Event<'_>) -> String {
+    pub fn describe(&mut self, event: &DecodedEvent<'_>) -> String {
         describe(&self.places(&event.sample.stack))
     }
 
     /// The stack in words, if it contradicts the chain.
     #[must_use]
-    pub fn strays(&mut self, stack: &[Arc<Frame>], chain: &Chain) -> Option<String> {
+    pub fn strays(&mut self, stack: &[Arc<DecodedFrame>], chain: &Chain) -> Option<String> {
         let places = self.places(stack);
         progress(&places, chain).is_none().then(|| format!("against the chain: {}", describe(&places)))
     }
 
     /// The frames of a stack but for the kernel's, outermost first.
-    pub(crate) fn places<'a>(&'a mut self, stack: &'a [Arc<Frame>]) -> Vec<Place<'a>> {
+    pub(crate) fn places<'a>(&'a mut self, stack: &'a [Arc<DecodedFrame>]) -> Vec<Place<'a>> {
         for frame in stack {
             if let Some(mapping) = &frame.mapping
                 && !self.binaries.contains_key(&*mapping.filename)

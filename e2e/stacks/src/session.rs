@@ -17,7 +17,7 @@ use sidewinder_e2e_support::observe;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::sidewinder::{self, Running};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::{Event, Frame};
+use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 use super::compare::{Ground, Ours, Theirs, compare};
 use super::framehop::Framehop;
@@ -225,7 +225,7 @@ fn places(frames: impl Iterator<Item = u64>, space: &Space) -> Vec<Place> {
 }
 
 fn compare_all(stops: &[Stop], received: &Received, doctored: Option<&Doctored>) -> Comparison {
-    let mut by_thread: HashMap<i64, Vec<Event<'_>>> = HashMap::new();
+    let mut by_thread: HashMap<i64, Vec<DecodedEvent<'_>>> = HashMap::new();
     for event in received.events() {
         by_thread.entry(event.sample.thread_id().unwrap_or_default()).or_default().push(event);
     }
@@ -246,21 +246,21 @@ fn compare_all(stops: &[Stop], received: &Received, doctored: Option<&Doctored>)
 }
 
 /// What the profiler has of a stop.
-fn sample_of(stop: &Stop, events: &[Event<'_>]) -> Option<Ours> {
+fn sample_of(stop: &Stop, events: &[DecodedEvent<'_>]) -> Option<Ours> {
     let window = stop.start_ns - CLOCK_ERROR_NS..stop.end_ns + CLOCK_ERROR_NS;
     let candidates = events.iter().filter(|event| window.contains(&event.time_unix_ns)).map(ours);
     let mut candidates = candidates.filter(|ours| ours.places.first() == stop.gdb.places.first());
     candidates.next()
 }
 
-fn ours(event: &Event<'_>) -> Ours {
+fn ours(event: &DecodedEvent<'_>) -> Ours {
     let cut = event.sample.outcome().map(str::to_owned);
-    let mut frames = event.sample.stack.iter().map(|frame| &**frame).collect::<Vec<&Frame>>();
+    let mut frames = event.sample.stack.iter().map(|frame| &**frame).collect::<Vec<&DecodedFrame>>();
     if cut.is_some() {
         // The mark that says so.
         frames.pop();
     }
-    let place = |frame: &Frame| match (&frame.mapping, frame.file_offset()) {
+    let place = |frame: &DecodedFrame| match (&frame.mapping, frame.file_offset()) {
         // An interrupt of the clock, which is no stop.
         _ if frame.frame_type() == Some(FrameType::Kernel) => Place::Memory(u64::MAX),
         (Some(mapping), Some(offset)) => Place::File(Arc::clone(&mapping.filename), offset),

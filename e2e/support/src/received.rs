@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use sidewinder_otlp::FrameType;
 use sidewinder_otlp::conformance::{self, Violation};
-use sidewinder_otlp::decode::{self, Event, Profile};
+use sidewinder_otlp::decode::{self, DecodedEvent, DecodedProfile};
 
 use span::Span;
 
@@ -17,7 +17,7 @@ use span::Span;
 #[derive(Debug, Default)]
 pub struct Received {
     /// The profiles, without those that came twice.
-    pub profiles: Vec<Profile>,
+    pub profiles: Vec<DecodedProfile>,
     /// How many came twice: a retry of a request whose answer was lost.
     pub duplicates: usize,
     /// The events in those that came twice.
@@ -34,7 +34,7 @@ impl Received {
     pub fn from_collector_file(bytes: &[u8]) -> Result<Self> {
         let mut received = Self::default();
         let mut seen = HashSet::new();
-        for message in decode::messages(bytes) {
+        for message in decode::file_messages(bytes) {
             let message = message?;
             received.add(message, &mut seen, |violation| !is_the_collectors(violation))?;
         }
@@ -79,7 +79,7 @@ impl Received {
         if !broken.is_empty() {
             bail!("{} rules of conformance are broken:\n{}", broken.len(), broken.join("\n"));
         }
-        for profile in decode::profiles_data(message)? {
+        for profile in decode::decode_profiles_data(message)? {
             if seen.insert(profile.profile_id.clone()) {
                 self.profiles.push(profile);
             } else {
@@ -91,27 +91,27 @@ impl Received {
     }
 
     /// All events.
-    pub fn events(&self) -> impl Iterator<Item = Event<'_>> {
-        self.profiles.iter().flat_map(Profile::events)
+    pub fn events(&self) -> impl Iterator<Item = DecodedEvent<'_>> {
+        self.profiles.iter().flat_map(DecodedProfile::events)
     }
 
     /// The profiles of one process.
-    pub fn profiles_of(&self, pid: u32) -> impl Iterator<Item = &Profile> {
+    pub fn profiles_of(&self, pid: u32) -> impl Iterator<Item = &DecodedProfile> {
         self.profiles.iter().filter(move |profile| is_of(profile, pid))
     }
 
     /// The events of one process.
-    pub fn events_of(&self, pid: u32) -> impl Iterator<Item = Event<'_>> {
-        self.profiles_of(pid).flat_map(Profile::events)
+    pub fn events_of(&self, pid: u32) -> impl Iterator<Item = DecodedEvent<'_>> {
+        self.profiles_of(pid).flat_map(DecodedProfile::events)
     }
 
     /// The events of all processes but one.
-    pub fn events_of_others(&self, pid: u32) -> impl Iterator<Item = Event<'_>> {
-        self.profiles.iter().filter(move |profile| !is_of(profile, pid)).flat_map(Profile::events)
+    pub fn events_of_others(&self, pid: u32) -> impl Iterator<Item = DecodedEvent<'_>> {
+        self.profiles.iter().filter(move |profile| !is_of(profile, pid)).flat_map(DecodedProfile::events)
     }
 }
 
-fn is_of(profile: &Profile, pid: u32) -> bool {
+fn is_of(profile: &DecodedProfile, pid: u32) -> bool {
     resource_int(profile, "process.pid") == Some(i64::from(pid))
 }
 
@@ -128,10 +128,10 @@ fn is_the_collectors(violation: &Violation) -> bool {
 
 /// Whether the interrupt came while the program itself was running, not the kernel on its behalf.
 #[must_use]
-pub fn in_user_mode(event: &Event<'_>) -> bool {
+pub fn in_user_mode(event: &DecodedEvent<'_>) -> bool {
     event.sample.stack.first().is_none_or(|leaf| leaf.frame_type() != Some(FrameType::Kernel))
 }
 
-fn resource_int(profile: &Profile, key: &str) -> Option<i64> {
+fn resource_int(profile: &DecodedProfile, key: &str) -> Option<i64> {
     profile.resource.get(key)?.as_int()
 }

@@ -11,7 +11,7 @@ use sidewinder_e2e_support::received::in_user_mode;
 use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::workload::{self, Program};
-use sidewinder_otlp::decode::Event;
+use sidewinder_otlp::decode::DecodedEvent;
 
 const SAMPLES_PER_SECOND: &str = "499";
 const SECONDS: &str = "1.5";
@@ -40,7 +40,7 @@ struct Found {
 }
 
 impl Found {
-    fn add(&mut self, event: &Event<'_>, ways: &[&[&str]]) {
+    fn add(&mut self, event: &DecodedEvent<'_>, ways: &[&[&str]]) {
         if !in_user_mode(event) || matches!(event.sample.outcome(), Some("exec" | "exiting")) {
             return;
         }

@@ -47,7 +47,7 @@ fn options() -> ExporterOptions {
         max_elapsed_time: None,
         ..Retry::default()
     };
-    ExporterOptions { retry, ..ExporterOptions::named("otlp/test") }
+    ExporterOptions { retry, ..ExporterOptions::new("otlp/test") }
 }
 
 /// gRPC or HTTP.
@@ -87,11 +87,11 @@ impl Way {
         Ok(match self.protocol {
             Protocol::Grpc => Exporter::grpc(
                 options,
-                &GrpcOptions { tls, compression, timeout, ..GrpcOptions::to(self.endpoint.clone()) },
+                &GrpcOptions { tls, compression, timeout, ..GrpcOptions::new(self.endpoint.clone()) },
             )?,
             Protocol::Http => {
                 let url = format!("{}/v1development/profiles", self.endpoint);
-                Exporter::http(options, &HttpOptions { tls, compression, timeout, ..HttpOptions::to(url) })?
+                Exporter::http(options, &HttpOptions { tls, compression, timeout, ..HttpOptions::new(url) })?
             }
         })
     }

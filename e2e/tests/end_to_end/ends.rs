@@ -11,21 +11,21 @@ use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::{Event, Frame};
+use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 const SECONDS: u32 = 2;
 const OPTIONS: [&str; 2] = ["-F", "499"];
 /// Of some 1,000; fewer on a busy machine.
 const EVENTS_MIN: usize = 100;
 
-fn is_of_user(frame: &Frame) -> bool {
+fn is_of_user(frame: &DecodedFrame) -> bool {
     let is_marker = frame.function().is_some_and(|name| name.starts_with('['));
     frame.frame_type() != Some(FrameType::Kernel) && !is_marker
 }
 
 /// Events that have user frames, and among them those whose stack ended so; `None`: is whole.
 fn count(received: &Received, outcome: Option<&str>) -> (usize, usize) {
-    let of_user: Vec<Event<'_>> =
+    let of_user: Vec<DecodedEvent<'_>> =
         received.events().filter(|event| event.sample.stack.iter().any(|frame| is_of_user(frame))).collect();
     let ended_so = of_user.iter().filter(|event| event.sample.outcome() == outcome).count();
     (of_user.len(), ended_so)
@@ -99,7 +99,7 @@ fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> 
     command.args(["-c", &script]);
     let received = record(&["-F", "4999"], &command)?.received;
     let (all, _) = count(&received, None);
-    let passes = |event: &Event<'_>, name: &str| {
+    let passes = |event: &DecodedEvent<'_>, name: &str| {
         event
             .sample
             .stack
@@ -108,8 +108,9 @@ fn no_stack_of_a_program_that_is_being_bound_is_cut_for_want_of_a_register() -> 
     };
     let binding = received.events().filter(|event| passes(event, "_dl_fixup")).count();
     // A shell's vfork that a signal interrupts has its return address in a register, which only the signal's frame holds.
-    let is_lost =
-        |event: &Event<'_>| event.sample.outcome() == Some("register_lost") && !passes(event, "__restore_rt");
+    let is_lost = |event: &DecodedEvent<'_>| {
+        event.sample.outcome() == Some("register_lost") && !passes(event, "__restore_rt")
+    };
     let mut judge = Judge::default();
     let lost: Vec<_> = received.events().filter(is_lost).map(|event| judge.describe(&event)).collect();
     eprintln!("{binding} of {all} stacks bind a symbol; {} lost a register", lost.len());

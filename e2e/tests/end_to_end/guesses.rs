@@ -10,7 +10,7 @@ use sidewinder_e2e_support::received::{Received, in_user_mode};
 use sidewinder_e2e_support::session::{self, Session};
 use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_e2e_support::{paths, requirement};
-use sidewinder_otlp::decode::Frame;
+use sidewinder_otlp::decode::DecodedFrame;
 
 const SAMPLES_PER_SECOND: u32 = 997;
 const SECONDS: &str = "4";
@@ -61,7 +61,7 @@ impl Subject {
         Ok(Self { path, names })
     }
 
-    fn names_of(&self, frame: &Frame) -> &[String] {
+    fn names_of(&self, frame: &DecodedFrame) -> &[String] {
         let file = frame.mapping.as_ref().map(|mapping| Path::new(&*mapping.filename));
         if file == Some(&*self.path) { self.names.names_at(frame.address) } else { &[] }
     }
@@ -70,7 +70,7 @@ impl Subject {
         let mut verdict = Verdict::default();
         for event in received.events_of(pid).filter(in_user_mode) {
             let stack = &event.sample.stack;
-            let is_at = |frame: Option<&Frame>, name: &String| {
+            let is_at = |frame: Option<&DecodedFrame>, name: &String| {
                 frame.is_some_and(|frame| self.names_of(frame).contains(name))
             };
             let frame = |at: usize| stack.get(at).map(|frame| &**frame);
@@ -83,7 +83,7 @@ impl Subject {
             let guesses = stack.iter().take(right).filter(|frame| frame.is_guessed());
             verdict.right_guesses += guesses.count();
             let is_marker =
-                |frame: &Frame| frame.function().is_some_and(|name| name.starts_with("[truncated: "));
+                |frame: &DecodedFrame| frame.function().is_some_and(|name| name.starts_with("[truncated: "));
             let count = match frame(right) {
                 _ if right == chain.len() => &mut verdict.whole,
                 Some(caller) if is_marker(caller) => &mut verdict.cut,

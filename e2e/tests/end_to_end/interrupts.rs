@@ -10,7 +10,7 @@ use sidewinder_e2e_support::recording::record;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::{Event, Frame};
+use sidewinder_otlp::decode::{DecodedEvent, DecodedFrame};
 
 /// At 499 Hz, of a third of a second's work and more; fewer on a busy machine.
 const EVENTS_MIN: usize = 50;
@@ -19,9 +19,9 @@ fn recorded<A: ToString>(program: Program, arguments: &[A]) -> Result<Received> 
     Ok(record(&["-F", "499"], &program.command(arguments)?)?.received)
 }
 
-fn has_user_frames(event: &Event<'_>) -> bool {
-    let is_kernel = |frame: &Frame| frame.frame_type() == Some(FrameType::Kernel);
-    let is_marker = |frame: &Frame| frame.function().is_some_and(|name| name.starts_with('['));
+fn has_user_frames(event: &DecodedEvent<'_>) -> bool {
+    let is_kernel = |frame: &DecodedFrame| frame.frame_type() == Some(FrameType::Kernel);
+    let is_marker = |frame: &DecodedFrame| frame.function().is_some_and(|name| name.starts_with('['));
     event.sample.stack.iter().any(|frame| !is_kernel(frame) && !is_marker(frame))
 }
 

@@ -17,11 +17,11 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::Frame;
+use sidewinder_otlp::decode::DecodedFrame;
 
 use shares::{Share, in_files_with_symbols};
 
-fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<Frame>> {
+fn frames(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<DecodedFrame>> {
     received.events_of(pid).flat_map(|event| event.sample.stack.iter())
 }
 
@@ -53,8 +53,9 @@ fn native_frames_have_names_files_lines_and_inlined_calls() -> Result<()> {
     for frame in in_files_with_symbols(&received, pid) {
         all += 1;
         inlined += usize::from(frame.lines.len() > 1);
-        let is_ours =
-            |line: &sidewinder_otlp::decode::Line| line.filename.ends_with("/words.cc") && line.line > 0;
+        let is_ours = |line: &sidewinder_otlp::decode::DecodedLine| {
+            line.filename.ends_with("/words.cc") && line.line > 0
+        };
         in_source += usize::from(frame.lines.iter().any(is_ours));
     }
     eprintln!("{all} frames, {inlined} with inlined calls, {in_source} in words.cc");
@@ -121,7 +122,8 @@ fn code_that_a_process_made_has_the_names_that_its_runtime_wrote() -> Result<()>
         let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
         let made = frames(&received, pid).filter(|frame| frame.mapping.is_none());
         let of_runtime: Vec<_> = made.filter(|frame| frame.frame_type() == Some(jit.frame_type)).collect();
-        let is_it = |frame: &&&Arc<Frame>| frame.function().is_some_and(|name| name.contains(jit.function));
+        let is_it =
+            |frame: &&&Arc<DecodedFrame>| frame.function().is_some_and(|name| name.contains(jit.function));
         let found = of_runtime.iter().filter(is_it).count();
         eprintln!("{title}: {found} of {} frames", of_runtime.len());
         ensure!(found > 100, "{title}: {found} of {} frames", of_runtime.len());
@@ -198,8 +200,8 @@ fn names_that_are_written_late_are_found() -> Result<()> {
     let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
     sampled?;
     let received = collector.stop()?;
-    let is_java = |frame: &&Arc<Frame>| frame.frame_type() == Some(FrameType::Jvm);
-    let is_it = |frame: &&Arc<Frame>| frame.function().is_some_and(|name| name.contains("fib"));
+    let is_java = |frame: &&Arc<DecodedFrame>| frame.frame_type() == Some(FrameType::Jvm);
+    let is_it = |frame: &&Arc<DecodedFrame>| frame.function().is_some_and(|name| name.contains("fib"));
     let found = frames(&received, pid).filter(is_java).filter(is_it).count();
     eprintln!("{title}: {found} frames");
     ensure!(found > 100, "{found} frames");

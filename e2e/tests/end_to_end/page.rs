@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use sidewinder_e2e_support::{paths, requirement};
-use sidewinder_render::{Form, Profile, write};
+use sidewinder_render::{Profile, ProfileFormat, write};
 
 /// Where the pages are written.
 pub(crate) fn folder() -> Result<PathBuf> {
@@ -23,7 +23,7 @@ pub(crate) fn folder() -> Result<PathBuf> {
 pub(crate) fn write_form(name: &str, profile: &Profile) -> Result<()> {
     let path = folder()?.join(name);
     let mut out = BufWriter::new(File::create(&path).with_context(|| format!("{}", path.display()))?);
-    write(profile, Form::of_path(&path, &[])?, &mut out)?;
+    write(profile, ProfileFormat::from_path(&path, &[])?, &mut out)?;
     Ok(())
 }
 

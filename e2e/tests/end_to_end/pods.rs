@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sidewinder_e2e_charts as charts;
 use sidewinder_e2e_pod::{ContainerSpec, Mount, SecurityContext};
 use sidewinder_e2e_support::workload::Program;
-use sidewinder_otlp::decode::Event;
+use sidewinder_otlp::decode::DecodedEvent;
 
 /// Of the profiler as root, which the application is not.
 const WITH_OTHER_USERS: [&str; 3] = ["CAP_BPF", "CAP_PERFMON", "CAP_SYS_PTRACE"];
@@ -50,7 +50,7 @@ fn app_at(path: PathBuf, arguments: &[&str], cpu: Option<u32>) -> anyhow::Result
 }
 
 /// The id of the container that an event is of.
-fn container_of<'a>(event: &Event<'a>) -> Option<&'a str> {
+fn container_of<'a>(event: &DecodedEvent<'a>) -> Option<&'a str> {
     event.profile.resource.get("container.id")?.as_str()
 }
 

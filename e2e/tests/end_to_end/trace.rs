@@ -22,7 +22,7 @@ use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_otlp::decode::Event;
+use sidewinder_otlp::decode::DecodedEvent;
 
 const SAMPLES_PER_SECOND: u32 = 997;
 /// The functions of the service, and the last byte of the bare spans that they run in; 0: they run in none.
@@ -73,7 +73,7 @@ fn counted(log: &str) -> String {
 }
 
 /// The function of the service that an event's stack shows, if it shows one.
-fn function_of(event: &Event<'_>) -> Option<(&'static str, u8)> {
+fn function_of(event: &DecodedEvent<'_>) -> Option<(&'static str, u8)> {
     let names = event.sample.stack.iter().filter_map(|frame| frame.function());
     let of_name =
         |name: &str| FUNCTIONS.into_iter().find(|(function, _)| name.ends_with(&format!("::{function}")));
@@ -81,12 +81,12 @@ fn function_of(event: &Event<'_>) -> Option<(&'static str, u8)> {
 }
 
 /// What an event says was asked for.
-fn route_of<'event>(event: &Event<'event>) -> Option<&'event str> {
+fn route_of<'event>(event: &DecodedEvent<'event>) -> Option<&'event str> {
     event.sample.attributes.get("http.route").and_then(|value| value.as_str())
 }
 
 /// The events from when the process's spans were known, which they soon are.
-fn events_once_known(received: &Received) -> Result<Vec<Event<'_>>> {
+fn events_once_known(received: &Received) -> Result<Vec<DecodedEvent<'_>>> {
     let mut events: Vec<_> = received.events().collect();
     events.sort_by_key(|event| event.time_unix_ns);
     let first_ns = events.first().context("no event")?.time_unix_ns;
@@ -98,7 +98,7 @@ fn events_once_known(received: &Received) -> Result<Vec<Event<'_>>> {
 
 /// Each linked event is of a thread in that span, and names the route that the stack shows; nearly all within spans are
 /// linked; none outside of them is. By the log up to the clocks' precision; where there is none, by the functions.
-fn judge(events: &[Event<'_>], stays: Option<&Stays>) -> Result<()> {
+fn judge(events: &[DecodedEvent<'_>], stays: Option<&Stays>) -> Result<()> {
     let (mut inside, mut linked, mut outside) = (0_u64, 0_u64, 0_u64);
     for event in events {
         let thread = event.sample.thread_id().context("an event without a thread")?;

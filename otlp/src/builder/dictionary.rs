@@ -1,34 +1,34 @@
 //! The seven tables of a dictionary, filled so that no value is in them twice.
 
-use super::input::{BuildIds, Frame, Function, Link, Mapping, SampleAttributes};
-use crate::attribute::{FrameType, Value, bounded, key};
-use crate::encode::Tables;
-use crate::table::Table;
+use super::input::{Function, Link, Mapping, MappingBuildIds, SampleAttributes, StackFrame};
+use crate::attribute::{FrameType, Value, key, truncated};
+use crate::encode::DictionaryTables;
+use crate::table::DedupTable;
 use crate::wire;
 
 /// Interned values. Element 0 of every table is the zero value.
 #[derive(Debug)]
 pub(super) struct Dictionary {
-    strings: Table<String>,
-    attributes: Table<wire::KeyValueAndUnit>,
-    mappings: Table<wire::Mapping>,
-    functions: Table<wire::Function>,
-    locations: Table<wire::Location>,
-    links: Table<wire::Link>,
-    stacks: Table<wire::Stack>,
+    strings: DedupTable<String>,
+    attributes: DedupTable<wire::KeyValueAndUnit>,
+    mappings: DedupTable<wire::Mapping>,
+    functions: DedupTable<wire::Function>,
+    locations: DedupTable<wire::Location>,
+    links: DedupTable<wire::Link>,
+    stacks: DedupTable<wire::Stack>,
     /// Sets of sample attributes as sorted indices. No table on the wire: samples list them.
-    attribute_sets: Table<Vec<i32>>,
+    attribute_sets: DedupTable<Vec<i32>>,
     /// The way from sample attributes as callers give them to their set, in one look-up.
-    known_sample_attributes: Table<KnownSampleAttributes>,
+    cached_sample_attributes: DedupTable<CachedSampleAttributes>,
     /// The attribute of each frame type; 0 while there is none.
     frame_types: [i32; FrameType::ALL.len()],
     /// The attribute of frames that were guessed; 0 while there is none.
-    guessed: i32,
+    guessed_attribute: i32,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct KnownSampleAttributes {
+struct CachedSampleAttributes {
     thread_id: Option<i64>,
     thread_name: Option<Box<str>>,
     cpu: Option<u32>,
@@ -39,17 +39,17 @@ struct KnownSampleAttributes {
 impl Dictionary {
     pub(super) fn new() -> Self {
         let mut dictionary = Self {
-            strings: Table::empty(),
-            attributes: Table::empty(),
-            mappings: Table::empty(),
-            functions: Table::empty(),
-            locations: Table::empty(),
-            links: Table::empty(),
-            stacks: Table::empty(),
-            attribute_sets: Table::empty(),
-            known_sample_attributes: Table::empty(),
+            strings: DedupTable::new(),
+            attributes: DedupTable::new(),
+            mappings: DedupTable::new(),
+            functions: DedupTable::new(),
+            locations: DedupTable::new(),
+            links: DedupTable::new(),
+            stacks: DedupTable::new(),
+            attribute_sets: DedupTable::new(),
+            cached_sample_attributes: DedupTable::new(),
             frame_types: [0; FrameType::ALL.len()],
-            guessed: 0,
+            guessed_attribute: 0,
             bytes: 0,
         };
         dictionary.strings.intern("", |_| false, String::new);
@@ -63,8 +63,8 @@ impl Dictionary {
         dictionary
     }
 
-    pub(super) fn tables(&self) -> Tables<'_> {
-        Tables {
+    pub(super) fn tables(&self) -> DictionaryTables<'_> {
+        DictionaryTables {
             strings: self.strings.values(),
             attributes: self.attributes.values(),
             mappings: self.mappings.values(),
@@ -84,7 +84,7 @@ impl Dictionary {
         if text.is_empty() {
             return 0;
         }
-        let text = bounded(text);
+        let text = truncated(text);
         let bytes = &mut self.bytes;
         self.strings.intern(
             text,
@@ -102,7 +102,7 @@ impl Dictionary {
     }
 
     pub(super) fn mapping(&mut self, mapping: &Mapping<'_>) -> i32 {
-        let BuildIds { htlhash, gnu, go } = mapping.build_ids;
+        let MappingBuildIds { htlhash, gnu, go } = mapping.build_ids;
         let build_ids =
             [(key::BUILD_ID_HTLHASH, Some(htlhash)), (key::BUILD_ID_GNU, gnu), (key::BUILD_ID_GO, go)];
         let mut attribute_indices: Vec<i32> = build_ids
@@ -161,11 +161,11 @@ impl Dictionary {
         )
     }
 
-    pub(super) fn location(&mut self, frame: &Frame<'_>) -> i32 {
+    pub(super) fn location(&mut self, frame: &StackFrame<'_>) -> i32 {
         // Nothing is said by a line that has no function.
         if frame.lines.iter().any(|line| line.function.0 == 0) {
             let lines: Vec<_> = frame.lines.iter().filter(|line| line.function.0 != 0).copied().collect();
-            return self.location(&Frame { lines: &lines, ..*frame });
+            return self.location(&StackFrame { lines: &lines, ..*frame });
         }
         let attributes = [self.frame_type(frame.frame_type), self.guessed(frame.is_guessed)];
         let attributes = &attributes[..if frame.is_guessed { 2 } else { 1 }];
@@ -200,10 +200,10 @@ impl Dictionary {
 
     /// The attribute of frames that were guessed, which is made when the first one asks for it.
     fn guessed(&mut self, is_guessed: bool) -> i32 {
-        if is_guessed && self.guessed == 0 {
-            self.guessed = self.attribute(key::FRAME_GUESSED, Value::Bool(true));
+        if is_guessed && self.guessed_attribute == 0 {
+            self.guessed_attribute = self.attribute(key::FRAME_GUESSED, Value::Bool(true));
         }
-        self.guessed
+        self.guessed_attribute
     }
 
     fn frame_type(&mut self, frame_type: FrameType) -> i32 {
@@ -252,21 +252,22 @@ impl Dictionary {
             return self.sample_attribute_set(attributes);
         }
         let key = (thread_id, thread_name, cpu, outcome);
-        let known = self.known_sample_attributes.find(&key, |held| {
+        let known = self.cached_sample_attributes.find(&key, |held| {
             held.thread_id == thread_id
                 && held.cpu == cpu
                 && held.thread_name.as_deref() == thread_name
                 && held.outcome.as_deref() == outcome
         });
-        if let Some(known) = known.and_then(|index| self.known_sample_attributes.values().get(index as usize))
+        if let Some(known) =
+            known.and_then(|index| self.cached_sample_attributes.values().get(index as usize))
         {
             return known.set;
         }
         let set = self.sample_attribute_set(attributes);
         let [thread_name, outcome] = [thread_name, outcome].map(|text| text.map(Box::from));
-        let known = KnownSampleAttributes { thread_id, thread_name, cpu, outcome, set };
-        self.bytes += size_of::<KnownSampleAttributes>();
-        self.known_sample_attributes.insert(&key, known);
+        let known = CachedSampleAttributes { thread_id, thread_name, cpu, outcome, set };
+        self.bytes += size_of::<CachedSampleAttributes>();
+        self.cached_sample_attributes.insert(&key, known);
         set
     }
 
@@ -310,7 +311,7 @@ impl Dictionary {
             &(key_strindex, value),
             |held| {
                 held.key_strindex == key_strindex
-                    && held.value.as_ref().is_some_and(|held_value| value.is(held_value))
+                    && held.value.as_ref().is_some_and(|held_value| value.matches_wire(held_value))
             },
             || {
                 let value = value.to_wire();

@@ -36,7 +36,7 @@ impl AttributeSetIndex {
 
 /// What identifies the file of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct BuildIds<'a> {
+pub struct MappingBuildIds<'a> {
     /// In hexadecimal digits: the first 16 bytes of SHA-256 over the first 4096 bytes of the file,
     /// its last 4096 bytes and its length as a big-endian `u64`.
     pub htlhash: &'a str,
@@ -58,7 +58,7 @@ pub struct Mapping<'a> {
     /// The name of the file.
     pub filename: &'a str,
     /// What identifies the file.
-    pub build_ids: BuildIds<'a>,
+    pub build_ids: MappingBuildIds<'a>,
 }
 
 /// A function, of which at least one name is known.
@@ -88,14 +88,14 @@ pub struct Line {
 impl Line {
     /// Somewhere in `function`.
     #[must_use]
-    pub const fn of(function: FunctionIndex) -> Self {
+    pub const fn new(function: FunctionIndex) -> Self {
         Self { function, line: 0, column: 0 }
     }
 }
 
 /// One frame of a stack: a `Location` on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Frame<'a> {
+pub struct StackFrame<'a> {
     /// The mapping that holds `address`, if a file backs it.
     pub mapping: Option<MappingIndex>,
     /// Within the mapping's memory. May lie within the call for all frames but the leaf.

@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use sidewinder_kind::{Kind, Shape};
+use sidewinder_kind::{Kind, SampleShape};
 
 use super::dictionary::Dictionary;
 use super::input::ResourceIndex;
 use crate::encode::SampleRef;
 use crate::report::new_profile_id;
-use crate::table::Table;
+use crate::table::DedupTable;
 use crate::wire::{Profile, ValueType};
 
 /// Events of one kind and one resource in the order in which they came.
 ///
 /// Each event is a number in each of three lists, which are only put in the order of samples in the end.
 #[derive(Debug)]
-pub(super) struct ProfileDraft {
+pub(super) struct ProfileAccumulator {
     pub(super) resource: ResourceIndex,
     pub(super) kind: Kind,
-    shape: Shape,
-    identities: Table<Identity>,
+    shape: SampleShape,
+    identities: DedupTable<SampleKey>,
     /// Of each event, the index of its identity.
     samples: Vec<i32>,
     times_unix_ns: Vec<u64>,
@@ -33,19 +33,19 @@ pub(super) struct ProfileDraft {
 
 /// What the events of one sample have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Identity {
+pub(super) struct SampleKey {
     pub(super) stack: i32,
     pub(super) attributes: i32,
     pub(super) link: i32,
 }
 
-impl ProfileDraft {
+impl ProfileAccumulator {
     pub(super) fn new(resource: ResourceIndex, kind: Kind) -> Self {
         Self {
             resource,
             kind,
-            shape: kind.row().shape,
-            identities: Table::empty(),
+            shape: kind.descriptor().shape,
+            identities: DedupTable::new(),
             samples: Vec::new(),
             times_unix_ns: Vec::new(),
             values: Vec::new(),
@@ -59,7 +59,7 @@ impl ProfileDraft {
     }
 
     /// Adds an event and returns the index of its sample, which may be the `guess`.
-    pub(super) fn event(&mut self, identity: Identity, guess: i32, time_unix_ns: u64, value: i64) -> i32 {
+    pub(super) fn event(&mut self, identity: SampleKey, guess: i32, time_unix_ns: u64, value: i64) -> i32 {
         // Most events of a stack are of one thread.
         let sample = match self.identities.values().get(guess as usize) {
             Some(guessed) if *guessed == identity => guess,
@@ -70,7 +70,7 @@ impl ProfileDraft {
         self.covered_unix_ns.start = self.covered_unix_ns.start.min(time_unix_ns);
         self.covered_unix_ns.end = self.covered_unix_ns.end.max(time_unix_ns.saturating_add(1));
         self.times_unix_ns.push(time_unix_ns);
-        if self.shape != Shape::Timestamps {
+        if self.shape != SampleShape::Timestamps {
             self.values.push(value);
         }
         sample
@@ -78,14 +78,14 @@ impl ProfileDraft {
 
     /// The message without its samples, whose indices are those of `dictionary`.
     pub(super) fn profile(&self, dictionary: &mut Dictionary, interval_unix_ns: &Range<u64>) -> Profile {
-        let row = self.kind.row();
+        let row = self.kind.descriptor();
         let mut value_type = |of: sidewinder_kind::ValueType| ValueType {
             type_strindex: dictionary.string(of.name),
             unit_strindex: dictionary.string(of.unit),
         };
-        let sample_type = value_type(row.values);
+        let sample_type = value_type(row.value_type);
         // Both texts are empty where events have no period.
-        let period_type = row.period.map(|period| value_type(period.of)).unwrap_or_default();
+        let period_type = row.period.map(|period| value_type(period.value_type)).unwrap_or_default();
         let period = row.period.map_or(0, |period| i64::try_from(period.amount).unwrap_or(i64::MAX));
         let start_unix_ns = interval_unix_ns.start.min(self.covered_unix_ns.start);
         let end_unix_ns = interval_unix_ns.end.max(self.covered_unix_ns.end);
@@ -101,7 +101,7 @@ impl ProfileDraft {
     }
 
     /// The events by sample, those of each in the order of time.
-    pub(super) fn into_lists(self) -> SampleLists {
+    pub(super) fn into_columns(self) -> ColumnarSamples {
         let identities = self.identities.into_values();
         // First how many events of each sample there are, then where the next one goes, at last where they end.
         let mut ends = vec![0_usize; identities.len()];
@@ -128,17 +128,17 @@ impl ProfileDraft {
             }
             *place += 1;
         }
-        if self.shape == Shape::Values {
+        if self.shape == SampleShape::Values {
             times_unix_ns.clear();
         }
-        SampleLists { identities, ends, times_unix_ns, values }
+        ColumnarSamples { identities, ends, times_unix_ns, values }
     }
 }
 
 /// The events of a profile by sample.
 #[derive(Debug)]
-pub(super) struct SampleLists {
-    identities: Vec<Identity>,
+pub(super) struct ColumnarSamples {
+    identities: Vec<SampleKey>,
     /// Where the events of each sample end in the lists below; those of the next one begin there.
     ends: Vec<usize>,
     /// Empty unless the shape has timestamps.
@@ -147,7 +147,7 @@ pub(super) struct SampleLists {
     values: Vec<i64>,
 }
 
-impl SampleLists {
+impl ColumnarSamples {
     /// The samples, whose indices are those of `dictionary`.
     pub(super) fn samples<'a>(&'a self, dictionary: &'a Dictionary) -> Vec<SampleRef<'a>> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use prost::Message;
 
-use super::findings::Findings;
+use super::findings::Violations;
 use super::units::is_ucum;
 use crate::attribute::key;
 use crate::wire::{AnyValue, AnyValueKind, Location, Mapping, ProfilesDictionary, Stack};
@@ -14,7 +14,7 @@ use crate::wire::{AnyValue, AnyValueKind, Location, Mapping, ProfilesDictionary,
 ///
 /// Values are compared with all that they refer to, so that duplicates at the bottom do not hide
 /// those further up.
-pub(super) struct Canonical {
+pub(super) struct CanonicalIndices {
     pub(super) strings: Vec<usize>,
     pub(super) attributes: Vec<usize>,
     pub(super) mappings: Vec<usize>,
@@ -24,25 +24,25 @@ pub(super) struct Canonical {
     pub(super) stacks: Vec<usize>,
 }
 
-impl Canonical {
-    pub(super) fn of(dictionary: &ProfilesDictionary) -> Self {
-        let strings = firsts(dictionary.string_table.iter());
-        let attributes = firsts(dictionary.attribute_table.iter().map(|attribute| {
+impl CanonicalIndices {
+    pub(super) fn new(dictionary: &ProfilesDictionary) -> Self {
+        let strings = first_occurrences(dictionary.string_table.iter());
+        let attributes = first_occurrences(dictionary.attribute_table.iter().map(|attribute| {
             let value = attribute.value.as_ref().map(AnyValue::encode_to_vec);
             (first(&strings, attribute.key_strindex), value, first(&strings, attribute.unit_strindex))
         }));
-        let mappings = firsts(dictionary.mapping_table.iter().map(|mapping| {
+        let mappings = first_occurrences(dictionary.mapping_table.iter().map(|mapping| {
             (
                 [mapping.memory_start, mapping.memory_limit, mapping.file_offset],
                 first(&strings, mapping.filename_strindex),
                 set(&attributes, &mapping.attribute_indices),
             )
         }));
-        let functions = firsts(dictionary.function_table.iter().map(|function| {
+        let functions = first_occurrences(dictionary.function_table.iter().map(|function| {
             let names = [function.name_strindex, function.system_name_strindex, function.filename_strindex];
             (names.map(|name| first(&strings, name)), function.start_line)
         }));
-        let locations = firsts(dictionary.location_table.iter().map(|location| {
+        let locations = first_occurrences(dictionary.location_table.iter().map(|location| {
             let lines = location.lines.iter();
             let lines: Vec<_> =
                 lines.map(|line| (first(&functions, line.function_index), line.line, line.column)).collect();
@@ -53,15 +53,15 @@ impl Canonical {
                 set(&attributes, &location.attribute_indices),
             )
         }));
-        let links = firsts(dictionary.link_table.iter());
-        let stacks = firsts(dictionary.stack_table.iter().map(|stack| {
+        let links = first_occurrences(dictionary.link_table.iter());
+        let stacks = first_occurrences(dictionary.stack_table.iter().map(|stack| {
             stack.location_indices.iter().map(|&index| first(&locations, index)).collect::<Vec<_>>()
         }));
         Self { strings, attributes, mappings, functions, locations, links, stacks }
     }
 }
 
-fn firsts<T: Hash + Eq>(values: impl Iterator<Item = T>) -> Vec<usize> {
+fn first_occurrences<T: Hash + Eq>(values: impl Iterator<Item = T>) -> Vec<usize> {
     let mut seen = HashMap::new();
     values.enumerate().map(|(index, value)| *seen.entry(value).or_insert(index)).collect()
 }
@@ -79,7 +79,11 @@ pub(super) fn set(canonical: &[usize], indices: &[i32]) -> Vec<i64> {
     set
 }
 
-pub(super) fn check(dictionary: &ProfilesDictionary, canonical: &Canonical, findings: &mut Findings) {
+pub(super) fn check(
+    dictionary: &ProfilesDictionary,
+    canonical: &CanonicalIndices,
+    findings: &mut Violations,
+) {
     zero_elements(dictionary, findings);
     duplicates(canonical, findings);
     attributes(dictionary, findings);
@@ -109,7 +113,7 @@ pub(super) fn check(dictionary: &ProfilesDictionary, canonical: &Canonical, find
     }
 }
 
-fn zero_elements(dictionary: &ProfilesDictionary, findings: &mut Findings) {
+fn zero_elements(dictionary: &ProfilesDictionary, findings: &mut Violations) {
     fn is_zero<T: Default + PartialEq>(table: &[T]) -> bool {
         table.first().is_some_and(|first| *first == T::default())
     }
@@ -126,7 +130,7 @@ fn zero_elements(dictionary: &ProfilesDictionary, findings: &mut Findings) {
     }
 }
 
-fn duplicates(canonical: &Canonical, findings: &mut Findings) {
+fn duplicates(canonical: &CanonicalIndices, findings: &mut Violations) {
     for (table, firsts) in [
         ("string", &canonical.strings),
         ("attribute", &canonical.attributes),
@@ -143,7 +147,7 @@ fn duplicates(canonical: &Canonical, findings: &mut Findings) {
     }
 }
 
-fn attributes(dictionary: &ProfilesDictionary, findings: &mut Findings) {
+fn attributes(dictionary: &ProfilesDictionary, findings: &mut Violations) {
     for (index, attribute) in dictionary.attribute_table.iter().enumerate().skip(1) {
         let path = format!("dictionary.attribute_table[{index}]");
         let unit = string(dictionary, attribute.unit_strindex);
@@ -165,7 +169,7 @@ pub(super) fn unique_keys(
     dictionary: &ProfilesDictionary,
     attribute_indices: &[i32],
     path: &str,
-    findings: &mut Findings,
+    findings: &mut Violations,
 ) {
     let mut seen = HashSet::new();
     for &index in attribute_indices {
@@ -179,7 +183,7 @@ pub(super) fn unique_keys(
     }
 }
 
-fn check_mapping(dictionary: &ProfilesDictionary, mapping: &Mapping, path: &str, findings: &mut Findings) {
+fn check_mapping(dictionary: &ProfilesDictionary, mapping: &Mapping, path: &str, findings: &mut Violations) {
     let (start, limit) = (mapping.memory_start, mapping.memory_limit);
     findings.require(
         27,
@@ -207,7 +211,12 @@ fn check_mapping(dictionary: &ProfilesDictionary, mapping: &Mapping, path: &str,
     findings.require(29, id(key::BUILD_ID_GO) != Some(""), path, "its Go build ID is empty");
 }
 
-fn check_location(dictionary: &ProfilesDictionary, location: &Location, path: &str, findings: &mut Findings) {
+fn check_location(
+    dictionary: &ProfilesDictionary,
+    location: &Location,
+    path: &str,
+    findings: &mut Violations,
+) {
     if let Some(mapping) = at(&dictionary.mapping_table, location.mapping_index)
         && mapping.memory_limit != 0
     {
@@ -222,7 +231,7 @@ fn check_location(dictionary: &ProfilesDictionary, location: &Location, path: &s
 
 /// What can be seen of the order: a stack runs from the kernel to user space and what is cut off is
 /// at its far end.
-fn check_order(dictionary: &ProfilesDictionary, stack: &Stack, path: &str, findings: &mut Findings) {
+fn check_order(dictionary: &ProfilesDictionary, stack: &Stack, path: &str, findings: &mut Violations) {
     let mut left_kernel = false;
     for (position, &index) in stack.location_indices.iter().enumerate() {
         let Some(location) = at(&dictionary.location_table, index) else { continue };

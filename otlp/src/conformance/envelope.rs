@@ -6,7 +6,7 @@ use prost::Message;
 use sidewinder_kind::CPU_TIME;
 
 use super::dictionary::{is_categorical, string};
-use super::findings::Findings;
+use super::findings::Violations;
 use super::units::is_value_unit;
 use super::walk::{inline_attributes, profiles};
 use crate::wire::{KeyValue, Profile, ProfilesData, ProfilesDictionary, ResourceProfiles};
@@ -18,7 +18,7 @@ const LATEST_UNIX_NS: u64 = i64::MAX as u64;
 /// Nobody samples a CPU more often than 1,000,000 times a second: a smaller period is a rate.
 const SHORTEST_CPU_PERIOD_NS: i64 = 1000;
 
-pub(super) fn check(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Findings) {
+pub(super) fn check(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Violations) {
     findings.require(10, !data.resource_profiles.is_empty(), "message", "it has no resource");
     let mut identities = HashSet::new();
     for (index, resource) in data.resource_profiles.iter().enumerate() {
@@ -45,7 +45,7 @@ fn identity(resource: &ResourceProfiles) -> Vec<Vec<u8>> {
     identity
 }
 
-fn check_resource(resource: &ResourceProfiles, path: &str, findings: &mut Findings) {
+fn check_resource(resource: &ResourceProfiles, path: &str, findings: &mut Violations) {
     let has_attributes = resource.resource.as_ref().is_some_and(|resource| !resource.attributes.is_empty());
     findings.require(10, has_attributes, path, "its resource has no attributes");
     findings.require(10, !resource.scope_profiles.is_empty(), path, "it has no scope");
@@ -59,7 +59,7 @@ fn check_resource(resource: &ResourceProfiles, path: &str, findings: &mut Findin
     }
 }
 
-fn check_inline(attributes: &[KeyValue], path: &str, findings: &mut Findings) {
+fn check_inline(attributes: &[KeyValue], path: &str, findings: &mut Violations) {
     let mut keys = HashSet::new();
     for attribute in attributes {
         let key = attribute.key.as_str();
@@ -70,7 +70,7 @@ fn check_inline(attributes: &[KeyValue], path: &str, findings: &mut Findings) {
     }
 }
 
-fn check_first(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Findings) {
+fn check_first(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Violations) {
     let is_cpu = |profile: &Profile| {
         profile.period_type.is_some_and(|period| string(dictionary, period.type_strindex) == CPU_TIME.name)
     };
@@ -86,7 +86,7 @@ fn check_first(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &
     findings.require(11, first_is_cpu || !all.any(|is_cpu| is_cpu), "message", "no CPU profile comes first");
 }
 
-fn check_profile(dictionary: &ProfilesDictionary, profile: &Profile, path: &str, findings: &mut Findings) {
+fn check_profile(dictionary: &ProfilesDictionary, profile: &Profile, path: &str, findings: &mut Violations) {
     findings.require(10, !profile.samples.is_empty(), path, "it has no sample");
     let sample_type = profile.sample_type.unwrap_or_default();
     let is_typed = !string(dictionary, sample_type.type_strindex).is_empty();
@@ -108,7 +108,7 @@ fn check_profile(dictionary: &ProfilesDictionary, profile: &Profile, path: &str,
     check_time(dictionary, profile, path, findings);
 }
 
-fn check_time(dictionary: &ProfilesDictionary, profile: &Profile, path: &str, findings: &mut Findings) {
+fn check_time(dictionary: &ProfilesDictionary, profile: &Profile, path: &str, findings: &mut Violations) {
     let time = profile.time_unix_nano;
     let is_time = (EARLIEST_UNIX_NS..LATEST_UNIX_NS).contains(&time);
     findings.require(16, is_time, path, format_args!("{time} is no time of today in ns"));

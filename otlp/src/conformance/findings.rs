@@ -24,9 +24,9 @@ impl fmt::Display for Violation {
 
 /// Violations so far.
 #[derive(Default)]
-pub(super) struct Findings(pub(super) Vec<Violation>);
+pub(super) struct Violations(pub(super) Vec<Violation>);
 
-impl Findings {
+impl Violations {
     /// Notes a violation of `rule` unless `holds`.
     pub(super) fn require(
         &mut self,

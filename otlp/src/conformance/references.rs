@@ -2,13 +2,13 @@
 
 use std::fmt::Display;
 
-use super::findings::Findings;
+use super::findings::Violations;
 use super::walk::{inline_attributes, profiles};
 use crate::wire::{AnyValueKind, Profile, ProfilesData, ProfilesDictionary, Sample, ValueType};
 
 /// A table of the dictionary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Table {
+enum DictionaryTable {
     Strings,
     Attributes,
     Mappings,
@@ -18,7 +18,7 @@ enum Table {
     Stacks,
 }
 
-impl Table {
+impl DictionaryTable {
     const ALL: [Self; 7] = [
         Self::Strings,
         Self::Attributes,
@@ -55,23 +55,23 @@ impl Table {
 }
 
 /// An index of an element.
-type Reference = (Table, i32);
+type Reference = (DictionaryTable, i32);
 
-pub(super) fn check(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Findings) {
-    for table in Table::ALL {
+pub(super) fn check(dictionary: &ProfilesDictionary, data: &ProfilesData, findings: &mut Violations) {
+    for table in DictionaryTable::ALL {
         for index in 0..table.len(dictionary) {
-            for reference in of_element(dictionary, table, index) {
+            for reference in references_of_element(dictionary, table, index) {
                 let path = format_args!("dictionary.{}[{index}]", table.name());
                 in_range(dictionary, reference, path, findings);
             }
         }
     }
-    let mut reached = Reached::nothing_of(dictionary);
-    of_message(data, |path, reference| {
+    let mut reached = ReachableElements::new(dictionary);
+    references_of_message(data, |path, reference| {
         in_range(dictionary, reference, path, findings);
         reached.follow(reference);
     });
-    for (table, elements) in Table::ALL.into_iter().zip(&reached.tables) {
+    for (table, elements) in DictionaryTable::ALL.into_iter().zip(&reached.tables) {
         for (index, is_reached) in elements.iter().enumerate().skip(1) {
             let path = format_args!("dictionary.{}[{index}]", table.name());
             findings.require(3, *is_reached, path, "nothing refers to it");
@@ -83,21 +83,21 @@ fn in_range(
     dictionary: &ProfilesDictionary,
     (table, index): Reference,
     path: impl Display,
-    findings: &mut Findings,
+    findings: &mut Violations,
 ) {
     let holds = usize::try_from(index).is_ok_and(|index| index < table.len(dictionary));
     findings.require(4, holds, path, format_args!("{index} is outside of {}", table.name()));
 }
 
 /// Which elements profiles reach.
-struct Reached<'a> {
+struct ReachableElements<'a> {
     dictionary: &'a ProfilesDictionary,
     tables: Vec<Vec<bool>>,
 }
 
-impl<'a> Reached<'a> {
-    fn nothing_of(dictionary: &'a ProfilesDictionary) -> Self {
-        let tables = Table::ALL.iter().map(|table| vec![false; table.len(dictionary)]).collect();
+impl<'a> ReachableElements<'a> {
+    fn new(dictionary: &'a ProfilesDictionary) -> Self {
+        let tables = DictionaryTable::ALL.iter().map(|table| vec![false; table.len(dictionary)]).collect();
         Self { dictionary, tables }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Reached<'a> {
             && !std::mem::replace(is_reached, true)
         {
             // The tables refer to each other without cycles.
-            for reference in of_element(self.dictionary, table, index) {
+            for reference in references_of_element(self.dictionary, table, index) {
                 self.follow(reference);
             }
         }
@@ -117,71 +117,81 @@ impl<'a> Reached<'a> {
 
 /// Calls `found` for what a message refers to from outside of the dictionary, with the path of
 /// whoever does.
-fn of_message(data: &ProfilesData, mut found: impl FnMut(&dyn Display, Reference)) {
+fn references_of_message(data: &ProfilesData, mut found: impl FnMut(&dyn Display, Reference)) {
     for (path, attributes) in inline_attributes(data) {
         for attribute in attributes {
-            found(&path, (Table::Strings, attribute.key_strindex));
+            found(&path, (DictionaryTable::Strings, attribute.key_strindex));
             let value = attribute.value.as_ref().and_then(|value| value.value.as_ref());
             if let Some(AnyValueKind::StringValueStrindex(index)) = value {
-                found(&path, (Table::Strings, *index));
+                found(&path, (DictionaryTable::Strings, *index));
             }
         }
     }
     for (path, profile) in profiles(data) {
-        for reference in of_profile(profile) {
+        for reference in references_of_profile(profile) {
             found(&path, reference);
         }
         for (index, sample) in profile.samples.iter().enumerate() {
-            for reference in of_sample(sample) {
+            for reference in references_of_sample(sample) {
                 found(&format_args!("{path}.samples[{index}]"), reference);
             }
         }
     }
 }
 
-fn of_profile(profile: &Profile) -> Vec<Reference> {
+fn references_of_profile(profile: &Profile) -> Vec<Reference> {
     let types = [profile.sample_type, profile.period_type].into_iter().flatten();
-    let mut references = attributes(&profile.attribute_indices);
+    let mut references = attribute_references(&profile.attribute_indices);
     for ValueType { type_strindex, unit_strindex } in types {
-        references.extend([(Table::Strings, type_strindex), (Table::Strings, unit_strindex)]);
+        references
+            .extend([(DictionaryTable::Strings, type_strindex), (DictionaryTable::Strings, unit_strindex)]);
     }
     references
 }
 
-fn of_sample(sample: &Sample) -> Vec<Reference> {
-    let mut references = attributes(&sample.attribute_indices);
-    references.extend([(Table::Stacks, sample.stack_index), (Table::Links, sample.link_index)]);
+fn references_of_sample(sample: &Sample) -> Vec<Reference> {
+    let mut references = attribute_references(&sample.attribute_indices);
+    references
+        .extend([(DictionaryTable::Stacks, sample.stack_index), (DictionaryTable::Links, sample.link_index)]);
     references
 }
 
-fn of_element(dictionary: &ProfilesDictionary, table: Table, index: usize) -> Vec<Reference> {
+fn references_of_element(
+    dictionary: &ProfilesDictionary,
+    table: DictionaryTable,
+    index: usize,
+) -> Vec<Reference> {
     let references = match table {
-        Table::Strings | Table::Links => None,
-        Table::Attributes => dictionary.attribute_table.get(index).map(|attribute| {
-            vec![(Table::Strings, attribute.key_strindex), (Table::Strings, attribute.unit_strindex)]
+        DictionaryTable::Strings | DictionaryTable::Links => None,
+        DictionaryTable::Attributes => dictionary.attribute_table.get(index).map(|attribute| {
+            vec![
+                (DictionaryTable::Strings, attribute.key_strindex),
+                (DictionaryTable::Strings, attribute.unit_strindex),
+            ]
         }),
-        Table::Mappings => dictionary.mapping_table.get(index).map(|mapping| {
-            let mut references = attributes(&mapping.attribute_indices);
-            references.push((Table::Strings, mapping.filename_strindex));
+        DictionaryTable::Mappings => dictionary.mapping_table.get(index).map(|mapping| {
+            let mut references = attribute_references(&mapping.attribute_indices);
+            references.push((DictionaryTable::Strings, mapping.filename_strindex));
             references
         }),
-        Table::Functions => dictionary.function_table.get(index).map(|function| {
+        DictionaryTable::Functions => dictionary.function_table.get(index).map(|function| {
             let names = [function.name_strindex, function.system_name_strindex, function.filename_strindex];
-            names.map(|name| (Table::Strings, name)).to_vec()
+            names.map(|name| (DictionaryTable::Strings, name)).to_vec()
         }),
-        Table::Locations => dictionary.location_table.get(index).map(|location| {
-            let mut references = attributes(&location.attribute_indices);
-            references.push((Table::Mappings, location.mapping_index));
-            references.extend(location.lines.iter().map(|line| (Table::Functions, line.function_index)));
+        DictionaryTable::Locations => dictionary.location_table.get(index).map(|location| {
+            let mut references = attribute_references(&location.attribute_indices);
+            references.push((DictionaryTable::Mappings, location.mapping_index));
+            references
+                .extend(location.lines.iter().map(|line| (DictionaryTable::Functions, line.function_index)));
             references
         }),
-        Table::Stacks => dictionary.stack_table.get(index).map(|stack| {
-            stack.location_indices.iter().map(|&location| (Table::Locations, location)).collect()
+        DictionaryTable::Stacks => dictionary.stack_table.get(index).map(|stack| {
+            stack.location_indices.iter().map(|&location| (DictionaryTable::Locations, location)).collect()
         }),
     };
     references.unwrap_or_default()
 }
 
-fn attributes(indices: &[i32]) -> Vec<Reference> {
-    indices.iter().map(|&index| (Table::Attributes, index)).collect()
+fn attribute_references(indices: &[i32]) -> Vec<Reference> {
+    indices.iter().map(|&index| (DictionaryTable::Attributes, index)).collect()
 }

@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
-use super::dictionary::{Canonical, first, set, unique_keys};
-use super::findings::Findings;
+use super::dictionary::{CanonicalIndices, first, set, unique_keys};
+use super::findings::Violations;
 use super::walk::profiles;
 use crate::wire::{Profile, ProfilesData, ProfilesDictionary, Sample};
 
 pub(super) fn check(
     dictionary: &ProfilesDictionary,
-    canonical: &Canonical,
+    canonical: &CanonicalIndices,
     data: &ProfilesData,
-    findings: &mut Findings,
+    findings: &mut Violations,
 ) {
     for (path, profile) in profiles(data) {
         unique_keys(dictionary, &profile.attribute_indices, &path, findings);
@@ -33,7 +33,7 @@ pub(super) fn check(
     }
 }
 
-fn check_observations(profile: &Profile, sample: &Sample, path: &str, findings: &mut Findings) {
+fn check_observations(profile: &Profile, sample: &Sample, path: &str, findings: &mut Violations) {
     match (sample.values.len(), sample.timestamps_unix_nano.len()) {
         (0, 0) => findings.require(17, false, path, "it has neither values nor timestamps"),
         (0, _) => {}

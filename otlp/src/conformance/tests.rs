@@ -6,8 +6,8 @@ use sidewinder_kind::Kind;
 use super::{check, check_data};
 use crate::attribute::{FrameType, Value, key};
 use crate::builder::{
-    BuildIds, Frame, Function, Line, Link, Mapping, ReportBuilder, ReportOptions, SampleAttributes,
-    SampleIdentity,
+    Function, Line, Link, Mapping, MappingBuildIds, ReportBuilder, ReportOptions, SampleAttributes,
+    SampleIdentity, StackFrame,
 };
 use crate::wire::{self, AnyValue, AnyValueKind, Profile, ProfilesData, ProfilesDictionary, Sample};
 
@@ -25,11 +25,11 @@ fn conforming() -> ProfilesData {
         memory_limit: 0x2000,
         file_offset: 0,
         filename: "/usr/bin/shop",
-        build_ids: BuildIds { htlhash: &"0f".repeat(16), gnu: Some("abcd"), go: None },
+        build_ids: MappingBuildIds { htlhash: &"0f".repeat(16), gnu: Some("abcd"), go: None },
     });
     let mut frame = |name, frame_type, mapping, address| {
         let function = builder.function(&Function { name, ..Function::default() });
-        builder.location(&Frame {
+        builder.location(&StackFrame {
             mapping,
             address,
             frame_type,

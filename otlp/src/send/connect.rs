@@ -23,22 +23,22 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tower::Service;
 
-pub use resolve::{Resolve, Resolver, Resolving};
-pub use tls::TlsError;
+pub use resolve::{Resolve, ResolveFuture, Resolver};
+pub use tls::TlsConfigError;
 pub(super) use tls::{Tls, read_bounded};
 
 /// Where a receiver listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Target {
+pub(super) enum ConnectTarget {
     /// A name or an address without brackets, and a port.
     Tcp { host: String, port: u16 },
     /// The path of a socket.
     Unix(PathBuf),
 }
 
-impl Target {
+impl ConnectTarget {
     /// Reads `host:port`, brackets around an IPv6 address.
-    pub(super) fn of_authority(authority: &str) -> Result<Self, &'static str> {
+    pub(super) fn from_authority(authority: &str) -> Result<Self, &'static str> {
         let (host, port) = authority.rsplit_once(':').ok_or("has no port")?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         match port.parse() {
@@ -69,7 +69,7 @@ pub(super) enum ConnectError {
 /// Makes connections to one receiver, whatever URI it is called with.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    pub(super) target: Arc<Target>,
+    pub(super) target: Arc<ConnectTarget>,
     pub(super) resolver: Resolver,
     /// Plaintext where there is none.
     pub(super) tls: Option<Arc<Tls>>,
@@ -80,19 +80,21 @@ pub(super) struct Connector {
 impl Connector {
     async fn connect(self) -> Result<Stream, ConnectError> {
         if self.timeout.is_zero() {
-            return self.connect_at_leisure().await;
+            return self.connect_without_timeout().await;
         }
         let (target, timeout) = (self.target_name(), self.timeout);
-        tokio::time::timeout(timeout, self.connect_at_leisure())
+        tokio::time::timeout(timeout, self.connect_without_timeout())
             .await
             .unwrap_or(Err(ConnectError::Timeout { target, timeout }))
     }
 
-    async fn connect_at_leisure(self) -> Result<Stream, ConnectError> {
+    async fn connect_without_timeout(self) -> Result<Stream, ConnectError> {
         let failed = |source| ConnectError::Connect { target: self.target_name(), source };
         match &*self.target {
-            Target::Unix(path) => Ok(Stream(Box::new(UnixStream::connect(path).await.map_err(failed)?))),
-            Target::Tcp { host, port } => {
+            ConnectTarget::Unix(path) => {
+                Ok(Stream(Box::new(UnixStream::connect(path).await.map_err(failed)?)))
+            }
+            ConnectTarget::Tcp { host, port } => {
                 let stream = self.tcp(host, *port).await?;
                 match &self.tls {
                     None => Ok(Stream(Box::new(stream))),
@@ -130,8 +132,8 @@ impl Connector {
 
     fn target_name(&self) -> String {
         match &*self.target {
-            Target::Tcp { host, port } => format!("{host}:{port}"),
-            Target::Unix(path) => path.display().to_string(),
+            ConnectTarget::Tcp { host, port } => format!("{host}:{port}"),
+            ConnectTarget::Unix(path) => path.display().to_string(),
         }
     }
 }
@@ -214,11 +216,11 @@ mod tests {
 
     #[test]
     fn an_authority_is_a_host_and_a_port() {
-        let tcp = |host: &str, port| Ok(Target::Tcp { host: host.to_owned(), port });
-        assert_eq!(Target::of_authority("collector:4317"), tcp("collector", 4317));
-        assert_eq!(Target::of_authority("[::1]:4317"), tcp("::1", 4317));
+        let tcp = |host: &str, port| Ok(ConnectTarget::Tcp { host: host.to_owned(), port });
+        assert_eq!(ConnectTarget::from_authority("collector:4317"), tcp("collector", 4317));
+        assert_eq!(ConnectTarget::from_authority("[::1]:4317"), tcp("::1", 4317));
         for text in ["collector", "collector:http", "", ":4317", "a:65536"] {
-            assert!(Target::of_authority(text).is_err(), "{text}");
+            assert!(ConnectTarget::from_authority(text).is_err(), "{text}");
         }
     }
 }

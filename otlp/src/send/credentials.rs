@@ -35,7 +35,7 @@ fn read(credential: &Credential) -> Result<String, CredentialsError> {
 
 /// Who we are, as the receiver wants to know it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Credentials {
+pub enum ExporterCredentials {
     /// A token.
     Bearer(BearerTokenAuth),
     /// A user's name and password (RFC 7617).
@@ -58,7 +58,7 @@ pub enum CredentialsError {
     Unfit,
 }
 
-impl Credentials {
+impl ExporterCredentials {
     fn header(&self) -> Result<(HeaderName, HeaderValue), CredentialsError> {
         let (name, text) = match self {
             Self::Bearer(BearerTokenAuth { header, scheme, token }) => {
@@ -86,15 +86,15 @@ pub struct HeaderError(pub String);
 #[derive(Debug)]
 pub(super) struct RequestHeaders {
     fixed: HeaderMap,
-    credentials: Option<Credentials>,
+    credentials: Option<ExporterCredentials>,
     /// The credentials that were last read.
-    last: Mutex<Option<(HeaderName, HeaderValue)>>,
+    last_authorization: Mutex<Option<(HeaderName, HeaderValue)>>,
 }
 
 impl RequestHeaders {
     pub(super) fn new(
         headers: &[(String, String)],
-        credentials: Option<Credentials>,
+        credentials: Option<ExporterCredentials>,
     ) -> Result<Self, HeaderError> {
         let mut fixed = HeaderMap::new();
         for (name, value) in headers {
@@ -107,7 +107,7 @@ impl RequestHeaders {
         // Above whatever the user has said.
         let version = HeaderValue::from_static(DEVELOPMENT_VERSION);
         fixed.insert(HeaderName::from_static(DEVELOPMENT_VERSION_KEY), version);
-        Ok(Self { fixed, credentials, last: Mutex::default() })
+        Ok(Self { fixed, credentials, last_authorization: Mutex::default() })
     }
 
     /// Those of the next request. Credentials that cannot be read just now are those from before.
@@ -115,10 +115,10 @@ impl RequestHeaders {
     /// # Errors
     ///
     /// When there are none from before.
-    pub(super) fn next(&self) -> Result<HeaderMap, CredentialsError> {
+    pub(super) fn current(&self) -> Result<HeaderMap, CredentialsError> {
         let mut headers = self.fixed.clone();
         if let Some(credentials) = &self.credentials {
-            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = self.last_authorization.lock().unwrap_or_else(PoisonError::into_inner);
             match (credentials.header(), &mut *last) {
                 (Ok(read), last) => *last = Some(read),
                 (Err(error), None) => return Err(error),
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    fn headers(credentials: Credentials) -> RequestHeaders {
+    fn headers(credentials: ExporterCredentials) -> RequestHeaders {
         let user = [("authorization".to_owned(), "other".to_owned())];
         RequestHeaders::new(&user, Some(credentials)).unwrap()
     }
@@ -150,10 +150,12 @@ mod tests {
     fn a_name_and_a_password_are_one_text_in_base64() {
         let text = |text: &str| Credential::Text(Secret::new(text.to_owned()));
         // The example of RFC 7617, section 2.
-        let basic =
-            Credentials::Basic(BasicAuth { username: text("Aladdin"), password: text("open sesame") });
+        let basic = ExporterCredentials::Basic(BasicAuth {
+            username: text("Aladdin"),
+            password: text("open sesame"),
+        });
         assert!(!format!("{basic:?}").contains("sesame"));
-        assert_eq!(headers(basic).next().unwrap()["authorization"], "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
+        assert_eq!(headers(basic).current().unwrap()["authorization"], "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     }
 
     #[test]
@@ -162,19 +164,19 @@ mod tests {
         let path = folder.path().join("token");
         std::fs::write(&path, "one\n").unwrap();
         let bearer = |header: &str, scheme: &str| {
-            Credentials::Bearer(BearerTokenAuth {
+            ExporterCredentials::Bearer(BearerTokenAuth {
                 header: header.to_owned(),
                 scheme: scheme.to_owned(),
                 token: Credential::File(path.clone()),
             })
         };
         let headers_of_token = headers(bearer("Authorization", "Bearer"));
-        assert_eq!(headers_of_token.next().unwrap()["authorization"], "Bearer one");
+        assert_eq!(headers_of_token.current().unwrap()["authorization"], "Bearer one");
         std::fs::write(&path, "two").unwrap();
-        assert_eq!(headers_of_token.next().unwrap()["authorization"], "Bearer two");
-        assert_eq!(headers(bearer("x-key", "")).next().unwrap()["x-key"], "two");
+        assert_eq!(headers_of_token.current().unwrap()["authorization"], "Bearer two");
+        assert_eq!(headers(bearer("x-key", "")).current().unwrap()["x-key"], "two");
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(headers_of_token.next().unwrap()["authorization"], "Bearer two");
-        assert!(matches!(headers(bearer("x-key", "")).next(), Err(CredentialsError::Read { .. })));
+        assert_eq!(headers_of_token.current().unwrap()["authorization"], "Bearer two");
+        assert!(matches!(headers(bearer("x-key", "")).current(), Err(CredentialsError::Read { .. })));
     }
 }

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use sidewinder_config::Verbosity;
 use tracing::info;
 
-use super::deliver::Transport;
+use super::delivery::Transport;
 use super::exporter::{Exporter, ExporterError};
 use super::options::ExporterOptions;
-use super::verdict::{Verdict, with_causes};
-use crate::decode::{Profile, profiles_data};
+use super::outcome::{SendOutcome, with_error_chain};
+use crate::decode::{DecodedProfile, decode_profiles_data};
 
 impl Exporter {
     /// Starts an exporter that tells of each report in the log.
@@ -29,19 +29,19 @@ struct LogTransport {
 }
 
 impl Transport for LogTransport {
-    async fn attempt(&self, message: Bytes) -> Verdict {
-        match profiles_data(&message) {
+    async fn attempt(&self, message: Bytes) -> SendOutcome {
+        match decode_profiles_data(&message) {
             Ok(profiles) => {
-                self.tell(&profiles, message.len());
-                Verdict::Accepted
+                self.log_profiles(&profiles, message.len());
+                SendOutcome::Accepted
             }
-            Err(error) => Verdict::WriteFailed { reason: with_causes("no report", Some(&error)) },
+            Err(error) => SendOutcome::WriteFailed { reason: with_error_chain("no report", Some(&error)) },
         }
     }
 }
 
 impl LogTransport {
-    fn tell(&self, profiles: &[Profile], bytes: usize) {
+    fn log_profiles(&self, profiles: &[DecodedProfile], bytes: usize) {
         let exporter = self.exporter.as_str();
         let samples: usize = profiles.iter().map(|profile| profile.samples.len()).sum();
         let events: usize = profiles.iter().map(|profile| profile.events().count()).sum();

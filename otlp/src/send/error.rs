@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::connect::TlsError;
+use super::connect::TlsConfigError;
 use super::credentials::{CredentialsError, HeaderError};
 
 /// Settings of a connection with which nothing could ever be sent.
@@ -23,7 +23,7 @@ pub enum ConnectionError {
         /// As given.
         endpoint: String,
         /// Why.
-        source: TlsError,
+        source: TlsConfigError,
     },
     /// A header that cannot be sent.
     #[error(transparent)]

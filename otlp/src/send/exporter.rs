@@ -11,13 +11,13 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::counts::Counts;
-use super::deliver::{Transport, Worker};
+use super::delivery::{DeliveryWorker, Transport};
 use super::error::ConnectionError;
-use super::notes::{Notes, Outage, PartialSuccess};
+use super::notes::{ExporterStatus, Outage, PartialSuccess};
 use super::options::ExporterOptions;
-use super::queue::Queue;
+use super::queue::SendQueue;
 use super::retry::{self, RetryError};
-use super::storage::{Log, StorageError};
+use super::storage::{ReportLog, StorageError};
 use crate::report::Report;
 
 /// Threads of an exporter that may wait for the system's resolver.
@@ -52,8 +52,8 @@ pub enum ExporterError {
 /// without sending what is queued.
 #[derive(Debug)]
 pub struct Exporter {
-    queue: Arc<Queue>,
-    notes: Arc<Mutex<Notes>>,
+    queue: Arc<SendQueue>,
+    status: Arc<Mutex<ExporterStatus>>,
     queue_capacity_bytes: u64,
     stop: Mutex<Option<oneshot::Sender<Instant>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -105,7 +105,7 @@ impl Exporter {
             }
         };
         let notes = Arc::default();
-        let worker = Arc::new(Worker::new(&options, transport, Arc::clone(&notes)));
+        let worker = Arc::new(DeliveryWorker::new(&options, transport, Arc::clone(&notes)));
         let (stop, stopped) = oneshot::channel();
         let thread = {
             let queue = Arc::clone(&queue);
@@ -115,7 +115,7 @@ impl Exporter {
                 .map_err(ExporterError::Thread)?
         };
         let (stop, thread) = (Mutex::new(Some(stop)), Mutex::new(Some(thread)));
-        Ok(Self { queue, notes, queue_capacity_bytes, stop, thread })
+        Ok(Self { queue, status: notes, queue_capacity_bytes, stop, thread })
     }
 
     /// Queues a report, which is sent in pieces where it is too large for one request.
@@ -129,7 +129,7 @@ impl Exporter {
     #[must_use]
     pub fn stats(&self) -> ExporterStats {
         let snapshot = self.queue.snapshot();
-        let Notes { last_partial_success, last_failure, outage } = lock(&self.notes).clone();
+        let ExporterStatus { last_partial_success, last_failure, outage } = lock(&self.status).clone();
         ExporterStats {
             counts: snapshot.counts,
             queue_bytes: snapshot.bytes,
@@ -168,9 +168,9 @@ impl Drop for Exporter {
     }
 }
 
-fn queue(options: &ExporterOptions) -> Result<Queue, StorageError> {
-    let Some(storage) = &options.storage else { return Ok(Queue::new(options.queue_bytes)) };
-    let (log, recovered) = Log::open(storage, &options.name)?;
+fn queue(options: &ExporterOptions) -> Result<SendQueue, StorageError> {
+    let Some(storage) = &options.storage else { return Ok(SendQueue::new(options.queue_bytes)) };
+    let (log, recovered) = ReportLog::open(storage, &options.name)?;
     if recovered.lost.events > 0 || recovered.unreadable_bytes > 0 {
         warn!(
             exporter = options.name,
@@ -179,27 +179,27 @@ fn queue(options: &ExporterOptions) -> Result<Queue, StorageError> {
             "the queue on disk is damaged: what is lost is counted as far as it is known"
         );
     }
-    Ok(Queue::on_disk(options.queue_bytes, log, recovered))
+    Ok(SendQueue::with_storage(options.queue_bytes, log, recovered))
 }
 
 /// The thread of an exporter.
 fn run<T: Transport>(
     runtime: Runtime,
-    worker: Arc<Worker<T>>,
-    queue: &Arc<Queue>,
+    worker: Arc<DeliveryWorker<T>>,
+    queue: &Arc<SendQueue>,
     consumers: usize,
     stopped: oneshot::Receiver<Instant>,
 ) {
     runtime.block_on(async {
         let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(queue).keep_saving());
+        tasks.spawn(Arc::clone(queue).run_writer());
         for _ in 0..consumers.max(1) {
             tasks.spawn(Arc::clone(&worker).run(Arc::clone(queue)));
         }
         drop(worker);
         let deadline = stopped.await.unwrap_or_else(|_| Instant::now());
         // What is not drained by then is abandoned.
-        let _ = tokio::time::timeout_at(deadline.into(), queue.drained()).await;
+        let _ = tokio::time::timeout_at(deadline.into(), queue.wait_until_idle()).await;
         tasks.shutdown().await;
         queue.abandon();
     });

@@ -9,10 +9,10 @@ use std::sync::{Mutex, PoisonError};
 use bytes::Bytes;
 use rustix::fs::{OFlags, fcntl_setfl};
 
-use super::deliver::Transport;
+use super::delivery::Transport;
 use super::exporter::{Exporter, ExporterError};
 use super::options::ExporterOptions;
-use super::verdict::{Verdict, with_causes};
+use super::outcome::{SendOutcome, with_error_chain};
 
 pub use super::error::FileError;
 
@@ -35,11 +35,11 @@ impl Exporter {
 struct FileTransport(Mutex<MessageFile>);
 
 impl Transport for FileTransport {
-    async fn attempt(&self, message: Bytes) -> Verdict {
+    async fn attempt(&self, message: Bytes) -> SendOutcome {
         let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match file.append(&message) {
-            Ok(()) => Verdict::Accepted,
-            Err(error) => Verdict::WriteFailed { reason: with_causes("", Some(&error)) },
+            Ok(()) => SendOutcome::Accepted,
+            Err(error) => SendOutcome::WriteFailed { reason: with_error_chain("", Some(&error)) },
         }
     }
 }
@@ -58,7 +58,7 @@ impl MessageFile {
         let failed = |action| move |source| FileError { action, path: path.to_owned(), source };
         let is_replaced = fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
         let mut file = if is_replaced {
-            Self::empty_instead_of(path).map_err(failed("replace"))?
+            Self::replace_with_empty(path).map_err(failed("replace"))?
         } else {
             // A pipe that nobody reads is an error, not a wait without an end.
             let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
@@ -74,7 +74,7 @@ impl MessageFile {
     }
 
     /// An empty file in the place of one that is there, which stays if that fails.
-    fn empty_instead_of(path: &Path) -> io::Result<File> {
+    fn replace_with_empty(path: &Path) -> io::Result<File> {
         let mut partial = path.as_os_str().to_owned();
         partial.push(format!(".{:016x}.partial", rand::random::<u64>()));
         let file = OpenOptions::new().write(true).create_new(true).open(&partial)?;

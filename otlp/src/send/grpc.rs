@@ -4,7 +4,7 @@ mod codec;
 mod endpoint;
 mod exchange;
 mod options;
-mod verdict;
+mod outcome;
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -20,11 +20,11 @@ use tonic::transport::{Channel, Endpoint};
 use super::MAX_RESPONSE_BYTES;
 use super::connect::Connector;
 use super::credentials::RequestHeaders;
-use super::deliver::Transport;
+use super::delivery::Transport;
 use super::error::ConnectionError;
 use super::exporter::{Exporter, ExporterError};
 use super::options::ExporterOptions;
-use super::verdict::{Verdict, with_causes};
+use super::outcome::{SendOutcome, with_error_chain};
 use codec::ExportCodec;
 use exchange::{Exchange, StatusRecorder};
 pub use options::GrpcOptions;
@@ -66,7 +66,7 @@ impl GrpcTransport {
             return Err(ConnectionError::CredentialsInPlaintext);
         }
         let headers = RequestHeaders::new(&options.headers, options.credentials.clone())?;
-        headers.next()?;
+        headers.current()?;
         Ok(Self {
             channel: Mutex::new(endpoint.connect_with_connector_lazy(connector.clone())),
             endpoint,
@@ -78,11 +78,11 @@ impl GrpcTransport {
         })
     }
 
-    async fn export(&self, message: Bytes, exchange: &Exchange) -> Verdict {
-        let headers = match self.headers.next() {
+    async fn export(&self, message: Bytes, exchange: &Exchange) -> SendOutcome {
+        let headers = match self.headers.current() {
             Ok(headers) => headers,
             Err(error) => {
-                return Verdict::silence(false, with_causes("no credentials", Some(&error)));
+                return SendOutcome::no_response(false, with_error_chain("no credentials", Some(&error)));
             }
         };
         let mut client = self.client();
@@ -90,21 +90,21 @@ impl GrpcTransport {
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         request.extensions_mut().insert(exchange.clone());
         if let Err(error) = client.ready().await {
-            return verdict::of_error(&Status::from_error(error.into()), exchange);
+            return outcome::from_error(&Status::from_error(error.into()), exchange);
         }
         let path = PathAndQuery::from_static(EXPORT);
         match client.unary(request, path, ExportCodec(exchange.clone())).await {
-            Ok(response) => Verdict::of_response(response.into_inner()),
-            Err(status) => verdict::of_error(&status, exchange),
+            Ok(response) => SendOutcome::from_response(response.into_inner()),
+            Err(status) => outcome::from_error(&status, exchange),
         }
     }
 
     /// As [`Self::export`], but a connection that cannot be made is tried again and again.
-    async fn export_when_ready(&self, message: Bytes, exchange: &Exchange) -> Verdict {
+    async fn export_when_ready(&self, message: Bytes, exchange: &Exchange) -> SendOutcome {
         loop {
             let verdict = self.export(message.clone(), exchange).await;
-            let is_unconnected = matches!(verdict, Verdict::Retry { answered: false, .. });
-            if !self.wait_for_ready || !is_unconnected || exchange.has_begun() {
+            let is_unconnected = matches!(verdict, SendOutcome::Retry { answered: false, .. });
+            if !self.wait_for_ready || !is_unconnected || exchange.has_started() {
                 return verdict;
             }
             tokio::time::sleep(RECONNECT).await;
@@ -133,7 +133,7 @@ impl GrpcTransport {
 }
 
 impl Transport for GrpcTransport {
-    async fn attempt(&self, message: Bytes) -> Verdict {
+    async fn attempt(&self, message: Bytes) -> SendOutcome {
         let exchange = Exchange::default();
         if self.timeout.is_zero() {
             return self.export_when_ready(message, &exchange).await;
@@ -141,7 +141,7 @@ impl Transport for GrpcTransport {
         let answer = tokio::time::timeout(self.timeout, self.export_when_ready(message, &exchange)).await;
         answer.unwrap_or_else(|_| {
             self.reconnect();
-            Verdict::silence(exchange.has_begun(), format!("no answer within {:?}", self.timeout))
+            SendOutcome::no_response(exchange.has_started(), format!("no answer within {:?}", self.timeout))
         })
     }
 }

@@ -4,7 +4,7 @@
 //! the configured place alone.
 
 mod compress;
-mod verdict;
+mod outcome;
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use hyper_util::rt::TokioExecutor;
 use sidewinder_config::{Compression, TlsClient};
 
 use super::MAX_RESPONSE_BYTES;
-use super::connect::{Connector, Resolver, Target, Tls};
-use super::credentials::{Credentials, RequestHeaders, USER_AGENT};
-use super::deliver::Transport;
+use super::connect::{ConnectTarget, Connector, Resolver, Tls};
+use super::credentials::{ExporterCredentials, RequestHeaders, USER_AGENT};
+use super::delivery::Transport;
 use super::error::ConnectionError;
 use super::exporter::{Exporter, ExporterError};
 use super::options::ExporterOptions;
-use super::verdict::{Verdict, with_causes};
+use super::outcome::{SendOutcome, with_error_chain};
 
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
@@ -41,7 +41,7 @@ pub struct HttpOptions {
     /// Sent with each request. The values may be secrets.
     pub headers: Vec<(String, String)>,
     /// Sent with each request.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<ExporterCredentials>,
     /// How long one attempt may take; zero for as long as the receiver likes.
     pub timeout: Duration,
     /// What finds the addresses of the URL's host.
@@ -51,7 +51,7 @@ pub struct HttpOptions {
 impl HttpOptions {
     /// The defaults, for that URL.
     #[must_use]
-    pub fn to(url: impl Into<String>) -> Self {
+    pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             tls: TlsClient::default(),
@@ -90,11 +90,11 @@ impl Exporter {
     }
 }
 
-type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
+type RequestBody = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
 
 struct HttpTransport {
     uri: Uri,
-    client: Client<Connector, Body>,
+    client: Client<Connector, RequestBody>,
     headers: RequestHeaders,
     compression: Compression,
     /// Zero for none.
@@ -112,7 +112,7 @@ impl HttpTransport {
         };
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
         let port = uri.port_u16().unwrap_or(default_port);
-        let target = Target::of_authority(&format!("{host}:{port}")).map_err(wrong)?;
+        let target = ConnectTarget::from_authority(&format!("{host}:{port}")).map_err(wrong)?;
         let tls = is_protected.then(|| Tls::load(options.tls.clone(), &[b"http/1.1"])).transpose();
         let tls = tls.map_err(|source| ConnectionError::Tls { endpoint: options.url.clone(), source })?;
         let connector = Connector {
@@ -125,7 +125,7 @@ impl HttpTransport {
         headers.retain(|(name, _)| !name.eq_ignore_ascii_case("user-agent"));
         headers.push(("user-agent".to_owned(), USER_AGENT.to_owned()));
         let headers = RequestHeaders::new(&headers, options.credentials.clone())?;
-        headers.next()?;
+        headers.current()?;
         Ok(Self {
             uri,
             client: Client::builder(TokioExecutor::new()).build(connector),
@@ -136,14 +136,18 @@ impl HttpTransport {
     }
 
     /// `begun` tells whether a connection has taken the request, or part of it.
-    async fn export(&self, message: Bytes, begun: &Arc<AtomicBool>) -> Verdict {
-        let headers = match self.headers.next() {
+    async fn export(&self, message: Bytes, begun: &Arc<AtomicBool>) -> SendOutcome {
+        let headers = match self.headers.current() {
             Ok(headers) => headers,
-            Err(error) => return Verdict::silence(false, with_causes("no credentials", Some(&error))),
+            Err(error) => {
+                return SendOutcome::no_response(false, with_error_chain("no credentials", Some(&error)));
+            }
         };
         let body = match compress::compress(message, self.compression) {
             Ok(body) => body,
-            Err(error) => return Verdict::Rejected { reason: with_causes("cannot compress", Some(&error)) },
+            Err(error) => {
+                return SendOutcome::Rejected { reason: with_error_chain("cannot compress", Some(&error)) };
+            }
         };
         let mut request = Request::post(self.uri.clone());
         if let Some(own) = request.headers_mut() {
@@ -161,23 +165,26 @@ impl HttpTransport {
         });
         let request = match request.body(body.boxed()) {
             Ok(request) => request,
-            Err(error) => return Verdict::Rejected { reason: with_causes("no request", Some(&error)) },
+            Err(error) => {
+                return SendOutcome::Rejected { reason: with_error_chain("no request", Some(&error)) };
+            }
         };
         match self.client.request(request).await {
             Ok(response) => {
                 let (head, body) = response.into_parts();
                 let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
-                verdict::of_answer(&head, body.map(http_body_util::Collected::to_bytes))
+                outcome::from_response(&head, body.map(http_body_util::Collected::to_bytes))
             }
-            Err(error) => {
-                Verdict::silence(begun.load(Ordering::Relaxed), with_causes("no answer", Some(&error)))
-            }
+            Err(error) => SendOutcome::no_response(
+                begun.load(Ordering::Relaxed),
+                with_error_chain("no answer", Some(&error)),
+            ),
         }
     }
 }
 
 impl Transport for HttpTransport {
-    async fn attempt(&self, message: Bytes) -> Verdict {
+    async fn attempt(&self, message: Bytes) -> SendOutcome {
         let begun = Arc::default();
         if self.timeout.is_zero() {
             return self.export(message, &begun).await;
@@ -186,7 +193,7 @@ impl Transport for HttpTransport {
         let answer = tokio::time::timeout(self.timeout, self.export(message, &begun)).await;
         answer.unwrap_or_else(|_| {
             let reason = format!("no answer within {:?}", self.timeout);
-            Verdict::silence(begun.load(Ordering::Relaxed), reason)
+            SendOutcome::no_response(begun.load(Ordering::Relaxed), reason)
         })
     }
 }

@@ -24,14 +24,14 @@ pub struct Outage {
 
 /// What is remembered for people.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Notes {
+pub(super) struct ExporterStatus {
     pub(super) last_partial_success: Option<PartialSuccess>,
     pub(super) last_failure: Option<String>,
     pub(super) outage: Option<Outage>,
 }
 
-impl Notes {
-    pub(super) fn attempt_failed(&mut self, reason: &str) {
+impl ExporterStatus {
+    pub(super) fn record_failure(&mut self, reason: &str) {
         self.last_failure = Some(reason.to_owned());
         let began = || Outage { since: SystemTime::now(), attempts: 0, reason: String::new() };
         let outage = self.outage.get_or_insert_with(began);

@@ -25,7 +25,7 @@ pub struct ExporterOptions {
 impl ExporterOptions {
     /// The defaults, under that name.
     #[must_use]
-    pub fn named(name: impl Into<String>) -> Self {
+    pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             queue_bytes: 8 << 20,

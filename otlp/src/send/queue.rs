@@ -1,7 +1,7 @@
 //! Encoded reports that wait to be sent, bounded in bytes, and the account of all events.
 //!
 //! One lock guards the counts, so that a snapshot of them is always of one moment: their sum is what
-//! was handed over. No lock that [`Queue::push`] takes is held during anything slow.
+//! was handed over. No lock that [`SendQueue::push`] takes is held during anything slow.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tracing::warn;
 
-use super::storage::{AppendError, Log, Recovered, Stored};
+use super::storage::{AppendError, RecoveredReports, ReportLog, StoredReport};
 use super::{Counts, State};
 use crate::report::{Report, Tally};
 
@@ -18,25 +18,25 @@ use crate::report::{Report, Tally};
 /// A report takes its place until it is settled: those being sent count as well. On disk, a report
 /// is sent only once it is written.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct SendQueue {
     memory_bytes: usize,
-    held: Mutex<Held>,
+    state: Mutex<QueueState>,
     /// Of a queue on disk. Locked by the exporter's own thread alone.
-    log: Option<Mutex<Log>>,
+    log: Option<Mutex<ReportLog>>,
     /// Something is to be sent.
     ready: Notify,
     /// Something is to be written to the disk.
-    unsaved: Notify,
+    write_needed: Notify,
     /// Nothing is waiting or being sent any more.
     idle: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct QueueState {
     /// To be written to the disk.
-    unsaved: VecDeque<Report>,
+    pending_writes: VecDeque<Report>,
     /// To be sent.
-    waiting: VecDeque<Place>,
+    waiting: VecDeque<QueuedReport>,
     /// Of the reports in memory that wait or are being sent.
     bytes_in_memory: usize,
     bytes_on_disk: u64,
@@ -47,16 +47,16 @@ struct Held {
 
 /// Where a report is.
 #[derive(Debug)]
-enum Place {
+enum QueuedReport {
     Memory(Report),
     Disk {
-        stored: Stored,
+        stored: StoredReport,
         /// An earlier process had it, which may have sent it.
         is_recovered: bool,
     },
 }
 
-impl Place {
+impl QueuedReport {
     fn tally(&self) -> Tally {
         match self {
             Self::Memory(report) => report.tally(),
@@ -67,35 +67,35 @@ impl Place {
 
 /// What a queue holds at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Snapshot {
+pub(super) struct QueueSnapshot {
     pub(super) counts: Counts,
     pub(super) bytes: u64,
     pub(super) in_flight: usize,
 }
 
-impl Queue {
+impl SendQueue {
     /// A queue in memory.
     pub(super) fn new(memory_bytes: usize) -> Self {
         Self {
             memory_bytes,
-            held: Mutex::default(),
+            state: Mutex::default(),
             log: None,
             ready: Notify::new(),
-            unsaved: Notify::new(),
+            write_needed: Notify::new(),
             idle: Notify::new(),
         }
     }
 
     /// A queue on disk, with what is there already. Reports are in memory until they are written.
-    pub(super) fn on_disk(memory_bytes: usize, log: Log, recovered: Recovered) -> Self {
+    pub(super) fn with_storage(memory_bytes: usize, log: ReportLog, recovered: RecoveredReports) -> Self {
         let queue = Self { log: Some(Mutex::new(log)), ..Self::new(memory_bytes) };
-        let mut held = queue.held();
+        let mut held = queue.lock_state();
         *held.counts.of(State::DroppedStorageDamaged) += recovered.lost;
         for stored in recovered.waiting {
             held.counts.queued += stored.tally();
-            held.waiting.push_back(Place::Disk { stored, is_recovered: true });
+            held.waiting.push_back(QueuedReport::Disk { stored, is_recovered: true });
         }
-        queue.note_bytes_on_disk(&mut held);
+        queue.update_bytes_on_disk(&mut held);
         drop(held);
         queue.ready.notify_one();
         queue
@@ -103,7 +103,7 @@ impl Queue {
 
     /// Takes a report in, or counts it as lost where there is no room. Never waits.
     pub(super) fn push(&self, report: Report) {
-        let mut held = self.held();
+        let mut held = self.lock_state();
         let room = self.memory_bytes - held.bytes_in_memory.min(self.memory_bytes);
         let refused = match held.closed {
             true => Some(State::DroppedShutdown),
@@ -116,36 +116,36 @@ impl Queue {
         held.bytes_in_memory += report.as_bytes().len();
         held.counts.queued += report.tally();
         if self.log.is_some() {
-            held.unsaved.push_back(report);
+            held.pending_writes.push_back(report);
             drop(held);
-            self.unsaved.notify_one();
+            self.write_needed.notify_one();
         } else {
-            held.waiting.push_back(Place::Memory(report));
+            held.waiting.push_back(QueuedReport::Memory(report));
             drop(held);
             self.ready.notify_one();
         }
     }
 
     /// Writes what comes to the disk, for ever.
-    pub(super) async fn keep_saving(self: Arc<Self>) {
+    pub(super) async fn run_writer(self: Arc<Self>) {
         loop {
-            let unsaved = self.unsaved.notified();
-            self.save_all();
+            let unsaved = self.write_needed.notified();
+            self.write_pending();
             unsaved.await;
         }
     }
 
     /// Writes all that is to be written to the disk.
-    fn save_all(&self) {
+    fn write_pending(&self) {
         let Some(log) = &self.log else { return };
         loop {
-            let Some(report) = self.held().unsaved.pop_front() else { return };
+            let Some(report) = self.lock_state().pending_writes.pop_front() else { return };
             let appended = lock(log).append(&report);
-            let mut held = self.held();
+            let mut held = self.lock_state();
             held.bytes_in_memory -= report.as_bytes().len();
             match appended {
                 Ok(stored) => {
-                    held.waiting.push_back(Place::Disk { stored, is_recovered: false });
+                    held.waiting.push_back(QueuedReport::Disk { stored, is_recovered: false });
                     self.ready.notify_one();
                 }
                 Err(AppendError::Full) => held.end(report.tally(), State::DroppedQueueFull),
@@ -154,13 +154,13 @@ impl Queue {
                     held.end(report.tally(), State::DroppedWriteFailed);
                 }
             }
-            self.note_bytes_on_disk(&mut held);
-            self.tell_if_idle(&held);
+            self.update_bytes_on_disk(&mut held);
+            self.notify_if_idle(&held);
         }
     }
 
     /// The next report to be sent, once there is one.
-    pub(super) async fn next(self: &Arc<Self>) -> Ticket {
+    pub(super) async fn next(self: &Arc<Self>) -> InFlightReport {
         loop {
             let ready = self.ready.notified();
             if let Some(ticket) = self.take() {
@@ -170,29 +170,35 @@ impl Queue {
         }
     }
 
-    fn take(self: &Arc<Self>) -> Option<Ticket> {
-        let mut held = self.held();
+    fn take(self: &Arc<Self>) -> Option<InFlightReport> {
+        let mut held = self.lock_state();
         let place = held.waiting.pop_front()?;
         held.in_flight += 1;
         if !held.waiting.is_empty() {
             // A notification that nobody was waiting for is kept only once.
             self.ready.notify_one();
         }
-        let may_have_arrived = matches!(place, Place::Disk { is_recovered: true, .. });
+        let may_have_arrived = matches!(place, QueuedReport::Disk { is_recovered: true, .. });
         let open = place.tally();
-        Some(Ticket { queue: Arc::clone(self), place, open, may_have_arrived, sending: false })
+        Some(InFlightReport {
+            queue: Arc::clone(self),
+            queued: place,
+            unsettled: open,
+            may_have_arrived,
+            sending: false,
+        })
     }
 
     /// Takes nothing in any more.
     pub(super) fn close(&self) {
-        self.held().closed = true;
+        self.lock_state().closed = true;
     }
 
     /// Returns when nothing is waiting or being sent.
-    pub(super) async fn drained(&self) {
+    pub(super) async fn wait_until_idle(&self) {
         loop {
             let idle = self.idle.notified();
-            if self.held().is_idle() {
+            if self.lock_state().is_idle() {
                 return;
             }
             idle.await;
@@ -201,37 +207,37 @@ impl Queue {
 
     /// Leaves what still waits: on the disk if there is one, lost to the shutdown otherwise.
     pub(super) fn abandon(&self) {
-        self.save_all();
-        let mut held = self.held();
+        self.write_pending();
+        let mut held = self.lock_state();
         for place in std::mem::take(&mut held.waiting) {
-            if let Place::Memory(report) = place {
+            if let QueuedReport::Memory(report) = place {
                 held.bytes_in_memory -= report.as_bytes().len();
                 held.end(report.tally(), State::DroppedShutdown);
             }
         }
     }
 
-    pub(super) fn snapshot(&self) -> Snapshot {
-        let held = self.held();
-        Snapshot {
+    pub(super) fn snapshot(&self) -> QueueSnapshot {
+        let held = self.lock_state();
+        QueueSnapshot {
             counts: held.counts,
             bytes: held.bytes_on_disk + held.bytes_in_memory as u64,
             in_flight: held.in_flight,
         }
     }
 
-    fn note_bytes_on_disk(&self, held: &mut Held) {
+    fn update_bytes_on_disk(&self, held: &mut QueueState) {
         held.bytes_on_disk = self.log.as_ref().map_or(0, |log| lock(log).bytes());
     }
 
-    fn tell_if_idle(&self, held: &Held) {
+    fn notify_if_idle(&self, held: &QueueState) {
         if held.is_idle() {
             self.idle.notify_waiters();
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        lock(&self.held)
+    fn lock_state(&self) -> MutexGuard<'_, QueueState> {
+        lock(&self.state)
     }
 }
 
@@ -240,9 +246,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Held {
+impl QueueState {
     fn is_idle(&self) -> bool {
-        self.unsaved.is_empty() && self.waiting.is_empty() && self.in_flight == 0
+        self.pending_writes.is_empty() && self.waiting.is_empty() && self.in_flight == 0
     }
 
     /// Moves events from the queue to their end.
@@ -256,21 +262,21 @@ impl Held {
 /// settled when a ticket is dropped stays on the disk, or ends as unknown if the receiver may have
 /// it.
 #[derive(Debug)]
-pub(super) struct Ticket {
-    queue: Arc<Queue>,
-    place: Place,
+pub(super) struct InFlightReport {
+    queue: Arc<SendQueue>,
+    queued: QueuedReport,
     /// What is not settled yet.
-    open: Tally,
+    unsettled: Tally,
     may_have_arrived: bool,
     sending: bool,
 }
 
-impl Ticket {
+impl InFlightReport {
     /// The report; `None` where the disk no longer has it, of which its events are the loss.
     pub(super) fn report(&mut self) -> Option<Report> {
-        let stored = match &self.place {
-            Place::Memory(report) => return Some(report.clone()),
-            Place::Disk { stored, .. } => *stored,
+        let stored = match &self.queued {
+            QueuedReport::Memory(report) => return Some(report.clone()),
+            QueuedReport::Disk { stored, .. } => *stored,
         };
         let read = self.queue.log.as_ref().map(|log| lock(log).read(&stored));
         match read {
@@ -278,7 +284,7 @@ impl Ticket {
             Some(Err(error)) => warn!(%error, "a report cannot be read from the queue's disk and is lost"),
             _ => warn!("a report on the queue's disk is damaged and lost"),
         }
-        self.settle(self.open, State::DroppedStorageDamaged);
+        self.settle(self.unsettled, State::DroppedStorageDamaged);
         None
     }
 
@@ -296,8 +302,8 @@ impl Ticket {
     /// How events of the report ended, those of one piece of it or all.
     pub(super) fn settle(&mut self, tally: Tally, end: State) {
         self.sending = false;
-        self.open = self.open - tally;
-        self.queue.held().end(tally, end);
+        self.unsettled = self.unsettled - tally;
+        self.queue.lock_state().end(tally, end);
     }
 
     /// No further attempt is made at these events.
@@ -308,25 +314,27 @@ impl Ticket {
 
     /// A piece was cut: where that cut samples, there are more of them now.
     pub(super) fn recount(&mut self, before: Tally, after: Tally) {
-        self.open = self.open - before + after;
-        let mut held = self.queue.held();
+        self.unsettled = self.unsettled - before + after;
+        let mut held = self.queue.lock_state();
         held.counts.queued = held.counts.queued - before + after;
     }
 }
 
-impl Drop for Ticket {
+impl Drop for InFlightReport {
     fn drop(&mut self) {
-        if let (Place::Disk { stored, .. }, Some(log), 0) = (&self.place, &self.queue.log, self.open.events) {
-            lock(log).finish(stored);
+        if let (QueuedReport::Disk { stored, .. }, Some(log), 0) =
+            (&self.queued, &self.queue.log, self.unsettled.events)
+        {
+            lock(log).mark_done(stored);
         }
-        let mut held = self.queue.held();
-        if let Place::Memory(report) = &self.place {
+        let mut held = self.queue.lock_state();
+        if let QueuedReport::Memory(report) = &self.queued {
             held.bytes_in_memory -= report.as_bytes().len();
             let may_have_arrived = self.sending || self.may_have_arrived;
-            held.end(self.open, if may_have_arrived { State::Unknown } else { State::DroppedShutdown });
+            held.end(self.unsettled, if may_have_arrived { State::Unknown } else { State::DroppedShutdown });
         }
-        self.queue.note_bytes_on_disk(&mut held);
+        self.queue.update_bytes_on_disk(&mut held);
         held.in_flight -= 1;
-        self.queue.tell_if_idle(&held);
+        self.queue.notify_if_idle(&held);
     }
 }

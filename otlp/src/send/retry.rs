@@ -6,7 +6,7 @@ use sidewinder_config::Retry;
 use tokio::time::Instant;
 
 /// The longest wait that a receiver can ask for where attempts never end.
-const MAX_ASKED_DELAY: Duration = Duration::from_secs(5 * 60);
+const MAX_SERVER_DELAY: Duration = Duration::from_secs(5 * 60);
 
 /// Waits that would get shorter from one attempt to the next.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
@@ -27,14 +27,14 @@ pub(super) fn check(retry: &Retry) -> Result<(), RetryError> {
 #[derive(Debug)]
 pub(super) struct Backoff {
     retry: Retry,
-    begun: Instant,
+    started: Instant,
     interval: Duration,
 }
 
 impl Backoff {
     /// The waits of one request that is sent now for the first time.
-    pub(super) fn begin(retry: Retry) -> Self {
-        Self { retry, begun: Instant::now(), interval: retry.initial_interval }
+    pub(super) fn new(retry: Retry) -> Self {
+        Self { retry, started: Instant::now(), interval: retry.initial_interval }
     }
 
     /// How long to wait after an attempt that failed, or `None` when it was the last.
@@ -51,9 +51,9 @@ impl Backoff {
         let moved = 1.0 + randomization_factor.get() * (2.0 * rand::random::<f64>() - 1.0);
         let delay = scale(interval, moved).max(asked_delay.unwrap_or_default());
         let Some(max_elapsed_time) = max_elapsed_time else {
-            return Some(delay.min(MAX_ASKED_DELAY.max(max_interval)));
+            return Some(delay.min(MAX_SERVER_DELAY.max(max_interval)));
         };
-        let ends = self.begun.elapsed().saturating_add(delay);
+        let ends = self.started.elapsed().saturating_add(delay);
         (ends <= max_elapsed_time).then_some(delay)
     }
 }
@@ -74,7 +74,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn waits_grow_up_to_the_longest_one() {
-        let mut backoff = Backoff::begin(steady());
+        let mut backoff = Backoff::new(steady());
         let waits: Vec<f64> =
             (0..7).filter_map(|_| backoff.next_delay(None)).map(|wait| wait.as_secs_f64()).collect();
         assert_eq!(waits, [5.0, 7.5, 11.25, 16.875, 25.3125, 30.0, 30.0]);
@@ -83,14 +83,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waits_are_moved_by_at_most_their_half() {
         for _ in 0..1000 {
-            let wait = Backoff::begin(Retry::default()).next_delay(None).unwrap().as_secs_f64();
+            let wait = Backoff::new(Retry::default()).next_delay(None).unwrap().as_secs_f64();
             assert!((2.5..=7.5).contains(&wait), "{wait}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn attempts_end_when_the_next_would_come_too_late() {
-        let mut backoff = Backoff::begin(steady());
+        let mut backoff = Backoff::new(steady());
         tokio::time::advance(Duration::from_secs(295)).await;
         assert_eq!(backoff.next_delay(None), Some(Duration::from_secs(5)));
         assert_eq!(backoff.next_delay(None), None);
@@ -99,14 +99,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_receiver_can_ask_for_a_longer_wait_but_not_for_ever() {
         let ask = Duration::from_secs(60);
-        assert_eq!(Backoff::begin(steady()).next_delay(Some(ask)), Some(ask));
+        assert_eq!(Backoff::new(steady()).next_delay(Some(ask)), Some(ask));
         assert_eq!(
-            Backoff::begin(steady()).next_delay(Some(Duration::from_millis(1))),
+            Backoff::new(steady()).next_delay(Some(Duration::from_millis(1))),
             Some(Duration::from_secs(5))
         );
-        assert_eq!(Backoff::begin(steady()).next_delay(Some(Duration::MAX)), None);
+        assert_eq!(Backoff::new(steady()).next_delay(Some(Duration::MAX)), None);
         let endless = Retry { max_elapsed_time: None, ..steady() };
-        assert_eq!(Backoff::begin(endless).next_delay(Some(Duration::MAX)), Some(MAX_ASKED_DELAY));
+        assert_eq!(Backoff::new(endless).next_delay(Some(Duration::MAX)), Some(MAX_SERVER_DELAY));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use rustix::fs::{FlockOperation, flock};
 use tracing::warn;
 
 use crate::report::{Report, Tally};
-use record::{Head, Mark};
-use scan::{Found, scan};
+use record::{RecordHeader, RecordState};
+use scan::{SegmentItem, scan};
 
 /// A segment is never this long: what is behind is not ours.
 const MAX_SEGMENT_BYTES: u64 = 128 << 20;
@@ -78,13 +78,13 @@ pub(super) enum AppendError {
 
 /// A record that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredReport {
     segment: u64,
     offset: u64,
-    head: Head,
+    head: RecordHeader,
 }
 
-impl Stored {
+impl StoredReport {
     pub(super) fn tally(&self) -> Tally {
         self.head.tally
     }
@@ -92,9 +92,9 @@ impl Stored {
 
 /// What an earlier process has left.
 #[derive(Default, Debug)]
-pub(super) struct Recovered {
+pub(super) struct RecoveredReports {
     /// In the order in which they were written.
-    pub(super) waiting: Vec<Stored>,
+    pub(super) waiting: Vec<StoredReport>,
     /// Events of which it is known that they were here: an upper bound, for some may have been sent.
     pub(super) lost: Tally,
     /// Bytes of which nothing is known.
@@ -103,11 +103,11 @@ pub(super) struct Recovered {
 
 /// The files of one exporter.
 #[derive(Debug)]
-pub(super) struct Log {
-    folder: PathBuf,
+pub(super) struct ReportLog {
+    directory: PathBuf,
     fsync: bool,
     max_bytes: u64,
-    segments: BTreeMap<u64, Segment>,
+    segments: BTreeMap<u64, LogSegment>,
     /// The segment that is written to; those before are of earlier processes or full.
     newest: u64,
     /// All that was ever written.
@@ -117,20 +117,23 @@ pub(super) struct Log {
 }
 
 #[derive(Debug)]
-struct Segment {
+struct LogSegment {
     path: PathBuf,
     file: File,
     bytes: u64,
     waiting: usize,
 }
 
-impl Log {
+impl ReportLog {
     /// Opens the queue of the exporter of that name, and finds what is in it.
     ///
     /// # Errors
     ///
     /// When the folder cannot be used. What is in it is no reason to fail, whatever it is.
-    pub(super) fn open(options: &StorageOptions, exporter: &str) -> Result<(Self, Recovered), StorageError> {
+    pub(super) fn open(
+        options: &StorageOptions,
+        exporter: &str,
+    ) -> Result<(Self, RecoveredReports), StorageError> {
         let failed = |action, path: &Path| {
             let path = path.to_owned();
             move |source| StorageError::Io { action, path, source }
@@ -140,7 +143,7 @@ impl Log {
             let made = DirBuilder::new().recursive(true).mode(mode).create(directory);
             made.map_err(failed("create", directory))?;
         }
-        let folder = directory.join(folder_name(exporter));
+        let folder = directory.join(directory_name(exporter));
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(failed("create", &folder)(error));
@@ -154,7 +157,7 @@ impl Log {
             return Err(StorageError::InUse(folder));
         }
         let mut log = Self {
-            folder,
+            directory: folder,
             fsync: options.fsync,
             max_bytes: options.max_bytes,
             segments: BTreeMap::new(),
@@ -162,14 +165,14 @@ impl Log {
             total: Tally::default(),
             _lock: lock,
         };
-        let mut recovered = Recovered::default();
-        for entry in fs::read_dir(&log.folder).map_err(failed("read", &log.folder))? {
-            let path = entry.map_err(failed("read", &log.folder))?.path();
+        let mut recovered = RecoveredReports::default();
+        for entry in fs::read_dir(&log.directory).map_err(failed("read", &log.directory))? {
+            let path = entry.map_err(failed("read", &log.directory))?.path();
             let Some(number) = segment_number(&path) else { continue };
             let file = OpenOptions::new().read(true).write(true).open(&path);
             let file = file.map_err(failed("open", &path))?;
             let bytes = file.metadata().map_err(failed("open", &path))?.len();
-            log.segments.insert(number, Segment { path, file, bytes, waiting: 0 });
+            log.segments.insert(number, LogSegment { path, file, bytes, waiting: 0 });
         }
         for (number, segment) in &mut log.segments {
             segment.recover(*number, &mut log.total, &mut recovered);
@@ -185,8 +188,8 @@ impl Log {
     }
 
     /// Writes a report at the end.
-    pub(super) fn append(&mut self, report: &Report) -> Result<Stored, AppendError> {
-        let head = Head::of(report, self.total).ok_or(AppendError::Full)?;
+    pub(super) fn append(&mut self, report: &Report) -> Result<StoredReport, AppendError> {
+        let head = RecordHeader::new(report, self.total).ok_or(AppendError::Full)?;
         if self.bytes() + head.record_bytes() > self.max_bytes {
             return Err(AppendError::Full);
         }
@@ -198,7 +201,7 @@ impl Log {
         let written = segment
             .file
             .write_all_at(&head.encoded(), offset)
-            .and_then(|()| segment.file.write_all_at(report.as_bytes(), offset + Head::BYTES as u64))
+            .and_then(|()| segment.file.write_all_at(report.as_bytes(), offset + RecordHeader::BYTES as u64))
             .and_then(|()| if fsync { segment.file.sync_data() } else { Ok(()) });
         if let Err(error) = written {
             // Should this fail too, the next start finds the rest and counts it.
@@ -208,20 +211,20 @@ impl Log {
         segment.bytes += head.record_bytes();
         segment.waiting += 1;
         self.total += head.tally;
-        Ok(Stored { segment: number, offset, head })
+        Ok(StoredReport { segment: number, offset, head })
     }
 
     /// Reads a report back; `None` where it is no longer what was written.
-    pub(super) fn read(&self, stored: &Stored) -> io::Result<Option<Report>> {
+    pub(super) fn read(&self, stored: &StoredReport) -> io::Result<Option<Report>> {
         let segment = self.segments.get(&stored.segment).ok_or(io::ErrorKind::NotFound)?;
         let mut bytes = vec![0; stored.head.length as usize];
-        segment.file.read_exact_at(&mut bytes, stored.offset + Head::BYTES as u64)?;
-        let intact = stored.head.describes(&bytes);
+        segment.file.read_exact_at(&mut bytes, stored.offset + RecordHeader::BYTES as u64)?;
+        let intact = stored.head.matches(&bytes);
         Ok(intact.then(|| Report::from_parts(Bytes::from(bytes), stored.head.tally, stored.head.profiles)))
     }
 
     /// Marks a record as done: the next start does not find it.
-    pub(super) fn finish(&mut self, stored: &Stored) {
+    pub(super) fn mark_done(&mut self, stored: &StoredReport) {
         if let Some(segment) = self.segments.get_mut(&stored.segment) {
             segment.mark_done(stored.offset);
             segment.waiting = segment.waiting.saturating_sub(1);
@@ -237,12 +240,12 @@ impl Log {
             self.newest += 1;
         }
         if !self.segments.contains_key(&self.newest) {
-            let path = self.folder.join(format!("{:016x}.log", self.newest));
+            let path = self.directory.join(format!("{:016x}.log", self.newest));
             let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
             if self.fsync {
-                File::open(&self.folder)?.sync_all()?;
+                File::open(&self.directory)?.sync_all()?;
             }
-            self.segments.insert(self.newest, Segment { path, file, bytes: 0, waiting: 0 });
+            self.segments.insert(self.newest, LogSegment { path, file, bytes: 0, waiting: 0 });
         }
         Ok(self.newest)
     }
@@ -262,9 +265,9 @@ impl Log {
     }
 }
 
-impl Segment {
+impl LogSegment {
     /// Finds the records of an earlier process. What is damaged is counted once: it is gone afterwards.
-    fn recover(&mut self, number: u64, total: &mut Tally, recovered: &mut Recovered) {
+    fn recover(&mut self, number: u64, total: &mut Tally, recovered: &mut RecoveredReports) {
         let mut bytes = Vec::new();
         if let Err(error) = (&self.file).take(MAX_SEGMENT_BYTES).read_to_end(&mut bytes) {
             warn!(%error, path = ?self.path, "a part of the queue cannot be read");
@@ -275,7 +278,7 @@ impl Segment {
         let mut gap_bytes = 0;
         for (offset, found) in scan(&bytes) {
             match found {
-                Found::Record { head, mark, is_intact } => {
+                SegmentItem::Record { head, mark, is_intact } => {
                     if gap_bytes > 0 && !is_first {
                         recovered.lost += head.before - *total;
                     } else {
@@ -283,18 +286,18 @@ impl Segment {
                     }
                     (gap_bytes, is_first) = (0, false);
                     *total = head.before + head.tally;
-                    if mark == Mark::Done {
+                    if mark == RecordState::Done {
                         continue;
                     }
                     if is_intact {
                         self.waiting += 1;
-                        recovered.waiting.push(Stored { segment: number, offset, head });
+                        recovered.waiting.push(StoredReport { segment: number, offset, head });
                     } else {
                         recovered.lost += head.tally;
                         self.mark_done(offset);
                     }
                 }
-                Found::Gap { length } => {
+                SegmentItem::Gap { length } => {
                     let start = offset as usize;
                     let gap = bytes.get(start..start + length).unwrap_or_default();
                     if gap.iter().any(|byte| *byte != COUNTED) {
@@ -308,14 +311,14 @@ impl Segment {
     }
 
     fn mark_done(&self, offset: u64) {
-        if let Err(error) = self.file.write_all_at(&Mark::Done.encoded(), offset) {
+        if let Err(error) = self.file.write_all_at(&RecordState::Done.encoded(), offset) {
             warn!(%error, path = ?self.path, "a request that is done will be sent again after a restart");
         }
     }
 }
 
 /// A folder's name for an exporter, `otlp_grpc/backup` for instance; different ones for different names.
-fn folder_name(exporter: &str) -> String {
+fn directory_name(exporter: &str) -> String {
     let mut name = String::from("queue_");
     for byte in exporter.bytes() {
         match byte {

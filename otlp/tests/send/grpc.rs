@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sidewinder_config::{BearerTokenAuth, Compression, Credential, Pem, Retry, Secret, TlsClient};
 use sidewinder_otlp::send::{
-    Credentials, Exporter, ExporterOptions, GrpcOptions, Resolve, Resolver, Resolving, State,
+    Exporter, ExporterCredentials, ExporterOptions, GrpcOptions, Resolve, ResolveFuture, Resolver, State,
 };
 use sidewinder_otlp::{Tally, conformance, decode};
 use tokio::net::TcpListener;
@@ -297,7 +297,7 @@ async fn a_large_report_is_sent_in_pieces_and_what_cannot_be_cut_is_counted() {
     for piece in &received {
         assert!(piece.message.len() <= max_request_bytes);
         assert_eq!(conformance::check(&piece.message), []);
-        for profile in decode::profiles_data(&piece.message).unwrap() {
+        for profile in decode::decode_profiles_data(&piece.message).unwrap() {
             assert!(ids.insert(profile.profile_id.clone()));
             events += profile.events().count() as u64;
         }
@@ -361,10 +361,11 @@ async fn settings_that_cannot_work_are_refused_at_once() {
     let message = refused(&GrpcOptions { headers, ..plaintext("collector:4317") });
     assert_eq!(message, "header \"x\" has a name or a value that cannot be sent");
     let tls = TlsClient { ca: Some(Pem::File("/nowhere/ca.pem".into())), ..TlsClient::default() };
-    let message = refused(&GrpcOptions { tls, ..GrpcOptions::to("collector:4317") });
+    let message = refused(&GrpcOptions { tls, ..GrpcOptions::new("collector:4317") });
     assert!(message.ends_with("cannot read tls::ca_file \"/nowhere/ca.pem\""), "{message}");
     let token = Credential::Text(Secret::new("secret".to_owned()));
-    let credentials = Some(Credentials::Bearer(BearerTokenAuth { token, ..BearerTokenAuth::default() }));
+    let credentials =
+        Some(ExporterCredentials::Bearer(BearerTokenAuth { token, ..BearerTokenAuth::default() }));
     let message = refused(&GrpcOptions { credentials, ..plaintext("collector:4317") });
     assert_eq!(message, "credentials are only sent over TLS: remove tls::insecure, or auth");
 }
@@ -387,7 +388,7 @@ async fn a_receiver_whose_limit_is_lower_gets_pieces() {
     assert!(received.len() >= 5, "{} requests", received.len());
     let mut arrived = Tally::default();
     for message in [1].into_iter().chain(3..received.len()).map(|at| &received[at].message) {
-        for profile in decode::profiles_data(message).unwrap() {
+        for profile in decode::decode_profiles_data(message).unwrap() {
             arrived.events += profile.events().count() as u64;
             // Where a sample was cut there are two of it.
             arrived.samples += profile.samples.len() as u64;
@@ -409,7 +410,7 @@ async fn what_no_receiver_takes_in_any_size_is_counted() {
 struct Names(std::sync::Arc<std::sync::Mutex<std::net::SocketAddr>>);
 
 impl Resolve for Names {
-    fn resolve(&self, host: &str, _: u16) -> Resolving {
+    fn resolve(&self, host: &str, _: u16) -> ResolveFuture {
         assert_eq!(host, "collector.test");
         let address = *self.0.lock().unwrap();
         Box::pin(async move { Ok(vec![address]) })

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use sidewinder_config::{BasicAuth, Compression, Credential, Retry, Secret};
 use sidewinder_otlp::send::{
-    Counts, Credentials, Exporter, ExporterOptions, ExporterStats, HttpOptions, State,
+    Counts, Exporter, ExporterCredentials, ExporterOptions, ExporterStats, HttpOptions, State,
 };
 use sidewinder_otlp::{Report, conformance};
 
@@ -13,7 +13,7 @@ use super::receiver::partial_success;
 use super::{PATIENCE, assert_all, dead_port, impatient, options, report, settled, shut_down};
 
 fn to(receiver: &HttpReceiver) -> HttpOptions {
-    HttpOptions { timeout: Duration::from_millis(300), ..HttpOptions::to(receiver.url.clone()) }
+    HttpOptions { timeout: Duration::from_millis(300), ..HttpOptions::new(receiver.url.clone()) }
 }
 
 fn start(http: &HttpOptions) -> Exporter {
@@ -61,7 +61,8 @@ async fn the_version_of_the_signal_is_sent_once_above_the_users_headers() {
     let headers = [("Otlp-Profiles-Development-Version", "7"), ("x", "1"), ("authorization", "none")];
     let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let text = |text: &str| Credential::Text(Secret::new(text.to_owned()));
-    let credentials = Some(Credentials::Basic(BasicAuth { username: text("me"), password: text("pass") }));
+    let credentials =
+        Some(ExporterCredentials::Basic(BasicAuth { username: text("me"), password: text("pass") }));
     let exporter = start(&HttpOptions { headers, credentials, ..to(&receiver) });
     exporter.enqueue(report(1, 1));
     settled(&exporter).await;
@@ -191,7 +192,7 @@ async fn a_request_that_was_not_answered_is_sent_again_over_another_connection()
 #[tokio::test]
 async fn a_dead_port_loses_nothing_that_could_have_arrived() {
     let url = format!("http://{}/v1development/profiles", dead_port().await);
-    let exporter = start(&HttpOptions::to(url));
+    let exporter = start(&HttpOptions::new(url));
     let report = report(1, 3);
     exporter.enqueue(report.clone());
     assert_all(&settled(&exporter).await.counts, State::DroppedRetriesExhausted, &report);
@@ -215,7 +216,7 @@ fn urls_that_cannot_work_are_refused_at_once() {
         ("ftp://collector", "does not begin with http:// or https://"),
         ("/v1development/profiles", "does not begin with http:// or https://"),
     ] {
-        let error = Exporter::http(options(), &HttpOptions::to(url)).unwrap_err();
+        let error = Exporter::http(options(), &HttpOptions::new(url)).unwrap_err();
         assert_eq!(error.to_string(), format!("endpoint {url:?} {problem}"));
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use receiver::{Answer, Receiver};
 use sidewinder_config::{Retry, TlsClient};
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
+use sidewinder_otlp::builder::{Function, Line, SampleAttributes, SampleIdentity, StackFrame};
 use sidewinder_otlp::send::{Counts, Exporter, ExporterOptions, ExporterStats, GrpcOptions, State};
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, key};
 use tokio::net::TcpListener;
@@ -34,12 +34,12 @@ fn report(resources: u64, events: u64) -> Report {
         for event in 0..events {
             let name = ["even", "odd"][event as usize % 2];
             let function = builder.function(&Function { name, ..Function::default() });
-            let leaf = builder.location(&Frame {
+            let leaf = builder.location(&StackFrame {
                 mapping: None,
                 address: 16 + event % 2,
                 frame_type: FrameType::Native,
                 is_guessed: false,
-                lines: &[Line::of(function)],
+                lines: &[Line::new(function)],
             });
             let identity = SampleIdentity {
                 resource,
@@ -65,12 +65,12 @@ fn impatient() -> Retry {
 }
 
 fn options() -> ExporterOptions {
-    ExporterOptions { retry: impatient(), ..ExporterOptions::named("otlp_grpc/test") }
+    ExporterOptions { retry: impatient(), ..ExporterOptions::new("otlp_grpc/test") }
 }
 
 fn plaintext(endpoint: &str) -> GrpcOptions {
     let tls = TlsClient { insecure: true, ..TlsClient::default() };
-    GrpcOptions { tls, timeout: Duration::from_millis(300), ..GrpcOptions::to(endpoint) }
+    GrpcOptions { tls, timeout: Duration::from_millis(300), ..GrpcOptions::new(endpoint) }
 }
 
 fn start(options: ExporterOptions, grpc: &GrpcOptions) -> Exporter {

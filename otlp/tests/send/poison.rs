@@ -60,7 +60,7 @@ async fn others_pass_a_request_that_is_never_answered_and_it_ends_as_unknown() {
     let options = ExporterOptions { retry, consumers: 1, ..options() };
     let http = sidewinder_otlp::send::HttpOptions {
         compression: sidewinder_config::Compression::None,
-        ..sidewinder_otlp::send::HttpOptions::to(fragile.url.clone())
+        ..sidewinder_otlp::send::HttpOptions::new(fragile.url.clone())
     };
     let exporter = sidewinder_otlp::send::Exporter::http(options, &http).unwrap();
     let poison = report(8, 100);
@@ -87,7 +87,7 @@ async fn others_pass_a_request_that_is_never_answered_and_it_ends_as_unknown() {
 async fn a_receiver_that_answers_nobody_convicts_no_request() {
     let receiver = HttpReceiver::start(vec![Reply::Raw(Vec::new()); 40]).await;
     let retry = Retry { max_elapsed_time: None, ..impatient() };
-    let http = sidewinder_otlp::send::HttpOptions::to(receiver.url.clone());
+    let http = sidewinder_otlp::send::HttpOptions::new(receiver.url.clone());
     let exporter =
         sidewinder_otlp::send::Exporter::http(ExporterOptions { retry, ..options() }, &http).unwrap();
     for _ in 0..3 {

@@ -56,7 +56,7 @@ async fn receiver(certificate: (String, String)) -> Receiver {
 
 fn to(receiver: &Receiver, tls: TlsClient) -> GrpcOptions {
     let port = receiver.endpoint.rsplit_once(':').unwrap().1;
-    GrpcOptions { tls, timeout: PATIENCE, ..GrpcOptions::to(format!("localhost:{port}")) }
+    GrpcOptions { tls, timeout: PATIENCE, ..GrpcOptions::new(format!("localhost:{port}")) }
 }
 
 /// One report ends in `state` and the receiver sees it only if that is `Delivered`.
@@ -119,7 +119,7 @@ async fn events_cannot_have_arrived_where_no_connection_was_made() {
     let tls = TlsClient { ca: authority.ca(), ..TlsClient::default() };
     let endpoint = silent.local_addr().unwrap().to_string();
     let timeout = std::time::Duration::from_millis(100);
-    let exporter = start(options(), &GrpcOptions { tls, timeout, ..GrpcOptions::to(endpoint) });
+    let exporter = start(options(), &GrpcOptions { tls, timeout, ..GrpcOptions::new(endpoint) });
     let report = report(1, 3);
     exporter.enqueue(report.clone());
     assert_all(&settled(&exporter).await.counts, State::DroppedRetriesExhausted, &report);
@@ -218,7 +218,8 @@ async fn http_trusts_the_same_certificates_as_grpc() {
         [(authority.ca(), State::Delivered), (Authority::new().ca(), State::DroppedRetriesExhausted)]
     {
         let tls = TlsClient { ca, ..TlsClient::default() };
-        let exporter = Exporter::http(options(), &HttpOptions { tls, ..HttpOptions::to(server.url.clone()) });
+        let exporter =
+            Exporter::http(options(), &HttpOptions { tls, ..HttpOptions::new(server.url.clone()) });
         let (exporter, report) = (exporter.unwrap(), report(1, 3));
         exporter.enqueue(report.clone());
         assert_all(&settled(&exporter).await.counts, state, &report);

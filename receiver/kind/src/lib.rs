@@ -15,7 +15,7 @@ pub enum Kind {
     OffCpu,
     /// Samples that were only counted: nobody knows when each of them was taken. The value of an event is how many there
     /// were, and no two events of a report have the same identity.
-    Counted {
+    Aggregated {
         /// The rate of sampling on each CPU, in Hz; 0 where it isn't known either.
         samples_per_second: u32,
     },
@@ -63,7 +63,7 @@ pub enum Hook {
 
 /// What a sample of a profile holds for each of its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
+pub enum SampleShape {
     /// When it was.
     Timestamps,
     /// When it was, and its value.
@@ -76,22 +76,22 @@ pub enum Shape {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period {
     /// Of what.
-    pub of: ValueType,
+    pub value_type: ValueType,
     /// How much, in its unit; more than 0.
     pub amount: u64,
 }
 
 /// A kind of profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct KindDescriptor {
     /// What the values of events are.
-    pub values: ValueType,
+    pub value_type: ValueType,
     /// What has the kernel take its samples; `None` where no program takes any.
     pub hook: Option<Hook>,
     /// What an event of value 1 stands for beside that; `None` where values say it all.
     pub period: Option<Period>,
     /// What is sent of each event.
-    pub shape: Shape,
+    pub shape: SampleShape,
     /// Tools show the first profile by default: the lowest rank goes first.
     pub display_rank: u8,
 }
@@ -99,27 +99,27 @@ pub struct Row {
 impl Kind {
     /// All that is to be known of this kind.
     #[must_use]
-    pub fn row(self) -> Row {
+    pub fn descriptor(self) -> KindDescriptor {
         match self {
-            Self::Cpu { samples_per_second } => Row {
-                values: SAMPLES,
+            Self::Cpu { samples_per_second } => KindDescriptor {
+                value_type: SAMPLES,
                 hook: Some(Hook::CpuClock),
                 period: cpu_period(samples_per_second.max(1)),
-                shape: Shape::Timestamps,
+                shape: SampleShape::Timestamps,
                 display_rank: 0,
             },
-            Self::Counted { samples_per_second } => Row {
-                values: SAMPLES,
+            Self::Aggregated { samples_per_second } => KindDescriptor {
+                value_type: SAMPLES,
                 hook: None,
                 period: cpu_period(samples_per_second),
-                shape: Shape::Values,
+                shape: SampleShape::Values,
                 display_rank: 0,
             },
-            Self::OffCpu => Row {
-                values: OFF_CPU_TIME,
+            Self::OffCpu => KindDescriptor {
+                value_type: OFF_CPU_TIME,
                 hook: None,
                 period: None,
-                shape: Shape::TimestampsAndValues,
+                shape: SampleShape::TimestampsAndValues,
                 display_rank: 1,
             },
         }
@@ -129,7 +129,7 @@ impl Kind {
     #[must_use]
     pub const fn samples_per_second(self) -> u32 {
         match self {
-            Self::Cpu { samples_per_second } | Self::Counted { samples_per_second } => samples_per_second,
+            Self::Cpu { samples_per_second } | Self::Aggregated { samples_per_second } => samples_per_second,
             Self::OffCpu => 0,
         }
     }
@@ -138,7 +138,7 @@ impl Kind {
 /// The CPU time between two samples of a CPU; `None` where the rate is 0.
 fn cpu_period(samples_per_second: u32) -> Option<Period> {
     let amount = 1_000_000_000_u64.checked_div(samples_per_second.into())?;
-    Some(Period { of: CPU_TIME, amount: amount.max(1) })
+    Some(Period { value_type: CPU_TIME, amount: amount.max(1) })
 }
 
 #[cfg(test)]
@@ -147,10 +147,11 @@ mod tests {
 
     #[test]
     fn an_event_of_a_sampled_kind_stands_for_the_time_between_two() {
-        let period = |kind: Kind| kind.row().period.map(|period| (period.of.name, period.amount));
+        let period =
+            |kind: Kind| kind.descriptor().period.map(|period| (period.value_type.name, period.amount));
         assert_eq!(period(Kind::Cpu { samples_per_second: 100 }), Some(("cpu", 10_000_000)));
-        assert_eq!(period(Kind::Counted { samples_per_second: 100 }), Some(("cpu", 10_000_000)));
-        assert_eq!(period(Kind::Counted { samples_per_second: 0 }), None);
+        assert_eq!(period(Kind::Aggregated { samples_per_second: 100 }), Some(("cpu", 10_000_000)));
+        assert_eq!(period(Kind::Aggregated { samples_per_second: 0 }), None);
         assert_eq!(period(Kind::OffCpu), None);
     }
 
@@ -158,10 +159,10 @@ mod tests {
     fn the_name_of_a_value_type_is_displayed_as_its_row_says_and_any_other_name_as_it_is() {
         assert_eq!(["cpu", "off_cpu", "wall"].map(display_of), ["CPU", "off-CPU", "wall"]);
         for kind in
-            [Kind::Cpu { samples_per_second: 19 }, Kind::OffCpu, Kind::Counted { samples_per_second: 19 }]
+            [Kind::Cpu { samples_per_second: 19 }, Kind::OffCpu, Kind::Aggregated { samples_per_second: 19 }]
         {
-            let Row { values, period, .. } = kind.row();
-            for of in [values, period.map_or(values, |period| period.of)] {
+            let KindDescriptor { value_type: values, period, .. } = kind.descriptor();
+            for of in [values, period.map_or(values, |period| period.value_type)] {
                 assert_eq!(display_of(of.name), of.display);
             }
         }

@@ -30,8 +30,8 @@ const LONGEST_GO_BUILD_ID_BYTES: usize = 256;
 /// Type of the note that holds the Go build ID (cmd/internal/buildid).
 const NT_GO_BUILD_ID: elf::NoteType = elf::NoteType(4);
 
-type Header = elf::FileHeader64<LittleEndian>;
-type Segment = elf::ProgramHeader64<LittleEndian>;
+type ElfHeader = elf::FileHeader64<LittleEndian>;
+type ProgramHeader = elf::ProgramHeader64<LittleEndian>;
 
 /// Reads the build IDs from the notes of a 64-bit little-endian ELF file.
 ///
@@ -42,20 +42,20 @@ type Segment = elf::ProgramHeader64<LittleEndian>;
 /// Whatever reading the file returns, short reads aside.
 pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
     let mut ids = BuildIds::default();
-    let bytes = read_most(file, 0, size_of::<Header>() as u64)?;
-    let Ok((header, _)) = object::pod::from_bytes::<Header>(&bytes) else { return Ok(ids) };
+    let bytes = read_most(file, 0, size_of::<ElfHeader>() as u64)?;
+    let Ok((header, _)) = object::pod::from_bytes::<ElfHeader>(&bytes) else { return Ok(ids) };
     let is_known = header.e_ident.magic == elf::ELFMAG
         && header.e_ident.class == elf::ELFCLASS64
         && header.e_ident.data == elf::ELFDATA2LSB
-        && usize::from(header.e_phentsize.get(LittleEndian)) == size_of::<Segment>();
+        && usize::from(header.e_phentsize.get(LittleEndian)) == size_of::<ProgramHeader>();
     if !is_known {
         return Ok(ids);
     }
     let count = header.e_phnum.get(LittleEndian).min(MOST_PROGRAM_HEADERS);
-    let table_bytes = u64::from(count) * size_of::<Segment>() as u64;
+    let table_bytes = u64::from(count) * size_of::<ProgramHeader>() as u64;
     let table = read_most(file, header.e_phoff.get(LittleEndian), table_bytes)?;
-    for segment in table.chunks_exact(size_of::<Segment>()) {
-        let Ok((segment, _)) = object::pod::from_bytes::<Segment>(segment) else { continue };
+    for segment in table.chunks_exact(size_of::<ProgramHeader>()) {
+        let Ok((segment, _)) = object::pod::from_bytes::<ProgramHeader>(segment) else { continue };
         if segment.p_type.get(LittleEndian) != elf::PT_NOTE {
             continue;
         }
@@ -72,7 +72,7 @@ pub fn read_build_ids(file: &OpenedFile) -> io::Result<BuildIds> {
 impl BuildIds {
     /// Takes what is still missing from one segment of notes, up to the first broken one.
     fn take_notes(&mut self, bytes: &[u8], align: u64) {
-        let Ok(mut notes) = NoteIterator::<Header>::new(LittleEndian, align, bytes) else { return };
+        let Ok(mut notes) = NoteIterator::<ElfHeader>::new(LittleEndian, align, bytes) else { return };
         while let Ok(Some(note)) = notes.next() {
             match (note.name(), note.n_type(LittleEndian)) {
                 (elf::ELF_NOTE_GNU, elf::NT_GNU_BUILD_ID) if self.gnu.is_none() => {

@@ -86,12 +86,12 @@ impl Credentials {
     /// away what the mode grants to group and others; such a list is not evaluated: what it may deny is denied.
     ///
     /// Source: `generic_permission` in `fs/namei.c`. Security modules are not asked: they only ever take away more.
-    pub(crate) fn may(&self, access: Access, of: Ownership, has_acl: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn allows(&self, access: Access, of: Ownership, has_acl: impl FnOnce() -> bool) -> bool {
         let wanted = match access {
             Access::Read => 0o4,
             Access::Search => 0o1,
         };
-        if self.reads_anything && self.users.holds(of.user) && self.groups.holds(of.group) {
+        if self.reads_anything && self.users.contains(of.user) && self.groups.contains(of.group) {
             return true;
         }
         if of.user == self.user {
@@ -127,7 +127,7 @@ impl IdMap {
         Self(map.split(|&byte| byte == b'\n').filter_map(range).collect())
     }
 
-    fn holds(&self, id: u32) -> bool {
+    fn contains(&self, id: u32) -> bool {
         self.0.iter().any(|range| id.checked_sub(range.outside).is_some_and(|offset| offset < range.count))
     }
 
@@ -170,29 +170,29 @@ mod tests {
             (owned(7, 7, 0o770), false),
             (owned(0, 0, 0o600), false),
         ] {
-            assert_eq!(app.may(Access::Read, of, NO_ACL), is_readable, "{of:?}");
+            assert_eq!(app.allows(Access::Read, of, NO_ACL), is_readable, "{of:?}");
         }
-        assert!(app.may(Access::Search, owned(0, 0, 0o711), NO_ACL));
-        assert!(!app.may(Access::Search, owned(0, 0, 0o744), NO_ACL));
+        assert!(app.allows(Access::Search, owned(0, 0, 0o711), NO_ACL));
+        assert!(!app.allows(Access::Search, owned(0, 0, 0o744), NO_ACL));
     }
 
     #[test]
     fn what_an_access_control_list_may_deny_is_denied() {
         let app = credentials(1000, "0000000000000000", OF_ALL);
-        assert!(!app.may(Access::Read, owned(7, 7, 0o004), || true));
-        assert!(app.may(Access::Read, owned(1000, 7, 0o400), || true), "no list binds the owner");
+        assert!(!app.allows(Access::Read, owned(7, 7, 0o004), || true));
+        assert!(app.allows(Access::Read, owned(1000, 7, 0o400), || true), "no list binds the owner");
     }
 
     #[test]
     fn capabilities_reach_as_far_as_the_user_namespace() {
         let root = credentials(0, "000001ffffffffff", OF_ALL);
-        assert!(root.may(Access::Read, owned(7, 7, 0o000), || true));
+        assert!(root.allows(Access::Read, owned(7, 7, 0o000), || true));
         let bare_root = credentials(0, "0000000000000000", OF_ALL);
-        assert!(!bare_root.may(Access::Read, owned(7, 7, 0o600), NO_ACL));
+        assert!(!bare_root.allows(Access::Read, owned(7, 7, 0o600), NO_ACL));
         let contained = credentials(100_000, "000001ffffffffff", OF_CONTAINER);
-        assert!(contained.may(Access::Read, owned(165_535, 100_000, 0o000), NO_ACL));
+        assert!(contained.allows(Access::Read, owned(165_535, 100_000, 0o000), NO_ACL));
         for of in [owned(0, 0, 0o600), owned(100_000, 0, 0o000), owned(165_536, 100_000, 0o600)] {
-            assert!(!contained.may(Access::Read, of, NO_ACL), "{of:?}");
+            assert!(!contained.allows(Access::Read, of, NO_ACL), "{of:?}");
         }
     }
 

@@ -29,7 +29,7 @@ impl FileStatus {
 }
 
 /// What `statx` says of a descriptor without asking whoever serves the file.
-pub(crate) struct Looked {
+pub(crate) struct FileMetadata {
     pub(crate) status: FileStatus,
     pub(crate) file_type: FileType,
     pub(crate) ownership: Ownership,
@@ -38,8 +38,8 @@ pub(crate) struct Looked {
     pub(crate) mount_id: Option<u64>,
 }
 
-impl Looked {
-    pub(crate) fn at(found: BorrowedFd<'_>) -> Result<Self, Errno> {
+impl FileMetadata {
+    pub(crate) fn from_fd(found: BorrowedFd<'_>) -> Result<Self, Errno> {
         let mask = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = statx(found, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, mask)?;
         Ok(Self {

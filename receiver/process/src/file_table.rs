@@ -10,7 +10,7 @@ use crate::clock::monotonic_ns;
 use crate::file_status::FileStatus;
 use crate::id::MappedIdentity;
 use crate::mapping::{Backing, ExecutableMapping, MappedFile};
-use crate::open::{OpenError, open_left_behind, open_mapped};
+use crate::open::{OpenError, open_after_exit, open_mapped};
 use crate::opened_file::{Confirmation, OpenedFile};
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir};
@@ -87,7 +87,7 @@ impl FileEntry {
 
 /// The answer to which file a mapping shows.
 #[derive(Debug)]
-pub struct Identified {
+pub struct IdentifiedFile {
     /// The file.
     pub id: FileId,
     /// Whether nobody has mapped it before.
@@ -111,9 +111,9 @@ pub struct FileTable {
     by_reported: HashMap<MappedIdentity, FileId>,
     unopened: HashMap<Arc<MappedFile>, FileId>,
     vdso: Option<FileId>,
-    recency: Recency,
-    open_recency: Recency,
-    /// Files whose descriptors have been seen to show the same content since [`Self::look_anew`].
+    recency: LruOrder,
+    open_recency: LruOrder,
+    /// Files whose descriptors have been seen to show the same content since [`Self::invalidate_confirmed`].
     confirmed: HashSet<FileId>,
 }
 
@@ -130,20 +130,20 @@ impl FileTable {
             by_reported: HashMap::new(),
             unopened: HashMap::new(),
             vdso: None,
-            recency: Recency::default(),
-            open_recency: Recency::default(),
+            recency: LruOrder::default(),
+            open_recency: LruOrder::default(),
             confirmed: HashSet::new(),
         }
     }
 
     /// Looks again from now on whether files have been written into. Up to then what was seen of a file holds, however
     /// many mappings it is met in.
-    pub fn look_anew(&mut self) {
+    pub fn invalidate_confirmed(&mut self) {
         self.confirmed.clear();
     }
 
     /// Which file a mapping shows; `None` where none is behind it. Opens the file if it must.
-    pub fn identify(&mut self, process: &Process, mapping: &ExecutableMapping) -> Option<Identified> {
+    pub fn identify(&mut self, process: &Process, mapping: &ExecutableMapping) -> Option<IdentifiedFile> {
         match &mapping.backing {
             Backing::File(reported) => Some(self.identify_file(process, mapping, reported)),
             Backing::Vdso => Some(self.identify_vdso()),
@@ -208,13 +208,13 @@ impl FileTable {
         process: &Process,
         mapping: &ExecutableMapping,
         reported: &Arc<MappedFile>,
-    ) -> Identified {
+    ) -> IdentifiedFile {
         if let Some(id) = self.pinned(&reported.identity) {
-            return Identified { id, is_new: false, unreadable: None };
+            return IdentifiedFile { id, is_new: false, unreadable: None };
         }
         match self.open(process, mapping, reported) {
-            Ok(opened) => self.take_opened(reported, opened),
-            Err(error) => self.take_unopened(reported, error),
+            Ok(opened) => self.insert_opened(reported, opened),
+            Err(error) => self.insert_unopened(reported, error),
         }
     }
 
@@ -248,13 +248,13 @@ impl FileTable {
         let opened =
             living.and_then(|directory| open_mapped(&directory, mapping, reported, self.limits.allow_remote));
         match opened {
-            Err(OpenError::Gone | OpenError::NotFound) => self.open_left_behind(process, reported, opened),
+            Err(OpenError::Gone | OpenError::NotFound) => self.open_after_exit(process, reported, opened),
             opened => opened,
         }
     }
 
     /// Looks for the file where the parent of an ended process lives, and where we do.
-    fn open_left_behind(
+    fn open_after_exit(
         &self,
         process: &Process,
         reported: &MappedFile,
@@ -265,14 +265,14 @@ impl FileTable {
         let known_for = Duration::from_nanos(monotonic_ns().saturating_sub(process.known_since_ns));
         match SystemTime::now().checked_sub(known_for) {
             Some(known_since) => {
-                open_left_behind(roots.iter().flatten(), reported, known_since, self.limits.allow_remote)
+                open_after_exit(roots.iter().flatten(), reported, known_since, self.limits.allow_remote)
                     .or(failed)
             }
             None => failed,
         }
     }
 
-    fn take_opened(&mut self, reported: &MappedFile, opened: OpenedFile) -> Identified {
+    fn insert_opened(&mut self, reported: &MappedFile, opened: OpenedFile) -> IdentifiedFile {
         let status = opened.status();
         let known = status.and_then(|status| self.by_status.get(&status).copied());
         let id = known.unwrap_or_else(|| {
@@ -286,14 +286,14 @@ impl FileTable {
                 opened: None,
             })
         });
-        self.hold(id, &reported.identity, opened);
+        self.keep_open(id, &reported.identity, opened);
         self.touch(id);
-        Identified { id, is_new: known.is_none(), unreadable: None }
+        IdentifiedFile { id, is_new: known.is_none(), unreadable: None }
     }
 
     /// Keeps the descriptor, and closes others while there are too many. Only an identity that the kernel
     /// vouches for may stand for the file in other processes.
-    fn hold(&mut self, id: FileId, reported: &MappedIdentity, opened: OpenedFile) {
+    fn keep_open(&mut self, id: FileId, reported: &MappedIdentity, opened: OpenedFile) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if let Some(status) = entry.status {
             self.by_status.insert(status, id);
@@ -313,7 +313,7 @@ impl FileTable {
         }
     }
 
-    fn take_unopened(&mut self, reported: &Arc<MappedFile>, error: OpenError) -> Identified {
+    fn insert_unopened(&mut self, reported: &Arc<MappedFile>, error: OpenError) -> IdentifiedFile {
         let known = self.unopened.get(reported).copied();
         let id = known.unwrap_or_else(|| {
             let id = self.add(FileEntry {
@@ -329,13 +329,13 @@ impl FileTable {
             id
         });
         self.touch(id);
-        Identified { id, is_new: known.is_none(), unreadable: Some(error) }
+        IdentifiedFile { id, is_new: known.is_none(), unreadable: Some(error) }
     }
 
-    fn identify_vdso(&mut self) -> Identified {
+    fn identify_vdso(&mut self) -> IdentifiedFile {
         if let Some(id) = self.vdso {
             self.touch(id);
-            return Identified { id, is_new: false, unreadable: None };
+            return IdentifiedFile { id, is_new: false, unreadable: None };
         }
         let (opened, unreadable) = match vdso_image() {
             Ok(image) => (Some(OpenedFile::from_memory(image.into())), None),
@@ -351,7 +351,7 @@ impl FileTable {
             opened,
         });
         self.vdso = Some(id);
-        Identified { id, is_new: true, unreadable }
+        IdentifiedFile { id, is_new: true, unreadable }
     }
 
     fn add(&mut self, entry: FileEntry) -> FileId {
@@ -383,13 +383,13 @@ fn remove_if<Key: Hash + Eq>(map: &mut HashMap<Key, FileId>, key: &Key, id: File
 
 /// The order in which files were used.
 #[derive(Debug, Default)]
-struct Recency {
+struct LruOrder {
     by_use: BTreeMap<u64, FileId>,
     last_use: HashMap<FileId, u64>,
     uses: u64,
 }
 
-impl Recency {
+impl LruOrder {
     fn touch(&mut self, id: FileId) {
         self.uses += 1;
         if let Some(before) = self.last_use.insert(id, self.uses) {

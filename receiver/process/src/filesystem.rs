@@ -15,7 +15,7 @@ pub(crate) enum FilesystemKind {
 }
 
 impl FilesystemKind {
-    fn of(name: &[u8]) -> Self {
+    fn from_name(name: &[u8]) -> Self {
         match name {
             b"overlay" | b"btrfs" => Self::Layered,
             b"nfs" | b"nfs4" | b"cifs" | b"smb3" | b"9p" | b"ceph" | b"afs" => Self::Remote,
@@ -65,7 +65,7 @@ fn mount(line: &[u8]) -> Option<Mount> {
     let (major, minor) = std::str::from_utf8(fields.nth(1)?).ok()?.split_once(':')?;
     let device = DeviceId { major: major.parse().ok()?, minor: minor.parse().ok()? };
     fields.find(|&field| field == b"-")?;
-    Some(Mount { id, device, kind: FilesystemKind::of(fields.next()?) })
+    Some(Mount { id, device, kind: FilesystemKind::from_name(fields.next()?) })
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use crate::mapping::{Backing, MappedFile};
 
 /// Keeps each reported file once, however many processes map it.
 #[derive(Debug, Default)]
-pub(crate) struct Interner {
+pub(crate) struct MappedFileInterner {
     files: HashSet<Arc<MappedFile>>,
     sweep_at: usize,
 }
 
-impl Interner {
+impl MappedFileInterner {
     /// Files that may be there before those are looked for that nobody maps any more.
     const FIRST_SWEEP_AT: usize = 1024;
 

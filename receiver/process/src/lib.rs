@@ -14,7 +14,6 @@
 //! and no file but a regular one is ever opened for reading.
 #![forbid(unsafe_code)]
 
-mod allowance;
 mod arch;
 mod build_id;
 mod cgroup;
@@ -45,6 +44,7 @@ mod read_at;
 mod registry;
 mod scan;
 pub mod tls;
+mod token_bucket;
 mod vdso;
 
 pub use build_id::{BuildIds, FileHash, read_build_ids, read_htlhash};
@@ -54,7 +54,7 @@ pub use description::ProcessDescription;
 pub use environment::{ResourceVariables, resource_variables};
 pub use event::{ProcessEvent, ProcessEventKind};
 pub use event_queue::EventQueue;
-pub use file_table::{FileEntry, FileId, FileTable, FileTableLimits, Identified};
+pub use file_table::{FileEntry, FileId, FileTable, FileTableLimits, IdentifiedFile};
 pub use go::GoLabels;
 pub use id::{BuildId, DeviceId, MappedIdentity, Pid, ProcessKey, Tid};
 pub use jit_interface::{JIT_DESCRIPTOR, JitListError, SymbolFile, read_jit_list};
@@ -62,12 +62,12 @@ pub use mapping::{Backing, ExecutableMapping, MappedFile};
 pub use mapping_set::MappingSet;
 pub use maps::{MapsLine, MapsLineError, MapsSummary, read_executable_mappings};
 pub use memory::{ForeignMemory, ProcessMemory};
-pub use open::{OpenError, Refusal, Root, Trust};
+pub use open::{OpenError, PathTrust, ProcessRoot, Refusal};
 pub use opened_file::{Confirmation, OpenedFile};
-pub use pod::{NoPod, PodBounds};
+pub use pod::{PodBounds, PodBoundsError};
 pub use process::Process;
 pub use procfs::{ProcRoot, ProcessDir, ProcessState, ProcfsError};
 pub use read_at::ReadAt;
 pub use registry::{Change, Registry, RegistryCounters, RegistryLimits};
-pub use scan::{Scanned, Scanner};
+pub use scan::{ScanResult, Scanner};
 pub use vdso::vdso_image;

@@ -138,7 +138,7 @@ impl MappedFile {
     /// Whether the reported path says that the file has lost its name. A file may bear that text in its
     /// real name, so this is a hint and never a proof.
     #[must_use]
-    pub fn seems_deleted(&self) -> bool {
+    pub fn is_marked_deleted(&self) -> bool {
         self.path.ends_with(DELETED)
     }
 

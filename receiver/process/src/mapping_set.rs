@@ -93,14 +93,14 @@ impl MappingSet {
 
     /// The mapping that holds an address.
     #[must_use]
-    pub fn at(&self, address: Avma) -> Option<&ExecutableMapping> {
+    pub fn find(&self, address: Avma) -> Option<&ExecutableMapping> {
         let (_, mapping) = self.by_start.range(..=address).next_back()?;
         mapping.range.contains(&address).then_some(mapping)
     }
 
     /// Whether this very mapping, or one that it is part of, is in the set.
-    pub(crate) fn holds(&self, mapping: &ExecutableMapping) -> bool {
-        self.at(mapping.range.start).is_some_and(|held| {
+    pub(crate) fn contains(&self, mapping: &ExecutableMapping) -> bool {
+        self.find(mapping.range.start).is_some_and(|held| {
             held.range.end >= mapping.range.end
                 && held.backing == mapping.backing
                 && held.tail_from(mapping.range.start).file_offset == mapping.file_offset
@@ -247,7 +247,7 @@ mod tests {
                 match step {
                     Step::Insert(new) => {
                         set.insert(new.clone());
-                        prop_assert!(set.holds(&new));
+                        prop_assert!(set.contains(&new));
                     }
                     Step::Remove(range) => {
                         set.remove(&range);
@@ -257,7 +257,7 @@ mod tests {
             }
             for (page, expected) in pages.iter().enumerate() {
                 let address = Avma(page as u64 * PAGE + 5);
-                let found = set.at(address).map(|m| (m.backing.clone(), match m.backing {
+                let found = set.find(address).map(|m| (m.backing.clone(), match m.backing {
                     Backing::File(_) => m.file_offset_of(address).unwrap().0 - 5,
                     _ => 0,
                 }));

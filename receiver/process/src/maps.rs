@@ -291,7 +291,7 @@ mod tests {
         let file = mappings[0].backing.file().unwrap();
         assert_eq!(file.reported_path(), b"/a b/c\n d (deleted)");
         assert_eq!((file.path(), file.name()), (b"/a b/c\n d".as_slice(), b"c\n d".as_slice()));
-        assert!(file.seems_deleted());
+        assert!(file.is_marked_deleted());
         assert_eq!(escape(file.path()).unwrap(), b"/a b/c\\012 d");
         assert_eq!(file_path(&mappings[1]), b"/x");
     }

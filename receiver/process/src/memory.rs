@@ -37,7 +37,7 @@ pub struct ProcessMemory(ProcessDir);
 impl ProcessMemory {
     /// The memory of a process.
     #[must_use]
-    pub const fn of(process: ProcessDir) -> Self {
+    pub const fn new(process: ProcessDir) -> Self {
         Self(process)
     }
 }

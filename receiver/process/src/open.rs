@@ -3,7 +3,7 @@
 //! A path is a claim of a process that is not trusted. It is looked up inside the process's own root, out of
 //! which no link leads, without opening anything; then the file must be a regular one, on a file system that
 //! the kernel itself answers for, and there must be a reason to read it: it is the one that is mapped, or
-//! [`Trust`] says what else is asked of it. All that is looked at is what was found, never its path once
+//! [`PathTrust`] says what else is asked of it. All that is looked at is what was found, never its path once
 //! more. Only then is it opened for reading. Contents are read by `pread` alone: a mapped file that shrinks
 //! would end us with `SIGBUS`.
 
@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::build_id::read_build_ids;
 use crate::credentials::{Access, Credentials};
-use crate::file_status::{FileStatus, Looked, has_acl};
+use crate::file_status::{FileMetadata, FileStatus, has_acl};
 use crate::filesystem::{FilesystemKind, Mounts};
 use crate::id::{DeviceId, MappedIdentity, Pid};
 use crate::mapping::{ExecutableMapping, MappedFile};
@@ -32,7 +32,7 @@ use crate::opened_file::{Confirmation, OpenedFile};
 use crate::procfs::{ProcRoot, ProcessDir, path_of_descriptor};
 
 pub use self::error::{OpenError, Refusal};
-pub use self::trust::Trust;
+pub use self::trust::PathTrust;
 
 /// Opens the file behind a mapping of a living process.
 ///
@@ -49,17 +49,17 @@ pub(crate) fn open_mapped(
     reported: &MappedFile,
     allow_remote: bool,
 ) -> Result<OpenedFile, OpenError> {
-    let finder = Finder::new(process, allow_remote);
+    let finder = PathResolver::new(process, allow_remote);
     let reader = || Ok(Credentials::read(process)?);
-    let opener = Opener { finder: &finder, reported, reader: &reader };
+    let opener = MappedFileOpener { finder: &finder, reported, reader: &reader };
     let failure = match open_root(process).and_then(|root| opener.in_root(root.as_fd())) {
         Ok(opened) => return Ok(opened),
         Err(failure) => failure,
     };
     let in_our_root = || {
         let own = ProcessDir::own()?;
-        let finder = Finder::new(&own, allow_remote);
-        Opener { finder: &finder, reported, reader: &reader }.in_root(open_root(&own)?.as_fd())
+        let finder = PathResolver::new(&own, allow_remote);
+        MappedFileOpener { finder: &finder, reported, reader: &reader }.in_root(open_root(&own)?.as_fd())
     };
     in_our_root().or_else(|_| opener.executable()).or_else(|_| opener.map_file(mapping)).map_err(|_| failure)
 }
@@ -70,7 +70,7 @@ pub(crate) fn open_mapped(
 ///
 /// # Errors
 /// [`OpenError::Gone`] where no root has it.
-pub(crate) fn open_left_behind<'roots>(
+pub(crate) fn open_after_exit<'roots>(
     roots: impl Iterator<Item = &'roots ProcessDir>,
     reported: &MappedFile,
     mapped_at: SystemTime,
@@ -81,30 +81,30 @@ pub(crate) fn open_left_behind<'roots>(
             && opened.status().is_some_and(|status| status.changed_at().is_some_and(|at| at <= mapped_at))
     };
     let open = |process: &ProcessDir| {
-        let finder = Finder::new(process, allow_remote);
+        let finder = PathResolver::new(process, allow_remote);
         // Only what is exact counts, whoever could read it.
         let reader = || Err(OpenError::Gone);
-        Opener { finder: &finder, reported, reader: &reader }.in_root(open_root(process)?.as_fd())
+        MappedFileOpener { finder: &finder, reported, reader: &reader }.in_root(open_root(process)?.as_fd())
     };
     roots.filter_map(|root| open(root).ok()).find(is_proven).ok_or(OpenError::Gone)
 }
 
 /// The root of a process, held open: other files than the mapped ones are found inside it.
 #[derive(Debug)]
-pub struct Root {
+pub struct ProcessRoot {
     process: ProcessDir,
     root: OwnedFd,
     /// As they were when the root was opened: what holds once the process has ended.
     credentials: Option<Credentials>,
 }
 
-impl Root {
+impl ProcessRoot {
     /// The root of a living process.
     ///
     /// # Errors
     /// Where the process is gone, or we may not follow its root.
-    pub fn of(proc_root: &ProcRoot, pid: Pid) -> Result<Self, OpenError> {
-        Self::through(ProcessDir::open(proc_root, pid)?)
+    pub fn from_pid(proc_root: &ProcRoot, pid: Pid) -> Result<Self, OpenError> {
+        Self::from_process(ProcessDir::open(proc_root, pid)?)
     }
 
     /// Our own root.
@@ -112,10 +112,10 @@ impl Root {
     /// # Errors
     /// When no proc file system is mounted at `/proc`.
     pub fn own() -> Result<Self, OpenError> {
-        Self::through(ProcessDir::own()?)
+        Self::from_process(ProcessDir::own()?)
     }
 
-    fn through(process: ProcessDir) -> Result<Self, OpenError> {
+    fn from_process(process: ProcessDir) -> Result<Self, OpenError> {
         let root = open_root(&process)?;
         let credentials = Credentials::read(&process).ok();
         Ok(Self { process, root, credentials })
@@ -143,19 +143,19 @@ impl Root {
     pub fn open<'root>(
         &'root self,
         paths: impl Iterator<Item = Vec<u8>> + 'root,
-        trust: Trust<'root>,
+        trust: PathTrust<'root>,
     ) -> impl Iterator<Item = Result<File, OpenError>> + 'root {
-        let finder = Finder::new(&self.process, false);
+        let finder = PathResolver::new(&self.process, false);
         paths.map(move |path| {
             let path = CString::new(path).map_err(|_| OpenError::NotFound)?;
             let found = match trust {
-                Trust::Operator => finder.look_up(self.root.as_fd(), &path)?,
-                Trust::Proven { reader, .. } | Trust::Named { reader } => {
-                    finder.walk(self.root.as_fd(), path.as_bytes(), reader, trust.asks_for_names())?
+                PathTrust::Operator => finder.look_up(self.root.as_fd(), &path)?,
+                PathTrust::Proven { reader, .. } | PathTrust::Named { reader } => {
+                    finder.walk(self.root.as_fd(), path.as_bytes(), reader, trust.requires_named_path())?
                 }
             };
-            let (looked, _) = finder.looked_at(found.as_fd())?;
-            trust.admits(&looked, found.as_fd())?;
+            let (looked, _) = finder.inspect(found.as_fd())?;
+            trust.permits(&looked, found.as_fd())?;
             open_for_reading(found.as_fd())
         })
     }
@@ -167,24 +167,24 @@ impl Root {
         &'root self,
         files: impl Iterator<Item = &'root MappedFile> + 'root,
     ) -> impl Iterator<Item = Result<OpenedFile, OpenError>> + 'root {
-        let finder = Finder::new(&self.process, false);
+        let finder = PathResolver::new(&self.process, false);
         files.map(move |reported| {
             let reader = || self.credentials();
-            Opener { finder: &finder, reported, reader: &reader }.in_root(self.root.as_fd())
+            MappedFileOpener { finder: &finder, reported, reader: &reader }.in_root(self.root.as_fd())
         })
     }
 }
 
 /// Finds files through one process, without opening any that may never answer.
-struct Finder<'process> {
+struct PathResolver<'process> {
     process: &'process ProcessDir,
     allow_remote: bool,
     mounts: OnceCell<Mounts>,
 }
 
 /// The ways to one mapped file.
-struct Opener<'mapping> {
-    finder: &'mapping Finder<'mapping>,
+struct MappedFileOpener<'mapping> {
+    finder: &'mapping PathResolver<'mapping>,
     reported: &'mapping MappedFile,
     /// As whom the process that has mapped it opens files.
     reader: &'mapping dyn Fn() -> Result<Credentials, OpenError>,
@@ -193,7 +193,7 @@ struct Opener<'mapping> {
 /// The most that is read of a process's mounts, in bytes; nodes with thousands of mounts stay below.
 const MOUNTINFO_BYTES: u64 = 4 << 20;
 
-impl<'process> Finder<'process> {
+impl<'process> PathResolver<'process> {
     fn new(process: &'process ProcessDir, allow_remote: bool) -> Self {
         Self { process, allow_remote, mounts: OnceCell::new() }
     }
@@ -225,8 +225,8 @@ impl<'process> Finder<'process> {
     }
 
     /// What was found and of what kind its file system is, if it is a regular file and answers.
-    fn looked_at(&self, found: BorrowedFd<'_>) -> Result<(Looked, FilesystemKind), OpenError> {
-        let looked = Looked::at(found)?;
+    fn inspect(&self, found: BorrowedFd<'_>) -> Result<(FileMetadata, FilesystemKind), OpenError> {
+        let looked = FileMetadata::from_fd(found)?;
         if looked.file_type != FileType::RegularFile {
             return Err(OpenError::NotRegular);
         }
@@ -237,7 +237,7 @@ impl<'process> Finder<'process> {
         Ok((looked, kind))
     }
 
-    fn kind_of(&self, looked: &Looked) -> FilesystemKind {
+    fn kind_of(&self, looked: &FileMetadata) -> FilesystemKind {
         let device = looked.status.device;
         if !device.is_anonymous() || Some(device) == kernel_memory_device() {
             return FilesystemKind::Plain;
@@ -253,11 +253,11 @@ impl<'process> Finder<'process> {
     }
 }
 
-impl Opener<'_> {
+impl MappedFileOpener<'_> {
     /// Tries each reading of the reported path; what isn't the mapped file is as good as nothing.
     fn in_root(&self, root: BorrowedFd<'_>) -> Result<OpenedFile, OpenError> {
         let mut failure = OpenError::NotFound;
-        for path in readings(self.reported) {
+        for path in path_candidates(self.reported) {
             match self.at(root, &path) {
                 Ok(opened) => return Ok(opened),
                 Err(OpenError::NotFound) => {}
@@ -277,7 +277,9 @@ impl Opener<'_> {
         }
         let reader = (self.reader)()?;
         let found = self.finder.walk(root, path.to_bytes(), &reader, false)?;
-        if !reader.may(Access::Read, Looked::at(found.as_fd())?.ownership, || has_acl(found.as_fd())) {
+        if !reader
+            .allows(Access::Read, FileMetadata::from_fd(found.as_fd())?.ownership, || has_acl(found.as_fd()))
+        {
             return Err(OpenError::Unreadable);
         }
         self.confirmed(found.as_fd(), false)
@@ -312,7 +314,7 @@ impl Opener<'_> {
 
     /// Opens for reading what was found, if it is a regular file, answers, and is the mapped one.
     fn confirmed(&self, found: BorrowedFd<'_>, is_kernel_link: bool) -> Result<OpenedFile, OpenError> {
-        let (looked, kind) = self.finder.looked_at(found)?;
+        let (looked, kind) = self.finder.inspect(found)?;
         let by_inode = match &self.reported.identity {
             MappedIdentity::BuildId(_) => None,
             MappedIdentity::Inode { .. } if is_kernel_link => Some(Confirmation::Exact),
@@ -352,9 +354,9 @@ fn open_for_reading(found: BorrowedFd<'_>) -> Result<File, OpenError> {
 
 /// The paths that may be meant by what the kernel reported, relative to a root: as it stands there, without
 /// the mark of deletion, and each with a newline read as the four characters by which maps write one.
-fn readings(reported: &MappedFile) -> Vec<CString> {
+fn path_candidates(reported: &MappedFile) -> Vec<CString> {
     let mut paths = vec![reported.reported_path()];
-    if reported.seems_deleted() {
+    if reported.is_marked_deleted() {
         paths.push(reported.path());
     }
     let escaped: Vec<Vec<u8>> = paths.iter().filter_map(|path| escape(path)).collect();
@@ -367,6 +369,6 @@ fn kernel_memory_device() -> Option<DeviceId> {
     static DEVICE: OnceLock<Option<DeviceId>> = OnceLock::new();
     *DEVICE.get_or_init(|| {
         let memory = memfd_create("sidewinder", MemfdFlags::CLOEXEC).ok()?;
-        Some(Looked::at(memory.as_fd()).ok()?.status.device)
+        Some(FileMetadata::from_fd(memory.as_fd()).ok()?.status.device)
     })
 }

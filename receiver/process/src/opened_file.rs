@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use crate::file_status::{FileStatus, Looked};
+use crate::file_status::{FileMetadata, FileStatus};
 use crate::read_at::ReadAt;
 
 /// How sure it is that an opened file is the mapped one.
@@ -23,27 +23,27 @@ pub enum Confirmation {
 /// The content of a mapped file, which outlives the process and the file's name.
 #[derive(Clone, Debug)]
 pub struct OpenedFile {
-    content: Content,
+    content: OpenedContent,
     confirmation: Confirmation,
 }
 
 #[derive(Clone, Debug)]
-enum Content {
+enum OpenedContent {
     File { file: Arc<File>, status: FileStatus, owner: u32 },
     Memory(Arc<[u8]>),
 }
 
 impl OpenedFile {
     /// A file that was opened for reading; `looked` is what the kernel said of it before.
-    pub(crate) fn new(file: File, looked: &Looked, confirmation: Confirmation) -> Self {
+    pub(crate) fn new(file: File, looked: &FileMetadata, confirmation: Confirmation) -> Self {
         let content =
-            Content::File { file: Arc::new(file), status: looked.status, owner: looked.ownership.user };
+            OpenedContent::File { file: Arc::new(file), status: looked.status, owner: looked.ownership.user };
         Self { content, confirmation }
     }
 
     /// Content that is in memory already: the vDSO.
     pub(crate) fn from_memory(image: Arc<[u8]>) -> Self {
-        Self { content: Content::Memory(image), confirmation: Confirmation::Exact }
+        Self { content: OpenedContent::Memory(image), confirmation: Confirmation::Exact }
     }
 
     /// How sure it is that this is the mapped file.
@@ -56,8 +56,8 @@ impl OpenedFile {
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         match &self.content {
-            Content::File { status, .. } => status.size_bytes,
-            Content::Memory(image) => image.len() as u64,
+            OpenedContent::File { status, .. } => status.size_bytes,
+            OpenedContent::Memory(image) => image.len() as u64,
         }
     }
 
@@ -65,8 +65,8 @@ impl OpenedFile {
     #[must_use]
     pub fn file(&self) -> Option<&Arc<File>> {
         match &self.content {
-            Content::File { file, .. } => Some(file),
-            Content::Memory(_) => None,
+            OpenedContent::File { file, .. } => Some(file),
+            OpenedContent::Memory(_) => None,
         }
     }
 
@@ -74,26 +74,26 @@ impl OpenedFile {
     #[must_use]
     pub fn owner(&self) -> Option<u32> {
         match &self.content {
-            Content::File { owner, .. } => Some(*owner),
-            Content::Memory(_) => None,
+            OpenedContent::File { owner, .. } => Some(*owner),
+            OpenedContent::Memory(_) => None,
         }
     }
 
     /// What told it from other files when it was opened; `None` for the vDSO.
     pub(crate) fn status(&self) -> Option<FileStatus> {
         match &self.content {
-            Content::File { status, .. } => Some(*status),
-            Content::Memory(_) => None,
+            OpenedContent::File { status, .. } => Some(*status),
+            OpenedContent::Memory(_) => None,
         }
     }
 
     /// Whether nobody has written into the file since.
     pub(crate) fn is_unchanged(&self) -> bool {
         match &self.content {
-            Content::File { file, status, .. } => {
-                Looked::at(file.as_fd()).is_ok_and(|now| now.status == *status)
+            OpenedContent::File { file, status, .. } => {
+                FileMetadata::from_fd(file.as_fd()).is_ok_and(|now| now.status == *status)
             }
-            Content::Memory(_) => true,
+            OpenedContent::Memory(_) => true,
         }
     }
 }
@@ -101,8 +101,8 @@ impl OpenedFile {
 impl ReadAt for OpenedFile {
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.content {
-            Content::File { file, .. } => ReadAt::read_at(&**file, bytes, offset),
-            Content::Memory(image) => (&**image).read_at(bytes, offset),
+            OpenedContent::File { file, .. } => ReadAt::read_at(&**file, bytes, offset),
+            OpenedContent::Memory(image) => (&**image).read_at(bytes, offset),
         }
     }
 }

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 /// Why there is no pod to stay within.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum NoPod {
+pub enum PodBoundsError {
     /// Alone in our PID namespace.
     #[error(
         "the containers of this pod don't share a PID namespace, so that this one sees no other: set \
@@ -43,8 +43,10 @@ impl PodBounds {
     ///
     /// # Errors
     /// If the two are not of one pod.
-    pub fn find(own: &[u8], first: &[u8], own_level: usize) -> Result<Option<Self>, NoPod> {
-        let (Some(own), Some(first)) = (Way::read(own), Way::read(first)) else { return Ok(None) };
+    pub fn find(own: &[u8], first: &[u8], own_level: usize) -> Result<Option<Self>, PodBoundsError> {
+        let (Some(own), Some(first)) = (CgroupPath::parse(own), CgroupPath::parse(first)) else {
+            return Ok(None);
+        };
         // Our own way never leads up.
         let Some(root_level) = own_level.checked_sub(own.down.len()) else { return Ok(None) };
         if own_level == 0 {
@@ -58,10 +60,10 @@ impl PodBounds {
         let level = (root_level + path.len()).checked_sub(first.up).filter(|level| *level > 0);
         match level {
             Some(_) if first.up == 0 && (root_level > 0 || path.len() == own.down.len()) => {
-                Err(NoPod::NotShared)
+                Err(PodBoundsError::NotShared)
             }
             Some(level) if first.up <= STEPS_UP_MAX => Ok(Some(Self { steps_up: first.up, path, level })),
-            _ => Err(NoPod::Node),
+            _ => Err(PodBoundsError::Node),
         }
     }
 
@@ -73,8 +75,8 @@ impl PodBounds {
 
     /// Whether the process is of the pod that has this content of `/proc/PID/cgroup`.
     #[must_use]
-    pub fn hold(&self, cgroup: &[u8]) -> bool {
-        Way::read(cgroup).is_some_and(|way| {
+    pub fn contain(&self, cgroup: &[u8]) -> bool {
+        CgroupPath::parse(cgroup).is_some_and(|way| {
             way.up < self.steps_up
                 || way.up == self.steps_up
                     && way.down.iter().zip(&self.path).filter(|(step, own)| **step == &***own).count()
@@ -84,14 +86,14 @@ impl PodBounds {
 }
 
 /// A path of cgroups, from the root of our cgroup namespace.
-struct Way<'a> {
+struct CgroupPath<'a> {
     up: usize,
     down: Vec<&'a [u8]>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> CgroupPath<'a> {
     /// The line `0::/path`, of version 2.
-    fn read(cgroup: &'a [u8]) -> Option<Self> {
+    fn parse(cgroup: &'a [u8]) -> Option<Self> {
         let path = cgroup.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::/"))?;
         let mut steps = path.split(|byte| *byte == b'/').filter(|step| !step.is_empty()).peekable();
         let mut up = 0;
@@ -106,7 +108,7 @@ impl<'a> Way<'a> {
 mod tests {
     use super::*;
 
-    fn find(own: &str, first: &str, own_level: usize) -> Result<Option<PodBounds>, NoPod> {
+    fn find(own: &str, first: &str, own_level: usize) -> Result<Option<PodBounds>, PodBoundsError> {
         PodBounds::find(own.as_bytes(), first.as_bytes(), own_level)
     }
 
@@ -125,7 +127,7 @@ mod tests {
             ("3:cpu:/\n", false),
             ("", false),
         ] {
-            assert_eq!(pod.hold(cgroup.as_bytes()), is_held, "{cgroup}");
+            assert_eq!(pod.contain(cgroup.as_bytes()), is_held, "{cgroup}");
         }
     }
 
@@ -133,28 +135,28 @@ mod tests {
     fn a_runtime_may_put_processes_one_level_deeper() {
         let pod = find("0::/", "0::/../../libpod-pause.scope/container", 5).unwrap().unwrap();
         assert_eq!(pod.level(), 3);
-        assert!(pod.hold(b"0::/../../libpod-app.scope/container"));
-        assert!(!pod.hold(b"0::/../../../pod2/libpod-app.scope/container"));
+        assert!(pod.contain(b"0::/../../libpod-app.scope/container"));
+        assert!(!pod.contain(b"0::/../../../pod2/libpod-app.scope/container"));
     }
 
     #[test]
     fn the_nodes_own_cgroup_namespace_shows_whole_paths() {
         let pod = find("0::/kubepods/pod1/own", "0::/kubepods/pod1/pause", 3).unwrap().unwrap();
         assert_eq!(pod.level(), 2);
-        assert!(pod.hold(b"0::/kubepods/pod1/app"));
-        assert!(!pod.hold(b"0::/kubepods/pod2/app"));
-        assert!(!pod.hold(b"0::/kubepods"));
+        assert!(pod.contain(b"0::/kubepods/pod1/app"));
+        assert!(!pod.contain(b"0::/kubepods/pod2/app"));
+        assert!(!pod.contain(b"0::/kubepods"));
     }
 
     #[test]
     fn without_a_shared_namespace_or_with_the_nodes_there_is_no_pod() {
         for (own, first, own_level, expected) in [
-            ("0::/", "0::/", 4, NoPod::NotShared),
-            ("0::/", "0::/init", 4, NoPod::NotShared),
-            ("0::/kubepods/pod1/own", "0::/kubepods/pod1/own", 3, NoPod::NotShared),
-            ("0::/kubepods/pod1/own", "0::/init.scope", 3, NoPod::Node),
-            ("0::/", "0::/../../../../init.scope", 4, NoPod::Node),
-            ("0::/", "0::/../../../init.scope", 4, NoPod::Node),
+            ("0::/", "0::/", 4, PodBoundsError::NotShared),
+            ("0::/", "0::/init", 4, PodBoundsError::NotShared),
+            ("0::/kubepods/pod1/own", "0::/kubepods/pod1/own", 3, PodBoundsError::NotShared),
+            ("0::/kubepods/pod1/own", "0::/init.scope", 3, PodBoundsError::Node),
+            ("0::/", "0::/../../../../init.scope", 4, PodBoundsError::Node),
+            ("0::/", "0::/../../../init.scope", 4, PodBoundsError::Node),
         ] {
             assert_eq!(find(own, first, own_level), Err(expected), "{own} {first}");
         }

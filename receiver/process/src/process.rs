@@ -35,7 +35,7 @@ pub struct Process {
 
 impl Process {
     /// A process of which nothing is known but that it was there at a time.
-    pub(crate) fn unknown(pid: Pid, instance: u64, known_since_ns: u64, most_mappings: usize) -> Self {
+    pub(crate) fn new(pid: Pid, instance: u64, known_since_ns: u64, most_mappings: usize) -> Self {
         Self {
             pid,
             instance,
@@ -121,7 +121,7 @@ impl Process {
 
     /// Whether it had not ended by a time, by `CLOCK_MONOTONIC`. What had its number later was another process.
     #[must_use]
-    pub fn had_not_ended_by(&self, time_ns: u64) -> bool {
+    pub fn was_alive_at(&self, time_ns: u64) -> bool {
         self.ended_ns.is_none_or(|ended_ns| time_ns <= ended_ns)
     }
 

@@ -4,22 +4,22 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::{AddAssign, Bound};
 use std::sync::Arc;
 
-use crate::allowance::Allowance;
 use crate::clock::monotonic_ns;
 use crate::description::ProcessDescription;
 use crate::environment::ResourceVariables;
 use crate::event::{ProcessEvent, ProcessEventKind};
 use crate::id::{Pid, Tid};
-use crate::interner::Interner;
+use crate::interner::MappedFileInterner;
 use crate::mapping::ExecutableMapping;
 use crate::mapping_set::MappingSet;
 use crate::pod::PodBounds;
 use crate::process::Process;
 use crate::procfs::{ProcRoot, ProcessDir, ProcfsError};
-use crate::scan::{Scanned, Scanner};
+use crate::scan::{ScanResult, Scanner};
+use crate::token_bucket::TokenBucket;
 
 /// The events of a process that are kept during its scan. With more it is scanned again.
-const MEANWHILE_MAX: usize = 4096;
+const EVENTS_DURING_SCAN_MAX: usize = 4096;
 
 /// How much a [`Registry`] holds and reads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,7 +102,7 @@ pub struct Registry {
     limits: RegistryLimits,
     processes: HashMap<Pid, Process>,
     last_instance: u64,
-    files: Interner,
+    files: MappedFileInterner,
     changed: BTreeSet<Pid>,
     exited: Vec<Process>,
     /// Processes to be rescanned.
@@ -111,16 +111,16 @@ pub struct Registry {
     scans: HashMap<Pid, Vec<ProcessEvent>>,
     /// The process that was rescanned last. They take turns in order of PID.
     last_rescanned: Pid,
-    rescans: Allowance,
+    rescans: TokenBucket,
     /// Processes whose leader has ended. Threads may outlive it, but their count may also be wrong: an event comes before
     /// the end of its thread shows in `/proc`. So they are rescanned until no thread is left.
     leaderless: BTreeSet<Pid>,
     /// How often these are rescanned.
-    leaderless_scans: Allowance,
+    leaderless_scans: TokenBucket,
     /// Whether events were lost and nobody has been marked as stale for it yet.
     has_lost_events: bool,
     /// How often all processes may be marked as stale.
-    recoveries: Allowance,
+    recoveries: TokenBucket,
     /// Whether all processes are wanted, so that lost forks are looked for.
     follows_all: bool,
     /// The pod outside of which no process is read.
@@ -135,16 +135,16 @@ impl Registry {
         let now_ns = monotonic_ns();
         Self {
             last_rescanned: Pid(0),
-            rescans: Allowance::new(limits.rescans_per_second, now_ns),
+            rescans: TokenBucket::new(limits.rescans_per_second, now_ns),
             leaderless: BTreeSet::new(),
-            leaderless_scans: Allowance::new(1, now_ns),
+            leaderless_scans: TokenBucket::new(1, now_ns),
             has_lost_events: false,
-            recoveries: Allowance::new(1, now_ns),
+            recoveries: TokenBucket::new(1, now_ns),
             proc_root,
             limits,
             processes: HashMap::new(),
             last_instance: 0,
-            files: Interner::default(),
+            files: MappedFileInterner::default(),
             changed: BTreeSet::new(),
             exited: Vec::new(),
             stale: BTreeSet::new(),
@@ -156,7 +156,7 @@ impl Registry {
     }
 
     /// From now on reads nothing of processes outside of this pod but which cgroup they are in.
-    pub fn stay_within(&mut self, pod: PodBounds) {
+    pub fn restrict_to_pod(&mut self, pod: PodBounds) {
         self.pod = Some(pod);
     }
 
@@ -203,15 +203,19 @@ impl Registry {
     ///
     /// # Errors
     /// As [`Self::scan`].
-    pub fn end_scan(&mut self, pid: Pid, scanned: Result<Scanned, ProcfsError>) -> Result<(), ProcfsError> {
+    pub fn end_scan(
+        &mut self,
+        pid: Pid,
+        scanned: Result<ScanResult, ProcfsError>,
+    ) -> Result<(), ProcfsError> {
         let Some(meanwhile) = self.scans.remove(&pid) else { return Ok(()) };
         match scanned {
             Ok(scanned) => {
                 let read_from_ns = scanned.read_from_ns;
                 let read = self.process_of(pid, scanned);
-                self.take_read(read);
+                self.insert_scanned(read);
                 for event in meanwhile.into_iter().filter(|event| event.time_ns >= read_from_ns) {
-                    self.act(event);
+                    self.apply_to_process(event);
                 }
                 Ok(())
             }
@@ -240,7 +244,7 @@ impl Registry {
     /// Rescans stale processes, as many as the limits allow by now, and returns how many are left. Call it after each batch
     /// of events.
     pub fn rescan_stale(&mut self) -> usize {
-        for pid in self.take_due() {
+        for pid in self.take_due_rescans() {
             // Where reading fails, the process is forgotten or counted.
             let _ = self.scan(pid);
         }
@@ -248,7 +252,7 @@ impl Registry {
     }
 
     /// Takes the processes that [`Self::rescan_stale`] would rescan, for another thread to do it.
-    pub fn take_due(&mut self) -> Vec<Pid> {
+    pub fn take_due_rescans(&mut self) -> Vec<Pid> {
         let now_ns = monotonic_ns();
         if !self.leaderless.is_empty() && self.leaderless_scans.take(1, now_ns) == 1 {
             self.stale.extend(&self.leaderless);
@@ -292,18 +296,18 @@ impl Registry {
             return false;
         }
         if let Some(meanwhile) = self.scans.get_mut(&pid) {
-            if meanwhile.len() < MEANWHILE_MAX {
+            if meanwhile.len() < EVENTS_DURING_SCAN_MAX {
                 meanwhile.push(event.clone());
             } else {
                 self.scans.remove(&pid);
                 self.mark_stale(pid);
             }
         }
-        self.act(event)
+        self.apply_to_process(event)
     }
 
     /// Does what an event says. Returns as [`Self::apply`].
-    fn act(&mut self, event: ProcessEvent) -> bool {
+    fn apply_to_process(&mut self, event: ProcessEvent) -> bool {
         let ProcessEvent { time_ns, pid, kind } = event;
         match kind {
             ProcessEventKind::Fork { is_thread: true, .. } => self.start_thread(pid),
@@ -376,7 +380,7 @@ impl Registry {
     }
 
     /// Takes up what the environment of a described process says. False: it is not the same process any more.
-    pub fn learn_resource(&mut self, pid: Pid, instance: u64, resource: ResourceVariables) -> bool {
+    pub fn set_resource(&mut self, pid: Pid, instance: u64, resource: ResourceVariables) -> bool {
         let process = self.processes.get_mut(&pid).filter(|process| process.instance == instance);
         let Some(description) = process.and_then(|process| process.description.as_mut()) else {
             return false;
@@ -412,7 +416,7 @@ impl Registry {
             }
             None => {
                 self.stale.insert(child);
-                Process::unknown(child, instance, time_ns, self.limits.mappings_per_process)
+                Process::new(child, instance, time_ns, self.limits.mappings_per_process)
             }
         };
         self.add(process);
@@ -435,7 +439,7 @@ impl Registry {
                 had_mappings
             }
             None => {
-                let mut process = Process::unknown(pid, self.next_instance(), time_ns, most_mappings);
+                let mut process = Process::new(pid, self.next_instance(), time_ns, most_mappings);
                 process.exec(comm, most_mappings);
                 self.add(process);
                 false
@@ -455,7 +459,7 @@ impl Registry {
             if process.program.is_none() {
                 process.program = mapping.backing.file().cloned();
             }
-            if process.mappings.holds(&mapping) {
+            if process.mappings.contains(&mapping) {
                 return false;
             }
         } else if !replaces {
@@ -498,8 +502,8 @@ impl Registry {
     }
 
     /// The process that was read, its files interned.
-    fn process_of(&mut self, pid: Pid, scanned: Scanned) -> Process {
-        let Scanned {
+    fn process_of(&mut self, pid: Pid, scanned: ScanResult) -> Process {
+        let ScanResult {
             read_from_ns,
             state,
             state_read_ns,
@@ -530,12 +534,12 @@ impl Registry {
             threads_read_ns: state_read_ns,
             leader_ended: state.leader_ended,
             program,
-            ..Process::unknown(pid, 0, read_from_ns, 0)
+            ..Process::new(pid, 0, read_from_ns, 0)
         }
     }
 
     /// Applies what was read, to a known process or as another one with the same PID.
-    fn take_read(&mut self, mut read: Process) {
+    fn insert_scanned(&mut self, mut read: Process) {
         let pid = read.pid;
         if read.leader_ended {
             self.leaderless.insert(pid);

@@ -19,7 +19,7 @@ pub struct Scanner {
 
 /// What was read of a process.
 #[derive(Clone, Debug)]
-pub struct Scanned {
+pub struct ScanResult {
     /// When reading began, by `CLOCK_MONOTONIC`: whatever happens from then on must come as events.
     pub(crate) read_from_ns: u64,
     pub(crate) state: ProcessState,
@@ -45,7 +45,7 @@ impl Scanner {
     ///
     /// # Errors
     /// [`ProcfsError::Gone`] for a process that has ended or is outside of the pod.
-    pub fn scan(&self, pid: Pid) -> Result<Scanned, ProcfsError> {
+    pub fn scan(&self, pid: Pid) -> Result<ScanResult, ProcfsError> {
         let directory = self.open(pid)?;
         let read_from_ns = monotonic_ns();
         let state = directory.state()?;
@@ -54,7 +54,7 @@ impl Scanner {
             return Err(ProcfsError::Gone { pid });
         }
         let directory = directory.with_memory(&state);
-        let mut scanned = Scanned {
+        let mut scanned = ScanResult {
             read_from_ns,
             state,
             state_read_ns,
@@ -64,7 +64,7 @@ impl Scanner {
             is_unreadable: false,
         };
         let maps = match directory.file("maps") {
-            Err(ProcfsError::Permission { .. }) => return Ok(Scanned { is_unreadable: true, ..scanned }),
+            Err(ProcfsError::Permission { .. }) => return Ok(ScanResult { is_unreadable: true, ..scanned }),
             maps => maps?,
         };
         let summary = read_executable_mappings(maps, |mapping| {
@@ -75,13 +75,13 @@ impl Scanner {
             }
         })
         .map_err(|source| ProcfsError::reading(pid, "maps", source))?;
-        Ok(Scanned { malformed_lines: summary.malformed, ..scanned })
+        Ok(ScanResult { malformed_lines: summary.malformed, ..scanned })
     }
 
     fn open(&self, pid: Pid) -> Result<ProcessDir, ProcfsError> {
         let directory = ProcessDir::open(&self.proc_root, pid)?;
         match &self.pod {
-            Some(pod) if !pod.hold(&directory.read("cgroup")?) => Err(ProcfsError::Gone { pid }),
+            Some(pod) if !pod.contain(&directory.read("cgroup")?) => Err(ProcfsError::Gone { pid }),
             _ => Ok(directory),
         }
     }

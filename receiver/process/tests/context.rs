@@ -6,7 +6,7 @@ mod common;
 use std::process::Command;
 
 use common::{Talker, compile};
-use sidewinder_process::context::{ContextError, Published, read_process_context};
+use sidewinder_process::context::{ContextError, PublishedContext, read_process_context};
 use sidewinder_process::{ProcRoot, ProcessDir, ProcessMemory};
 
 /// Publishes `service.name` = `one`, says so, and then does what each line says, by the specification's order of steps:
@@ -58,16 +58,16 @@ int main(int argc, char **argv) {
 }
 "#;
 
-fn context_of(talker: &Talker) -> Result<Published, ContextError> {
+fn context_of(talker: &Talker) -> Result<PublishedContext, ContextError> {
     let open = || ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap();
-    read_process_context(open().file("maps").unwrap(), &ProcessMemory::of(open()))
+    read_process_context(open().file("maps").unwrap(), &ProcessMemory::new(open()))
 }
 
-fn is_current(published: &Published, talker: &Talker) -> bool {
-    published.is_current(&ProcessMemory::of(ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap()))
+fn is_current(published: &PublishedContext, talker: &Talker) -> bool {
+    published.is_current(&ProcessMemory::new(ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap()))
 }
 
-fn name_of(published: &Published) -> String {
+fn name_of(published: &PublishedContext) -> String {
     format!("{:?}", published.context.resource)
 }
 

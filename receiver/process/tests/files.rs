@@ -13,8 +13,8 @@ use std::process::{Child, Command};
 
 use common::{Talker, Tree, compile, line_for};
 use sidewinder_process::{
-    BuildIds, Credentials, FileTable, FileTableLimits, Identified, OpenError, Pid, ProcRoot, ProcessDir,
-    ReadAt, Registry, RegistryLimits, Root, Trust,
+    BuildIds, Credentials, FileTable, FileTableLimits, IdentifiedFile, OpenError, PathTrust, Pid, ProcRoot,
+    ProcessDir, ProcessRoot, ReadAt, Registry, RegistryLimits,
 };
 
 /// A tree with one process, and the file that it maps.
@@ -37,11 +37,11 @@ impl Target {
         Self { tree, file }
     }
 
-    fn identify(&self) -> (FileTable, Identified) {
+    fn identify(&self) -> (FileTable, IdentifiedFile) {
         self.identify_with(FileTableLimits::default())
     }
 
-    fn identify_with(&self, limits: FileTableLimits) -> (FileTable, Identified) {
+    fn identify_with(&self, limits: FileTableLimits) -> (FileTable, IdentifiedFile) {
         let mut files = FileTable::new(self.tree.proc_root(), limits);
         let identified = identify(&mut files, &self.tree.proc_root(), PID);
         (files, identified)
@@ -55,7 +55,7 @@ impl Target {
 }
 
 /// Identifies the first file that a process maps.
-fn identify(files: &mut FileTable, proc_root: &ProcRoot, pid: u32) -> Identified {
+fn identify(files: &mut FileTable, proc_root: &ProcRoot, pid: u32) -> IdentifiedFile {
     let mut registry = Registry::new(proc_root.clone(), RegistryLimits::default());
     registry.scan(Pid(pid)).unwrap();
     let process = registry.process(Pid(pid)).unwrap();
@@ -63,7 +63,7 @@ fn identify(files: &mut FileTable, proc_root: &ProcRoot, pid: u32) -> Identified
     files.identify(process, mapping).unwrap()
 }
 
-fn content(files: &FileTable, identified: &Identified) -> String {
+fn content(files: &FileTable, identified: &IdentifiedFile) -> String {
     let opened = files.get(identified.id).unwrap().opened().unwrap();
     let mut bytes = vec![0; opened.size_bytes() as usize];
     opened.read_exact_at(&mut bytes, 0).unwrap();
@@ -188,7 +188,7 @@ fn a_file_that_was_written_into_is_another_one() {
     fs::OpenOptions::new().append(true).open(&target.file).unwrap().write_all(b", changed").unwrap();
     let unseen = identify(&mut files, &target.tree.proc_root(), PID);
     assert_eq!(unseen.id, before.id, "what was seen holds until files are looked at anew");
-    files.look_anew();
+    files.invalidate_confirmed();
     let after = identify(&mut files, &target.tree.proc_root(), PID);
     assert!(after.is_new && after.id != before.id);
     assert_eq!(content(&files, &after), "the mapped one, changed");
@@ -477,7 +477,7 @@ fn the_vdso_is_one_file_for_all() {
 #[test]
 fn a_root_opens_regular_files_inside_it_and_no_others() {
     let target = Target::new();
-    let root = Root::of(&target.tree.proc_root(), Pid(PID)).unwrap();
+    let root = ProcessRoot::from_pid(&target.tree.proc_root(), Pid(PID)).unwrap();
     let reader = own_credentials();
     let below = |path: &str| target.tree.root(PID).join(path);
     symlink("/lib/x", below("inside")).unwrap();
@@ -486,7 +486,7 @@ fn a_root_opens_regular_files_inside_it_and_no_others() {
     assert!(Command::new("mkfifo").arg(below("fifo")).status().unwrap().success());
     fs::write(below("two\nlines\x1b[31m"), "").unwrap();
     // By the kernel, and step by step.
-    for trust in [Trust::Operator, Trust::Proven { reader: &reader, binary_owner: None }] {
+    for trust in [PathTrust::Operator, PathTrust::Proven { reader: &reader, binary_owner: None }] {
         let open = |path: &str| root.open(std::iter::once(path.into()), trust).next().unwrap();
         assert!(open("lib/x").is_ok());
         assert!(matches!(open("lib/none"), Err(OpenError::NotFound)));
@@ -510,12 +510,12 @@ fn own_credentials() -> Credentials {
 #[test]
 fn a_root_in_which_a_file_system_never_answers_is_not_waited_for() {
     let target = Target::new();
-    let root = Root::of(&target.tree.proc_root(), Pid(PID)).unwrap();
+    let root = ProcessRoot::from_pid(&target.tree.proc_root(), Pid(PID)).unwrap();
     let Some(mount) = SilentMount::over_the_file_of(&target) else { return };
     let (answer, answers) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let reader = own_credentials();
-        for trust in [Trust::Operator, Trust::Proven { reader: &reader, binary_owner: None }] {
+        for trust in [PathTrust::Operator, PathTrust::Proven { reader: &reader, binary_owner: None }] {
             let opened = root.open(std::iter::once(b"lib/x.debug".to_vec()), trust).next().unwrap();
             answer.send(opened.map(drop)).unwrap();
         }
@@ -595,17 +595,17 @@ impl World {
         lchown(self.at(path), Some(owner), Some(owner)).unwrap();
     }
 
-    fn open(&self, path: &str, trust: Trust<'_>) -> Result<fs::File, OpenError> {
-        let root = Root::of(&self.target.tree.proc_root(), Pid(PID)).unwrap();
+    fn open(&self, path: &str, trust: PathTrust<'_>) -> Result<fs::File, OpenError> {
+        let root = ProcessRoot::from_pid(&self.target.tree.proc_root(), Pid(PID)).unwrap();
         root.open(std::iter::once(path.into()), trust).next().unwrap()
     }
 
     fn named(&self, path: &str) -> Result<fs::File, OpenError> {
-        self.open(path, Trust::Named { reader: &self.reader })
+        self.open(path, PathTrust::Named { reader: &self.reader })
     }
 
     fn proven(&self, path: &str, binary_owner: Option<u32>) -> Result<fs::File, OpenError> {
-        self.open(path, Trust::Proven { reader: &self.reader, binary_owner })
+        self.open(path, PathTrust::Proven { reader: &self.reader, binary_owner })
     }
 }
 
@@ -677,5 +677,5 @@ fn a_file_that_proves_itself_is_found_by_links_and_read_as_its_process_could() {
     assert!(matches!(world.proven("debug/of-stranger", None), Err(OpenError::Owner(STRANGER))));
     assert!(world.proven("debug/of-stranger", Some(STRANGER)).is_ok());
     // Who runs us chose where to look.
-    assert!(world.open("debug/to-secret", Trust::Operator).is_ok());
+    assert!(world.open("debug/to-secret", PathTrust::Operator).is_ok());
 }

@@ -73,7 +73,7 @@ fn a_scan_finds_what_we_ourselves_map() {
     assert!(paths(own).contains(&executable.to_str().unwrap().to_owned()), "{:?}", paths(own));
     assert!(own.mappings().any(|mapping| mapping.backing == Backing::Vdso));
     let here = Avma(a_scan_finds_what_we_ourselves_map as fn() as usize as u64);
-    let mapping = own.mapping_set().at(here).unwrap();
+    let mapping = own.mapping_set().find(here).unwrap();
     assert_eq!(mapping.backing.file().unwrap().path(), executable.to_str().unwrap().as_bytes());
     assert!(changes(&mut registry).contains(&format!("+{}", std::process::id())));
     assert_eq!(changes(&mut registry), Vec::<String>::new());
@@ -316,7 +316,7 @@ fn an_ended_process_is_known_until_its_end_is_told() {
     registry.apply(event(end_ns, 10, exit(10)));
     assert!(registry.process(Pid(10)).is_none());
     let ended = registry.process_or_ended(Pid(10)).unwrap();
-    assert!(ended.had_not_ended_by(end_ns) && !ended.had_not_ended_by(end_ns + 1), "another one's number");
+    assert!(ended.was_alive_at(end_ns) && !ended.was_alive_at(end_ns + 1), "another one's number");
     assert_eq!(changes(&mut registry), ["-10"]);
     assert!(registry.process_or_ended(Pid(10)).is_none());
 }

@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
 /// What all executable mappings of a process lead to.
 fn locations(talker: &Talker) -> Vec<TlsLocation> {
     let open = || ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap();
-    let memory = ProcessMemory::of(open());
+    let memory = ProcessMemory::new(open());
     let mut found = Vec::new();
     let mut mappings = Vec::new();
     read_executable_mappings(open().file("maps").unwrap(), |mapping| mappings.push(mapping)).unwrap();
@@ -105,7 +105,7 @@ fn check(what: &str, command: &mut Command, is_musl: bool, is_static: bool) {
     let found = locations(&talker);
     assert_eq!(found.len(), 1, "{what}: {found:?}");
     assert_eq!(matches!(found[0], TlsLocation::Static { .. }), is_static, "{what}: {found:?}");
-    let memory = ProcessMemory::of(ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap());
+    let memory = ProcessMemory::new(ProcessDir::open(&ProcRoot::default(), talker.pid()).unwrap());
     for thread in &said {
         let [pointer, address] = thread[..] else { panic!("{what}: {said:?}") };
         assert_eq!(address_of(found[0], pointer, &memory, is_musl), address, "{what}: {found:?}");

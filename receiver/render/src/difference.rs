@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use crate::escape::visible;
+use crate::escape::escaped;
 use crate::functions::functions;
 use crate::profile::Profile;
 use crate::summary::percent;
-use crate::table::{TableOptions, name_columns, padded};
+use crate::table::{TableOptions, name_columns, pad};
 
 /// The functions whose own share changed the most, one a line: the share before, the share after, the difference in
 /// points of percent, the function's name.
@@ -15,12 +15,12 @@ use crate::table::{TableOptions, name_columns, padded};
 pub fn difference(before: &Profile, after: &Profile, options: TableOptions) -> String {
     let mut shares = HashMap::<(String, String), [f64; 2]>::new();
     for (part, profile) in [before, after].into_iter().enumerate() {
-        let total = profile.total();
+        let total = profile.total_count();
         for row in functions(profile) {
-            let key = (visible(&row.name).into_owned(), row.binary.to_owned());
+            let key = (escaped(&row.name).into_owned(), row.binary.to_owned());
             let share = shares.entry(key).or_default();
             if let Some(share) = share.get_mut(part) {
-                *share += percent(row.own, total);
+                *share += percent(row.self_count, total);
             }
         }
     }
@@ -39,7 +39,7 @@ pub fn difference(before: &Profile, after: &Profile, options: TableOptions) -> S
         let change =
             colour.map_or_else(|| change.clone(), |colour| format!("\u{1b}[{colour}m{change}\u{1b}[0m"));
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "{old:>6.2}%  {new:>6.2}%  {change}  {}", padded(name, columns).trim_end());
+        let _ = writeln!(out, "{old:>6.2}%  {new:>6.2}%  {change}  {}", pad(name, columns).trim_end());
     }
     out
 }

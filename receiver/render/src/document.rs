@@ -10,30 +10,30 @@ use std::time::UNIX_EPOCH;
 
 use serde::Serialize;
 
-use crate::escape::{hexadecimal, visible, visible_or_nothing};
-use crate::profile::{FrameKind, Profile, Sample, Thread};
-use crate::tree::Tree;
+use crate::escape::{escaped, escaped_or_empty, hex};
+use crate::profile::{FrameCategory, Profile, ProfileSample, ProfileThread};
+use crate::tree::CallTree;
 
 /// Writes all of a profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let mut growth = Growth::default();
-    growth.grow(profile);
+    let mut growth = DocumentBuilder::default();
+    growth.update(profile);
     let mut samples = profile.samples.clone();
     samples.sort_unstable();
-    growth.write(Mark::default(), profile, samples, None, out)
+    growth.write_since(TableLengths::default(), profile, samples, None, out)
 }
 
 /// The tables of a document, which grow with its profile.
 #[derive(Default, Debug)]
-pub struct Growth {
-    tree: Tree,
+pub struct DocumentBuilder {
+    tree: CallTree,
     /// Numbers of texts.
-    threads: Vec<ThreadTexts>,
+    threads: Vec<ThreadStrings>,
     spans: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct ThreadTexts {
+struct ThreadStrings {
     process: u32,
     name: u32,
     container: u32,
@@ -41,9 +41,9 @@ struct ThreadTexts {
 
 /// How long the tables of a document are that somebody has: `1.2.3.4.5.6` as text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Mark([usize; 6]);
+pub struct TableLengths([usize; 6]);
 
-impl fmt::Display for Mark {
+impl fmt::Display for TableLengths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [texts, functions, places, nodes, threads, spans] = self.0;
         write!(f, "{texts}.{functions}.{places}.{nodes}.{threads}.{spans}")
@@ -53,21 +53,21 @@ impl fmt::Display for Mark {
 /// Why a text is no mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("it is not six numbers with dots between them")]
-pub struct MarkError;
+pub struct TableLengthsError;
 
-impl FromStr for Mark {
-    type Err = MarkError;
+impl FromStr for TableLengths {
+    type Err = TableLengthsError;
 
-    fn from_str(text: &str) -> Result<Self, MarkError> {
+    fn from_str(text: &str) -> Result<Self, TableLengthsError> {
         let numbers: Result<Vec<usize>, _> = text.split('.').map(str::parse).collect();
-        let numbers = numbers.map_err(|_| MarkError)?;
-        numbers.try_into().map(Self).map_err(|_| MarkError)
+        let numbers = numbers.map_err(|_| TableLengthsError)?;
+        numbers.try_into().map(Self).map_err(|_| TableLengthsError)
     }
 }
 
 /// What somebody who follows a profile has to know besides.
 #[derive(Clone, Serialize, Debug)]
-pub struct Instalment {
+pub struct LiveUpdate {
     /// What to ask for next, at `data/` beside the page.
     pub next: String,
     /// Whether this is all that is held, not what is new: what was told before is void.
@@ -80,13 +80,13 @@ pub struct Instalment {
     pub has_ended: bool,
 }
 
-impl Growth {
-    /// Takes in what the profile's tables have more of than the last time. Samples are left to [`Self::write`].
-    pub fn grow(&mut self, profile: &Profile) {
-        self.tree.grow(profile);
-        let texts = &mut self.tree.texts;
-        let mut text = |text: &str| texts.number(&visible_or_nothing(text));
-        let new = profile.threads.iter().skip(self.threads.len()).map(|thread| ThreadTexts {
+impl DocumentBuilder {
+    /// Takes in what the profile's tables have more of than the last time. Samples are left to [`Self::write_since`].
+    pub fn update(&mut self, profile: &Profile) {
+        self.tree.update(profile);
+        let texts = &mut self.tree.strings;
+        let mut text = |text: &str| texts.intern(&escaped_or_empty(text));
+        let new = profile.threads.iter().skip(self.threads.len()).map(|thread| ThreadStrings {
             process: text(&thread.process),
             name: text(&thread.name),
             container: text(&thread.container),
@@ -99,22 +99,22 @@ impl Growth {
     /// About how many bytes it takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.tree.bytes() + self.threads.len() * size_of::<ThreadTexts>()
+        self.tree.bytes() + self.threads.len() * size_of::<ThreadStrings>()
     }
 
     /// How long the tables are now.
     #[must_use]
-    pub fn mark(&self) -> Mark {
-        let Tree { texts, functions, places, nodes, .. } = &self.tree;
-        let lengths = [texts.all().len(), functions.len(), places.all.len(), nodes.all.len()];
+    pub fn lengths(&self) -> TableLengths {
+        let CallTree { strings: texts, functions, function_lines: places, nodes, .. } = &self.tree;
+        let lengths = [texts.all().len(), functions.len(), places.values.len(), nodes.values.len()];
         let [texts, functions, places, nodes] = lengths;
-        Mark([texts, functions, places, nodes, self.threads.len(), self.spans])
+        TableLengths([texts, functions, places, nodes, self.threads.len(), self.spans])
     }
 
     /// Whether the tables were ever as short as that: whoever says so has the beginning of them.
     #[must_use]
-    pub fn holds(&self, mark: Mark) -> bool {
-        mark.0.iter().zip(self.mark().0).all(|(asked, held)| *asked <= held)
+    pub fn covers(&self, mark: TableLengths) -> bool {
+        mark.0.iter().zip(self.lengths().0).all(|(asked, held)| *asked <= held)
     }
 
     /// Writes what the tables have more of than at `since`, with these samples of the profile that was taken in.
@@ -122,12 +122,12 @@ impl Growth {
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn write(
+    pub fn write_since(
         &self,
-        since: Mark,
+        since: TableLengths,
         profile: &Profile,
-        samples: impl IntoIterator<Item = Sample>,
-        live: Option<Instalment>,
+        samples: impl IntoIterator<Item = ProfileSample>,
+        live: Option<LiveUpdate>,
         out: &mut impl Write,
     ) -> io::Result<()> {
         let document = self.document(since, profile, samples, live);
@@ -136,15 +136,15 @@ impl Growth {
 
     fn document<'a>(
         &'a self,
-        since: Mark,
+        since: TableLengths,
         profile: &'a Profile,
-        samples: impl IntoIterator<Item = Sample>,
-        live: Option<Instalment>,
+        samples: impl IntoIterator<Item = ProfileSample>,
+        live: Option<LiveUpdate>,
     ) -> Document<'a> {
-        let Mark([texts, functions, places, nodes, threads, spans]) = since;
+        let TableLengths([texts, functions, places, nodes, threads, spans]) = since;
         let tree = &self.tree;
         Document {
-            title: visible(&profile.title).into_owned(),
+            title: escaped(&profile.title).into_owned(),
             measure: sidewinder_kind::display_of(&profile.measure.name),
             rate_hz: profile.measure.rate_hz,
             period_ns: profile.measure.period_ns,
@@ -154,36 +154,42 @@ impl Growth {
                 .map_or(0, |since| since.as_millis() as u64),
             duration_ms: profile.duration.as_millis() as u64,
             slice_ms: profile.slice.as_secs_f64() * 1e3,
-            kinds: FrameKind::ALL
+            kinds: FrameCategory::ALL
                 .iter()
-                .map(|kind| Kind { label: kind.label(), colour: kind.colour() })
+                .map(|kind| CategoryStyle { label: kind.label(), colour: kind.colour() })
                 .collect(),
-            strings: tree.texts.all().iter().skip(texts).map(|text| &**text).collect(),
+            strings: tree.strings.all().iter().skip(texts).map(|text| &**text).collect(),
             functions: functions_since(tree, functions),
-            places: Places {
-                function: tree.places.all.iter().skip(places).map(|place| place.function).collect(),
-                line: tree.places.all.iter().skip(places).map(|place| place.line).collect(),
+            places: DocumentLines {
+                function: tree
+                    .function_lines
+                    .values
+                    .iter()
+                    .skip(places)
+                    .map(|place| place.function)
+                    .collect(),
+                line: tree.function_lines.values.iter().skip(places).map(|place| place.line).collect(),
             },
-            nodes: Nodes {
+            nodes: DocumentNodes {
                 parent_before: (0..)
-                    .zip(&tree.nodes.all)
+                    .zip(&tree.nodes.values)
                     .skip(nodes)
                     .map(|(number, node)| node.parent.map_or(0, |parent| number - parent))
                     .collect(),
-                place: tree.nodes.all.iter().skip(nodes).map(|node| node.place).collect(),
+                place: tree.nodes.values.iter().skip(nodes).map(|node| node.function_line).collect(),
             },
             threads: threads_since(&profile.threads, &self.threads, threads),
-            spans: Spans {
-                trace: profile.spans.iter().skip(spans).map(|span| hexadecimal(&span.trace_id)).collect(),
-                span: profile.spans.iter().skip(spans).map(|span| hexadecimal(&span.span_id)).collect(),
+            spans: DocumentSpans {
+                trace: profile.spans.iter().skip(spans).map(|span| hex(&span.trace_id)).collect(),
+                span: profile.spans.iter().skip(spans).map(|span| hex(&span.span_id)).collect(),
             },
             samples: self.samples(samples),
-            outcomes: outcomes(profile),
+            outcomes: outcome_entries(profile),
             parts: profile
-                .parts
+                .recordings
                 .iter()
-                .map(|part| Part {
-                    name: visible(&part.name).into_owned(),
+                .map(|part| DocumentRecording {
+                    name: escaped(&part.name).into_owned(),
                     from: part.slices.start,
                     to: part.slices.end,
                 })
@@ -193,8 +199,8 @@ impl Growth {
     }
 
     /// Samples of things that are not there are left out.
-    fn samples(&self, of: impl IntoIterator<Item = Sample>) -> Samples {
-        let mut samples = Samples::default();
+    fn samples(&self, of: impl IntoIterator<Item = ProfileSample>) -> DocumentSamples {
+        let mut samples = DocumentSamples::default();
         for sample in of {
             let Some(&node) = self.tree.leaves.get(sample.stack.0 as usize) else { continue };
             if sample.thread.0 as usize >= self.threads.len() {
@@ -210,20 +216,20 @@ impl Growth {
     }
 }
 
-fn functions_since(tree: &Tree, since: usize) -> Functions {
-    let mut functions = Functions::default();
+fn functions_since(tree: &CallTree, since: usize) -> DocumentFunctions {
+    let mut functions = DocumentFunctions::default();
     for function in tree.functions.iter().skip(since) {
         functions.name.push(function.name);
         functions.binary.push(function.binary);
         functions.path.push(function.path);
-        let kind = FrameKind::ALL.iter().position(|kind| *kind == function.kind);
+        let kind = FrameCategory::ALL.iter().position(|kind| *kind == function.kind);
         functions.kind.push(kind.unwrap_or_default() as u8);
     }
     functions
 }
 
-fn threads_since(of: &[Thread], texts: &[ThreadTexts], since: usize) -> Threads {
-    let mut threads = Threads::default();
+fn threads_since(of: &[ProfileThread], texts: &[ThreadStrings], since: usize) -> DocumentThreads {
+    let mut threads = DocumentThreads::default();
     for (thread, texts) in of.iter().zip(texts).skip(since) {
         threads.process.push(texts.process);
         threads.pid.push(thread.pid);
@@ -243,28 +249,28 @@ struct Document<'a> {
     start_unix_ms: u64,
     duration_ms: u64,
     slice_ms: f64,
-    kinds: Vec<Kind>,
+    kinds: Vec<CategoryStyle>,
     strings: Vec<&'a str>,
-    functions: Functions,
-    places: Places,
-    nodes: Nodes,
-    threads: Threads,
-    spans: Spans,
-    samples: Samples,
-    outcomes: Vec<Outcome>,
-    parts: Vec<Part>,
+    functions: DocumentFunctions,
+    places: DocumentLines,
+    nodes: DocumentNodes,
+    threads: DocumentThreads,
+    spans: DocumentSpans,
+    samples: DocumentSamples,
+    outcomes: Vec<DocumentOutcome>,
+    parts: Vec<DocumentRecording>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    live: Option<Instalment>,
+    live: Option<LiveUpdate>,
 }
 
 #[derive(Serialize)]
-struct Kind {
+struct CategoryStyle {
     label: &'static str,
     colour: [u8; 3],
 }
 
 #[derive(Default, Serialize)]
-struct Functions {
+struct DocumentFunctions {
     name: Vec<u32>,
     binary: Vec<u32>,
     path: Vec<u32>,
@@ -273,20 +279,20 @@ struct Functions {
 }
 
 #[derive(Default, Serialize)]
-struct Places {
+struct DocumentLines {
     function: Vec<u32>,
     line: Vec<u32>,
 }
 
 #[derive(Default, Serialize)]
-struct Nodes {
+struct DocumentNodes {
     /// How many nodes before this one its caller is; 0: it has none.
     parent_before: Vec<u32>,
     place: Vec<u32>,
 }
 
 #[derive(Default, Serialize)]
-struct Threads {
+struct DocumentThreads {
     process: Vec<u32>,
     pid: Vec<u32>,
     name: Vec<u32>,
@@ -296,14 +302,14 @@ struct Threads {
 }
 
 #[derive(Default, Serialize)]
-struct Spans {
+struct DocumentSpans {
     trace: Vec<String>,
     span: Vec<String>,
 }
 
 /// In the order of their slices, but for what came late to somebody who follows.
 #[derive(Default, Serialize)]
-struct Samples {
+struct DocumentSamples {
     slice: Vec<u32>,
     thread: Vec<u32>,
     /// One more than the index of the span; 0: none.
@@ -313,7 +319,7 @@ struct Samples {
 }
 
 #[derive(Serialize)]
-struct Outcome {
+struct DocumentOutcome {
     name: String,
     count: u64,
     severity: &'static str,
@@ -321,18 +327,18 @@ struct Outcome {
 }
 
 #[derive(Serialize)]
-struct Part {
+struct DocumentRecording {
     name: String,
     from: u32,
     to: u32,
 }
 
-fn outcomes(profile: &Profile) -> Vec<Outcome> {
-    let outcomes = profile.outcomes.iter().map(|outcome| Outcome {
-        name: visible(&outcome.name).into_owned(),
+fn outcome_entries(profile: &Profile) -> Vec<DocumentOutcome> {
+    let outcomes = profile.outcomes.iter().map(|outcome| DocumentOutcome {
+        name: escaped(&outcome.name).into_owned(),
         count: outcome.count,
         severity: outcome.severity.label(),
-        help: visible_or_nothing(&outcome.help).into_owned(),
+        help: escaped_or_empty(&outcome.help).into_owned(),
     });
     outcomes.collect()
 }
@@ -343,9 +349,14 @@ mod tests {
     use crate::profile::tests::sample;
     use serde_json::{Value, json};
 
-    fn written(growth: &Growth, since: Mark, profile: &Profile, samples: &[Sample]) -> Value {
+    fn written(
+        growth: &DocumentBuilder,
+        since: TableLengths,
+        profile: &Profile,
+        samples: &[ProfileSample],
+    ) -> Value {
         let mut out = Vec::new();
-        growth.write(since, profile, samples.iter().copied(), None, &mut out).unwrap();
+        growth.write_since(since, profile, samples.iter().copied(), None, &mut out).unwrap();
         serde_json::from_slice(&out).unwrap()
     }
 
@@ -371,28 +382,28 @@ mod tests {
     #[test]
     fn instalments_put_together_are_the_whole() {
         let profile = sample();
-        let (mut growth, mut together) = (Growth::default(), None);
+        let (mut growth, mut together) = (DocumentBuilder::default(), None);
         for stacks in 1..=profile.stacks.len() {
             let mut so_far = profile.clone();
             so_far.stacks.truncate(stacks);
             so_far.frames.truncate(stacks + 1);
-            let since = if stacks == 1 { Mark::default() } else { growth.mark() };
-            growth.grow(&so_far);
+            let since = if stacks == 1 { TableLengths::default() } else { growth.lengths() };
+            growth.update(&so_far);
             let more = written(&growth, since, &so_far, &profile.samples[stacks - 1..stacks]);
             match &mut together {
                 None => together = Some(more),
                 Some(together) => append(together, &more),
             }
         }
-        assert_eq!(together.unwrap(), written(&growth, Mark::default(), &profile, &profile.samples));
+        assert_eq!(together.unwrap(), written(&growth, TableLengths::default(), &profile, &profile.samples));
     }
 
     #[test]
     fn who_has_everything_is_sent_nothing_again() {
         let profile = sample();
-        let mut growth = Growth::default();
-        growth.grow(&profile);
-        let nothing = written(&growth, growth.mark(), &profile, &[]);
+        let mut growth = DocumentBuilder::default();
+        growth.update(&profile);
+        let nothing = written(&growth, growth.lengths(), &profile, &[]);
         for table in ["functions", "places", "nodes", "threads", "spans", "samples"] {
             let columns = nothing[table].as_object().unwrap();
             assert!(columns.values().all(|column| *column == json!([])), "{table}: {columns:?}");
@@ -402,14 +413,14 @@ mod tests {
 
     #[test]
     fn a_mark_is_read_as_it_is_written_and_only_of_what_was() {
-        let mut growth = Growth::default();
-        growth.grow(&sample());
-        let mark = growth.mark();
+        let mut growth = DocumentBuilder::default();
+        growth.update(&sample());
+        let mark = growth.lengths();
         assert_eq!(mark.to_string().parse(), Ok(mark));
-        assert!(growth.holds(mark) && growth.holds(Mark::default()));
-        assert!(!growth.holds(Mark([usize::MAX; 6])));
+        assert!(growth.covers(mark) && growth.covers(TableLengths::default()));
+        assert!(!growth.covers(TableLengths([usize::MAX; 6])));
         for text in ["", "1.2.3.4.5", "1.2.3.4.5.6.7", "1.2.3.4.5.-6", "1.2.3.4.5.x"] {
-            assert_eq!(text.parse::<Mark>(), Err(MarkError), "{text}");
+            assert_eq!(text.parse::<TableLengths>(), Err(TableLengthsError), "{text}");
         }
     }
 }

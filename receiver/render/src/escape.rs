@@ -6,16 +6,16 @@ use std::fmt::Write;
 /// The name with every character that acts instead of showing written out as `\u{1b}`: control characters, line
 /// separators, and what changes the direction of text or joins it invisibly. An empty name becomes `[unnamed]`.
 #[must_use]
-pub fn visible(name: &str) -> Cow<'_, str> {
+pub fn escaped(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed("[unnamed]");
     }
-    if !name.chars().any(acts) {
+    if !name.chars().any(needs_escape) {
         return Cow::Borrowed(name);
     }
     let mut out = String::with_capacity(name.len() + 8);
     for character in name.chars() {
-        if acts(character) {
+        if needs_escape(character) {
             // Writing to a string cannot fail.
             let _ = write!(out, "\\u{{{:x}}}", u32::from(character));
         } else {
@@ -26,16 +26,16 @@ pub fn visible(name: &str) -> Cow<'_, str> {
 }
 
 /// The same, but an empty name stays empty.
-pub(crate) fn visible_or_nothing(name: &str) -> Cow<'_, str> {
-    if name.is_empty() { Cow::Borrowed("") } else { visible(name) }
+pub(crate) fn escaped_or_empty(name: &str) -> Cow<'_, str> {
+    if name.is_empty() { Cow::Borrowed("") } else { escaped(name) }
 }
 
 /// An identifier as people write it.
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn acts(character: char) -> bool {
+fn needs_escape(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
@@ -49,17 +49,17 @@ mod tests {
 
     #[test]
     fn what_acts_is_written_out_and_what_shows_stays() {
-        assert_eq!(visible("std::vector<int>::push_back"), "std::vector<int>::push_back");
-        assert_eq!(visible("\u{1b}[31mred\n"), "\\u{1b}[31mred\\u{a}");
-        assert_eq!(visible("a\u{202e}b"), "a\\u{202e}b");
-        assert_eq!(visible("größe"), "größe");
-        assert_eq!(visible(""), "[unnamed]");
+        assert_eq!(escaped("std::vector<int>::push_back"), "std::vector<int>::push_back");
+        assert_eq!(escaped("\u{1b}[31mred\n"), "\\u{1b}[31mred\\u{a}");
+        assert_eq!(escaped("a\u{202e}b"), "a\\u{202e}b");
+        assert_eq!(escaped("größe"), "größe");
+        assert_eq!(escaped(""), "[unnamed]");
     }
 
     proptest! {
         #[test]
         fn no_control_character_survives(name: String) {
-            prop_assert!(!visible(&name).chars().any(char::is_control));
+            prop_assert!(!escaped(&name).chars().any(char::is_control));
         }
     }
 }

@@ -9,26 +9,26 @@ use fxprof_processed_profile::{
     Profile as FirefoxProfile, ReferenceTimestamp, SamplingInterval, StackHandle, ThreadHandle, Timestamp,
 };
 
-use crate::escape::visible;
-use crate::profile::{Frame, FrameKind, Profile, Sample, Thread, ThreadIndex};
+use crate::escape::escaped;
+use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample, ProfileThread, ThreadIndex};
 
 /// Writes the profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer(out, &converted(profile)).map_err(io::Error::from)
+    serde_json::to_writer(out, &convert(profile)).map_err(io::Error::from)
 }
 
-fn converted(profile: &Profile) -> FirefoxProfile {
+fn convert(profile: &Profile) -> FirefoxProfile {
     let period_ns = profile.measure.period_ns.max(1);
     let mut firefox = FirefoxProfile::new(
-        &visible(&profile.title),
+        &escaped(&profile.title),
         ReferenceTimestamp::from_system_time(profile.start),
         SamplingInterval::from_nanos(period_ns),
     );
     firefox.set_os_name("Linux");
     firefox.set_symbolicated(true);
-    let categories =
-        FrameKind::ALL.map(|kind| CategoryPairHandle::from(firefox.add_category(kind.label(), colour(kind))));
-    let mut of_threads = BTreeMap::<ThreadIndex, Vec<Sample>>::new();
+    let categories = FrameCategory::ALL
+        .map(|kind| CategoryPairHandle::from(firefox.add_category(kind.label(), colour(kind))));
+    let mut of_threads = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
     for sample in profile.samples.iter().filter(|sample| profile.thread_of(sample).is_some()) {
         of_threads.entry(sample.thread).or_default().push(*sample);
     }
@@ -38,7 +38,7 @@ fn converted(profile: &Profile) -> FirefoxProfile {
         samples.sort_unstable();
         let process = *processes.entry((thread.pid, &thread.process)).or_insert_with(|| {
             firefox.add_process(
-                &visible(&thread.process),
+                &escaped(&thread.process),
                 thread.pid,
                 Timestamp::from_nanos_since_reference(0),
             )
@@ -46,7 +46,7 @@ fn converted(profile: &Profile) -> FirefoxProfile {
         let is_main = thread.tid == thread.pid;
         let start = Timestamp::from_nanos_since_reference(0);
         let handle = firefox.add_thread(process, thread.tid, start, is_main);
-        firefox.set_thread_name(handle, &visible(name(thread)));
+        firefox.set_thread_name(handle, &escaped(thread_name(thread)));
         add_samples(&mut firefox, handle, profile, &samples, categories);
     }
     firefox
@@ -56,13 +56,13 @@ fn add_samples(
     firefox: &mut FirefoxProfile,
     thread: ThreadHandle,
     profile: &Profile,
-    samples: &[Sample],
-    categories: [CategoryPairHandle; FrameKind::ALL.len()],
+    samples: &[ProfileSample],
+    categories: [CategoryPairHandle; FrameCategory::ALL.len()],
 ) {
     for sample in samples {
         let mut stack: Option<StackHandle> = None;
         for frame in profile.frames_of(sample.stack).rev() {
-            let frame = interned(firefox, thread, frame, categories);
+            let frame = intern_frame(firefox, thread, frame, categories);
             stack = Some(firefox.intern_stack(thread, stack, frame));
         }
         let at = u64::try_from(Duration::as_nanos(&profile.slice)).unwrap_or(u64::MAX);
@@ -72,15 +72,15 @@ fn add_samples(
     }
 }
 
-fn interned(
+fn intern_frame(
     firefox: &mut FirefoxProfile,
     thread: ThreadHandle,
-    frame: &Frame,
-    categories: [CategoryPairHandle; FrameKind::ALL.len()],
+    frame: &ProfileFrame,
+    categories: [CategoryPairHandle; FrameCategory::ALL.len()],
 ) -> FrameHandle {
-    let label = firefox.intern_string(&visible(&frame.label()));
+    let label = firefox.intern_string(&escaped(&frame.label()));
     let [other, ..] = categories;
-    let of_kind = FrameKind::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.kind);
+    let of_kind = FrameCategory::ALL.iter().zip(categories).find(|(kind, _)| **kind == frame.kind);
     let category_pair = of_kind.map_or(other, |(_, category)| category);
     firefox.intern_frame(
         thread,
@@ -88,20 +88,20 @@ fn interned(
     )
 }
 
-fn name(thread: &Thread) -> &str {
+fn thread_name(thread: &ProfileThread) -> &str {
     if thread.name.is_empty() { &thread.process } else { &thread.name }
 }
 
 /// The nearest of the Firefox Profiler's colours.
-const fn colour(kind: FrameKind) -> CategoryColor {
+const fn colour(kind: FrameCategory) -> CategoryColor {
     match kind {
-        FrameKind::Native => CategoryColor::Yellow,
-        FrameKind::Rust => CategoryColor::Orange,
-        FrameKind::Go => CategoryColor::LightBlue,
-        FrameKind::Python => CategoryColor::Brown,
-        FrameKind::Jit => CategoryColor::Green,
-        FrameKind::Kernel => CategoryColor::Purple,
-        FrameKind::Marker => CategoryColor::Gray,
+        FrameCategory::Native => CategoryColor::Yellow,
+        FrameCategory::Rust => CategoryColor::Orange,
+        FrameCategory::Go => CategoryColor::LightBlue,
+        FrameCategory::Python => CategoryColor::Brown,
+        FrameCategory::Jit => CategoryColor::Green,
+        FrameCategory::Kernel => CategoryColor::Purple,
+        FrameCategory::Marker => CategoryColor::Gray,
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn every_event_is_a_sample_of_its_thread() {
-        let json = serde_json::to_value(converted(&sample())).unwrap();
+        let json = serde_json::to_value(convert(&sample())).unwrap();
         let [thread] = json["threads"].as_array().unwrap().as_slice() else { panic!("{json}") };
         assert_eq!(thread["name"], "worker");
         let weights = thread["samples"]["weight"].as_array().unwrap();

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::escape::visible;
-use crate::profile::{Frame, FrameKind, Profile, Sample};
+use crate::escape::escaped;
+use crate::profile::{FrameCategory, Profile, ProfileFrame, ProfileSample};
 
 /// Writes the stacks, equal ones merged, in alphabetical order.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
@@ -20,31 +20,32 @@ pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
 /// The lines of the form, without their ends.
 pub(crate) fn lines(profile: &Profile) -> impl Iterator<Item = String> {
     let mut merged = BTreeMap::<String, u64>::new();
-    for sample in profile.timeless() {
+    for sample in profile.samples_without_time() {
         let count = merged.entry(line(profile, &sample)).or_default();
         *count = count.saturating_add(sample.count);
     }
     merged.into_iter().map(|(stack, count)| format!("{stack} {count}"))
 }
 
-fn line(profile: &Profile, sample: &Sample) -> String {
+fn line(profile: &Profile, sample: &ProfileSample) -> String {
     let process = profile.thread_of(sample).map(|thread| &*thread.process).filter(|name| !name.is_empty());
-    let frames = profile.frames_of(sample.stack).rev().map(name);
-    let frames: Vec<_> = process.map(|name| field(name).into_owned()).into_iter().chain(frames).collect();
+    let frames = profile.frames_of(sample.stack).rev().map(frame_name);
+    let frames: Vec<_> =
+        process.map(|name| escape_field(name).into_owned()).into_iter().chain(frames).collect();
     if frames.is_empty() { String::from("[no frames]") } else { frames.join(";") }
 }
 
 /// A frame's name in this form.
-pub(crate) fn name(frame: &Frame) -> String {
+pub(crate) fn frame_name(frame: &ProfileFrame) -> String {
     let label = frame.label();
-    let name = field(&label);
-    let suffix = if frame.kind == FrameKind::Kernel { "_[k]" } else { "" };
+    let name = escape_field(&label);
+    let suffix = if frame.kind == FrameCategory::Kernel { "_[k]" } else { "" };
     format!("{name}{suffix}")
 }
 
 /// A name that does not end its field or its line, and whose end cannot be taken for a number of events.
-pub(crate) fn field(name: &str) -> Cow<'_, str> {
-    let mut name = visible(name.trim());
+pub(crate) fn escape_field(name: &str) -> Cow<'_, str> {
+    let mut name = escaped(name.trim());
     if name.contains(';') {
         name = Cow::Owned(name.replace(';', ":"));
     }

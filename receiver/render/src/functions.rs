@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use crate::profile::{Frame, FrameKind, Profile};
+use crate::profile::{FrameCategory, Profile, ProfileFrame};
 
 /// One function's share of the events.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -13,11 +13,11 @@ pub struct FunctionTotals<'a> {
     /// The last component of the path of its binary, likewise; empty if there is none.
     pub binary: &'a str,
     /// What kind of code it is.
-    pub kind: FrameKind,
+    pub kind: FrameCategory,
     /// Events in which it is the leaf.
-    pub own: u64,
+    pub self_count: u64,
     /// Events in which it is on the stack, each counted once however often it recurs.
-    pub total: u64,
+    pub total_count: u64,
 }
 
 /// What stands for all functions of a file that nothing names.
@@ -32,18 +32,24 @@ pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
         .frames
         .iter()
         .map(|frame| {
-            let (name, binary, kind) = identity(profile, frame);
+            let (name, binary, kind) = function_key(profile, frame);
             let name = if frame.is_named { name } else { frame.label_of(NO_SYMBOL) };
             *indices.entry((name, binary, kind)).or_insert_with_key(|(name, binary, kind)| {
                 let (binary, kind) = (*binary, *kind);
-                totals.push(FunctionTotals { name: name.clone(), binary, kind, own: 0, total: 0 });
+                totals.push(FunctionTotals {
+                    name: name.clone(),
+                    binary,
+                    kind,
+                    self_count: 0,
+                    total_count: 0,
+                });
                 totals.len() - 1
             })
         })
         .collect();
     // The stack that a function was counted for last, so that recursion counts once.
     let mut counted_for = vec![usize::MAX; totals.len()];
-    for (stack_number, (stack, count)) in profile.stacks.iter().zip(profile.counts()).enumerate() {
+    for (stack_number, (stack, count)) in profile.stacks.iter().zip(profile.stack_counts()).enumerate() {
         let functions = stack.iter().filter_map(|frame| index_of_frame.get(frame.0 as usize));
         for (depth, &function) in functions.enumerate() {
             let (Some(totals), Some(counted_for)) = (totals.get_mut(function), counted_for.get_mut(function))
@@ -51,24 +57,27 @@ pub fn functions(profile: &Profile) -> Vec<FunctionTotals<'_>> {
                 continue;
             };
             if depth == 0 {
-                totals.own += count;
+                totals.self_count += count;
             }
             if *counted_for != stack_number {
                 *counted_for = stack_number;
-                totals.total += count;
+                totals.total_count += count;
             }
         }
     }
-    totals.retain(|function| function.total > 0);
+    totals.retain(|function| function.total_count > 0);
     totals.sort_by(|one, other| {
-        let key = (other.own, other.total, &one.name, one.binary);
-        key.cmp(&(one.own, one.total, &other.name, other.binary))
+        let key = (other.self_count, other.total_count, &one.name, one.binary);
+        key.cmp(&(one.self_count, one.total_count, &other.name, other.binary))
     });
     totals
 }
 
 /// What makes two frames one function. What was guessed is kept apart from what is known.
-pub(crate) fn identity<'a>(profile: &'a Profile, frame: &'a Frame) -> (Cow<'a, str>, &'a str, FrameKind) {
+pub(crate) fn function_key<'a>(
+    profile: &'a Profile,
+    frame: &'a ProfileFrame,
+) -> (Cow<'a, str>, &'a str, FrameCategory) {
     (frame.label(), profile.binary_name(frame), frame.kind)
 }
 
@@ -78,7 +87,10 @@ mod tests {
     use crate::profile::tests::{guessed_sample, sample};
 
     fn rows(profile: &Profile) -> Vec<(String, u64, u64)> {
-        functions(profile).into_iter().map(|row| (row.name.into_owned(), row.own, row.total)).collect()
+        functions(profile)
+            .into_iter()
+            .map(|row| (row.name.into_owned(), row.self_count, row.total_count))
+            .collect()
     }
 
     fn named<const N: usize>(rows: [(&str, u64, u64); N]) -> [(String, u64, u64); N] {
@@ -112,6 +124,6 @@ mod tests {
     #[test]
     fn what_functions_did_themselves_sums_up_to_all_events() {
         let profile = sample();
-        assert_eq!(functions(&profile).iter().map(|row| row.own).sum::<u64>(), profile.total());
+        assert_eq!(functions(&profile).iter().map(|row| row.self_count).sum::<u64>(), profile.total_count());
     }
 }

@@ -15,17 +15,17 @@ use crate::profile::Profile;
 
 /// The page as it was built, with a place for the document.
 const PAGE: &str = include_str!("../../page/page.html");
-const PLACE: &str = "{{document}}";
+const PLACEHOLDER: &str = "{{document}}";
 
-/// The page without a profile, which asks for [instalments](crate::Growth) of one at `data/` beside its own address.
+/// The page without a profile, which asks for [instalments](crate::DocumentBuilder) of one at `data/` beside its own address.
 #[must_use]
 pub fn live_page() -> String {
-    PAGE.replacen(PLACE, "", 1)
+    PAGE.replacen(PLACEHOLDER, "", 1)
 }
 
 /// Writes the page.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    let (before, after) = PAGE.split_once(PLACE).unwrap_or((PAGE, ""));
+    let (before, after) = PAGE.split_once(PLACEHOLDER).unwrap_or((PAGE, ""));
     out.write_all(before.as_bytes())?;
     let mut base64 = EncoderWriter::new(&mut *out, &STANDARD);
     let gzip = GzEncoder::new(&mut base64, Compression::default());
@@ -43,7 +43,7 @@ pub(crate) mod tests {
     use std::io::Read as _;
 
     use super::*;
-    use crate::escape::visible;
+    use crate::escape::escaped;
     use crate::profile::tests::{one_stack, sample};
     use base64::Engine as _;
     use flate2::read::GzDecoder;
@@ -56,7 +56,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn document_of(page: &str) -> serde_json::Value {
-        let (before, after) = PAGE.split_once(PLACE).unwrap();
+        let (before, after) = PAGE.split_once(PLACEHOLDER).unwrap();
         let base64 = page.strip_prefix(before).unwrap().strip_suffix(after).unwrap();
         let mut json = String::new();
         GzDecoder::new(&*STANDARD.decode(base64).unwrap()).read_to_string(&mut json).unwrap();
@@ -90,7 +90,7 @@ pub(crate) mod tests {
         fn no_name_leaves_the_document(name in "(</script|<!--|]]>|&lt;|\\{\\{document\\}\\}|.){0,20}") {
             let document = document_of(&page(&one_stack(&[&name])));
             let number = document["functions"]["name"][0].as_u64().unwrap() as usize;
-            prop_assert_eq!(&document["strings"][number], &*visible(&name));
+            prop_assert_eq!(&document["strings"][number], &*escaped(&name));
         }
     }
 }

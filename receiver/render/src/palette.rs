@@ -2,15 +2,15 @@
 //!
 //! Hues after Okabe and Ito's set, which colour-blind people tell apart; the lightness differs as well.
 
-use crate::profile::FrameKind;
+use crate::profile::FrameCategory;
 
 /// Red, green, blue.
 pub(crate) type Rgb = [u8; 3];
 
 /// The colour of what is no function: a process, the whole.
-pub(crate) const PLACE: Rgb = [0xd9, 0xd5, 0xcc];
+pub(crate) const NEUTRAL: Rgb = [0xd9, 0xd5, 0xcc];
 
-impl FrameKind {
+impl FrameCategory {
     /// The colour of this kind, on which dark text is readable.
     pub(crate) const fn colour(self) -> Rgb {
         match self {
@@ -26,7 +26,7 @@ impl FrameKind {
 }
 
 /// The colour of one function: its kind's, a little lighter or darker by its name, so that neighbours part.
-pub(crate) fn shade(kind: FrameKind, name: &str) -> Rgb {
+pub(crate) fn function_colour(kind: FrameCategory, name: &str) -> Rgb {
     let hash =
         name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let percent = 92 + (hash >> 8) % 15;

@@ -12,18 +12,18 @@ use flate2::write::GzEncoder;
 use prost::Message;
 use sidewinder_kind::{SAMPLES, unit};
 
-use crate::escape::{hexadecimal, visible, visible_or_nothing};
-use crate::profile::{Binary, Profile};
+use crate::escape::{escaped, escaped_or_empty, hex};
+use crate::profile::{Profile, ProfileBinary};
 
 /// Writes the profile, compressed.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let mut gzip = GzEncoder::new(out, Compression::default());
-    gzip.write_all(&message(profile).encode_to_vec())?;
+    gzip.write_all(&to_message(profile).encode_to_vec())?;
     gzip.finish()?.flush()
 }
 
-fn message(profile: &Profile) -> proto::Profile {
-    let mut strings = Strings::default();
+fn to_message(profile: &Profile) -> proto::Profile {
+    let mut strings = StringTableBuilder::default();
     // What is only counted, as folded stacks are, stands for no time.
     let has_times = profile.measure.period_ns > 0;
     let counted = if has_times { SAMPLES.name } else { &profile.measure.name };
@@ -32,29 +32,32 @@ fn message(profile: &Profile) -> proto::Profile {
     let mut message = proto::Profile {
         sample_type: [counted].into_iter().chain(time).collect(),
         period_type: time,
-        period: signed(profile.measure.period_ns),
-        time_nanos: profile.start.duration_since(UNIX_EPOCH).map_or(0, |since| signed(since.as_nanos())),
-        duration_nanos: signed(profile.duration.as_nanos()),
+        period: saturating_i64(profile.measure.period_ns),
+        time_nanos: profile
+            .start
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| saturating_i64(since.as_nanos())),
+        duration_nanos: saturating_i64(profile.duration.as_nanos()),
         ..proto::Profile::default()
     };
     add_binaries(profile, &mut strings, &mut message);
     add_frames(profile, &mut strings, &mut message);
     add_samples(profile, &mut strings, &mut message);
     for outcome in &profile.outcomes {
-        message.comment.push(strings.index(&format!("{}: {}", visible(&outcome.name), outcome.count)));
+        message.comment.push(strings.index(&format!("{}: {}", escaped(&outcome.name), outcome.count)));
     }
     message.string_table = strings.table;
     message
 }
 
-fn add_binaries(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
+fn add_binaries(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
     message.mapping = profile
         .binaries
         .iter()
         .zip(1..)
         .map(|(binary, id)| proto::Mapping {
             id,
-            filename: strings.index(&visible(&binary.path)),
+            filename: strings.index(&escaped(&binary.path)),
             build_id: strings.index(binary.build_id.as_deref().unwrap_or("")),
             // Addresses are the file's own, so the whole of it counts as mapped where it says.
             memory_start: 0,
@@ -73,15 +76,17 @@ fn add_binaries(profile: &Profile, strings: &mut Strings, message: &mut proto::P
 fn main_binary(profile: &Profile) -> Option<usize> {
     /// In the order in which they decide.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-    struct Claim {
+    struct MainBinaryRank {
         samples_of_processes_named_so: u64,
         is_program: bool,
         samples: u64,
     }
-    let file_name = |binary: &Binary| binary.path.rsplit('/').next().unwrap_or_default().to_owned();
+    let file_name = |binary: &ProfileBinary| binary.path.rsplit('/').next().unwrap_or_default().to_owned();
     let names: Vec<String> = profile.binaries.iter().map(file_name).collect();
-    let mut claims: Vec<Claim> =
-        names.iter().map(|name| Claim { is_program: !is_library(name), ..Claim::default() }).collect();
+    let mut claims: Vec<MainBinaryRank> = names
+        .iter()
+        .map(|name| MainBinaryRank { is_program: !is_library(name), ..MainBinaryRank::default() })
+        .collect();
     let mut seen = HashSet::new();
     for sample in &profile.samples {
         let process = profile.thread_of(sample).map_or("", |thread| &*thread.process);
@@ -108,16 +113,16 @@ fn is_library(name: &str) -> bool {
 }
 
 /// A location for each frame, numbered like the frames from 1, and a function for each distinct name and file.
-fn add_frames(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
+fn add_frames(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
     let mut functions = HashMap::new();
     for (frame, id) in profile.frames.iter().zip(1..) {
-        let name = strings.index(&visible(&frame.label()));
+        let name = strings.index(&escaped(&frame.label()));
         let system_name = match &*frame.system_name {
-            "" => strings.index(&visible(&frame.name)),
-            system_name => strings.index(&visible(system_name)),
+            "" => strings.index(&escaped(&frame.name)),
+            system_name => strings.index(&escaped(system_name)),
         };
         let next_id = functions.len() as u64 + 1;
-        let filename = strings.index(&visible(&frame.path));
+        let filename = strings.index(&escaped(&frame.path));
         let function_id =
             *functions.entry((name, system_name, filename, frame.binary)).or_insert_with(|| {
                 message.function.push(proto::Function { id: next_id, name, system_name, filename });
@@ -134,18 +139,18 @@ fn add_frames(profile: &Profile, strings: &mut Strings, message: &mut proto::Pro
     }
 }
 
-fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Profile) {
+fn add_samples(profile: &Profile, strings: &mut StringTableBuilder, message: &mut proto::Profile) {
     let keys = ["process", "thread", "container.id", "trace_id", "span_id"].map(|key| strings.index(key));
     let number_keys = ["pid", "thread_id"].map(|key| strings.index(key));
-    for sample in profile.timeless() {
+    for sample in profile.samples_without_time() {
         let thread = profile.thread_of(&sample);
         let span = sample.span.and_then(|span| profile.spans.get(span.0 as usize));
         let values = [
-            thread.map(|thread| visible_or_nothing(&thread.process)),
-            thread.map(|thread| visible_or_nothing(&thread.name)),
-            thread.map(|thread| visible_or_nothing(&thread.container)),
-            span.map(|span| hexadecimal(&span.trace_id).into()),
-            span.map(|span| hexadecimal(&span.span_id).into()),
+            thread.map(|thread| escaped_or_empty(&thread.process)),
+            thread.map(|thread| escaped_or_empty(&thread.name)),
+            thread.map(|thread| escaped_or_empty(&thread.container)),
+            span.map(|span| hex(&span.trace_id).into()),
+            span.map(|span| hex(&span.span_id).into()),
         ];
         let labels = keys.into_iter().zip(values).filter_map(|(key, value)| {
             let value = value.filter(|value: &Cow<'_, str>| !value.is_empty())?;
@@ -163,8 +168,10 @@ fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Pr
                 .map(|index| u64::from(index.0) + 1)
                 .collect(),
             value: match profile.measure.period_ns {
-                0 => vec![signed(sample.count)],
-                period_ns => vec![signed(sample.count), signed(sample.count.saturating_mul(period_ns))],
+                0 => vec![saturating_i64(sample.count)],
+                period_ns => {
+                    vec![saturating_i64(sample.count), saturating_i64(sample.count.saturating_mul(period_ns))]
+                }
             },
             label,
         });
@@ -172,23 +179,23 @@ fn add_samples(profile: &Profile, strings: &mut Strings, message: &mut proto::Pr
 }
 
 /// The form counts in signed numbers; what does not fit becomes the largest.
-fn signed(value: impl TryInto<i64>) -> i64 {
+fn saturating_i64(value: impl TryInto<i64>) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
 /// The string table; its first is empty by definition.
-struct Strings {
+struct StringTableBuilder {
     table: Vec<String>,
     indices: HashMap<String, i64>,
 }
 
-impl Default for Strings {
+impl Default for StringTableBuilder {
     fn default() -> Self {
         Self { table: vec![String::new()], indices: HashMap::from([(String::new(), 0)]) }
     }
 }
 
-impl Strings {
+impl StringTableBuilder {
     fn index(&mut self, string: &str) -> i64 {
         if let Some(index) = self.indices.get(string) {
             return *index;
@@ -312,7 +319,7 @@ pub(crate) mod proto {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile::{BinaryIndex, FrameIndex, Sample, StackIndex, Thread, ThreadIndex};
+    use crate::profile::{BinaryIndex, FrameIndex, ProfileSample, ProfileThread, StackIndex, ThreadIndex};
 
     /// A profile of processes: the name of each, the binaries that its one stack goes through, and its samples.
     fn profile(binaries: &[&str], processes: &[(&str, &[u32], u64)]) -> Profile {
@@ -320,14 +327,14 @@ mod tests {
         let model = profile.frames[0].clone();
         profile.binaries = binaries
             .iter()
-            .map(|path| Binary { path: (*path).to_owned(), build_id: None, htlhash: None })
+            .map(|path| ProfileBinary { path: (*path).to_owned(), build_id: None, htlhash: None })
             .collect();
         profile.frames = (0..binaries.len() as u32)
-            .map(|at| crate::profile::Frame { binary: Some(BinaryIndex(at)), ..model.clone() })
+            .map(|at| crate::profile::ProfileFrame { binary: Some(BinaryIndex(at)), ..model.clone() })
             .collect();
         profile.stacks =
             processes.iter().map(|(_, frames, _)| frames.iter().copied().map(FrameIndex).collect()).collect();
-        let thread = |name: &str| Thread {
+        let thread = |name: &str| ProfileThread {
             process: name.into(),
             pid: 1,
             name: "".into(),
@@ -337,7 +344,7 @@ mod tests {
         profile.threads = processes.iter().map(|(name, _, _)| thread(name)).collect();
         profile.samples = (0..)
             .zip(processes)
-            .map(|(at, (_, _, count))| Sample {
+            .map(|(at, (_, _, count))| ProfileSample {
                 slice: 0,
                 thread: ThreadIndex(at),
                 span: None,
@@ -352,7 +359,7 @@ mod tests {
     fn the_first_mapping_is_the_program_that_most_samples_are_of() {
         let binaries = ["[kernel]", "/lib/libc.so.6", "/usr/bin/bash", "/usr/bin/python3.11"];
         let first = |processes: &[(&str, &[u32], u64)]| {
-            let message = message(&profile(&binaries, processes));
+            let message = to_message(&profile(&binaries, processes));
             let ids: Vec<_> = message.mapping.iter().map(|mapping| mapping.id).collect();
             assert_eq!(ids.iter().copied().collect::<std::collections::BTreeSet<_>>(), (1..=4).collect());
             message.string_table[message.mapping[0].filename as usize].clone()

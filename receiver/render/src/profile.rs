@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::{Kind, unit};
 
-use crate::escape::visible;
+use crate::escape::escaped;
 
 /// One recording.
 #[derive(Clone, PartialEq, Debug)]
@@ -16,7 +16,7 @@ pub struct Profile {
     /// What was profiled, in the user's words: a command line, a process.
     pub title: String,
     /// What each event stands for.
-    pub measure: Measure,
+    pub measure: SampleType,
     /// When recording began.
     pub start: SystemTime,
     /// How long it went on.
@@ -24,26 +24,26 @@ pub struct Profile {
     /// How long the slices are into which the time since `start` is divided; zero where no times are known.
     pub slice: Duration,
     /// The files that hold the code of the frames.
-    pub binaries: Vec<Binary>,
+    pub binaries: Vec<ProfileBinary>,
     /// Each distinct frame once.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<ProfileFrame>,
     /// Each distinct stack once, leaf first.
     pub stacks: Vec<Vec<FrameIndex>>,
     /// The threads that were seen.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ProfileThread>,
     /// The spans that threads said they were in.
-    pub spans: Vec<Span>,
+    pub spans: Vec<ProfileSpan>,
     /// How often each stack was seen, in any order; equal samples need not be merged.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ProfileSample>,
     /// What became of the interrupts, each counted once.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<OutcomeCount>,
     /// The recordings that this one was put together of; empty where it is one.
-    pub parts: Vec<Part>,
+    pub recordings: Vec<MergedRecording>,
 }
 
 /// What is counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Measure {
+pub struct SampleType {
     /// The name of its value type: `cpu`.
     pub name: String,
     /// Interrupts a second and CPU, as asked for.
@@ -52,14 +52,14 @@ pub struct Measure {
     pub period_ns: u64,
 }
 
-impl Measure {
+impl SampleType {
     /// That of our own profiles.
     #[must_use]
-    pub fn of(kind: Kind) -> Self {
-        let row = kind.row();
+    pub fn from_kind(kind: Kind) -> Self {
+        let row = kind.descriptor();
         let (counted, period_ns) = match row.period {
-            Some(period) => (period.of, period.amount),
-            None => (row.values, u64::from(row.values.unit == unit::NANOSECONDS)),
+            Some(period) => (period.value_type, period.amount),
+            None => (row.value_type, u64::from(row.value_type.unit == unit::NANOSECONDS)),
         };
         Self { name: counted.name.to_owned(), rate_hz: kind.samples_per_second().into(), period_ns }
     }
@@ -75,7 +75,7 @@ pub struct FrameIndex(pub u32);
 
 /// A file that holds code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Binary {
+pub struct ProfileBinary {
     /// Its path as the profiled process sees it; `[kernel]`, `[vdso]` or `[module]` where there is none.
     pub path: String,
     /// The GNU build ID in hexadecimal, if it has one.
@@ -86,7 +86,7 @@ pub struct Binary {
 
 /// A place in code.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Frame {
+pub struct ProfileFrame {
     /// The function, as its source spells it; where nothing names it, whatever tells the place.
     pub name: String,
     /// Whether `name` is a function's.
@@ -96,7 +96,7 @@ pub struct Frame {
     /// Where its code is, if a file holds it.
     pub binary: Option<BinaryIndex>,
     /// What kind of code it is.
-    pub kind: FrameKind,
+    pub kind: FrameCategory,
     /// The address of the instruction, as the binary states it; 0 if unknown. Calls that were inlined there have the same.
     pub address: u64,
     /// The source file; empty if unknown.
@@ -110,7 +110,7 @@ pub struct Frame {
 /// What is shown before the name of a frame that was guessed.
 const GUESSED: &str = "[guessed] ";
 
-impl Frame {
+impl ProfileFrame {
     /// The name as it is shown: every form says of a guess that it is one.
     #[must_use]
     pub fn label(&self) -> Cow<'_, str> {
@@ -130,7 +130,7 @@ impl Frame {
 
 /// What kind of code a frame executes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum FrameKind {
+pub enum FrameCategory {
     /// Compiled code of no language known: C, C++, assembly.
     Native,
     /// Compiled by rustc.
@@ -147,7 +147,7 @@ pub enum FrameKind {
     Marker,
 }
 
-impl FrameKind {
+impl FrameCategory {
     /// Every kind, in the order of legends.
     pub const ALL: [Self; 7] =
         [Self::Native, Self::Rust, Self::Go, Self::Python, Self::Jit, Self::Kernel, Self::Marker];
@@ -181,7 +181,7 @@ pub struct SpanIndex(pub u32);
 
 /// A thread.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Thread {
+pub struct ProfileThread {
     /// Its process, by name; empty if unknown.
     pub process: Arc<str>,
     /// Its process, by number; 0 if unknown.
@@ -196,7 +196,7 @@ pub struct Thread {
 
 /// A span of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Span {
+pub struct ProfileSpan {
     /// The trace's identifier.
     pub trace_id: [u8; 16],
     /// The span's.
@@ -205,7 +205,7 @@ pub struct Span {
 
 /// Events that have everything in common.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Sample {
+pub struct ProfileSample {
     /// The slice of time, counted from [`Profile::start`].
     pub slice: u32,
     /// Who ran.
@@ -220,7 +220,7 @@ pub struct Sample {
 
 /// A recording that a profile was put together of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Part {
+pub struct MergedRecording {
     /// What to call it.
     pub name: String,
     /// Its slices.
@@ -233,9 +233,9 @@ pub enum Severity {
     /// Everything is there.
     Complete,
     /// Left out on purpose: idle, out of scope.
-    Aside,
+    Excluded,
     /// The sample is there, a part of its stack is not.
-    Cut,
+    Truncated,
     /// The sample is missing.
     Lost,
 }
@@ -246,8 +246,8 @@ impl Severity {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Complete => "complete",
-            Self::Aside => "aside",
-            Self::Cut => "cut",
+            Self::Excluded => "aside",
+            Self::Truncated => "cut",
             Self::Lost => "lost",
         }
     }
@@ -255,7 +255,7 @@ impl Severity {
 
 /// How many interrupts ended in one way.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Outcome {
+pub struct OutcomeCount {
     /// The outcome's name: `complete`, `no table`.
     pub name: String,
     /// Interrupts.
@@ -269,7 +269,7 @@ pub struct Outcome {
 impl Profile {
     /// A profile of nothing, to be filled.
     #[must_use]
-    pub fn empty(title: String, measure: Measure) -> Self {
+    pub fn new(title: String, measure: SampleType) -> Self {
         Self {
             title,
             measure,
@@ -283,18 +283,18 @@ impl Profile {
             spans: Vec::new(),
             samples: Vec::new(),
             outcomes: Vec::new(),
-            parts: Vec::new(),
+            recordings: Vec::new(),
         }
     }
 
     /// The frames of a stack, leaf first. Indices that point nowhere are skipped.
-    pub(crate) fn frames_of(&self, stack: StackIndex) -> impl DoubleEndedIterator<Item = &Frame> {
+    pub(crate) fn frames_of(&self, stack: StackIndex) -> impl DoubleEndedIterator<Item = &ProfileFrame> {
         let stack = self.stacks.get(stack.0 as usize).map_or(&[][..], Vec::as_slice);
         stack.iter().filter_map(|index| self.frames.get(index.0 as usize))
     }
 
     /// The thread of a sample, if it is known.
-    pub(crate) fn thread_of(&self, sample: &Sample) -> Option<&Thread> {
+    pub(crate) fn thread_of(&self, sample: &ProfileSample) -> Option<&ProfileThread> {
         self.threads.get(sample.thread.0 as usize)
     }
 
@@ -302,8 +302,8 @@ impl Profile {
     pub(crate) fn thread_name(&self, thread: ThreadIndex) -> String {
         let Some(thread) = self.threads.get(thread.0 as usize) else { return String::from("[unknown]") };
         let numbered = |name: &str, number: u32| match number {
-            0 => visible(name).into_owned(),
-            number => format!("{} {number}", visible(name)),
+            0 => escaped(name).into_owned(),
+            number => format!("{} {number}", escaped(name)),
         };
         if thread.name.is_empty() {
             return numbered(&thread.process, thread.pid);
@@ -312,36 +312,36 @@ impl Profile {
     }
 
     /// The path of a frame's binary; empty if there is none.
-    pub(crate) fn binary_path(&self, frame: &Frame) -> &str {
+    pub(crate) fn binary_path(&self, frame: &ProfileFrame) -> &str {
         let binary = frame.binary.and_then(|index| self.binaries.get(index.0 as usize));
         binary.map_or("", |binary| &binary.path)
     }
 
     /// The last component of the path of a frame's binary; empty if there is none.
-    pub(crate) fn binary_name(&self, frame: &Frame) -> &str {
+    pub(crate) fn binary_name(&self, frame: &ProfileFrame) -> &str {
         let path = self.binary_path(frame);
         path.rsplit('/').next().unwrap_or(path)
     }
 
     /// Events of all samples.
     #[must_use]
-    pub fn total(&self) -> u64 {
+    pub fn total_count(&self) -> u64 {
         self.samples.iter().fold(0, |sum, sample| sum.saturating_add(sample.count))
     }
 
     /// The samples without their times, equal ones merged, in order.
-    pub(crate) fn timeless(&self) -> Vec<Sample> {
-        let mut merged = BTreeMap::<Sample, u64>::new();
+    pub(crate) fn samples_without_time(&self) -> Vec<ProfileSample> {
+        let mut merged = BTreeMap::<ProfileSample, u64>::new();
         for sample in &self.samples {
-            let count = merged.entry(Sample { slice: 0, count: 0, ..*sample }).or_default();
+            let count = merged.entry(ProfileSample { slice: 0, count: 0, ..*sample }).or_default();
             *count = count.saturating_add(sample.count);
         }
-        merged.into_iter().map(|(sample, count)| Sample { count, ..sample }).collect()
+        merged.into_iter().map(|(sample, count)| ProfileSample { count, ..sample }).collect()
     }
 
     /// How often each of the stacks was seen.
     #[must_use]
-    pub fn counts(&self) -> Vec<u64> {
+    pub fn stack_counts(&self) -> Vec<u64> {
         let mut counts = vec![0_u64; self.stacks.len()];
         for sample in &self.samples {
             if let Some(count) = counts.get_mut(sample.stack.0 as usize) {
@@ -356,9 +356,9 @@ impl Profile {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn frame(name: &str, kind: FrameKind, address: u64) -> Frame {
-        let binary = Some(BinaryIndex(u32::from(kind == FrameKind::Kernel)));
-        Frame {
+    pub(crate) fn frame(name: &str, kind: FrameCategory, address: u64) -> ProfileFrame {
+        let binary = Some(BinaryIndex(u32::from(kind == FrameCategory::Kernel)));
+        ProfileFrame {
             name: name.to_owned(),
             is_named: true,
             system_name: String::new(),
@@ -374,21 +374,21 @@ pub(crate) mod tests {
     /// The sample, with the callers of what wrote guessed.
     pub(crate) fn guessed_sample() -> Profile {
         let mut profile = sample();
-        profile.frames.push(Frame { is_guessed: true, ..profile.frames[0].clone() });
+        profile.frames.push(ProfileFrame { is_guessed: true, ..profile.frames[0].clone() });
         profile.stacks[4] = vec![FrameIndex(3), FrameIndex(4), FrameIndex(5)];
         profile
     }
 
     /// Every stack a second after the one before it, on one thread.
-    fn profile(frames: Vec<Frame>, stacks: &[(&[u32], u64)]) -> Profile {
-        let samples = stacks.iter().zip(0..).map(|(&(_, count), number)| Sample {
+    fn profile(frames: Vec<ProfileFrame>, stacks: &[(&[u32], u64)]) -> Profile {
+        let samples = stacks.iter().zip(0..).map(|(&(_, count), number)| ProfileSample {
             slice: number,
             thread: ThreadIndex(0),
             span: None,
             stack: StackIndex(number),
             count,
         });
-        let outcome = |name: &str, count, severity, help: &str| Outcome {
+        let outcome = |name: &str, count, severity, help: &str| OutcomeCount {
             name: name.to_owned(),
             count,
             severity,
@@ -396,21 +396,21 @@ pub(crate) mod tests {
         };
         Profile {
             title: String::from("app --fast"),
-            measure: Measure::of(Kind::Cpu { samples_per_second: 100 }),
+            measure: SampleType::from_kind(Kind::Cpu { samples_per_second: 100 }),
             start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
             duration: Duration::from_secs(5),
             slice: Duration::from_secs(1),
             binaries: vec![
-                Binary {
+                ProfileBinary {
                     path: String::from("/usr/bin/app"),
                     build_id: Some(String::from("0123abcd")),
                     htlhash: None,
                 },
-                Binary { path: String::from("[kernel]"), build_id: None, htlhash: None },
+                ProfileBinary { path: String::from("[kernel]"), build_id: None, htlhash: None },
             ],
             frames,
             stacks: stacks.iter().map(|(stack, _)| stack.iter().copied().map(FrameIndex).collect()).collect(),
-            threads: vec![Thread {
+            threads: vec![ProfileThread {
                 process: "app".into(),
                 pid: 7,
                 name: "worker".into(),
@@ -419,11 +419,11 @@ pub(crate) mod tests {
             }],
             spans: Vec::new(),
             samples: samples.collect(),
-            parts: Vec::new(),
+            recordings: Vec::new(),
             outcomes: vec![
                 outcome("complete", 10, Severity::Complete, ""),
-                outcome("idle", 86, Severity::Aside, ""),
-                outcome("no table", 4, Severity::Cut, "raise memory_limit_mib"),
+                outcome("idle", 86, Severity::Excluded, ""),
+                outcome("no table", 4, Severity::Truncated, "raise memory_limit_mib"),
                 outcome("ring full", 0, Severity::Lost, "raise the ring's size"),
             ],
         }
@@ -432,18 +432,18 @@ pub(crate) mod tests {
     /// Fourteen events; `work` recurses, and two addresses of it occur.
     pub(crate) fn sample() -> Profile {
         let frames = vec![
-            frame("main", FrameKind::Rust, 0x1000),
-            frame("work", FrameKind::Native, 0x2000),
-            frame("work", FrameKind::Native, 0x2010),
-            frame("vfs_write", FrameKind::Kernel, 0xffff_ffff_8100_0000),
-            frame("write_it", FrameKind::Native, 0x3000),
+            frame("main", FrameCategory::Rust, 0x1000),
+            frame("work", FrameCategory::Native, 0x2000),
+            frame("work", FrameCategory::Native, 0x2010),
+            frame("vfs_write", FrameCategory::Kernel, 0xffff_ffff_8100_0000),
+            frame("write_it", FrameCategory::Native, 0x3000),
         ];
         profile(frames, &[(&[0], 3), (&[1, 0], 4), (&[2, 0], 1), (&[2, 1, 0], 2), (&[3, 4, 0], 4)])
     }
 
     /// One event on a stack of these names, leaf first, in process `p`.
     pub(crate) fn one_stack(names: &[&str]) -> Profile {
-        let frames = names.iter().map(|name| frame(name, FrameKind::Native, 0)).collect();
+        let frames = names.iter().map(|name| frame(name, FrameCategory::Native, 0)).collect();
         let indices: Vec<_> = (0..names.len() as u32).collect();
         let mut profile = profile(frames, &[(&indices, 1)]);
         profile.threads[0].process = "p".into();

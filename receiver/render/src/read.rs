@@ -23,34 +23,34 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 ///
 /// [`ReadError`].
 pub fn read(path: &Path) -> Result<Profile, ReadError> {
-    let bytes = whole(std::fs::File::open(path)?)?;
-    let bytes = if bytes.starts_with(&GZIP) { whole(GzDecoder::new(&*bytes))? } else { bytes };
+    let bytes = read_to_end(std::fs::File::open(path)?)?;
+    let bytes = if bytes.starts_with(&GZIP) { read_to_end(GzDecoder::new(&*bytes))? } else { bytes };
     let title = path.file_name().unwrap_or_default().to_string_lossy();
     match std::str::from_utf8(&bytes) {
-        Ok(text) if !text.contains('\0') && text.lines().next().is_some_and(folded::is_stack) => {
+        Ok(text) if !text.contains('\0') && text.lines().next().is_some_and(folded::is_stack_line) => {
             folded::read(&title, text)
         }
         Ok(text) if !text.contains('\0') && text.chars().all(|c| !c.is_control() || c.is_whitespace()) => {
-            Err(ReadError::Unknown)
+            Err(ReadError::UnknownFormat)
         }
         _ => pprof::read(&title, &bytes),
     }
 }
 
-fn whole(from: impl Read) -> Result<Vec<u8>, ReadError> {
+fn read_to_end(from: impl Read) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let read = from.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if read as u64 > BYTES_MAX { Err(ReadError::TooLong) } else { Ok(bytes) }
+    if read as u64 > BYTES_MAX { Err(ReadError::TooLarge) } else { Ok(bytes) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Form;
+    use crate::ProfileFormat;
     use crate::profile::tests::{guessed_sample, sample};
     use proptest::prelude::*;
 
-    fn read_back(form: Form) -> Profile {
+    fn read_back(form: ProfileFormat) -> Profile {
         let file = tempfile::NamedTempFile::new().unwrap();
         crate::write(&sample(), form, &mut file.as_file()).unwrap();
         read(file.path()).unwrap()
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_guess_is_read_back_as_one() {
-        for form in [Form::Folded, Form::Pprof] {
+        for form in [ProfileFormat::Folded, ProfileFormat::Pprof] {
             let file = tempfile::NamedTempFile::new().unwrap();
             crate::write(&guessed_sample(), form, &mut file.as_file()).unwrap();
             let back = read(file.path()).unwrap();
@@ -75,16 +75,18 @@ mod tests {
 
     #[test]
     fn every_form_says_what_was_guessed() {
-        for form in Form::ALL {
+        for form in ProfileFormat::ALL {
             let mut out = Vec::new();
             crate::write(&guessed_sample(), form, &mut out).unwrap();
             let mut text = out.clone();
-            if form == Form::Pprof {
+            if form == ProfileFormat::Pprof {
                 text.clear();
                 GzDecoder::new(&*out).read_to_end(&mut text).unwrap();
             }
             let text = match form {
-                Form::Html => crate::page::tests::document_of(&String::from_utf8(text).unwrap()).to_string(),
+                ProfileFormat::Html => {
+                    crate::page::tests::document_of(&String::from_utf8(text).unwrap()).to_string()
+                }
                 _ => String::from_utf8_lossy(&text).into_owned(),
             };
             assert!(text.contains("[guessed] main"), "{form:?}");
@@ -93,8 +95,8 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_back() {
-        assert_eq!(folded(&read_back(Form::Folded)), folded(&sample()));
-        let pprof = read_back(Form::Pprof);
+        assert_eq!(folded(&read_back(ProfileFormat::Folded)), folded(&sample()));
+        let pprof = read_back(ProfileFormat::Pprof);
         assert_eq!(folded(&pprof), folded(&sample()));
         assert_eq!(pprof.measure.period_ns, 10_000_000);
         assert_eq!(pprof.duration, sample().duration);
@@ -107,10 +109,10 @@ mod tests {
         std::fs::write(file.path(), "main;work 3\n").unwrap();
         let counted = read(file.path()).unwrap();
         let file = tempfile::NamedTempFile::new().unwrap();
-        crate::write(&counted, Form::Pprof, &mut file.as_file()).unwrap();
+        crate::write(&counted, ProfileFormat::Pprof, &mut file.as_file()).unwrap();
         let again = read(file.path()).unwrap();
         assert_eq!((folded(&again), &again.measure), (folded(&counted), &counted.measure));
-        assert_eq!(again.total(), 3);
+        assert_eq!(again.total_count(), 3);
     }
 
     #[test]

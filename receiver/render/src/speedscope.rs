@@ -7,33 +7,33 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::escape::visible;
-use crate::profile::{Profile, Sample, ThreadIndex};
+use crate::escape::escaped;
+use crate::profile::{Profile, ProfileSample, ThreadIndex};
 
 /// Writes the profile.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer(out, &file(profile)).map_err(io::Error::from)
+    serde_json::to_writer(out, &to_file(profile)).map_err(io::Error::from)
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct File {
+struct SpeedscopeFile {
     #[serde(rename = "$schema")]
     schema: &'static str,
     exporter: &'static str,
     name: String,
     active_profile_index: usize,
-    shared: Shared,
-    profiles: Vec<Sampled>,
+    shared: SpeedscopeShared,
+    profiles: Vec<SampledProfile>,
 }
 
 #[derive(Serialize)]
-struct Shared {
-    frames: Vec<Frame>,
+struct SpeedscopeShared {
+    frames: Vec<SpeedscopeFrame>,
 }
 
 #[derive(Serialize)]
-struct Frame {
+struct SpeedscopeFrame {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
@@ -43,7 +43,7 @@ struct Frame {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Sampled {
+struct SampledProfile {
     r#type: &'static str,
     name: String,
     unit: &'static str,
@@ -54,44 +54,44 @@ struct Sampled {
     weights: Vec<u64>,
 }
 
-fn file(profile: &Profile) -> File {
-    let mut of_threads = BTreeMap::<ThreadIndex, Vec<Sample>>::new();
+fn to_file(profile: &Profile) -> SpeedscopeFile {
+    let mut of_threads = BTreeMap::<ThreadIndex, Vec<ProfileSample>>::new();
     for sample in &profile.samples {
         of_threads.entry(sample.thread).or_default().push(*sample);
     }
     let mut profiles: Vec<_> =
-        of_threads.into_iter().map(|(thread, samples)| sampled(profile, thread, samples)).collect();
+        of_threads.into_iter().map(|(thread, samples)| thread_profile(profile, thread, samples)).collect();
     // The busiest is shown first.
     profiles.sort_by_key(|sampled| std::cmp::Reverse(sampled.end_value));
     let frames = profile.frames.iter().map(|frame| {
         let place = if frame.path.is_empty() { profile.binary_path(frame) } else { &frame.path };
-        Frame {
-            name: visible(&frame.label()).into_owned(),
-            file: (!place.is_empty()).then(|| visible(place).into_owned()),
+        SpeedscopeFrame {
+            name: escaped(&frame.label()).into_owned(),
+            file: (!place.is_empty()).then(|| escaped(place).into_owned()),
             line: (frame.line > 0).then_some(frame.line),
         }
     });
-    File {
+    SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("sidewinder ", env!("CARGO_PKG_VERSION")),
-        name: visible(&profile.title).into_owned(),
+        name: escaped(&profile.title).into_owned(),
         active_profile_index: 0,
-        shared: Shared { frames: frames.collect() },
+        shared: SpeedscopeShared { frames: frames.collect() },
         profiles,
     }
 }
 
 /// What a thread did, one thing after the other.
-fn sampled(profile: &Profile, thread: ThreadIndex, mut samples: Vec<Sample>) -> Sampled {
+fn thread_profile(profile: &Profile, thread: ThreadIndex, mut samples: Vec<ProfileSample>) -> SampledProfile {
     samples.sort_unstable();
     let known = |frame: &u32| (*frame as usize) < profile.frames.len();
-    let stack = |sample: &Sample| -> Vec<u32> {
+    let stack = |sample: &ProfileSample| -> Vec<u32> {
         let stack = profile.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
         stack.iter().rev().map(|frame| frame.0).filter(known).collect()
     };
     let period_ns = profile.measure.period_ns.max(1);
     let weights: Vec<_> = samples.iter().map(|sample| sample.count.saturating_mul(period_ns)).collect();
-    Sampled {
+    SampledProfile {
         r#type: "sampled",
         name: profile.thread_name(thread),
         unit: "nanoseconds",
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_thread_has_its_stacks_one_after_the_other() {
-        let file = serde_json::to_value(file(&sample())).unwrap();
+        let file = serde_json::to_value(to_file(&sample())).unwrap();
         assert_eq!(
             file["shared"]["frames"][4],
             serde_json::json!({"name": "write_it", "file": "/usr/bin/app"})

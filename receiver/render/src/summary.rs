@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::escape::visible;
-use crate::guesses::{Guesses, guesses};
+use crate::escape::escaped;
+use crate::guessed_callers::{GuessedCallers, guessed_callers};
 use crate::profile::{Profile, Severity};
 
 /// A line on what was recorded, then one for each outcome that occurred: its count, its share of the interrupts, and
@@ -16,34 +16,34 @@ pub fn summary(profile: &Profile) -> String {
     let interrupts = outcomes.iter().fold(0_u64, |sum, outcome| sum.saturating_add(outcome.count));
     let mut out = format!(
         "{} samples in {:.1} s at {} Hz, {} interrupts\n",
-        grouped(profile.total()),
+        group_thousands(profile.total_count()),
         profile.duration.as_secs_f64(),
         profile.measure.rate_hz,
-        grouped(interrupts),
+        group_thousands(interrupts),
     );
-    let name_width = outcomes.iter().map(|outcome| visible(&outcome.name).chars().count()).max().unwrap_or(0);
+    let name_width = outcomes.iter().map(|outcome| escaped(&outcome.name).chars().count()).max().unwrap_or(0);
     for outcome in outcomes {
         let note = match (outcome.severity, &*outcome.help) {
             (Severity::Complete, _) => String::new(),
-            (Severity::Aside, "") => String::from("  not profiled"),
-            (Severity::Cut, "") => String::from("  truncated stack"),
+            (Severity::Excluded, "") => String::from("  not profiled"),
+            (Severity::Truncated, "") => String::from("  truncated stack"),
             (Severity::Lost, "") => String::from("  lost"),
-            (Severity::Aside, help) => format!("  {}", visible(help)),
-            (Severity::Cut, help) => format!("  truncated stack: {}", visible(help)),
-            (Severity::Lost, help) => format!("  lost: {}", visible(help)),
+            (Severity::Excluded, help) => format!("  {}", escaped(help)),
+            (Severity::Truncated, help) => format!("  truncated stack: {}", escaped(help)),
+            (Severity::Lost, help) => format!("  lost: {}", escaped(help)),
         };
         // Writing to a string cannot fail.
         let _ = writeln!(
             out,
             "  {:name_width$}  {:>13}  {:>6.2}%{note}",
-            visible(&outcome.name),
-            grouped(outcome.count),
+            escaped(&outcome.name),
+            group_thousands(outcome.count),
             percent(outcome.count, interrupts),
         );
     }
-    for Guesses { binary, callers } in guesses(profile) {
-        let code = if binary.is_empty() { "code made at run time".into() } else { visible(binary) };
-        let callers = grouped(callers);
+    for GuessedCallers { binary, callers } in guessed_callers(profile) {
+        let code = if binary.is_empty() { "code made at run time".into() } else { escaped(binary) };
+        let callers = group_thousands(callers);
         let _ = writeln!(out, "  {callers} callers guessed by frame pointers: nothing describes {code}");
     }
     out
@@ -55,7 +55,7 @@ pub(crate) fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// The number with its thousands parted: `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub(crate) fn group_thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (position, digit) in digits.char_indices() {
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn thousands_are_parted() {
-        let numbers = [0, 999, 1000, 1_234_567, u64::MAX].map(grouped);
+        let numbers = [0, 999, 1000, 1_234_567, u64::MAX].map(group_thousands);
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567", "18,446,744,073,709,551,615"]);
     }
 }

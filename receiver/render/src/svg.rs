@@ -5,23 +5,24 @@ use std::io::{self, Write};
 use inferno::flamegraph::color::{BackgroundColor, Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
-use crate::escape::visible;
+use crate::escape::escaped;
 use crate::folded;
-use crate::palette::{PLACE, Rgb, shade};
+use crate::palette::{NEUTRAL, Rgb, function_colour};
 use crate::profile::Profile;
 
 /// Draws the stacks. There must be events.
 pub(crate) fn write(profile: &Profile, out: &mut impl Write) -> io::Result<()> {
     let mut palette = PaletteMap::default();
     let mut paint = |name: &str, [r, g, b]: Rgb| palette.insert(name, Color { r, g, b });
-    for place in profile.threads.iter().map(|thread| folded::field(&thread.process)).chain(["".into()]) {
-        paint(&place, PLACE);
+    for place in profile.threads.iter().map(|thread| folded::escape_field(&thread.process)).chain(["".into()])
+    {
+        paint(&place, NEUTRAL);
     }
     for frame in &profile.frames {
-        paint(&folded::name(frame), shade(frame.kind, &frame.name));
+        paint(&folded::frame_name(frame), function_colour(frame.kind, &frame.name));
     }
     let mut options = Options::default();
-    options.title = visible(&profile.title).into_owned();
+    options.title = escaped(&profile.title).into_owned();
     options.palette_map = Some(&mut palette);
     options.bgcolors = Some(BackgroundColor::Flat(Color { r: 0xfb, g: 0xfa, b: 0xf8 }));
     options.text_truncate_direction = TextTruncateDirection::Right;
@@ -46,7 +47,7 @@ mod tests {
     fn every_function_has_its_width_and_its_kinds_colour() {
         let svg = svg(&sample());
         assert!(svg.contains("work (7 samples, 50.00%)"));
-        let [r, g, b] = shade(crate::FrameKind::Kernel, "vfs_write");
+        let [r, g, b] = function_colour(crate::FrameCategory::Kernel, "vfs_write");
         assert!(svg.contains(&format!("rgb({r},{g},{b})")));
     }
 

@@ -5,9 +5,9 @@ use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::escape::visible;
+use crate::escape::escaped;
 use crate::functions::{FunctionTotals, functions};
-use crate::palette::shade;
+use crate::palette::function_colour;
 use crate::profile::Profile;
 use crate::summary::percent;
 
@@ -38,23 +38,24 @@ const BINARY_COLUMNS_LIMIT: usize = 24;
 pub fn table(profile: &Profile, options: TableOptions) -> String {
     let functions = functions(profile);
     let shown = functions.get(..options.rows).unwrap_or(&functions);
-    let total = profile.total();
+    let total = profile.total_count();
     let binary_columns =
-        shown.iter().map(|row| visible(row.binary).width()).max().unwrap_or(0).clamp(6, BINARY_COLUMNS_LIMIT);
+        shown.iter().map(|row| escaped(row.binary).width()).max().unwrap_or(0).clamp(6, BINARY_COLUMNS_LIMIT);
     let name_columns = name_columns(options, binary_columns);
 
-    let mut out = format!("{:>7}  {:>7}  {}  BINARY\n", "SELF", "TOTAL", padded("FUNCTION", name_columns));
+    let mut out = format!("{:>7}  {:>7}  {}  BINARY\n", "SELF", "TOTAL", pad("FUNCTION", name_columns));
     for row in shown {
-        let own = percent(row.own, total);
-        let whole = percent(row.total, total);
-        let name = coloured(padded(&visible(&row.name), name_columns), row, options.is_coloured);
-        let binary = if row.binary.is_empty() { Cow::Borrowed("") } else { visible(row.binary) };
+        let own = percent(row.self_count, total);
+        let whole = percent(row.total_count, total);
+        let name = colour_name(pad(&escaped(&row.name), name_columns), row, options.is_coloured);
+        let binary = if row.binary.is_empty() { Cow::Borrowed("") } else { escaped(row.binary) };
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "{own:>6.2}%  {whole:>6.2}%  {name}  {}", fitted(&binary, binary_columns));
+        let _ =
+            writeln!(out, "{own:>6.2}%  {whole:>6.2}%  {name}  {}", truncate_middle(&binary, binary_columns));
     }
     let hidden = functions.len() - shown.len();
     if hidden > 0 {
-        let rest = functions.iter().skip(shown.len()).map(|row| row.own).sum();
+        let rest = functions.iter().skip(shown.len()).map(|row| row.self_count).sum();
         let _ = writeln!(out, "{:>6.2}%           in the other {hidden}", percent(rest, total));
     }
     out
@@ -65,26 +66,26 @@ pub(crate) fn name_columns(options: TableOptions, last_columns: usize) -> usize 
     options.columns.max(40).saturating_sub(NUMBERS_COLUMNS + last_columns + 2).max(12)
 }
 
-fn coloured(name: String, row: &FunctionTotals<'_>, is_coloured: bool) -> String {
+fn colour_name(name: String, row: &FunctionTotals<'_>, is_coloured: bool) -> String {
     if !is_coloured {
         return name;
     }
-    let [r, g, b] = shade(row.kind, &row.name);
+    let [r, g, b] = function_colour(row.kind, &row.name);
     format!("\u{1b}[38;2;{r};{g};{b}m{name}\u{1b}[0m")
 }
 
 /// The text cut to a number of columns, with a mark in its middle: names differ at both ends.
-fn fitted(text: &str, columns: usize) -> Cow<'_, str> {
+fn truncate_middle(text: &str, columns: usize) -> Cow<'_, str> {
     if text.width() <= columns {
         return Cow::Borrowed(text);
     }
     let tail_columns = (columns - 1) / 3;
-    let head = columns_of(text.chars(), columns - 1 - tail_columns);
-    let tail: String = columns_of(text.chars().rev(), tail_columns).chars().rev().collect();
+    let head = take_columns(text.chars(), columns - 1 - tail_columns);
+    let tail: String = take_columns(text.chars().rev(), tail_columns).chars().rev().collect();
     Cow::Owned(format!("{head}…{tail}"))
 }
 
-fn columns_of(characters: impl Iterator<Item = char>, columns: usize) -> String {
+fn take_columns(characters: impl Iterator<Item = char>, columns: usize) -> String {
     let mut used = 0;
     characters
         .take_while(|character| {
@@ -94,8 +95,8 @@ fn columns_of(characters: impl Iterator<Item = char>, columns: usize) -> String 
         .collect()
 }
 
-pub(crate) fn padded(text: &str, columns: usize) -> String {
-    let text = fitted(text, columns);
+pub(crate) fn pad(text: &str, columns: usize) -> String {
+    let text = truncate_middle(text, columns);
     let missing = columns.saturating_sub(text.width());
     format!("{text}{:missing$}", "")
 }

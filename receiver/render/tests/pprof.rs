@@ -6,23 +6,23 @@ use std::time::{Duration, SystemTime};
 
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    Binary, BinaryIndex, Form, Frame, FrameIndex, FrameKind, Measure, Profile, Sample, Span, SpanIndex,
-    StackIndex, Thread, ThreadIndex, write,
+    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFormat, ProfileFrame,
+    ProfileSample, ProfileSpan, ProfileThread, SampleType, SpanIndex, StackIndex, ThreadIndex, write,
 };
 
 fn profile() -> Profile {
-    let frame = |name: &str, binary, kind, address| Frame {
+    let frame = |name: &str, binary, kind, address| ProfileFrame {
         is_named: true,
         name: name.to_owned(),
         system_name: String::new(),
         binary: Some(BinaryIndex(binary)),
         kind,
         address,
-        path: if kind == FrameKind::Native { String::from("/src/app.c") } else { String::new() },
-        line: if kind == FrameKind::Native { 7 } else { 0 },
+        path: if kind == FrameCategory::Native { String::from("/src/app.c") } else { String::new() },
+        line: if kind == FrameCategory::Native { 7 } else { 0 },
         is_guessed: false,
     };
-    let sample = |stack, count| Sample {
+    let sample = |stack, count| ProfileSample {
         slice: 0,
         thread: ThreadIndex(0),
         span: Some(SpanIndex(0)),
@@ -30,37 +30,42 @@ fn profile() -> Profile {
         count,
     };
     let stack = |frames: &[u32]| frames.iter().copied().map(FrameIndex).collect();
-    let measure = Measure::of(Kind::Cpu { samples_per_second: 100 });
+    let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: 100 });
     Profile {
         start: SystemTime::now(),
         duration: Duration::from_secs(1),
         binaries: vec![
-            Binary { path: String::from("/lib/libc.so.6"), build_id: None, htlhash: None },
-            Binary {
+            ProfileBinary { path: String::from("/lib/libc.so.6"), build_id: None, htlhash: None },
+            ProfileBinary {
                 path: String::from("/usr/bin/app"),
                 build_id: Some(String::from("00aa")),
                 htlhash: None,
             },
-            Binary { path: String::from("[kernel]"), build_id: None, htlhash: None },
+            ProfileBinary { path: String::from("[kernel]"), build_id: None, htlhash: None },
         ],
         frames: vec![
-            frame("main", 1, FrameKind::Native, 0x1000),
-            frame("app::work<\"\u{1b}[31m\">", 1, FrameKind::Rust, 0x2000),
-            frame("vfs_write", 2, FrameKind::Kernel, 0xffff_ffff_8100_0000),
-            frame("__libc_start_main", 0, FrameKind::Native, 0x3000),
+            frame("main", 1, FrameCategory::Native, 0x1000),
+            frame("app::work<\"\u{1b}[31m\">", 1, FrameCategory::Rust, 0x2000),
+            frame("vfs_write", 2, FrameCategory::Kernel, 0xffff_ffff_8100_0000),
+            frame("__libc_start_main", 0, FrameCategory::Native, 0x3000),
         ],
         stacks: vec![stack(&[1, 0, 3]), stack(&[2, 1, 0, 3]), stack(&[0, 3])],
-        threads: vec![Thread {
+        threads: vec![ProfileThread {
             process: "app".into(),
             pid: 7,
             name: "app".into(),
             tid: 7,
             container: "".into(),
         }],
-        spans: vec![Span { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
+        spans: vec![ProfileSpan { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
         // The first stack was seen at two times.
-        samples: vec![sample(0, 50), Sample { slice: 1, ..sample(0, 10) }, sample(1, 30), sample(2, 10)],
-        ..Profile::empty(String::from("app"), measure)
+        samples: vec![
+            sample(0, 50),
+            ProfileSample { slice: 1, ..sample(0, 10) },
+            sample(1, 30),
+            sample(2, 10),
+        ],
+        ..Profile::new(String::from("app"), measure)
     }
 }
 
@@ -68,7 +73,7 @@ fn profile() -> Profile {
 fn go_tool_pprof_shows_the_functions_with_their_shares() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.pb.gz");
-    let form = Form::of_path(&path, &[]).unwrap();
+    let form = ProfileFormat::from_path(&path, &[]).unwrap();
     write(&profile(), form, &mut std::fs::File::create(&path).unwrap()).unwrap();
     let pprof = |arguments: &[&str]| {
         Command::new("go")

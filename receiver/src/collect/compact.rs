@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::mem;
 
-use sidewinder_render::{BinaryIndex, FrameIndex, Profile, Sample, SpanIndex, StackIndex, ThreadIndex};
+use sidewinder_render::{
+    BinaryIndex, FrameIndex, Profile, ProfileSample, SpanIndex, StackIndex, ThreadIndex,
+};
 
-use super::draft::{Draft, Function};
+use super::profile_builder::{ProfileBuilder, ResolvedFunction};
 
 /// Where things of a table went, by where they were.
-pub(super) struct Moved<T>(Vec<Option<T>>);
+pub(super) struct IndexRemap<T>(Vec<Option<T>>);
 
-impl<T: Copy> Moved<T> {
-    fn of(count: usize) -> Self {
+impl<T: Copy> IndexRemap<T> {
+    fn new(count: usize) -> Self {
         Self(vec![None; count])
     }
 
     /// Where it went; the first time that is asked it goes there. `None`: it never was.
-    fn to(&mut self, from: u32, go: impl FnOnce() -> T) -> Option<T> {
+    fn remap_or_insert_with(&mut self, from: u32, go: impl FnOnce() -> T) -> Option<T> {
         self.0.get_mut(from as usize).map(|to| *to.get_or_insert_with(go))
     }
 
@@ -26,7 +28,7 @@ impl<T: Copy> Moved<T> {
     }
 
     /// The entries of things that went somewhere.
-    pub(super) fn follow<K: Eq + Hash>(
+    pub(super) fn remap_values<K: Eq + Hash>(
         &self,
         numbers: HashMap<K, T>,
         from: impl Fn(T) -> u32,
@@ -35,44 +37,44 @@ impl<T: Copy> Moved<T> {
     }
 }
 
-impl Draft {
+impl ProfileBuilder {
     /// Keeps what these samples refer to, which they do by new numbers afterwards. Returns those of threads and spans.
-    pub(super) fn keep_only<'a>(
+    pub(super) fn retain_referenced<'a>(
         &mut self,
-        samples: impl Iterator<Item = &'a mut Sample>,
-    ) -> (Moved<ThreadIndex>, Moved<SpanIndex>) {
+        samples: impl Iterator<Item = &'a mut ProfileSample>,
+    ) -> (IndexRemap<ThreadIndex>, IndexRemap<SpanIndex>) {
         let Profile { title, measure, start, slice, .. } = &self.profile;
-        let empty = Profile::empty(title.clone(), measure.clone());
-        let old = mem::replace(self, Self::of(Profile { start: *start, slice: *slice, ..empty }));
+        let empty = Profile::new(title.clone(), measure.clone());
+        let old = mem::replace(self, Self::new(Profile { start: *start, slice: *slice, ..empty }));
         let from = &old.profile;
-        let mut binaries = Moved::<BinaryIndex>::of(from.binaries.len());
-        let mut frames = Moved::<FrameIndex>::of(from.frames.len());
-        let mut stacks = Moved::<StackIndex>::of(from.stacks.len());
-        let mut threads = Moved::<ThreadIndex>::of(from.threads.len());
-        let mut spans = Moved::<SpanIndex>::of(from.spans.len());
+        let mut binaries = IndexRemap::<BinaryIndex>::new(from.binaries.len());
+        let mut frames = IndexRemap::<FrameIndex>::new(from.frames.len());
+        let mut stacks = IndexRemap::<StackIndex>::new(from.stacks.len());
+        let mut threads = IndexRemap::<ThreadIndex>::new(from.threads.len());
+        let mut spans = IndexRemap::<SpanIndex>::new(from.spans.len());
         for sample in samples {
-            let thread = threads.to(sample.thread.0, || {
+            let thread = threads.remap_or_insert_with(sample.thread.0, || {
                 self.profile.threads.extend(from.threads.get(sample.thread.0 as usize).cloned());
                 ThreadIndex(self.profile.threads.len() as u32 - 1)
             });
             let span = sample.span.and_then(|span| {
-                spans.to(span.0, || {
+                spans.remap_or_insert_with(span.0, || {
                     self.profile.spans.extend(from.spans.get(span.0 as usize));
                     SpanIndex(self.profile.spans.len() as u32 - 1)
                 })
             });
-            let stack = stacks.to(sample.stack.0, || {
+            let stack = stacks.remap_or_insert_with(sample.stack.0, || {
                 let held = from.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
                 let moved = held.iter().filter_map(|index| {
                     let frame = from.frames.get(index.0 as usize)?;
-                    frames.to(index.0, || {
+                    frames.remap_or_insert_with(index.0, || {
                         let binary = frame.binary.and_then(|binary| {
-                            binaries.to(binary.0, || {
+                            binaries.remap_or_insert_with(binary.0, || {
                                 self.profile.binaries.extend(from.binaries.get(binary.0 as usize).cloned());
                                 BinaryIndex(self.profile.binaries.len() as u32 - 1)
                             })
                         });
-                        let function = Function {
+                        let function = ResolvedFunction {
                             name: &frame.name,
                             is_named: frame.is_named,
                             system_name: &frame.system_name,
@@ -80,19 +82,19 @@ impl Draft {
                             line: frame.line,
                             is_guessed: frame.is_guessed,
                         };
-                        self.intern(binary, frame.address, frame.kind, &function)
+                        self.intern_frame(binary, frame.address, frame.kind, &function)
                     })
                 });
                 let moved = moved.collect();
                 self.intern_stack(moved)
             });
             if let (Some(thread), Some(stack)) = (thread, stack) {
-                *sample = Sample { thread, span, stack, ..*sample };
+                *sample = ProfileSample { thread, span, stack, ..*sample };
             }
         }
-        self.binary_numbers = binaries.follow(old.binary_numbers, |binary| binary.0);
+        self.binary_numbers = binaries.remap_values(old.binary_numbers, |binary| binary.0);
         self.kernel = old.kernel.and_then(|kernel| binaries.get(kernel.0));
-        self.stack_numbers = stacks.follow(old.stack_numbers, |stack| stack.0);
+        self.stack_numbers = stacks.remap_values(old.stack_numbers, |stack| stack.0);
         (threads, spans)
     }
 }

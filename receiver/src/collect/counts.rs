@@ -13,7 +13,7 @@ const ROWS_MAX: usize = 1 << 19;
 
 /// Counts by slice of `CLOCK_MONOTONIC`, and by what the events have in common.
 #[derive(Debug)]
-pub(crate) struct Counts<K> {
+pub(crate) struct TimeSlicedCounts<K> {
     slice_ns: u64,
     first: u64,
     last: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Counts<K> {
     rows_max: usize,
 }
 
-impl<K: Copy + Eq + Hash> Counts<K> {
+impl<K: Copy + Eq + Hash> TimeSlicedCounts<K> {
     pub(crate) fn new() -> Self {
         Self { slice_ns: SLICE_NS, first: u64::MAX, last: 0, rows: HashMap::new(), rows_max: ROWS_MAX }
     }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn no_event_is_lost_when_slices_grow() {
-        let mut counts = Counts::new();
+        let mut counts = TimeSlicedCounts::new();
         for event in 0..100_000_u64 {
             counts.add(7 * SLICE_NS + event * SLICE_NS / 3, event % 2, 1);
         }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn what_differs_in_everything_makes_slices_grow_once_only() {
-        let mut counts = Counts { rows_max: 100, ..Counts::new() };
+        let mut counts = TimeSlicedCounts { rows_max: 100, ..TimeSlicedCounts::new() };
         for event in 0..1000_u64 {
             counts.add(event, event, 1);
         }

@@ -5,36 +5,36 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
-use sidewinder_bpf::{Probe, Support, Walk, probe, verify};
+use sidewinder_bpf::{Probe, Support, WalkMode, probe, verify};
 
-use super::Ended;
+use super::CommandResult;
 use crate::cli::CheckArgs;
-use crate::exit::{Cause, Failure};
+use crate::exit::{ExitCause, Failure};
 use crate::sampling::SamplingError;
-use crate::terminal::is_coloured;
+use crate::terminal::supports_colour;
 
 /// What to do where all is well.
-const FIRST_RECORDING: &str = "sidewinder record -a -d 10s -o profile.html";
+const FIRST_RECORDING_HINT: &str = "sidewinder record -a -d 10s -o profile.html";
 
-pub(crate) fn check(args: &CheckArgs) -> Ended {
+pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     if args.verify {
         return print_verified();
     }
     let probes = probe();
     let mut out = std::io::stdout();
     let text =
-        if args.json { format!("{:#}\n", as_json(&probes)) } else { as_text(&probes, is_coloured(&out)) };
+        if args.json { format!("{:#}\n", to_json(&probes)) } else { to_text(&probes, supports_colour(&out)) };
     out.write_all(text.as_bytes()).map_err(|error| Failure::runtime("can't print", error))?;
-    Ok(if is_ready(&probes) { ExitCode::SUCCESS } else { ExitCode::from(Cause::Privilege as u8) })
+    Ok(if is_ready(&probes) { ExitCode::SUCCESS } else { ExitCode::from(ExitCause::Privilege as u8) })
 }
 
 fn is_ready(probes: &[Probe]) -> bool {
-    probes.iter().all(|probe| State::of(probe) != State::Missing)
+    probes.iter().all(|probe| ProbeStatus::from_probe(probe) != ProbeStatus::Missing)
 }
 
 /// What there is to say of a probe in one word.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ProbeStatus {
     Ok,
     /// Profiling works, and lacks something.
     Limited,
@@ -42,8 +42,8 @@ enum State {
     Missing,
 }
 
-impl State {
-    fn of(probe: &Probe) -> Self {
+impl ProbeStatus {
+    fn from_probe(probe: &Probe) -> Self {
         match (&probe.support, probe.required) {
             (Support::Yes, _) => Self::Ok,
             (Support::No { .. }, false) => Self::Limited,
@@ -51,7 +51,7 @@ impl State {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Limited => "limited",
@@ -60,7 +60,7 @@ impl State {
     }
 
     /// The parameter of the terminal's sequence that selects a colour (ECMA-48, SGR): green, yellow, red.
-    const fn colour(self) -> u8 {
+    const fn colour_code(self) -> u8 {
         match self {
             Self::Ok => 32,
             Self::Limited => 33,
@@ -69,38 +69,41 @@ impl State {
     }
 }
 
-fn as_text(probes: &[Probe], is_coloured: bool) -> String {
-    let paint = |state: State, text: &str| match is_coloured {
-        true => format!("\u{1b}[{}m{text}\u{1b}[0m", state.colour()),
+fn to_text(probes: &[Probe], is_coloured: bool) -> String {
+    let paint = |state: ProbeStatus, text: &str| match is_coloured {
+        true => format!("\u{1b}[{}m{text}\u{1b}[0m", state.colour_code()),
         false => text.to_owned(),
     };
     let mut text = format!("Sidewinder {} on Linux {}\n\n", env!("CARGO_PKG_VERSION"), kernel());
     // Writing into a string does not fail.
     for probe in probes {
-        let state = State::of(probe);
-        _ = writeln!(text, "{}  {}", paint(state, &format!("{:<7}", state.word())), probe.name);
+        let state = ProbeStatus::from_probe(probe);
+        _ = writeln!(text, "{}  {}", paint(state, &format!("{:<7}", state.label())), probe.name);
         if let Support::No { why } = &probe.support {
             for (what, words) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
                 _ = writeln!(text, "         {what}  {words}");
             }
         }
     }
-    let count = |state| probes.iter().filter(|probe| State::of(probe) == state).count();
-    let next = |state| probes.iter().find(|probe| State::of(probe) == state).map(|probe| probe.remedy);
-    let (verdict, step) = match (count(State::Missing), count(State::Limited)) {
-        (0, 0) => (paint(State::Ok, "Ready to profile."), None),
-        (0, limits) => (paint(State::Limited, &format!("Ready to profile, with limits ({limits}).")), None),
+    let count = |state| probes.iter().filter(|probe| ProbeStatus::from_probe(probe) == state).count();
+    let next =
+        |state| probes.iter().find(|probe| ProbeStatus::from_probe(probe) == state).map(|probe| probe.remedy);
+    let (verdict, step) = match (count(ProbeStatus::Missing), count(ProbeStatus::Limited)) {
+        (0, 0) => (paint(ProbeStatus::Ok, "Ready to profile."), None),
+        (0, limits) => {
+            (paint(ProbeStatus::Limited, &format!("Ready to profile, with limits ({limits}).")), None)
+        }
         (missing, _) => {
             let verdict = format!("Not ready: {missing} of these can't be done without.");
-            (paint(State::Missing, &verdict), next(State::Missing))
+            (paint(ProbeStatus::Missing, &verdict), next(ProbeStatus::Missing))
         }
     };
-    _ = writeln!(text, "\n{verdict}\nNext: {}", step.unwrap_or(FIRST_RECORDING));
+    _ = writeln!(text, "\n{verdict}\nNext: {}", step.unwrap_or(FIRST_RECORDING_HINT));
     text
 }
 
 /// The keys are a promise: see VERSIONING.md.
-fn as_json(probes: &[Probe]) -> Value {
+fn to_json(probes: &[Probe]) -> Value {
     let checks = probes.iter().map(|probe| {
         let (why, cost, next) = match &probe.support {
             Support::Yes => (None, None, None),
@@ -109,7 +112,7 @@ fn as_json(probes: &[Probe]) -> Value {
         json!({
             "id": probe.id,
             "name": probe.name,
-            "state": State::of(probe).word(),
+            "state": ProbeStatus::from_probe(probe).label(),
             "required": probe.required,
             "why": why,
             "cost": cost,
@@ -129,9 +132,9 @@ fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-fn print_verified() -> Ended {
+fn print_verified() -> CommandResult {
     let mut out = std::io::stdout();
-    for &walk in Walk::all_of_this_kernel() {
+    for &walk in WalkMode::supported() {
         let verified = verify(walk).map_err(SamplingError::from)?;
         let counts =
             verified.programs.iter().map(|(program, instructions)| (program.as_str(), *instructions));
@@ -159,23 +162,23 @@ mod tests {
         let limited = [probe_of("a", true, true), probe_of("b", false, false)];
         let missing = [probe_of("a", true, false), probe_of("b", false, false)];
         for (probes, verdict, next, is_ready) in [
-            (&ok[..], "Ready to profile.", FIRST_RECORDING, true),
-            (&limited, "Ready to profile, with limits (1).", FIRST_RECORDING, true),
+            (&ok[..], "Ready to profile.", FIRST_RECORDING_HINT, true),
+            (&limited, "Ready to profile, with limits (1).", FIRST_RECORDING_HINT, true),
             (&missing, "Not ready: 1 of these can't be done without.", "its remedy", false),
         ] {
-            let text = as_text(probes, false);
+            let text = to_text(probes, false);
             assert!(text.ends_with(&format!("\n{verdict}\nNext: {next}\n")), "{text}");
             assert!(!text.contains('\u{1b}'), "{text}");
-            assert_eq!(as_json(probes)["ready"], is_ready);
+            assert_eq!(to_json(probes)["ready"], is_ready);
         }
         assert!(
-            as_text(&missing, true).contains("\u{1b}[31mmissing\u{1b}[0m  a\n         why   a is refused\n")
+            to_text(&missing, true).contains("\u{1b}[31mmissing\u{1b}[0m  a\n         why   a is refused\n")
         );
     }
 
     #[test]
     fn a_document_for_programs_has_just_these_keys() {
-        let document = as_json(&[probe_of("a", true, true), probe_of("b", false, false)]);
+        let document = to_json(&[probe_of("a", true, true), probe_of("b", false, false)]);
         let keys = |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
         assert_eq!(
             keys(&document),

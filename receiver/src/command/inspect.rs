@@ -9,48 +9,48 @@ use std::path::Path;
 use sidewinder_address::Svma;
 use sidewinder_bpf::{PackedSegment, pack};
 use sidewinder_process::vdso_image;
-use sidewinder_unwind::prove::{Mode, bytes_by_mode, mode_ranges};
+use sidewinder_unwind::method::{UnwindMethod, bytes_by_method, method_ranges};
 use sidewinder_unwind::validate::Validation;
 use sidewinder_unwind::{Entry, UnwindTable};
 
-use super::{Ended, printed};
+use super::{CommandResult, print_result};
 use crate::cli::{InspectArgs, UnwindArg};
-use crate::exit::{Cause, Failure};
+use crate::exit::{ExitCause, Failure};
 use crate::sampling::build::{BuildError, WholeTable, read_table, read_validation};
-use crate::sampling::debug_file::{Companions, DebugFile};
-use crate::sampling::options::packing_of;
+use crate::sampling::debug_files::{Companions, DebugFile};
+use crate::sampling::options::packing_for_mode;
 
-pub(crate) fn inspect(args: &InspectArgs) -> Ended {
+pub(crate) fn inspect(args: &InspectArgs) -> CommandResult {
     let wrong_file = || {
-        Failure::new(Cause::Usage, format!("can't inspect {}", args.file.display()))
-            .then("give an executable or a shared library, or '[vdso]'")
+        Failure::new(ExitCause::Usage, format!("can't inspect {}", args.file.display()))
+            .with_next_step("give an executable or a shared library, or '[vdso]'")
     };
-    let build_failed = |error: BuildError| wrong_file().because(error);
-    let (image, debug_file) = open(&args.file).map_err(|error| wrong_file().because(error))?;
+    let build_failed = |error: BuildError| wrong_file().with_source(error);
+    let (image, debug_file) = open(&args.file).map_err(|error| wrong_file().with_source(error))?;
     let mut out = BufWriter::new(io::stdout().lock());
     if args.validate {
         let validation = read_validation(image, &debug_file).map_err(build_failed)?;
-        return printed(print_validation(&mut out, args, &validation).and_then(|()| out.flush()));
+        return print_result(print_validation(&mut out, args, &validation).and_then(|()| out.flush()));
     }
     let whole = read_table(image, &debug_file).map_err(build_failed)?;
     let table = &whole.table;
     let result = match args.pc {
-        Some(pc) => print_place(&mut out, table, Svma(pc), args.unwind),
+        Some(pc) => print_address(&mut out, table, Svma(pc), args.unwind),
         None if args.rows => print_rows(&mut out, table),
         None if args.ranges => print_ranges(&mut out, table, args.unwind),
         None => print_summary(&mut out, args, &whole),
     };
-    printed(result.and_then(|()| out.flush()))
+    print_result(result.and_then(|()| out.flush()))
 }
 
 /// What a table can be read from.
-trait Image: Read + Seek {}
+trait ReadSeek: Read + Seek {}
 
-impl<T: Read + Seek> Image for T {}
+impl<T: Read + Seek> ReadSeek for T {}
 
-fn open(path: &Path) -> io::Result<(Box<dyn Image>, DebugFile)> {
+fn open(path: &Path) -> io::Result<(Box<dyn ReadSeek>, DebugFile)> {
     if path == Path::new("[vdso]") {
-        return Ok((Box::new(Cursor::new(vdso_image()?)), DebugFile::Known(Companions::default())));
+        return Ok((Box::new(Cursor::new(vdso_image()?)), DebugFile::Searched(Companions::default())));
     }
     let file = File::open(path)?;
     let status = file.metadata()?;
@@ -73,7 +73,7 @@ fn print_validation(out: &mut impl Write, args: &InspectArgs, validation: &Valid
         validation.rows_wrong,
         validation.rows,
         validation.functions,
-        validation.functions_given_up,
+        validation.functions_unresolved,
         validation.instructions_right,
         validation.instructions_open,
         validation.instructions_without_claim
@@ -85,24 +85,26 @@ fn print_rows(out: &mut impl Write, table: &UnwindTable) -> io::Result<()> {
 }
 
 /// The mode in which a range is walked under a forced way of walking.
-fn effective(mode: Mode, unwind: UnwindArg) -> String {
+fn effective_mode(mode: UnwindMethod, unwind: UnwindArg) -> String {
     match (unwind, mode) {
-        (UnwindArg::FramePointers, Mode::Table(reason)) => format!("none: frame pointers only ({reason})"),
-        (UnwindArg::Tables, Mode::FramePointer) => "table: frame pointers not used".to_owned(),
+        (UnwindArg::FramePointers, UnwindMethod::Table(reason)) => {
+            format!("none: frame pointers only ({reason})")
+        }
+        (UnwindArg::Tables, UnwindMethod::FramePointer) => "table: frame pointers not used".to_owned(),
         (_, mode) => mode.to_string(),
     }
 }
 
 fn print_ranges(out: &mut impl Write, table: &UnwindTable, unwind: UnwindArg) -> io::Result<()> {
-    mode_ranges(table).try_for_each(|range| {
-        writeln!(out, "{}\t{}\t{}", range.start, range.end, effective(range.mode, unwind))
+    method_ranges(table).try_for_each(|range| {
+        writeln!(out, "{}\t{}\t{}", range.start, range.end, effective_mode(range.method, unwind))
     })
 }
 
-fn print_place(out: &mut impl Write, table: &UnwindTable, pc: Svma, unwind: UnwindArg) -> io::Result<()> {
+fn print_address(out: &mut impl Write, table: &UnwindTable, pc: Svma, unwind: UnwindArg) -> io::Result<()> {
     let entry = table.lookup(pc);
     writeln!(out, "{pc}\t{entry}")?;
-    writeln!(out, "mode: {}", effective(Mode::of(&entry), unwind))?;
+    writeln!(out, "mode: {}", effective_mode(UnwindMethod::from_entry(&entry), unwind))?;
     if let Entry::End(reason) = entry {
         writeln!(out, "why:  {reason}")?;
     }
@@ -112,7 +114,7 @@ fn print_place(out: &mut impl Write, table: &UnwindTable, pc: Svma, unwind: Unwi
 fn print_summary(out: &mut impl Write, args: &InspectArgs, whole: &WholeTable) -> io::Result<()> {
     let WholeTable { loads, code, table } = whole;
     let executable = || loads.iter().filter(|load| load.executable);
-    let packing = packing_of(args.unwind.into());
+    let packing = packing_for_mode(args.unwind.into());
     let segments: Vec<PackedSegment> = executable().flat_map(|load| pack(table, load, packing)).collect();
     let text_bytes: u64 = code.iter().map(|range| range.end.0 - range.start.0).sum();
     let table_bytes: u64 = segments.iter().map(|segment| segment.bytes.len() as u64).sum();
@@ -136,13 +138,13 @@ fn print_summary(out: &mut impl Write, args: &InspectArgs, whole: &WholeTable) -
     for (reason, rows) in &summary.unsupported_rows {
         writeln!(out, "  unsupported {rows} rows: {reason}")?;
     }
-    for (reason, bytes) in &summary.given_up_bytes {
+    for (reason, bytes) in &summary.unresolved_bytes {
         writeln!(out, "  given up    {bytes} bytes of code: {reason}")?;
     }
     writeln!(out, "  ways to walk, by bytes of code:")?;
     let mut bytes_by_way = std::collections::BTreeMap::<String, u64>::new();
-    for (mode, bytes) in bytes_by_mode(table, code) {
-        *bytes_by_way.entry(effective(mode, args.unwind)).or_default() += bytes;
+    for (mode, bytes) in bytes_by_method(table, code) {
+        *bytes_by_way.entry(effective_mode(mode, args.unwind)).or_default() += bytes;
     }
     let mut rows: Vec<_> = bytes_by_way.into_iter().collect();
     rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));

@@ -22,24 +22,24 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{Cli, UnwindArg};
 use crate::exit::Failure;
-use crate::sampling::scope::Scope;
-use crate::terminal::is_coloured;
+use crate::sampling::scope::SamplingScope;
+use crate::terminal::supports_colour;
 
-type Ended = Result<ExitCode, Failure>;
+type CommandResult = Result<ExitCode, Failure>;
 
-pub(crate) fn completions(shell: Shell) -> Ended {
+pub(crate) fn completions(shell: Shell) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "sidewinder", &mut script);
-    printed(io::stdout().write_all(&script))
+    print_result(io::stdout().write_all(&script))
 }
 
 /// Prints a command's result on standard output.
-fn print_all(text: &str) -> Ended {
-    printed(io::stdout().write_all(text.as_bytes()))
+fn print_all(text: &str) -> CommandResult {
+    print_result(io::stdout().write_all(text.as_bytes()))
 }
 
 /// How a command ends that has printed its result.
-fn printed(result: io::Result<()>) -> Ended {
+fn print_result(result: io::Result<()>) -> CommandResult {
     match result.and_then(|()| io::stdout().flush()) {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
@@ -49,24 +49,24 @@ fn printed(result: io::Result<()>) -> Ended {
 }
 
 /// Manual pages for every command that is not hidden.
-pub(crate) fn manual(folder: &Path) -> Ended {
+pub(crate) fn write_manual(folder: &Path) -> CommandResult {
     std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder)).map_err(
         |error| {
             Failure::runtime(format!("can't write into {}", folder.display()), error)
-                .then("choose a folder that you may write to")
+                .with_next_step("choose a folder that you may write to")
         },
     )?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The processes that `--pid` and `--comm` choose, and what to call them; where there is neither, every process.
-fn chosen(pids: &[u32], names: &[String]) -> (Scope, String) {
+fn scope_from_args(pids: &[u32], names: &[String]) -> (SamplingScope, String) {
     match (pids, names) {
-        ([], []) => (Scope::node(), "all processes".to_owned()),
-        ([], names) => (Scope::from_names(names), format!("processes named {}", names.join(", "))),
+        ([], []) => (SamplingScope::whole_node(), "all processes".to_owned()),
+        ([], names) => (SamplingScope::from_names(names), format!("processes named {}", names.join(", "))),
         (pids, _) => {
             let numbers: Vec<String> = pids.iter().map(ToString::to_string).collect();
-            (Scope::from_pids(pids.iter().copied()), format!("process {}", numbers.join(", ")))
+            (SamplingScope::from_pids(pids.iter().copied()), format!("process {}", numbers.join(", ")))
         }
     }
 }
@@ -83,24 +83,24 @@ impl From<UnwindArg> for sidewinder_config::UnwindMode {
 
 /// Becomes true when we are told to stop. A second signal ends us at once.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
-    stop_flag_of(&[SIGINT, SIGTERM])
+    stop_flag_for(&[SIGINT, SIGTERM])
 }
 
 /// The same for commands that belong to a terminal: they end with it, unless `nohup` or the like has them stay.
 fn stop_flag_in_terminal() -> Result<Arc<AtomicBool>, Failure> {
     let signals = [SIGINT, SIGTERM, SIGHUP];
-    stop_flag_of(if is_ignored(SIGHUP) { &signals[..2] } else { &signals })
+    stop_flag_for(if is_signal_ignored(SIGHUP) { &signals[..2] } else { &signals })
 }
 
 /// Whether whoever started us has us ignore a signal.
-fn is_ignored(signal: i32) -> bool {
+fn is_signal_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask & (1 << (signal - 1)) != 0
 }
 
-fn stop_flag_of(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
+fn stop_flag_for(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     let flag = Arc::new(AtomicBool::new(false));
     for &signal in signals {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
@@ -127,7 +127,7 @@ fn log_to_stderr(default_level: &str) {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        .with_ansi(is_coloured(&io::stderr()))
+        .with_ansi(supports_colour(&io::stderr()))
         .with_target(false)
         // Where the terminal is closed nobody can be told, not even that.
         .log_internal_errors(false)

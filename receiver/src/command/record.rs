@@ -18,45 +18,47 @@ use sidewinder_bpf::{CpuList, Opener, Storage, monotonic_ns};
 use sidewinder_config::TraceContext;
 use sidewinder_kind::Kind;
 use sidewinder_otlp::Report;
-use sidewinder_render::{Form, Profile, TableOptions, guesses};
+use sidewinder_render::{Profile, ProfileFormat, TableOptions, guessed_callers};
 use tracing::warn;
 
-use self::page::Page;
-use super::launch::{CommandEnd, Launched};
-use super::{Ended, chosen, log_to_stderr, print_all, stop_flag_in_terminal, terminal_columns};
+use self::page::LivePage;
+use super::launch::{CommandExit, LaunchedCommand};
+use super::{
+    CommandResult, log_to_stderr, print_all, scope_from_args, stop_flag_in_terminal, terminal_columns,
+};
 use crate::cli::RecordArgs;
-use crate::collect::{Circumstances, Collection, outcomes};
-use crate::every::Every;
-use crate::exit::{Cause, Failure};
+use crate::collect::{ProfileCollector, RecordingMetadata, outcome_counts};
+use crate::exit::{ExitCause, Failure};
 use crate::import;
-use crate::live::Shown;
+use crate::interval_timer::IntervalTimer;
+use crate::live::LiveFeed;
 use crate::memory::WORKING_SET_BYTES_MAX;
-use crate::naming::{Namer, Naming, NamingOptions};
-use crate::output::{Format, Output};
+use crate::naming::{Namer, NamingContext, NamingOptions};
+use crate::output::{Output, OutputFormat};
 use crate::privilege;
 use crate::refusals::RefusedFiles;
 use crate::report::Reporter;
 use crate::report_queue::FLUSH_INTERVAL;
-use crate::sampling::debug_file::DebugRoots;
-use crate::sampling::feed::Message;
-use crate::sampling::scope::Scope;
-use crate::sampling::{Sampler, SamplingError, SamplingOptions, Tally};
-use crate::terminal::{is_coloured, tell};
+use crate::sampling::debug_files::DebugRoots;
+use crate::sampling::message::Message;
+use crate::sampling::scope::SamplingScope;
+use crate::sampling::{Sampler, SamplingError, SamplingOptions, SamplingTally};
+use crate::terminal::{print_notice, supports_colour};
 
 /// How often the rings are drained, and progress is shown.
-const POLL: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How often it is looked whether the same CPUs are online.
-const LOOK_AT_CPUS: Duration = Duration::from_secs(1);
+const CPU_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// For symbol tables, names, and what is known of debug information.
-const NAMES_BYTES: usize = 32 << 20;
+const SYMBOL_BUDGET_BYTES: usize = 32 << 20;
 
-pub(crate) fn record(args: RecordArgs) -> Ended {
+pub(crate) fn record(args: RecordArgs) -> CommandResult {
     log_to_stderr(if args.quiet { "error" } else { "warn" });
     let is_for_command = !args.command.is_empty();
     record_target(&args).map_err(|failure| match failure.cause {
         // Other codes are the command's own.
-        Cause::Runtime | Cause::Privilege | Cause::Usage if is_for_command => {
-            failure.with_cause(Cause::RecordFailed)
+        ExitCause::Runtime | ExitCause::Privilege | ExitCause::Usage if is_for_command => {
+            failure.with_cause(ExitCause::RecordFailed)
         }
         _ => failure,
     })
@@ -64,13 +66,13 @@ pub(crate) fn record(args: RecordArgs) -> Ended {
 
 /// The span, or the trace, inside of which events are wanted; all of them where neither is given.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct SpanFilter {
     span: Option<[u8; 8]>,
     trace: Option<[u8; 16]>,
 }
 
-impl Wanted {
-    fn admits(self, message: &Message) -> bool {
+impl SpanFilter {
+    fn matches(self, message: &Message) -> bool {
         let Message::Event(event) = message else { return true };
         let (span, trace) = (event.span.map(|link| link.span_id), event.span.map(|link| link.trace_id));
         (self.span.is_none() || self.span == span) && (self.trace.is_none() || self.trace == trace)
@@ -78,78 +80,83 @@ impl Wanted {
 }
 
 /// Where events go, by the form of the output.
-enum Sink {
+enum EventSink {
     Report(Box<Reporter>),
-    Profile(Box<Collection>, Form),
+    Profile(Box<ProfileCollector>, ProfileFormat),
 }
 
-impl Sink {
+impl EventSink {
     /// Takes all messages that are wanted, until the queue is closed, and tees them to the page. The queue has no bound: it is
     /// small beside what a recording keeps.
-    fn take_all(&mut self, incoming: Receiver<Vec<Message>>, wanted: Wanted, shown: Option<&Shown>) {
-        for message in incoming.into_iter().flatten().filter(|message| wanted.admits(message)) {
+    fn run(&mut self, incoming: Receiver<Vec<Message>>, wanted: SpanFilter, shown: Option<&LiveFeed>) {
+        for message in incoming.into_iter().flatten().filter(|message| wanted.matches(message)) {
             if let Some(shown) = shown {
-                shown.tee(&message, self.naming());
+                shown.tee(&message, self.naming_context());
             }
-            self.take(message);
+            self.handle(message);
         }
         if let Some(shown) = shown {
-            shown.end();
+            shown.close();
         }
     }
 
-    fn naming(&mut self) -> Naming<'_> {
+    fn naming_context(&mut self) -> NamingContext<'_> {
         match self {
-            Self::Report(reporter) => reporter.naming(),
-            Self::Profile(collection, _) => collection.naming(),
+            Self::Report(reporter) => reporter.naming_context(),
+            Self::Profile(collection, _) => collection.naming_context(),
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle(&mut self, message: Message) {
         match self {
-            Self::Report(reporter) => reporter.take(message),
-            Self::Profile(collection, _) => collection.take(message),
+            Self::Report(reporter) => reporter.handle(message),
+            Self::Profile(collection, _) => collection.handle(message),
         }
     }
 }
 
-fn record_target(args: &RecordArgs) -> Ended {
+fn record_target(args: &RecordArgs) -> CommandResult {
     let debug_roots = Arc::new(DebugRoots::open::<&Path>([]));
     let opener = Opener::start().map_err(SamplingError::Thread)?;
-    privilege::narrow(&opener).map_err(SamplingError::Thread)?;
+    privilege::restrict_opener(&opener).map_err(SamplingError::Thread)?;
     let namer = Namer::new(NamingOptions {
         native: true,
         kernel: !args.no_kernel,
         lines: true,
         inlines: true,
-        budget_bytes: NAMES_BYTES,
-        is_patient: true,
+        budget_bytes: SYMBOL_BUDGET_BYTES,
+        has_no_time_limit: true,
         debug_roots: Arc::clone(&debug_roots),
         opener: Some(opener.clone()),
     });
-    let mut sink = match Format::of(&args.output, args.format)? {
-        Format::Otlp => Sink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX))),
-        Format::Other(form) => Sink::Profile(Box::new(Collection::new(namer, kind(args))), form),
+    let mut sink = match OutputFormat::from_path(&args.output, args.format)? {
+        OutputFormat::Otlp => {
+            EventSink::Report(Box::new(Reporter::new(namer, &[&[]], WORKING_SET_BYTES_MAX)))
+        }
+        OutputFormat::Rendered(form) => {
+            EventSink::Profile(Box::new(ProfileCollector::new(namer, kind(args))), form)
+        }
     };
     let output = Output::new(&args.output)?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
     let stop = stop_flag_in_terminal()?;
-    let page = args.ui.as_ref().map(|address| Page::serve(address, title(args), kind(args)));
+    let page = args.ui.as_ref().map(|address| LivePage::serve(address, title(args), kind(args)));
     let mut page = page.transpose()?;
 
-    let mut launched = if args.command.is_empty() { None } else { Some(Launched::stopped(&args.command)?) };
-    let wanted = Wanted { span: args.span, trace: args.trace };
+    let mut launched =
+        if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
+    let wanted = SpanFilter { span: args.span, trace: args.trace };
     // Reading symbols takes long, and sampling does not wait for it.
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
-        let shown = page.as_ref().map(|page| Arc::clone(&page.shown));
+        let shown = page.as_ref().map(|page| Arc::clone(&page.feed));
         let sink = &mut sink;
-        threads.spawn(move || sink.take_all(incoming, wanted, shown.as_deref()));
+        threads.spawn(move || sink.run(incoming, wanted, shown.as_deref()));
         sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
     });
-    let ended = launched.as_mut().map(Launched::end);
+    let ended = launched.as_mut().map(LaunchedCommand::terminate);
     let recorded = recorded?;
-    if let Some(CommandEnd::NeverRan(code)) = ended {
+    if let Some(CommandExit::FailedToExec(code)) = ended {
         // It has said why, and nothing of it was recorded.
         return Ok(code);
     }
@@ -162,14 +169,14 @@ fn record_target(args: &RecordArgs) -> Ended {
         })?;
     }
     Ok(match ended {
-        Some(CommandEnd::ByItself(code)) => code,
-        Some(CommandEnd::ByUs | CommandEnd::NeverRan(_)) | None => ExitCode::SUCCESS,
+        Some(CommandExit::Exited(code)) => code,
+        Some(CommandExit::Terminated | CommandExit::FailedToExec(_)) | None => ExitCode::SUCCESS,
     })
 }
 
 /// What there is to say of a recording beside its events.
-struct Recorded {
-    tally: Tally,
+struct RecordingStats {
+    tally: SamplingTally,
     start: SystemTime,
     start_ns: u64,
     end_ns: u64,
@@ -184,16 +191,16 @@ struct Recorded {
 
 fn sample(
     args: &RecordArgs,
-    mut launched: Option<&mut Launched>,
-    mut page: Option<&mut Page>,
+    mut launched: Option<&mut LaunchedCommand>,
+    mut page: Option<&mut LivePage>,
     stop: &AtomicBool,
     sink: &Sender<Vec<Message>>,
     debug_roots: &Arc<DebugRoots>,
     opener: Opener,
-) -> Result<Recorded, Failure> {
+) -> Result<RecordingStats, Failure> {
     let scope = match &launched {
-        Some(launched) => Scope::from_pids([launched.pid()]),
-        None => chosen(&args.pid, &args.comm).0,
+        Some(launched) => SamplingScope::from_pids([launched.pid()]),
+        None => scope_from_args(&args.pid, &args.comm).0,
     };
     let progress = Progress::new(args);
     progress.show("reading unwind tables");
@@ -208,16 +215,17 @@ fn sample(
             attributes: args.attribute.clone(),
             ..TraceContext::default()
         },
-        ..SamplingOptions::for_people(scope, args.frequency, tables_bytes, debug_roots)
+        ..SamplingOptions::interactive(scope, args.frequency, tables_bytes, debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let mut cpus = CpuList::online().ok();
-    let (mut flushing, mut looking_at_cpus) = (Every::new(FLUSH_INTERVAL), Every::new(LOOK_AT_CPUS));
+    let (mut flushing, mut looking_at_cpus) =
+        (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
     sampler.start()?;
     if let Some(launched) = &launched {
-        launched.go()?;
+        launched.resume()?;
     }
 
     let began = Instant::now();
@@ -225,12 +233,12 @@ fn sample(
     let flush = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
     let mut messages = Vec::new();
     let mut has_ended = false;
-    while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_over() {
-        let rest = args.duration.map_or(POLL, |whole| whole.saturating_sub(began.elapsed()));
+    while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_finished() {
+        let rest = args.duration.map_or(POLL_INTERVAL, |whole| whole.saturating_sub(began.elapsed()));
         if rest.is_zero() {
             break;
         }
-        sampler.poll(rest.min(POLL), &mut messages);
+        sampler.poll(rest.min(POLL_INTERVAL), &mut messages);
         if flushing.is_due() {
             flush(&mut messages);
         }
@@ -240,7 +248,7 @@ fn sample(
         }
         progress.show_tally(|| sampler.tally(), began.elapsed());
         if let Some(page) = &mut page {
-            page.tell(|| sampler.tally());
+            page.update_outcomes(|| sampler.tally());
         }
         has_ended = launched.as_mut().is_some_and(|launched| launched.has_ended());
     }
@@ -248,14 +256,14 @@ fn sample(
     sampler.stop(None, &mut messages);
     flush(&mut messages);
     progress.end();
-    Ok(Recorded {
+    Ok(RecordingStats {
         tally: sampler.tally(),
         start,
         start_ns,
         end_ns,
         frames_by_mode: sampler.profiler().frames_by_mode(),
         depths: sampler.profiler().depths().to_vec(),
-        stacks_known_and_sent: sampler.profiler().stacks_known_and_sent(),
+        stacks_known_and_sent: sampler.profiler().stacks_deduplicated_and_sent(),
         table_bytes: sampler.profiler().tables.loaded_bytes(),
         table_evictions: sampler.profiler().tables.evictions(),
         table_reloads: sampler.control_counts().table_reloads,
@@ -266,26 +274,26 @@ fn sample(
 /// Returns what was written; for a report for OpenTelemetry, only where its table is wanted.
 fn write(
     args: &RecordArgs,
-    sink: Sink,
-    recorded: &Recorded,
+    sink: EventSink,
+    recorded: &RecordingStats,
     output: &Output,
     stop: &AtomicBool,
 ) -> Result<Option<Profile>, Failure> {
     let progress = Progress::new(args);
     let profile = match sink {
-        Sink::Report(mut reporter) => {
+        EventSink::Report(mut reporter) => {
             let report = reporter.drain(recorded.start_ns..recorded.end_ns).pop().flatten();
             let report = report.ok_or_else(|| {
-                Failure::new(Cause::Runtime, "no event was recorded, so nothing was written")
-                    .then(why_empty(args))
+                Failure::new(ExitCause::Runtime, "no event was recorded, so nothing was written")
+                    .with_next_step(empty_recording_hint(args))
             })?;
             output.write(stop, |out| out.write_all(report.as_bytes()))?;
-            args.table.then(|| profile_of(&report, args, recorded)).transpose()?
+            args.table.then(|| profile_from_report(&report, args, recorded)).transpose()?
         }
-        Sink::Profile(collection, form) => {
+        EventSink::Profile(collection, form) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
-            let profile = collection.into_profile(Circumstances {
+            let profile = collection.into_profile(RecordingMetadata {
                 title: title(args),
                 start: recorded.start,
                 start_ns: recorded.start_ns,
@@ -297,7 +305,7 @@ fn write(
             Some(profile)
         }
     };
-    summarize(args, profile.as_ref(), recorded);
+    log_summary(args, profile.as_ref(), recorded);
     if let Some(profile) = profile.as_ref().filter(|_| args.table) {
         print_table(profile)?;
     }
@@ -305,39 +313,43 @@ fn write(
 }
 
 /// The profile that a report holds, for its table.
-fn profile_of(report: &Report, args: &RecordArgs, recorded: &Recorded) -> Result<Profile, Failure> {
-    let profile = import::of_report(&title(args), report.as_bytes())
+fn profile_from_report(
+    report: &Report,
+    args: &RecordArgs,
+    recorded: &RecordingStats,
+) -> Result<Profile, Failure> {
+    let profile = import::from_report_bytes(&title(args), report.as_bytes())
         .map_err(|error| Failure::runtime("can't make a table of the profile", error))?;
-    Ok(Profile { outcomes: outcomes(&recorded.tally), ..profile })
+    Ok(Profile { outcomes: outcome_counts(&recorded.tally), ..profile })
 }
 
 fn print_table(profile: &Profile) -> Result<(), Failure> {
-    let is_coloured = is_coloured(&io::stdout());
+    let is_coloured = supports_colour(&io::stdout());
     let options = TableOptions { is_coloured, columns: terminal_columns(), ..TableOptions::default() };
     print_all(&sidewinder_render::table(profile, options)).map(drop)
 }
 
 /// Says at the end what was recorded.
-fn summarize(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recorded) {
+fn log_summary(args: &RecordArgs, profile: Option<&Profile>, recorded: &RecordingStats) {
     if args.quiet {
         return;
     }
     match profile {
-        Some(profile) => tell(format_args!("{}", sidewinder_render::summary(profile))),
+        Some(profile) => print_notice(format_args!("{}", sidewinder_render::summary(profile))),
         None => {
-            for outcome in outcomes(&recorded.tally) {
-                tell(format_args!("{:>10}  {}\n", outcome.count, outcome.name));
+            for outcome in outcome_counts(&recorded.tally) {
+                print_notice(format_args!("{:>10}  {}\n", outcome.count, outcome.name));
             }
         }
     }
     if profile.is_some_and(|profile| profile.samples.is_empty()) {
-        tell(format_args!("no sample was taken\n  next: {}\n", why_empty(args)));
+        print_notice(format_args!("no sample was taken\n  next: {}\n", empty_recording_hint(args)));
     }
-    tell(format_args!("wrote {}\n", args.output.display()));
+    print_notice(format_args!("wrote {}\n", args.output.display()));
 }
 
 /// What to look at where nothing was recorded.
-fn why_empty(args: &RecordArgs) -> &'static str {
+fn empty_recording_hint(args: &RecordArgs) -> &'static str {
     if args.span.is_some() || args.trace.is_some() {
         "see whether threads of the target say which span they are in, and were in this one just then: otlp/TRACES.md"
     } else if !args.comm.is_empty() {
@@ -348,7 +360,7 @@ fn why_empty(args: &RecordArgs) -> &'static str {
 }
 
 /// For programs: how every interrupt ended, and in which binaries callers were guessed.
-fn summary_json(recorded: &Recorded, refused: &RefusedFiles, profile: Option<&Profile>) -> String {
+fn summary_json(recorded: &RecordingStats, refused: &RefusedFiles, profile: Option<&Profile>) -> String {
     let mut counts = serde_json::Map::new();
     for (outcome, count) in &recorded.tally.interrupts.outcomes {
         counts.insert(outcome.label().to_owned(), json!(count));
@@ -360,14 +372,14 @@ fn summary_json(recorded: &Recorded, refused: &RefusedFiles, profile: Option<&Pr
     let by_frames: serde_json::Map<_, _> =
         classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
     let guessed_in: Option<serde_json::Map<_, _>> = profile.map(|profile| {
-        guesses(profile).into_iter().map(|of| (of.binary.to_owned(), json!(of.callers))).collect()
+        guessed_callers(profile).into_iter().map(|of| (of.binary.to_owned(), json!(of.callers))).collect()
     });
     let summary = json!({
-        "interrupts_by_witness": recorded.tally.interrupts.due,
+        "interrupts_by_witness": recorded.tally.interrupts.expected,
         "outcomes": counts,
         "idle_inferred": recorded.tally.interrupts.idle_inferred,
         "events_exported": recorded.tally.events,
-        "stack_bodies_missing": recorded.tally.bodies_missing,
+        "stack_bodies_missing": recorded.tally.stacks_missing,
         "walked_late": recorded.tally.deferred_walks,
         "snapshots_refused": recorded.tally.snapshots_refused,
         "duration_ns": recorded.end_ns.saturating_sub(recorded.start_ns),
@@ -395,7 +407,7 @@ fn title(args: &RecordArgs) -> String {
         let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
         return if words.len() > 1 { words.join(" ") } else { program.to_string_lossy().into_owned() };
     }
-    chosen(&args.pid, &args.comm).1
+    scope_from_args(&args.pid, &args.comm).1
 }
 
 /// A line that tells how it goes, where somebody watches.
@@ -410,12 +422,12 @@ impl Progress {
 
     fn show(&self, text: &str) {
         if self.is_shown {
-            tell(format_args!("\r\u{1b}[2K{text} ..."));
+            print_notice(format_args!("\r\u{1b}[2K{text} ..."));
         }
     }
 
     /// Asks for a tally, which means reading what the kernel counts, only where somebody sees it.
-    fn show_tally(&self, tally: impl FnOnce() -> Tally, elapsed: Duration) {
+    fn show_tally(&self, tally: impl FnOnce() -> SamplingTally, elapsed: Duration) {
         if !self.is_shown {
             return;
         }
@@ -424,7 +436,7 @@ impl Progress {
         let complete = complete.map_or(0, |(_, count)| *count);
         let share = if tally.events == 0 { 0.0 } else { 100.0 * complete as f64 / tally.events as f64 };
         let per_second = tally.events as f64 / elapsed.as_secs_f64().max(0.001);
-        tell(format_args!(
+        print_notice(format_args!(
             "\r\u{1b}[2K{:.0} s, {} samples, {per_second:.0} a second, {share:.1}% complete; Ctrl-C ends",
             elapsed.as_secs_f64(),
             tally.events
@@ -433,7 +445,7 @@ impl Progress {
 
     fn end(&self) {
         if self.is_shown {
-            tell(format_args!("\r\u{1b}[2K"));
+            print_notice(format_args!("\r\u{1b}[2K"));
         }
     }
 }

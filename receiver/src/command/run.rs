@@ -3,19 +3,19 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sidewinder_bpf::Opener;
 
-use super::{Ended, stop_flag};
+use super::{CommandResult, stop_flag};
 use crate::cli::ConfigArgs;
 use crate::exit::Failure;
 use crate::privilege;
 use crate::service::{self, Signals};
 
-pub(crate) fn run(args: &ConfigArgs) -> Ended {
+pub(crate) fn run(args: &ConfigArgs) -> CommandResult {
     raise_descriptor_limit();
-    privilege::gain_no_more();
+    privilege::set_no_new_privileges();
     let opener = Opener::start().map_err(|error| Failure::runtime("can't start a thread", error))?;
-    privilege::keep(privilege::NONE);
+    privilege::drop_all_but(privilege::NONE);
     let signals =
-        Signals::take(stop_flag()?).map_err(|error| Failure::runtime("can't take signals", error))?;
+        Signals::install(stop_flag()?).map_err(|error| Failure::runtime("can't take signals", error))?;
     service::run(args, &signals, opener)
 }
 

@@ -5,60 +5,61 @@ use std::process::ExitCode;
 
 use serde_json::{Map, Value};
 
-use super::{Ended, print_all};
+use super::{CommandResult, print_all};
 use crate::cli::{HealthArgs, StatusArgs};
-use crate::exit::{Cause, Failure};
+use crate::exit::{ExitCause, Failure};
 use crate::telemetry::status;
 
 /// Ends with 0 where everybody who answers is well.
-pub(crate) fn status(args: &StatusArgs) -> Ended {
-    let documents = documents(args.pid)?;
+pub(crate) fn status(args: &StatusArgs) -> CommandResult {
+    let documents = status_documents(args.pid)?;
     let said: String = match args.json {
         true => documents.iter().map(|document| format!("{document}\n")).collect(),
-        false => documents.iter().map(text).collect(),
+        false => documents.iter().map(to_text).collect(),
     };
     print_all(&said)?;
-    Ok(code(documents.iter().all(is_well)))
+    Ok(exit_code(documents.iter().all(is_healthy)))
 }
 
 /// Ends with 0 where everybody who answers is up: what the page of `health_check` says, without a port.
-pub(crate) fn health(args: &HealthArgs) -> Ended {
-    let documents = documents(args.pid)?;
+pub(crate) fn health(args: &HealthArgs) -> CommandResult {
+    let documents = status_documents(args.pid)?;
     let line = |document: &Value| {
         let state = if is_up(document) { "up" } else { "not up" };
-        let faults: String = faults(document).map(|fault| format!(", {fault}")).collect();
-        format!("process {}: {state}{faults}\n", word(document, "pid"))
+        let faults: String = thread_faults(document).map(|fault| format!(", {fault}")).collect();
+        format!("process {}: {state}{faults}\n", string_field(document, "pid"))
     };
     print_all(&documents.iter().map(line).collect::<String>())?;
-    Ok(code(documents.iter().all(is_up)))
+    Ok(exit_code(documents.iter().all(is_up)))
 }
 
-fn code(is_good: bool) -> ExitCode {
-    if is_good { ExitCode::SUCCESS } else { ExitCode::from(Cause::Runtime as u8) }
+fn exit_code(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::from(ExitCause::Runtime as u8) }
 }
 
 /// What the profilers that run here answer: all, or the one with this process id. At least one does.
-fn documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
+fn status_documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
     let mut documents =
-        status::ask_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
+        status::query_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
     documents.retain(|document| pid.is_none_or(|pid| document.get("pid") == Some(&Value::from(pid))));
     if documents.is_empty() {
         let what = "no profiler answers here: none runs in this network namespace, or only another user's";
         let next = "ask where it runs, as its user: `kubectl exec POD -c sidewinder -- /sidewinder status`";
         return Err(match pid {
             // Others may answer.
-            Some(pid) => {
-                Failure::new(Cause::Runtime, format!("no profiler with the process id {pid} answers here"))
-                    .then("leave --pid out to see those that do")
-            }
-            None => Failure::new(Cause::Runtime, what).then(next),
+            Some(pid) => Failure::new(
+                ExitCause::Runtime,
+                format!("no profiler with the process id {pid} answers here"),
+            )
+            .with_next_step("leave --pid out to see those that do"),
+            None => Failure::new(ExitCause::Runtime, what).with_next_step(next),
         });
     }
     Ok(documents)
 }
 
 /// Threads that hang or have panicked, in words.
-fn faults(document: &Value) -> impl Iterator<Item = String> {
+fn thread_faults(document: &Value) -> impl Iterator<Item = String> {
     let faults = document.get("faulty_threads").and_then(Value::as_array);
     faults.into_iter().flatten().filter_map(Value::as_str).map(printable)
 }
@@ -69,7 +70,7 @@ fn is_up(document: &Value) -> bool {
 }
 
 /// Whether it knows of nothing that is wrong.
-fn is_well(document: &Value) -> bool {
+fn is_healthy(document: &Value) -> bool {
     problems(document).next().is_none()
 }
 
@@ -81,7 +82,7 @@ fn entries<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'
     of.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
-fn word(of: &Value, key: &str) -> String {
+fn string_field(of: &Value, key: &str) -> String {
     match of.get(key) {
         Some(Value::String(text)) => printable(text),
         Some(Value::Null) | None => String::new(),
@@ -95,14 +96,14 @@ fn printable(text: &str) -> String {
 }
 
 /// Numbers that are not zero, as `key=value` words.
-fn numbers(of: Option<&Value>) -> String {
+fn format_nonzero(of: Option<&Value>) -> String {
     let entries = of.and_then(Value::as_object).into_iter().flat_map(Map::iter);
     let counted = entries.filter(|(_, value)| value.as_u64().is_some_and(|count| count > 0));
     counted.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
 /// A line that says it all, what is wrong, then the numbers.
-fn text(document: &Value) -> String {
+fn to_text(document: &Value) -> String {
     let mut out = String::new();
     let verdict = match problems(document).count() {
         0 => "all is well".to_owned(),
@@ -113,17 +114,17 @@ fn text(document: &Value) -> String {
     let _ = writeln!(
         out,
         "sidewinder {}, process {}: {verdict}",
-        word(document, "version"),
-        word(document, "pid"),
+        string_field(document, "version"),
+        string_field(document, "pid"),
     );
     for problem in problems(document) {
-        let _ = writeln!(out, "  problem: {}", indented(problem, "what"));
-        let _ = writeln!(out, "    next: {}", indented(problem, "next"));
+        let _ = writeln!(out, "  problem: {}", indented_field(problem, "what"));
+        let _ = writeln!(out, "    next: {}", indented_field(problem, "next"));
     }
     let _ = writeln!(
         out,
         "  up {} s, {:.1} s of CPU, {} MiB",
-        word(document, "uptime_seconds"),
+        string_field(document, "uptime_seconds"),
         document.get("cpu_seconds").and_then(Value::as_f64).unwrap_or_default(),
         document.get("memory_rss_bytes").and_then(Value::as_u64).unwrap_or_default() >> 20,
     );
@@ -131,21 +132,21 @@ fn text(document: &Value) -> String {
         let _ = writeln!(
             out,
             "  {id}: {}, {} events of {}; interrupts {} missed={}",
-            word(receiver, "activity"),
-            word(receiver, "events"),
-            word(receiver, "events_of"),
-            numbers(receiver.get("interrupts")),
-            word(receiver, "interrupts_missed"),
+            string_field(receiver, "activity"),
+            string_field(receiver, "events"),
+            string_field(receiver, "events_of"),
+            format_nonzero(receiver.get("interrupts")),
+            string_field(receiver, "interrupts_missed"),
         );
         if receiver.get("quarantined_processes").and_then(Value::as_u64).is_some_and(|count| count > 0) {
             let _ = writeln!(
                 out,
                 "    in quarantine: {} processes whose memory is not given to readers; reads {}",
-                word(receiver, "quarantined_processes"),
-                numbers(receiver.get("foreign_reads")),
+                string_field(receiver, "quarantined_processes"),
+                format_nonzero(receiver.get("foreign_reads")),
             );
         }
-        let refused = numbers(receiver.get("files_refused"));
+        let refused = format_nonzero(receiver.get("files_refused"));
         if !refused.is_empty() {
             let _ = writeln!(out, "    files that processes name, not read: {refused}");
         }
@@ -154,16 +155,16 @@ fn text(document: &Value) -> String {
         let _ = writeln!(
             out,
             "  {id}: events {}; queue {} of {} bytes",
-            numbers(exporter.get("events")),
-            word(exporter, "queue_bytes"),
-            word(exporter, "queue_capacity_bytes"),
+            format_nonzero(exporter.get("events")),
+            string_field(exporter, "queue_bytes"),
+            string_field(exporter, "queue_capacity_bytes"),
         );
-        let failure = indented(exporter, "last_failure");
+        let failure = indented_field(exporter, "last_failure");
         if !failure.is_empty() {
             let _ = writeln!(out, "    last failure: {failure}");
         }
     }
-    let page = word(document, "ui");
+    let page = string_field(document, "ui");
     if !page.is_empty() {
         let _ = writeln!(out, "  page: {page}");
     }
@@ -171,8 +172,8 @@ fn text(document: &Value) -> String {
 }
 
 /// A text of several lines, below what comes before it.
-fn indented(of: &Value, key: &str) -> String {
-    word(of, key).replace('\n', "\n      ")
+fn indented_field(of: &Value, key: &str) -> String {
+    string_field(of, key).replace('\n', "\n      ")
 }
 
 #[cfg(test)]
@@ -202,8 +203,8 @@ mod tests {
 
     #[test]
     fn well_is_who_knows_of_no_problem() {
-        assert!(is_well(&document(&[])));
-        assert!(!is_well(&document(&["a"])));
+        assert!(is_healthy(&document(&[])));
+        assert!(!is_healthy(&document(&["a"])));
     }
 
     #[test]
@@ -215,8 +216,8 @@ mod tests {
 
     #[test]
     fn the_text_says_what_is_wrong_and_nothing_that_a_terminal_acts_on() {
-        assert_eq!(text(&document(&[])).lines().next(), Some("sidewinder 0.1.0, process 7: all is well"));
-        let text = text(&document(&["can't sample\u{1b}[2J", "unknown\nkey"]));
+        assert_eq!(to_text(&document(&[])).lines().next(), Some("sidewinder 0.1.0, process 7: all is well"));
+        let text = to_text(&document(&["can't sample\u{1b}[2J", "unknown\nkey"]));
         for part in [
             "sidewinder 0.1.0, process 7: 2 problems\n",
             "  problem: can't sample",

@@ -1,7 +1,7 @@
 //! `sidewinder top`: the busiest functions and processes in the terminal, while they run.
 
+mod rows;
 mod screen;
-mod shown;
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -15,68 +15,68 @@ use std::time::Duration;
 use sidewinder_bpf::{Opener, Storage};
 use sidewinder_kind::Kind;
 use sidewinder_process::{ProcessDescription, ProcessKey};
-use sidewinder_render::Outcome;
+use sidewinder_render::OutcomeCount;
 
 use self::screen::Screen;
-use super::{Ended, chosen, log_to_stderr, stop_flag_in_terminal};
+use super::{CommandResult, log_to_stderr, scope_from_args, stop_flag_in_terminal};
 use crate::cli::TopArgs;
-use crate::collect::{Bounds, outcomes_so_far};
-use crate::every::Every;
-use crate::exit::{Cause, Failure};
-use crate::live::{Live, Shown};
+use crate::collect::{WindowLimits, current_outcome_counts};
+use crate::exit::{ExitCause, Failure};
+use crate::interval_timer::IntervalTimer;
+use crate::live::{LiveFeed, LiveView};
 use crate::lock::lock;
-use crate::naming::{Namer, Naming, NamingOptions};
+use crate::naming::{Namer, NamingContext, NamingOptions};
 use crate::privilege;
 use crate::report_queue::ReportQueue;
-use crate::sampling::debug_file::DebugRoots;
-use crate::sampling::feed::Message;
+use crate::sampling::debug_files::DebugRoots;
+use crate::sampling::message::Message;
 use crate::sampling::{Sampler, SamplingError, SamplingOptions};
-use crate::stats::Counted;
-use crate::terminal::tell;
+use crate::stats::ReceiverCounters;
+use crate::terminal::print_notice;
 
 /// How often the rings are drained.
-const POLL: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How often it is counted how interrupts ended.
-const COUNT: Duration = Duration::from_secs(1);
+const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);
 /// For symbol tables, names, and what is known of debug information.
-const NAMES_BYTES: usize = 32 << 20;
+const SYMBOL_BUDGET_BYTES: usize = 32 << 20;
 /// For the events that are shown, and those that may be.
 const WINDOW_BYTES: usize = 32 << 20;
 /// Stacks that wait for tables.
 const TABLES_BYTES: u64 = 32 << 20;
 
-pub(crate) fn top(args: &TopArgs) -> Ended {
+pub(crate) fn top(args: &TopArgs) -> CommandResult {
     // What is logged would tear the screen.
     log_to_stderr("off");
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         return Err(Failure::new(
-            Cause::Usage,
+            ExitCause::Usage,
             "top draws on a terminal, and this is none: `sidewinder record --table` prints a table anywhere",
         ));
     }
-    let (scope, title) = chosen(&args.pid, &args.comm);
+    let (scope, title) = scope_from_args(&args.pid, &args.comm);
     let stop = stop_flag_in_terminal()?;
     let debug_roots = Arc::new(DebugRoots::open::<&std::path::Path>([]));
     let mut storage = Storage::uninit();
     let options = SamplingOptions {
         kernel_frames: !args.no_kernel,
-        ..SamplingOptions::for_people(scope, args.frequency, TABLES_BYTES, &debug_roots)
+        ..SamplingOptions::interactive(scope, args.frequency, TABLES_BYTES, &debug_roots)
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let opener = Opener::start().map_err(SamplingError::Thread)?;
-    privilege::narrow(&opener).map_err(SamplingError::Thread)?;
-    tell(format_args!("reading unwind tables ...\n"));
+    privilege::restrict_opener(&opener).map_err(SamplingError::Thread)?;
+    print_notice(format_args!("reading unwind tables ...\n"));
     let mut sampler = Sampler::new(&mut storage, options, opener.clone())?;
     sampler.start()?;
 
-    let live = Live::within(Some(Bounds { time: screen::LONGEST, bytes: WINDOW_BYTES }));
-    let shown = live.begin("top", title.clone(), Kind::Cpu { samples_per_second: args.frequency });
-    let told = Mutex::<Vec<Outcome>>::default();
+    let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
+    let shown = live.add_receiver("top", title.clone(), Kind::Cpu { samples_per_second: args.frequency });
+    let told = Mutex::<Vec<OutcomeCount>>::default();
     let mut screen = Screen::new(title, args.frequency, args.seconds);
-    let names = Names::new(!args.no_kernel, debug_roots, opener);
+    let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
-        threads.spawn(|| names.take_all(incoming, &shown));
+        threads.spawn(|| names.run(incoming, &shown));
         // Neither naming nor drawing makes sampling wait.
         let drawing = threads.spawn(|| {
             let drawn = screen.run(&shown, &told, &stop);
@@ -91,59 +91,64 @@ pub(crate) fn top(args: &TopArgs) -> Ended {
 }
 
 /// Samples until told to stop; where all has ended that was to be sampled, there is still something to look at.
-fn sample(sampler: &mut Sampler<'_>, mut queue: ReportQueue, told: &Mutex<Vec<Outcome>>, stop: &AtomicBool) {
-    let mut counting = Every::new(COUNT);
+fn sample(
+    sampler: &mut Sampler<'_>,
+    mut queue: ReportQueue,
+    told: &Mutex<Vec<OutcomeCount>>,
+    stop: &AtomicBool,
+) {
+    let mut counting = IntervalTimer::new(OUTCOME_INTERVAL);
     while !stop.load(Ordering::Relaxed) {
-        if sampler.is_over() {
+        if sampler.is_finished() {
             queue.flush("top");
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
             continue;
         }
-        sampler.poll(POLL, &mut queue.pending);
+        sampler.poll(POLL_INTERVAL, &mut queue.pending);
         queue.flush("top");
         if counting.is_due() {
-            *lock(told) = outcomes_so_far(&Counted::of(sampler, queue.dropped()));
+            *lock(told) = current_outcome_counts(&ReceiverCounters::from_sampler(sampler, queue.dropped()));
         }
     }
     sampler.stop(None, &mut queue.pending);
 }
 
 /// The processes, files and names that the screen shows events by.
-struct Names {
+struct NameResolver {
     namer: Namer,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
 }
 
-impl Names {
+impl NameResolver {
     fn new(kernel: bool, debug_roots: Arc<DebugRoots>, opener: Opener) -> Self {
         let namer = Namer::new(NamingOptions {
             native: true,
             kernel,
             lines: false,
             inlines: true,
-            budget_bytes: NAMES_BYTES,
-            is_patient: false,
+            budget_bytes: SYMBOL_BUDGET_BYTES,
+            has_no_time_limit: false,
             debug_roots,
             opener: Some(opener),
         });
         Self { namer, processes: HashMap::new() }
     }
 
-    fn take_all(mut self, incoming: Receiver<Vec<Message>>, shown: &Shown) {
+    fn run(mut self, incoming: Receiver<Vec<Message>>, shown: &LiveFeed) {
         for message in incoming.into_iter().flatten() {
-            shown.tee(&message, Naming { namer: &mut self.namer, processes: &self.processes });
-            self.take(message);
+            shown.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
+            self.handle(message);
         }
     }
 
-    fn take(&mut self, message: Message) {
+    fn handle(&mut self, message: Message) {
         match message {
-            Message::File(id, facts) => self.namer.learn(id, facts),
-            Message::ForgetFile(id) => self.namer.forget(id),
+            Message::File(id, facts) => self.namer.add_file(id, facts),
+            Message::ForgetFile(id) => self.namer.remove_file(id),
             Message::Process(key, description) => drop(self.processes.insert(key, description)),
-            Message::Jit(key, place) => self.namer.learn_runtime(key, place),
-            Message::Departed(key) => {
-                self.namer.forget_process(key);
+            Message::JitSource(key, place) => self.namer.add_jit_source(key, place),
+            Message::ProcessExited(key) => {
+                self.namer.remove_process(key);
                 self.processes.remove(&key);
             }
             Message::Event(_) => {}

@@ -1,7 +1,7 @@
 //! Why there is no sampling.
 
 use sidewinder_bpf::LoadError;
-use sidewinder_process::{NoPod, ProcfsError};
+use sidewinder_process::{PodBoundsError, ProcfsError};
 use thiserror::Error;
 
 /// See the [module](self).
@@ -12,7 +12,7 @@ pub(crate) enum SamplingError {
     #[error("can't read the processes that already run")]
     Scan(#[source] ProcfsError),
     #[error(transparent)]
-    NoPod(#[from] NoPod),
+    NoPod(#[from] PodBoundsError),
     #[error("no process {0}: it has ended, or is not in this PID namespace")]
     NoProcess(u32),
     #[error(

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant, SystemTime};
 
 use object::{Object, ObjectSymbol};
 use sidewinder_address::{FileOffset, Svma};
-use sidewinder_bpf::{Opener, Outcome, ProbedPlace, SampleKind, Storage, Walk};
+use sidewinder_bpf::{AttachedProbe, Opener, Outcome, SampleKind, Storage, WalkMode};
 use sidewinder_config::{TraceContext, UnwindMode};
-use sidewinder_render::{FrameKind, Profile};
-use sidewinder_unwind::validate::Trust;
+use sidewinder_render::{FrameCategory, Profile};
+use sidewinder_unwind::validate::TrustedSide;
 
-use super::feed::Message;
-use super::scope::Scope;
+use super::message::Message;
+use super::scope::SamplingScope;
 use super::{Sampler, SamplingError, SamplingOptions};
-use crate::collect::{Circumstances, Collection};
+use crate::collect::{ProfileCollector, RecordingMetadata};
 use crate::memory::SamplingBudget;
 use crate::naming::{Namer, NamingOptions};
 
@@ -93,19 +93,19 @@ impl Drop for Burner {
 
 fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOptions {
     SamplingOptions {
-        scope: Scope::from_pids([pid]),
+        scope: SamplingScope::from_pids([pid]),
         samples_per_second,
         walk: None,
         test_programs: true,
         frame_limit: 8192,
         debug_roots: std::sync::Arc::default(),
-        threads: crate::supervise::Threads::default(),
+        threads: crate::supervise::ThreadSupervisor::default(),
         kernel_frames: true,
         unwind_mode: UnwindMode::Auto,
         unwind_overrides: Vec::new(),
-        unwind_trust: Trust::Rows,
+        unwind_trust: TrustedSide::Rows,
         trace_context: TraceContext::default(),
-        budget: SamplingBudget::of_tables(tables_bytes),
+        budget: SamplingBudget::with_tables_bytes(tables_bytes),
     }
 }
 
@@ -113,7 +113,9 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
 fn sampler(storage: &mut Storage, options: SamplingOptions) -> Option<Sampler<'_>> {
     match Sampler::new(storage, options, Opener::start().unwrap()) {
         Ok(sampler) => Some(sampler),
-        Err(SamplingError::Load(error)) if error.is_privilege() && std::env::var_os("CI").is_none() => {
+        Err(SamplingError::Load(error))
+            if error.is_permission_denied() && std::env::var_os("CI").is_none() =>
+        {
             eprintln!("SKIPPED: eBPF is not allowed here: {error}");
             None
         }
@@ -151,9 +153,10 @@ fn profile(messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
 
 fn profile_of(kind: SampleKind, messages: Vec<Message>, sampler: &Sampler<'_>) -> Profile {
     let options = NamingOptions { native: true, budget_bytes: 8 << 20, ..NamingOptions::default() };
-    let mut collection = Collection::new(Namer::new(options), kind.profile_kind(sampler.samples_per_second));
-    messages.into_iter().for_each(|message| collection.take(message));
-    collection.into_profile(Circumstances {
+    let mut collection =
+        ProfileCollector::new(Namer::new(options), kind.profile_kind(sampler.samples_per_second));
+    messages.into_iter().for_each(|message| collection.handle(message));
+    collection.into_profile(RecordingMetadata {
         title: "test".to_owned(),
         start: SystemTime::now(),
         start_ns: 0,
@@ -168,11 +171,11 @@ fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
     profile
         .stacks
         .iter()
-        .zip(profile.counts())
+        .zip(profile.stack_counts())
         .map(|(stack, count)| {
             let names = stack.iter().rev().map(|index| frame(index).name.as_str());
             let chain = names.filter(|name| CHAIN.contains(name)).collect();
-            let is_cut = stack.iter().any(|index| frame(index).kind == FrameKind::Marker);
+            let is_cut = stack.iter().any(|index| frame(index).kind == FrameCategory::Marker);
             (chain, count, is_cut)
         })
         .collect()
@@ -187,7 +190,7 @@ fn offset_of(program: &Path, symbol: &str) -> FileOffset {
 }
 
 /// Has each pass of the burner through `probed` sampled; or the loud reason why this machine can't.
-fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<ProbedPlace> {
+fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<AttachedProbe> {
     let place = offset_of(&burner.program, "probed");
     match sampler.profiler().attach_probe(&burner.program, place) {
         Ok(probe) => Some(probe),
@@ -320,7 +323,11 @@ fn every_interrupt_ends_in_one_outcome() {
     let tally = sampler.tally();
     let sum: u64 = tally.interrupts.outcomes.iter().map(|(_, count)| count).sum();
     let cpus = std::thread::available_parallelism().unwrap().get() as u64;
-    assert!(sum <= tally.interrupts.due + cpus, "{sum} outcomes of {} interrupts", tally.interrupts.due);
+    assert!(
+        sum <= tally.interrupts.expected + cpus,
+        "{sum} outcomes of {} interrupts",
+        tally.interrupts.expected
+    );
     let silent =
         [Outcome::Idle, Outcome::OutOfScope, Outcome::KernelThread, Outcome::Busy, Outcome::RingFull];
     let told: u64 =
@@ -336,7 +343,7 @@ fn every_interrupt_ends_in_one_outcome() {
         .filter(|(o, _)| *o != Outcome::Complete)
         .map(|(_, count)| count)
         .sum();
-    assert!(without_complete + tally.interrupts.missed() < tally.interrupts.due);
+    assert!(without_complete + tally.interrupts.missed() < tally.interrupts.expected);
 }
 
 /// Of a stack of 20,000 frames what is nearest to the leaf is kept, as much as the way to walk has room for, and the
@@ -345,7 +352,7 @@ fn every_interrupt_ends_in_one_outcome() {
 fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let burner = Burner::start_with(RECURSION);
-    for (walk, bound) in [(Walk::Loop, 8192), (Walk::TailCalls, 1056)] {
+    for (walk, bound) in [(WalkMode::Loop, 8192), (WalkMode::TailCalls, 1056)] {
         let mut storage = Storage::uninit();
         let options = SamplingOptions { walk: Some(walk), ..options(burner.child.id(), 199, 8 << 20) };
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
@@ -359,7 +366,7 @@ fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
         let profile = profile(messages, &sampler);
         let name = |index: &sidewinder_render::FrameIndex| &*profile.frames[index.0 as usize].name;
         let (mut whole_bound, mut all) = (0, 0);
-        for (stack, count) in profile.stacks.iter().zip(profile.counts()) {
+        for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
             all += count;
             let Some((marker, frames)) = stack.split_last() else { continue };
             let names: Vec<&str> = frames.iter().map(name).collect();
@@ -389,7 +396,7 @@ fn stacks_are_complete_without_loops_too() {
     let burner = Burner::start();
     let mut storage = Storage::uninit();
     let options =
-        SamplingOptions { walk: Some(Walk::TailCalls), ..options(burner.child.id(), 9_973, 8 << 20) };
+        SamplingOptions { walk: Some(WalkMode::TailCalls), ..options(burner.child.id(), 9_973, 8 << 20) };
     let Some(mut sampler) = sampler(&mut storage, options) else { return };
     sampler.start().unwrap();
     let mut messages = poll_for(&mut sampler, Duration::from_secs(1));

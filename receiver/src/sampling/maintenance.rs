@@ -9,39 +9,39 @@ use sidewinder_bpf::Profiler;
 
 use super::control::Control;
 use super::data::Data;
-use super::feed::Message;
-use crate::every::Every;
+use super::message::Message;
+use crate::interval_timer::IntervalTimer;
 
 /// The longest epoch. The programs send each stack once in an epoch.
-const EPOCH: Duration = Duration::from_secs(30);
+const EPOCH_MAX: Duration = Duration::from_secs(30);
 /// The unit in which tables age: shorter than a phase of a program, so that its tables are younger than those of the phase
 /// before.
-const AGE: Duration = Duration::from_millis(100);
+const AGING_INTERVAL: Duration = Duration::from_millis(100);
 /// The time between two sweeps.
-const SWEEP: Duration = Duration::from_secs(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a process is remembered after its exit: its samples may arrive later.
-const EXITED_REMEMBERED: Duration = Duration::from_secs(2);
+const EXITED_RETENTION: Duration = Duration::from_secs(2);
 /// How long a file stays open that no process maps: long enough that a program which runs again and again is read once and
 /// that all samples arrive, short enough not to keep a file system mounted.
-const FILES_REMEMBERED: Duration = Duration::from_secs(30);
+const UNUSED_FILE_RETENTION: Duration = Duration::from_secs(30);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Maintenance {
     /// The most that stacks may take before a new epoch begins.
     stacks_bytes_max: usize,
-    epoch_began: Instant,
-    aging: Every,
-    sweeping: Every,
+    epoch_started_at: Instant,
+    aging_timer: IntervalTimer,
+    sweep_timer: IntervalTimer,
 }
 
 impl Maintenance {
     pub(super) fn new(stacks_bytes_max: usize) -> Self {
         Self {
             stacks_bytes_max,
-            epoch_began: Instant::now(),
-            aging: Every::new(AGE),
-            sweeping: Every::new(SWEEP),
+            epoch_started_at: Instant::now(),
+            aging_timer: IntervalTimer::new(AGING_INTERVAL),
+            sweep_timer: IntervalTimer::new(SWEEP_INTERVAL),
         }
     }
 
@@ -54,14 +54,14 @@ impl Maintenance {
         messages: &mut Vec<Message>,
     ) {
         profiler.arena.reclaim();
-        if self.epoch_began.elapsed() >= EPOCH || data.stacks.bytes() > self.stacks_bytes_max {
-            self.epoch_began = Instant::now();
+        if self.epoch_started_at.elapsed() >= EPOCH_MAX || data.stacks.bytes() > self.stacks_bytes_max {
+            self.epoch_started_at = Instant::now();
             data.stacks.begin_epoch(profiler.next_epoch());
         }
-        if self.aging.is_due() {
-            profiler.tables.tick();
+        if self.aging_timer.is_due() {
+            profiler.tables.advance_clock();
         }
-        if self.sweeping.is_due() {
+        if self.sweep_timer.is_due() {
             sweep(control, data, profiler, messages);
         }
     }
@@ -69,12 +69,12 @@ impl Maintenance {
 
 /// Frees what is no longer needed, and tries again what has failed.
 fn sweep(control: &mut Control, data: &mut Data, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
-    control.processes.forget_exited(EXITED_REMEMBERED);
+    control.processes.forget_exited(EXITED_RETENTION);
     control.publication.replacements.sweep();
     data.stale_mappings.sweep();
     control.membership.warn_of_full_list(profiler);
     profiler.close_empty_containers();
     control.membership.retry_containers(&mut control.processes, profiler);
     control.descriptions.forget_exited(&control.processes, messages);
-    control.forget_files(FILES_REMEMBERED, profiler, messages);
+    control.forget_files(UNUSED_FILE_RETENTION, profiler, messages);
 }

@@ -8,15 +8,15 @@
 //! | [`data`]        | rings, stacks, pending samples, deferred walks, the check for stale mappings                 |
 //! | [`maintenance`] | epochs, ages, sweeps                                                                        |
 //!
-//! Input: the kernel's rings and `/proc`. Output: the BPF maps, and [messages](feed) for the reporter.
+//! Input: the kernel's rings and `/proc`. Output: the BPF maps, and [messages](message) for the reporter.
 
 mod control;
 mod data;
 mod error;
-pub(crate) mod feed;
 #[cfg(test)]
 mod live_tests;
 mod maintenance;
+pub(crate) mod message;
 pub(crate) mod options;
 mod poll_interval;
 mod wakeup_jitter;
@@ -27,13 +27,13 @@ use std::time::{Duration, Instant};
 use sidewinder_bpf::{LoadError, Opener, Profiler, Storage, monotonic_ns};
 
 pub(crate) use self::control::scope;
-pub(crate) use self::control::tables::{build, debug_file};
+pub(crate) use self::control::tables::{build, debug_files};
 use self::control::{Control, ControlCounts, Pod};
 use self::data::Data;
-pub(crate) use self::data::Tally;
+pub(crate) use self::data::SamplingTally;
 pub(crate) use self::error::SamplingError;
-use self::feed::Message;
 use self::maintenance::Maintenance;
+use self::message::Message;
 pub(crate) use self::options::SamplingOptions;
 use self::poll_interval::PollInterval;
 use self::wakeup_jitter::WakeupJitter;
@@ -41,7 +41,7 @@ use self::wakeup_jitter::WakeupJitter;
 /// How long a CPU may take to write an event after it has stamped it.
 const EVENT_DELAY_NS: u64 = 1_000_000;
 /// How long the end of sampling waits for the tables of deferred walks.
-const DEFERRED_WALKS_PATIENCE: Duration = Duration::from_secs(2);
+const DEFERRED_WALKS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
 pub(crate) struct Sampler<'obj> {
@@ -100,10 +100,10 @@ impl<'obj> Sampler<'obj> {
         let Self { profiler, control, data, maintenance, poll_interval, .. } = self;
         // Taken first: all records and events from before it are in the rings.
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
-        control.files.table.look_anew();
+        control.files.table.invalidate_confirmed();
         data.take_records(control, profiler, messages);
         if let Some(filled) = control.take_side_band(profiler) {
-            poll_interval.polled(Instant::now(), filled);
+            poll_interval.record_poll(Instant::now(), filled);
         }
         // Samples and process events are merged by time: each sample meets its process as it was then.
         while let Some(event) = control.next_event(watermark_ns) {
@@ -121,14 +121,15 @@ impl<'obj> Sampler<'obj> {
     fn wait(&mut self, timeout: Duration) {
         let patience = if self.control.has_work_soon() {
             PollInterval::SHORTEST
-        } else if self.control.has_unannounced_work() || self.data.has_deferred() {
+        } else if self.control.needs_polling() || self.data.has_deferred() {
             self.poll_interval.average()
         } else {
             timeout
         };
         let is_woken = self.profiler.wait(patience.min(timeout));
-        if self.profiler.rest(Duration::ZERO)
-            || is_woken && self.profiler.rest(self.poll_interval.next(Instant::now()).min(timeout))
+        if self.profiler.wait_for_pressure(Duration::ZERO)
+            || is_woken
+                && self.profiler.wait_for_pressure(self.poll_interval.next_wait(Instant::now()).min(timeout))
         {
             thread::sleep(self.jitter.next_delay());
         }
@@ -138,11 +139,11 @@ impl<'obj> Sampler<'obj> {
     /// `walk_until` at the latest.
     pub(crate) fn stop(&mut self, walk_until: Option<Instant>, messages: &mut Vec<Message>) {
         self.profiler.stop();
-        for _ in 0..=data::STACK_PATIENCE_POLLS {
+        for _ in 0..=data::STACK_TIMEOUT_POLLS {
             self.poll(Duration::ZERO, messages);
         }
         self.data.release(u64::MAX, &mut self.control, messages);
-        let latest = Instant::now() + DEFERRED_WALKS_PATIENCE;
+        let latest = Instant::now() + DEFERRED_WALKS_TIMEOUT;
         let walk_until = walk_until.map_or(latest, |until| until.min(latest));
         while self.data.has_deferred() && Instant::now() < walk_until {
             self.poll(self.poll_interval.average(), messages);
@@ -151,7 +152,7 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// How all interrupts since the start ended.
-    pub(crate) fn tally(&self) -> Tally {
+    pub(crate) fn tally(&self) -> SamplingTally {
         self.data.tally(&self.profiler)
     }
 
@@ -166,12 +167,12 @@ impl<'obj> Sampler<'obj> {
     }
 
     /// Whether the scope is our pod.
-    pub(crate) fn is_of_pod(&self) -> bool {
+    pub(crate) fn is_pod_scope(&self) -> bool {
         self.control.membership.scope.is_pod
     }
 
     /// Whether every process in scope has exited, and none can come into scope.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         self.control.membership.scope.is_empty()
     }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sidewinder_bpf::{Options, Packing, PodCgroup, Walk};
+use sidewinder_bpf::{Options, Packing, PodCgroup, WalkMode};
 use sidewinder_config::{BinaryMatch, MaxFrames, TraceContext, UnwindMode, UnwindOverride};
-use sidewinder_unwind::validate::Trust;
+use sidewinder_unwind::validate::TrustedSide;
 use tracing::warn;
 
 use super::SamplingError;
-use super::control::scope::Scope;
-use super::control::tables::debug_file::DebugRoots;
+use super::control::scope::SamplingScope;
+use super::control::tables::debug_files::DebugRoots;
 use crate::memory::SamplingBudget;
-use crate::supervise::Threads;
+use crate::supervise::ThreadSupervisor;
 
 /// The samples that a CPU takes between two polls, at most. It bounds what waits in the rings: each sample of a new process
 /// comes with a snapshot.
@@ -24,23 +24,23 @@ const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Du
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct SamplingOptions {
-    pub(crate) scope: Scope,
+    pub(crate) scope: SamplingScope,
     pub(crate) samples_per_second: u32,
     /// If not given, the best way that the kernel has.
-    pub(crate) walk: Option<Walk>,
+    pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
     pub(crate) test_programs: bool,
     pub(crate) frame_limit: u32,
     pub(crate) kernel_frames: bool,
     pub(crate) unwind_mode: UnwindMode,
     pub(crate) unwind_overrides: Vec<UnwindOverride>,
-    pub(crate) unwind_trust: Trust,
+    pub(crate) unwind_trust: TrustedSide,
     pub(crate) trace_context: TraceContext,
     pub(crate) budget: SamplingBudget,
     /// Where to look for debug files.
     pub(crate) debug_roots: Arc<DebugRoots>,
     /// Watches the threads that build tables.
-    pub(crate) threads: Threads,
+    pub(crate) threads: ThreadSupervisor,
 }
 
 /// The room for snapshots in a recording, which most often shows how a program starts.
@@ -48,8 +48,8 @@ const SNAPSHOTS_BYTES: usize = 64 << 20;
 
 impl SamplingOptions {
     /// The options of commands that people wait for.
-    pub(crate) fn for_people(
-        scope: Scope,
+    pub(crate) fn interactive(
+        scope: SamplingScope,
         samples_per_second: u32,
         tables_bytes: u64,
         debug_roots: &Arc<DebugRoots>,
@@ -64,13 +64,13 @@ impl SamplingOptions {
             kernel_frames: true,
             unwind_mode: UnwindMode::Auto,
             unwind_overrides: Vec::new(),
-            unwind_trust: Trust::Rows,
+            unwind_trust: TrustedSide::Rows,
             trace_context: TraceContext::default(),
             debug_roots: Arc::clone(debug_roots),
-            threads: Threads::default(),
+            threads: ThreadSupervisor::default(),
             budget: SamplingBudget {
                 snapshots_bytes: SNAPSHOTS_BYTES,
-                ..SamplingBudget::of_tables(tables_bytes)
+                ..SamplingBudget::with_tables_bytes(tables_bytes)
             },
         }
     }
@@ -110,8 +110,8 @@ impl SamplingOptions {
     }
 
     /// Warns of what stacks lose if programs can't loop.
-    pub(super) fn warn_of_walk(&self, walk: Walk) {
-        if walk == Walk::Loop {
+    pub(super) fn warn_of_walk(&self, walk: WalkMode) {
+        if walk == WalkMode::Loop {
             return;
         }
         let frame_limit = self.frame_limit;
@@ -156,12 +156,12 @@ impl PackingRules {
             BinaryMatch::Path(wanted) => wanted.as_os_str().as_encoded_bytes() == path,
             BinaryMatch::BuildId(wanted) => Some(wanted.as_bytes()) == build_id,
         });
-        packing_of(named.map_or(self.mode, |rule| rule.mode))
+        packing_for_mode(named.map_or(self.mode, |rule| rule.mode))
     }
 }
 
 /// The form of tables for an unwind mode.
-pub(crate) fn packing_of(mode: UnwindMode) -> Packing {
+pub(crate) fn packing_for_mode(mode: UnwindMode) -> Packing {
     match mode {
         UnwindMode::Auto => Packing::Auto,
         UnwindMode::FramePointers => Packing::FramePointers,

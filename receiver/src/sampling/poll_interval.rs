@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// The most polls that are saved.
-const SAVED_MAX: u32 = 16;
+const SAVED_POLLS_MAX: u32 = 16;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -35,15 +35,15 @@ impl PollInterval {
     }
 
     /// How long to leave the events that are there now in their rings.
-    pub(super) fn next(&mut self, now: Instant) -> Duration {
-        let earliest = now.checked_sub(self.average * SAVED_MAX).unwrap_or(now);
+    pub(super) fn next_wait(&mut self, now: Instant) -> Duration {
+        let earliest = now.checked_sub(self.average * SAVED_POLLS_MAX).unwrap_or(now);
         self.due = self.due.max(earliest) + self.average;
         let wait = self.due.saturating_duration_since(now).min(self.half_full_after);
         wait.clamp(Self::SHORTEST.min(self.average), self.average)
     }
 
     /// Records a poll that found this share of the rings full, from 0 to 1.
-    pub(super) fn polled(&mut self, now: Instant, filled: f64) {
+    pub(super) fn record_poll(&mut self, now: Instant, filled: f64) {
         let since = now.saturating_duration_since(self.polled_at);
         self.polled_at = now;
         let half_full_after = since.as_secs_f64() * 0.5 / filled;
@@ -61,7 +61,7 @@ mod tests {
     fn polls_in_a_busy_second(interval: &mut PollInterval, began: Instant) -> u32 {
         let (mut now, mut polls) = (began, 0);
         while now < began + Duration::from_secs(1) {
-            now += interval.next(now);
+            now += interval.next_wait(now);
             polls += 1;
         }
         polls
@@ -73,7 +73,7 @@ mod tests {
         let mut interval = PollInterval::new(AVERAGE, began);
         let polls =
             [0, 1, 5, 6].map(|at| polls_in_a_busy_second(&mut interval, began + Duration::from_secs(at)));
-        assert_eq!(polls.map(|polls| polls / 10), [5, 5, (50 + SAVED_MAX) / 10, 5], "{polls:?}");
+        assert_eq!(polls.map(|polls| polls / 10), [5, 5, (50 + SAVED_POLLS_MAX) / 10, 5], "{polls:?}");
     }
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
         for _ in 0..100 {
             now += Duration::from_millis(200);
             for _ in 0..8 {
-                let rest = interval.next(now);
+                let rest = interval.next_wait(now);
                 assert_eq!(rest, PollInterval::SHORTEST);
                 now += rest;
             }
@@ -97,17 +97,17 @@ mod tests {
         for (full_after_ms, expected_ms) in [(1_000, 20), (70, 20), (24, 12), (10, 5), (1, 2), (1_000, 20)] {
             interval.due = now + AVERAGE;
             now += Duration::from_millis(1);
-            interval.polled(now, 1.0 / f64::from(full_after_ms));
-            assert_eq!(interval.next(now).as_millis(), expected_ms, "full after {full_after_ms} ms");
+            interval.record_poll(now, 1.0 / f64::from(full_after_ms));
+            assert_eq!(interval.next_wait(now).as_millis(), expected_ms, "full after {full_after_ms} ms");
         }
-        interval.polled(now, 0.0);
-        assert_eq!(interval.next(now), AVERAGE);
+        interval.record_poll(now, 0.0);
+        assert_eq!(interval.next_wait(now), AVERAGE);
     }
 
     #[test]
     fn an_interval_that_is_short_anyway_stays() {
         let began = Instant::now();
         let mut interval = PollInterval::new(Duration::from_millis(1), began);
-        assert_eq!(interval.next(began + Duration::from_secs(1)), Duration::from_millis(1));
+        assert_eq!(interval.next_wait(began + Duration::from_secs(1)), Duration::from_millis(1));
     }
 }

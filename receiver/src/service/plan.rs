@@ -12,7 +12,7 @@ use crate::lock::lock;
 
 /// One receiver's part in a configuration.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ReceiverPlan {
     pub(super) error_mode: ErrorMode,
     pub(super) monitor_interval: Duration,
     reporter_interval: Duration,
@@ -30,9 +30,9 @@ pub(super) struct Route {
     pub(super) exporters: Vec<Arc<Destination>>,
 }
 
-impl Plan {
+impl ReceiverPlan {
     /// What `config` says of a receiver; `None` where no pipeline uses it.
-    pub(super) fn of(
+    pub(super) fn from_config(
         id: &ComponentId,
         receiver: &ProfilingReceiver,
         config: &Config,
@@ -79,21 +79,21 @@ impl Plan {
 #[derive(Debug)]
 pub(super) struct CurrentPlan {
     /// `None` while it is being changed.
-    plan: Mutex<Option<Arc<Plan>>>,
+    plan: Mutex<Option<Arc<ReceiverPlan>>>,
     changed: Condvar,
 }
 
 /// How long to wait between two looks at who still acts by a plan.
-const LOOK: Duration = Duration::from_millis(5);
+const WITHDRAW_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl CurrentPlan {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: ReceiverPlan) -> Self {
         Self { plan: Mutex::new(Some(Arc::new(plan))), changed: Condvar::new() }
     }
 
     /// The plan; waits while it is being changed. Who acts by it asks every now and then whether it still
-    /// [holds](Self::holds), and gives it back if not, after finishing what it began.
-    pub(super) fn get(&self) -> Arc<Plan> {
+    /// [holds](Self::is_current), and gives it back if not, after finishing what it began.
+    pub(super) fn get(&self) -> Arc<ReceiverPlan> {
         let mut plan = lock(&self.plan);
         loop {
             match &*plan {
@@ -104,29 +104,29 @@ impl CurrentPlan {
     }
 
     /// The plan, unless it is being changed.
-    pub(super) fn peek(&self) -> Option<Arc<Plan>> {
+    pub(super) fn try_get(&self) -> Option<Arc<ReceiverPlan>> {
         lock(&self.plan).clone()
     }
 
-    pub(super) fn holds(&self, plan: &Arc<Plan>) -> bool {
+    pub(super) fn is_current(&self, plan: &Arc<ReceiverPlan>) -> bool {
         lock(&self.plan).as_ref().is_some_and(|current| Arc::ptr_eq(current, plan))
     }
 
     /// Takes the plan away and waits until nobody acts by it any more. Another one must follow. False: somebody still
     /// does at the deadline.
-    pub(super) fn take_away(&self, deadline: Instant) -> bool {
+    pub(super) fn withdraw(&self, deadline: Instant) -> bool {
         let plan = lock(&self.plan).take();
         while plan.as_ref().is_some_and(|plan| Arc::strong_count(plan) > 1) {
             if Instant::now() >= deadline {
                 return false;
             }
-            thread::sleep(LOOK);
+            thread::sleep(WITHDRAW_POLL_INTERVAL);
         }
         true
     }
 
     /// Puts a plan in the place of the one that was taken away.
-    pub(super) fn put(&self, plan: Plan) {
+    pub(super) fn set(&self, plan: ReceiverPlan) {
         *lock(&self.plan) = Some(Arc::new(plan));
         self.changed.notify_all();
     }
@@ -136,8 +136,8 @@ impl CurrentPlan {
 mod tests {
     use super::*;
 
-    fn plan(interval_s: u64, jitter: f64) -> Plan {
-        Plan {
+    fn plan(interval_s: u64, jitter: f64) -> ReceiverPlan {
+        ReceiverPlan {
             error_mode: ErrorMode::Ignore,
             monitor_interval: Duration::from_secs(1),
             reporter_interval: Duration::from_secs(interval_s),
@@ -164,20 +164,20 @@ mod tests {
         let actor = thread::spawn({
             let (current, finished) = (Arc::clone(&current), Arc::clone(&finished));
             move || {
-                while current.holds(&held) {
-                    thread::sleep(LOOK);
+                while current.is_current(&held) {
+                    thread::sleep(WITHDRAW_POLL_INTERVAL);
                 }
-                thread::sleep(10 * LOOK);
+                thread::sleep(10 * WITHDRAW_POLL_INTERVAL);
                 finished.store(true, std::sync::atomic::Ordering::SeqCst);
                 drop(held);
                 current.get().reporter_interval
             }
         });
-        assert!(current.take_away(Instant::now() + Duration::from_secs(600)));
+        assert!(current.withdraw(Instant::now() + Duration::from_secs(600)));
         assert!(finished.load(std::sync::atomic::Ordering::SeqCst));
-        current.put(plan(2, 0.0));
+        current.set(plan(2, 0.0));
         assert_eq!(actor.join().unwrap(), Duration::from_secs(2));
         let _held = current.get();
-        assert!(!current.take_away(Instant::now() + 2 * LOOK), "somebody holds on to it");
+        assert!(!current.withdraw(Instant::now() + 2 * WITHDRAW_POLL_INTERVAL), "somebody holds on to it");
     }
 }

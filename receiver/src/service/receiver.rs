@@ -10,49 +10,49 @@ use sidewinder_bpf::{Opener, Spawned, Storage, monotonic_ns};
 use sidewinder_config::{ErrorMode, ProfilingReceiver, SymbolMode, UnwindTrust};
 use sidewinder_kind::Kind;
 use sidewinder_otlp::Report;
-use sidewinder_unwind::validate::Trust;
+use sidewinder_unwind::validate::TrustedSide;
 use tracing::{debug, error, info};
 
-use super::plan::{CurrentPlan, Plan};
-use crate::exit::{Cause, Failure};
-use crate::live::Live;
-use crate::memory::Budget;
+use super::plan::{CurrentPlan, ReceiverPlan};
+use crate::exit::{ExitCause, Failure};
+use crate::live::LiveView;
+use crate::memory::MemoryBudget;
 use crate::naming::{Namer, NamingOptions};
 use crate::privilege;
 use crate::report::Reporter;
 use crate::report_queue::ReportQueue;
 use crate::sampling::Sampler;
-use crate::sampling::debug_file::DebugRoots;
-use crate::sampling::feed::Message;
+use crate::sampling::debug_files::DebugRoots;
+use crate::sampling::message::Message;
 use crate::sampling::options::SamplingOptions;
-use crate::sampling::scope::Scope;
-use crate::stats::{Activity, Counted, ReceiverStats, ServiceStats};
+use crate::sampling::scope::SamplingScope;
+use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
 
 /// How often the rings are drained while little happens, and how late we hear that we are to stop. They wake us when they
 /// fill up.
-const POLL: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// How often it is looked whether a receiver has ended.
-const END_POLL: Duration = Duration::from_millis(5);
+const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// How long to wait before trying again what a privilege or the kernel refused.
-const RETRY: Duration = Duration::from_secs(30);
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Loading programs and building the tables of all that runs takes a minute on a slow machine.
-const STARTING_MAX: Duration = Duration::from_secs(180);
+const START_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(180);
 /// How long a thread may be silent while it is at work: sampling takes milliseconds at a time, naming seconds where much
 /// debug information is new.
-const SAMPLING_SILENT_MAX: Duration = Duration::from_secs(10);
-const REPORTING_SILENT_MAX: Duration = Duration::from_secs(30);
+const SAMPLING_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
+const REPORTING_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The last stacks are walked and named.
-const ENDING_MAX: Duration = Duration::from_secs(60);
+const STOP_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Of the time until the deadline of a stop, what is left for naming once deferred walks are given up.
 const NAMING_RESERVE: Duration = Duration::from_millis(300);
 
 /// Whether a receiver is to stop, and the deadline by which all that it sampled is to be with its exporters.
 #[derive(Clone, Default, Debug)]
-struct Stop(Arc<OnceLock<Instant>>);
+struct StopRequest(Arc<OnceLock<Instant>>);
 
-impl Stop {
+impl StopRequest {
     /// The first deadline holds.
     fn request(&self, deadline: Instant) {
         self.0.get_or_init(|| deadline);
@@ -75,7 +75,7 @@ impl Stop {
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) plan: Arc<CurrentPlan>,
-    stop: Stop,
+    stop: StopRequest,
     thread: Spawned<Result<(), Failure>>,
 }
 
@@ -83,19 +83,27 @@ impl Receiver {
     pub(super) fn start(
         name: String,
         config: ProfilingReceiver,
-        budget: Budget,
-        plan: Plan,
+        budget: MemoryBudget,
+        plan: ReceiverPlan,
         stats: Arc<ServiceStats>,
-        live: Arc<Live>,
+        live: Arc<LiveView>,
         opener: Opener,
     ) -> Result<Self, Failure> {
         let plan = Arc::new(CurrentPlan::new(plan));
-        let stop = Stop::default();
+        let stop = StopRequest::default();
         let privileges = opener.clone();
-        let run =
-            Run { name, config, budget, plan: Arc::clone(&plan), stop: stop.clone(), stats, live, opener };
+        let run = ReceiverContext {
+            name,
+            config,
+            budget,
+            plan: Arc::clone(&plan),
+            stop: stop.clone(),
+            stats,
+            live,
+            opener,
+        };
         let thread = privileges
-            .spawn("sample", move || run.until_stopped())
+            .spawn("sample", move || run.run_until_stopped())
             .map_err(|error| Failure::runtime("can't start the thread that samples", error))?;
         Ok(Self { plan, stop, thread })
     }
@@ -117,47 +125,47 @@ impl Receiver {
             if Instant::now() >= deadline {
                 return None;
             }
-            thread::sleep(END_POLL);
+            thread::sleep(END_POLL_INTERVAL);
         }
-        let panicked = || Err(Failure::new(Cause::Runtime, "a receiver's thread has panicked"));
+        let panicked = || Err(Failure::new(ExitCause::Runtime, "a receiver's thread has panicked"));
         Some(self.thread.join().unwrap_or_else(panicked))
     }
 }
 
 /// What the threads of a receiver share.
-struct Run {
+struct ReceiverContext {
     name: String,
     config: ProfilingReceiver,
-    budget: Budget,
+    budget: MemoryBudget,
     plan: Arc<CurrentPlan>,
-    stop: Stop,
+    stop: StopRequest,
     stats: Arc<ServiceStats>,
-    live: Arc<Live>,
+    live: Arc<LiveView>,
     opener: Opener,
 }
 
-impl Run {
+impl ReceiverContext {
     /// Samples until told to stop, as the error mode says also through failures.
-    fn until_stopped(&self) -> Result<(), Failure> {
+    fn run_until_stopped(&self) -> Result<(), Failure> {
         let ended = loop {
-            self.stats.receiver_does(&self.name, Activity::Starting);
+            self.stats.set_activity(&self.name, Activity::Starting);
             let failure = match catch_unwind(AssertUnwindSafe(|| self.sample())) {
                 Ok(Ok(())) => break Ok(()),
                 Ok(Err(failure)) => failure,
-                Err(panic) => has_panicked("sample", &*panic),
+                Err(panic) => panic_failure("sample", &*panic),
             };
-            self.stats.receiver_ended(&self.name);
-            self.stats.receiver_does(&self.name, Activity::Failed(failure.to_string()));
+            self.stats.record_receiver_end(&self.name);
+            self.stats.set_activity(&self.name, Activity::Failed(failure.to_string()));
             if self.plan.get().error_mode == ErrorMode::Propagate {
                 break Err(failure);
             }
-            error!(receiver = self.name, "{failure}; trying again in {} s", RETRY.as_secs());
-            if self.wait_for_stop(RETRY) {
+            error!(receiver = self.name, "{failure}; trying again in {} s", RETRY_INTERVAL.as_secs());
+            if self.wait_for_stop(RETRY_INTERVAL) {
                 break Ok(());
             }
         };
         if ended.is_ok() {
-            self.stats.receiver_does(&self.name, Activity::Stopped);
+            self.stats.set_activity(&self.name, Activity::Stopped);
         }
         ended
     }
@@ -166,7 +174,7 @@ impl Run {
     fn wait_for_stop(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while !self.is_stopped() && Instant::now() < deadline {
-            thread::sleep(POLL);
+            thread::sleep(POLL_INTERVAL);
         }
         self.is_stopped()
     }
@@ -178,7 +186,7 @@ impl Run {
     /// Samples once, until told to stop. Where everything that was to be sampled has ended, what it left is sent, and
     /// there is nothing more to do until then.
     fn sample(&self) -> Result<(), Failure> {
-        let heartbeat = self.stats.threads().watch("sample", STARTING_MAX);
+        let heartbeat = self.stats.threads().register("sample", START_HEARTBEAT_TIMEOUT);
         let mut storage = Storage::uninit();
         let symbolize = &self.config.symbolize;
         let debug_roots = Arc::new(DebugRoots::open(&symbolize.debug_directories));
@@ -190,7 +198,7 @@ impl Run {
             lines: symbolize.lines,
             inlines: symbolize.inlines,
             budget_bytes: self.budget.names_bytes,
-            is_patient: false,
+            has_no_time_limit: false,
             debug_roots,
             opener: Some(self.opener.clone()),
         });
@@ -201,67 +209,67 @@ impl Run {
             sampler.start()?;
             let report = move || {
                 // Files in which runtimes name their code are in the roots of processes.
-                privilege::keep(privilege::KERNEL_SYMBOLS | privilege::LOOKING);
-                yield_to_others();
+                privilege::drop_all_but(privilege::KERNEL_SYMBOLS | privilege::PROCESS_ACCESS);
+                lower_priority();
                 self.report(namer, &incoming, start_ns);
             };
             let report = thread::Builder::new()
                 .name("report".to_owned())
                 .spawn_scoped(threads, report)
                 .map_err(|error| Failure::runtime("can't start the thread that reports", error))?;
-            let kept = privilege::LOOKING | privilege::NAMELESS_FILES;
-            privilege::keep_while(kept, || sampler.profiler().can_use_maps());
+            let kept = privilege::PROCESS_ACCESS | privilege::MAP_FILES;
+            privilege::drop_all_but_while(kept, || sampler.profiler().can_use_maps());
             info!(
                 receiver = self.name,
                 samples_per_second = self.config.samples_per_second.get(),
-                memory_limit_mib = self.budget.whole.get(),
+                memory_limit_mib = self.budget.total.get(),
                 map_bytes = sampler.profiler().map_bytes(),
                 "profiling"
             );
-            self.stats.receiver_does(&self.name, Activity::Profiling);
+            self.stats.set_activity(&self.name, Activity::Profiling);
             let mut counted_at = Instant::now();
-            while !self.is_stopped() && !sampler.is_over() && !report.is_finished() {
-                heartbeat.beat(SAMPLING_SILENT_MAX);
-                sampler.poll(POLL, &mut queue.pending);
+            while !self.is_stopped() && !sampler.is_finished() && !report.is_finished() {
+                heartbeat.beat(SAMPLING_HEARTBEAT_TIMEOUT);
+                sampler.poll(POLL_INTERVAL, &mut queue.pending);
                 queue.flush(&self.name);
-                if self.plan.peek().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
+                if self.plan.try_get().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
-                    let counted = self.count(&sampler, queue.dropped());
+                    let counted = self.publish_counters(&sampler, queue.dropped());
                     debug!(receiver = self.name, "so far: {counted}");
                 }
             }
-            heartbeat.beat(ENDING_MAX);
-            let is_over = sampler.is_over();
+            heartbeat.beat(STOP_HEARTBEAT_TIMEOUT);
+            let is_over = sampler.is_finished();
             let walk_until = self.stop.deadline().and_then(|deadline| deadline.checked_sub(NAMING_RESERVE));
             sampler.stop(walk_until, &mut queue.pending);
-            let counted = self.count(&sampler, queue.dropped());
+            let counted = self.publish_counters(&sampler, queue.dropped());
             queue.close();
             if let Err(panic) = report.join() {
-                return Err(has_panicked("report", &*panic));
+                return Err(panic_failure("report", &*panic));
             }
             info!(receiver = self.name, "profiling ended: {counted}");
             if is_over {
-                self.stats.receiver_does(&self.name, Activity::OutOfScope);
+                self.stats.set_activity(&self.name, Activity::OutOfScope);
             }
             Ok::<_, Failure>(())
         })?;
         // The maps are of no more use.
         drop(sampler);
         drop(heartbeat);
-        self.stats.receiver_ended(&self.name);
-        while !self.wait_for_stop(RETRY) {}
+        self.stats.record_receiver_end(&self.name);
+        while !self.wait_for_stop(RETRY_INTERVAL) {}
         Ok(())
     }
 
     /// Tells what this run has counted, and returns what all of them have.
-    fn count(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverStats {
-        self.stats.receiver_counted(&self.name, Counted::of(sampler, dropped))
+    fn publish_counters(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverStats {
+        self.stats.record_counters(&self.name, ReceiverCounters::from_sampler(sampler, dropped))
     }
 
     fn options(&self, debug_roots: Arc<DebugRoots>) -> SamplingOptions {
         let receiver = &self.config;
         SamplingOptions {
-            scope: Scope::from_config(&receiver.scope),
+            scope: SamplingScope::from_config(&receiver.scope),
             samples_per_second: receiver.samples_per_second.get(),
             walk: None,
             #[cfg(test)]
@@ -271,8 +279,8 @@ impl Run {
             unwind_mode: receiver.unwind.mode,
             unwind_overrides: receiver.unwind.overrides.clone(),
             unwind_trust: match receiver.unwind.trust {
-                UnwindTrust::Rows => Trust::Rows,
-                UnwindTrust::Code => Trust::Code,
+                UnwindTrust::Rows => TrustedSide::Rows,
+                UnwindTrust::Code => TrustedSide::Code,
             },
             trace_context: receiver.trace_context.clone(),
             budget: self.budget.sampling,
@@ -283,32 +291,33 @@ impl Run {
 
     /// Names events and sends a report of them every so often, until no more come.
     fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
-        let heartbeat = self.stats.threads().watch("report", REPORTING_SILENT_MAX);
+        let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
         let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
         let kind = Kind::Cpu { samples_per_second: self.config.samples_per_second.get() };
-        let shown = self.live.begin(&self.name, self.name.clone(), kind);
+        let shown = self.live.add_receiver(&self.name, self.name.clone(), kind);
         let mut due = Instant::now() + plan.next_interval();
         loop {
-            let received = incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL));
+            let received =
+                incoming.recv_timeout(due.saturating_duration_since(Instant::now()).min(POLL_INTERVAL));
             let is_over = matches!(received, Err(RecvTimeoutError::Disconnected));
-            heartbeat.beat(REPORTING_SILENT_MAX);
+            heartbeat.beat(REPORTING_HEARTBEAT_TIMEOUT);
             for message in received.into_iter().flatten() {
-                heartbeat.beat(REPORTING_SILENT_MAX);
+                heartbeat.beat(REPORTING_HEARTBEAT_TIMEOUT);
                 if self.stop.is_overdue() {
-                    reporter.read_no_more();
+                    reporter.stop_reading();
                 }
-                shown.tee(&message, reporter.naming());
-                reporter.take(message);
+                shown.tee(&message, reporter.naming_context());
+                reporter.handle(message);
             }
-            self.stats.receiver_named(&self.name, reporter.name_counts());
-            let is_outdated = !self.plan.holds(&plan);
+            self.stats.record_name_counts(&self.name, reporter.name_counts());
+            let is_outdated = !self.plan.is_current(&plan);
             if is_over || is_outdated || reporter.is_full() || Instant::now() >= due {
                 let end_ns = monotonic_ns();
                 self.send(reporter.drain(start_ns..end_ns), &plan);
                 start_ns = end_ns;
                 if is_over {
-                    shown.end();
+                    shown.close();
                     return;
                 }
                 if is_outdated {
@@ -322,11 +331,11 @@ impl Run {
     }
 
     /// Sends the report of each route to its exporters. All reports are of the same events.
-    fn send(&self, reports: Vec<Option<Report>>, plan: &Plan) {
+    fn send(&self, reports: Vec<Option<Report>>, plan: &ReceiverPlan) {
         for (index, (report, route)) in reports.into_iter().zip(&plan.routes).enumerate() {
             let Some(report) = report else { continue };
             if index == 0 {
-                self.stats.receiver_handed_on(&self.name, report.tally());
+                self.stats.record_accepted(&self.name, report.tally());
             }
             for destination in &route.exporters {
                 destination.send(&report);
@@ -335,12 +344,12 @@ impl Run {
     }
 }
 
-fn has_panicked(thread: &str, panic: &(dyn std::any::Any + Send)) -> Failure {
-    Failure::new(Cause::Runtime, format!("thread {thread} has panicked: {}", panic_message(panic)))
+fn panic_failure(thread: &str, panic: &(dyn std::any::Any + Send)) -> Failure {
+    Failure::new(ExitCause::Runtime, format!("thread {thread} has panicked: {}", panic_message(panic)))
 }
 
 /// Lets what is profiled go first: names can wait. It is the thread's own niceness, as Linux has it.
-fn yield_to_others() {
+fn lower_priority() {
     const NICENESS: i32 = 10;
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         debug!(%error, "names are sought at the usual priority");

@@ -14,7 +14,7 @@ pub(crate) struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
     /// Has a byte for each signal that was taken.
-    woken: UnixStream,
+    wakeups: UnixStream,
 }
 
 impl Signals {
@@ -23,30 +23,30 @@ impl Signals {
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub(crate) fn take(stop: Arc<AtomicBool>) -> io::Result<Self> {
+    pub(crate) fn install(stop: Arc<AtomicBool>) -> io::Result<Self> {
         let reload = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGHUP, Arc::clone(&reload))?;
         let (woken, wake) = UnixStream::pair()?;
         for signal in [SIGHUP, SIGINT, SIGTERM] {
             signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
         }
-        Ok(Self { stop, reload, woken })
+        Ok(Self { stop, reload, wakeups: woken })
     }
 
     /// Sleeps until a signal comes, at the longest for `timeout`, which is not zero.
     pub(super) fn wait(&self, timeout: Duration) {
         let mut bytes = [0; 16];
         // A wait that fails, or ends early, is a short one.
-        let _ = self.woken.set_read_timeout(Some(timeout)).and_then(|()| (&self.woken).read(&mut bytes));
+        let _ = self.wakeups.set_read_timeout(Some(timeout)).and_then(|()| (&self.wakeups).read(&mut bytes));
     }
 
     /// Whether we were told to end.
-    pub(super) fn is_to_stop(&self) -> bool {
+    pub(super) fn is_stop_requested(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// Whether we were told to read the configuration again since this was asked last.
-    pub(super) fn is_to_reload(&self) -> bool {
+    pub(super) fn take_reload_request(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }
 }
@@ -59,14 +59,14 @@ mod tests {
 
     #[test]
     fn a_signal_ends_a_wait_and_is_told_once() {
-        let signals = Signals::take(Arc::default()).unwrap();
+        let signals = Signals::install(Arc::default()).unwrap();
         signals.wait(Duration::from_millis(1));
-        assert!(!signals.is_to_reload(), "nobody has said so");
+        assert!(!signals.take_reload_request(), "nobody has said so");
         signal_hook::low_level::raise(SIGHUP).unwrap();
         let began = Instant::now();
         signals.wait(Duration::from_secs(600));
         assert!(began.elapsed() < Duration::from_secs(300), "it did not wait for the end");
-        assert_eq!((signals.is_to_reload(), signals.is_to_reload()), (true, false));
-        assert!(!signals.is_to_stop());
+        assert_eq!((signals.take_reload_request(), signals.take_reload_request()), (true, false));
+        assert!(!signals.is_stop_requested());
     }
 }

@@ -6,42 +6,46 @@ use sidewinder_config::Ui as UiConfig;
 use tokio::runtime::Handle;
 use tracing::info;
 
-use crate::collect::{Bounds, outcomes_so_far};
-use crate::live::{Live, OutcomesOf};
+use crate::collect::{WindowLimits, current_outcome_counts};
+use crate::live::{LiveView, OutcomeSource};
 use crate::server::Server;
 use crate::stats::ServiceStats;
 
 /// See the [module](self).
-pub(super) struct Ui {
+pub(super) struct UiServer {
     config: UiConfig,
-    live: Arc<Live>,
-    outcomes: Arc<OutcomesOf>,
+    live: Arc<LiveView>,
+    outcomes: Arc<OutcomeSource>,
     runtime: Handle,
     server: Option<Server>,
 }
 
-impl Ui {
+impl UiServer {
     pub(super) fn start(config: &UiConfig, stats: &Arc<ServiceStats>, runtime: &Handle) -> Self {
         let stats = Arc::clone(stats);
-        let outcomes: Arc<OutcomesOf> = Arc::new(move |name| {
-            stats.receivers().get(name).map(|receiver| outcomes_so_far(&receiver.counted)).unwrap_or_default()
+        let outcomes: Arc<OutcomeSource> = Arc::new(move |name| {
+            stats
+                .receivers()
+                .get(name)
+                .map(|receiver| current_outcome_counts(&receiver.counters))
+                .unwrap_or_default()
         });
-        let live = Arc::new(Live::within(bounds(config)));
+        let live = Arc::new(LiveView::new(window_limits(config)));
         let mut ui = Self { config: config.clone(), live, outcomes, runtime: runtime.clone(), server: None };
         ui.listen();
         ui
     }
 
     /// What receivers show themselves to.
-    pub(super) fn live(&self) -> Arc<Live> {
+    pub(super) fn live(&self) -> Arc<LiveView> {
         Arc::clone(&self.live)
     }
 
     /// Takes over another configuration.
-    pub(super) fn change(&mut self, config: &UiConfig) {
+    pub(super) fn reconfigure(&mut self, config: &UiConfig) {
         let before = std::mem::replace(&mut self.config, config.clone());
         if before != *config {
-            self.live.change(bounds(config));
+            self.live.set_limits(window_limits(config));
         }
         if (before.enabled, &before.endpoint) != (config.enabled, &config.endpoint) {
             self.server = None;
@@ -53,12 +57,12 @@ impl Ui {
         if self.config.enabled {
             let endpoint = self.config.endpoint.clone();
             info!(url = %format_args!("http://{endpoint}/"), "the page that follows what is profiled");
-            let answer = self.live.answer(Arc::clone(&self.outcomes));
+            let answer = self.live.handler(Arc::clone(&self.outcomes));
             self.server = Some(Server::start("ui".to_owned(), endpoint, answer, &self.runtime));
         }
     }
 }
 
-fn bounds(config: &UiConfig) -> Option<Bounds> {
-    config.enabled.then(|| Bounds::of(config))
+fn window_limits(config: &UiConfig) -> Option<WindowLimits> {
+    config.enabled.then(|| WindowLimits::from_config(config))
 }

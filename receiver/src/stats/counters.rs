@@ -16,7 +16,7 @@ pub(crate) struct Counter {
     /// What one of them is, in plural.
     pub(crate) unit: &'static str,
     pub(crate) description: &'static str,
-    pub(crate) metric: Metric,
+    pub(crate) metric: CounterMetric,
     pub(crate) read: fn(&ReceiverStats) -> u64,
     /// When it means that something is wrong.
     pub(crate) alarm: Option<Alarm>,
@@ -24,9 +24,9 @@ pub(crate) struct Counter {
 
 /// Which metric shows a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Metric {
+pub(crate) enum CounterMetric {
     /// One of its own, from this `service::telemetry::metrics::level` on.
-    From(MetricLevel),
+    FromLevel(MetricLevel),
     /// Another one, of a Collector's name or with more labels.
     Part(&'static str),
     /// None, for this reason.
@@ -36,18 +36,18 @@ pub(crate) enum Metric {
 /// When a counter means that something is wrong.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Alarm {
-    pub(crate) since: Since,
+    pub(crate) window: AlarmWindow,
     /// The share of the interrupts of that time that may be counted, of 1.
-    pub(crate) beyond: f64,
+    pub(crate) threshold: f64,
     /// What is wrong; the number comes before it.
-    pub(crate) says: &'static str,
+    pub(crate) message: &'static str,
     /// What to do.
-    pub(crate) next: &'static str,
+    pub(crate) next_step: &'static str,
 }
 
 /// Of which time a number counts as wrong now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Since {
+pub(crate) enum AlarmWindow {
     /// The last minutes: what is over is history.
     Recently,
     /// Since the start: it stays as it is.
@@ -74,61 +74,80 @@ impl Counter {
             label: None,
             unit,
             description,
-            metric: Metric::From(MetricLevel::Normal),
+            metric: CounterMetric::FromLevel(MetricLevel::Normal),
             read,
             alarm: None,
         }
     }
 
     const fn at_level(self, level: MetricLevel) -> Self {
-        Self { metric: Metric::From(level), ..self }
+        Self { metric: CounterMetric::FromLevel(level), ..self }
     }
 
     const fn labelled(self, key: &'static str, value: &'static str) -> Self {
         Self { label: Some((key, value)), ..self }
     }
 
-    const fn part_of(self, metric: &'static str) -> Self {
-        Self { metric: Metric::Part(metric), ..self }
+    const fn part_of_metric(self, metric: &'static str) -> Self {
+        Self { metric: CounterMetric::Part(metric), ..self }
     }
 
-    const fn no_metric(self, why: &'static str) -> Self {
-        Self { metric: Metric::None(why), ..self }
+    const fn without_metric(self, why: &'static str) -> Self {
+        Self { metric: CounterMetric::None(why), ..self }
     }
 
     /// Any number of the last minutes is wrong.
     const fn alarm(self, says: &'static str, next: &'static str) -> Self {
-        Self { alarm: Some(Alarm { since: Since::Recently, beyond: 0.0, says, next }), ..self }
+        Self {
+            alarm: Some(Alarm {
+                window: AlarmWindow::Recently,
+                threshold: 0.0,
+                message: says,
+                next_step: next,
+            }),
+            ..self
+        }
     }
 
     /// Any number is wrong for as long as the profiler runs.
-    const fn lasting_alarm(self, says: &'static str, next: &'static str) -> Self {
-        Self { alarm: Some(Alarm { since: Since::Start, beyond: 0.0, says, next }), ..self }
+    const fn permanent_alarm(self, says: &'static str, next: &'static str) -> Self {
+        Self {
+            alarm: Some(Alarm { window: AlarmWindow::Start, threshold: 0.0, message: says, next_step: next }),
+            ..self
+        }
     }
 
     /// More than this share of the interrupts of the last minutes is wrong.
-    const fn alarm_beyond(self, beyond: f64, says: &'static str, next: &'static str) -> Self {
-        Self { alarm: Some(Alarm { since: Since::Recently, beyond, says, next }), ..self }
+    const fn alarm_above(self, beyond: f64, says: &'static str, next: &'static str) -> Self {
+        Self {
+            alarm: Some(Alarm {
+                window: AlarmWindow::Recently,
+                threshold: beyond,
+                message: says,
+                next_step: next,
+            }),
+            ..self
+        }
     }
 }
 
-const MORE_MEMORY: &str = "raise memory_limit_mib of the receiver";
-const FEWER_SAMPLES: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
+const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
+const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
 
 /// All that it has counted, as `key=value` words, outcomes first.
 impl fmt::Display for ReceiverStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (outcome, count) in self.counted.outcomes.iter().filter(|(_, count)| **count > 0) {
+        for (outcome, count) in self.counters.outcomes.iter().filter(|(_, count)| **count > 0) {
             write!(f, "{outcome}={count} ")?;
         }
         for counter in COUNTERS {
             let count = (counter.read)(self);
             // Those that add up are told even where they are 0.
-            if count > 0 || !matches!(counter.metric, Metric::From(_)) {
+            if count > 0 || !matches!(counter.metric, CounterMetric::FromLevel(_)) {
                 write!(f, "{}={count} ", counter.key())?;
             }
         }
-        write!(f, "table_bytes={} map_bytes={}", self.counted.table_bytes, self.counted.map_bytes)
+        write!(f, "table_bytes={} map_bytes={}", self.counters.table_bytes, self.counters.map_bytes)
     }
 }
 
@@ -136,45 +155,45 @@ impl fmt::Display for ReceiverStats {
 pub(crate) static COUNTERS: &[Counter] = &[
     // Interrupts and events.
     Counter::new("missed", "interrupts", "Interrupts that no program of ours was run for.", |r| {
-        r.counted.missed
+        r.counters.missed
     })
-    .part_of("sidewinder_interrupts")
-    .alarm_beyond(
+    .part_of_metric("sidewinder_interrupts")
+    .alarm_above(
         0.05,
         "interrupts were missed: the kernel ran no program of ours for them",
-        FEWER_SAMPLES,
+        FEWER_SAMPLES_HINT,
     ),
     Counter::new("interrupts_by_witness", "interrupts", "Interrupts by the clocks of the CPUs.", |r| {
-        r.counted.due
+        r.counters.due
     })
-    .no_metric("it is the sum of sidewinder_interrupts"),
+    .without_metric("it is the sum of sidewinder_interrupts"),
     Counter::new(
         "idle_inferred",
         "interrupts",
         "Of the idle interrupts, those that no program of ours was run for, because their CPU slept.",
-        |r| r.counted.idle_inferred,
+        |r| r.counters.idle_inferred,
     ),
     Counter::new("events_exported", "events", "Events that were handed on to be named.", |r| {
-        r.counted.events_exported
+        r.counters.events_exported
     })
-    .no_metric("what came of them is in sidewinder_receiver_events"),
+    .without_metric("what came of them is in sidewinder_receiver_events"),
     Counter::new("events_dropped", "events", "Events that came faster than they could be named.", |r| {
-        r.counted.events_dropped
+        r.counters.events_dropped
     })
-    .part_of("otelcol_receiver_refused_profile_samples")
-    .alarm("events were dropped: they came faster than they could be named", FEWER_SAMPLES),
+    .part_of_metric("otelcol_receiver_refused_profile_samples")
+    .alarm("events were dropped: they came faster than they could be named", FEWER_SAMPLES_HINT),
     Counter::new("stack_bodies_missing", "events", "Events whose stack never arrived.", |r| {
-        r.counted.stack_bodies_missing
+        r.counters.stack_bodies_missing
     })
-    .part_of("otelcol_receiver_failed_profile_samples")
-    .alarm_beyond(0.01, "events arrived without their stack", MORE_MEMORY),
+    .part_of_metric("otelcol_receiver_failed_profile_samples")
+    .alarm_above(0.01, "events arrived without their stack", MORE_MEMORY_HINT),
     Counter::new(
         "unknown_records",
         "records",
         "Records of the eBPF programs that the receiver can't read.",
-        |r| r.counted.unknown_records,
+        |r| r.counters.unknown_records,
     )
-    .lasting_alarm(
+    .permanent_alarm(
         "records of the eBPF programs could not be read",
         "report this: it is a fault of Sidewinder",
     ),
@@ -183,57 +202,57 @@ pub(crate) static COUNTERS: &[Counter] = &[
         "walked_late",
         "events",
         "Events whose stack was walked after the interrupt, because its table was not there in time.",
-        |r| r.counted.walked_late,
+        |r| r.counters.deferred_walks,
     ),
     Counter::new(
         "snapshots_refused",
         "walks",
         "Walks that lacked a table and kept too little, for want of room, to be walked later.",
-        |r| r.counted.snapshots_refused,
+        |r| r.counters.snapshots_refused,
     ),
     Counter::new(
         "nested_walks",
         "walks",
         "Walks that began while another one was under way on the same CPU.",
-        |r| r.counted.nested_walks,
+        |r| r.counters.nested_walks,
     ),
     Counter::new(
         "stacks_known",
         "stacks",
         "Stacks that the receiver had got before, of which only a number was sent.",
-        |r| r.counted.stacks_known,
+        |r| r.counters.stacks_known,
     ),
     Counter::new("stacks_sent", "stacks", "Stacks that were sent to the receiver whole.", |r| {
-        r.counted.stacks_sent
+        r.counters.stacks_sent
     }),
-    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counted.steps[0]).labelled("by", "table"),
-    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counted.steps[1])
+    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counters.steps[0]).labelled("by", "table"),
+    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counters.steps[1])
         .labelled("by", "frame_pointer"),
-    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counted.steps[2])
+    Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counters.steps[2])
         .labelled("by", "guess"),
     Counter::new("stack_depths", "stacks", "Stacks by their number of frames.", |r| {
-        r.counted.depths.iter().sum()
+        r.counters.depths.iter().sum()
     })
-    .no_metric("it is recorded as the histogram sidewinder_stack_depth"),
+    .without_metric("it is recorded as the histogram sidewinder_stack_depth"),
     // Tables.
     Counter::new("tables_evictions", "tables", "Unwind tables that made room for others.", |r| {
-        r.counted.table_evictions
+        r.counters.table_evictions
     }),
     Counter::new(
         "tables_reloads",
         "tables",
         "Files that were read again because a walk lacked a table that had made room.",
-        |r| r.counted.table_reloads,
+        |r| r.counters.table_reloads,
     ),
     Counter::new(
         "tables_cut",
         "files",
         "Files without a whole unwind table, for want of memory to read them.",
-        |r| r.counted.tables_cut,
+        |r| r.counters.incomplete_tables,
     )
-    .lasting_alarm(
+    .permanent_alarm(
         "files have no whole unwind table, for want of memory: stacks through them may be cut",
-        MORE_MEMORY,
+        MORE_MEMORY_HINT,
     ),
     // That these are some is a degradation.
     Counter::new(
@@ -241,91 +260,91 @@ pub(crate) static COUNTERS: &[Counter] = &[
         "processes",
         "Processes for which the scope's list of processes had no room: not sampled where they are included; where they are \
          excluded, no process that is younger than the profiler is sampled from then on.",
-        |r| r.counted.scope_full,
+        |r| r.counters.scope_full,
     )
     .at_level(MetricLevel::Basic),
     // What threads and processes publish.
-    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counted.contexts.read)
+    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counters.contexts.read)
         .labelled("result", "read"),
-    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counted.contexts.changing)
+    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counters.contexts.changing)
         .labelled("result", "changing"),
-    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counted.contexts.unreadable)
+    Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counters.contexts.unreadable)
         .labelled("result", "unreadable"),
     // That these are some is a degradation.
     Counter::new(
         "contexts_refused",
         "processes",
         "Processes that publish a context which can't be read, for want of CAP_SYS_PTRACE.",
-        |r| r.counted.contexts_refused,
+        |r| r.counters.contexts_refused,
     ),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counted.reads.answered).labelled("result", "answered"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counted.reads.timed_out).labelled("result", "timed_out"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counted.reads.late).labelled("result", "late"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counted.reads.quarantined).labelled("result", "quarantined"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counted.reads.refused).labelled("result", "refused"),
-    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counted.reads.failed).labelled("result", "failed"),
+    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.completed).labelled("result", "answered"),
+    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.timed_out).labelled("result", "timed_out"),
+    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.late).labelled("result", "late"),
+    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.quarantined).labelled("result", "quarantined"),
+    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.refused).labelled("result", "refused"),
+    Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.failed).labelled("result", "failed"),
     // Processes.
     Counter::new(
         "process_events",
         "events",
         "Events of processes that were taken up: forks, execs, mappings, exits.",
-        |r| r.counted.processes.events,
+        |r| r.counters.processes.events,
     ),
     // They are made up for: what they told is read from /proc.
     Counter::new(
         "process_events_lost",
         "events",
         "Events of processes that the kernel had no room for; /proc is read again then.",
-        |r| r.counted.processes.lost_events,
+        |r| r.counters.processes.lost_events,
     ),
     Counter::new(
         "process_events_outdated",
         "events",
         "Events of processes that tell less than what was read of their process meanwhile.",
-        |r| r.counted.processes.outdated_events,
+        |r| r.counters.processes.outdated_events,
     ),
     Counter::new(
         "process_events_outside",
         "events",
         "Events of processes outside of our PID namespace.",
-        |r| r.counted.processes.outside_events,
+        |r| r.counters.processes.outside_events,
     ),
     Counter::new(
         "process_events_unordered",
         "events",
         "Events of processes that were taken up before earlier ones could have come, because too many waited.",
-        |r| r.counted.released_early,
+        |r| r.counters.released_early,
     ),
     Counter::new("process_reads", "processes", "Processes that were read from /proc.", |r| {
-        r.counted.processes.reads
+        r.counters.processes.reads
     }),
     Counter::new(
         "processes_left_out",
         "processes",
         "Processes that are not followed, because too many run.",
-        |r| r.counted.processes.processes_left_out,
+        |r| r.counters.processes.processes_left_out,
     )
     .alarm("processes are not followed: too many run", "name fewer in scope of the receiver"),
     Counter::new(
         "processes_unreadable",
         "processes",
         "Processes of which /proc does not tell the mappings; such as those that have just ended.",
-        |r| r.counted.processes.unreadable_processes,
+        |r| r.counters.processes.unreadable_processes,
     ),
     Counter::new(
         "mappings_left_out",
         "mappings",
         "Mappings that are not followed, because their process has too many.",
-        |r| r.counted.processes.mappings_left_out,
+        |r| r.counters.processes.mappings_left_out,
     )
     .alarm(
         "mappings are not followed, for their process has too many: code in them has no names",
         "exclude that process in scope of the receiver",
     ),
     Counter::new("maps_lines_malformed", "lines", "Lines of /proc/PID/maps that could not be read.", |r| {
-        r.counted.processes.malformed_maps_lines
+        r.counters.processes.malformed_maps_lines
     })
-    .lasting_alarm("lines of /proc/PID/maps could not be read", "report this: it is a fault of Sidewinder"),
+    .permanent_alarm("lines of /proc/PID/maps could not be read", "report this: it is a fault of Sidewinder"),
     // Names.
     Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.named)
         .labelled("result", "named"),
@@ -342,26 +361,26 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new("symbols_left_out", "symbols", "Symbols that had no room in their file's table.", |r| {
         r.names.symbols.symbols_cut
     })
-    .no_metric("it is a part of sidewinder_names_left_out"),
+    .without_metric("it is a part of sidewinder_names_left_out"),
     Counter::new(
         "jit_names_left_out",
         "functions",
         "Functions that processes made while they ran and that had no room, or no legible entry.",
         |r| r.names.jit,
     )
-    .no_metric("it is a part of sidewinder_names_left_out"),
+    .without_metric("it is a part of sidewinder_names_left_out"),
     Counter::new(
         "names_left_out",
         "names",
         "Look-ups that gave no name, and functions without one, for want of memory for the symbols.",
-        |r| r.names.left_out(),
+        |r| r.names.omitted(),
     )
-    .alarm("names of functions are missing, for want of memory for the symbols", MORE_MEMORY),
+    .alarm("names of functions are missing, for want of memory for the symbols", MORE_MEMORY_HINT),
     Counter::new(
         "lines_left_out",
         "lines",
         "Files without all lines and inlined calls, for want of memory, and look-ups, for want of time.",
-        |r| r.names.lines_left_out(),
+        |r| r.names.omitted_lines(),
     ),
     Counter::new(
         "files_without_lines",
@@ -369,11 +388,11 @@ pub(crate) static COUNTERS: &[Counter] = &[
         "Files without all lines and inlined calls, for want of memory.",
         |r| r.names.symbols.files_without_lines,
     )
-    .no_metric("it is a part of sidewinder_lines_left_out"),
+    .without_metric("it is a part of sidewinder_lines_left_out"),
     Counter::new("line_lookups_left_out", "lookups", "Look-ups that gave no line, for want of time.", |r| {
         r.names.symbols.lines_left_out
     })
-    .no_metric("it is a part of sidewinder_lines_left_out"),
+    .without_metric("it is a part of sidewinder_lines_left_out"),
     Counter::new("names_shortened", "names", "Names that were longer than is kept.", |r| {
         r.names.symbols.names_cut
     }),

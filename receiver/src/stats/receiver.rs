@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sidewinder_bpf::{Audience, ContextCounts};
+use sidewinder_bpf::{ContextCounts, EventScope};
 use sidewinder_otlp::Tally;
 use sidewinder_process::RegistryCounters;
 
@@ -43,32 +43,32 @@ impl Activity {
 pub(crate) struct ReceiverStats {
     pub(crate) activity: Activity,
     /// Of all runs since the start.
-    pub(crate) counted: Counted,
+    pub(crate) counters: ReceiverCounters,
     /// Handed to pipelines.
     pub(crate) accepted: Tally,
     /// How frames were named.
     pub(crate) names: NameCounts,
     /// Of the runs that have ended.
-    pub(super) before: Counted,
-    pub(super) names_before: NameCounts,
+    pub(super) previous_runs: ReceiverCounters,
+    pub(super) previous_names: NameCounts,
 }
 
 impl ReceiverStats {
     pub(super) fn new() -> Self {
         Self {
             activity: Activity::Starting,
-            counted: Counted::default(),
+            counters: ReceiverCounters::default(),
             accepted: Tally::default(),
             names: NameCounts::default(),
-            before: Counted::default(),
-            names_before: NameCounts::default(),
+            previous_runs: ReceiverCounters::default(),
+            previous_names: NameCounts::default(),
         }
     }
 }
 
 /// What a receiver has counted. Each counter has a row in [`COUNTERS`](super::counters::COUNTERS).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Counted {
+pub(crate) struct ReceiverCounters {
     /// Interrupts by how they ended, each once; their sum with [`Self::missed`] is what was due.
     pub(crate) outcomes: BTreeMap<&'static str, u64>,
     /// Interrupts of which no program heard.
@@ -82,7 +82,7 @@ pub(crate) struct Counted {
     /// Events that were not: naming could not keep up.
     pub(crate) events_dropped: u64,
     pub(crate) stack_bodies_missing: u64,
-    pub(crate) walked_late: u64,
+    pub(crate) deferred_walks: u64,
     /// Walks that lacked something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
     /// What became of the readings of threads' contexts.
@@ -110,7 +110,7 @@ pub(crate) struct Counted {
     /// Files read again because a walk missed an evicted table.
     pub(crate) table_reloads: u64,
     /// Files of whose tables a part is missing, or all, for want of memory to read them.
-    pub(crate) tables_cut: u64,
+    pub(crate) incomplete_tables: u64,
     /// Processes for which the scope's list had no room.
     pub(crate) scope_full: u64,
     /// What it costs that this list was full in the run at hand, if it was.
@@ -122,12 +122,12 @@ pub(crate) struct Counted {
     /// Bytes of kernel memory of all maps, now.
     pub(crate) map_bytes: u64,
     /// Whose events are open, now.
-    pub(crate) events_of: EventsOf,
+    pub(crate) event_coverage: EventCoverage,
 }
 
 /// Whose events are open.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) enum EventsOf {
+pub(crate) enum EventCoverage {
     /// Those of every task, as the scope wants it.
     #[default]
     EveryTask,
@@ -137,25 +137,25 @@ pub(crate) enum EventsOf {
     EveryTaskForPod,
 }
 
-impl Counted {
-    pub(crate) fn of(sampler: &Sampler<'_>, dropped: u64) -> Self {
+impl ReceiverCounters {
+    pub(crate) fn from_sampler(sampler: &Sampler<'_>, dropped: u64) -> Self {
         let (tally, profiler, control) = (sampler.tally(), sampler.profiler(), sampler.control_counts());
-        let (stacks_known, stacks_sent) = profiler.stacks_known_and_sent();
+        let (stacks_known, stacks_sent) = profiler.stacks_deduplicated_and_sent();
         let outcomes = tally.interrupts.outcomes.iter().map(|(outcome, count)| (outcome.label(), *count));
         Self {
-            events_of: match profiler.audience() {
-                Audience::Containers(containers) => EventsOf::Containers(containers.len()),
-                Audience::EveryTask if sampler.is_of_pod() => EventsOf::EveryTaskForPod,
-                Audience::EveryTask => EventsOf::EveryTask,
+            event_coverage: match profiler.event_scope() {
+                EventScope::Containers(containers) => EventCoverage::Containers(containers.len()),
+                EventScope::EveryTask if sampler.is_pod_scope() => EventCoverage::EveryTaskForPod,
+                EventScope::EveryTask => EventCoverage::EveryTask,
             },
             outcomes: outcomes.collect(),
             missed: tally.interrupts.missed(),
-            due: tally.interrupts.due,
+            due: tally.interrupts.expected,
             idle_inferred: tally.interrupts.idle_inferred,
             events_exported: tally.events - dropped.min(tally.events),
             events_dropped: dropped,
-            stack_bodies_missing: tally.bodies_missing,
-            walked_late: tally.deferred_walks,
+            stack_bodies_missing: tally.stacks_missing,
+            deferred_walks: tally.deferred_walks,
             snapshots_refused: tally.snapshots_refused,
             contexts: profiler.contexts(),
             contexts_refused: control.contexts_refused,
@@ -170,7 +170,7 @@ impl Counted {
             depths: profiler.depths().to_vec(),
             table_evictions: profiler.tables.evictions(),
             table_reloads: control.table_reloads,
-            tables_cut: control.tables_cut,
+            incomplete_tables: control.incomplete_tables,
             scope_full: profiler.scope_full(),
             scope_full_cost: sampler.scope_full_cost(),
             run_time: profiler.run_time(),
@@ -180,7 +180,7 @@ impl Counted {
     }
 
     /// What both counted; what they hold now is `self`'s.
-    pub(super) fn after(mut self, before: &Self) -> Self {
+    pub(super) fn plus_previous(mut self, before: &Self) -> Self {
         // Without `..`: a counter that is added must be added up.
         let Self {
             outcomes,
@@ -190,7 +190,7 @@ impl Counted {
             events_exported,
             events_dropped,
             stack_bodies_missing,
-            walked_late,
+            deferred_walks: walked_late,
             snapshots_refused,
             contexts,
             contexts_refused,
@@ -205,13 +205,13 @@ impl Counted {
             depths,
             table_evictions,
             table_reloads,
-            tables_cut,
+            incomplete_tables: tables_cut,
             scope_full,
             scope_full_cost: _,
             run_time,
             table_bytes: _,
             map_bytes: _,
-            events_of: _,
+            event_coverage: _,
         } = before;
         for (outcome, count) in outcomes {
             *self.outcomes.entry(outcome).or_default() += count;
@@ -222,11 +222,11 @@ impl Counted {
         self.events_exported += events_exported;
         self.events_dropped += events_dropped;
         self.stack_bodies_missing += stack_bodies_missing;
-        self.walked_late += walked_late;
+        self.deferred_walks += walked_late;
         self.snapshots_refused += snapshots_refused;
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
-        self.reads = self.reads.after(reads);
+        self.reads = self.reads.plus_previous(reads);
         self.unknown_records += unknown_records;
         self.nested_walks += nested_walks;
         self.stacks_known += stacks_known;
@@ -238,7 +238,7 @@ impl Counted {
         self.depths.iter_mut().zip(depths).for_each(|(now, before)| *now += before);
         self.table_evictions += table_evictions;
         self.table_reloads += table_reloads;
-        self.tables_cut += tables_cut;
+        self.incomplete_tables += tables_cut;
         self.scope_full += scope_full;
         self.run_time = match (self.run_time, *run_time) {
             (Some(now), Some(before)) => Some(now + before),

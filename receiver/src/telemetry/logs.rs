@@ -23,7 +23,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 
 use super::otlp::{self, OtlpError};
 use crate::lock::lock;
-use crate::terminal::is_coloured;
+use crate::terminal::supports_colour;
 
 /// Why there is no log as configured.
 #[derive(Debug, Error)]
@@ -39,12 +39,12 @@ pub(crate) enum LogError {
 type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
 
 /// The log of this process; it can be set up anew.
-pub(super) struct Log {
+pub(super) struct ReloadableLog {
     handle: reload::Handle<Layers, Registry>,
     provider: Option<SdkLoggerProvider>,
 }
 
-impl Log {
+impl ReloadableLog {
     /// Sets up the log. Needs the context of a runtime where log records are sent.
     pub(super) fn start(config: &LogTelemetry, resource: &Resource) -> Result<Self, LogError> {
         let (layers, provider) = layers(config, resource)?;
@@ -54,17 +54,17 @@ impl Log {
     }
 
     /// Changes the log to what is configured now; it stays as it is where that fails.
-    pub(super) fn change(&mut self, config: &LogTelemetry, resource: &Resource) -> Result<(), LogError> {
+    pub(super) fn reconfigure(&mut self, config: &LogTelemetry, resource: &Resource) -> Result<(), LogError> {
         let (layers, provider) = layers(config, resource)?;
         // The log is there as long as this process is.
         let _ = self.handle.reload(layers);
-        self.end_sending();
+        self.flush_and_stop();
         self.provider = provider;
         Ok(())
     }
 
     /// Sends what waits to be sent, and nothing after that.
-    pub(super) fn end_sending(&mut self) {
+    pub(super) fn flush_and_stop(&mut self) {
         if let Some(provider) = self.provider.take() {
             // A log of what could not be sent would have nowhere to go.
             let _ = provider.shutdown();
@@ -72,7 +72,7 @@ impl Log {
     }
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for ReloadableLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log").field("sends", &self.provider.is_some()).finish_non_exhaustive()
     }
@@ -91,15 +91,15 @@ fn layers(
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.encoding {
         LogEncoding::Json => Box::new(lines.json()),
         // Colours only where a terminal may be read.
-        LogEncoding::Console => Box::new(lines.with_ansi(is_coloured(&std::io::stderr()))),
+        LogEncoding::Console => Box::new(lines.with_ansi(supports_colour(&std::io::stderr()))),
     };
     let said = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
-        Box::new(layer.with_filter(Said::new(targets(config.level), config.sampling.clone())))
+        Box::new(layer.with_filter(LogFilter::new(level_targets(config.level), config.sampling.clone())))
     };
     let mut layers = vec![said(lines)];
     let mut provider = SdkLoggerProvider::builder().with_resource(resource.clone());
     for processor in &config.processors {
-        provider = provider.with_batch_exporter(otlp::logs(processor)?);
+        provider = provider.with_batch_exporter(otlp::log_exporter(processor)?);
     }
     let provider = (!config.processors.is_empty()).then(|| provider.build());
     if let Some(provider) = &provider {
@@ -110,7 +110,7 @@ fn layers(
 
 /// What is said at `level`: our own lines, and of libraries only what a user should look into. What sends the log's
 /// records says nothing into it: that would go on for ever.
-fn targets(level: LogLevel) -> Targets {
+fn level_targets(level: LogLevel) -> Targets {
     let ours = match level {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Info => LevelFilter::INFO,
@@ -140,20 +140,20 @@ fn writer(output: &LogOutput) -> Result<BoxMakeWriter, LogError> {
 ///
 /// This is one filter, and asked for every line: tracing-subscriber 0.3 keeps, for a thread's next line, what a filter
 /// thought of the last one, where another filter around it left that out or nobody asks again.
-struct Said {
+struct LogFilter {
     targets: Targets,
     sampling: Option<LogSampling>,
-    counted: Mutex<HashMap<Identifier, (Instant, u64)>>,
+    counts_by_callsite: Mutex<HashMap<Identifier, (Instant, u64)>>,
 }
 
-impl Said {
+impl LogFilter {
     fn new(targets: Targets, sampling: Option<LogSampling>) -> Self {
-        Self { targets, sampling, counted: Mutex::default() }
+        Self { targets, sampling, counts_by_callsite: Mutex::default() }
     }
 
     fn passes(&self, place: Identifier, now: Instant) -> bool {
         let Some(sampling) = &self.sampling else { return true };
-        let mut counted = lock(&self.counted);
+        let mut counted = lock(&self.counts_by_callsite);
         let (since, count) = counted.entry(place).or_insert((now, 0));
         if now.duration_since(*since) >= sampling.tick {
             (*since, *count) = (now, 0);
@@ -164,7 +164,7 @@ impl Said {
     }
 }
 
-impl<S> Filter<S> for Said {
+impl<S> Filter<S> for LogFilter {
     fn enabled(&self, metadata: &Metadata<'_>, context: &Context<'_, S>) -> bool {
         Filter::enabled(&self.targets, metadata, context)
     }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn lines_that_repeat_are_left_out_until_the_clock_has_ticked() {
         let sampling = LogSampling { tick: TICK, initial: 2, thereafter: 3 };
-        let said = Said::new(Targets::new(), Some(sampling));
+        let said = LogFilter::new(Targets::new(), Some(sampling));
         let place = tracing::callsite!(name: "line", kind: tracing::metadata::Kind::EVENT, fields: );
         let place = tracing::Callsite::metadata(place).callsite();
         let now = Instant::now();

@@ -14,22 +14,22 @@ use sidewinder_otlp::send::State;
 
 use super::process;
 use crate::memory;
-use crate::stats::counters::{COUNTERS, Counter, Metric as Of};
-use crate::stats::{ExporterNow, ReceiverStats, ServiceStats};
+use crate::stats::counters::{COUNTERS, Counter, CounterMetric as Of};
+use crate::stats::{ExporterSnapshot, ReceiverStats, ServiceStats};
 
 /// One metric: what it is called and how it is read.
 struct Metric {
     name: &'static str,
     description: &'static str,
     unit: &'static str,
-    kind: Kind,
+    kind: InstrumentKind,
     /// From which `service::telemetry::metrics::level` on it is measured.
     level: MetricLevel,
     read: fn(&ServiceStats) -> Vec<Point>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum InstrumentKind {
     /// Only grows.
     Counter,
     /// Only grows, with fractions.
@@ -55,8 +55,8 @@ fn point(value: u64, labels: &[(&'static str, &str)]) -> Point {
 }
 
 /// What a Collector labels with the place that an exporter sends to.
-fn of_sending(stats: &ServiceStats, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
-    let labels = |exporter: &ExporterNow| {
+fn send_target_points(stats: &ServiceStats, read: impl Fn(&ExporterSnapshot) -> u64) -> Vec<Point> {
+    let labels = |exporter: &ExporterSnapshot| {
         let mut labels = vec![("exporter", exporter.name.as_str())];
         labels.extend(exporter.labels.iter().map(|(key, value)| (*key, value.as_str())));
         point(read(exporter), &labels)
@@ -64,34 +64,34 @@ fn of_sending(stats: &ServiceStats, read: impl Fn(&ExporterNow) -> u64) -> Vec<P
     stats.exporters().iter().map(labels).collect()
 }
 
-fn of_exporters(stats: &ServiceStats, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+fn exporter_points(stats: &ServiceStats, read: impl Fn(&ExporterSnapshot) -> u64) -> Vec<Point> {
     stats.exporters().iter().map(|exporter| point(read(exporter), &[("exporter", &exporter.name)])).collect()
 }
 
 /// What a Collector labels with the kind of data.
-fn of_requests(exporters: &[ExporterNow], read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
-    let labels = |exporter: &ExporterNow| {
+fn request_points(exporters: &[ExporterSnapshot], read: impl Fn(&ExporterSnapshot) -> u64) -> Vec<Point> {
+    let labels = |exporter: &ExporterSnapshot| {
         point(read(exporter), &[("exporter", &exporter.name), ("data_type", "profiles")])
     };
     exporters.iter().map(labels).collect()
 }
 
 /// Of the exporters that have a queue.
-fn of_queues(stats: &ServiceStats, read: impl Fn(&ExporterNow) -> u64) -> Vec<Point> {
+fn queue_points(stats: &ServiceStats, read: impl Fn(&ExporterSnapshot) -> u64) -> Vec<Point> {
     let mut exporters = stats.exporters();
     exporters.retain(|exporter| exporter.stats.queue_capacity_bytes > 0);
-    of_requests(&exporters, read)
+    request_points(&exporters, read)
 }
 
-fn of_receivers(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -> Vec<Point> {
+fn collector_receiver_points(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -> Vec<Point> {
     let labels = |(name, receiver): (&String, &ReceiverStats)| {
         point(read(receiver), &[("receiver", name), ("transport", "ebpf")])
     };
     stats.receivers().iter().map(labels).collect()
 }
 
-/// As [`of_receivers`], without a Collector's label.
-fn by_receiver(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -> Vec<Point> {
+/// As [`collector_receiver_points`], without a Collector's label.
+fn receiver_points(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -> Vec<Point> {
     let receivers = stats.receivers();
     receivers.iter().map(|(name, receiver)| point(read(receiver), &[("receiver", name)])).collect()
 }
@@ -114,18 +114,18 @@ static METRICS: &[Metric] = &[
         name: "otelcol_exporter_sent_profile_samples",
         description: "Number of profile samples successfully sent to destination.",
         unit: "{samples}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
-        read: |stats| of_sending(stats, |exporter| exporter.stats.counts.delivered.samples),
+        read: |stats| send_target_points(stats, |exporter| exporter.stats.counts.delivered.samples),
     },
     Metric {
         name: "otelcol_exporter_send_failed_profile_samples",
         description: "Number of profile samples in failed attempts to send to destination.",
         unit: "{samples}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
         read: |stats| {
-            of_sending(stats, |exporter| {
+            send_target_points(stats, |exporter| {
                 SEND_FAILED.iter().map(|state| exporter.stats.counts.get(*state).samples).sum()
             })
         },
@@ -134,63 +134,63 @@ static METRICS: &[Metric] = &[
         name: "otelcol_exporter_enqueue_failed_profile_samples",
         description: "Number of profile samples failed to be added to the sending queue.",
         unit: "{samples}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
-        read: |stats| of_exporters(stats, |exporter| exporter.stats.counts.dropped_queue_full.samples),
+        read: |stats| exporter_points(stats, |exporter| exporter.stats.counts.dropped_queue_full.samples),
     },
     Metric {
         name: "otelcol_exporter_queue_size",
         description: "Current size of the sending queue.",
         unit: "{bytes}",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
-        read: |stats| of_queues(stats, |exporter| exporter.stats.queue_bytes),
+        read: |stats| queue_points(stats, |exporter| exporter.stats.queue_bytes),
     },
     Metric {
         name: "otelcol_exporter_queue_capacity",
         description: "Fixed capacity of the sending queue.",
         unit: "{bytes}",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
-        read: |stats| of_queues(stats, |exporter| exporter.stats.queue_capacity_bytes),
+        read: |stats| queue_points(stats, |exporter| exporter.stats.queue_capacity_bytes),
     },
     Metric {
         name: "otelcol_exporter_in_flight_requests",
         description: "Number of requests that are being sent or wait for their next attempt.",
         unit: "{requests}",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
-        read: |stats| of_requests(&stats.exporters(), |exporter| exporter.stats.in_flight_requests as u64),
+        read: |stats| request_points(&stats.exporters(), |exporter| exporter.stats.in_flight_requests as u64),
     },
     Metric {
         name: "otelcol_receiver_accepted_profile_samples",
         description: "Number of profile samples successfully pushed into the pipeline.",
         unit: "{samples}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
-        read: |stats| of_receivers(stats, |receiver| receiver.accepted.samples),
+        read: |stats| collector_receiver_points(stats, |receiver| receiver.accepted.samples),
     },
     Metric {
         name: "otelcol_receiver_refused_profile_samples",
         description: "Number of profile samples that could not be pushed into the pipeline: naming could not keep up.",
         unit: "{samples}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
-        read: |stats| of_receivers(stats, |receiver| receiver.counted.events_dropped),
+        read: |stats| collector_receiver_points(stats, |receiver| receiver.counters.events_dropped),
     },
     Metric {
         name: "otelcol_receiver_failed_profile_samples",
         description: "Number of profile samples that failed inside of the receiver: the body of their stack never arrived.",
         unit: "{samples}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
-        read: |stats| of_receivers(stats, |receiver| receiver.counted.stack_bodies_missing),
+        read: |stats| collector_receiver_points(stats, |receiver| receiver.counters.stack_bodies_missing),
     },
     Metric {
         name: "otelcol_process_cpu_seconds",
         description: "Total CPU user and system time of this process, time in eBPF programs not included.",
         unit: "s",
-        kind: Kind::FractionalCounter,
+        kind: InstrumentKind::FractionalCounter,
         level: MetricLevel::Basic,
         read: |_| single(process::cpu_time().as_secs_f64()),
     },
@@ -198,7 +198,7 @@ static METRICS: &[Metric] = &[
         name: "otelcol_process_memory_rss",
         description: "Total physical memory of this process (resident set size), maps of eBPF that are not mapped not included.",
         unit: "By",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
         read: |_| memory::resident_bytes().map_or_else(Vec::new, |bytes| vec![point(bytes, &[])]),
     },
@@ -206,7 +206,7 @@ static METRICS: &[Metric] = &[
         name: "otelcol_process_uptime",
         description: "Uptime of the process.",
         unit: "s",
-        kind: Kind::FractionalCounter,
+        kind: InstrumentKind::FractionalCounter,
         level: MetricLevel::Basic,
         read: |stats| single(stats.uptime().as_secs_f64()),
     },
@@ -214,12 +214,12 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_interrupts",
         description: "Interrupts by how they ended; the outcomes of a receiver add up to the interrupts that were due.",
         unit: "{interrupts}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
         read: |stats| {
             let mut points = Vec::new();
             for (name, receiver) in stats.receivers() {
-                let counted = &receiver.counted;
+                let counted = &receiver.counters;
                 let missed = ("missed", counted.missed);
                 for (outcome, count) in
                     counted.outcomes.iter().map(|(outcome, count)| (*outcome, *count)).chain([missed])
@@ -234,7 +234,7 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_events",
         description: "Events by exporter and state; the states of an exporter add up to what it was given.",
         unit: "{events}",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
         read: |stats| {
             let mut points = Vec::new();
@@ -251,20 +251,20 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_receiver_events",
         description: "Events that a receiver handed to its pipelines.",
         unit: "{events}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
-        read: |stats| by_receiver(stats, |receiver| receiver.accepted.events),
+        read: |stats| receiver_points(stats, |receiver| receiver.accepted.events),
     },
     Metric {
         name: "sidewinder_bpf_run_seconds",
         description: "Time in eBPF programs; only where the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed from the start with CAP_SYS_ADMIN, which is given up then).",
         unit: "s",
-        kind: Kind::FractionalCounter,
+        kind: InstrumentKind::FractionalCounter,
         level: MetricLevel::Basic,
         read: |stats| {
             let receivers = stats.receivers();
             let timed = receivers.iter().filter_map(|(name, receiver)| {
-                let run_time = receiver.counted.run_time?;
+                let run_time = receiver.counters.run_time?;
                 let labels = vec![KeyValue::new("receiver", name.clone())];
                 Some(Point { value: run_time.as_secs_f64(), labels })
             });
@@ -275,24 +275,24 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_maps_bytes",
         description: "Kernel memory of all eBPF maps.",
         unit: "By",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
-        read: |stats| by_receiver(stats, |receiver| receiver.counted.map_bytes),
+        read: |stats| receiver_points(stats, |receiver| receiver.counters.map_bytes),
     },
     Metric {
         name: "sidewinder_tables_bytes",
         description: "Unwind tables in eBPF maps.",
         unit: "By",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
-        read: |stats| by_receiver(stats, |receiver| receiver.counted.table_bytes),
+        read: |stats| receiver_points(stats, |receiver| receiver.counters.table_bytes),
     },
     Metric {
         name: "sidewinder_files_refused",
         description: "Files that processes name (maps of code, debug files) and that are not read: somebody else's, or what \
                       the process could not read itself.",
         unit: "{files}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,
         read: |stats| {
             let mut points = Vec::new();
@@ -308,27 +308,27 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_quarantined_processes",
         description: "Processes of which nothing is read for now, as their memory was not given in time.",
         unit: "{processes}",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
-        read: |stats| by_receiver(stats, |receiver| receiver.counted.reads.in_quarantine),
+        read: |stats| receiver_points(stats, |receiver| receiver.counters.reads.in_quarantine),
     },
     Metric {
         name: "sidewinder_stuck_reader_threads",
         description: "Threads that read processes' memory and whose read does not return.",
         unit: "{threads}",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
-        read: |stats| by_receiver(stats, |receiver| receiver.counted.reads.stuck_threads),
+        read: |stats| receiver_points(stats, |receiver| receiver.counters.reads.stuck_threads),
     },
     Metric {
         name: "sidewinder_faulty_threads",
         description: "1 for each thread of Sidewinder that hangs or has panicked.",
         unit: "{threads}",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
         read: |stats| {
-            let faulty = stats.threads().faulty();
-            let of_each = |faulty: &crate::supervise::Faulty| {
+            let faulty = stats.threads().faulty_threads();
+            let of_each = |faulty: &crate::supervise::FaultyThread| {
                 point(1, &[("thread", faulty.thread), ("fault", faulty.fault.label())])
             };
             faulty.iter().map(of_each).collect()
@@ -338,7 +338,7 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_receiver_activity",
         description: "1 for what a receiver does now: starting, profiling, out_of_scope, failed or stopped.",
         unit: "1",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
         read: |stats| {
             let receivers = stats.receivers();
@@ -352,11 +352,11 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_degraded",
         description: "1 for each feature that works less well than it could.",
         unit: "1",
-        kind: Kind::Gauge,
+        kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
         read: |stats| {
             let degraded = stats.degraded();
-            let labels = |what: &crate::stats::Degraded| {
+            let labels = |what: &crate::stats::DegradedFeature| {
                 point(1, &[("feature", what.feature), ("reason", what.reason)])
             };
             degraded.iter().map(labels).collect()
@@ -366,7 +366,7 @@ static METRICS: &[Metric] = &[
         name: "sidewinder_config_reloads",
         description: "Configurations that were read again, by whether they were taken over.",
         unit: "{reloads}",
-        kind: Kind::Counter,
+        kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
         read: |stats| {
             let configuration = stats.configuration();
@@ -380,12 +380,12 @@ static METRICS: &[Metric] = &[
 
 /// The names of the metrics of [`COUNTERS`], each once.
 fn counter_names(level: MetricLevel) -> BTreeSet<&'static str> {
-    let is_measured = |counter: &&Counter| matches!(counter.metric, Of::From(from) if from <= level);
+    let is_measured = |counter: &&Counter| matches!(counter.metric, Of::FromLevel(from) if from <= level);
     COUNTERS.iter().filter(is_measured).map(|counter| counter.name).collect()
 }
 
 /// What the counters of this name have counted, for each receiver.
-fn points_of(name: &str, stats: &ServiceStats) -> Vec<Point> {
+fn counter_points(name: &str, stats: &ServiceStats) -> Vec<Point> {
     let receivers = stats.receivers();
     let counters = || COUNTERS.iter().filter(|counter| counter.name == name);
     let points = receivers.iter().flat_map(|(receiver, counted)| {
@@ -403,7 +403,7 @@ const STACK_DEPTH_DESCRIPTION: &str = "Frames of stacks, complete or cut, in the
      its loop for four of user mode, or a tail call for 32.";
 
 /// The last of each class of depths that are counted together.
-const DEPTHS: [f64; 14] =
+const DEPTH_BUCKETS: [f64; 14] =
     [1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0, 511.0, 1_023.0, 2_047.0, 4_095.0, 8_191.0, 16_383.0];
 
 /// Makes `meter` read every metric of `level` from `stats`, and returns where depths of stacks are to be recorded.
@@ -414,15 +414,15 @@ pub(super) fn register(
 ) -> Option<Histogram<u64>> {
     for metric in METRICS.iter().filter(|metric| metric.level <= level) {
         match metric.kind {
-            Kind::Counter => {
-                _ = observed(meter.u64_observable_counter(metric.name), metric, stats, whole).build();
+            InstrumentKind::Counter => {
+                _ = with_callback(meter.u64_observable_counter(metric.name), metric, stats, to_u64).build();
             }
-            Kind::FractionalCounter => {
+            InstrumentKind::FractionalCounter => {
                 let same = |value| value;
-                _ = observed(meter.f64_observable_counter(metric.name), metric, stats, same).build();
+                _ = with_callback(meter.f64_observable_counter(metric.name), metric, stats, same).build();
             }
-            Kind::Gauge => {
-                _ = observed(meter.u64_observable_gauge(metric.name), metric, stats, whole).build();
+            InstrumentKind::Gauge => {
+                _ = with_callback(meter.u64_observable_gauge(metric.name), metric, stats, to_u64).build();
             }
         }
     }
@@ -430,8 +430,8 @@ pub(super) fn register(
         let stats = Arc::clone(stats);
         let first = COUNTERS.iter().find(|counter| counter.name == name);
         let observe = move |observer: &dyn AsyncInstrument<u64>| {
-            for point in points_of(name, &stats) {
-                observer.observe(whole(point.value), &point.labels);
+            for point in counter_points(name, &stats) {
+                observer.observe(to_u64(point.value), &point.labels);
             }
         };
         _ = meter
@@ -446,18 +446,18 @@ pub(super) fn register(
             .u64_histogram(STACK_DEPTH)
             .with_description(STACK_DEPTH_DESCRIPTION)
             .with_unit("{frames}")
-            .with_boundaries(DEPTHS.to_vec())
+            .with_boundaries(DEPTH_BUCKETS.to_vec())
             .build()
     })
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was a u64")]
-fn whole(value: f64) -> u64 {
+fn to_u64(value: f64) -> u64 {
     value as u64
 }
 
 /// An instrument that says what the metric is and reads it whenever asked.
-fn observed<'a, I, M: 'static>(
+fn with_callback<'a, I, M: 'static>(
     instrument: AsyncInstrumentBuilder<'a, I, M>,
     metric: &'static Metric,
     stats: &Arc<ServiceStats>,
@@ -485,7 +485,7 @@ fn documentation() -> String {
     };
     let mut rows = Vec::new();
     for metric in METRICS {
-        let kind = if metric.kind == Kind::Gauge { "gauge" } else { "counter" };
+        let kind = if metric.kind == InstrumentKind::Gauge { "gauge" } else { "counter" };
         rows.push((
             metric.name.to_owned(),
             kind,
@@ -496,7 +496,7 @@ fn documentation() -> String {
     }
     for name in counter_names(MetricLevel::Detailed) {
         let counter = COUNTERS.iter().find(|counter| counter.name == name).unwrap();
-        let Of::From(from) = counter.metric else { unreachable!() };
+        let Of::FromLevel(from) = counter.metric else { unreachable!() };
         let unit = format!("{{{}}}", counter.unit);
         rows.push((format!("sidewinder_{name}"), "counter", unit, level(from), counter.description));
     }
@@ -525,7 +525,7 @@ fn documentation() -> String {
     );
     for counter in COUNTERS {
         let place = match counter.metric {
-            Of::From(_) => continue,
+            Of::FromLevel(_) => continue,
             Of::Part(metric) => format!("in `{metric}`"),
             Of::None(why) => why.to_owned(),
         };
@@ -542,13 +542,13 @@ mod tests {
     use sidewinder_bpf::ContextCounts;
     use sidewinder_config::Config;
     use sidewinder_process::RegistryCounters;
-    use sidewinder_symbolize::Stats;
+    use sidewinder_symbolize::SymbolizerStats;
 
     use super::*;
     use crate::foreign::ReadCounts;
     use crate::naming::NameCounts;
     use crate::refusals::RefusedFiles;
-    use crate::stats::{Counted, EventsOf};
+    use crate::stats::{EventCoverage, ReceiverCounters};
 
     /// A number of its own for each counter.
     #[derive(Default)]
@@ -569,7 +569,7 @@ mod tests {
     fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
         let mut numbers = Numbers::default();
         let mut of = |name| numbers.of(name);
-        let counted = Counted {
+        let counted = ReceiverCounters {
             outcomes: [("complete", of("outcomes"))].into(),
             missed: of("missed"),
             due: of("due"),
@@ -577,7 +577,7 @@ mod tests {
             events_exported: of("events_exported"),
             events_dropped: of("events_dropped"),
             stack_bodies_missing: of("stack_bodies_missing"),
-            walked_late: of("walked_late"),
+            deferred_walks: of("walked_late"),
             snapshots_refused: of("snapshots_refused"),
             contexts: ContextCounts {
                 read: of("contexts.read"),
@@ -586,7 +586,7 @@ mod tests {
             },
             contexts_refused: of("contexts_refused"),
             reads: ReadCounts {
-                answered: of("reads.answered"),
+                completed: of("reads.answered"),
                 timed_out: of("reads.timed_out"),
                 late: of("reads.late"),
                 quarantined: of("reads.quarantined"),
@@ -615,7 +615,7 @@ mod tests {
             depths: vec![of("depths")],
             table_evictions: of("table_evictions"),
             table_reloads: of("table_reloads"),
-            tables_cut: of("tables_cut"),
+            incomplete_tables: of("tables_cut"),
             scope_full: of("scope_full"),
             // Told in words, as a degradation.
             scope_full_cost: None,
@@ -623,10 +623,10 @@ mod tests {
             table_bytes: of("table_bytes"),
             map_bytes: of("map_bytes"),
             // Told in words, by `status` and as a degradation.
-            events_of: EventsOf::EveryTask,
+            event_coverage: EventCoverage::EveryTask,
         };
         let names = NameCounts {
-            symbols: Stats {
+            symbols: SymbolizerStats {
                 named: of("symbols.named"),
                 not_opened: of("symbols.not_opened"),
                 broken: of("symbols.broken"),
@@ -646,21 +646,22 @@ mod tests {
         };
         let stats = ServiceStats::new(Arc::new(Config::default()));
         let receiver = {
-            stats.receiver_named("profiling", names);
-            stats.receiver_counted("profiling", counted)
+            stats.record_name_counts("profiling", names);
+            stats.record_counters("profiling", counted)
         };
         let in_metrics = METRICS.iter().flat_map(|metric| (metric.read)(&stats));
-        let in_metrics = in_metrics
-            .chain(counter_names(MetricLevel::Detailed).into_iter().flat_map(|name| points_of(name, &stats)));
-        let shown: BTreeSet<u64> = in_metrics.map(|point| whole(point.value)).collect();
+        let in_metrics = in_metrics.chain(
+            counter_names(MetricLevel::Detailed).into_iter().flat_map(|name| counter_points(name, &stats)),
+        );
+        let shown: BTreeSet<u64> = in_metrics.map(|point| to_u64(point.value)).collect();
         let mut explained = BTreeSet::new();
         for counter in COUNTERS {
             let number = (counter.read)(&receiver);
             match counter.metric {
-                Of::From(_) => assert!(shown.contains(&number), "{} is not shown", counter.name),
+                Of::FromLevel(_) => assert!(shown.contains(&number), "{} is not shown", counter.name),
                 Of::Part(metric) => {
                     let metric = METRICS.iter().find(|one| one.name == metric).unwrap();
-                    let values = (metric.read)(&stats).into_iter().map(|point| whole(point.value));
+                    let values = (metric.read)(&stats).into_iter().map(|point| to_u64(point.value));
                     assert!(values.into_iter().any(|value| value == number), "{} is not in it", counter.name);
                 }
                 Of::None(_) => _ = explained.insert(number),

@@ -31,7 +31,7 @@ use tracing::warn;
 
 use crate::server::Server;
 use crate::stats::{INTERVAL, ServiceStats};
-use logs::{Log, LogError};
+use logs::{LogError, ReloadableLog};
 use otlp::OtlpError;
 use status::StatusSocket;
 
@@ -52,22 +52,22 @@ pub(crate) struct Telemetry {
     runtime: Handle,
     stats: Arc<ServiceStats>,
     instance: String,
-    configured: Configured,
-    log: Log,
-    metrics: Option<Metrics>,
+    configured: TelemetrySetup,
+    log: ReloadableLog,
+    metrics: Option<MetricsPipeline>,
     pages: BTreeMap<String, Server>,
     _status: Option<StatusSocket>,
 }
 
 /// What is set up anew when it changes.
 #[derive(Clone, PartialEq, Debug)]
-struct Configured {
+struct TelemetrySetup {
     telemetry: TelemetryConfig,
     extensions: BTreeMap<String, Extension>,
 }
 
-impl Configured {
-    fn of(config: &Config) -> Self {
+impl TelemetrySetup {
+    fn from_config(config: &Config) -> Self {
         let extensions = config.extensions.iter().map(|(id, extension)| (id.to_string(), extension.clone()));
         Self { telemetry: config.telemetry.clone(), extensions: extensions.collect() }
     }
@@ -75,7 +75,7 @@ impl Configured {
 
 /// Metrics and who reads them.
 #[derive(Debug)]
-struct Metrics {
+struct MetricsPipeline {
     provider: SdkMeterProvider,
     _servers: Vec<Server>,
 }
@@ -92,11 +92,11 @@ impl Telemetry {
         runtime: &Handle,
     ) -> Result<Self, TelemetryError> {
         let _context = runtime.enter();
-        let configured = Configured::of(config);
+        let configured = TelemetrySetup::from_config(config);
         let instance = instance_id();
         let resource = resource(&configured.telemetry, &instance);
-        let log = Log::start(&configured.telemetry.logs, &resource)?;
-        let metrics = Metrics::start(&configured.telemetry.metrics, resource, &stats, runtime)?;
+        let log = ReloadableLog::start(&configured.telemetry.logs, &resource)?;
+        let metrics = MetricsPipeline::start(&configured.telemetry.metrics, resource, &stats, runtime)?;
         let status = StatusSocket::open(Arc::clone(&stats), runtime)
             .inspect_err(|error| {
                 warn!(error = error as &dyn std::error::Error, "`sidewinder status` will get no answer");
@@ -106,7 +106,9 @@ impl Telemetry {
         let pages = configured
             .extensions
             .iter()
-            .filter_map(|(id, extension)| Some((id.clone(), page(id, extension, &stats, runtime)?)))
+            .filter_map(|(id, extension)| {
+                Some((id.clone(), start_extension_page(id, extension, &stats, runtime)?))
+            })
             .collect();
         Ok(Self {
             runtime: runtime.clone(),
@@ -124,26 +126,26 @@ impl Telemetry {
     ///
     /// # Errors
     /// As [`Self::start`]; what was there before stays.
-    pub(crate) fn change(&mut self, config: &Config) -> Result<(), TelemetryError> {
+    pub(crate) fn reconfigure(&mut self, config: &Config) -> Result<(), TelemetryError> {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
-        let configured = Configured::of(config);
+        let configured = TelemetrySetup::from_config(config);
         let (now, before) = (&configured.telemetry, &self.configured.telemetry);
         let resource = resource(now, &self.instance);
         let is_other_resource = now.resource != before.resource;
         if now.logs != before.logs || is_other_resource {
-            self.log.change(&now.logs, &resource)?;
+            self.log.reconfigure(&now.logs, &resource)?;
         }
         if now.metrics != before.metrics || is_other_resource {
             // The ports must be free before they are listened on again.
             let before = before.clone();
-            end(self.metrics.take());
-            match Metrics::start(&now.metrics, resource, &self.stats, &runtime) {
+            shutdown_metrics(self.metrics.take());
+            match MetricsPipeline::start(&now.metrics, resource, &self.stats, &runtime) {
                 Ok(metrics) => self.metrics = metrics,
                 Err(error) => {
-                    self.log.change(&before.logs, &self::resource(&before, &self.instance))?;
+                    self.log.reconfigure(&before.logs, &self::resource(&before, &self.instance))?;
                     let resource = self::resource(&before, &self.instance);
-                    self.metrics = Metrics::start(&before.metrics, resource, &self.stats, &runtime)?;
+                    self.metrics = MetricsPipeline::start(&before.metrics, resource, &self.stats, &runtime)?;
                     return Err(error);
                 }
             }
@@ -151,7 +153,9 @@ impl Telemetry {
         self.pages.retain(|id, _| configured.extensions.get(id) == self.configured.extensions.get(id));
         for (id, extension) in &configured.extensions {
             if !self.pages.contains_key(id) {
-                self.pages.extend(page(id, extension, &self.stats, &runtime).map(|page| (id.clone(), page)));
+                self.pages.extend(
+                    start_extension_page(id, extension, &self.stats, &runtime).map(|page| (id.clone(), page)),
+                );
             }
         }
         self.configured = configured;
@@ -160,12 +164,12 @@ impl Telemetry {
 
     /// Sends what waits to be sent, in bounded time, and ends.
     pub(crate) fn shutdown(mut self) {
-        end(self.metrics.take());
-        self.log.end_sending();
+        shutdown_metrics(self.metrics.take());
+        self.log.flush_and_stop();
     }
 }
 
-impl Metrics {
+impl MetricsPipeline {
     fn start(
         config: &MetricTelemetry,
         resource: Resource,
@@ -181,7 +185,7 @@ impl Metrics {
         for reader in &config.readers {
             builder = match reader {
                 MetricReader::Periodic(reader) => {
-                    let exporter = otlp::metrics(&reader.exporter)?;
+                    let exporter = otlp::metric_exporter(&reader.exporter)?;
                     builder
                         .with_reader(PeriodicReader::builder(exporter).with_interval(reader.interval).build())
                 }
@@ -209,7 +213,7 @@ impl Metrics {
         let servers = registries
             .into_iter()
             .map(|(address, registry)| {
-                Server::start("metrics".to_owned(), address, pages::metrics(registry), runtime)
+                Server::start("metrics".to_owned(), address, pages::metrics_handler(registry), runtime)
             })
             .collect();
         Ok(Some(Self { provider, _servers: servers }))
@@ -223,12 +227,12 @@ async fn take_notes(stats: Weak<ServiceStats>) {
     loop {
         interval.tick().await;
         let Some(stats) = stats.upgrade() else { return };
-        stats.take_note();
+        stats.take_snapshot();
     }
 }
 
 /// Sends the last metrics.
-fn end(metrics: Option<Metrics>) {
+fn shutdown_metrics(metrics: Option<MetricsPipeline>) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     if let Some(metrics) = metrics {
         // Whoever was to receive them is told nothing more, and the log may have ended.
@@ -237,10 +241,17 @@ fn end(metrics: Option<Metrics>) {
 }
 
 /// The page of an extension that has one.
-fn page(id: &str, extension: &Extension, stats: &Arc<ServiceStats>, runtime: &Handle) -> Option<Server> {
+fn start_extension_page(
+    id: &str,
+    extension: &Extension,
+    stats: &Arc<ServiceStats>,
+    runtime: &Handle,
+) -> Option<Server> {
     let (address, answer) = match extension {
-        Extension::HealthCheck(config) => (&config.endpoint, pages::health(config, Arc::clone(stats))),
-        Extension::Zpages(config) => (&config.endpoint, pages::zpages(Arc::clone(stats))),
+        Extension::HealthCheck(config) => {
+            (&config.endpoint, pages::health_handler(config, Arc::clone(stats)))
+        }
+        Extension::Zpages(config) => (&config.endpoint, pages::zpages_handler(Arc::clone(stats))),
         Extension::FileStorage(_) | Extension::BearerTokenAuth(_) | Extension::BasicAuth(_) => return None,
     };
     Some(Server::start(id.to_owned(), address.clone(), answer, runtime))

@@ -28,14 +28,14 @@ pub(crate) enum OtlpError {
 }
 
 /// Sends metrics.
-pub(super) fn metrics(config: &OtlpTelemetry) -> Result<MetricExporter, OtlpError> {
+pub(super) fn metric_exporter(config: &OtlpTelemetry) -> Result<MetricExporter, OtlpError> {
     let metadata = metadata(config)?;
     MetricExporter::builder()
         .with_tonic()
         .with_channel(channel(config)?)
         .with_timeout(config.timeout)
         .with_compression(Compression::Gzip)
-        .with_interceptor(move |request| only(&metadata, request))
+        .with_interceptor(move |request| replace_metadata(&metadata, request))
         .with_temporality(match config.temporality_preference {
             TemporalityConfig::Cumulative => Temporality::Cumulative,
             TemporalityConfig::Delta => Temporality::Delta,
@@ -46,14 +46,14 @@ pub(super) fn metrics(config: &OtlpTelemetry) -> Result<MetricExporter, OtlpErro
 }
 
 /// Sends log records.
-pub(super) fn logs(config: &OtlpTelemetry) -> Result<LogExporter, OtlpError> {
+pub(super) fn log_exporter(config: &OtlpTelemetry) -> Result<LogExporter, OtlpError> {
     let metadata = metadata(config)?;
     LogExporter::builder()
         .with_tonic()
         .with_channel(channel(config)?)
         .with_timeout(config.timeout)
         .with_compression(Compression::Gzip)
-        .with_interceptor(move |request| only(&metadata, request))
+        .with_interceptor(move |request| replace_metadata(&metadata, request))
         .build()
         .map_err(|source| OtlpError::Exporter { endpoint: config.endpoint.clone(), source })
 }
@@ -87,7 +87,7 @@ fn metadata(config: &OtlpTelemetry) -> Result<MetadataMap, OtlpError> {
 }
 
 /// The request with `metadata` and none besides.
-fn only(metadata: &MetadataMap, mut request: Request<()>) -> Result<Request<()>, tonic::Status> {
+fn replace_metadata(metadata: &MetadataMap, mut request: Request<()>) -> Result<Request<()>, tonic::Status> {
     *request.metadata_mut() = metadata.clone();
     Ok(request)
 }
@@ -102,7 +102,7 @@ mod tests {
         foreign.metadata_mut().insert("authorization", "from the environment".parse().unwrap());
         let headers = [("x-org".to_owned(), sidewinder_config::Secret::new("mine".to_owned()))];
         let config = OtlpTelemetry { headers: headers.into(), ..OtlpTelemetry::default() };
-        let request = only(&metadata(&config).unwrap(), foreign).unwrap();
+        let request = replace_metadata(&metadata(&config).unwrap(), foreign).unwrap();
         assert_eq!(request.metadata().len(), 1);
         assert_eq!(request.metadata().get("x-org").unwrap(), "mine");
     }

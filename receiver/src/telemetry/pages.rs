@@ -10,18 +10,21 @@ use serde_json::{Value, json};
 use sidewinder_config::HealthCheck;
 
 use super::status;
-use crate::server::{Answer, Page};
+use crate::server::{Handler, PageResponse};
 use crate::stats::ServiceStats;
 
 /// `/metrics`, in Prometheus' text format.
-pub(super) fn metrics(registry: Registry) -> Arc<Answer> {
+pub(super) fn metrics_handler(registry: Registry) -> Arc<Handler> {
     Arc::new(move |path| {
         let encoder = TextEncoder::new();
         (path == "/metrics").then(|| match encoder.encode_to_string(&registry.gather()) {
-            Ok(text) => Page::ok(prometheus::TEXT_FORMAT, text),
-            Err(error) => Page {
+            Ok(text) => PageResponse::ok(prometheus::TEXT_FORMAT, text),
+            Err(error) => PageResponse {
                 status: StatusCode::INTERNAL_SERVER_ERROR,
-                ..Page::ok("text/plain; charset=utf-8", format!("the metrics can't be written: {error}\n"))
+                ..PageResponse::ok(
+                    "text/plain; charset=utf-8",
+                    format!("the metrics can't be written: {error}\n"),
+                )
             },
         })
     })
@@ -29,20 +32,20 @@ pub(super) fn metrics(registry: Registry) -> Arc<Answer> {
 
 /// The answer of the Collector's extension `health_check`: whether the service is up. What it can't do here is for
 /// `sidewinder status`: a probe that fails for want of a privilege would take the pod out of its service.
-pub(super) fn health(config: &HealthCheck, stats: Arc<ServiceStats>) -> Arc<Answer> {
+pub(super) fn health_handler(config: &HealthCheck, stats: Arc<ServiceStats>) -> Arc<Handler> {
     let config = config.clone();
     Arc::new(move |path| {
         (path == config.path).then(|| {
             let is_up = stats.is_up();
             let status = if is_up { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             let page = match &config.response_body {
-                Some(texts) => Page::ok(
+                Some(texts) => PageResponse::ok(
                     "text/plain; charset=utf-8",
                     if is_up { &texts.healthy } else { &texts.unhealthy }.clone(),
                 ),
-                None => Page::ok("application/json", health_document(&stats, is_up)),
+                None => PageResponse::ok("application/json", health_document(&stats, is_up)),
             };
-            Page { status, ..page }
+            PageResponse { status, ..page }
         })
     })
 }
@@ -51,7 +54,7 @@ fn health_document(stats: &ServiceStats, is_up: bool) -> String {
     let document = match is_up {
         true => json!({
             "status": "Server available",
-            "upSince": status::time(stats.started_at()),
+            "upSince": status::rfc3339(stats.started_at()),
             "uptime": sidewinder_config::format_duration(stats.uptime()),
         }),
         false => {
@@ -62,10 +65,10 @@ fn health_document(stats: &ServiceStats, is_up: bool) -> String {
 }
 
 /// The pages of the Collector's extension `zpages` that have a meaning here.
-pub(super) fn zpages(stats: Arc<ServiceStats>) -> Arc<Answer> {
+pub(super) fn zpages_handler(stats: Arc<ServiceStats>) -> Arc<Handler> {
     Arc::new(move |path| {
         let (title, part) = match path.trim_end_matches('/') {
-            "" | "/debug" => return Some(html("Sidewinder", &index())),
+            "" | "/debug" => return Some(html_page("Sidewinder", &zpages_index())),
             "/debug/servicez" => ("Service", None),
             "/debug/pipelinez" => ("Pipelines", Some("pipelines")),
             "/debug/receiverz" => ("Receivers", Some("receivers")),
@@ -86,11 +89,11 @@ pub(super) fn zpages(stats: Arc<ServiceStats>) -> Arc<Answer> {
         };
         let mut body = String::new();
         write_value(&mut body, &shown);
-        Some(html(title, &body))
+        Some(html_page(title, &body))
     })
 }
 
-fn index() -> String {
+fn zpages_index() -> String {
     let link = |page: &str| format!("<li><a href=\"/debug/{page}\">{page}</a></li>");
     let links: String = ["servicez", "pipelinez", "receiverz", "exporterz", "extensionz"]
         .iter()
@@ -123,9 +126,9 @@ fn write_value(to: &mut String, value: &Value) {
     }
 }
 
-fn html(title: &str, body: &str) -> Page {
+fn html_page(title: &str, body: &str) -> PageResponse {
     let style = "body{font-family:sans-serif}th{text-align:left;vertical-align:top;padding-right:1em}";
-    Page::ok(
+    PageResponse::ok(
         "text/html; charset=utf-8",
         format!(
             "<!doctype html><html lang=\"en\"><head><title>{title}</title><style>{style}</style></head>\
@@ -164,10 +167,10 @@ mod tests {
     #[test]
     fn health_is_bad_before_the_start_and_good_after_it() {
         let stats = stats();
-        let answer = health(&HealthCheck::default(), Arc::clone(&stats));
+        let answer = health_handler(&HealthCheck::default(), Arc::clone(&stats));
         assert_eq!(answer("/").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(answer("/other").is_none());
-        stats.set_up(true);
+        stats.set_is_up(true);
         let page = answer("/").unwrap();
         assert_eq!(page.status, StatusCode::OK);
         let document: Value = serde_json::from_slice(&page.body).unwrap();
@@ -179,20 +182,20 @@ mod tests {
         let response_body = Some(ResponseBody { healthy: "well".to_owned(), unhealthy: "ill".to_owned() });
         let config = HealthCheck { response_body, path: "/healthz".to_owned(), ..HealthCheck::default() };
         let stats = stats();
-        let answer = health(&config, Arc::clone(&stats));
+        let answer = health_handler(&config, Arc::clone(&stats));
         assert_eq!(answer("/healthz").unwrap().body, "ill");
-        stats.set_up(true);
+        stats.set_is_up(true);
         assert_eq!(answer("/healthz").unwrap().body, "well");
     }
 
     #[test]
     fn what_comes_from_elsewhere_is_text_on_a_page() {
         let stats = stats();
-        stats.receiver_does("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
-        let page = zpages(Arc::clone(&stats))("/debug/receiverz").unwrap();
+        stats.set_activity("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
+        let page = zpages_handler(Arc::clone(&stats))("/debug/receiverz").unwrap();
         let body = String::from_utf8_lossy(&page.body);
         assert!(body.contains("&lt;script&gt;\u{fffd}[2J"), "{body}");
         assert!(!body.contains("<script>"), "{body}");
-        assert!(zpages(stats)("/etc/passwd").is_none());
+        assert!(zpages_handler(stats)("/etc/passwd").is_none());
     }
 }

@@ -7,63 +7,68 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value, json};
 use sidewinder_otlp::send::{Counts, State};
 
-use crate::stats::counters::{Alarm, COUNTERS, Since};
-use crate::stats::{Activity, Degraded, ExporterNow, Note, ReceiverStats, ServiceStats, WINDOW};
+use crate::stats::counters::{Alarm, AlarmWindow, COUNTERS};
+use crate::stats::{
+    Activity, DegradedFeature, ExporterSnapshot, ReceiverStats, ServiceStats, StatsSnapshot, WINDOW,
+};
 
 /// A queue that is fuller than this, of 1, will soon drop.
-const FULL: f64 = 0.8;
+const QUEUE_FULL_THRESHOLD: f64 = 0.8;
 /// The share of interrupts that may be lost in our programs, of 1: as in the alert of the chart.
-const LOST: f64 = 0.05;
+const LOST_THRESHOLD: f64 = 0.05;
 /// Outcomes of interrupts of which nothing is left.
 const LOST_OUTCOMES: [&str; 2] = ["busy", "ring_full"];
 
 /// Something that is wrong.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Problem {
-    pub(super) what: String,
-    pub(super) next: String,
+pub(super) struct HealthProblem {
+    pub(super) message: String,
+    pub(super) next_step: String,
 }
 
-impl Problem {
+impl HealthProblem {
     fn new(what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { what: what.into(), next: next.into() }
+        Self { message: what.into(), next_step: next.into() }
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({ "what": self.what, "next": self.next })
+        json!({ "what": self.message, "next": self.next_step })
     }
 }
 
 /// What is wrong, what matters most first.
-pub(super) fn problems(stats: &ServiceStats) -> Vec<Problem> {
-    let before = stats.before_window();
-    let during = format!("in the last {}", rounded(window(stats)));
+pub(super) fn problems(stats: &ServiceStats) -> Vec<HealthProblem> {
+    let before = stats.snapshot_before_window();
+    let during = format!("in the last {}", approximate_duration(window_duration(stats)));
     let mut problems = Vec::new();
     if let Some(reason) = stats.configuration().refusal {
-        problems.push(Problem::new(
+        problems.push(HealthProblem::new(
             format!("the configuration that was read last is refused, the one before it is in use: {reason}"),
             "correct it; `sidewinder validate` checks it without using it",
         ));
     }
-    problems.extend(stats.threads().faulty().iter().map(|faulty| {
-        Problem::new(faulty.to_string(), "restart the profiler, and report this: it is a fault of Sidewinder")
+    problems.extend(stats.threads().faulty_threads().iter().map(|faulty| {
+        HealthProblem::new(
+            faulty.to_string(),
+            "restart the profiler, and report this: it is a fault of Sidewinder",
+        )
     }));
     for (name, receiver) in stats.receivers() {
-        problems.extend(of_activity(&name, &receiver.activity));
+        problems.extend(activity_problem(&name, &receiver.activity));
         let before = before.as_ref().and_then(|note| note.receivers.get(&name));
-        problems.extend(of_counters(&name, &receiver, before, &during));
+        problems.extend(counter_problems(&name, &receiver, before, &during));
     }
     for exporter in stats.exporters() {
-        problems.extend(of_exporter(&exporter, before.as_ref(), &during));
+        problems.extend(exporter_problems(&exporter, before.as_ref(), &during));
     }
-    problems.extend(stats.degraded().iter().map(of_degraded));
+    problems.extend(stats.degraded().iter().map(degraded_problem));
     problems
 }
 
-fn of_activity(name: &str, activity: &Activity) -> Option<Problem> {
+fn activity_problem(name: &str, activity: &Activity) -> Option<HealthProblem> {
     match activity {
         Activity::Profiling | Activity::OutOfScope => None,
-        Activity::Starting => Some(Problem::new(
+        Activity::Starting => Some(HealthProblem::new(
             format!("receiver {name} is starting and takes no samples yet"),
             "ask again in some seconds",
         )),
@@ -71,39 +76,42 @@ fn of_activity(name: &str, activity: &Activity) -> Option<Problem> {
             // A failure has its own next step.
             let (reason, next) =
                 reason.split_once("\n  next: ").unwrap_or((reason, "see `sidewinder check`"));
-            Some(Problem::new(format!("receiver {name} takes no samples: {reason}"), next))
+            Some(HealthProblem::new(format!("receiver {name} takes no samples: {reason}"), next))
         }
         Activity::Stopped => {
-            Some(Problem::new(format!("receiver {name} has stopped"), "start the profiler again"))
+            Some(HealthProblem::new(format!("receiver {name} has stopped"), "start the profiler again"))
         }
     }
 }
 
-fn of_counters(
+fn counter_problems(
     name: &str,
     now: &ReceiverStats,
     before: Option<&ReceiverStats>,
     during: &str,
-) -> Vec<Problem> {
+) -> Vec<HealthProblem> {
     let since = |read: &dyn Fn(&ReceiverStats) -> u64| read(now).saturating_sub(before.map_or(0, read));
-    let due = since(&|receiver| receiver.counted.due);
+    let due = since(&|receiver| receiver.counters.due);
     let is_beyond = |count: u64, share: f64| count > 0 && count as f64 > share * due as f64;
     let mut problems = Vec::new();
     for counter in COUNTERS {
-        let Some(Alarm { since: when, beyond, says, next }) = counter.alarm else { continue };
+        let Some(Alarm { window: when, threshold: beyond, message: says, next_step: next }) = counter.alarm
+        else {
+            continue;
+        };
         let (count, during) = match when {
-            Since::Recently => (since(&counter.read), during),
-            Since::Start => ((counter.read)(now), "since the start"),
+            AlarmWindow::Recently => (since(&counter.read), during),
+            AlarmWindow::Start => ((counter.read)(now), "since the start"),
         };
         if is_beyond(count, beyond) {
-            problems.push(Problem::new(format!("receiver {name}: {count} {says} ({during})"), next));
+            problems.push(HealthProblem::new(format!("receiver {name}: {count} {says} ({during})"), next));
         }
     }
     let lost = since(&|receiver| {
-        LOST_OUTCOMES.iter().filter_map(|outcome| receiver.counted.outcomes.get(outcome)).sum()
+        LOST_OUTCOMES.iter().filter_map(|outcome| receiver.counters.outcomes.get(outcome)).sum()
     });
-    if is_beyond(lost, LOST) {
-        problems.push(Problem::new(
+    if is_beyond(lost, LOST_THRESHOLD) {
+        problems.push(HealthProblem::new(
             format!(
                 "receiver {name}: {lost} of {due} interrupts left no sample, for want of room ({during})"
             ),
@@ -113,7 +121,11 @@ fn of_counters(
     problems
 }
 
-fn of_exporter(exporter: &ExporterNow, before: Option<&Note>, during: &str) -> Vec<Problem> {
+fn exporter_problems(
+    exporter: &ExporterSnapshot,
+    before: Option<&StatsSnapshot>,
+    during: &str,
+) -> Vec<HealthProblem> {
     let (name, stats) = (&exporter.name, &exporter.stats);
     let mut problems = Vec::new();
     if let Some(outage) = &stats.outage {
@@ -121,10 +133,10 @@ fn of_exporter(exporter: &ExporterNow, before: Option<&Note>, during: &str) -> V
         let label = |wanted| exporter.labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
         let port = label("server_port").map(|port| format!(":{port}")).unwrap_or_default();
         let place = label("server_address").map(|host| format!(" to {host}{port}")).unwrap_or_default();
-        problems.push(Problem::new(
+        problems.push(HealthProblem::new(
             format!(
                 "exporter {name}: nothing could be sent{place} for {}, in {} attempts: {}",
-                rounded(lasting),
+                approximate_duration(lasting),
                 outage.attempts,
                 outage.reason
             ),
@@ -133,21 +145,21 @@ fn of_exporter(exporter: &ExporterNow, before: Option<&Note>, during: &str) -> V
     }
     let counts_before = before.and_then(|note| note.exporters.get(name)).copied().unwrap_or_default();
     for &state in State::ALL {
-        let Some((says, next)) = words(state) else { continue };
-        let count = recently(stats.counts, counts_before, state);
+        let Some((says, next)) = state_description(state) else { continue };
+        let count = recent_count(stats.counts, counts_before, state);
         if count > 0 {
             let answer = stats.last_partial_success.as_ref().filter(|_| is_refusal(state));
             let answer = answer.filter(|answer| !answer.message.is_empty());
             let answer = answer.map(|answer| format!(": {}", answer.message)).unwrap_or_default();
-            problems.push(Problem::new(
+            problems.push(HealthProblem::new(
                 format!("exporter {name}: {count} events {says} ({during}){answer}"),
                 next,
             ));
         }
     }
     let (bytes, capacity) = (stats.queue_bytes, stats.queue_capacity_bytes);
-    if capacity > 0 && bytes as f64 > FULL * capacity as f64 {
-        problems.push(Problem::new(
+    if capacity > 0 && bytes as f64 > QUEUE_FULL_THRESHOLD * capacity as f64 {
+        problems.push(HealthProblem::new(
             format!(
                 "exporter {name}: its queue is {}% full; what has no room is dropped",
                 100 * bytes / capacity
@@ -158,7 +170,7 @@ fn of_exporter(exporter: &ExporterNow, before: Option<&Note>, during: &str) -> V
     problems
 }
 
-fn recently(now: Counts, before: Counts, state: State) -> u64 {
+fn recent_count(now: Counts, before: Counts, state: State) -> u64 {
     now.get(state).events.saturating_sub(before.get(state).events)
 }
 
@@ -167,7 +179,7 @@ const fn is_refusal(state: State) -> bool {
 }
 
 /// What is wrong with events in a state, and what to do; `None` where nothing is.
-const fn words(state: State) -> Option<(&'static str, &'static str)> {
+const fn state_description(state: State) -> Option<(&'static str, &'static str)> {
     Some(match state {
         State::Queued | State::Delivered => return None,
         State::Rejected => {
@@ -210,16 +222,16 @@ const fn words(state: State) -> Option<(&'static str, &'static str)> {
     })
 }
 
-fn of_degraded(degraded: &Degraded) -> Problem {
-    let Degraded { feature, cost, reason } = degraded;
-    Problem::new(
+fn degraded_problem(degraded: &DegradedFeature) -> HealthProblem {
+    let DegradedFeature { feature, cost, reason } = degraded;
+    HealthProblem::new(
         format!("{feature} can't be used here ({reason}): {cost}"),
         "run `sidewinder check` where the profiler runs: it says what helps",
     )
 }
 
 /// A time for people: `42 s`, `5 min`, `3 h`.
-pub(super) fn rounded(time: Duration) -> String {
+pub(super) fn approximate_duration(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),
         seconds @ ..7_200 => format!("{} min", seconds / 60),
@@ -228,7 +240,7 @@ pub(super) fn rounded(time: Duration) -> String {
 }
 
 /// How long the time is that counts as now.
-pub(super) fn window(stats: &ServiceStats) -> Duration {
+pub(super) fn window_duration(stats: &ServiceStats) -> Duration {
     stats.uptime().min(WINDOW)
 }
 
@@ -241,10 +253,10 @@ mod tests {
     use sidewinder_otlp::send::{ExporterStats, Outage, PartialSuccess};
 
     use super::*;
-    use crate::stats::Counted;
+    use crate::stats::ReceiverCounters;
 
-    fn exporter(counts: Counts, outage: Option<Outage>) -> ExporterNow {
-        ExporterNow {
+    fn exporter(counts: Counts, outage: Option<Outage>) -> ExporterSnapshot {
+        ExporterSnapshot {
             name: "otlp_grpc".to_owned(),
             labels: vec![("server_address", "collector".to_owned()), ("server_port", "4317".to_owned())],
             stats: ExporterStats {
@@ -269,17 +281,17 @@ mod tests {
     #[test]
     fn an_exporter_that_reaches_nobody_is_a_problem_from_its_first_attempt() {
         let well = exporter(Counts { delivered: events(5), queued: events(3), ..Counts::default() }, None);
-        assert_eq!(of_exporter(&well, None, "in the last 9 s"), []);
+        assert_eq!(exporter_problems(&well, None, "in the last 9 s"), []);
         let outage = Outage {
             since: SystemTime::now() - Duration::from_secs(300),
             attempts: 9,
             reason: "connection refused".to_owned(),
         };
-        let [problem] = &of_exporter(&exporter(Counts::default(), Some(outage)), None, "")[..] else {
+        let [problem] = &exporter_problems(&exporter(Counts::default(), Some(outage)), None, "")[..] else {
             panic!()
         };
         assert_eq!(
-            problem.what,
+            problem.message,
             "exporter otlp_grpc: nothing could be sent to collector:4317 for 5 min, in 9 attempts: connection refused"
         );
     }
@@ -287,16 +299,16 @@ mod tests {
     #[test]
     fn what_was_dropped_before_the_window_is_history() {
         let dropped = |count| Counts { dropped_queue_full: events(count), ..Counts::default() };
-        let note = |count| Note {
+        let note = |count| StatsSnapshot {
             at: std::time::Instant::now(),
             receivers: std::collections::BTreeMap::new(),
             exporters: [("otlp_grpc".to_owned(), dropped(count))].into(),
         };
         let now = exporter(dropped(7), None);
-        assert_eq!(of_exporter(&now, Some(&note(7)), "in the last 5 min"), []);
-        let [problem] = &of_exporter(&now, Some(&note(4)), "in the last 5 min")[..] else { panic!() };
+        assert_eq!(exporter_problems(&now, Some(&note(7)), "in the last 5 min"), []);
+        let [problem] = &exporter_problems(&now, Some(&note(4)), "in the last 5 min")[..] else { panic!() };
         assert_eq!(
-            problem.what,
+            problem.message,
             "exporter otlp_grpc: 3 events were dropped: the queue was full (in the last 5 min)"
         );
     }
@@ -319,10 +331,10 @@ mod tests {
             ] {
                 *of = events(u64::from(count == state));
             }
-            let problems = of_exporter(&exporter(counts, None), None, "");
+            let problems = exporter_problems(&exporter(counts, None), None, "");
             let is_lost = !matches!(state, State::Queued | State::Delivered);
             assert_eq!(problems.len(), usize::from(is_lost), "{state:?}");
-            let quotes = problems.iter().any(|problem| problem.what.contains("no such tenant"));
+            let quotes = problems.iter().any(|problem| problem.message.contains("no such tenant"));
             assert_eq!(quotes, is_refusal(state), "{state:?}");
         }
     }
@@ -330,13 +342,18 @@ mod tests {
     #[test]
     fn counters_are_problems_in_their_time_and_beyond_their_share() {
         let stats = ServiceStats::new(Arc::new(Config::default()));
-        let receiver = |counted| stats.receiver_counted("profiling", counted);
-        let counted =
-            Counted { due: 1_000, missed: 40, tables_cut: 2, events_dropped: 3, ..Counted::default() };
+        let receiver = |counted| stats.record_counters("profiling", counted);
+        let counted = ReceiverCounters {
+            due: 1_000,
+            missed: 40,
+            incomplete_tables: 2,
+            events_dropped: 3,
+            ..ReceiverCounters::default()
+        };
         let before = receiver(counted.clone());
         let said = |now: &ReceiverStats, before| -> Vec<String> {
-            let problems = of_counters("profiling", now, before, "in the last 5 min");
-            problems.into_iter().map(|problem| problem.what).collect()
+            let problems = counter_problems("profiling", now, before, "in the last 5 min");
+            problems.into_iter().map(|problem| problem.message).collect()
         };
         let tables = "receiver profiling: 2 files have no whole unwind table, for want of memory: stacks through them \
                       may be cut (since the start)";
@@ -347,27 +364,32 @@ mod tests {
                 tables
             ]
         );
-        let later = receiver(Counted { due: 2_000, missed: 40, ..counted.clone() });
+        let later = receiver(ReceiverCounters { due: 2_000, missed: 40, ..counted.clone() });
         assert_eq!(said(&later, Some(&before)), [tables], "drops are history, what is cut is still cut");
-        let missed = receiver(Counted { due: 2_000, missed: 91, ..counted });
+        let missed = receiver(ReceiverCounters { due: 2_000, missed: 91, ..counted });
         let of_missed = said(&missed, Some(&before));
         assert!(of_missed[0].starts_with("receiver profiling: 51 interrupts were missed"), "{of_missed:?}");
-        let busy = Counted { due: 100, outcomes: [("busy", 6)].into(), ..Counted::default() };
+        let busy =
+            ReceiverCounters { due: 100, outcomes: [("busy", 6)].into(), ..ReceiverCounters::default() };
         let stats = ServiceStats::new(Arc::new(Config::default()));
-        let of_busy = said(&stats.receiver_counted("profiling", busy), None);
+        let of_busy = said(&stats.record_counters("profiling", busy), None);
         assert!(of_busy[0].contains("6 of 100 interrupts left no sample"), "{of_busy:?}");
     }
 
     #[test]
     fn a_receiver_that_does_not_sample_a_refused_configuration_and_what_is_degraded_are_problems() {
         let stats = ServiceStats::new(Arc::new(Config::default()));
-        stats.receiver_does("profiling", Activity::Profiling);
+        stats.set_activity("profiling", Activity::Profiling);
         assert_eq!(problems(&stats), []);
-        stats.receiver_does("profiling", Activity::Failed("no right\n  next: run as root".to_owned()));
-        stats.reload_refused("unknown key".to_owned());
-        stats.set_degraded(vec![Degraded { feature: "loops", cost: "stacks are cut", reason: "kernel" }]);
+        stats.set_activity("profiling", Activity::Failed("no right\n  next: run as root".to_owned()));
+        stats.record_refused_reload("unknown key".to_owned());
+        stats.set_degraded(vec![DegradedFeature {
+            feature: "loops",
+            cost: "stacks are cut",
+            reason: "kernel",
+        }]);
         let problems = problems(&stats);
-        let whats: Vec<_> = problems.iter().map(|problem| &*problem.what).collect();
+        let whats: Vec<_> = problems.iter().map(|problem| &*problem.message).collect();
         assert_eq!(
             whats,
             [
@@ -376,6 +398,6 @@ mod tests {
                 "loops can't be used here (kernel): stacks are cut",
             ]
         );
-        assert_eq!(problems[1].next, "run as root");
+        assert_eq!(problems[1].next_step, "run as root");
     }
 }

@@ -22,25 +22,25 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tracing::debug;
 
-use super::problems::{self, Problem};
+use super::problems::{self, HealthProblem};
 use super::process;
 use crate::memory;
 use crate::stats::counters::COUNTERS;
-use crate::stats::{Activity, EventsOf, ExporterNow, ReceiverStats, ServiceStats};
+use crate::stats::{Activity, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
 
 /// Each socket's name begins with this; random digits follow, because process ids repeat across PID namespaces.
 const PREFIX: &str = "sidewinder/status/";
 /// How long one side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(5);
+const IO_TIMEOUT: Duration = Duration::from_secs(5);
 /// No document is longer.
-const BYTES_MAX: u64 = 4 << 20;
+const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 
 /// The document.
 pub(super) fn document(stats: &ServiceStats) -> Value {
     let configuration = stats.configuration();
     let receivers = stats.receivers();
     let exporters = stats.exporters();
-    let by_id = |(id, receiver): (&String, &ReceiverStats)| (id.clone(), of_receiver(receiver));
+    let by_id = |(id, receiver): (&String, &ReceiverStats)| (id.clone(), receiver_document(receiver));
     let degraded: Vec<Value> = stats
         .degraded()
         .iter()
@@ -50,30 +50,30 @@ pub(super) fn document(stats: &ServiceStats) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "up": stats.is_up(),
-        "started_at": time(stats.started_at()),
+        "started_at": rfc3339(stats.started_at()),
         "uptime_seconds": stats.uptime().as_secs(),
         "cpu_seconds": process::cpu_time().as_secs_f64(),
         "memory_rss_bytes": memory::resident_bytes(),
         "configuration": {
-            "since": time(configuration.since),
+            "since": rfc3339(configuration.since),
             "reloads": configuration.reloads,
             "refused": configuration.refused,
             "refusal": configuration.refusal,
         },
         "receivers": receivers.iter().map(by_id).collect::<BTreeMap<_, _>>(),
-        "exporters": exporters.iter().map(|of| (of.name.clone(), of_exporter(of))).collect::<BTreeMap<_, _>>(),
+        "exporters": exporters.iter().map(|of| (of.name.clone(), exporter_document(of))).collect::<BTreeMap<_, _>>(),
         "pipelines": pipelines(&configuration.config),
         "extensions": ids(configuration.config.extensions.keys()),
         "ui": configuration.config.ui.enabled.then(|| format!("http://{}/", configuration.config.ui.endpoint)),
         "degraded": degraded,
-        "window_seconds": problems::window(stats).as_secs(),
-        "problems": problems::problems(stats).iter().map(Problem::to_json).collect::<Vec<_>>(),
-        "faulty_threads": stats.threads().faulty().iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "window_seconds": problems::window_duration(stats).as_secs(),
+        "problems": problems::problems(stats).iter().map(HealthProblem::to_json).collect::<Vec<_>>(),
+        "faulty_threads": stats.threads().faulty_threads().iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
-fn of_receiver(receiver: &ReceiverStats) -> Value {
-    let counted = &receiver.counted;
+fn receiver_document(receiver: &ReceiverStats) -> Value {
+    let counted = &receiver.counters;
     let reason = match &receiver.activity {
         Activity::Failed(reason) => Some(reason),
         _ => None,
@@ -81,9 +81,9 @@ fn of_receiver(receiver: &ReceiverStats) -> Value {
     json!({
         "activity": receiver.activity.label(),
         "reason": reason,
-        "events_of": match counted.events_of {
-            EventsOf::Containers(count) => format!("{count} containers"),
-            EventsOf::EveryTask | EventsOf::EveryTaskForPod => "every task".to_owned(),
+        "events_of": match counted.event_coverage {
+            EventCoverage::Containers(count) => format!("{count} containers"),
+            EventCoverage::EveryTask | EventCoverage::EveryTaskForPod => "every task".to_owned(),
         },
         "interrupts": counted.outcomes,
         "interrupts_missed": counted.missed,
@@ -93,15 +93,15 @@ fn of_receiver(receiver: &ReceiverStats) -> Value {
         "map_bytes": counted.map_bytes,
         "table_bytes": counted.table_bytes,
         "table_evictions": counted.table_evictions,
-        "tables_cut": counted.tables_cut,
+        "tables_cut": counted.incomplete_tables,
         "scope_list_full": counted.scope_full,
         "contexts_read": counted.contexts.read,
         "contexts_refused": counted.contexts_refused,
         "foreign_reads": BTreeMap::from(counted.reads.by_result()),
         "quarantined_processes": counted.reads.in_quarantine,
         "stuck_reader_threads": counted.reads.stuck_threads,
-        "names_left_out": receiver.names.left_out(),
-        "lines_left_out": receiver.names.lines_left_out(),
+        "names_left_out": receiver.names.omitted(),
+        "lines_left_out": receiver.names.omitted_lines(),
         "files_refused": receiver.names.files.by_reason().collect::<BTreeMap<_, _>>(),
         "counters": COUNTERS
             .iter()
@@ -110,7 +110,7 @@ fn of_receiver(receiver: &ReceiverStats) -> Value {
     })
 }
 
-fn of_exporter(exporter: &ExporterNow) -> Value {
+fn exporter_document(exporter: &ExporterSnapshot) -> Value {
     let stats = &exporter.stats;
     let events = State::ALL.iter().map(|state| (state.as_str(), stats.counts.get(*state).events));
     let refusal = stats.last_partial_success.as_ref();
@@ -121,7 +121,7 @@ fn of_exporter(exporter: &ExporterNow) -> Value {
         "in_flight_requests": stats.in_flight_requests,
         "last_failure": stats.last_failure,
         "outage": stats.outage.as_ref().map(|outage| {
-            json!({ "since": time(outage.since), "attempts": outage.attempts, "reason": outage.reason })
+            json!({ "since": rfc3339(outage.since), "attempts": outage.attempts, "reason": outage.reason })
         }),
         "last_partial_success": refusal.map(|refusal| {
             json!({ "rejected_profiles": refusal.rejected_profiles, "message": refusal.message })
@@ -146,14 +146,14 @@ fn ids<'a>(ids: impl IntoIterator<Item = &'a ComponentId>) -> Vec<String> {
 }
 
 /// RFC 3339.
-pub(super) fn time(time: SystemTime) -> Option<String> {
+pub(super) fn rfc3339(time: SystemTime) -> Option<String> {
     Timestamp::try_from(time).ok().map(|time| time.to_string())
 }
 
 /// Answers `sidewinder status` until it is dropped.
 #[derive(Debug)]
 pub(super) struct StatusSocket {
-    answering: JoinHandle<()>,
+    accept_task: JoinHandle<()>,
 }
 
 impl StatusSocket {
@@ -183,16 +183,16 @@ impl StatusSocket {
                     stream.shutdown().await
                 };
                 // Who does not read gets no answer; one at a time is enough.
-                let _ = tokio::time::timeout(PATIENCE, answer).await;
+                let _ = tokio::time::timeout(IO_TIMEOUT, answer).await;
             }
         });
-        Ok(Self { answering })
+        Ok(Self { accept_task: answering })
     }
 }
 
 impl Drop for StatusSocket {
     fn drop(&mut self) {
-        self.answering.abort();
+        self.accept_task.abort();
     }
 }
 
@@ -204,7 +204,7 @@ fn is_trusted(uid: u32) -> bool {
 ///
 /// # Errors
 /// When the kernel's list of sockets can't be read.
-pub(crate) fn ask_all() -> io::Result<Vec<Value>> {
+pub(crate) fn query_all() -> io::Result<Vec<Value>> {
     let sockets = std::fs::read_to_string("/proc/net/unix")?;
     let mut names: Vec<&str> = sockets
         .lines()
@@ -214,17 +214,17 @@ pub(crate) fn ask_all() -> io::Result<Vec<Value>> {
     names.sort_unstable();
     // A connection to a socket is listed under the socket's name.
     names.dedup();
-    Ok(names.into_iter().filter_map(|name| ask(name).ok().flatten()).collect())
+    Ok(names.into_iter().filter_map(|name| query(name).ok().flatten()).collect())
 }
 
-fn ask(name: &str) -> io::Result<Option<Value>> {
+fn query(name: &str) -> io::Result<Option<Value>> {
     let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
     // Anybody can take a name.
     if !is_trusted(socket_peercred(&stream)?.uid.as_raw()) {
         return Ok(None);
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
     let mut text = String::new();
-    stream.take(BYTES_MAX).read_to_string(&mut text)?;
+    stream.take(DOCUMENT_BYTES_MAX).read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text).ok())
 }

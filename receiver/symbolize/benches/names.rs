@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use object::{Object, ObjectSection};
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{FileId, Lookup, Symbolizer, SymbolizerOptions};
+use sidewinder_symbolize::{BinaryId, Lookup, Symbolizer, SymbolizerOptions};
 
 const BUDGET_BYTES: usize = 32 << 20;
 /// What `memory_limit_mib: 48` leaves for names in files.
@@ -66,11 +66,11 @@ fn measure(path: &Path, wanted: &str, budget_bytes: usize) {
         budget_bytes,
         lines: wants_lines,
         inlines: wants_lines,
-        is_patient: true,
+        has_no_time_limit: true,
     });
     let step = ((code.1 - code.0) / ADDRESSES).max(1);
     let mut lines = 0;
-    let mut named = |svma: u64| match symbolizer.name(FileId(1), || File::open(path), Svma(svma)) {
+    let mut named = |svma: u64| match symbolizer.name(BinaryId(1), || File::open(path), Svma(svma)) {
         Lookup::Named(frames) => {
             lines += u64::from(frames[0].line > 0);
             true

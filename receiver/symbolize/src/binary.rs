@@ -3,22 +3,22 @@
 use sidewinder_address::Svma;
 use sidewinder_unwind::unpack_mini_debug_info;
 
-use crate::dwarf::{DebugInfo, Pages, Unusable, Wanted};
-use crate::elf::Layout;
-use crate::error::Error;
-use crate::files::Files;
+use crate::dwarf::{DebugDetail, DebugInfo, PageCache, SectionsError};
+use crate::elf::ElfLayout;
+use crate::error::SymbolTableError;
+use crate::files::BinaryFiles;
 use crate::go::GoTable;
 use crate::image::Image;
 use crate::language::Language;
-use crate::names::NoName;
-use crate::native::{Limits, Located, Symbol, SymbolTable};
+use crate::names::UnnamedReason;
+use crate::native::{LocatedSymbol, Symbol, SymbolLimits, SymbolTable};
 
 /// The most of `.gnu_debugdata` that is read; distributions' are below one MiB.
 const MINI_DEBUG_INFO_LIMIT_BYTES: u64 = 8 << 20;
 
 /// The tables of one binary.
 #[derive(Debug)]
-pub(crate) struct Binary {
+pub(crate) struct BinarySymbols {
     /// The one that tells most comes first; the last is the binary's own. Never empty.
     tables: Vec<SymbolTable>,
     /// Bytes of files that are held in memory.
@@ -32,19 +32,19 @@ pub(crate) struct Binary {
 }
 
 /// What reading a binary may take, and what is wanted of it.
-pub(crate) struct Request<'a> {
+pub(crate) struct BinaryReadRequest<'a> {
     /// For the tables and the debug information each.
     pub(crate) room_bytes: usize,
-    pub(crate) wanted: Wanted,
-    pub(crate) pages: &'a Pages,
+    pub(crate) wanted: DebugDetail,
+    pub(crate) pages: &'a PageCache,
 }
 
 /// A function's place, before its name is read.
 #[derive(Clone, Copy)]
-pub(crate) struct Found<'a> {
+pub(crate) struct SymbolMatch<'a> {
     table: &'a SymbolTable,
     table_number: u8,
-    located: Located<'a>,
+    located: LocatedSymbol<'a>,
 }
 
 /// Which symbols of a file name a place; addresses of which it is the same have the same name.
@@ -52,17 +52,17 @@ pub(crate) struct Found<'a> {
 /// All symbols start at one place. Those of them that reach an address are the longest ones, so that their number tells
 /// which they are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Symbols {
+pub(crate) struct SymbolKey {
     start: Svma,
     count: u32,
     table_number: u8,
     is_certain: bool,
 }
 
-impl Found<'_> {
-    pub(crate) fn symbols(&self) -> Symbols {
+impl SymbolMatch<'_> {
+    pub(crate) fn symbols(&self) -> SymbolKey {
         let located = &self.located;
-        Symbols {
+        SymbolKey {
             start: located.start,
             count: u32::try_from(located.count()).unwrap_or(u32::MAX),
             table_number: self.table_number,
@@ -70,23 +70,23 @@ impl Found<'_> {
         }
     }
 
-    pub(crate) fn name(self) -> Result<Option<Symbol>, Error> {
+    pub(crate) fn name(self) -> Result<Option<Symbol>, SymbolTableError> {
         self.table.name(self.located)
     }
 }
 
-impl Binary {
+impl BinarySymbols {
     /// Reads tables. `make_room` is told how much they will take before they do.
     ///
     /// A binary that has no `.symtab` is asked for its debug file, and then for its MiniDebugInfo ("MiniDebugInfo" in GDB's
     /// manual), one that has no lines for its debug file too. Where one of these is broken, it is as if it were not there.
     pub(crate) fn read(
-        files: &impl Files,
-        request: &Request<'_>,
+        files: &impl BinaryFiles,
+        request: &BinaryReadRequest<'_>,
         make_room: impl FnOnce(usize),
-    ) -> Result<Self, NoName> {
-        let image = files.content().map_err(|error| NoName::NotOpened(error.kind()))?;
-        let layout = Layout::read(&image).map_err(|_| NoName::Broken)?;
+    ) -> Result<Self, UnnamedReason> {
+        let image = files.content().map_err(|error| UnnamedReason::NotOpened(error.kind()))?;
+        let layout = ElfLayout::read(&image).map_err(|_| UnnamedReason::Broken)?;
         let wants_debug = request.wanted.lines || request.wanted.inlines;
         let lacks_symbols = !has_symbols(&layout);
         let lacks_debug = wants_debug && !has_debug_info(&layout);
@@ -110,11 +110,13 @@ impl Binary {
             None => debug_info(files, request, &image, &layout, &layout),
         };
 
-        let parts: Vec<(Image, Layout)> = companion.into_iter().chain([(image, layout)]).collect();
+        let parts: Vec<(Image, ElfLayout)> = companion.into_iter().chain([(image, layout)]).collect();
         let debug_bytes = debug.as_ref().map_or(0, DebugInfo::heap_bytes);
         let mut left = request.room_bytes.saturating_sub(unpacked_bytes) / SymbolTable::BYTES_PER_SYMBOL;
-        let limits =
-            |left: usize| Limits { symbols: Limits::default().symbols.min(left), ..Limits::default() };
+        let limits = |left: usize| SymbolLimits {
+            symbols: SymbolLimits::default().symbols.min(left),
+            ..SymbolLimits::default()
+        };
         let expected: usize =
             parts.iter().map(|(_, layout)| SymbolTable::symbols_at_most(layout, &limits(left))).sum();
         make_room(expected.min(left) * SymbolTable::BYTES_PER_SYMBOL + unpacked_bytes + debug_bytes);
@@ -123,8 +125,9 @@ impl Binary {
         for (number, (image, layout)) in parts.into_iter().enumerate() {
             // One that is behind has some room in any case.
             let room = if number + 1 < count { left / 4 * 3 } else { left };
-            let mut table = SymbolTable::index(image, layout, limits(room)).map_err(|_| NoName::Broken)?;
-            table.divide();
+            let mut table =
+                SymbolTable::index(image, layout, limits(room)).map_err(|_| UnnamedReason::Broken)?;
+            table.split_into_parts();
             left -= table.heap_bytes().div_ceil(SymbolTable::BYTES_PER_SYMBOL).min(left);
             tables.push(table);
         }
@@ -144,25 +147,25 @@ impl Binary {
     }
 
     /// Whether all symbols that may hold an address are here.
-    pub(crate) fn holds(&self, svma: Svma) -> bool {
-        self.tables.iter().all(|table| table.holds(svma))
+    pub(crate) fn has_part(&self, svma: Svma) -> bool {
+        self.tables.iter().all(|table| table.has_part(svma))
     }
 
     /// Takes up the symbols around an address. Of a file that can't be read any more there are none.
-    pub(crate) fn take_up(&mut self, svma: Svma) {
+    pub(crate) fn load_part(&mut self, svma: Svma) {
         for table in &mut self.tables {
-            let _ = table.take_up(svma);
+            let _ = table.load_part(svma);
         }
     }
 
     /// The function that holds an address: one that says so by its size, before one that is only the last before it.
-    pub(crate) fn find(&self, svma: Svma) -> Option<Found<'_>> {
-        let rank = |found: &Found<'_>| (found.located.is_certain(), found.located.start.0);
+    pub(crate) fn find(&self, svma: Svma) -> Option<SymbolMatch<'_>> {
+        let rank = |found: &SymbolMatch<'_>| (found.located.is_certain(), found.located.start.0);
         self.tables
             .iter()
             .zip(0..)
             .filter_map(|(table, table_number)| {
-                Some(Found { table, table_number, located: table.locate(svma)? })
+                Some(SymbolMatch { table, table_number, located: table.locate(svma)? })
             })
             .reduce(|best, other| if rank(&other) > rank(&best) { other } else { best })
     }
@@ -179,7 +182,7 @@ impl Binary {
 
     /// Symbols that limits left out.
     pub(crate) fn symbols_cut(&self) -> u64 {
-        self.tables.iter().map(SymbolTable::cut).map(|cut| cut.beyond_limit + cut.out_of_reach).sum()
+        self.tables.iter().map(SymbolTable::cut).map(|cut| cut.beyond_limit + cut.out_of_range).sum()
     }
 
     /// Memory held, in bytes.
@@ -196,27 +199,27 @@ impl Binary {
     }
 }
 
-fn has_symbols(layout: &Layout) -> bool {
-    layout.full.as_ref().is_some_and(|table| table.count > 1)
+fn has_symbols(layout: &ElfLayout) -> bool {
+    layout.symtab.as_ref().is_some_and(|table| table.count > 1)
 }
 
-fn has_debug_info(layout: &Layout) -> bool {
+fn has_debug_info(layout: &ElfLayout) -> bool {
     layout.section(".debug_info").is_some_and(|section| !section.bytes.is_empty())
 }
 
-fn parsed(image: Option<Image>) -> Option<(Image, Layout)> {
+fn parsed(image: Option<Image>) -> Option<(Image, ElfLayout)> {
     let image = image?;
-    let layout = Layout::read(&image).ok()?;
+    let layout = ElfLayout::read(&image).ok()?;
     Some((image, layout))
 }
 
 /// The debug information in a file, and whether some of it or all had no room.
 fn debug_info(
-    files: &impl Files,
-    request: &Request<'_>,
+    files: &impl BinaryFiles,
+    request: &BinaryReadRequest<'_>,
     image: &Image,
-    layout: &Layout,
-    own: &Layout,
+    layout: &ElfLayout,
+    own: &ElfLayout,
 ) -> (Option<DebugInfo>, bool) {
     if !(request.wanted.lines || request.wanted.inlines) {
         return (None, false);
@@ -227,11 +230,11 @@ fn debug_info(
             let is_cut = debug.cut() > 0;
             (Some(debug), is_cut)
         }
-        Err(why) => (None, why == Unusable::NoRoom),
+        Err(why) => (None, why == SectionsError::NoRoom),
     }
 }
 
-fn mini_debug_info(image: &Image, layout: &Layout, room_bytes: usize) -> Option<Vec<u8>> {
+fn mini_debug_info(image: &Image, layout: &ElfLayout, room_bytes: usize) -> Option<Vec<u8>> {
     let section = layout.section(".gnu_debugdata")?;
     let bytes = section.bytes.end - section.bytes.start;
     if bytes > MINI_DEBUG_INFO_LIMIT_BYTES {

@@ -28,7 +28,7 @@ pub fn demangle(name: &str) -> Cow<'_, str> {
 
 fn rust(name: &str) -> Option<String> {
     let symbol = rustc_demangle::try_demangle(name).ok()?;
-    let mut out = Bounded(String::new());
+    let mut out = BoundedOutput(String::new());
     write!(out, "{symbol:#}").ok()?;
     Some(out.0)
 }
@@ -40,15 +40,15 @@ fn cpp(name: &str) -> Option<String> {
     let parsing = cpp_demangle::ParseOptions::default().recursion_limit(RECURSION_LIMIT);
     let symbol = cpp_demangle::Symbol::new_with_options(name, &parsing).ok()?;
     let writing = cpp_demangle::DemangleOptions::new().recursion_limit(RECURSION_LIMIT);
-    let mut out = Bounded(String::new());
+    let mut out = BoundedOutput(String::new());
     symbol.structured_demangle(&mut out, &writing).ok()?;
     Some(out.0)
 }
 
 /// Refuses to grow beyond [`OUTPUT_LIMIT_BYTES`], which ends the work of whoever writes.
-struct Bounded(String);
+struct BoundedOutput(String);
 
-impl Write for Bounded {
+impl Write for BoundedOutput {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if self.0.len() + text.len() > OUTPUT_LIMIT_BYTES - PLT_SUFFIX.len() {
             return Err(fmt::Error);

@@ -15,7 +15,7 @@ use object::pod::{self, Pod};
 use object::read::elf::{FileHeader, SectionHeader, Sym};
 
 use crate::alias::Binding;
-use crate::error::Error;
+use crate::error::SymbolTableError;
 use crate::image::Image;
 
 /// Section headers looked at; more are ignored. Real files have tens, `-ffunction-sections` objects thousands.
@@ -27,7 +27,7 @@ const NAMED_SECTIONS_LIMIT: usize = 64;
 /// The longest name that any of them has.
 const SECTION_NAME_LIMIT_BYTES: usize = 32;
 /// How the names begin of sections that are remembered.
-const TELLING_PREFIXES: [&str; 7] =
+const DEBUG_SECTION_PREFIXES: [&str; 7] =
     [".debug_", ".gnu_debugdata", ".plt", ".gopclntab", ".data.rel.ro.gopclntab", ".go.", ".note.go.buildid"];
 /// The sections that the Go linker leaves.
 const GO_SECTIONS: [&str; 3] = [".gopclntab", ".data.rel.ro.gopclntab", ".note.go.buildid"];
@@ -36,15 +36,15 @@ const CHUNK_RECORDS: usize = 1024;
 
 /// Where a file keeps its code, its symbols and their names.
 #[derive(Clone, Debug)]
-pub(crate) struct Layout {
-    form: Form,
+pub(crate) struct ElfLayout {
+    form: ElfFormat,
     /// Stated addresses of executable sections, sorted by start, none empty.
     pub(crate) code: Vec<Range<u64>>,
     /// `.symtab`: every symbol, unless the file was stripped.
-    pub(crate) full: Option<TableLayout>,
+    pub(crate) symtab: Option<TableLayout>,
     /// `.dynsym`: what the dynamic linker needs.
-    pub(crate) dynamic: Option<TableLayout>,
-    /// Relocations that may name symbols of [`dynamic`](Self::dynamic).
+    pub(crate) dynsym: Option<TableLayout>,
+    /// Relocations that may name symbols of [`dynamic`](Self::dynsym).
     pub(crate) relocations: Vec<Range<u64>>,
     /// Other sections that tell something of code, in the file's order.
     named: Vec<NamedSection>,
@@ -89,19 +89,19 @@ pub(crate) struct CodeSymbol {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Form {
+struct ElfFormat {
     is_64: bool,
     endian: Endianness,
 }
 
 /// What is kept of a section header while the others are read.
-struct Section {
+struct SectionInfo {
     name: u32,
     link: u32,
     is_code: bool,
     is_loaded: bool,
     is_compressed: bool,
-    kind: Kind,
+    kind: SectionType,
     svma: u64,
     offset: u64,
     size: u64,
@@ -109,44 +109,50 @@ struct Section {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    FullTable,
-    DynamicTable,
+enum SectionType {
+    Symtab,
+    Dynsym,
     Relocations,
-    NoBytes,
+    NoBits,
     Other,
 }
 
-impl Layout {
-    pub(crate) fn read(image: &Image) -> Result<Self, Error> {
+impl ElfLayout {
+    pub(crate) fn read(image: &Image) -> Result<Self, SymbolTableError> {
         let mut ident = [0; 16];
         image.read_exact_at(0, &mut ident).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => Error::NotElf,
-            _ => Error::Read { what: "ELF header", offset: 0, source: error },
+            io::ErrorKind::UnexpectedEof => SymbolTableError::NotElf,
+            _ => SymbolTableError::Read { what: "ELF header", offset: 0, source: error },
         })?;
-        let [0x7f, b'E', b'L', b'F', class, order, ..] = ident else { return Err(Error::NotElf) };
+        let [0x7f, b'E', b'L', b'F', class, order, ..] = ident else { return Err(SymbolTableError::NotElf) };
         let endian = match order {
             1 => Endianness::Little,
             2 => Endianness::Big,
-            _ => return Err(Error::NotElf),
+            _ => return Err(SymbolTableError::NotElf),
         };
         if class == ELFCLASS64.0 {
-            Self::read_as::<FileHeader64<Endianness>>(image, Form { is_64: true, endian })
+            Self::read_as::<FileHeader64<Endianness>>(image, ElfFormat { is_64: true, endian })
         } else if class == ELFCLASS32.0 {
-            Self::read_as::<FileHeader32<Endianness>>(image, Form { is_64: false, endian })
+            Self::read_as::<FileHeader32<Endianness>>(image, ElfFormat { is_64: false, endian })
         } else {
-            Err(Error::NotElf)
+            Err(SymbolTableError::NotElf)
         }
     }
 
-    fn read_as<H: FileHeader<Endian = Endianness>>(image: &Image, form: Form) -> Result<Self, Error> {
+    fn read_as<H: FileHeader<Endian = Endianness>>(
+        image: &Image,
+        form: ElfFormat,
+    ) -> Result<Self, SymbolTableError> {
         let endian = form.endian;
-        let file_bytes =
-            image.len().map_err(|source| Error::Read { what: "file length", offset: 0, source })?;
+        let file_bytes = image.len().map_err(|source| SymbolTableError::Read {
+            what: "file length",
+            offset: 0,
+            source,
+        })?;
         let header: H = read_one(image, "ELF header", 0)?;
         let table_offset: u64 = header.e_shoff(endian).into();
         if table_offset == 0 {
-            return Err(Error::NoSections);
+            return Err(SymbolTableError::NoSections);
         }
         // Counts that do not fit the header are kept in the otherwise unused first section.
         let first: H::SectionHeader = read_one(image, "first section header", table_offset)?;
@@ -165,14 +171,14 @@ impl Layout {
             "section headers",
             table_offset,
             count.min(SECTIONS_LIMIT),
-            |header| sections.push(Section::new(header, endian)),
+            |header| sections.push(SectionInfo::new(header, endian)),
         )?;
         let strings_of = |index: u32| -> Option<Range<u64>> {
             let section = sections.get(index as usize)?;
             let end = section.offset.checked_add(section.size)?.min(file_bytes);
             (section.offset < end).then_some(section.offset..end)
         };
-        let table_of = |kind: Kind| -> Option<TableLayout> {
+        let table_of = |kind: SectionType| -> Option<TableLayout> {
             let section = sections.iter().find(|section| section.kind == kind)?;
             let room = file_bytes.checked_sub(section.offset)?;
             let count = section.size.min(room) / size_of::<H::Sym>() as u64;
@@ -188,17 +194,17 @@ impl Layout {
         code.sort_unstable_by_key(|range| range.start);
         let named = strings_of(names_index)
             .map_or(Ok(Vec::new()), |names| named_sections(image, names, &sections, file_bytes))?;
-        let dynamic_index = sections.iter().position(|section| section.kind == Kind::DynamicTable);
+        let dynamic_index = sections.iter().position(|section| section.kind == SectionType::Dynsym);
         let relocations = sections
             .iter()
-            .filter(|section| section.kind == Kind::Relocations)
+            .filter(|section| section.kind == SectionType::Relocations)
             .filter(|section| dynamic_index == Some(section.link as usize))
             .map(|section| section.offset..section.offset.saturating_add(section.size).min(file_bytes))
             .filter(|range| !range.is_empty())
             .collect();
         let loaded = sections
             .iter()
-            .filter(|section| section.is_loaded && section.kind != Kind::NoBytes)
+            .filter(|section| section.is_loaded && section.kind != SectionType::NoBits)
             .map(|section| {
                 let end = section.offset.saturating_add(section.size).min(file_bytes);
                 (section.svma, section.offset..end.max(section.offset))
@@ -209,8 +215,8 @@ impl Layout {
             form,
             code,
             loaded,
-            full: table_of(Kind::FullTable),
-            dynamic: table_of(Kind::DynamicTable),
+            symtab: table_of(SectionType::Symtab),
+            dynsym: table_of(SectionType::Dynsym),
             relocations,
             is_go: named.iter().any(|section| GO_SECTIONS.contains(&&*section.name)),
             named,
@@ -269,7 +275,7 @@ impl Layout {
         table: &TableLayout,
         limit: u64,
         visit: impl FnMut(CodeSymbol),
-    ) -> Result<u64, Error> {
+    ) -> Result<u64, SymbolTableError> {
         let count = table.count.min(limit);
         if self.form.is_64 {
             self.for_each_symbol_as::<FileHeader64<Endianness>>(image, table.offset, count, visit)?;
@@ -285,7 +291,7 @@ impl Layout {
         offset: u64,
         count: u64,
         mut visit: impl FnMut(CodeSymbol),
-    ) -> Result<(), Error> {
+    ) -> Result<(), SymbolTableError> {
         for_each::<H::Sym>(image, "symbols", offset, count, |symbol| {
             if let Some(symbol) = code_symbol(symbol, self.form.endian) {
                 visit(symbol);
@@ -294,7 +300,7 @@ impl Layout {
     }
 }
 
-impl Section {
+impl SectionInfo {
     fn new<S: SectionHeader>(header: &S, endian: S::Endian) -> Self {
         let flags = header.sh_flags(endian);
         Self {
@@ -304,11 +310,11 @@ impl Section {
             is_loaded: flags.contains(SHF_ALLOC),
             is_compressed: flags.contains(SHF_COMPRESSED),
             kind: match header.sh_type(endian) {
-                SHT_SYMTAB => Kind::FullTable,
-                SHT_DYNSYM => Kind::DynamicTable,
-                SHT_RELA => Kind::Relocations,
-                SHT_NOBITS => Kind::NoBytes,
-                _ => Kind::Other,
+                SHT_SYMTAB => SectionType::Symtab,
+                SHT_DYNSYM => SectionType::Dynsym,
+                SHT_RELA => SectionType::Relocations,
+                SHT_NOBITS => SectionType::NoBits,
+                _ => SectionType::Other,
             },
             svma: header.sh_addr(endian).into(),
             offset: header.sh_offset(endian).into(),
@@ -346,11 +352,11 @@ fn code_symbol<S: Sym>(symbol: &S, endian: S::Endian) -> Option<CodeSymbol> {
 fn named_sections(
     image: &Image,
     names: Range<u64>,
-    sections: &[Section],
+    sections: &[SectionInfo],
     file_bytes: u64,
-) -> Result<Vec<NamedSection>, Error> {
+) -> Result<Vec<NamedSection>, SymbolTableError> {
     let mut blob = vec![0; (names.end - names.start).min(SECTION_NAMES_LIMIT_BYTES) as usize];
-    image.read_exact_at(names.start, &mut blob).map_err(|source| Error::Read {
+    image.read_exact_at(names.start, &mut blob).map_err(|source| SymbolTableError::Read {
         what: "section names",
         offset: names.start,
         source,
@@ -358,11 +364,11 @@ fn named_sections(
     let named = sections.iter().filter_map(|section| {
         let name = blob.get(section.name as usize..)?.split(|byte| *byte == 0).next()?;
         let name = str::from_utf8(name).ok().filter(|name| name.len() <= SECTION_NAME_LIMIT_BYTES)?;
-        if !TELLING_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        if !DEBUG_SECTION_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             return None;
         }
         let end = match section.kind {
-            Kind::NoBytes => section.offset,
+            SectionType::NoBits => section.offset,
             _ => section.offset.saturating_add(section.size).min(file_bytes),
         };
         Some(NamedSection {
@@ -376,10 +382,10 @@ fn named_sections(
     Ok(named.take(NAMED_SECTIONS_LIMIT).collect())
 }
 
-fn read_one<T: Pod>(image: &Image, what: &'static str, offset: u64) -> Result<T, Error> {
+fn read_one<T: Pod>(image: &Image, what: &'static str, offset: u64) -> Result<T, SymbolTableError> {
     let mut found = None;
     for_each::<T>(image, what, offset, 1, |record| found = Some(*record))?;
-    found.ok_or(Error::Read { what, offset, source: io::ErrorKind::UnexpectedEof.into() })
+    found.ok_or(SymbolTableError::Read { what, offset, source: io::ErrorKind::UnexpectedEof.into() })
 }
 
 fn for_each<T: Pod>(
@@ -388,16 +394,21 @@ fn for_each<T: Pod>(
     offset: u64,
     count: u64,
     mut visit: impl FnMut(&T),
-) -> Result<(), Error> {
+) -> Result<(), SymbolTableError> {
     let record_bytes = size_of::<T>();
     let mut buffer = vec![0; record_bytes * (count.min(CHUNK_RECORDS as u64) as usize)];
     let mut at = offset;
     let mut left = count;
     while left > 0 {
         let records = left.min(CHUNK_RECORDS as u64) as usize;
-        let overflow = || Error::Read { what, offset: at, source: io::ErrorKind::UnexpectedEof.into() };
+        let overflow =
+            || SymbolTableError::Read { what, offset: at, source: io::ErrorKind::UnexpectedEof.into() };
         let chunk = buffer.get_mut(..records * record_bytes).ok_or_else(overflow)?;
-        image.read_exact_at(at, chunk).map_err(|source| Error::Read { what, offset: at, source })?;
+        image.read_exact_at(at, chunk).map_err(|source| SymbolTableError::Read {
+            what,
+            offset: at,
+            source,
+        })?;
         let (chunk, _) = pod::slice_from_bytes::<T>(chunk, records).map_err(|()| overflow())?;
         chunk.iter().for_each(&mut visit);
         at = at.checked_add((records * record_bytes) as u64).ok_or_else(overflow)?;

@@ -4,7 +4,7 @@ use std::io;
 
 /// Why a file gives no symbol table, or a symbol no name.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum SymbolTableError {
     /// The first bytes are not those of an ELF file of 32 or 64 bits.
     #[error("not an ELF file")]
     NotElf,

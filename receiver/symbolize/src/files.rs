@@ -6,7 +6,7 @@ use crate::image::Image;
 
 /// A binary and the files that tell more of it. Whoever implements this finds them; each is asked for at most once while the
 /// binary is known, and none is trusted.
-pub trait Files {
+pub trait BinaryFiles {
     /// The binary itself.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ pub trait Files {
 }
 
 /// A binary that has no other files.
-impl<F: Fn() -> io::Result<I>, I: Into<Image>> Files for F {
+impl<F: Fn() -> io::Result<I>, I: Into<Image>> BinaryFiles for F {
     fn content(&self) -> io::Result<Image> {
         self().map(Into::into)
     }

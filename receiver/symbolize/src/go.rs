@@ -9,8 +9,8 @@ use std::sync::Arc;
 use sidewinder_unwind::{GoTableHeader, PcValues};
 
 use crate::arch::RELATIVE;
-use crate::dwarf::{EntryName, SourceFrame, Wanted};
-use crate::elf::Layout;
+use crate::dwarf::{DebugDetail, EntryName, SourceFrame};
+use crate::elf::ElfLayout;
 use crate::image::Image;
 use crate::plt::for_each_relocation;
 
@@ -45,11 +45,11 @@ pub(crate) struct GoTable {
     text_start: u64,
     /// Where inline trees are, if that is known.
     inline_base: Option<u64>,
-    layout: Layout,
+    layout: ElfLayout,
 }
 
 /// `runtime._func`, as far as it matters.
-struct Function {
+struct GoFunction {
     start: u32,
     end: u32,
     /// Where it is described, in bytes from the table's start.
@@ -64,7 +64,7 @@ struct Function {
 
 impl GoTable {
     /// The table of a file; `None` where it has none of a known layout, or nothing tells where the text is.
-    pub(crate) fn read(image: &Image, layout: &Layout) -> Option<Self> {
+    pub(crate) fn read(image: &Image, layout: &ElfLayout) -> Option<Self> {
         if !layout.is_little_endian_64() {
             return None;
         }
@@ -84,11 +84,11 @@ impl GoTable {
     }
 
     /// The functions at an address, innermost first; none where it isn't Go's.
-    pub(crate) fn frames(&self, svma: u64, wanted: Wanted) -> Vec<SourceFrame> {
+    pub(crate) fn frames(&self, svma: u64, wanted: DebugDetail) -> Vec<SourceFrame> {
         self.frames_at(svma, wanted).unwrap_or_default()
     }
 
-    fn frames_at(&self, svma: u64, wanted: Wanted) -> Option<Vec<SourceFrame>> {
+    fn frames_at(&self, svma: u64, wanted: DebugDetail) -> Option<Vec<SourceFrame>> {
         let mut pc = u32::try_from(svma.checked_sub(self.text_start)?).ok()?;
         let function = self.function_at(pc)?;
         let mut frames = Vec::new();
@@ -105,7 +105,7 @@ impl GoTable {
         Some(frames)
     }
 
-    fn frame(&self, function: &Function, name: u32, pc: u32, wanted: Wanted) -> Option<SourceFrame> {
+    fn frame(&self, function: &GoFunction, name: u32, pc: u32, wanted: DebugDetail) -> Option<SourceFrame> {
         let name = EntryName { linkage: Some(self.text(self.header.names, name)?), plain: None };
         if !wanted.lines {
             return Some(SourceFrame { name: Some(name), ..SourceFrame::default() });
@@ -116,7 +116,7 @@ impl GoTable {
     }
 
     /// The function that holds a pc. The table is sorted.
-    fn function_at(&self, pc: u32) -> Option<Function> {
+    fn function_at(&self, pc: u32) -> Option<GoFunction> {
         let entry = |index: u64| {
             let mut bytes = [0; 8];
             self.fill(self.header.functions.checked_add(index.checked_mul(8)?)?, &mut bytes)?;
@@ -140,7 +140,7 @@ impl GoTable {
         let known = if self.header.has_start_lines { 44 } else { 40 };
         self.fill(at, fields.get_mut(..known)?)?;
         let field = |at: usize| fields.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
-        (pc < end).then_some(Function {
+        (pc < end).then_some(GoFunction {
             start,
             end,
             at: at + known as u64,
@@ -154,7 +154,7 @@ impl GoTable {
     }
 
     /// The address of a function's tree of inlined calls, and the table that tells the place in it.
-    fn inline_tree(&self, function: &Function) -> Option<(u64, u32)> {
+    fn inline_tree(&self, function: &GoFunction) -> Option<(u64, u32)> {
         if function.table_count <= INLINE_INDEX || u32::from(function.data_count) <= INLINE_TREE {
             return None;
         }
@@ -175,7 +175,7 @@ impl GoTable {
         Some((field(name)?, field(parent)?))
     }
 
-    fn path(&self, function: &Function, file: i32) -> Option<Arc<str>> {
+    fn path(&self, function: &GoFunction, file: i32) -> Option<Arc<str>> {
         let index = u64::from(function.unit) + u64::from(u32::try_from(file).ok()?);
         let name = self.word(self.header.unit_files, index)?;
         let path = self.text(self.header.files, name).filter(|path| !path.is_empty())?;
@@ -183,7 +183,7 @@ impl GoTable {
     }
 
     /// What a table says of a pc.
-    fn value(&self, function: &Function, table: u32, pc: u32) -> Option<i32> {
+    fn value(&self, function: &GoFunction, table: u32, pc: u32) -> Option<i32> {
         if table == 0 {
             return None;
         }
@@ -225,7 +225,7 @@ impl GoTable {
 
 /// The address of `runtime.moduledata`, whose first word is the table's address. In relocatable programs the file may have
 /// that in a relocation only.
-fn find_module(image: &Image, layout: &Layout, table: u64) -> Option<u64> {
+fn find_module(image: &Image, layout: &ElfLayout, table: u64) -> Option<u64> {
     let named = layout.section(".go.module").map(|section| section.svma);
     let mut module = named.or_else(|| find_in_data(image, layout, table));
     if module.is_none() {
@@ -239,7 +239,7 @@ fn find_module(image: &Image, layout: &Layout, table: u64) -> Option<u64> {
     module
 }
 
-fn find_in_data(image: &Image, layout: &Layout, table: u64) -> Option<u64> {
+fn find_in_data(image: &Image, layout: &ElfLayout, table: u64) -> Option<u64> {
     let mut left = SEARCH_LIMIT_BYTES;
     for (start, bytes) in layout.loaded() {
         let mut at = bytes.start;
@@ -262,14 +262,14 @@ fn find_in_data(image: &Image, layout: &Layout, table: u64) -> Option<u64> {
 }
 
 /// Whether what lies at an address says of Go's text what a module does: its start comes first, and is code.
-fn is_module(image: &Image, layout: &Layout, module: u64) -> bool {
+fn is_module(image: &Image, layout: &ElfLayout, module: u64) -> bool {
     let word = |index: u64| word_at(image, layout, module.checked_add(index * 8)?);
     let text = word(TEXT_WORD).zip(word(TEXT_WORD + 1));
     text.is_some_and(|(start, end)| start < end && layout.code_section(start).is_some())
 }
 
 /// The word at an address, as it is once the program is loaded at the addresses that the file states.
-fn word_at(image: &Image, layout: &Layout, svma: u64) -> Option<u64> {
+fn word_at(image: &Image, layout: &ElfLayout, svma: u64) -> Option<u64> {
     let at = layout.in_file(svma)?;
     let mut bytes = [0; 8];
     image.read_exact_at(at.start, &mut bytes).ok()?;

@@ -57,7 +57,7 @@ impl KernelName<'_> {
 impl<'a> KernelName<'a> {
     /// What to show: the function's name, or [`Self::UNNAMED`].
     #[must_use]
-    pub fn shown(self) -> &'a str {
+    pub fn display_name(self) -> &'a str {
         match self {
             Self::Function { name, .. } => name,
             Self::Unknown | Self::Hidden => Self::UNNAMED,
@@ -118,7 +118,7 @@ impl<'a> KernelFunction<'a> {
 #[derive(Default, Debug)]
 pub struct KernelTable {
     /// Sorted by start, one for each.
-    entries: Box<[Entry]>,
+    entries: Box<[KernelSymbolEntry]>,
     /// All names, one after the other.
     names: Box<str>,
     modules: Box<[Box<str>]>,
@@ -126,7 +126,7 @@ pub struct KernelTable {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct KernelSymbolEntry {
     start: u64,
     name_offset: u32,
     name_bytes: u16,
@@ -143,12 +143,12 @@ impl KernelTable {
     /// What reading gives.
     pub fn parse(list: impl Read) -> io::Result<Option<Self>> {
         let mut lines = BufReader::with_capacity(64 * 1024, list);
-        let mut build = Build::default();
+        let mut build = KernelTableBuilder::default();
         let mut line = Vec::new();
         let mut is_hidden = false;
         while next_line(&mut lines, &mut line)? {
             match parse_line(&line) {
-                Some(Line { start: 0, .. }) => is_hidden = true,
+                Some(KallsymsLine { start: 0, .. }) => is_hidden = true,
                 Some(line) if line.is_code() => build.add(&line),
                 Some(_) => {}
                 None => build.cut += 1,
@@ -207,14 +207,14 @@ impl KernelTable {
     }
 }
 
-struct Line<'a> {
+struct KallsymsLine<'a> {
     start: u64,
     kind: u8,
     name: &'a str,
     module: Option<&'a str>,
 }
 
-impl Line<'_> {
+impl KallsymsLine<'_> {
     /// Text, weak text included; the types of data would only shorten the functions before them.
     fn is_code(&self) -> bool {
         matches!(self.kind, b't' | b'T' | b'w' | b'W')
@@ -242,7 +242,7 @@ fn next_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     Ok(true)
 }
 
-fn parse_line(line: &[u8]) -> Option<Line<'_>> {
+fn parse_line(line: &[u8]) -> Option<KallsymsLine<'_>> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let start = u64::from_str_radix(fields.next()?, 16).ok()?;
     let [kind] = *fields.next()?.as_bytes() else { return None };
@@ -251,26 +251,26 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
         Some(module) => Some(module.strip_prefix('[')?.strip_suffix(']')?),
         None => None,
     };
-    Some(Line { start, kind, name, module })
+    Some(KallsymsLine { start, kind, name, module })
 }
 
 #[derive(Default)]
-struct Build {
-    found: Vec<(Entry, Binding)>,
+struct KernelTableBuilder {
+    found: Vec<(KernelSymbolEntry, Binding)>,
     names: String,
     modules: Vec<Box<str>>,
     cut: u64,
 }
 
-impl Build {
-    fn add(&mut self, line: &Line<'_>) {
+impl KernelTableBuilder {
+    fn add(&mut self, line: &KallsymsLine<'_>) {
         let fits =
             self.found.len() < SYMBOLS_LIMIT && self.names.len() + line.name.len() <= NAMES_LIMIT_BYTES;
         let (true, Some(module)) = (fits, self.module(line.module)) else {
             self.cut += 1;
             return;
         };
-        let entry = Entry {
+        let entry = KernelSymbolEntry {
             start: line.start,
             // Both fit: the limits on names and on lines are far below.
             name_offset: self.names.len() as u32,
@@ -296,7 +296,7 @@ impl Build {
     }
 
     fn finish(mut self) -> KernelTable {
-        let name = |entry: &Entry| {
+        let name = |entry: &KernelSymbolEntry| {
             let from = entry.name_offset as usize;
             self.names.get(from..from + usize::from(entry.name_bytes)).unwrap_or_default()
         };
@@ -389,7 +389,7 @@ ffffffffc0300000 t bpf_prog_6deef7357e7b4530_walk\t[bpf]
     fn a_list_of_zeros_is_hidden_not_empty() {
         let list = "0000000000000000 T _stext\n0000000000000000 t helper\t[nf_tables]\n";
         assert!(KernelTable::parse(list.as_bytes()).unwrap().is_none());
-        assert_eq!(KernelSymbols::Hidden.lookup(Avma(1)).shown(), "[k]");
+        assert_eq!(KernelSymbols::Hidden.lookup(Avma(1)).display_name(), "[k]");
     }
 
     #[test]
@@ -412,7 +412,7 @@ ffffffffc0300000 t bpf_prog_6deef7357e7b4530_walk\t[bpf]
         #[test]
         fn any_bytes_are_parsed_without_panic(list in prop::collection::vec(any::<u8>(), 0..2000), address: u64) {
             if let Some(table) = KernelTable::parse(&*list).unwrap() {
-                let _ = table.lookup(Avma(address)).shown();
+                let _ = table.lookup(Avma(address)).display_name();
             }
         }
 

@@ -16,7 +16,7 @@ pub enum Language {
 impl Language {
     /// What the mangling of a symbol's name tells.
     #[must_use]
-    pub fn of_symbol(name: &str) -> Self {
+    pub fn from_symbol(name: &str) -> Self {
         if is_rust(name) {
             Self::Rust
         } else if name.starts_with("_Z") || name.starts_with("___Z") {
@@ -53,17 +53,17 @@ mod tests {
     #[test]
     fn a_mangled_name_tells_its_language() {
         let legacy = "_ZN4core3fmt9Formatter3pad17h0123456789abcdefE";
-        assert_eq!(Language::of_symbol(legacy), Language::Rust);
-        assert_eq!(Language::of_symbol(&format!("{legacy}.llvm.123")), Language::Rust);
+        assert_eq!(Language::from_symbol(legacy), Language::Rust);
+        assert_eq!(Language::from_symbol(&format!("{legacy}.llvm.123")), Language::Rust);
         assert_eq!(
-            Language::of_symbol("_ZN71_$LT$a..b$u20$as$u20$c..d$GT$1f17h0123456789abcdefE"),
+            Language::from_symbol("_ZN71_$LT$a..b$u20$as$u20$c..d$GT$1f17h0123456789abcdefE"),
             Language::Rust
         );
-        assert_eq!(Language::of_symbol("_RNvC6_123foo3bar"), Language::Rust);
-        assert_eq!(Language::of_symbol("_ZN4core3fmtEv"), Language::Cpp);
-        assert_eq!(Language::of_symbol("_ZdlPvm"), Language::Cpp);
+        assert_eq!(Language::from_symbol("_RNvC6_123foo3bar"), Language::Rust);
+        assert_eq!(Language::from_symbol("_ZN4core3fmtEv"), Language::Cpp);
+        assert_eq!(Language::from_symbol("_ZdlPvm"), Language::Cpp);
         for plain in ["main", "", "_", "_R", "_Rest", "_ZN", "_ZNE", "runtime.mallocgc"] {
-            assert_ne!(Language::of_symbol(plain), Language::Rust, "{plain}");
+            assert_ne!(Language::from_symbol(plain), Language::Rust, "{plain}");
         }
     }
 }

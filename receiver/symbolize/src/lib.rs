@@ -2,7 +2,7 @@
 //!
 //! Every file here may be hostile: it belongs to a process that is being profiled. Files are read by
 //! position, never mapped, so one that shrinks gives an error instead of a signal; every count and
-//! length taken from one is bounded, and what a bound leaves out is counted ([`Cut`], [`Stats`]).
+//! length taken from one is bounded, and what a bound leaves out is counted ([`OmittedSymbols`], [`SymbolizerStats`]).
 //!
 //! [`SymbolTable`] is one file's index, [`Symbolizer`] keeps what is in use of many files under a byte budget,
 //! [`KernelSymbols`] is the running kernel's table, [`JitMap`] what a runtime writes of the code that it makes, and [`JitSymbols`] what it has for debuggers.
@@ -11,7 +11,7 @@
 //!
 //! `arch` is what differs between architectures. `elf` finds the parts of a file, `native` indexes its symbols, `plt` its
 //! stubs, `alias` chooses among several names, `demangle` and `language` read them. `go` reads Go's own table, `dwarf` debug
-//! information. `binary` puts one binary and the files about it together ([`Files`] finds those), `cache` many binaries.
+//! information. `binary` puts one binary and the files about it together ([`BinaryFiles`] finds those), `cache` many binaries.
 //! `kernel` and `jit` have no files of that sort.
 #![forbid(unsafe_code)]
 
@@ -35,11 +35,11 @@ mod plt;
 
 pub use cache::{Symbolizer, SymbolizerOptions};
 pub use demangle::demangle;
-pub use error::Error;
-pub use files::Files;
+pub use error::SymbolTableError;
+pub use files::BinaryFiles;
 pub use image::Image;
-pub use jit::{JitForm, JitMap, JitSymbols};
+pub use jit::{JitMap, JitMapFormat, JitSymbols};
 pub use kernel::{KernelFunction, KernelName, KernelSymbols, KernelTable};
 pub use language::Language;
-pub use names::{CodeFrame, FileId, Lookup, Name, NoName, Stats, unnamed};
-pub use native::{Cut, Limits, Symbol, SymbolTable};
+pub use names::{BinaryId, CodeFrame, Lookup, SymbolName, SymbolizerStats, UnnamedReason, unnamed_frame};
+pub use native::{OmittedSymbols, Symbol, SymbolLimits, SymbolTable};

@@ -11,11 +11,11 @@ use crate::language::Language;
 
 /// The caller's number for a file's contents: equal numbers, equal symbols.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FileId(pub u32);
+pub struct BinaryId(pub u32);
 
 /// What a function is called. Cloning is cheap.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Name {
+pub struct SymbolName {
     /// As its source spells it, or the system name where no demangling applies.
     pub demangled: Arc<str>,
     /// As the linker knows it.
@@ -24,11 +24,11 @@ pub struct Name {
     pub language: Language,
 }
 
-impl Name {
+impl SymbolName {
     /// A function whose name is all that is known of it.
     #[must_use]
-    pub fn of_symbol(system_name: Arc<str>) -> Self {
-        let language = Language::of_symbol(&system_name);
+    pub fn from_symbol(system_name: Arc<str>) -> Self {
+        let language = Language::from_symbol(&system_name);
         Self::new(system_name, language)
     }
 
@@ -44,7 +44,7 @@ impl Name {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeFrame {
     /// The function.
-    pub name: Name,
+    pub name: SymbolName,
     /// The path of the source file, as its compiler knew it.
     pub path: Option<Arc<str>>,
     /// Counted from 1, 0 where it is not known.
@@ -61,7 +61,7 @@ pub enum Lookup {
     /// No name.
     Unnamed {
         /// Why not.
-        why: NoName,
+        why: UnnamedReason,
         /// What the file as a whole is compiled from, if that is known.
         language: Language,
     },
@@ -69,7 +69,7 @@ pub enum Lookup {
 
 /// Why an address has no name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum NoName {
+pub enum UnnamedReason {
     /// The file cannot be opened.
     NotOpened(io::ErrorKind),
     /// The file is not ELF, or broken, or no longer what it was.
@@ -79,24 +79,24 @@ pub enum NoName {
     /// The file has symbols, and none holds the address.
     NotCovered,
     /// The file's table is not held, and reading it takes more than its share of time, or [nothing is read any
-    /// more](crate::Symbolizer::read_no_more).
+    /// more](crate::Symbolizer::stop_reading).
     NoRoom,
 }
 
 /// What happened so far. Each look-up counts once as `named` or under one of the reasons.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Stats {
+pub struct SymbolizerStats {
     /// Look-ups that gave a name.
     pub named: u64,
-    /// [`NoName::NotOpened`].
+    /// [`UnnamedReason::NotOpened`].
     pub not_opened: u64,
-    /// [`NoName::Broken`].
+    /// [`UnnamedReason::Broken`].
     pub broken: u64,
-    /// [`NoName::NoSymbols`].
+    /// [`UnnamedReason::NoSymbols`].
     pub no_symbols: u64,
-    /// [`NoName::NotCovered`].
+    /// [`UnnamedReason::NotCovered`].
     pub not_covered: u64,
-    /// [`NoName::NoRoom`].
+    /// [`UnnamedReason::NoRoom`].
     pub no_room: u64,
     /// Names longer than the limit, given in part.
     pub names_cut: u64,
@@ -112,7 +112,7 @@ pub struct Stats {
     pub lines_left_out: u64,
 }
 
-impl AddAssign for Stats {
+impl AddAssign for SymbolizerStats {
     fn add_assign(&mut self, more: Self) {
         let Self {
             named,
@@ -143,16 +143,16 @@ impl AddAssign for Stats {
     }
 }
 
-impl Stats {
+impl SymbolizerStats {
     /// Counts a look-up.
     pub(crate) fn count(&mut self, lookup: &Lookup) {
         let count = match lookup {
             Lookup::Named(_) => &mut self.named,
-            Lookup::Unnamed { why: NoName::NotOpened(_), .. } => &mut self.not_opened,
-            Lookup::Unnamed { why: NoName::Broken, .. } => &mut self.broken,
-            Lookup::Unnamed { why: NoName::NoSymbols, .. } => &mut self.no_symbols,
-            Lookup::Unnamed { why: NoName::NotCovered, .. } => &mut self.not_covered,
-            Lookup::Unnamed { why: NoName::NoRoom, .. } => &mut self.no_room,
+            Lookup::Unnamed { why: UnnamedReason::NotOpened(_), .. } => &mut self.not_opened,
+            Lookup::Unnamed { why: UnnamedReason::Broken, .. } => &mut self.broken,
+            Lookup::Unnamed { why: UnnamedReason::NoSymbols, .. } => &mut self.no_symbols,
+            Lookup::Unnamed { why: UnnamedReason::NotCovered, .. } => &mut self.not_covered,
+            Lookup::Unnamed { why: UnnamedReason::NoRoom, .. } => &mut self.no_room,
         };
         *count += 1;
     }
@@ -160,7 +160,7 @@ impl Stats {
 
 /// What to call an address without a name: `libfoo.so+0x1234`, the file's last component and the place in it.
 #[must_use]
-pub fn unnamed(file_name: &str, offset: FileOffset) -> String {
+pub fn unnamed_frame(file_name: &str, offset: FileOffset) -> String {
     let base = file_name.rsplit('/').next().filter(|base| !base.is_empty()).unwrap_or(file_name);
     format!("{base}+{offset:#x}")
 }

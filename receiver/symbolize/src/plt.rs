@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::arch::{GLOB_DAT, JUMP_SLOT, MACHINE, STUB_BYTES, word_jumped_through};
-use crate::elf::Layout;
+use crate::elf::ElfLayout;
 use crate::image::Image;
 
 /// The sections that linkers put stubs into.
@@ -22,7 +22,7 @@ const RELOCATION_BYTES: usize = 24;
 
 /// A stub, and the function that it leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Stub {
+pub(crate) struct PltStub {
     pub(crate) svma: u64,
     pub(crate) bytes: u32,
     /// Index in `.dynsym`.
@@ -30,7 +30,7 @@ pub(crate) struct Stub {
 }
 
 /// The stubs of a file, in no order; none where the machine is another one, or nothing can be read.
-pub(crate) fn stubs(image: &Image, layout: &Layout) -> Vec<Stub> {
+pub(crate) fn plt_stubs(image: &Image, layout: &ElfLayout) -> Vec<PltStub> {
     if layout.machine != MACHINE.0 || !layout.is_little_endian_64() || layout.relocations.is_empty() {
         return Vec::new();
     }
@@ -57,7 +57,7 @@ pub(crate) fn stubs(image: &Image, layout: &Layout) -> Vec<Stub> {
         }
         let from = jumps.partition_point(|(other, ..)| *other < word);
         let through = jumps.iter().skip(from).take_while(|(other, ..)| *other == word);
-        stubs.extend(through.map(|(_, svma, bytes)| Stub { svma: *svma, bytes: *bytes, symbol }));
+        stubs.extend(through.map(|(_, svma, bytes)| PltStub { svma: *svma, bytes: *bytes, symbol }));
     });
     stubs
 }
@@ -74,7 +74,7 @@ pub(crate) struct Relocation {
 }
 
 /// Gives the relocations of a 64-bit little-endian file, as far as they can be read.
-pub(crate) fn for_each_relocation(image: &Image, layout: &Layout, mut visit: impl FnMut(Relocation)) {
+pub(crate) fn for_each_relocation(image: &Image, layout: &ElfLayout, mut visit: impl FnMut(Relocation)) {
     for relocations in &layout.relocations {
         in_chunks(image, relocations, RELOCATIONS_LIMIT_BYTES, |_, chunk| {
             chunk.chunks_exact(RELOCATION_BYTES).filter_map(Relocation::parse).for_each(&mut visit);

@@ -10,16 +10,16 @@ use std::collections::HashMap;
 
 use gimli::{BaseAddresses, CfaRule, RegisterRule, UnwindExpression, UnwindSection};
 use sidewinder_unwind_table::{
-    CalleeSaved, Cfa, EndReason, Entries, Entry, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
-    Source, Summary, UnsupportedReason,
+    CalleeSaved, Cfa, EndReason, Entry, EntryInterner, Register, ReturnAddress, RowBuffer, RowSource, Rule,
+    SavedRegister, Summary, UnsupportedReason,
 };
 
-pub(crate) use self::entry::Bytes;
-use self::entry::{Cie, EntryLength, EntryOffsets, Fde, MAX_CIE_BYTES, Place};
-use self::state::{Evaluator, State};
-pub(crate) use self::window::{Index, Window};
+pub(crate) use self::entry::SectionBytes;
+use self::entry::{Cie, EntryLength, EntryOffsets, Fde, FdeLocation, MAX_CIE_BYTES};
+use self::state::{CfiState, Evaluator};
+pub(crate) use self::window::{EhFrameHdrIndex, FdeWindow};
 use crate::expression;
-use crate::known::{KnownFunctions, Peculiarities};
+use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::layers::RangeStack;
 use crate::segments::CodeRanges;
 
@@ -32,19 +32,19 @@ pub(crate) struct Cfi<'data, Section> {
     pub(crate) section: Section,
     pub(crate) data: &'data [u8],
     pub(crate) bases: BaseAddresses,
-    pub(crate) source: Source,
+    pub(crate) source: RowSource,
     /// Whether a zero length ends the data, because what follows is something else.
     pub(crate) ends_at_terminator: bool,
 }
 
 /// The range of an FDE within the code, and where the FDE is in its section.
-pub(crate) struct Located {
+pub(crate) struct LocatedFde {
     start: u32,
     end: u32,
-    place: Place,
+    place: FdeLocation,
 }
 
-impl Located {
+impl LocatedFde {
     pub(crate) fn range(&self) -> (u32, u32) {
         (self.start, self.end)
     }
@@ -55,7 +55,7 @@ const MIN_HASKELL_RESERVED_BYTES: i32 = 4096;
 
 impl<'data, Section> Cfi<'data, Section>
 where
-    Section: UnwindSection<Bytes<'data>>,
+    Section: UnwindSection<SectionBytes<'data>>,
     Section::Offset: gimli::UnwindOffset<usize>,
 {
     /// The rows of those of the FDEs that are wanted.
@@ -64,18 +64,18 @@ where
     /// together, the one that comes first in the section.
     pub(crate) fn rows(
         &self,
-        located: &[Located],
+        located: &[LocatedFde],
         code: &CodeRanges,
         known: &mut KnownFunctions,
-        entries: &mut Entries,
+        entries: &mut EntryInterner,
         summary: &mut Summary,
     ) -> RowBuffer {
-        let mut cies = Cies::default();
+        let mut cies = CieCache::default();
         let mut evaluator = Evaluator::default();
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
-        for &Located { start, end, place } in located {
-            known.bound((start, end));
+        for &LocatedFde { start, end, place } in located {
+            known.clip_to((start, end));
             if !code.wants((start, end)) {
                 continue;
             }
@@ -92,7 +92,7 @@ where
                     let entry = rule.map_or_else(Entry::unsupported, Entry::Rule);
                     summary.count_unsupported(entry);
                     if let Some(at) = code.offset(at) {
-                        range.put(at, entries.intern(entry));
+                        range.push(at, entries.intern(entry));
                     }
                 })
             });
@@ -100,7 +100,7 @@ where
                 Ok(()) => Summary::count(&mut summary.functions, self.source),
                 Err(_) => {
                     Summary::count(&mut summary.malformed, self.source);
-                    range.put_only(entries.intern(Entry::End(EndReason::Malformed)));
+                    range.set_only(entries.intern(Entry::End(EndReason::Malformed)));
                 }
             }
             ranges.open(range, &mut out);
@@ -110,10 +110,10 @@ where
     }
 
     /// What these functions have that others of the file, or of its kind, depend on.
-    pub(crate) fn peculiarities(&self, located: &[Located]) -> Peculiarities {
-        let mut cies = Cies::default();
+    pub(crate) fn traits(&self, located: &[LocatedFde]) -> CfiTraits {
+        let mut cies = CieCache::default();
         let mut evaluator = Evaluator::default();
-        let mut found = Peculiarities::default();
+        let mut found = CfiTraits::default();
         for fde in located {
             // What is broken is counted where its rows are made.
             let _ = cies.fde(self, fde.place).and_then(|fde| {
@@ -140,10 +140,10 @@ where
     }
 
     /// All FDEs for addresses in `code`, in the order in which [`RangeStack`] wants them.
-    pub(crate) fn locate(&self, code: &CodeRanges, summary: &mut Summary) -> Vec<Located> {
+    pub(crate) fn locate(&self, code: &CodeRanges, summary: &mut Summary) -> Vec<LocatedFde> {
         let offsets = || EntryOffsets::new(self.data, self.ends_at_terminator);
         let mut located = Vec::with_capacity(offsets().count());
-        let places = offsets().map(|offset| offset.and_then(Place::in_section));
+        let places = offsets().map(|offset| offset.and_then(FdeLocation::in_section));
         self.locate_at(places, code, summary, &mut located);
         located
     }
@@ -151,12 +151,12 @@ where
     /// The FDEs at these places, in the same order; `None` stands for one that can't be read.
     pub(crate) fn locate_at(
         &self,
-        places: impl Iterator<Item = Option<Place>>,
+        places: impl Iterator<Item = Option<FdeLocation>>,
         code: &CodeRanges,
         summary: &mut Summary,
-        located: &mut Vec<Located>,
+        located: &mut Vec<LocatedFde>,
     ) {
-        let mut cies = Cies::default();
+        let mut cies = CieCache::default();
         for place in places {
             let (place, fde) = match place.map(|place| (place, cies.fde(self, place))) {
                 Some((place, Ok(fde))) => (place, fde),
@@ -167,7 +167,7 @@ where
                 }
             };
             match code.clip(fde.initial_address(), fde.end_address()) {
-                Some((start, end)) => located.push(Located { start, end, place }),
+                Some((start, end)) => located.push(LocatedFde { start, end, place }),
                 None => Summary::count(&mut summary.outside_code, self.source),
             }
         }
@@ -175,8 +175,8 @@ where
     }
 
     /// The addresses that pointers of an FDE may be relative to.
-    fn bases_at(&self, place: Place) -> Cow<'_, BaseAddresses> {
-        let Place { offset, origin } = place;
+    fn bases_at(&self, place: FdeLocation) -> Cow<'_, BaseAddresses> {
+        let FdeLocation { offset, origin } = place;
         if offset == origin {
             return Cow::Borrowed(&self.bases);
         }
@@ -185,7 +185,7 @@ where
         Cow::Owned(self.bases.clone().set_eh_frame(moved))
     }
 
-    fn rule(&self, state: &State, cie: &Cie<'data>) -> Result<Rule, UnsupportedReason> {
+    fn rule(&self, state: &CfiState, cie: &Cie<'data>) -> Result<Rule, UnsupportedReason> {
         let return_address = self.return_address(state.return_address.as_ref())?;
         let signal_frame = cie.is_signal_trampoline();
         let cfa = self.cfa(&state.cfa());
@@ -323,7 +323,7 @@ where
         Ok(Rule { cfa, frame_pointer, return_address, ..rule })
     }
 
-    fn bytes(&self, expression: &UnwindExpression<usize>) -> Option<Bytes<'data>> {
+    fn bytes(&self, expression: &UnwindExpression<usize>) -> Option<SectionBytes<'data>> {
         expression.get(&self.section).ok().map(|expression| expression.0)
     }
 }
@@ -334,14 +334,14 @@ fn offset_bytes(offset: i64) -> Result<i32, UnsupportedReason> {
 
 /// The CIEs of a section.
 #[derive(Default)]
-struct Cies<'data> {
+struct CieCache<'data> {
     by_offset: HashMap<usize, gimli::Result<Cie<'data>>>,
 }
 
-impl<'data> Cies<'data> {
-    fn fde<Section>(&mut self, cfi: &Cfi<'data, Section>, place: Place) -> gimli::Result<Fde<'data>>
+impl<'data> CieCache<'data> {
+    fn fde<Section>(&mut self, cfi: &Cfi<'data, Section>, place: FdeLocation) -> gimli::Result<Fde<'data>>
     where
-        Section: UnwindSection<Bytes<'data>>,
+        Section: UnwindSection<SectionBytes<'data>>,
     {
         let offset = Section::Offset::from(place.offset as usize);
         cfi.section.fde_from_offset(&cfi.bases_at(place), offset, |section, bases, at| {

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use lzma_rust2::XzReader;
 use object::{File, Object as _, ObjectSection as _, ReadRef};
-use sidewinder_unwind_table::{Source, Summary};
+use sidewinder_unwind_table::{RowSource, Summary};
 
 /// The most that `.gnu_debugdata` may grow to: a few bytes can state any size.
 const MAX_MINI_DEBUG_INFO_BYTES: u64 = 64 << 20;
@@ -21,7 +21,7 @@ pub(crate) fn mini_debug_info<'data, R: ReadRef<'data>>(
     let compressed = file.section_by_name(".gnu_debugdata")?.data().ok()?;
     let data = unpack_mini_debug_info(compressed, MAX_MINI_DEBUG_INFO_BYTES);
     if data.is_none() {
-        Summary::count(&mut summary.malformed, Source::MiniDebugInfo);
+        Summary::count(&mut summary.malformed, RowSource::MiniDebugInfo);
     }
     data
 }

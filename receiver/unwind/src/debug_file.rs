@@ -1,7 +1,7 @@
 //! Which separate debug file belongs to a binary: where it may be, and how to know it.
 //!
 //! Nothing here opens a file. Whoever does asks [`DebugFileReference::candidates`] for the paths to try, in
-//! the order in which GDB tries them, and [`DebugFileReference::proof`] whether a file found there is the
+//! the order in which GDB tries them, and [`DebugFileReference::verify`] whether a file found there is the
 //! right one.
 
 use object::{File, Object as _, ReadRef};
@@ -26,7 +26,7 @@ pub struct DebugFileReference {
 
 /// How to know that a file is the debug file that was looked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Proof {
+pub enum DebugFileMatch {
     /// It is: both have the same build ID.
     BuildId,
     /// It is if this is the CRC-32 (IEEE 802.3) of its content.
@@ -37,7 +37,7 @@ pub enum Proof {
 
 impl DebugFileReference {
     /// What a file says of its debug file, or `None` if it says nothing.
-    pub fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+    pub fn from_file<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         let build_id = build_id(file).map(<[u8]>::to_vec);
         let link = file.gnu_debuglink().ok().flatten();
         let link = link.filter(|(name, _)| is_plain_name(name)).map(|(name, crc)| (name.to_vec(), crc));
@@ -67,11 +67,11 @@ impl DebugFileReference {
     }
 
     /// How to know whether `candidate` is the debug file.
-    pub fn proof<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> Proof {
+    pub fn verify<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> DebugFileMatch {
         match (self.build_id.as_deref(), build_id(candidate), &self.link) {
-            (Some(ours), Some(theirs), _) if ours == theirs => Proof::BuildId,
-            (Some(_), Some(_), _) | (_, _, None) => Proof::Mismatch,
-            (_, _, Some((_, crc))) => Proof::Crc(*crc),
+            (Some(ours), Some(theirs), _) if ours == theirs => DebugFileMatch::BuildId,
+            (Some(_), Some(_), _) | (_, _, None) => DebugFileMatch::Mismatch,
+            (_, _, Some((_, crc))) => DebugFileMatch::Crc(*crc),
         }
     }
 }
@@ -86,7 +86,7 @@ pub struct AlternateReference {
 
 impl AlternateReference {
     /// What a file says of it, or `None` if it says nothing.
-    pub fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+    pub fn from_file<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         let (path, build_id) = file.gnu_debugaltlink().ok().flatten()?;
         let is_sound = !path.is_empty()
             && path.len() <= MAX_PATH_BYTES
@@ -110,7 +110,7 @@ impl AlternateReference {
     }
 
     /// Whether `candidate` is the file.
-    pub fn is<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> bool {
+    pub fn matches<'data, R: ReadRef<'data>>(&self, candidate: &File<'data, R>) -> bool {
         build_id(candidate) == Some(&*self.build_id)
     }
 }

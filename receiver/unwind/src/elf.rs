@@ -6,10 +6,10 @@ use gimli::{BaseAddresses, DebugFrame, EhFrame, LittleEndian};
 use object::elf::{PT_GNU_EH_FRAME, PT_GNU_SFRAME, ProgramType};
 use object::read::elf::ProgramHeader as _;
 use object::{CompressionFormat, File, Object as _, ObjectSection as _, ObjectSegment as _, ReadRef};
-use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary};
+use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary};
 
-use crate::cfi::{Bytes, Cfi, Located, Window};
-use crate::known::{KnownFunctions, Peculiarities};
+use crate::cfi::{Cfi, FdeWindow, LocatedFde, SectionBytes};
+use crate::known_functions::{CfiTraits, KnownFunctions};
 use crate::segments::CodeRanges;
 use crate::sframe::SFrame;
 
@@ -17,20 +17,20 @@ use crate::sframe::SFrame;
 const MAX_UNCOMPRESSED_BYTES: u64 = 64 << 20;
 
 /// Some five times what glibc's dynamic linker has, and what a program in Haskell has of C.
-const MAX_PECULIAR_BYTES: usize = 64 << 10;
+const MAX_TRAIT_SCAN_BYTES: usize = 64 << 10;
 
 /// `.eh_frame`, and where its functions are: that takes a look at each of them.
 pub(crate) struct EhFrameSection<'data> {
     data: Cow<'data, [u8]>,
     address: u64,
     ends_at_terminator: bool,
-    located: Vec<Located>,
+    located: Vec<LocatedFde>,
 }
 
 impl<'data> EhFrameSection<'data> {
-    pub(crate) fn of<R: ReadRef<'data>>(
+    pub(crate) fn from_file<R: ReadRef<'data>>(
         file: &File<'data, R>,
-        source: Source,
+        source: RowSource,
         code: &CodeRanges,
         summary: &mut Summary,
     ) -> Option<Self> {
@@ -40,30 +40,25 @@ impl<'data> EhFrameSection<'data> {
     }
 
     /// What is peculiar to small sections, as those are of all files that have such frames; larger ones are not asked.
-    pub(crate) fn peculiarities<R: ReadRef<'data>>(
-        &self,
-        file: &File<'data, R>,
-        source: Source,
-    ) -> Peculiarities {
-        if self.data.len() > MAX_PECULIAR_BYTES {
-            return Peculiarities::default();
+    pub(crate) fn traits<R: ReadRef<'data>>(&self, file: &File<'data, R>, source: RowSource) -> CfiTraits {
+        if self.data.len() > MAX_TRAIT_SCAN_BYTES {
+            return CfiTraits::default();
         }
-        eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator)
-            .peculiarities(&self.located)
+        eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator).traits(&self.located)
     }
 
     /// The functions that it describes, sorted by their starts.
     pub(crate) fn functions(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.located.iter().map(Located::range)
+        self.located.iter().map(LocatedFde::range)
     }
 
     pub(crate) fn rows<R: ReadRef<'data>>(
         &self,
         file: &File<'data, R>,
-        source: Source,
+        source: RowSource,
         code: &CodeRanges,
         known: &mut KnownFunctions,
-        entries: &mut Entries,
+        entries: &mut EntryInterner,
         summary: &mut Summary,
     ) -> RowBuffer {
         eh_frame(bases(file), source, &self.data, self.address, self.ends_at_terminator).rows(
@@ -78,14 +73,14 @@ impl<'data> EhFrameSection<'data> {
 
 /// What a part of `.eh_frame` says, of the code that is wanted.
 pub(crate) fn rows_of_window(
-    window: Window,
+    window: FdeWindow,
     bases: &BaseAddresses,
     code: &CodeRanges,
     known: &mut KnownFunctions,
-    entries: &mut Entries,
+    entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let source = Source::EhFrame;
+    let source = RowSource::EhFrame;
     (0..window.malformed).for_each(|_| Summary::count(&mut summary.malformed, source));
     let section = eh_frame(bases.clone(), source, &window.data, window.address, false);
     let mut located = Vec::with_capacity(window.places.len());
@@ -95,10 +90,10 @@ pub(crate) fn rows_of_window(
 
 pub(crate) fn debug_frame_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
-    source: Source,
+    source: RowSource,
     code: &CodeRanges,
     known: &mut KnownFunctions,
-    entries: &mut Entries,
+    entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
     let Some((data, _)) = section_data(file, ".debug_frame", source, summary) else {
@@ -115,12 +110,12 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
 ) -> Vec<(u32, u32)> {
     let mut summary = Summary::default();
     let mut functions = Vec::new();
-    if let Some((data, address, ends_at_terminator)) = eh_frame_data(file, Source::EhFrame, &mut summary) {
-        let eh_frame = eh_frame(bases(file), Source::EhFrame, &data, address, ends_at_terminator);
+    if let Some((data, address, ends_at_terminator)) = eh_frame_data(file, RowSource::EhFrame, &mut summary) {
+        let eh_frame = eh_frame(bases(file), RowSource::EhFrame, &data, address, ends_at_terminator);
         functions.extend(eh_frame.ranges(code));
     }
-    if let Some((data, _)) = section_data(file, ".debug_frame", Source::DebugFrame, &mut summary) {
-        functions.extend(debug_frame(file, Source::DebugFrame, &data).ranges(code));
+    if let Some((data, _)) = section_data(file, ".debug_frame", RowSource::DebugFrame, &mut summary) {
+        functions.extend(debug_frame(file, RowSource::DebugFrame, &data).ranges(code));
     }
     functions.sort_unstable();
     functions.dedup_by_key(|(start, _)| *start);
@@ -129,11 +124,11 @@ pub(crate) fn described_functions<'data, R: ReadRef<'data>>(
 
 fn eh_frame(
     bases: BaseAddresses,
-    source: Source,
+    source: RowSource,
     data: &[u8],
     address: u64,
     ends_at_terminator: bool,
-) -> Cfi<'_, EhFrame<Bytes<'_>>> {
+) -> Cfi<'_, EhFrame<SectionBytes<'_>>> {
     let mut section = EhFrame::new(data, LittleEndian);
     section.set_address_size(8);
     let bases = bases.set_eh_frame(address);
@@ -142,9 +137,9 @@ fn eh_frame(
 
 fn debug_frame<'bytes, 'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
-    source: Source,
+    source: RowSource,
     data: &'bytes [u8],
-) -> Cfi<'bytes, DebugFrame<Bytes<'bytes>>> {
+) -> Cfi<'bytes, DebugFrame<SectionBytes<'bytes>>> {
     let mut section = DebugFrame::new(data, LittleEndian);
     section.set_address_size(8);
     Cfi { section, data, bases: bases(file), source, ends_at_terminator: false }
@@ -154,10 +149,10 @@ pub(crate) fn sframe_rows<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &mut KnownFunctions,
-    entries: &mut Entries,
+    entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let section = section_data(file, ".sframe", Source::SFrame, summary).or_else(|| {
+    let section = section_data(file, ".sframe", RowSource::SFrame, summary).or_else(|| {
         let (data, address) = segment_data(file, PT_GNU_SFRAME)?;
         Some((Cow::Borrowed(data), address))
     });
@@ -165,7 +160,7 @@ pub(crate) fn sframe_rows<'data, R: ReadRef<'data>>(
     match SFrame::parse(&data, address) {
         Some(sframe) => sframe.rows(code, known, entries, summary),
         None => {
-            Summary::count(&mut summary.malformed, Source::SFrame);
+            Summary::count(&mut summary.malformed, RowSource::SFrame);
             RowBuffer::default()
         }
     }
@@ -174,7 +169,7 @@ pub(crate) fn sframe_rows<'data, R: ReadRef<'data>>(
 /// The bytes of `.eh_frame`, their stated address, and whether other data may follow the terminator.
 fn eh_frame_data<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
-    source: Source,
+    source: RowSource,
     summary: &mut Summary,
 ) -> Option<(Cow<'data, [u8]>, u64, bool)> {
     if let Some((data, address)) = section_data(file, ".eh_frame", source, summary) {
@@ -212,7 +207,7 @@ fn segment_data<'data, R: ReadRef<'data>>(
 pub(crate) fn section_data<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     name: &str,
-    source: Source,
+    source: RowSource,
     summary: &mut Summary,
 ) -> Option<(Cow<'data, [u8]>, u64)> {
     let section = file.section_by_name(name)?;

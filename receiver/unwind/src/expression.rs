@@ -9,7 +9,7 @@ use sidewinder_unwind_table::{Cfa, Register};
 
 use crate::arch::linkage;
 
-type Bytes<'data> = EndianSlice<'data, LittleEndian>;
+type ExpressionBytes<'data> = EndianSlice<'data, LittleEndian>;
 
 /// The CFA that an expression computes, if it has one of the known forms:
 ///
@@ -17,7 +17,7 @@ type Bytes<'data> = EndianSlice<'data, LittleEndian>;
 /// - `bregR+offset; deref`, and the same plus a constant: [`Cfa::Deref`];
 /// - `bregR+offset; bregI+0; lit8; mul; plus; deref`, and the same plus a constant: [`Cfa::DerefIndexed`];
 /// - `bregR+offset`, and the same plus a constant: [`Cfa::Register`].
-pub(crate) fn cfa(expression: Bytes<'_>) -> Option<Cfa> {
+pub(crate) fn cfa(expression: ExpressionBytes<'_>) -> Option<Cfa> {
     if let Some(threshold) = linkage::threshold(expression.slice()) {
         return Some(Cfa::Plt { threshold });
     }
@@ -42,14 +42,14 @@ pub(crate) fn cfa(expression: Bytes<'_>) -> Option<Cfa> {
 }
 
 /// The place in memory `register + offset` that an expression computes, if it is that simple.
-pub(crate) fn place(expression: Bytes<'_>) -> Option<(Register, i32)> {
+pub(crate) fn place(expression: ExpressionBytes<'_>) -> Option<(Register, i32)> {
     let mut rest = expression;
     let place = register_plus_offset(&mut rest)?;
     rest.is_empty().then_some(place)
 }
 
 /// `bregI+0; lit8; mul; plus`. What is something else is left where it is.
-fn index_of_words(rest: &mut Bytes<'_>) -> Option<Register> {
+fn index_of_words(rest: &mut ExpressionBytes<'_>) -> Option<Register> {
     const TIMES_8: [u8; 3] = [dw::DW_OP_lit8.0, dw::DW_OP_mul.0, dw::DW_OP_plus.0];
     let mut after = *rest;
     let (index, 0) = register_plus_offset(&mut after)? else { return None };
@@ -58,7 +58,7 @@ fn index_of_words(rest: &mut Bytes<'_>) -> Option<Register> {
     Some(index)
 }
 
-fn register_plus_offset(rest: &mut Bytes<'_>) -> Option<(Register, i32)> {
+fn register_plus_offset(rest: &mut ExpressionBytes<'_>) -> Option<(Register, i32)> {
     let operation = rest.read_u8().ok()?;
     let number = match operation {
         _ if operation == dw::DW_OP_bregx.0 => u16::try_from(rest.read_uleb128().ok()?).ok()?,
@@ -69,7 +69,7 @@ fn register_plus_offset(rest: &mut Bytes<'_>) -> Option<(Register, i32)> {
 }
 
 /// `plus_uconst N`, or `litN; plus`.
-fn constant_addend(rest: &mut Bytes<'_>) -> Option<i32> {
+fn constant_addend(rest: &mut ExpressionBytes<'_>) -> Option<i32> {
     let operation = rest.read_u8().ok()?;
     if operation == dw::DW_OP_plus_uconst.0 {
         return i32::try_from(rest.read_uleb128().ok()?).ok();
@@ -82,7 +82,7 @@ fn constant_addend(rest: &mut Bytes<'_>) -> Option<i32> {
 mod tests {
     use super::*;
 
-    fn bytes(expression: &[u8]) -> Bytes<'_> {
+    fn bytes(expression: &[u8]) -> ExpressionBytes<'_> {
         EndianSlice::new(expression, LittleEndian)
     }
 

@@ -8,12 +8,12 @@ mod function;
 pub(crate) mod pclntab;
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
-use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary};
+use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary};
 
-use self::function::{FramePointerSaving, MAX_CODE_BYTES, Treatment};
-use self::pclntab::{Function, Pclntab, u64_at};
+use self::function::{FramePointerSaving, GoUnwindMethod, MAX_CODE_BYTES};
+use self::pclntab::{Pclntab, PclntabFunction, u64_at};
 use crate::elf::section_data;
-use crate::known::KnownFunctions;
+use crate::known_functions::KnownFunctions;
 use crate::layers::RangeStack;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
@@ -30,17 +30,17 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &mut KnownFunctions,
-    entries: &mut Entries,
+    entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let section = SECTIONS.iter().find_map(|name| section_data(file, name, Source::GoPclntab, summary));
+    let section = SECTIONS.iter().find_map(|name| section_data(file, name, RowSource::GoPclntab, summary));
     let Some((data, address)) = section else { return RowBuffer::default() };
     let table = Pclntab::parse(&data);
     let text_start = table.as_ref().and_then(|table| text_start(file, code, table, address));
     match table.zip(text_start) {
-        Some((table, start)) => Text { file, code, start }.rows(&table, known, entries, summary),
+        Some((table, start)) => GoCode { file, code, start }.rows(&table, known, entries, summary),
         None => {
-            Summary::count(&mut summary.malformed, Source::GoPclntab);
+            Summary::count(&mut summary.malformed, RowSource::GoPclntab);
             RowBuffer::default()
         }
     }
@@ -81,25 +81,27 @@ fn module_text_start<'data, R: ReadRef<'data>>(file: &File<'data, R>, table_addr
 }
 
 /// Go's text in its file.
-struct Text<'file, 'data, R: ReadRef<'data>> {
+struct GoCode<'file, 'data, R: ReadRef<'data>> {
     file: &'file File<'data, R>,
     code: &'file CodeRanges,
     start: u64,
 }
 
-impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
+impl<'data, R: ReadRef<'data>> GoCode<'_, 'data, R> {
     fn rows(
         &self,
         table: &Pclntab<'_>,
         known: &mut KnownFunctions,
-        entries: &mut Entries,
+        entries: &mut EntryInterner,
         summary: &mut Summary,
     ) -> RowBuffer {
         let saving = table
             .functions()
             .flatten()
             .take(MAX_FUNCTIONS_TO_LEARN_FROM)
-            .find_map(|function| FramePointerSaving::of(&function, |at| self.bytes(at, 1)?.first().copied()))
+            .find_map(|function| {
+                FramePointerSaving::detect(&function, |at| self.bytes(at, 1)?.first().copied())
+            })
             .unwrap_or(FramePointerSaving::Push);
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
@@ -109,11 +111,11 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
         for function in table.functions() {
             let range = function.as_ref().and_then(|function| self.range(function, last_start));
             let Some((function, (start, end))) = function.zip(range).filter(|_| steps_left > 0) else {
-                Summary::count(&mut summary.malformed, Source::GoPclntab);
+                Summary::count(&mut summary.malformed, RowSource::GoPclntab);
                 continue;
             };
             last_start = start;
-            known.bound((start, end));
+            known.clip_to((start, end));
             if !self.code.wants((start, end)) {
                 continue;
             }
@@ -122,10 +124,10 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
                 steps_left = steps_left.saturating_sub(1);
                 summary.count_unsupported(entry);
                 if let Some(at) = self.code.offset(self.start.saturating_add(u64::from(at))) {
-                    rows.put(at, entries.intern(entry));
+                    rows.push(at, entries.intern(entry));
                 }
             });
-            Summary::count(&mut summary.functions, Source::GoPclntab);
+            Summary::count(&mut summary.functions, RowSource::GoPclntab);
             ranges.open(rows, &mut out);
         }
         ranges.finish(&mut out);
@@ -133,10 +135,10 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
     }
 
     /// Where the rows of a function go, unless that starts below the function before it.
-    fn range(&self, function: &Function<'_>, last_start: u32) -> Option<(u32, u32)> {
+    fn range(&self, function: &PclntabFunction<'_>, last_start: u32) -> Option<(u32, u32)> {
         let stated = |at: u32| self.start.checked_add(u64::from(at));
         let (start, end) = self.code.clip(stated(function.start)?, stated(function.next)?)?;
-        let start = if Treatment::of(function, &[]) == Treatment::SignalReturn {
+        let start = if GoUnwindMethod::from_function(function, &[]) == GoUnwindMethod::SignalReturn {
             start.saturating_sub(1).max(last_start)
         } else {
             start
@@ -145,8 +147,8 @@ impl<'data, R: ReadRef<'data>> Text<'_, 'data, R> {
     }
 
     /// The code of a function that is understood by its code.
-    fn code_of(&self, function: &Function<'_>) -> &'data [u8] {
-        if !Treatment::needs_code(function) {
+    fn code_of(&self, function: &PclntabFunction<'_>) -> &'data [u8] {
+        if !GoUnwindMethod::needs_code(function) {
             return &[];
         }
         self.bytes(function.start, u64::from(function.next.saturating_sub(function.start)))

@@ -5,14 +5,14 @@ use std::ops::Range;
 use gimli::BaseAddresses;
 use object::File;
 use sidewinder_address::{LoadSegment, Svma};
-use sidewinder_unwind_table::{EndReason, Entries, Entry, RowBuffer, Summary, UnwindTable};
+use sidewinder_unwind_table::{EndReason, Entry, EntryInterner, RowBuffer, Summary, UnwindTable};
 
-use crate::cfi::Index;
+use crate::cfi::EhFrameHdrIndex;
 use crate::elf::{bases, rows_of_window};
-use crate::known::KnownFunctions;
-use crate::layers::lay_over;
+use crate::known_functions::KnownFunctions;
+use crate::layers::overlay;
 use crate::read::ReadFile;
-use crate::segments::{CodeRanges, Error, load_segments};
+use crate::segments::{CodeRanges, UnwindTableError, load_segments};
 use crate::synthesize;
 
 /// What one look at a file tells of all of it, and the way to what `.eh_frame` says of a part: the sorted table of
@@ -24,10 +24,10 @@ use crate::synthesize;
 pub struct FileOutline {
     loads: Vec<LoadSegment>,
     code: CodeRanges,
-    index: Index,
+    index: EhFrameHdrIndex,
     bases: BaseAddresses,
     known: KnownFunctions,
-    entries: Entries,
+    entries: EntryInterner,
     /// The rows of functions that begin a stack, which hold whatever other sources say.
     roots: RowBuffer,
     /// The rows that hold where no other source says anything.
@@ -40,11 +40,13 @@ impl FileOutline {
     /// # Errors
     ///
     /// If the file has no code, or code for another processor.
-    pub fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Result<Option<Self>, Error> {
-        let code = CodeRanges::of(file)?;
-        let Some((index, data)) = Index::of(file) else { return Ok(None) };
-        let (bases, mut summary, mut entries) = (bases(file), Summary::default(), Entries::new());
-        let mut known = KnownFunctions::of(file, &code);
+    pub fn from_file<'data, R: ReadFile<'data>>(
+        file: &File<'data, R>,
+    ) -> Result<Option<Self>, UnwindTableError> {
+        let code = CodeRanges::from_file(file)?;
+        let Some((index, data)) = EhFrameHdrIndex::from_file(file) else { return Ok(None) };
+        let (bases, mut summary, mut entries) = (bases(file), Summary::default(), EntryInterner::new());
+        let mut known = KnownFunctions::from_file(file, &code);
         // What describes the known functions, and those beside them, says where they end.
         let mut offsets = Vec::new();
         for start in known.starts() {
@@ -57,7 +59,7 @@ impl FileOutline {
         let roots = known.roots(&mut entries, &mut summary);
         let by_code = known.by_code(file, &code, &mut entries, &mut summary);
         let linkage = synthesize::linkage_rows(file, &code, &mut entries, &mut summary);
-        let by_code = lay_over(by_code, linkage, &entries);
+        let by_code = overlay(by_code, linkage, &entries);
         Ok(Some(Self { loads: load_segments(file), code, index, bases, known, entries, roots, by_code }))
     }
 
@@ -90,13 +92,13 @@ impl FileOutline {
             let (from, to) = (place(range.start), place(range.end));
             if from > end {
                 others.push((end, not_asked));
-                others.push((from, Entries::NO_INFORMATION));
+                others.push((from, EntryInterner::NO_INFORMATION));
             }
             end = end.max(to);
         }
         others.push((end, not_asked));
         let last = self.code.ranges().map(|(_, end)| end).max().unwrap_or_default();
-        others.push((last.max(end), Entries::NO_INFORMATION));
+        others.push((last.max(end), EntryInterner::NO_INFORMATION));
         let offsets = found.iter().filter_map(|(_, offset)| *offset).collect();
         self.table(data, None, offsets, others, entries)
     }
@@ -108,16 +110,16 @@ impl FileOutline {
         wanted: Option<&[Range<Svma>]>,
         offsets: Vec<u64>,
         others: RowBuffer,
-        mut entries: Entries,
+        mut entries: EntryInterner,
     ) -> UnwindTable {
         let mut code = self.code.clone();
-        code.want(wanted);
+        code.restrict_to(wanted);
         let (mut summary, mut known) = (Summary::default(), self.known.clone());
         let window = self.index.window(data, offsets);
         let described = window
             .map(|window| rows_of_window(window, &self.bases, &code, &mut known, &mut entries, &mut summary));
         let layers = [self.roots.clone(), described.unwrap_or_default(), self.by_code.clone(), others];
-        let rows = layers.into_iter().reduce(|above, below| lay_over(above, below, &entries));
+        let rows = layers.into_iter().reduce(|above, below| overlay(above, below, &entries));
         UnwindTable::new(code.base(), rows.unwrap_or_default(), entries, summary)
     }
 }

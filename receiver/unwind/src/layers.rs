@@ -1,6 +1,6 @@
 //! The ranges of one source laid over one another, then the sources.
 
-use sidewinder_unwind_table::{CompactRow, Entries, EntryId, RowBuffer};
+use sidewinder_unwind_table::{CompactRow, EntryId, EntryInterner, RowBuffer};
 
 /// Lays the rows of ranges that come sorted by start over one another.
 ///
@@ -24,7 +24,7 @@ pub(crate) struct RangeRows {
 impl RangeRows {
     /// Put `id` in force from `start`, which may not lie below any start given before. Outside the range it
     /// has no effect.
-    pub(crate) fn put(&mut self, start: u32, id: EntryId) {
+    pub(crate) fn push(&mut self, start: u32, id: EntryId) {
         if (self.start..self.end).contains(&start) {
             self.rows.pop_if(|(last, _)| *last == start);
             self.rows.push((start, id));
@@ -36,7 +36,7 @@ impl RangeRows {
     }
 
     /// Put `id` in force everywhere instead of all that was put so far.
-    pub(crate) fn put_only(&mut self, id: EntryId) {
+    pub(crate) fn set_only(&mut self, id: EntryId) {
         self.rows.clear();
         self.rows.push((self.start, id));
     }
@@ -50,19 +50,19 @@ impl RangeStack {
 
     /// Begin a range, which may not start below any opened before.
     pub(crate) fn open(&mut self, mut range: RangeRows, out: &mut RowBuffer) {
-        self.put_out_until(range.start, out);
+        self.flush_until(range.start, out);
         if range.rows.first().is_none_or(|(first, _)| *first > range.start) {
-            range.rows.insert(0, (range.start, Entries::NO_INFORMATION));
+            range.rows.insert(0, (range.start, EntryInterner::NO_INFORMATION));
         }
         self.open.push(range);
     }
 
     /// End all ranges.
     pub(crate) fn finish(mut self, out: &mut RowBuffer) {
-        self.put_out_until(u32::MAX, out);
+        self.flush_until(u32::MAX, out);
     }
 
-    fn put_out_until(&mut self, limit: u32, out: &mut RowBuffer) {
+    fn flush_until(&mut self, limit: u32, out: &mut RowBuffer) {
         while let Some(top) = self.open.last_mut() {
             let until = top.end.min(limit);
             while let Some(row) = top.rows.get(top.next).filter(|(start, _)| *start < until) {
@@ -83,7 +83,7 @@ impl RangeStack {
         while self.open.last().is_some_and(|below| below.end <= at) {
             self.close();
         }
-        let mut in_force = Entries::NO_INFORMATION;
+        let mut in_force = EntryInterner::NO_INFORMATION;
         if let Some(below) = self.open.last_mut() {
             let passed =
                 below.rows.get(below.next..).map_or(0, |rest| rest.partition_point(|row| row.0 <= at));
@@ -104,11 +104,11 @@ impl RangeStack {
 }
 
 /// One layer over another: where the upper one says nothing, the lower one shows.
-pub(crate) fn lay_over(above: RowBuffer, below: RowBuffer, entries: &Entries) -> RowBuffer {
+pub(crate) fn overlay(above: RowBuffer, below: RowBuffer, entries: &EntryInterner) -> RowBuffer {
     match (above.is_empty(), below.is_empty()) {
         (_, true) => above,
         (true, false) => below,
-        (false, false) => above.over(below, entries),
+        (false, false) => above.merge_over(below, entries),
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
         let mut out = RowBuffer::default();
         for (start, end, rows) in ranges {
             let mut range = stack.range((*start, *end));
-            rows.iter().for_each(|(at, id)| range.put(*at, *id));
+            rows.iter().for_each(|(at, id)| range.push(*at, *id));
             stack.open(range, &mut out);
         }
         stack.finish(&mut out);

@@ -20,16 +20,16 @@
 //!
 //! Where two sources speak of one address, the one named first here holds:
 //!
-//! 1. functions known to begin a stack ([`Source::KnownFunction`]): the ELF entry point and the functions by
+//! 1. functions known to begin a stack ([`RowSource::KnownFunction`]): the ELF entry point and the functions by
 //!    which the C libraries and Go start processes, threads and coroutines;
 //! 2. `.eh_frame`, found by its section or, where section headers are gone, by `PT_GNU_EH_FRAME`;
 //! 3. `.gopclntab`, Go's own table, which is exact at every instruction;
 //! 4. `.debug_frame`, compressed or not;
 //! 5. `.sframe`, versions 1 and 2;
-//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`Sources`];
+//! 6. the `.eh_frame` and `.debug_frame` of separate debug files, if there are any ([`UnwindSources`];
 //!    [`debug_file`] says where to look), and of the one in `.gnu_debugdata`;
 //! 7. what is known of such functions where no source above says anything;
-//! 8. the machine code itself ([`Source::MachineCode`]), for what is left. What jumps reach from the ELF entry point is part
+//! 8. the machine code itself ([`RowSource::MachineCode`]), for what is left. What jumps reach from the ELF entry point is part
 //!    of where the program begins; code of GHC has one rule throughout.
 //!
 //! # Modules
@@ -38,11 +38,11 @@
 //! other words of a stack. `indexed` makes tables of parts of files, and of single functions,
 //! without reading the rest. `cfi` turns DWARF into rules, with `expression` for the
 //! few DWARF expressions that occur; `go` does the same for Go, `sframe` for `.sframe`; `companion` unpacks what
-//! is inside `.gnu_debugdata`; `known` holds the functions known by name, of which `symbols` tells.
+//! is inside `.gnu_debugdata`; `known_functions` holds the functions known by name, of which `symbols` tells.
 //! What differs between architectures is in `arch`. `code` follows what machine code does to its frame:
 //! `synthesize` makes rows of that, [`validate`](mod@validate) checks given rows against it.
 //! Rows meet in `layers`, over interned entries; `segments` says where a file has code, `elf` finds the sources in a file and
-//! `sources` orders them. [`prove`] says which ranges a frame pointer walks.
+//! `sources` orders them. [`method`] says which ranges a frame pointer walks.
 #![forbid(unsafe_code)]
 
 mod arch;
@@ -55,9 +55,9 @@ mod elf;
 mod expression;
 mod go;
 mod indexed;
-mod known;
+mod known_functions;
 mod layers;
-pub mod prove;
+pub mod method;
 mod read;
 mod segments;
 mod sframe;
@@ -69,13 +69,13 @@ pub mod validate;
 pub use arch::{CALL_BYTES, call_before};
 pub use call::Call;
 pub use companion::unpack_mini_debug_info;
-pub use go::pclntab::{Header as GoTableHeader, PcValue, PcValues};
+pub use go::pclntab::{GoTableHeader, PcValue, PcValues};
 pub use indexed::FileOutline;
 pub use read::ReadFile;
-pub use segments::{Error, code_ranges, load_segments};
-pub use sources::{Sources, has_eh_frame_alone, unwind_table};
+pub use segments::{UnwindTableError, code_ranges, load_segments};
+pub use sources::{UnwindSources, has_only_eh_frame, unwind_table};
 // What the functions here return.
 pub use sidewinder_unwind_table::{
-    CalleeSaved, Cfa, EndReason, Entry, GivenUp, Register, ReturnAddress, Row, Rule, SavedRegister, Source,
-    Summary, UnsupportedReason, UnwindTable,
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister, Summary,
+    UnresolvedReason, UnsupportedReason, UnwindRow, UnwindTable,
 };

@@ -12,7 +12,7 @@ use crate::arch;
 
 /// Why a file has no table at all.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum UnwindTableError {
     /// The code is for a processor whose rules aren't known.
     #[error("unsupported architecture {0:?}")]
     Architecture(Architecture),
@@ -43,8 +43,10 @@ pub fn load_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Vec<Loa
 /// # Errors
 ///
 /// If the file has no code, or code for another processor.
-pub fn code_ranges<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Vec<Range<Svma>>, Error> {
-    let code = CodeRanges::of(file)?;
+pub fn code_ranges<'data, R: ReadRef<'data>>(
+    file: &File<'data, R>,
+) -> Result<Vec<Range<Svma>>, UnwindTableError> {
+    let code = CodeRanges::from_file(file)?;
     let ranges = code.instructions(file).into_iter();
     Ok(ranges.map(|(start, end)| code.svma(start)..code.svma(end)).collect())
 }
@@ -61,27 +63,29 @@ fn file_bytes<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> u64 {
 #[derive(Clone, Debug)]
 pub(crate) struct CodeRanges {
     base: Svma,
-    ranges: Vec<CodeRange>,
+    ranges: Vec<ExecutableRange>,
     /// The parts for which rows are wanted; `None`: all.
     wanted: Option<Vec<Range<u32>>>,
 }
 
 #[derive(Clone, Debug)]
-struct CodeRange {
+struct ExecutableRange {
     start: u32,
     end: u32,
     file_offset: u64,
 }
 
 impl CodeRanges {
-    pub(crate) fn of<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Result<Self, Error> {
+    pub(crate) fn from_file<'data, R: ReadRef<'data>>(
+        file: &File<'data, R>,
+    ) -> Result<Self, UnwindTableError> {
         if file.architecture() != arch::MACHINE {
-            return Err(Error::Architecture(file.architecture()));
+            return Err(UnwindTableError::Architecture(file.architecture()));
         }
-        Self::of_segments(file).ok_or(Error::NoCode)
+        Self::from_segments(file).ok_or(UnwindTableError::NoCode)
     }
 
-    fn of_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
+    fn from_segments<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> Option<Self> {
         // No segment goes on at the start of the address space.
         let ends =
             |segment: &object::Segment<'data, '_, R>| segment.address().checked_add(segment.size()).is_some();
@@ -94,7 +98,7 @@ impl CodeRanges {
                 let (file_offset, present) = segment.file_range();
                 let end =
                     u64::from(start).saturating_add(segment.size().min(present)).min(u64::from(u32::MAX));
-                Some(CodeRange { start, end: u32::try_from(end).ok()?, file_offset })
+                Some(ExecutableRange { start, end: u32::try_from(end).ok()?, file_offset })
             })
             .collect();
         ranges.sort_unstable_by_key(|range| range.start);
@@ -102,7 +106,7 @@ impl CodeRanges {
     }
 
     /// From now on, rows are wanted for these parts alone; `None`: for all.
-    pub(crate) fn want(&mut self, parts: Option<&[Range<Svma>]>) {
+    pub(crate) fn restrict_to(&mut self, parts: Option<&[Range<Svma>]>) {
         let base = self.base;
         let from_base = |at: Svma| u32::try_from(at.0.saturating_sub(base.0)).unwrap_or(u32::MAX);
         let of_parts = |parts: &[Range<Svma>]| {
@@ -182,7 +186,7 @@ impl CodeRanges {
         elf.data().read_bytes_at(offset, length.min(u64::from(range.end.checked_sub(start)?))).ok()
     }
 
-    fn range_at(&self, at: u32) -> Option<&CodeRange> {
+    fn range_at(&self, at: u32) -> Option<&ExecutableRange> {
         let after = self.ranges.partition_point(|range| range.start <= at);
         self.ranges.get(after.checked_sub(1)?).filter(|range| at < range.end)
     }

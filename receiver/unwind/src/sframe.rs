@@ -5,12 +5,12 @@
 //! checked.
 
 use sidewinder_unwind_table::{
-    CalleeSaved, Cfa, EndReason, Entries, Entry, PLT_ENTRY_BYTES, Register, ReturnAddress, RowBuffer, Rule,
-    SavedRegister, Source, Summary, UnsupportedReason,
+    CalleeSaved, Cfa, EndReason, Entry, EntryInterner, PLT_ENTRY_BYTES, Register, ReturnAddress, RowBuffer,
+    RowSource, Rule, SavedRegister, Summary, UnsupportedReason,
 };
 
 use crate::arch;
-use crate::known::KnownFunctions;
+use crate::known_functions::KnownFunctions;
 use crate::layers::RangeStack;
 use crate::segments::CodeRanges;
 
@@ -71,10 +71,10 @@ impl<'data> SFrame<'data> {
         &self,
         code: &CodeRanges,
         known: &mut KnownFunctions,
-        entries: &mut Entries,
+        entries: &mut EntryInterner,
         summary: &mut Summary,
     ) -> RowBuffer {
-        let source = Source::SFrame;
+        let source = RowSource::SFrame;
         let mut located = Vec::new();
         for (place, entry) in self.index.chunks_exact(self.entry_bytes).enumerate() {
             let range = self.stated_range(place, entry).and_then(|(start, end)| code.clip(start, end));
@@ -90,7 +90,7 @@ impl<'data> SFrame<'data> {
         // Functions may share rows, so that without a bound a small file could ask for any number of steps.
         let mut steps_left = self.rows.len();
         for (start, end, place) in located {
-            known.bound((start, end));
+            known.clip_to((start, end));
             if !code.wants((start, end)) {
                 continue;
             }
@@ -98,13 +98,13 @@ impl<'data> SFrame<'data> {
             let entry = self.index.chunks_exact(self.entry_bytes).nth(place as usize).unwrap_or_default();
             let read = self.function_rows(entry, &mut steps_left, |offset, entry| {
                 summary.count_unsupported(entry);
-                range.put(start.saturating_add(offset), entries.intern(entry));
+                range.push(start.saturating_add(offset), entries.intern(entry));
             });
             match read {
                 Some(()) => Summary::count(&mut summary.functions, source),
                 None => {
                     Summary::count(&mut summary.malformed, source);
-                    range.put_only(entries.intern(Entry::End(EndReason::Malformed)));
+                    range.set_only(entries.intern(Entry::End(EndReason::Malformed)));
                 }
             }
             ranges.open(range, &mut out);

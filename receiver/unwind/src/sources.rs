@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use object::{File, Object as _, ReadRef};
 use sidewinder_address::Svma;
-use sidewinder_unwind_table::{Entries, RowBuffer, Source, Summary, UnwindTable};
+use sidewinder_unwind_table::{EntryInterner, RowBuffer, RowSource, Summary, UnwindTable};
 
 use crate::companion::mini_debug_info;
 use crate::elf::{EhFrameSection, debug_frame_rows, sframe_rows};
 use crate::go;
-use crate::known::KnownFunctions;
-use crate::layers::lay_over;
+use crate::known_functions::KnownFunctions;
+use crate::layers::overlay;
 use crate::read::ReadFile;
-use crate::segments::{CodeRanges, Error};
+use crate::segments::{CodeRanges, UnwindTableError};
 use crate::synthesize;
 
 /// The unwind table of a file, an executable, a shared library or the vDSO.
@@ -23,14 +23,16 @@ use crate::synthesize;
 /// # Errors
 ///
 /// If the file has no code, or code for another processor.
-pub fn unwind_table<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Result<UnwindTable, Error> {
-    Ok(Sources::<R, &[u8]>::of(file, &[])?.table())
+pub fn unwind_table<'data, R: ReadFile<'data>>(
+    file: &File<'data, R>,
+) -> Result<UnwindTable, UnwindTableError> {
+    Ok(UnwindSources::<R, &[u8]>::new(file, &[])?.table())
 }
 
 /// What a file and its debug files say of its code, found and ready to be asked.
 ///
 /// Finding it takes a look at each name and at each function; then a part of the code takes as much time as it is large.
-pub struct Sources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
+pub struct UnwindSources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     file: &'file File<'data, R>,
     debug_files: &'file [File<'debug, D>],
     mini_debug_info: Option<Vec<u8>>,
@@ -39,12 +41,14 @@ pub struct Sources<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>
     eh_frame: Option<EhFrameSection<'data>>,
     /// Of finding it.
     summary: Summary,
-    entries: Entries,
+    entries: EntryInterner,
     /// What the machine code says where no source does, once it has been read for tables of parts.
     by_machine_code: RowBuffer,
 }
 
-impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'file, 'data, 'debug, R, D> {
+impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>>
+    UnwindSources<'file, 'data, 'debug, R, D>
+{
     /// The sources of a file, and of separate debug files about the same code, of which
     /// [`debug_file`](crate::debug_file) says where to look for them. They speak where the file itself doesn't, the
     /// first of them first.
@@ -52,20 +56,23 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
     /// # Errors
     ///
     /// If the file itself has no code, or code for another processor.
-    pub fn of(file: &'file File<'data, R>, debug_files: &'file [File<'debug, D>]) -> Result<Self, Error> {
-        let code = CodeRanges::of(file)?;
+    pub fn new(
+        file: &'file File<'data, R>,
+        debug_files: &'file [File<'debug, D>],
+    ) -> Result<Self, UnwindTableError> {
+        let code = CodeRanges::from_file(file)?;
         let mut summary = Summary::default();
         let mini_debug_info = mini_debug_info(file, &mut summary);
-        let mut known = KnownFunctions::of(file, &code);
-        debug_files.iter().for_each(|debug_file| known.learn_names(debug_file, file, &code));
+        let mut known = KnownFunctions::from_file(file, &code);
+        debug_files.iter().for_each(|debug_file| known.add_named(debug_file, file, &code));
         if let Some(debug_file) = parsed(mini_debug_info.as_deref()) {
-            known.learn_names(&debug_file, file, &code);
+            known.add_named(&debug_file, file, &code);
         }
-        let eh_frame = EhFrameSection::of(file, Source::EhFrame, &code, &mut summary);
+        let eh_frame = EhFrameSection::from_file(file, RowSource::EhFrame, &code, &mut summary);
         if let Some(section) = &eh_frame {
-            known.learn(&section.peculiarities(file, Source::EhFrame));
+            known.apply_traits(&section.traits(file, RowSource::EhFrame));
         }
-        let entries = Entries::new();
+        let entries = EntryInterner::new();
         let by_machine_code = RowBuffer::default();
         Ok(Self {
             file,
@@ -82,79 +89,79 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
 
     /// Whether there is `.eh_frame` and nothing else but machine code.
     #[must_use]
-    pub fn are_eh_frame_alone(&self) -> bool {
-        self.debug_files.is_empty() && self.eh_frame.is_some() && has_eh_frame_alone(self.file)
+    pub fn has_only_eh_frame(&self) -> bool {
+        self.debug_files.is_empty() && self.eh_frame.is_some() && has_only_eh_frame(self.file)
     }
 
     /// The table of all code.
     pub fn table(&mut self) -> UnwindTable {
-        self.code.want(None);
+        self.code.restrict_to(None);
         let mut summary = self.summary.clone();
-        let described = self.described(&mut summary);
-        let by_machine_code = self.synthesized(&described, &mut summary);
+        let described = self.rows_from_debug_info(&mut summary);
+        let by_machine_code = self.rows_from_code(&described, &mut summary);
         self.table_of_rows(described, by_machine_code, summary)
     }
 
     /// A table that speaks of the addresses of these parts alone, and elsewhere says anything. Of the machine code,
     /// which is understood as a whole or not at all, it has what [`read_code`](Self::read_code) has found.
     pub fn table_of(&mut self, parts: &[Range<Svma>]) -> UnwindTable {
-        self.code.want(Some(parts));
+        self.code.restrict_to(Some(parts));
         let mut summary = self.summary.clone();
-        let described = self.described(&mut summary);
+        let described = self.rows_from_debug_info(&mut summary);
         self.table_of_rows(described, self.by_machine_code.clone(), summary)
     }
 
     /// Makes rows of the machine code that `.eh_frame` says nothing of, for the tables of parts to come. Returns where
     /// there are any, in order. What a broken entry hides is left out.
     pub fn read_code(&mut self) -> Vec<Range<Svma>> {
-        self.code.want(None);
+        self.code.restrict_to(None);
         let Self { file, code, known, entries, .. } = self;
         let mut summary = Summary::default();
         let functions = self.eh_frame.iter().flat_map(EhFrameSection::functions);
         let mut described = RowBuffer::default();
         let mut covered = 0;
         for (start, end) in functions {
-            known.bound((start, end));
+            known.clip_to((start, end));
             if start > covered {
-                described.push((covered, Entries::NO_INFORMATION));
+                described.push((covered, EntryInterner::NO_INFORMATION));
             }
-            described.push((start.max(covered), Entries::SOMETHING));
+            described.push((start.max(covered), EntryInterner::SOMETHING));
             covered = covered.max(end);
         }
-        described.push((covered, Entries::NO_INFORMATION));
-        let described = lay_over(known.roots(entries, &mut summary), described, entries);
+        described.push((covered, EntryInterner::NO_INFORMATION));
+        let described = overlay(known.roots(entries, &mut summary), described, entries);
         let by_code = known.by_code(file, code, entries, &mut summary);
-        let described = lay_over(described, by_code, entries);
-        self.by_machine_code = self.synthesized(&described, &mut summary);
+        let described = overlay(described, by_code, entries);
+        self.by_machine_code = self.rows_from_code(&described, &mut summary);
         let svma = |at| self.code.svma(at);
-        self.by_machine_code.spoken_of().into_iter().map(|(start, end)| svma(start)..svma(end)).collect()
+        self.by_machine_code.covered_ranges().into_iter().map(|(start, end)| svma(start)..svma(end)).collect()
     }
 
     /// The rows of every source that states any.
-    fn described(&mut self, summary: &mut Summary) -> RowBuffer {
+    fn rows_from_debug_info(&mut self, summary: &mut Summary) -> RowBuffer {
         let Self { file, code, known, entries, .. } = self;
         let eh_frame = self.eh_frame.as_ref().map_or_else(RowBuffer::default, |section| {
-            section.rows(file, Source::EhFrame, code, known, entries, summary)
+            section.rows(file, RowSource::EhFrame, code, known, entries, summary)
         });
         let go = go::rows(file, code, known, entries, summary);
         // Go writes `.debug_frame` for the functions of `.gopclntab` and no others.
         let debug_frame = if go.is_empty() {
-            debug_frame_rows(file, Source::DebugFrame, code, known, entries, summary)
+            debug_frame_rows(file, RowSource::DebugFrame, code, known, entries, summary)
         } else {
             RowBuffer::default()
         };
         let sframe = sframe_rows(file, code, known, entries, summary);
         let mut layers = vec![eh_frame, go, debug_frame, sframe];
         for debug_file in self.debug_files {
-            let source = Source::DebugFile;
-            if let Some(section) = EhFrameSection::of(debug_file, source, code, summary) {
+            let source = RowSource::DebugFile;
+            if let Some(section) = EhFrameSection::from_file(debug_file, source, code, summary) {
                 layers.push(section.rows(debug_file, source, code, known, entries, summary));
             }
             layers.push(debug_frame_rows(debug_file, source, code, known, entries, summary));
         }
         if let Some(debug_file) = parsed(self.mini_debug_info.as_deref()) {
-            let source = Source::MiniDebugInfo;
-            if let Some(section) = EhFrameSection::of(&debug_file, source, code, summary) {
+            let source = RowSource::MiniDebugInfo;
+            if let Some(section) = EhFrameSection::from_file(&debug_file, source, code, summary) {
                 layers.push(section.rows(&debug_file, source, code, known, entries, summary));
             }
             layers.push(debug_frame_rows(&debug_file, source, code, known, entries, summary));
@@ -162,11 +169,11 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
         // The sources above say where the known functions end.
         layers.insert(0, known.roots(entries, summary));
         layers.push(known.by_code(file, code, entries, summary));
-        layers.into_iter().reduce(|above, below| lay_over(above, below, entries)).unwrap_or_default()
+        layers.into_iter().reduce(|above, below| overlay(above, below, entries)).unwrap_or_default()
     }
 
     /// The rows of the machine code of which `described` says nothing.
-    fn synthesized(&mut self, described: &RowBuffer, summary: &mut Summary) -> RowBuffer {
+    fn rows_from_code(&mut self, described: &RowBuffer, summary: &mut Summary) -> RowBuffer {
         synthesize::rows(self.file, &self.code, &self.known, described, &mut self.entries, summary)
     }
 
@@ -176,15 +183,15 @@ impl<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Sources<'fil
         by_machine_code: RowBuffer,
         summary: Summary,
     ) -> UnwindTable {
-        let spoken_of = by_machine_code.spoken_of();
-        let rows = lay_over(described, by_machine_code, &self.entries);
+        let spoken_of = by_machine_code.covered_ranges();
+        let rows = overlay(described, by_machine_code, &self.entries);
         UnwindTable::new(self.code.base(), rows, self.entries.clone(), summary).with_machine_code(spoken_of)
     }
 }
 
 /// Whether a file by itself, without any debug file, has `.eh_frame` and no other source but machine code.
 #[must_use]
-pub fn has_eh_frame_alone<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> bool {
+pub fn has_only_eh_frame<'data, R: ReadRef<'data>>(file: &File<'data, R>) -> bool {
     let has = |name: &str| file.section_by_name(name).is_some();
     let mut others = go::SECTIONS.into_iter().chain([".debug_frame", ".sframe", ".gnu_debugdata"]);
     has(".eh_frame") && !others.any(has)

@@ -24,7 +24,7 @@ const MAX_NAME_BYTES: usize = 4096;
 const WINDOW_BYTES: usize = 64 << 10;
 
 /// A symbol that may be code of its file.
-pub(crate) struct Symbol<'name> {
+pub(crate) struct SymbolCandidate<'name> {
     pub(crate) name: &'name [u8],
     pub(crate) address: u64,
     pub(crate) size: u64,
@@ -37,9 +37,9 @@ pub(crate) struct Symbol<'name> {
 /// Shows what `.symtab` and then `.dynsym` define and may be code.
 pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
-    mut visit: impl FnMut(&Symbol<'_>),
+    mut visit: impl FnMut(&SymbolCandidate<'_>),
 ) {
-    for table in [".symtab", ".dynsym"].into_iter().filter_map(|name| Table::of(file, name)) {
+    for table in [".symtab", ".dynsym"].into_iter().filter_map(|name| ElfSymbolTable::from_file(file, name)) {
         let endian = table.endian;
         table.for_each_name(
             |symbol| may_be_code(symbol, endian),
@@ -47,7 +47,7 @@ pub(crate) fn for_each_code_symbol<'data, R: ReadFile<'data>>(
                 let (address, size) = (symbol.st_value(endian), symbol.st_size(endian));
                 let is_function = symbol.st_type() == STT_FUNC;
                 let is_resolver = symbol.st_type() == STT_GNU_IFUNC;
-                visit(&Symbol { name, address, size, is_function, is_resolver });
+                visit(&SymbolCandidate { name, address, size, is_function, is_resolver });
             },
         );
     }
@@ -64,29 +64,29 @@ pub(crate) fn for_each_dynamic_name<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     mut visit: impl FnMut(usize, &[u8]),
 ) {
-    if let Some(table) = Table::of(file, ".dynsym") {
+    if let Some(table) = ElfSymbolTable::from_file(file, ".dynsym") {
         table.for_each_name(|_| true, |index, _, name| visit(index, name));
     }
 }
 
 /// A section, by its place in the file and its length, as far as the file reaches.
 #[derive(Clone, Copy)]
-struct Extent {
+struct FileRange {
     offset: u64,
     bytes: u64,
 }
 
 /// A symbol table and its names.
-struct Table<R> {
+struct ElfSymbolTable<R> {
     data: R,
     endian: Endianness,
-    symbols: Extent,
-    names: Extent,
+    symbols: FileRange,
+    names: FileRange,
 }
 
-impl<'data, R: ReadFile<'data>> Table<R> {
+impl<'data, R: ReadFile<'data>> ElfSymbolTable<R> {
     /// By the section's name: readers may hide what a section is from `object`, which would read a whole `.symtab`.
-    fn of(file: &File<'data, R>, name: &str) -> Option<Self> {
+    fn from_file(file: &File<'data, R>, name: &str) -> Option<Self> {
         let File::Elf64(elf) = file else { return None };
         let (endian, data, sections) = (elf.endian(), elf.data(), elf.elf_section_table());
         let (_, section) = sections.section_by_name(endian, name.as_bytes())?;
@@ -154,9 +154,9 @@ fn extent<'data, R: ReadFile<'data>>(
     elf: &ElfFile64<'data, Endianness, R>,
     offset: u64,
     bytes: u64,
-) -> Extent {
+) -> FileRange {
     let file_bytes = elf.data().len().unwrap_or(0);
-    Extent { offset, bytes: bytes.min(file_bytes.saturating_sub(offset)) }
+    FileRange { offset, bytes: bytes.min(file_bytes.saturating_sub(offset)) }
 }
 
 /// The bytes before the first NUL, if it comes in time.

@@ -11,17 +11,17 @@ mod layout;
 use std::collections::{BTreeMap, BTreeSet};
 
 use object::{File, Object as _, ObjectSection as _, ReadRef};
-use sidewinder_unwind_table::{Entries, Entry, GivenUp, RowBuffer, Rule, Source, Summary};
+use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary, UnresolvedReason};
 
-use self::calls::Sweep;
+use self::calls::CallSweep;
 use self::imports::{Imports, never_returns};
-use self::layout::lay_out;
+use self::layout::emit_rows;
 use crate::arch::{Instruction, Stepper, clone, haskell, linkage};
-use crate::code::flow::{AfterCall, Budget, Flow, Guide};
-use crate::code::piece::{Piece, piece_at};
-use crate::code::span::{FUNCTION_ALIGNMENT_BYTES, MIN_GAP_BYTES, Span};
-use crate::code::state::{Lost, State};
-use crate::known::{KnownFunctions, is_never_called};
+use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
+use crate::code::piece::{CodeSlice, piece_at};
+use crate::code::span::{FUNCTION_ALIGNMENT_BYTES, MIN_GAP_BYTES, RuleSpan};
+use crate::code::state::{AbstractState, UnknownPart};
+use crate::known_functions::{KnownFunctions, is_never_called};
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::for_each_code_symbol;
@@ -38,10 +38,10 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
     code: &CodeRanges,
     known: &KnownFunctions,
     rows: &RowBuffer,
-    entries: &mut Entries,
+    entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
-    let undescribed = undescribed(file, code, known.have_clone(), rows, entries);
+    let undescribed = uncovered_code(file, code, known.have_clone(), rows, entries);
     if undescribed.is_empty() {
         return RowBuffer::default();
     }
@@ -53,12 +53,13 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
         }
     }
     let sections = sections(file, code, &pieces);
-    let mut linkage = Ranges::default();
-    let mut understood = Ranges::default();
-    let imports = Imports::of(file, code);
+    let mut linkage = AddressRanges::default();
+    let mut understood = AddressRanges::default();
+    let imports = Imports::from_file(file, code);
     let haskell = known.haskell_cfa_offset().or(imports.have_haskell.then_some(haskell::CFA_OFFSET));
     let haskell = haskell.map(|cfa_offset| haskell::Frames::new(cfa_offset, entries));
-    let NamedFunctions { mut starts, never_return } = NamedFunctions::of(file, code, haskell.is_some());
+    let NamedFunctions { mut starts, never_return } =
+        NamedFunctions::from_file(file, code, haskell.is_some());
     for section in &sections {
         match section.kind {
             SectionKind::Linkage => {
@@ -73,16 +74,16 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
         }
     }
     if !spans.is_empty() {
-        Summary::count(&mut summary.functions, Source::MachineCode);
+        Summary::count(&mut summary.functions, RowSource::MachineCode);
     }
-    let sweep = Sweep::over(&pieces);
+    let sweep = CallSweep::new(&pieces);
     starts.extend(sweep.functions());
     starts.retain(|start| !linkage.contains(*start) && piece_at(&pieces, *start).is_some());
 
     let root = entries.intern(Entry::Rule(Rule::ROOT));
     spans.extend(entry::spans(file, code, known, &pieces, &starts, root));
 
-    let mut functions = Functions {
+    let mut functions = FunctionAnalyzer {
         pieces: &pieces,
         regions: &regions(file, code, &pieces),
         starts: &starts,
@@ -91,26 +92,26 @@ pub(crate) fn rows<'data, R: ReadFile<'data>>(
         imports: &imports,
         do_not_return: never_return,
         stepper: Stepper::new(),
-        budget: Budget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum()),
+        budget: StepBudget::for_bytes(pieces.iter().map(|piece| piece.bytes.len() as u64).sum()),
     };
-    let found = functions.follow_all(haskell.is_none(), entries);
+    let found = functions.analyze_all(haskell.is_none(), entries);
     for function in found.values().filter(|function| !function.spans.is_empty()) {
-        Summary::count(&mut summary.functions, Source::MachineCode);
+        Summary::count(&mut summary.functions, RowSource::MachineCode);
         // An entry that is followed as a function is one up to its jump, by a rule that differs in form alone.
         spans.extend(function.spans.iter().filter(|span| !understood.contains(span.start)));
     }
-    lay_out(&undescribed, spans, root, haskell.as_ref(), summary)
+    emit_rows(&undescribed, spans, root, haskell.as_ref(), summary)
 }
 
 /// The rows of all linkage tables.
 pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
-    entries: &mut Entries,
+    entries: &mut EntryInterner,
     summary: &mut Summary,
 ) -> RowBuffer {
     let root = entries.intern(Entry::Rule(Rule::ROOT));
-    let mut tables: Vec<Piece<'_>> = file
+    let mut tables: Vec<CodeSlice<'_>> = file
         .sections()
         .filter(|section| {
             matches!(section.name_bytes().map(SectionKind::by_name), Ok(Some(SectionKind::Linkage)))
@@ -118,26 +119,26 @@ pub(crate) fn linkage_rows<'data, R: ReadFile<'data>>(
         .filter_map(|section| {
             let end = section.address().saturating_add(section.size());
             let (start, end) = code.clip(section.address(), end)?;
-            Some(Piece { start, bytes: code.bytes(file, start, u64::from(end - start))? })
+            Some(CodeSlice { start, bytes: code.bytes(file, start, u64::from(end - start))? })
         })
         .collect();
     tables.sort_unstable_by_key(|table| table.start);
-    let spans: Vec<Span> = tables.iter().flat_map(|table| linkage::spans(table, entries)).collect();
+    let spans: Vec<RuleSpan> = tables.iter().flat_map(|table| linkage::spans(table, entries)).collect();
     if !spans.is_empty() {
-        Summary::count(&mut summary.functions, Source::MachineCode);
+        Summary::count(&mut summary.functions, RowSource::MachineCode);
     }
-    lay_out(&tables, spans, root, None, summary)
+    emit_rows(&tables, spans, root, None, summary)
 }
 
 /// The executable code without rows, but for what is padding throughout, or too short for a function and no call of
 /// `clone`.
-fn undescribed<'data, R: ReadRef<'data>>(
+fn uncovered_code<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     has_clone: bool,
     rows: &RowBuffer,
-    entries: &Entries,
-) -> Vec<Piece<'data>> {
+    entries: &EntryInterner,
+) -> Vec<CodeSlice<'data>> {
     let mut pieces = Vec::new();
     for (start, end) in code.instructions(file) {
         for (start, end) in rows.gaps(start, end, entries) {
@@ -146,7 +147,7 @@ fn undescribed<'data, R: ReadRef<'data>>(
                 continue;
             }
             let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
-            let piece = Piece { start, bytes };
+            let piece = CodeSlice { start, bytes };
             if !piece.is_padding(start, end) {
                 pieces.push(piece);
             }
@@ -157,20 +158,20 @@ fn undescribed<'data, R: ReadRef<'data>>(
 
 /// Ranges of addresses.
 #[derive(Default)]
-struct Ranges {
+struct AddressRanges {
     ranges: Vec<(u32, u32)>,
 }
 
-impl Ranges {
+impl AddressRanges {
     fn contains(&self, at: u32) -> bool {
         self.ranges.iter().any(|(start, end)| (*start..*end).contains(&at))
     }
 }
 
 /// A section without rows that is more than text.
-struct Section<'data> {
+struct SpecialSection<'data> {
     kind: SectionKind,
-    piece: Piece<'data>,
+    piece: CodeSlice<'data>,
 }
 
 enum SectionKind {
@@ -193,13 +194,13 @@ impl SectionKind {
 fn sections<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
-    pieces: &[Piece<'data>],
-) -> Vec<Section<'data>> {
+    pieces: &[CodeSlice<'data>],
+) -> Vec<SpecialSection<'data>> {
     let sections = file.sections().filter_map(|section| {
         let kind = SectionKind::by_name(section.name_bytes().ok()?)?;
         let (start, end) = code.clip(section.address(), section.address().saturating_add(section.size()))?;
         let piece = piece_at(pieces, start).filter(|piece| end <= piece.end())?;
-        Some(Section { kind, piece: piece.part(start, end) })
+        Some(SpecialSection { kind, piece: piece.part(start, end) })
     });
     sections.collect()
 }
@@ -209,8 +210,8 @@ fn sections<'data, R: ReadRef<'data>>(
 fn regions<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
-    pieces: &[Piece<'data>],
-) -> Vec<Piece<'data>> {
+    pieces: &[CodeSlice<'data>],
+) -> Vec<CodeSlice<'data>> {
     let mut regions = Vec::new();
     for (start, end) in code.instructions(file) {
         let within = |at: u32| pieces.partition_point(|piece| piece.start < at);
@@ -222,7 +223,7 @@ fn regions<'data, R: ReadRef<'data>>(
             .then(|| code.bytes(file, start, u64::from(length)))
             .flatten();
         match whole {
-            Some(bytes) => regions.push(Piece { start, bytes }),
+            Some(bytes) => regions.push(CodeSlice { start, bytes }),
             None => regions.extend(inside),
         }
     }
@@ -240,7 +241,11 @@ struct NamedFunctions {
 
 impl NamedFunctions {
     /// What Haskell has a symbol for (`..._info`) is jumped to.
-    fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges, has_haskell: bool) -> Self {
+    fn from_file<'data, R: ReadFile<'data>>(
+        file: &File<'data, R>,
+        code: &CodeRanges,
+        has_haskell: bool,
+    ) -> Self {
         let is_haskell = |name: &[u8]| has_haskell && name.ends_with(b"_info");
         let begins = |name: &[u8]| {
             !is_never_called(name) && !name.windows(5).any(|part| part == b".cold") && !is_haskell(name)
@@ -260,22 +265,22 @@ impl NamedFunctions {
 }
 
 /// What following a function gave.
-struct Found {
-    spans: Vec<Span>,
+struct FunctionFlow {
+    spans: Vec<RuleSpan>,
     calls: Vec<u32>,
     returns: bool,
 }
 
-struct Functions<'a, 'data> {
-    pieces: &'a [Piece<'data>],
-    regions: &'a [Piece<'data>],
+struct FunctionAnalyzer<'a, 'data> {
+    pieces: &'a [CodeSlice<'data>],
+    regions: &'a [CodeSlice<'data>],
     starts: &'a BTreeSet<u32>,
-    linkage: &'a Ranges,
-    sweep: &'a Sweep,
+    linkage: &'a AddressRanges,
+    sweep: &'a CallSweep,
     imports: &'a Imports,
     do_not_return: BTreeSet<u32>,
     stepper: Stepper,
-    budget: Budget,
+    budget: StepBudget,
 }
 
 /// Why it is thought that a function begins somewhere.
@@ -287,19 +292,24 @@ enum Evidence {
     Possible,
 }
 
-impl Functions<'_, '_> {
+impl FunctionAnalyzer<'_, '_> {
     /// `tries_others`: also where nothing says that a function begins.
-    fn follow_all(&mut self, tries_others: bool, entries: &mut Entries) -> BTreeMap<u32, Found> {
+    fn analyze_all(
+        &mut self,
+        tries_others: bool,
+        entries: &mut EntryInterner,
+    ) -> BTreeMap<u32, FunctionFlow> {
         let mut found = BTreeMap::new();
         let mut left: Vec<u32> = self.starts.iter().copied().collect();
         for _ in 0..MAX_ROUNDS {
             for start in left {
-                if let Some(function) = self.follow(start, Evidence::Named, entries) {
+                if let Some(function) = self.analyze(start, Evidence::Named, entries) {
                     found.insert(start, function);
                 }
             }
-            let is_new =
-                |start: &u32, function: &Found| !function.returns && !self.do_not_return.contains(start);
+            let is_new = |start: &u32, function: &FunctionFlow| {
+                !function.returns && !self.do_not_return.contains(start)
+            };
             let new: BTreeSet<u32> = found
                 .iter()
                 .filter(|(start, function)| is_new(start, function))
@@ -313,19 +323,19 @@ impl Functions<'_, '_> {
             self.do_not_return.extend(new);
         }
         if tries_others {
-            self.follow_possible(&mut found, entries);
+            self.analyze_possible(&mut found, entries);
         }
         found
     }
 
     /// Try what was not reached, where a function could begin.
-    fn follow_possible(&mut self, found: &mut BTreeMap<u32, Found>, entries: &mut Entries) {
-        let mut reached = Reached::default();
+    fn analyze_possible(&mut self, found: &mut BTreeMap<u32, FunctionFlow>, entries: &mut EntryInterner) {
+        let mut reached = ReachedCode::default();
         found.values().for_each(|function| reached.add(&function.spans));
         for at in self.sweep.beginnings() {
             if reached.at(*at).is_none()
                 && piece_at(self.regions, *at).is_some_and(|piece| !piece.has_padding_at(*at))
-                && let Some(function) = self.follow(*at, Evidence::Possible, entries)
+                && let Some(function) = self.analyze(*at, Evidence::Possible, entries)
                 && !reached.contradicts(&function.spans)
             {
                 reached.add(&function.spans);
@@ -334,10 +344,15 @@ impl Functions<'_, '_> {
         }
     }
 
-    fn follow(&mut self, start: u32, evidence: Evidence, entries: &mut Entries) -> Option<Found> {
+    fn analyze(
+        &mut self,
+        start: u32,
+        evidence: Evidence,
+        entries: &mut EntryInterner,
+    ) -> Option<FunctionFlow> {
         let piece = *piece_at(self.regions, start)?;
         let limit = self.starts.range(start + 1..).next().map_or(piece.end(), |next| *next.min(&piece.end()));
-        let guide = Ways {
+        let guide = SynthesisPolicy {
             start,
             pieces: self.pieces,
             starts: self.starts,
@@ -349,17 +364,17 @@ impl Functions<'_, '_> {
             is_cautious: false,
         };
         let mut flow = Flow::new(piece, guide, &mut self.stepper, &mut self.budget);
-        let entry = State::at_entry();
+        let entry = AbstractState::at_entry();
         let met = match evidence {
             Evidence::Possible => {
-                flow.guide.is_cautious = true;
+                flow.policy.is_cautious = true;
                 flow.try_seed(start, &entry)?
             }
             Evidence::Named => {
                 let met = flow.seed(start, &entry);
-                if met.wrong_exit {
+                if met.inconsistent_exit {
                     flow.retract();
-                    flow.guide.is_cautious = true;
+                    flow.policy.is_cautious = true;
                     flow.seed(start, &entry)
                 } else {
                     met
@@ -368,16 +383,16 @@ impl Functions<'_, '_> {
         };
         let returns = met.returns || flow.exhausted;
         let distrusted = if flow.exhausted {
-            Some(GivenUp::TooManySteps)
+            Some(UnresolvedReason::TooManySteps)
         } else {
-            met.refutes_seed().then_some(GivenUp::OtherReturn)
+            met.refutes_seed().then_some(UnresolvedReason::OtherReturn)
         };
         if distrusted.is_none() {
             follow_tables(&mut flow, met.indirect_jumps, self.sweep.beginnings_within(start, limit));
         }
-        let mut found = Found { spans: Vec::new(), calls: Vec::new(), returns };
-        flow.for_each(|_, instruction, state| found.add(instruction, state, entries));
-        found.calls = std::mem::take(&mut flow.guide.calls);
+        let mut found = FunctionFlow { spans: Vec::new(), calls: Vec::new(), returns };
+        flow.for_each_instruction(|_, instruction, state| found.add(instruction, state, entries));
+        found.calls = std::mem::take(&mut flow.policy.calls);
         if let Some(reason) = distrusted {
             found.spans.iter_mut().for_each(|span| span.rule = Err(reason));
         }
@@ -387,16 +402,20 @@ impl Functions<'_, '_> {
 
 /// Try what a jump through a table may lead to: code that no other way reaches, with the frame of the jump. It
 /// is believed if a return proves it, or a place where the frame is known.
-fn follow_tables(flow: &mut Flow<'_, '_, Ways<'_>>, mut frames: Vec<State>, places: &[u32]) {
+fn follow_tables(
+    flow: &mut Flow<'_, '_, SynthesisPolicy<'_>>,
+    mut frames: Vec<AbstractState>,
+    places: &[u32],
+) {
     frames.dedup();
-    flow.guide.is_cautious = true;
+    flow.policy.is_cautious = true;
     let mut tried = 0;
     while let Some(frame) = frames.pop()
         && tried < MAX_FRAMES_OF_JUMPS
     {
         tried += 1;
         for at in places {
-            if flow.has_reached(*at) || flow.exhausted || flow.guide.piece.has_padding_at(*at) {
+            if flow.has_reached(*at) || flow.exhausted || flow.policy.piece.has_padding_at(*at) {
                 continue;
             }
             if let Some(met) = flow.try_seed(*at, &frame) {
@@ -408,23 +427,23 @@ fn follow_tables(flow: &mut Flow<'_, '_, Ways<'_>>, mut frames: Vec<State>, plac
 
 /// Code that was reached, by its start: the end and the rule.
 #[derive(Default)]
-struct Reached {
-    spans: BTreeMap<u32, Span>,
+struct ReachedCode {
+    spans: BTreeMap<u32, RuleSpan>,
 }
 
-impl Reached {
-    fn add(&mut self, spans: &[Span]) {
+impl ReachedCode {
+    fn add(&mut self, spans: &[RuleSpan]) {
         self.spans.extend(spans.iter().map(|span| (span.start, *span)));
     }
 
     /// The span that starts last at or before a place, if it holds it.
-    fn at(&self, at: u32) -> Option<&Span> {
+    fn at(&self, at: u32) -> Option<&RuleSpan> {
         self.spans.range(..=at).next_back().map(|(_, span)| span).filter(|span| span.end > at)
     }
 
     /// Whether what was reached before contradicts one of `spans`.
-    fn contradicts(&self, spans: &[Span]) -> bool {
-        let contradict = |one: &Span, other: &Span| one.rule.is_ok() && one.rule != other.rule;
+    fn contradicts(&self, spans: &[RuleSpan]) -> bool {
+        let contradict = |one: &RuleSpan, other: &RuleSpan| one.rule.is_ok() && one.rule != other.rule;
         spans.iter().any(|span| {
             self.at(span.start).is_some_and(|held| contradict(held, span))
                 || self.spans.range(span.start..span.end).any(|(_, held)| contradict(held, span))
@@ -432,36 +451,36 @@ impl Reached {
     }
 }
 
-impl Found {
-    fn add(&mut self, instruction: &Instruction, state: &State, entries: &mut Entries) {
+impl FunctionFlow {
+    fn add(&mut self, instruction: &Instruction, state: &AbstractState, entries: &mut EntryInterner) {
         let rule = match state.rule() {
             Ok(rule) => Ok(entries.intern(Entry::Rule(rule))),
-            Err(Lost::Cfa) => Err(GivenUp::StackPointer),
-            Err(Lost::ReturnAddress) => Err(GivenUp::ReturnAddress),
+            Err(UnknownPart::Cfa) => Err(UnresolvedReason::StackPointer),
+            Err(UnknownPart::ReturnAddress) => Err(UnresolvedReason::ReturnAddress),
         };
         let (start, end) = (instruction.start(), instruction.end());
         match self.spans.last_mut() {
             Some(last) if last.end == start && last.rule == rule => last.end = end,
-            _ => self.spans.push(Span { start, end, rule }),
+            _ => self.spans.push(RuleSpan { start, end, rule }),
         }
     }
 }
 
 /// The ways through one function among others.
-struct Ways<'a> {
+struct SynthesisPolicy<'a> {
     start: u32,
-    pieces: &'a [Piece<'a>],
+    pieces: &'a [CodeSlice<'a>],
     starts: &'a BTreeSet<u32>,
-    linkage: &'a Ranges,
+    linkage: &'a AddressRanges,
     imports: &'a Imports,
     do_not_return: &'a BTreeSet<u32>,
     calls: Vec<u32>,
-    piece: Piece<'a>,
+    piece: CodeSlice<'a>,
     /// Whether calls before aligned code are taken not to return: another function may begin there.
     is_cautious: bool,
 }
 
-impl Guide for Ways<'_> {
+impl FlowPolicy for SynthesisPolicy<'_> {
     fn may_enter(&self, at: u32) -> bool {
         at == self.start || (!self.starts.contains(&at) && piece_at(self.pieces, at).is_some())
     }
@@ -470,7 +489,7 @@ impl Guide for Ways<'_> {
         self.starts.contains(&at) || self.linkage.contains(at)
     }
 
-    fn arrive(&mut self, _: u32, _: &mut State) {}
+    fn before_instruction(&mut self, _: u32, _: &mut AbstractState) {}
 
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall {
         let next = instruction.end();

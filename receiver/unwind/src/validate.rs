@@ -11,18 +11,18 @@ use std::ops::Range;
 
 use object::{File, ReadRef};
 use sidewinder_address::Svma;
-use sidewinder_unwind_table::{Entry, Row, Rule, UnwindTable};
+use sidewinder_unwind_table::{Entry, Rule, UnwindRow, UnwindTable};
 
 use crate::arch::{Instruction, Stepper};
-use crate::code::flow::{AfterCall, Budget, Flow, Guide};
-use crate::code::piece::Piece;
-use crate::code::state::{RuleVerdict, State, Verdict};
+use crate::code::flow::{AfterCall, Flow, FlowPolicy, StepBudget};
+use crate::code::piece::CodeSlice;
+use crate::code::state::{AbstractState, RuleVerdict, StatementVerdict};
 use crate::elf::described_functions;
-use crate::segments::{CodeRanges, Error};
+use crate::segments::{CodeRanges, UnwindTableError};
 
 /// Which statement of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Statement {
+pub enum RuleComponent {
     /// Where the CFA is.
     Cfa,
     /// Where the caller's frame pointer is.
@@ -39,9 +39,9 @@ pub struct Mismatch {
     /// The end of the last one.
     pub end: Svma,
     /// The row.
-    pub row: Row,
-    /// What of it is wrong first, in the order of [`Statement`].
-    pub statement: Statement,
+    pub row: UnwindRow,
+    /// What of it is wrong first, in the order of [`RuleComponent`].
+    pub statement: RuleComponent,
     /// What the code does, if that can be stated.
     pub code: Option<Rule>,
 }
@@ -56,7 +56,7 @@ impl Mismatch {
 
 /// Which side holds where rows and code contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Trust {
+pub enum TrustedSide {
     /// The rows, as every debugger has it.
     #[default]
     Rows,
@@ -74,7 +74,7 @@ pub struct Validation {
     /// Functions that were looked at.
     pub functions: u64,
     /// Functions that were given up because they took too many steps.
-    pub functions_given_up: u64,
+    pub functions_unresolved: u64,
     /// Rows that were judged at one instruction or more.
     pub rows: u64,
     /// Instructions at which a row was judged right throughout.
@@ -94,15 +94,15 @@ pub struct Validation {
 pub fn validate<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     table: &UnwindTable,
-) -> Result<Validation, Error> {
-    let code = CodeRanges::of(file)?;
+) -> Result<Validation, UnwindTableError> {
+    let code = CodeRanges::from_file(file)?;
     let mut validation = Validation::default();
     let mut stepper = Stepper::new();
     for (start, end) in described_functions(file, &code) {
         let Some(bytes) = code.bytes(file, start, u64::from(end - start)) else { continue };
-        let mut budget = Budget::for_bytes(bytes.len() as u64);
-        let piece = Piece { start, bytes };
-        let rows = Rows { table, code: &code, piece, start, end, in_force: None };
+        let mut budget = StepBudget::for_bytes(bytes.len() as u64);
+        let piece = CodeSlice { start, bytes };
+        let rows = ValidationPolicy { table, code: &code, piece, start, end, current: None };
         check_function(Flow::new(piece, rows, &mut stepper, &mut budget), &piece, &mut validation);
     }
     validation.mismatches.sort_unstable_by_key(|mismatch| (mismatch.start, mismatch.end));
@@ -116,15 +116,15 @@ pub fn validate<'data, R: ReadRef<'data>>(
 /// # Errors
 ///
 /// If the file has no code, or code for another processor.
-pub fn settle<'data, R: ReadRef<'data>>(
+pub fn resolve_conflicts<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     table: UnwindTable,
-    trust: Trust,
-) -> Result<UnwindTable, Error> {
+    trust: TrustedSide,
+) -> Result<UnwindTable, UnwindTableError> {
     Ok(match trust {
-        Trust::Rows => table,
-        Trust::Code => {
-            table.corrected(validate(file, &table)?.mismatches.iter().filter_map(Mismatch::correction))
+        TrustedSide::Rows => table,
+        TrustedSide::Code => {
+            table.with_corrections(validate(file, &table)?.mismatches.iter().filter_map(Mismatch::correction))
         }
     })
 }
@@ -143,7 +143,11 @@ impl Validation {
     }
 }
 
-fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validation: &mut Validation) {
+fn check_function(
+    mut flow: Flow<'_, '_, ValidationPolicy<'_>>,
+    piece: &CodeSlice<'_>,
+    validation: &mut Validation,
+) {
     validation.functions += 1;
     let mut at = piece.start;
     while at < piece.end() && !flow.exhausted {
@@ -151,7 +155,10 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
             None => at += 1,
             Some(instruction) if instruction.is_padding() => at += instruction.len(),
             Some(instruction) => {
-                let state = flow.guide.rule_at(at).map_or(State::UNKNOWN, |rule| State::of_rule(&rule));
+                let state = flow
+                    .policy
+                    .rule_at(at)
+                    .map_or(AbstractState::UNKNOWN, |rule| AbstractState::from_rule(&rule));
                 flow.seed(at, &state);
                 at = flow.unreached_from(at).max(at + instruction.len());
                 continue;
@@ -160,17 +167,17 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
         at = flow.unreached_from(at);
     }
     if flow.exhausted {
-        validation.functions_given_up += 1;
+        validation.functions_unresolved += 1;
         return;
     }
     let mut rows = BTreeSet::new();
-    flow.for_each(|guide, instruction, state| {
+    flow.for_each_instruction(|guide, instruction, state| {
         let row = guide.row_at(instruction.start());
         let Some(rule) = row.entry.rule().filter(|rule| !rule.signal_frame && !rule.is_root()) else {
             validation.instructions_without_claim += 1;
             return;
         };
-        let verdict = state.judge(rule, guide.code.svma(instruction.start()).0);
+        let verdict = state.check_rule(rule, guide.code.svma(instruction.start()).0);
         rows.insert(row.start);
         match first_wrong(&verdict) {
             Some(statement) => {
@@ -188,46 +195,46 @@ fn check_function(mut flow: Flow<'_, '_, Rows<'_>>, piece: &Piece<'_>, validatio
 ///
 /// A rule whose CFA and return address both aren't of this frame is about another one: `longjmp` describes
 /// the frame that it is about to enter.
-fn first_wrong(verdict: &RuleVerdict) -> Option<Statement> {
+fn first_wrong(verdict: &RuleVerdict) -> Option<RuleComponent> {
     let RuleVerdict { cfa, frame_pointer, return_address } = *verdict;
-    if cfa == Verdict::Foreign && return_address != Verdict::Right {
+    if cfa == StatementVerdict::Foreign && return_address != StatementVerdict::Right {
         return None;
     }
-    let contradicts = |verdict| matches!(verdict, Verdict::Wrong | Verdict::Foreign);
+    let contradicts = |verdict| matches!(verdict, StatementVerdict::Wrong | StatementVerdict::Foreign);
     [
-        (cfa, Statement::Cfa),
-        (frame_pointer, Statement::FramePointer),
-        (return_address, Statement::ReturnAddress),
+        (cfa, RuleComponent::Cfa),
+        (frame_pointer, RuleComponent::FramePointer),
+        (return_address, RuleComponent::ReturnAddress),
     ]
     .into_iter()
     .find_map(|(verdict, statement)| contradicts(verdict).then_some(statement))
 }
 
 fn is_right(verdict: &RuleVerdict) -> bool {
-    [verdict.cfa, verdict.frame_pointer, verdict.return_address] == [Verdict::Right; 3]
+    [verdict.cfa, verdict.frame_pointer, verdict.return_address] == [StatementVerdict::Right; 3]
 }
 
 /// The rows of one function, as a guide through its code.
-struct Rows<'a> {
+struct ValidationPolicy<'a> {
     table: &'a UnwindTable,
     code: &'a CodeRanges,
-    piece: Piece<'a>,
+    piece: CodeSlice<'a>,
     start: u32,
     end: u32,
     /// The row that was asked for last, and where the next one starts.
-    in_force: Option<(Row, Svma)>,
+    current: Option<(UnwindRow, Svma)>,
 }
 
-impl Rows<'_> {
-    fn row_at(&mut self, at: u32) -> Row {
+impl ValidationPolicy<'_> {
+    fn row_at(&mut self, at: u32) -> UnwindRow {
         let at = self.code.svma(at);
-        match self.in_force {
+        match self.current {
             Some((row, next)) if row.start <= at && at < next => row,
             _ => {
-                let none = Row { start: Svma(0), entry: Entry::NO_INFORMATION };
+                let none = UnwindRow { start: Svma(0), entry: Entry::NO_INFORMATION };
                 let row = self.table.row_at(at).unwrap_or(none);
                 let next = self.table.row_after(at).map_or(Svma(u64::MAX), |row| row.start);
-                self.in_force = Some((row, next));
+                self.current = Some((row, next));
                 row
             }
         }
@@ -238,7 +245,7 @@ impl Rows<'_> {
     }
 }
 
-impl Guide for Rows<'_> {
+impl FlowPolicy for ValidationPolicy<'_> {
     fn may_enter(&self, at: u32) -> bool {
         (self.start..self.end).contains(&at)
     }
@@ -247,7 +254,7 @@ impl Guide for Rows<'_> {
         !self.may_enter(at)
     }
 
-    fn arrive(&mut self, at: u32, state: &mut State) {
+    fn before_instruction(&mut self, at: u32, state: &mut AbstractState) {
         if let Entry::Rule(rule) = self.row_at(at).entry {
             state.assume(&rule);
         }
@@ -277,7 +284,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl fmt::Display for Statement {
+impl fmt::Display for RuleComponent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cfa => "cfa",

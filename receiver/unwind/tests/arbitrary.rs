@@ -6,8 +6,8 @@ mod support;
 use object::{Object as _, ObjectSection as _};
 use proptest::prelude::*;
 use sidewinder_unwind::debug_file::DebugFileReference;
-use sidewinder_unwind::prove::mode_ranges;
-use sidewinder_unwind::validate::{Trust, settle};
+use sidewinder_unwind::method::method_ranges;
+use sidewinder_unwind::validate::{TrustedSide, resolve_conflicts};
 use sidewinder_unwind::{Entry, FileOutline, UnwindTable, code_ranges, unwind_table};
 use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
 
@@ -23,9 +23,9 @@ fn check(table: &UnwindTable) {
     for row in &rows {
         assert_eq!(table.lookup(row.start), row.entry);
     }
-    for pair in mode_ranges(table).collect::<Vec<_>>().windows(2) {
+    for pair in method_ranges(table).collect::<Vec<_>>().windows(2) {
         assert_eq!(pair[0].end, pair[1].start);
-        assert_ne!(pair[0].mode, pair[1].mode);
+        assert_ne!(pair[0].method, pair[1].method);
     }
 }
 
@@ -60,14 +60,14 @@ fn instruction() -> impl Strategy<Value = Vec<u8>> {
 /// The table of all of a file's code by the index of its `.eh_frame`.
 fn indexed(data: &[u8]) -> Option<UnwindTable> {
     let file = object::File::parse(data).ok()?;
-    let outline = FileOutline::of(&file).ok()??;
+    let outline = FileOutline::from_file(&file).ok()??;
     Some(outline.table_of_parts(data, &code_ranges(&file).ok()?))
 }
 
 /// The table of some functions of a file.
 fn of_functions(data: &[u8]) -> Option<UnwindTable> {
     let file = object::File::parse(data).ok()?;
-    let outline = FileOutline::of(&file).ok()??;
+    let outline = FileOutline::from_file(&file).ok()??;
     let code = code_ranges(&file).ok()?;
     let places: Vec<_> = code.iter().flat_map(|code| [code.start, code.end]).collect();
     Some(outline.table_of_functions(data, &places))
@@ -181,7 +181,7 @@ proptest! {
         let sections: [(&str, &[u8]); 2] = [(".gnu_debuglink", &link), (".gnu_debugdata", &mini_debug_info)];
         let file = elf(TEXT, &[], &sections);
         check_file(&file);
-        let reference = DebugFileReference::of(&object::File::parse(&*file).unwrap());
+        let reference = DebugFileReference::from_file(&object::File::parse(&*file).unwrap());
         for path in reference.iter().flat_map(|reference| reference.candidates(b"/usr/bin")) {
             let mut parts = path.split(|byte| *byte == b'/');
             prop_assert!(path.starts_with(b"usr/") && parts.all(|part| !part.is_empty() && part != b".."));
@@ -254,8 +254,8 @@ proptest! {
         let cie = section.cie();
         section.fde(cie, 0, code.len() as u64, &rows);
         let file = elf(TEXT + 0x3000, &code, &[(".eh_frame", &section.bytes)]);
-        let trust = if trust_code { Trust::Code } else { Trust::Rows };
+        let trust = if trust_code { TrustedSide::Code } else { TrustedSide::Rows };
         let file = object::File::parse(&*file).unwrap();
-        check(&settle(&file, unwind_table(&file).unwrap(), trust).unwrap());
+        check(&resolve_conflicts(&file, unwind_table(&file).unwrap(), trust).unwrap());
     }
 }

@@ -6,7 +6,7 @@ mod support;
 
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
 use sidewinder_unwind::{
-    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister, Source,
+    CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, RowSource, Rule, SavedRegister,
     UnsupportedReason, UnwindTable, load_segments, unwind_table,
 };
 use support::{RA, RBP, RSP, Section, TEXT, cfa, elf, elf_with_symbols};
@@ -129,8 +129,8 @@ fn a_bad_function_costs_itself_alone_and_is_counted() {
     let table = eh_frame(&section);
     let malformed = Entry::End(EndReason::Malformed);
     assert_eq!(rows(&table), [(0, LEAF), (0x10, malformed), (0x20, LEAF), (0x30, END)]);
-    assert_eq!(table.summary().malformed[&Source::EhFrame], 1);
-    assert_eq!(table.summary().functions[&Source::EhFrame], 2);
+    assert_eq!(table.summary().malformed[&RowSource::EhFrame], 1);
+    assert_eq!(table.summary().functions[&RowSource::EhFrame], 2);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn functions_outside_the_code_are_counted_and_leave_no_rows() {
     section.fde(cie, 0x00, 0x10, &[]);
     let table = eh_frame(&section);
     assert_eq!(rows(&table), [(0, LEAF), (0x10, END)]);
-    assert_eq!(table.summary().outside_code[&Source::EhFrame], 1);
+    assert_eq!(table.summary().outside_code[&RowSource::EhFrame], 1);
 }
 
 #[test]
@@ -504,7 +504,7 @@ fn debug_frame_fills_what_eh_frame_leaves_open() {
     debug.fde(cie, 0x00, 0x40, &[cfa::def_cfa_offset(16)]);
     let table = table_of(&[(".eh_frame", &eh.bytes), (".debug_frame", &debug.bytes)]);
     assert_eq!(rows(&table), [(0, pushed(1)), (0x10, LEAF), (0x20, pushed(1)), (0x40, END)]);
-    assert_eq!(table.summary().functions[&Source::DebugFrame], 1);
+    assert_eq!(table.summary().functions[&RowSource::DebugFrame], 1);
 }
 
 #[test]

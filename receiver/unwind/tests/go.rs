@@ -9,7 +9,7 @@ use std::process::Command;
 use gimli::{BaseAddresses, CfaRule, DebugFrame, LittleEndian, UnwindContext, UnwindSection as _};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::{Cfa, Entry, Register, Rule, SavedRegister, Source, UnwindTable, unwind_table};
+use sidewinder_unwind::{Cfa, Entry, Register, RowSource, Rule, SavedRegister, UnwindTable, unwind_table};
 
 const PROGRAM: &str = r#"
 package main
@@ -156,7 +156,7 @@ fn relocatable_programs_and_those_with_c_have_their_functions() {
         {
             let Some(program) = build(source, cgo, arguments) else { return };
             let table = table_of(&program);
-            let functions = table.summary().functions.get(&Source::GoPclntab).copied().unwrap_or_default();
+            let functions = table.summary().functions.get(&RowSource::GoPclntab).copied().unwrap_or_default();
             assert!(functions > 1000, "{arguments:?}: {:?}", table.summary());
             assert_eq!(table.summary().malformed_total(), 0);
             // In any of them `_start`, `goexit`, `mstart` and the like are proven ends.
@@ -174,7 +174,7 @@ fn c_keeps_its_own_information_beside_go() {
     let (start, size) = function(&file, "x_cgo_init");
     let inside = table.lookup(Svma(start + size / 2));
     assert!(inside.rule().is_some_and(|rule| !rule.is_root()), "{inside:?}");
-    assert!(table.summary().functions.contains_key(&Source::EhFrame));
+    assert!(table.summary().functions.contains_key(&RowSource::EhFrame));
 }
 
 #[test]

@@ -15,10 +15,10 @@ use std::process::Command;
 use lzma_rust2::{XzOptions, XzWriter};
 use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::debug_file::{DebugFileReference, Proof};
-use sidewinder_unwind::prove::bytes_by_mode;
+use sidewinder_unwind::debug_file::{DebugFileMatch, DebugFileReference};
+use sidewinder_unwind::method::bytes_by_method;
 use sidewinder_unwind::{
-    Cfa, EndReason, Entry, FileOutline, Register, Rule, SavedRegister, Source, Sources, UnwindTable,
+    Cfa, EndReason, Entry, FileOutline, Register, RowSource, Rule, SavedRegister, UnwindSources, UnwindTable,
     code_ranges, unwind_table,
 };
 use support::{RA, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
@@ -101,7 +101,7 @@ fn sframe_of_both_versions_gives_the_rows_of_a_frame_pointer() {
         sframe.function(0x10, 0x50, STARTS_OF_1_BYTE, &prologue);
         let table = sframe.table();
         assert_eq!(rows(&table), expected, "version {version}");
-        assert_eq!(table.summary().functions[&Source::SFrame], 1);
+        assert_eq!(table.summary().functions[&RowSource::SFrame], 1);
     }
 }
 
@@ -124,7 +124,7 @@ fn a_broken_function_of_sframe_costs_itself_alone_and_is_counted() {
     let table = sframe.table();
     let malformed = Entry::End(EndReason::Malformed);
     assert_eq!(rows(&table), [(0, malformed), (0x10, LEAF), (0x20, malformed), (0x30, END)]);
-    assert_eq!(table.summary().malformed[&Source::SFrame], 2);
+    assert_eq!(table.summary().malformed[&RowSource::SFrame], 2);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_sframe_of_an_unknown_version_is_counted_and_gives_nothing() {
     sframe.version = 3;
     let table = sframe.table();
     assert!(table.is_empty());
-    assert_eq!(table.summary().malformed[&Source::SFrame], 1);
+    assert_eq!(table.summary().malformed[&RowSource::SFrame], 1);
 }
 
 /// Functions that push registers, have a large frame, keep a frame pointer, and are leaves.
@@ -203,7 +203,7 @@ fn the_assemblers_sframe_says_what_its_eh_frame_says() {
     }
     let Some(without) = removed_section(&path, ".eh_frame") else { return };
     let (by_eh_frame, by_sframe) = (table_of(&whole), table_of(&without));
-    assert!(by_sframe.summary().functions[&Source::SFrame] >= 6);
+    assert!(by_sframe.summary().functions[&RowSource::SFrame] >= 6);
     assert_same_rows(&by_eh_frame, &by_sframe, &functions(&whole, &FUNCTIONS));
 }
 
@@ -227,18 +227,18 @@ fn a_separate_debug_file_is_named_proven_and_read() {
     let (stripped, debug) = (fs::read(stripped).unwrap(), fs::read(debug).unwrap());
     let (stripped, debug_file) = (File::parse(&*stripped).unwrap(), File::parse(&*debug).unwrap());
 
-    let reference = DebugFileReference::of(&stripped).unwrap();
+    let reference = DebugFileReference::from_file(&stripped).unwrap();
     let candidates: Vec<_> = reference.candidates(b"/opt/bin").collect();
     assert_eq!(candidates.len(), 4);
     assert!(candidates[0].starts_with(b"usr/lib/debug/.build-id/"));
     assert_eq!(candidates[2], b"opt/bin/.debug/program.debug");
-    assert_eq!(reference.proof(&debug_file), Proof::BuildId);
+    assert_eq!(reference.verify(&debug_file), DebugFileMatch::BuildId);
 
     let ranges = functions(&whole, &FUNCTIONS);
     let (alone, together) =
-        (unwind_table(&stripped).unwrap(), Sources::of(&stripped, &[debug_file]).unwrap().table());
-    assert!(!alone.summary().functions.contains_key(&Source::DebugFile));
-    assert!(together.summary().functions[&Source::DebugFile] >= 6);
+        (unwind_table(&stripped).unwrap(), UnwindSources::new(&stripped, &[debug_file]).unwrap().table());
+    assert!(!alone.summary().functions.contains_key(&RowSource::DebugFile));
+    assert!(together.summary().functions[&RowSource::DebugFile] >= 6);
     assert_same_rows(&table_of(&whole), &together, &ranges);
 }
 
@@ -248,10 +248,10 @@ fn a_debug_file_without_build_id_is_proven_by_the_crc_of_its_content() {
     let named = |section: &str, bytes: &[u8]| elf(0, &[], &[(section, bytes)]);
     let link = [&b"program.debug\0\0\0"[..], &0xcbf4_3926u32.to_le_bytes()].concat();
     let file = named(".gnu_debuglink", &link);
-    let reference = DebugFileReference::of(&File::parse(&*file).unwrap()).unwrap();
+    let reference = DebugFileReference::from_file(&File::parse(&*file).unwrap()).unwrap();
     let other = named(".debug_frame", bytes);
-    assert_eq!(reference.proof(&File::parse(&*other).unwrap()), Proof::Crc(0xcbf4_3926));
-    assert_eq!(DebugFileReference::of(&File::parse(&*other).unwrap()), None);
+    assert_eq!(reference.verify(&File::parse(&*other).unwrap()), DebugFileMatch::Crc(0xcbf4_3926));
+    assert_eq!(DebugFileReference::from_file(&File::parse(&*other).unwrap()), None);
 }
 
 #[test]
@@ -260,8 +260,8 @@ fn a_debug_file_of_another_build_is_none() {
     let options = ["-O1", "-g", "-Wl,--build-id"];
     let Some((_other_directory, other)) = compiled("gcc", &options) else { return };
     let (stripped, other) = (fs::read(stripped).unwrap(), fs::read(other).unwrap());
-    let reference = DebugFileReference::of(&File::parse(&*stripped).unwrap()).unwrap();
-    assert_eq!(reference.proof(&File::parse(&*other).unwrap()), Proof::Mismatch);
+    let reference = DebugFileReference::from_file(&File::parse(&*stripped).unwrap()).unwrap();
+    assert_eq!(reference.verify(&File::parse(&*other).unwrap()), DebugFileMatch::Mismatch);
 }
 
 fn xz(data: &[u8]) -> Vec<u8> {
@@ -280,7 +280,7 @@ fn mini_debug_info_gives_frames_and_names() {
     let table = table_of(&file);
     let root = Entry::Rule(Rule::ROOT);
     assert_eq!(rows(&table), [(0x40, LEAF), (0x60, END), (0x80, root), (0x90, END)]);
-    assert_eq!(table.summary().functions[&Source::MiniDebugInfo], 1);
+    assert_eq!(table.summary().functions[&RowSource::MiniDebugInfo], 1);
 }
 
 #[test]
@@ -296,7 +296,7 @@ fn mini_debug_info_that_is_broken_or_grows_without_end_is_counted_and_costs_itse
         let file = elf(0, &[], &[(".eh_frame", &eh_frame.bytes), (".gnu_debugdata", broken)]);
         let table = table_of(&file);
         assert_eq!(rows(&table), [(0, LEAF), (0x10, END)]);
-        assert_eq!(table.summary().malformed[&Source::MiniDebugInfo], 1);
+        assert_eq!(table.summary().malformed[&RowSource::MiniDebugInfo], 1);
     }
 }
 
@@ -345,7 +345,7 @@ fn a_segment_that_goes_on_at_the_start_of_the_address_space_is_no_code() {
     const VADDR: usize = 64 + 16;
     file[VADDR..VADDR + 8].copy_from_slice(&0xffff_ffff_ffff_f000_u64.to_le_bytes());
     let file = File::parse(&*file).unwrap();
-    assert!(matches!(unwind_table(&file), Err(sidewinder_unwind::Error::NoCode)));
+    assert!(matches!(unwind_table(&file), Err(sidewinder_unwind::UnwindTableError::NoCode)));
 }
 
 #[test]
@@ -423,8 +423,8 @@ fn parts_say_what_the_whole_says() {
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
-        let mut sources = Sources::<_, &[u8]>::of(&file, &[]).unwrap();
-        if !sources.are_eh_frame_alone() {
+        let mut sources = UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap();
+        if !sources.has_only_eh_frame() {
             continue;
         }
         let parts = parts(&whole, 0x31000);
@@ -454,7 +454,7 @@ fn parts_found_by_the_index_of_eh_frame_say_what_the_whole_says() {
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
-        let outline = FileOutline::of(&file).unwrap().unwrap();
+        let outline = FileOutline::from_file(&file).unwrap().unwrap();
         let parts = parts(&whole, 0x11000);
         // Of machine code it has linkage tables alone.
         let by_code: Vec<_> = whole.by_machine_code().collect();
@@ -479,7 +479,7 @@ fn a_table_of_some_functions_says_of_these_what_the_whole_says_and_of_others_tha
         let Ok(data) = fs::read(path) else { continue };
         let file = File::parse(&*data).unwrap();
         let whole = unwind_table(&file).unwrap();
-        let outline = FileOutline::of(&file).unwrap().unwrap();
+        let outline = FileOutline::from_file(&file).unwrap().unwrap();
         let by_code: Vec<_> = whole.by_machine_code().collect();
         let is_by_code = |at: Svma| by_code.iter().any(|code| code.contains(&at));
         let starts: Vec<Svma> = whole.rows().map(|row| row.start).filter(|at| !is_by_code(*at)).collect();
@@ -508,7 +508,7 @@ fn linkage_tables_and_the_start_are_known_by_index_too() {
     let data = fs::read(program).unwrap();
     let file = File::parse(&*data).unwrap();
     let whole = unwind_table(&file).unwrap();
-    let outline = FileOutline::of(&file).unwrap().unwrap();
+    let outline = FileOutline::from_file(&file).unwrap().unwrap();
     let code = code_ranges(&file).unwrap();
     let table = outline.table_of_parts(&*data, &code);
     let plt = file.section_by_name(".plt").unwrap();
@@ -533,7 +533,7 @@ fn what_is_counted_as_code_is_what_sections_call_code_and_each_byte_of_it_has_on
         let code = code_ranges(&file).unwrap();
         let table = unwind_table(&file).unwrap();
         let bytes: u64 = code.iter().map(|range| range.end.0 - range.start.0).sum();
-        assert_eq!(bytes_by_mode(&table, &code).values().sum::<u64>(), bytes);
+        assert_eq!(bytes_by_method(&table, &code).values().sum::<u64>(), bytes);
         bytes
     };
     assert_eq!(bytes_of_modes(&data), CODE_BYTES);

@@ -6,8 +6,8 @@ mod support;
 
 use sidewinder_address::Svma;
 use sidewinder_unwind::validate::validate;
-use sidewinder_unwind::{Entry, GivenUp, Row, Rule, Source, UnwindTable, unwind_table};
-use sidewinder_unwind_oracle::blind;
+use sidewinder_unwind::{Entry, RowSource, Rule, UnresolvedReason, UnwindRow, UnwindTable, unwind_table};
+use sidewinder_unwind_oracle::stripped;
 use support::{TEXT, elf_with_symbols};
 
 fn table_of(code: &[u8], symbols: &[(&str, u64, u64)]) -> UnwindTable {
@@ -17,7 +17,8 @@ fn table_of(code: &[u8], symbols: &[(&str, u64, u64)]) -> UnwindTable {
 /// The rows of a function at the start of the text: offsets and rules, up to where nothing is known.
 fn rows_of(code: &[u8]) -> Vec<String> {
     let table = table_of(code, &[("f", 0, code.len() as u64)]);
-    let text = |Row { start, entry }| format!("{} {}", start.0 - TEXT, entry.to_string().replace('\t', " "));
+    let text =
+        |UnwindRow { start, entry }| format!("{} {}", start.0 - TEXT, entry.to_string().replace('\t', " "));
     table.rows().filter(|row| row.entry.rule().is_some()).map(text).collect()
 }
 
@@ -117,7 +118,7 @@ fn ways_that_disagree_on_the_stack_pointer_give_no_row() {
     let code = [0x85, 0xff, 0x74, 0x01, 0x50, 0x90, 0xeb, 0xfd];
     assert_eq!(rows_of(&code), ["0 rsp+8 same cfa-8"]);
     let table = table_of(&code, &[("f", 0, code.len() as u64)]);
-    assert_eq!(table.summary().given_up_bytes.get(&GivenUp::StackPointer), Some(&3));
+    assert_eq!(table.summary().unresolved_bytes.get(&UnresolvedReason::StackPointer), Some(&3));
 }
 
 #[test]
@@ -193,15 +194,15 @@ fn padding_between_functions_gets_no_row_of_its_own() {
     assert_eq!(rows_of(&code), ["0 rsp+8 same cfa-8"]);
     let table = table_of(&code, &[("f", 0, 1), ("g", 32, 1)]);
     assert_eq!(table.len(), 2, "one rule and the end");
-    assert_eq!(table.summary().functions.get(&Source::MachineCode), Some(&2));
+    assert_eq!(table.summary().functions.get(&RowSource::MachineCode), Some(&2));
 }
 
 #[test]
 fn a_file_that_is_described_throughout_has_nothing_made_of_its_code() {
     let data = std::fs::read("/proc/self/exe").unwrap();
     let table = unwind_table(&object::File::parse(&*data).unwrap()).unwrap();
-    let described = table.summary().functions.get(&Source::EhFrame).copied().unwrap_or(0);
-    let made = table.summary().functions.get(&Source::MachineCode).copied().unwrap_or(0);
+    let described = table.summary().functions.get(&RowSource::EhFrame).copied().unwrap_or(0);
+    let made = table.summary().functions.get(&RowSource::MachineCode).copied().unwrap_or(0);
     assert!(made * 100 < described, "{made} functions of {described}");
 }
 
@@ -211,7 +212,7 @@ fn check(path: &str, agreeing_percent: f64) {
     let file = object::File::parse(&*data).unwrap();
     let stated = unwind_table(&file).unwrap();
     let contradictions = validate(&file, &stated).unwrap().mismatches;
-    let comparison = blind::compare(&data, &stated, &contradictions).unwrap();
+    let comparison = stripped::compare(&data, &stated, &contradictions).unwrap();
     eprintln!("{path}: {comparison}");
     assert!(comparison.wrong_percent() <= 0.1, "{path}: {:#?}", comparison.examples);
     let agreeing = comparison.agreeing_percent();

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 use object::{Object as _, ObjectSection as _};
 use sidewinder_address::Svma;
-use sidewinder_unwind::validate::{Mismatch, Statement, Trust, Validation, settle, validate};
-use sidewinder_unwind::{Cfa, Entry, Row, Rule, UnwindTable, unwind_table};
+use sidewinder_unwind::validate::{
+    Mismatch, RuleComponent, TrustedSide, Validation, resolve_conflicts, validate,
+};
+use sidewinder_unwind::{Cfa, Entry, Rule, UnwindRow, UnwindTable, unwind_table};
 use sidewinder_unwind_oracle::contradiction::Explanation;
 use support::{RBP, Section, TEXT, cfa, elf};
 
@@ -63,12 +65,12 @@ fn each_statement_that_contradicts_the_code_is_named_with_what_the_code_does() {
         (first.start.0 - TEXT, first.statement, first.code)
     };
     let framed = Some(Rule::FRAME_POINTER);
-    assert_eq!(after(&[cfa::advance(3), cfa::def_cfa_offset(24)]), (4, Statement::Cfa, framed));
+    assert_eq!(after(&[cfa::advance(3), cfa::def_cfa_offset(24)]), (4, RuleComponent::Cfa, framed));
     let forgotten = [cfa::advance(3), cfa::restore(RBP)];
-    assert_eq!(after(&forgotten), (4, Statement::FramePointer, framed));
+    assert_eq!(after(&forgotten), (4, RuleComponent::FramePointer, framed));
     let elsewhere = [cfa::advance(3), cfa::offset(support::RA, 2)];
-    assert_eq!(after(&elsewhere), (4, Statement::ReturnAddress, framed));
-    assert_eq!(after(&[]), (10, Statement::Cfa, Some(Rule::LEAF)), "the pop has no row");
+    assert_eq!(after(&elsewhere), (4, RuleComponent::ReturnAddress, framed));
+    assert_eq!(after(&[]), (10, RuleComponent::Cfa, Some(Rule::LEAF)), "the pop has no row");
 }
 
 #[test]
@@ -76,22 +78,23 @@ fn the_side_that_is_trusted_holds() {
     let (file, _) = checked(&[cfa::advance(1), cfa::def_cfa_offset(24), cfa::offset(RBP, 2)]);
     let file = object::File::parse(&*file).unwrap();
     let cfas = |trust| {
-        let table = settle(&file, unwind_table(&file).unwrap(), trust).unwrap();
+        let table = resolve_conflicts(&file, unwind_table(&file).unwrap(), trust).unwrap();
         let cfa = |at: u64| table.lookup(Svma(TEXT + at)).rule().map(|rule| rule.cfa.to_string());
         [0, 1, 4, 10].map(|at| cfa(at).unwrap())
     };
-    assert_eq!(cfas(Trust::Rows), ["rsp+8", "rsp+24", "rsp+24", "rsp+24"]);
-    assert_eq!(cfas(Trust::Code), ["rsp+8", "rsp+16", "rbp+16", "rsp+8"]);
+    assert_eq!(cfas(TrustedSide::Rows), ["rsp+8", "rsp+24", "rsp+24", "rsp+24"]);
+    assert_eq!(cfas(TrustedSide::Code), ["rsp+8", "rsp+16", "rbp+16", "rsp+8"]);
 }
 
 /// The table with one row's CFA moved by a word.
-fn with_wrong_row(table: &UnwindTable, row: &Row) -> Option<UnwindTable> {
+fn with_wrong_row(table: &UnwindTable, row: &UnwindRow) -> Option<UnwindTable> {
     let rule = *row.entry.rule()?;
     let Cfa::Register { register, offset } = rule.cfa else { return None };
     let wrong = Rule { cfa: Cfa::Register { register, offset: offset + 8 }, ..rule };
     let end = table.row_after(row.start)?.start;
-    let planted = Mismatch { start: row.start, end, row: *row, statement: Statement::Cfa, code: Some(wrong) };
-    Some(table.corrected(planted.correction()))
+    let planted =
+        Mismatch { start: row.start, end, row: *row, statement: RuleComponent::Cfa, code: Some(wrong) };
+    Some(table.with_corrections(planted.correction()))
 }
 
 #[test]
@@ -101,11 +104,11 @@ fn one_wrong_row_is_found_wherever_it_is_planted() {
     let table = unwind_table(&file).unwrap();
     assert_eq!(validate(&file, &table).unwrap().mismatches, []);
     let text = file.section_by_name(".text").unwrap().address();
-    let is_compiled = |row: &Row| {
+    let is_compiled = |row: &UnwindRow| {
         let is_claim = |rule: &Rule| !rule.is_root() && matches!(rule.cfa, Cfa::Register { .. });
         row.start.0 >= text && row.entry.rule().is_some_and(is_claim)
     };
-    let rows: Vec<Row> = table.rows().filter(is_compiled).collect();
+    let rows: Vec<UnwindRow> = table.rows().filter(is_compiled).collect();
     let (mut planted, mut found) = (0, 0);
     for row in rows.iter().step_by(rows.len() / 20) {
         let Some(wrong) = with_wrong_row(&table, row) else { continue };
@@ -123,13 +126,13 @@ fn check(path: &str, rows_wrong: u64) {
     let validation = validate(&file, &unwind_table(&file).unwrap()).unwrap();
     let mut explained = BTreeMap::<Explanation, u64>::new();
     for mismatch in &validation.mismatches {
-        let explanation = Explanation::of(mismatch);
+        let explanation = Explanation::from_mismatch(mismatch);
         assert!(explanation.is_some(), "{path}: {mismatch}");
         *explained.entry(explanation.unwrap()).or_default() += 1;
     }
     eprintln!("{path}: {} of {} rows, {explained:?}", validation.rows_wrong, validation.rows);
     assert!(validation.rows_wrong <= rows_wrong, "{path}: {:#?}", validation.mismatches);
-    assert!(validation.functions_given_up <= 1, "{path}: {}", validation.functions_given_up);
+    assert!(validation.functions_unresolved <= 1, "{path}: {}", validation.functions_unresolved);
     let judged = validation.instructions_right + validation.instructions_open;
     assert!(
         validation.instructions_open * 20 <= judged,

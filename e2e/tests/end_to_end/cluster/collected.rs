@@ -15,7 +15,7 @@ use sidewinder_e2e_support::command::run;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Gated};
-use sidewinder_otlp::decode::Profile;
+use sidewinder_otlp::decode::DecodedProfile;
 
 use super::pod;
 
@@ -198,7 +198,7 @@ fn as_in_the_example(cluster: &Cluster) -> Result<KubernetesSetup> {
 
 /// The value of a resource attribute of all profiles of a process, of which there must be some.
 fn attribute(received: &Received, pid: u32, key: &str) -> Result<Option<String>> {
-    let value = |profile: &Profile| Some(profile.resource.get(key)?.as_str()?.to_owned());
+    let value = |profile: &DecodedProfile| Some(profile.resource.get(key)?.as_str()?.to_owned());
     let mut values = received.profiles_of(pid).map(value);
     let first = values.next().with_context(|| format!("no profile of {pid}"))?;
     ensure!(values.all(|value| value == first), "{key} of {pid} has several values");

@@ -14,7 +14,7 @@ use sidewinder_e2e_support::collector::{Collector, Setup, free_ports};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_otlp::send::{
-    Exporter, ExporterOptions, GrpcOptions, Resolve, Resolver, Resolving, StorageOptions,
+    Exporter, ExporterOptions, GrpcOptions, Resolve, ResolveFuture, Resolver, StorageOptions,
 };
 
 use super::ledger::{Row, Source};
@@ -135,7 +135,7 @@ fn a_request_beyond_the_collectors_limit_is_cut_until_it_fits() -> Result<()> {
 struct Names(Arc<Mutex<u16>>);
 
 impl Resolve for Names {
-    fn resolve(&self, _: &str, _: u16) -> Resolving {
+    fn resolve(&self, _: &str, _: u16) -> ResolveFuture {
         let port = self.0.lock().map_or(0, |port| *port);
         Box::pin(async move { Ok(vec![([127, 0, 0, 1], port).into()]) })
     }
@@ -148,7 +148,7 @@ fn a_name_that_comes_to_mean_another_collector_is_followed() -> Result<()> {
     let grpc = GrpcOptions {
         tls: TlsClient { insecure: true, ..TlsClient::default() },
         resolver: Resolver::new(Names(Arc::clone(&port))),
-        ..GrpcOptions::to("collector.test:4317")
+        ..GrpcOptions::new("collector.test:4317")
     };
     let exporter = Exporter::grpc(options(), &grpc)?;
     let mut source = Source::default();

@@ -8,8 +8,8 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use sidewinder_kind::Kind;
-use sidewinder_otlp::builder::{Frame, Function, Line, SampleAttributes, SampleIdentity};
-use sidewinder_otlp::decode::{self, Event};
+use sidewinder_otlp::builder::{Function, Line, SampleAttributes, SampleIdentity, StackFrame};
+use sidewinder_otlp::decode::{self, DecodedEvent};
 use sidewinder_otlp::send::{Counts, State};
 use sidewinder_otlp::{FrameType, Report, ReportBuilder, ReportOptions, Value, key};
 
@@ -25,7 +25,7 @@ const THREADS: u64 = 7;
 pub(crate) struct Identity(u64);
 
 impl Identity {
-    fn of(event: &Event<'_>) -> Self {
+    fn of(event: &DecodedEvent<'_>) -> Self {
         let mut hasher = DefaultHasher::new();
         for frame in &*event.sample.stack {
             (frame.address, frame.function()).hash(&mut hasher);
@@ -59,12 +59,12 @@ impl Source {
                 .map(|depth| {
                     let function = builder
                         .function(&Function { name: &format!("function {depth}"), ..Function::default() });
-                    builder.location(&Frame {
+                    builder.location(&StackFrame {
                         mapping: None,
                         address: 16 * depth,
                         frame_type: FrameType::Native,
                         is_guessed: false,
-                        lines: &[Line::of(function)],
+                        lines: &[Line::new(function)],
                     })
                 })
                 .collect();
@@ -82,8 +82,10 @@ impl Source {
         self.events += events;
         let covered = START_UNIX_NS + first..START_UNIX_NS + self.events;
         let report = builder.finish(covered).expect("no events");
-        let profiles = decode::profiles_data(report.as_bytes()).expect("no profiles");
-        self.made.extend(profiles.iter().flat_map(decode::Profile::events).map(|event| Identity::of(&event)));
+        let profiles = decode::decode_profiles_data(report.as_bytes()).expect("no profiles");
+        self.made.extend(
+            profiles.iter().flat_map(decode::DecodedProfile::events).map(|event| Identity::of(&event)),
+        );
         report
     }
 

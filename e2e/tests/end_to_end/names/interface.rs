@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use sidewinder_e2e_support::{paths, requirement, session};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::Frame;
+use sidewinder_otlp::decode::DecodedFrame;
 
 use super::frames;
 use super::shares::Share;
@@ -37,7 +37,7 @@ fn code_that_a_compiler_tells_debuggers_of_has_names() -> Result<()> {
     lli.arg(folder.path().join("compiled.ll")).stdout(Stdio::null());
     let (pid, received) = session::profile_running(lli, Duration::from_secs(5))?;
     let is_without_file =
-        |frame: &&Arc<Frame>| frame.mapping.is_none() && frame.frame_type() == Some(FrameType::Native);
+        |frame: &&Arc<DecodedFrame>| frame.mapping.is_none() && frame.frame_type() == Some(FrameType::Native);
     let found = count(&received, pid, |name| name == "app::fibonacci(int)");
     eprintln!("{title}: {found} frames");
     ensure!(found > 1_000, "{found} frames");

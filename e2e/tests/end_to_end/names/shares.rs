@@ -12,7 +12,7 @@ use object::{Object as _, ObjectSymbol as _, SymbolKind};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::{paths, requirement, session, workload};
 use sidewinder_otlp::FrameType;
-use sidewinder_otlp::decode::Frame;
+use sidewinder_otlp::decode::DecodedFrame;
 
 use super::{NODE, frames};
 
@@ -28,7 +28,7 @@ pub(super) struct Share {
 }
 
 impl Share {
-    pub(super) fn of<'a>(frames: impl Iterator<Item = &'a Arc<Frame>>) -> Self {
+    pub(super) fn of<'a>(frames: impl Iterator<Item = &'a Arc<DecodedFrame>>) -> Self {
         let mut share = Self::default();
         for frame in frames {
             share.all += 1;
@@ -66,7 +66,10 @@ fn has_symbols(path: &str) -> bool {
 }
 
 /// The frames of a process in files that name any function.
-pub(super) fn in_files_with_symbols(received: &Received, pid: u32) -> impl Iterator<Item = &Arc<Frame>> {
+pub(super) fn in_files_with_symbols(
+    received: &Received,
+    pid: u32,
+) -> impl Iterator<Item = &Arc<DecodedFrame>> {
     let mut symbols = HashMap::<Arc<str>, bool>::new();
     frames(received, pid).filter(move |frame| {
         let Some(mapping) = &frame.mapping else { return false };
@@ -130,7 +133,7 @@ fn made_at_run_time(
         .filter(|frame| frame.mapping.is_none() && frame.frame_type() != Some(FrameType::Kernel))
         .filter(|frame| frame.frame_type().is_some())
         .collect();
-    let is_it = |frame: &&&Arc<Frame>| {
+    let is_it = |frame: &&&Arc<DecodedFrame>| {
         frame.frame_type() == Some(of_runtime) && frame.function().is_some_and(|name| name.contains(function))
     };
     let found = made.iter().filter(is_it).count();

@@ -4,13 +4,14 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use sidewinder_kind::Kind;
 use sidewinder_render::{
-    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Measure, Outcome, Part, Profile, Sample, Severity,
-    Span, SpanIndex, StackIndex, Thread, ThreadIndex,
+    BinaryIndex, FrameCategory, FrameIndex, MergedRecording, OutcomeCount, Profile, ProfileBinary,
+    ProfileFrame, ProfileSample, ProfileSpan, ProfileThread, SampleType, Severity, SpanIndex, StackIndex,
+    ThreadIndex,
 };
 
-fn frame(name: &str, kind: FrameKind, path: &str, line: u32) -> Frame {
-    let binary = if kind == FrameKind::Kernel { 1 } else { 0 };
-    Frame {
+fn frame(name: &str, kind: FrameCategory, path: &str, line: u32) -> ProfileFrame {
+    let binary = if kind == FrameCategory::Kernel { 1 } else { 0 };
+    ProfileFrame {
         name: name.to_owned(),
         is_named: true,
         system_name: String::new(),
@@ -23,8 +24,8 @@ fn frame(name: &str, kind: FrameKind, path: &str, line: u32) -> Frame {
     }
 }
 
-fn outcome(name: &str, count: u64, severity: Severity, help: &str) -> Outcome {
-    Outcome { name: name.to_owned(), count, severity, help: help.to_owned() }
+fn outcome(name: &str, count: u64, severity: Severity, help: &str) -> OutcomeCount {
+    OutcomeCount { name: name.to_owned(), count, severity, help: help.to_owned() }
 }
 
 fn stack(frames: &[u32]) -> Vec<FrameIndex> {
@@ -34,7 +35,7 @@ fn stack(frames: &[u32]) -> Vec<FrameIndex> {
 /// Ten seconds of a server at 100 Hz: 500 samples of parsing in the first five, four fifths of them on one line; 400
 /// of writing in the others, within a span; and 100 of ticking all the while.
 pub(crate) fn server() -> Profile {
-    let sample = |slice, thread, span: Option<u32>, stack| Sample {
+    let sample = |slice, thread, span: Option<u32>, stack| ProfileSample {
         slice,
         thread: ThreadIndex(thread),
         span: span.map(SpanIndex),
@@ -48,7 +49,7 @@ pub(crate) fn server() -> Profile {
         busy.into_iter().chain([sample(slice, 0, None, 3)])
     });
     let container = "c0ffee".repeat(11);
-    let thread = |name: &str, tid| Thread {
+    let thread = |name: &str, tid| ProfileThread {
         process: "server".into(),
         pid: 100,
         name: name.into(),
@@ -56,39 +57,39 @@ pub(crate) fn server() -> Profile {
         // All but the writer are in one.
         container: if tid == 102 { "".into() } else { container[..64].into() },
     };
-    let measure = Measure::of(Kind::Cpu { samples_per_second: 100 });
+    let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: 100 });
     Profile {
         start: UNIX_EPOCH + Duration::from_secs(1_790_000_000),
         duration: Duration::from_secs(10),
         slice: Duration::from_millis(100),
         binaries: ["/srv/server", "[kernel]"]
-            .map(|path| Binary { path: path.to_owned(), build_id: None, htlhash: None })
+            .map(|path| ProfileBinary { path: path.to_owned(), build_id: None, htlhash: None })
             .to_vec(),
         frames: vec![
-            frame("main", FrameKind::Rust, "src/main.rs", 7),
-            frame("serve", FrameKind::Rust, "src/serve.rs", 20),
-            frame("parse_value", FrameKind::Rust, "src/parse.rs", 12),
-            frame("parse_value", FrameKind::Rust, "src/parse.rs", 15),
-            frame("write_all", FrameKind::Native, "", 0),
-            frame("vfs_write", FrameKind::Kernel, "", 0),
-            frame("tick", FrameKind::Native, "", 0),
+            frame("main", FrameCategory::Rust, "src/main.rs", 7),
+            frame("serve", FrameCategory::Rust, "src/serve.rs", 20),
+            frame("parse_value", FrameCategory::Rust, "src/parse.rs", 12),
+            frame("parse_value", FrameCategory::Rust, "src/parse.rs", 15),
+            frame("write_all", FrameCategory::Native, "", 0),
+            frame("vfs_write", FrameCategory::Kernel, "", 0),
+            frame("tick", FrameCategory::Native, "", 0),
         ],
         stacks: vec![stack(&[2, 1, 0]), stack(&[3, 1, 0]), stack(&[5, 4, 1, 0]), stack(&[6, 0])],
         threads: vec![thread("main", 100), thread("worker", 101), thread("writer", 102)],
-        spans: vec![Span { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
+        spans: vec![ProfileSpan { trace_id: [0xab; 16], span_id: [0xcd; 8] }],
         samples: samples.collect(),
         outcomes: vec![
             outcome("complete", 1000, Severity::Complete, ""),
             outcome(
                 "no table",
                 7,
-                Severity::Cut,
+                Severity::Truncated,
                 "the binary's unwind table did not fit: raise memory_limit_mib",
             ),
             outcome("ring full", 2, Severity::Lost, "the receiver was late: give it more CPU"),
-            outcome("idle", 900, Severity::Aside, "the CPU had nothing to do"),
+            outcome("idle", 900, Severity::Excluded, "the CPU had nothing to do"),
         ],
-        ..Profile::empty(String::from("target/release/server --listen 127.0.0.1:8080"), measure)
+        ..Profile::new(String::from("target/release/server --listen 127.0.0.1:8080"), measure)
     }
 }
 
@@ -98,8 +99,8 @@ pub(crate) fn two() -> Profile {
     for sample in &mut profile.samples {
         sample.slice /= 50;
     }
-    let part = |name: &str, slice| Part { name: name.to_owned(), slices: slice..slice + 1 };
-    profile.parts = vec![part("before.pb.gz", 0), part("after.pb.gz", 1)];
+    let part = |name: &str, slice| MergedRecording { name: name.to_owned(), slices: slice..slice + 1 };
+    profile.recordings = vec![part("before.pb.gz", 0), part("after.pb.gz", 1)];
     profile.slice = Duration::ZERO;
     profile
 }
@@ -109,7 +110,7 @@ pub(crate) fn deep() -> Profile {
     const DEPTH: u32 = 120;
     let mut profile = server();
     profile.frames =
-        (0..DEPTH).map(|level| frame(&format!("level_{level}"), FrameKind::Native, "", 0)).collect();
+        (0..DEPTH).map(|level| frame(&format!("level_{level}"), FrameCategory::Native, "", 0)).collect();
     profile.stacks = vec![stack(&(0..DEPTH).rev().collect::<Vec<_>>())];
     for sample in &mut profile.samples {
         sample.stack = StackIndex(0);
@@ -149,15 +150,15 @@ pub(crate) fn hostile() -> Profile {
 pub(crate) fn large() -> Profile {
     const STACKS: u32 = 100_000;
     const FUNCTIONS: usize = 5000;
-    const NAMES: [(&str, FrameKind); 8] = [
-        ("server::connection::Connection<S>::serve", FrameKind::Rust),
-        ("<server::router::Router as tower::Service<http::Request<Body>>>::call", FrameKind::Rust),
-        ("serde_json::de::Deserializer<R>::parse_value", FrameKind::Rust),
-        ("std::vector<int, std::allocator<int> >::push_back(int&&)", FrameKind::Native),
-        ("sqlite3VdbeExec", FrameKind::Native),
-        ("_int_malloc", FrameKind::Native),
-        ("runtime.mallocgc", FrameKind::Go),
-        ("do_syscall_64", FrameKind::Kernel),
+    const NAMES: [(&str, FrameCategory); 8] = [
+        ("server::connection::Connection<S>::serve", FrameCategory::Rust),
+        ("<server::router::Router as tower::Service<http::Request<Body>>>::call", FrameCategory::Rust),
+        ("serde_json::de::Deserializer<R>::parse_value", FrameCategory::Rust),
+        ("std::vector<int, std::allocator<int> >::push_back(int&&)", FrameCategory::Native),
+        ("sqlite3VdbeExec", FrameCategory::Native),
+        ("_int_malloc", FrameCategory::Native),
+        ("runtime.mallocgc", FrameCategory::Go),
+        ("do_syscall_64", FrameCategory::Kernel),
     ];
     let mut state = 88_172_645_463_325_252_u64;
     let mut random = move |below: usize| {
@@ -174,7 +175,7 @@ pub(crate) fn large() -> Profile {
         })
         .collect();
     profile.threads = (0..64)
-        .map(|tid| Thread {
+        .map(|tid| ProfileThread {
             process: "server".into(),
             pid: 100,
             name: "worker".into(),
@@ -197,7 +198,7 @@ pub(crate) fn large() -> Profile {
         frames.reverse();
         profile.stacks.push(frames);
         for _ in 0..2 {
-            profile.samples.push(Sample {
+            profile.samples.push(ProfileSample {
                 slice: random(100) as u32,
                 thread: ThreadIndex(random(64) as u32),
                 span: None,

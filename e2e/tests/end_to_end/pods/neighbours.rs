@@ -16,7 +16,7 @@ use sidewinder_e2e_support::rate::{Expected, StolenTime};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Report};
-use sidewinder_otlp::decode::Event;
+use sidewinder_otlp::decode::DecodedEvent;
 
 use super::{
     APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, WITH_OTHER_USERS, app, configuration, container_of,
@@ -160,12 +160,12 @@ fn report(container: &mut Container) -> Result<(String, Report)> {
     Ok((container.id().to_owned(), workload::report_in(&container.log())?))
 }
 
-fn is_the_sidecars(event: &Event<'_>) -> bool {
+fn is_the_sidecars(event: &DecodedEvent<'_>) -> bool {
     event.profile.resource.get("process.executable.path").and_then(|path| path.as_str()) == Some(ENTRY_POINT)
 }
 
 /// The events in whose stack there is a function.
-fn through<'a>(judge: &mut Judge, received: &'a Received, function: &str) -> Vec<Event<'a>> {
+fn through<'a>(judge: &mut Judge, received: &'a Received, function: &str) -> Vec<DecodedEvent<'a>> {
     received.events().filter(|event| judge.passes_through(event, function)).collect()
 }
 
@@ -182,12 +182,12 @@ impl Brought {
             eprintln!("foreign: {}, {:?}", judge.describe(event), event.profile.resource);
         }
         let is_of_others =
-            |event: &Event<'_>| container_of(event).is_some_and(|id| !self.own_ids.contains(id));
+            |event: &DecodedEvent<'_>| container_of(event).is_some_and(|id| !self.own_ids.contains(id));
         let of_others = self.sidecar.events().filter(is_of_others).count();
         assert_eq!((foreign.len(), of_others), (0, 0), "by their function, by their container");
         // The same minute without a scope: there was something to see.
         let is_theirs =
-            |event: &Event<'_>| container_of(event).is_some_and(|id| self.foreign_ids.contains(id));
+            |event: &DecodedEvent<'_>| container_of(event).is_some_and(|id| self.foreign_ids.contains(id));
         let theirs = self.node.events().filter(is_theirs).count() * NODE_IS_SLOWER as usize;
         let (own, all) = (through(judge, &self.sidecar, OWN).len(), self.node.events().count());
         eprintln!("{own} own events, and about {theirs} of the neighbour's by the profiler of the node");
@@ -214,7 +214,7 @@ impl Brought {
     /// be gone before it is read.
     fn assert_containers_are_known(&self) {
         let all = self.sidecar.events().count();
-        let is_nobodys = |event: &Event<'_>| container_of(event).is_none() && !is_the_sidecars(event);
+        let is_nobodys = |event: &DecodedEvent<'_>| container_of(event).is_none() && !is_the_sidecars(event);
         let nobodys: Vec<_> = self.sidecar.events().filter(is_nobodys).collect();
         let examples: Vec<_> = nobodys.iter().take(3).map(|event| &event.profile.resource).collect();
         assert!(nobodys.len() * 100 <= all, "{} of {all} have no container: {examples:?}", nobodys.len());

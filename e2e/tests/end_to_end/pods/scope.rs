@@ -14,7 +14,7 @@ use sidewinder_e2e_support::collector::{Collector, Setup};
 use sidewinder_e2e_support::observe::{self, BpfObject};
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::workload;
-use sidewinder_otlp::decode::Event;
+use sidewinder_otlp::decode::DecodedEvent;
 
 use super::{APP_USER, AS_THE_SAME_USER, app, configuration, container_of, security};
 
@@ -98,13 +98,13 @@ fn session(scope: &str) -> Result<Brought> {
 }
 
 /// Whether the program that forks was running, which the runtime's own process in its container is not yet.
-fn is_of_the_program(event: &Event<'_>) -> bool {
+fn is_of_the_program(event: &DecodedEvent<'_>) -> bool {
     let path = event.profile.resource.get("process.executable.path").and_then(|path| path.as_str());
     path.is_some_and(|path| path.ends_with("/forks"))
 }
 
 impl Brought {
-    fn events_of<'a>(&'a self, container: &'a str) -> impl Iterator<Item = Event<'a>> {
+    fn events_of<'a>(&'a self, container: &'a str) -> impl Iterator<Item = DecodedEvent<'a>> {
         self.received.events().filter(move |event| container_of(event) == Some(container))
     }
 
@@ -139,8 +139,9 @@ fn after_twenty_thousand_forks_no_child_of_an_excluded_program_is_seen() -> Resu
     }
     let brought = session("mode: pod, exclude: { names: [forks] }")?;
     let mut judge = Judge::default();
-    let excluded =
-        |event: &Event<'_>, judge: &mut Judge| is_of_the_program(event) || judge.passes_through(event, LATER);
+    let excluded = |event: &DecodedEvent<'_>, judge: &mut Judge| {
+        is_of_the_program(event) || judge.passes_through(event, LATER)
+    };
     let excluded = brought.received.events().filter(|event| excluded(event, &mut judge)).count();
     let others = brought.events_of(&brought.other).count();
     eprintln!("{others} events of the other program, {excluded} of the excluded one");

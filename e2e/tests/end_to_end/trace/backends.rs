@@ -12,7 +12,7 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::received::span::{Attributes, Span};
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_otlp::decode::{OwnedValue, Profile};
+use sidewinder_otlp::decode::{DecodedProfile, DecodedValue};
 
 use super::documentation;
 use super::{events_once_known, judge, route_of};
@@ -66,8 +66,8 @@ fn joining(attributes: impl IntoIterator<Item = (String, String)>) -> Attributes
     attributes.into_iter().filter(joins).collect()
 }
 
-fn joining_of(profile: &Profile) -> Attributes {
-    let text = |value: &OwnedValue| value.as_str().map(str::to_owned);
+fn joining_of(profile: &DecodedProfile) -> Attributes {
+    let text = |value: &DecodedValue| value.as_str().map(str::to_owned);
     joining(profile.resource.iter().filter_map(|(key, value)| Some((key.to_string(), text(value)?))))
 }
 

@@ -10,7 +10,7 @@ use sidewinder_e2e_support::collector::Collector;
 use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::requirement;
 use sidewinder_e2e_support::session::{Daemon, Settings};
-use sidewinder_otlp::decode::Event;
+use sidewinder_otlp::decode::DecodedEvent;
 
 use super::{LINKED_SHARE, SAMPLES_PER_SECOND, counted, events_once_known, route_of};
 
@@ -39,7 +39,7 @@ pub(super) fn profile(command: &mut Command, reads_labels: bool) -> Result<(Hand
 }
 
 /// The ids of the span that an event is linked to, as examples print them.
-fn ids_of(event: &Event<'_>) -> Option<String> {
+fn ids_of(event: &DecodedEvent<'_>) -> Option<String> {
     let link = event.sample.link?;
     let mut ids = String::new();
     for byte in link.trace_id {

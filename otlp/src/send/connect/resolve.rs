@@ -8,12 +8,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 /// Addresses, once they are known.
-pub type Resolving = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+pub type ResolveFuture = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
 
 /// Finds the addresses of a name.
 pub trait Resolve: Send + Sync + 'static {
     /// The addresses of `host`, each with `port`, in the order in which they are to be tried.
-    fn resolve(&self, host: &str, port: u16) -> Resolving;
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture;
 }
 
 /// What finds addresses; the system's resolver by default. Asked for each connection anew.
@@ -26,14 +26,14 @@ impl Resolver {
         Self(Arc::new(resolve))
     }
 
-    pub(super) fn resolve(&self, host: &str, port: u16) -> Resolving {
+    pub(super) fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         self.0.resolve(host, port)
     }
 }
 
 impl Default for Resolver {
     fn default() -> Self {
-        Self::new(System)
+        Self::new(SystemResolver)
     }
 }
 
@@ -44,10 +44,10 @@ impl fmt::Debug for Resolver {
 }
 
 /// `getaddrinfo`.
-struct System;
+struct SystemResolver;
 
-impl Resolve for System {
-    fn resolve(&self, host: &str, port: u16) -> Resolving {
+impl Resolve for SystemResolver {
+    fn resolve(&self, host: &str, port: u16) -> ResolveFuture {
         let host = host.to_owned();
         Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
     }

@@ -23,7 +23,7 @@ const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// Certificates, keys or settings with which no connection could be made.
 #[derive(Debug, thiserror::Error)]
-pub enum TlsError {
+pub enum TlsConfigError {
     /// A file could not be read.
     #[error("cannot read tls::{setting} {path:?}")]
     Read {
@@ -62,7 +62,7 @@ pub(in crate::send) struct Tls {
     options: TlsClient,
     /// Protocols that are offered to the receiver (ALPN).
     protocols: Vec<Vec<u8>>,
-    loaded: Mutex<Loaded>,
+    loaded: Mutex<LoadedTlsConfig>,
 }
 
 impl fmt::Debug for Tls {
@@ -71,15 +71,15 @@ impl fmt::Debug for Tls {
     }
 }
 
-struct Loaded {
-    texts: Texts,
+struct LoadedTlsConfig {
+    pem: PemContents,
     config: Arc<ClientConfig>,
-    at: Instant,
+    loaded_at: Instant,
 }
 
 /// What the files hold.
 #[derive(Clone, PartialEq, Eq)]
-struct Texts {
+struct PemContents {
     ca: Option<Vec<u8>>,
     identity: Option<(Vec<u8>, Vec<u8>)>,
 }
@@ -88,11 +88,15 @@ impl Tls {
     /// # Errors
     ///
     /// When a file cannot be read, or what it holds makes no sense.
-    pub(in crate::send) fn load(options: TlsClient, protocols: &[&[u8]]) -> Result<Self, TlsError> {
+    pub(in crate::send) fn load(options: TlsClient, protocols: &[&[u8]]) -> Result<Self, TlsConfigError> {
         let protocols: Vec<_> = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        let texts = Texts::read(&options)?;
+        let texts = PemContents::read(&options)?;
         let config = Arc::new(client_config(&options, &texts, &protocols)?);
-        Ok(Self { options, protocols, loaded: Mutex::new(Loaded { texts, config, at: Instant::now() }) })
+        Ok(Self {
+            options,
+            protocols,
+            loaded: Mutex::new(LoadedTlsConfig { pem: texts, config, loaded_at: Instant::now() }),
+        })
     }
 
     pub(super) fn server_name(&self) -> Option<&str> {
@@ -103,14 +107,14 @@ impl Tls {
     /// they are being replaced.
     pub(super) fn client_config(&self) -> Arc<ClientConfig> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.options.reload_interval.is_some_and(|interval| loaded.at.elapsed() < interval) {
+        if self.options.reload_interval.is_some_and(|interval| loaded.loaded_at.elapsed() < interval) {
             return Arc::clone(&loaded.config);
         }
-        match self.reload(&loaded.texts) {
-            Ok(None) => loaded.at = Instant::now(),
+        match self.reload(&loaded.pem) {
+            Ok(None) => loaded.loaded_at = Instant::now(),
             Ok(Some((texts, config))) => {
                 info!("certificates have changed");
-                *loaded = Loaded { texts, config: Arc::new(config), at: Instant::now() };
+                *loaded = LoadedTlsConfig { pem: texts, config: Arc::new(config), loaded_at: Instant::now() };
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
@@ -120,8 +124,8 @@ impl Tls {
         Arc::clone(&loaded.config)
     }
 
-    fn reload(&self, before: &Texts) -> Result<Option<(Texts, ClientConfig)>, TlsError> {
-        let texts = Texts::read(&self.options)?;
+    fn reload(&self, before: &PemContents) -> Result<Option<(PemContents, ClientConfig)>, TlsConfigError> {
+        let texts = PemContents::read(&self.options)?;
         if texts == *before {
             return Ok(None);
         }
@@ -130,8 +134,8 @@ impl Tls {
     }
 }
 
-impl Texts {
-    fn read(options: &TlsClient) -> Result<Self, TlsError> {
+impl PemContents {
+    fn read(options: &TlsClient) -> Result<Self, TlsConfigError> {
         let ca = options.ca.as_ref().map(|ca| read("ca_file", ca)).transpose()?;
         let identity = match &options.identity {
             Some(ClientIdentity { certificate, key }) => {
@@ -143,9 +147,9 @@ impl Texts {
     }
 }
 
-fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, TlsError> {
+fn read(setting: &'static str, pem: &Pem) -> Result<Vec<u8>, TlsConfigError> {
     match pem {
-        Pem::File(path) => read_bounded(path, MAX_PEM_BYTES).map_err(|source| TlsError::Read {
+        Pem::File(path) => read_bounded(path, MAX_PEM_BYTES).map_err(|source| TlsConfigError::Read {
             setting,
             path: path.clone(),
             source,
@@ -166,21 +170,21 @@ pub(in crate::send) fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<V
 
 fn client_config(
     options: &TlsClient,
-    texts: &Texts,
+    texts: &PemContents,
     protocols: &[Vec<u8>],
-) -> Result<ClientConfig, TlsError> {
+) -> Result<ClientConfig, TlsConfigError> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&versions(options)?)?;
     let builder = match options.insecure_skip_verify {
-        true => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
-        false => builder.with_root_certificates(authorities(options, texts)?),
+        true => builder.dangerous().with_custom_certificate_verifier(Arc::new(SkipVerification(provider))),
+        false => builder.with_root_certificates(root_certificates(options, texts)?),
     };
     let mut config = match &texts.identity {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => {
             let key = PrivateKeyDer::from_pem_slice(key)
-                .map_err(|source| TlsError::Pem { setting: "key_file", source })?;
+                .map_err(|source| TlsConfigError::Pem { setting: "key_file", source })?;
             builder.with_client_auth_cert(certificates("cert_file", cert)?, key)?
         }
     };
@@ -188,16 +192,16 @@ fn client_config(
     Ok(config)
 }
 
-fn versions(options: &TlsClient) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+fn versions(options: &TlsClient) -> Result<Vec<&'static SupportedProtocolVersion>, TlsConfigError> {
     let allowed = options.min_version..=options.max_version.unwrap_or(TlsVersion::Tls13);
     if allowed.is_empty() {
-        return Err(TlsError::Versions);
+        return Err(TlsConfigError::Versions);
     }
     let all = [(TlsVersion::Tls12, &version::TLS12), (TlsVersion::Tls13, &version::TLS13)];
     Ok(all.into_iter().filter(|(version, _)| allowed.contains(version)).map(|(_, known)| known).collect())
 }
 
-fn authorities(options: &TlsClient, texts: &Texts) -> Result<RootCertStore, TlsError> {
+fn root_certificates(options: &TlsClient, texts: &PemContents) -> Result<RootCertStore, TlsConfigError> {
     let mut authorities = RootCertStore::empty();
     if let Some(ca) = &texts.ca {
         for certificate in certificates("ca_file", ca)? {
@@ -216,13 +220,13 @@ fn authorities(options: &TlsClient, texts: &Texts) -> Result<RootCertStore, TlsE
         authorities.add_parsable_certificates(system.certs);
     }
     if authorities.is_empty() {
-        return Err(TlsError::NoAuthority);
+        return Err(TlsConfigError::NoAuthority);
     }
     Ok(authorities)
 }
 
-fn certificates(setting: &'static str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |source| TlsError::Pem { setting, source };
+fn certificates(setting: &'static str, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsConfigError> {
+    let failed = |source| TlsConfigError::Pem { setting, source };
     let certificates: Vec<_> =
         CertificateDer::pem_slice_iter(text).collect::<Result<_, _>>().map_err(failed)?;
     if certificates.is_empty() {
@@ -233,9 +237,9 @@ fn certificates(setting: &'static str, text: &[u8]) -> Result<Vec<CertificateDer
 
 /// `insecure_skip_verify`: who the receiver is does not matter, only that it has the key that it shows.
 #[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
+struct SkipVerification(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for AnyCertificate {
+impl ServerCertVerifier for SkipVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

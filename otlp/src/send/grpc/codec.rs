@@ -33,7 +33,7 @@ impl Encoder for ExportCodec {
 
     fn encode(&mut self, message: Bytes, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
         // Asked for by the connection, once there is one.
-        self.0.begin();
+        self.0.mark_started();
         to.put(message);
         Ok(())
     }

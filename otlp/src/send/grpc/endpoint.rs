@@ -7,13 +7,13 @@ use http::Uri;
 use tonic::transport::Endpoint;
 
 use super::options::GrpcOptions;
-use crate::send::connect::{Connector, Target, Tls};
+use crate::send::connect::{ConnectTarget, Connector, Tls};
 use crate::send::credentials::USER_AGENT;
 use crate::send::error::ConnectionError;
 
 /// Where an endpoint leads.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Address {
+enum GrpcAddress {
     /// `host:port`.
     Tcp { authority: String, asks_for_tls: bool },
     /// The path of a socket.
@@ -23,12 +23,12 @@ enum Address {
 pub(super) fn endpoint(options: &GrpcOptions) -> Result<(Endpoint, Connector), ConnectionError> {
     let wrong = |problem| ConnectionError::Endpoint { endpoint: options.endpoint.clone(), problem };
     let (target, authority, is_protected) = match address(&options.endpoint).map_err(wrong)? {
-        Address::Unix(_) if !options.tls.insecure => {
+        GrpcAddress::Unix(_) if !options.tls.insecure => {
             return Err(wrong("is a Unix socket, which takes no TLS: set tls::insecure"));
         }
-        Address::Unix(path) => (Target::Unix(PathBuf::from(path)), "localhost".to_owned(), false),
-        Address::Tcp { authority, asks_for_tls } => {
-            let target = Target::of_authority(&authority).map_err(wrong)?;
+        GrpcAddress::Unix(path) => (ConnectTarget::Unix(PathBuf::from(path)), "localhost".to_owned(), false),
+        GrpcAddress::Tcp { authority, asks_for_tls } => {
+            let target = ConnectTarget::from_authority(&authority).map_err(wrong)?;
             (target, authority, asks_for_tls || !options.tls.insecure)
         }
     };
@@ -58,10 +58,10 @@ pub(super) fn endpoint(options: &GrpcOptions) -> Result<(Endpoint, Connector), C
 }
 
 /// Reads the forms that the Collector's client knows. As there, `http://` says nothing about TLS.
-fn address(endpoint: &str) -> Result<Address, &'static str> {
+fn address(endpoint: &str) -> Result<GrpcAddress, &'static str> {
     if let Some(path) = endpoint.strip_prefix("unix://").or_else(|| endpoint.strip_prefix("unix:")) {
         return match path.starts_with('/') {
-            true => Ok(Address::Unix(path.to_owned())),
+            true => Ok(GrpcAddress::Unix(path.to_owned())),
             false => Err("must name the socket by its whole path"),
         };
     }
@@ -74,8 +74,8 @@ fn address(endpoint: &str) -> Result<Address, &'static str> {
     if authority.contains('/') {
         return Err("has a scheme or a path that is not known");
     }
-    Target::of_authority(authority)?;
-    Ok(Address::Tcp { authority: authority.to_owned(), asks_for_tls })
+    ConnectTarget::from_authority(authority)?;
+    Ok(GrpcAddress::Tcp { authority: authority.to_owned(), asks_for_tls })
 }
 
 #[cfg(test)]
@@ -87,14 +87,14 @@ mod tests {
     #[test]
     fn the_forms_of_an_endpoint_are_told_apart() {
         let tcp = |authority: &str, asks_for_tls| {
-            Ok(Address::Tcp { authority: authority.to_owned(), asks_for_tls })
+            Ok(GrpcAddress::Tcp { authority: authority.to_owned(), asks_for_tls })
         };
         assert_eq!(address("collector:4317"), tcp("collector:4317", false));
         assert_eq!(address("[::1]:4317"), tcp("[::1]:4317", false));
         assert_eq!(address("https://collector:4317/"), tcp("collector:4317", true));
         assert_eq!(address("http://collector:4317"), tcp("collector:4317", false));
         assert_eq!(address("dns:///collector:4317"), tcp("collector:4317", false));
-        assert_eq!(address("unix:///run/otlp.sock"), Ok(Address::Unix("/run/otlp.sock".to_owned())));
+        assert_eq!(address("unix:///run/otlp.sock"), Ok(GrpcAddress::Unix("/run/otlp.sock".to_owned())));
         for unknown in ["collector", "collector:http", "", "ftp://collector:1", "unix://run", "a:1/path"] {
             assert!(address(unknown).is_err(), "{unknown}");
         }
@@ -104,7 +104,7 @@ mod tests {
     fn plaintext_is_only_used_where_tls_is_switched_off() {
         let is_protected = |endpoint_text: &str, insecure| {
             let tls = TlsClient { insecure, ..TlsClient::default() };
-            endpoint(&GrpcOptions { tls, ..GrpcOptions::to(endpoint_text) }).unwrap().1.tls.is_some()
+            endpoint(&GrpcOptions { tls, ..GrpcOptions::new(endpoint_text) }).unwrap().1.tls.is_some()
         };
         assert!(!is_protected("localhost:4317", true));
         assert!(is_protected("https://localhost:4317", true));

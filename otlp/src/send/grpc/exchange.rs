@@ -18,23 +18,23 @@ use tower::Service;
 
 /// One request and its answer. Travels with the request as an extension.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Exchange(Arc<Known>);
+pub(super) struct Exchange(Arc<ExchangeState>);
 
 #[derive(Default, Debug)]
-struct Known {
-    begun: AtomicBool,
+struct ExchangeState {
+    started: AtomicBool,
     status: OnceLock<Code>,
 }
 
 impl Exchange {
     /// A connection takes the message.
-    pub(super) fn begin(&self) {
-        self.0.begun.store(true, Ordering::Relaxed);
+    pub(super) fn mark_started(&self) {
+        self.0.started.store(true, Ordering::Relaxed);
     }
 
     /// Whether a connection has taken the message, or part of it.
-    pub(super) fn has_begun(&self) -> bool {
-        self.0.begun.load(Ordering::Relaxed)
+    pub(super) fn has_started(&self) -> bool {
+        self.0.started.load(Ordering::Relaxed)
     }
 
     /// The status that the receiver gave, if it came that far.
@@ -42,7 +42,7 @@ impl Exchange {
         self.0.status.get().copied()
     }
 
-    fn look_at(&self, headers: &HeaderMap) {
+    fn record_status(&self, headers: &HeaderMap) {
         if let Some(status) = headers.get("grpc-status") {
             // The first one counts, as for the client library.
             let _ = self.0.status.set(Code::from_bytes(status.as_bytes()));
@@ -72,11 +72,11 @@ where
         let response = self.0.call(request);
         Box::pin(async move {
             let response = response.await?;
-            exchange.look_at(response.headers());
+            exchange.record_status(response.headers());
             Ok(response.map(|body| {
                 Body::new(body.map_frame(move |frame| {
                     if let Some(trailers) = frame.trailers_ref() {
-                        exchange.look_at(trailers);
+                        exchange.record_status(trailers);
                     }
                     frame
                 }))

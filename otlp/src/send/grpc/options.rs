@@ -6,7 +6,7 @@ use std::time::Duration;
 use sidewinder_config::{Compression, Keepalive, TlsClient};
 
 use crate::send::connect::Resolver;
-use crate::send::credentials::Credentials;
+use crate::send::credentials::ExporterCredentials;
 
 /// Where and how to send.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct GrpcOptions {
     /// Sent with each request. The values may be secrets.
     pub headers: Vec<(String, String)>,
     /// Sent with each request, over TLS only.
-    pub credentials: Option<Credentials>,
+    pub credentials: Option<ExporterCredentials>,
     /// How long one attempt may take; zero for as long as the receiver likes.
     pub timeout: Duration,
     /// The `:authority` of each request, where it is not the endpoint's host and port.
@@ -36,7 +36,7 @@ pub struct GrpcOptions {
 impl GrpcOptions {
     /// The defaults, for that endpoint.
     #[must_use]
-    pub fn to(endpoint: impl Into<String>) -> Self {
+    pub fn new(endpoint: impl Into<String>) -> Self {
         Self {
             endpoint: endpoint.into(),
             tls: TlsClient::default(),

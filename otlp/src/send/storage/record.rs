@@ -18,12 +18,12 @@ pub(super) const MARK_BYTES: usize = 4;
 
 /// Whether a record is still to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Mark {
+pub(super) enum RecordState {
     Waiting,
     Done,
 }
 
-impl Mark {
+impl RecordState {
     pub(super) const fn encoded(self) -> [u8; MARK_BYTES] {
         match self {
             Self::Waiting => *b"WAIT",
@@ -39,7 +39,7 @@ impl Mark {
 
 /// What a record says of its report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Head {
+pub(super) struct RecordHeader {
     pub(super) tally: Tally,
     pub(super) profiles: u64,
     /// All reports that were written before.
@@ -48,11 +48,11 @@ pub(super) struct Head {
     checksum: u32,
 }
 
-impl Head {
+impl RecordHeader {
     pub(super) const BYTES: usize = 60;
 
     /// `None` for a report of more than 4 GiB.
-    pub(super) fn of(report: &Report, before: Tally) -> Option<Self> {
+    pub(super) fn new(report: &Report, before: Tally) -> Option<Self> {
         let length = u32::try_from(report.as_bytes().len()).ok()?;
         let checksum = crc32fast::hash(report.as_bytes());
         Some(Self { tally: report.tally(), profiles: report.profiles(), before, length, checksum })
@@ -63,13 +63,13 @@ impl Head {
         Self::BYTES as u64 + u64::from(self.length)
     }
 
-    pub(super) fn describes(&self, report: &[u8]) -> bool {
+    pub(super) fn matches(&self, report: &[u8]) -> bool {
         report.len() == self.length as usize && crc32fast::hash(report) == self.checksum
     }
 
     pub(super) fn encoded(&self) -> [u8; Self::BYTES] {
         let mut bytes = Vec::with_capacity(Self::BYTES);
-        bytes.extend(Mark::Waiting.encoded());
+        bytes.extend(RecordState::Waiting.encoded());
         bytes.extend(MAGIC.to_le_bytes());
         let Self { tally, profiles, before, .. } = *self;
         for number in [tally.events, tally.samples, profiles, before.events, before.samples] {
@@ -85,10 +85,10 @@ impl Head {
     }
 
     /// The head at the start of `bytes`, if one is there.
-    pub(super) fn decode(bytes: &[u8]) -> Option<(Mark, Self)> {
+    pub(super) fn decode(bytes: &[u8]) -> Option<(RecordState, Self)> {
         let bytes = bytes.first_chunk::<{ Self::BYTES }>()?;
         let (checked, checksum) = bytes.get(MARK_BYTES..)?.split_last_chunk::<4>()?;
-        let mut fields = Fields(checked);
+        let mut fields = RecordFields(checked);
         if fields.u32()? != MAGIC || crc32fast::hash(checked) != u32::from_le_bytes(*checksum) {
             return None;
         }
@@ -96,13 +96,13 @@ impl Head {
         let profiles = fields.u64()?;
         let before = Tally { events: fields.u64()?, samples: fields.u64()? };
         let head = Self { tally, profiles, before, length: fields.u32()?, checksum: fields.u32()? };
-        Some((Mark::decode(*bytes.first_chunk()?), head))
+        Some((RecordState::decode(*bytes.first_chunk()?), head))
     }
 }
 
-struct Fields<'a>(&'a [u8]);
+struct RecordFields<'a>(&'a [u8]);
 
-impl Fields<'_> {
+impl RecordFields<'_> {
     fn u32(&mut self) -> Option<u32> {
         let (field, rest) = self.0.split_first_chunk()?;
         self.0 = rest;

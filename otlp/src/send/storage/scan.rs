@@ -1,28 +1,28 @@
 //! Records in bytes that may be damaged anywhere.
 
-use super::record::{Head, Mark};
+use super::record::{RecordHeader, RecordState};
 
 /// What is at one place of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Found {
+pub(super) enum SegmentItem {
     /// A record; its report may be damaged or cut off.
-    Record { head: Head, mark: Mark, is_intact: bool },
+    Record { head: RecordHeader, mark: RecordState, is_intact: bool },
     /// No record.
     Gap { length: usize },
 }
 
 /// Everything in a segment, each with its offset.
-pub(super) fn scan(segment: &[u8]) -> Vec<(u64, Found)> {
+pub(super) fn scan(segment: &[u8]) -> Vec<(u64, SegmentItem)> {
     let mut found = Vec::new();
     let mut offset = 0;
     while let Some(rest) = segment.get(offset..).filter(|rest| !rest.is_empty()) {
-        let (length, what) = match Head::decode(rest) {
+        let (length, what) = match RecordHeader::decode(rest) {
             Some((mark, head)) => record(rest, mark, head),
             None => {
                 let length = (1..rest.len())
-                    .find(|at| rest.get(*at..).and_then(Head::decode).is_some())
+                    .find(|at| rest.get(*at..).and_then(RecordHeader::decode).is_some())
                     .unwrap_or(rest.len());
-                (length, Found::Gap { length })
+                (length, SegmentItem::Gap { length })
             }
         };
         found.push((offset as u64, what));
@@ -31,8 +31,8 @@ pub(super) fn scan(segment: &[u8]) -> Vec<(u64, Found)> {
     found
 }
 
-fn record(rest: &[u8], mark: Mark, head: Head) -> (usize, Found) {
+fn record(rest: &[u8], mark: RecordState, head: RecordHeader) -> (usize, SegmentItem) {
     let length = usize::try_from(head.record_bytes()).unwrap_or(usize::MAX).min(rest.len());
-    let report = rest.get(Head::BYTES..length).unwrap_or_default();
-    (length, Found::Record { head, mark, is_intact: head.describes(report) })
+    let report = rest.get(RecordHeader::BYTES..length).unwrap_or_default();
+    (length, SegmentItem::Record { head, mark, is_intact: head.matches(report) })
 }

@@ -18,8 +18,8 @@ fn options(directory: &Path) -> StorageOptions {
     }
 }
 
-fn open(directory: &Path) -> (Log, Recovered) {
-    Log::open(&options(directory), "otlp_grpc").unwrap()
+fn open(directory: &Path) -> (ReportLog, RecoveredReports) {
+    ReportLog::open(&options(directory), "otlp_grpc").unwrap()
 }
 
 /// A report of any bytes: a log does not look into them.
@@ -48,7 +48,7 @@ impl Written {
         starts.push(log.bytes() as usize);
         let done: Vec<_> = contents.iter().map(|(.., done)| *done).collect();
         for (stored, _) in stored.iter().zip(&done).filter(|(_, done)| **done) {
-            log.finish(stored);
+            log.mark_done(stored);
         }
         Self { directory, reports, starts, done }
     }
@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-fn found(directory: &Path) -> (Vec<Report>, Recovered) {
+fn found(directory: &Path) -> (Vec<Report>, RecoveredReports) {
     let (log, recovered) = open(directory);
     let reports = recovered.waiting.iter().map(|stored| log.read(stored).unwrap().unwrap()).collect();
     (reports, recovered)
@@ -95,7 +95,7 @@ proptest! {
         let torn = (0..written.reports.len()).find(|at| written.starts[*at] < end && end < written.starts[at + 1]);
         match torn {
             None => prop_assert_eq!((recovered.lost, recovered.unreadable_bytes), (Tally::default(), 0)),
-            Some(at) if end - written.starts[at] < Head::BYTES => {
+            Some(at) if end - written.starts[at] < RecordHeader::BYTES => {
                 prop_assert_eq!(recovered.unreadable_bytes, (end - written.starts[at]) as u64);
             }
             Some(at) if written.done[at] => prop_assert_eq!(recovered.lost, Tally::default()),
@@ -125,7 +125,7 @@ proptest! {
         }
         prop_assert_eq!(reports, written.waiting(|at| at != hit));
         let is_told_by_its_neighbours = hit > 0 && hit + 1 < written.reports.len();
-        if within >= Head::BYTES {
+        if within >= RecordHeader::BYTES {
             let expected = if written.done[hit] { Tally::default() } else { written.reports[hit].tally() };
             prop_assert_eq!(recovered.lost, expected);
         } else if is_told_by_its_neighbours {
@@ -151,13 +151,13 @@ proptest! {
 fn segments_in_which_all_is_done_are_removed_and_no_write_goes_beyond_the_cap() {
     let directory = tempfile::tempdir().unwrap();
     let (mut log, _) =
-        Log::open(&StorageOptions { max_bytes: 64 << 10, ..options(directory.path()) }, "x").unwrap();
+        ReportLog::open(&StorageOptions { max_bytes: 64 << 10, ..options(directory.path()) }, "x").unwrap();
     let one = report(&[1; 1000], 1);
     let mut waiting = std::collections::VecDeque::new();
     for _ in 0..500 {
         match log.append(&one) {
             Ok(stored) => waiting.push_back(stored),
-            Err(AppendError::Full) => log.finish(&waiting.pop_front().unwrap()),
+            Err(AppendError::Full) => log.mark_done(&waiting.pop_front().unwrap()),
             Err(AppendError::Write(error)) => panic!("{error}"),
         }
         let files = fs::read_dir(directory.path().join("queue_x")).unwrap();
@@ -167,6 +167,6 @@ fn segments_in_which_all_is_done_are_removed_and_no_write_goes_beyond_the_cap() 
     }
     // All but the oldest segment is of use.
     assert!(waiting.len() > 50, "{}", waiting.len());
-    waiting.iter().for_each(|stored| log.finish(stored));
+    waiting.iter().for_each(|stored| log.mark_done(stored));
     assert_eq!(log.bytes(), 0);
 }

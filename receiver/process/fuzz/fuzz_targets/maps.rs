@@ -15,7 +15,7 @@ fuzz_target!(|maps: &[u8]| {
     for mapping in set.iter() {
         assert!(!mapping.range.is_empty());
         assert!(end <= Some(mapping.range.start));
-        assert_eq!(set.at(mapping.range.start), Some(mapping));
+        assert_eq!(set.find(mapping.range.start), Some(mapping));
         end = Some(mapping.range.end);
     }
 });

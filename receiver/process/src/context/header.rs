@@ -17,14 +17,14 @@ const PAYLOAD_BYTES_MAX: u32 = 64 << 10;
 /// Fields in the order of memory, in the byte order of the host: signature, version, bytes of the payload, time of
 /// publication, address of the payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Header {
+pub(super) struct ContextHeader {
     payload_bytes: u32,
     /// 0: not yet, or being changed.
     pub(super) published_ns: u64,
     pub(super) payload: Avma,
 }
 
-impl Header {
+impl ContextHeader {
     /// Reads a header; `None` where the memory is not that of a context (any more).
     pub(super) fn read(memory: &impl ForeignMemory, at: Avma) -> Result<Option<Self>, ContextError> {
         let mut bytes = [0; HEADER_BYTES];

@@ -22,7 +22,7 @@ use sidewinder_address::Avma;
 use crate::maps::{MapsLine, read_lines};
 use crate::memory::ForeignMemory;
 pub use error::ContextError;
-use header::{HEADER_BYTES, Header};
+use header::{ContextHeader, HEADER_BYTES};
 pub use payload::{ContextValue, ProcessContext, ThreadContexts};
 
 /// Mappings of one process that are looked at: a process has one, unless somebody plays tricks.
@@ -32,7 +32,7 @@ const TRIES: u32 = 3;
 
 /// A context, and what it takes to see that it has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Published {
+pub struct PublishedContext {
     /// Where its header is.
     pub header: Avma,
     /// When it was published, by `CLOCK_BOOTTIME`. A later publication has another time.
@@ -41,11 +41,11 @@ pub struct Published {
     pub context: Arc<ProcessContext>,
 }
 
-impl Published {
+impl PublishedContext {
     /// Whether this is still what is published. False, too, while it is being changed.
     #[must_use]
     pub fn is_current(&self, memory: &impl ForeignMemory) -> bool {
-        Header::read(memory, self.header)
+        ContextHeader::read(memory, self.header)
             .is_ok_and(|header| header.is_some_and(|header| header.published_ns == self.published_ns))
     }
 }
@@ -54,7 +54,10 @@ impl Published {
 ///
 /// # Errors
 /// See [`ContextError`]: of several mappings that have the name, the last one's.
-pub fn read_process_context(maps: impl Read, memory: &impl ForeignMemory) -> Result<Published, ContextError> {
+pub fn read_process_context(
+    maps: impl Read,
+    memory: &impl ForeignMemory,
+) -> Result<PublishedContext, ContextError> {
     let mut error = ContextError::Absent;
     for header in find_mappings(maps).map_err(ContextError::Unreadable)? {
         match read_at(memory, header) {
@@ -89,21 +92,21 @@ fn is_name_of_context(name: &[u8]) -> bool {
 }
 
 /// The context whose header is there.
-fn read_at(memory: &impl ForeignMemory, at: Avma) -> Result<Published, ContextError> {
+fn read_at(memory: &impl ForeignMemory, at: Avma) -> Result<PublishedContext, ContextError> {
     for _ in 0..TRIES {
-        let header = Header::read(memory, at)?.ok_or(ContextError::Absent)?;
+        let header = ContextHeader::read(memory, at)?.ok_or(ContextError::Absent)?;
         if header.is_being_changed() {
             continue;
         }
         let mut payload = vec![0; header.payload_bytes()?];
         let payload_read = memory.read_exact(header.payload, &mut payload);
         // Only what was published before and after is what was published meanwhile.
-        if Header::read(memory, at)? != Some(header) {
+        if ContextHeader::read(memory, at)? != Some(header) {
             continue;
         }
         payload_read.map_err(ContextError::Unreadable)?;
         let context = Arc::new(ProcessContext::parse(&payload)?);
-        return Ok(Published { header: at, published_ns: header.published_ns, context });
+        return Ok(PublishedContext { header: at, published_ns: header.published_ns, context });
     }
     Err(ContextError::Busy)
 }

@@ -61,12 +61,12 @@ impl ProcessContext {
                 resource.push((key.into(), value));
             }
         }
-        Ok(Self { resource, threads: ThreadContexts::of(message.attributes) })
+        Ok(Self { resource, threads: ThreadContexts::from_attributes(message.attributes) })
     }
 }
 
 impl ThreadContexts {
-    fn of(attributes: Vec<wire::KeyValue>) -> Option<Self> {
+    fn from_attributes(attributes: Vec<wire::KeyValue>) -> Option<Self> {
         let mut schema = None;
         let mut keys = Vec::new();
         for wire::KeyValue { key, value } in attributes {

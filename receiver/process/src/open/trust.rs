@@ -4,15 +4,15 @@ use std::os::fd::BorrowedFd;
 
 use super::error::OpenError;
 use crate::credentials::{Access, Credentials};
-use crate::file_status::{Looked, has_acl};
+use crate::file_status::{FileMetadata, has_acl};
 
 /// Why a file that has a certain path is read. A mapped file needs none of these: the kernel says which one it is
-/// ([`Root::open_mapped`]).
+/// ([`ProcessRoot::open_mapped`]).
 ///
 /// `reader` is the process that chose the name, and the file is read only where that process could read it itself: by the
 /// modes of the file and of each directory on the way. So nobody learns anything through us that the process may not know.
 #[derive(Clone, Copy, Debug)]
-pub enum Trust<'a> {
+pub enum PathTrust<'a> {
     /// The directory was named by whoever runs us, or is where our own distribution installs debug files: it is read with
     /// our own rights, and links are followed.
     Operator,
@@ -34,14 +34,14 @@ pub enum Trust<'a> {
     },
 }
 
-impl Trust<'_> {
+impl PathTrust<'_> {
     /// Whether the name is all that there is to go by.
-    pub(super) const fn asks_for_names(&self) -> bool {
+    pub(super) const fn requires_named_path(&self) -> bool {
         matches!(self, Self::Named { .. })
     }
 
     /// Whether what was found may be read for this reason.
-    pub(super) fn admits(&self, looked: &Looked, found: BorrowedFd<'_>) -> Result<(), OpenError> {
+    pub(super) fn permits(&self, looked: &FileMetadata, found: BorrowedFd<'_>) -> Result<(), OpenError> {
         let (reader, binary_owner) = match *self {
             Self::Operator => return Ok(()),
             Self::Proven { reader, binary_owner } => (reader, binary_owner),
@@ -51,10 +51,10 @@ impl Trust<'_> {
         if !reader.trusts(owner) && binary_owner != Some(owner) {
             return Err(OpenError::Owner(owner));
         }
-        if !reader.may(Access::Read, looked.ownership, || has_acl(found)) {
+        if !reader.allows(Access::Read, looked.ownership, || has_acl(found)) {
             return Err(OpenError::Unreadable);
         }
-        if self.asks_for_names() && looked.links != 1 {
+        if self.requires_named_path() && looked.links != 1 {
             return Err(OpenError::HardLink);
         }
         Ok(())

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, OFlags, ResolveFlags, readlinkat};
 
-use super::{Finder, OpenError};
+use super::{OpenError, PathResolver};
 use crate::credentials::{Access, Credentials};
-use crate::file_status::{Looked, has_acl};
+use crate::file_status::{FileMetadata, has_acl};
 use crate::filesystem::FilesystemKind;
 
 /// `PATH_MAX`: no longer path is followed, nor so many of its parts.
@@ -24,7 +24,7 @@ struct Step {
     is_searchable: bool,
 }
 
-impl Finder<'_> {
+impl PathResolver<'_> {
     /// Finds what has a path inside a root, without opening it, if `reader` may search each directory on the way. Where
     /// `by_name` is set, these belong to the reader's user or root, a link among them to root, and none has the last name.
     ///
@@ -53,7 +53,7 @@ impl Finder<'_> {
                 continue;
             }
             let found = self.look_up_one(at.directory.as_fd(), name)?;
-            let looked = Looked::at(found.as_fd())?;
+            let looked = FileMetadata::from_fd(found.as_fd())?;
             match looked.file_type {
                 FileType::Symlink => {
                     if by_name && (left.is_empty() || !reader.is_root(looked.ownership.user)) {
@@ -84,13 +84,13 @@ impl Finder<'_> {
     }
 
     fn step(&self, directory: OwnedFd, reader: &Credentials, by_name: bool) -> Result<Step, OpenError> {
-        let looked = Looked::at(directory.as_fd())?;
+        let looked = FileMetadata::from_fd(directory.as_fd())?;
         if by_name && !reader.trusts(looked.ownership.user) {
             return Err(OpenError::Owner(looked.ownership.user));
         }
         let is_remote = || self.kind_of(&looked) == FilesystemKind::Remote;
         let may_deny = || is_remote() || has_acl(directory.as_fd());
-        let is_searchable = reader.may(Access::Search, looked.ownership, may_deny);
+        let is_searchable = reader.allows(Access::Search, looked.ownership, may_deny);
         Ok(Step { directory, is_searchable })
     }
 
@@ -102,7 +102,7 @@ impl Finder<'_> {
     }
 
     /// What a link says, unless somebody who may never answer has to be asked.
-    fn target_of(&self, link: BorrowedFd<'_>, looked: &Looked) -> Result<Vec<u8>, OpenError> {
+    fn target_of(&self, link: BorrowedFd<'_>, looked: &FileMetadata) -> Result<Vec<u8>, OpenError> {
         if self.kind_of(looked) == FilesystemKind::Remote {
             return Err(OpenError::Remote);
         }

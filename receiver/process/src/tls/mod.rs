@@ -16,7 +16,7 @@ use crate::arch;
 use crate::mapping::ExecutableMapping;
 use crate::memory::ForeignMemory;
 pub(crate) use symbol::read_section;
-pub use variable::{Variable, read_constant};
+pub use variable::{GlobalVariable, read_constant};
 
 /// Words that lead to a variable which are kept of one file: a linker makes one of each kind.
 const SLOTS_MAX: usize = 8;
@@ -30,16 +30,16 @@ const LEAST_POINTER: u64 = 0x1_0000;
 pub struct TlsSymbol {
     /// From the start of the initial image, where the file defines it.
     value: Option<u64>,
-    image: Option<Image>,
+    image: Option<TlsImage>,
     /// A program is module 1, and its block is the first of the static ones: its offset is known when it is linked.
     is_program: bool,
-    slots: Vec<Slot>,
+    slots: Vec<TlsGotEntry>,
     loads: Vec<Load>,
 }
 
 /// `PT_TLS`: what the initial values of a file's variables are copied from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Image {
+struct TlsImage {
     address: u64,
     bytes: u64,
     align: u64,
@@ -55,7 +55,7 @@ struct Load {
 
 /// Words that the dynamic linker fills in, by the relocation that asks for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Slot {
+enum TlsGotEntry {
     /// `TPOFF64`: the offset from the thread pointer of a place so far before the variable.
     Offset(Svma, i64),
     /// `TLSDESC`: a function, and its argument; likewise.
@@ -85,7 +85,7 @@ pub enum TlsLocation {
 
 /// Why it isn't known where.
 #[derive(Debug, Error)]
-pub enum TlsError {
+pub enum TlsVariableError {
     /// The dynamic linker has not come to it yet, or nothing in this file uses the variable.
     #[error("the dynamic linker has not said where the variable is")]
     NotYet,
@@ -109,19 +109,19 @@ impl TlsSymbol {
     /// Where the threads of a process have their copies that this file, loaded so, leads to.
     ///
     /// # Errors
-    /// See [`TlsError`].
-    pub fn locate(&self, bias: u64, memory: &impl ForeignMemory) -> Result<TlsLocation, TlsError> {
+    /// See [`TlsVariableError`].
+    pub fn locate(&self, bias: u64, memory: &impl ForeignMemory) -> Result<TlsLocation, TlsVariableError> {
         if self.is_program
             && let (Some(value), Some(image)) = (self.value, self.image)
         {
             return Ok(TlsLocation::Static { offset: image.offset_in_program(value) });
         }
-        let mut error = TlsError::NotYet;
+        let mut error = TlsVariableError::NotYet;
         for slot in &self.slots {
             match self.read_slot(*slot, bias, memory) {
                 Ok(Some(location)) => return Ok(location),
                 Ok(None) => {}
-                Err(unreadable) => error = TlsError::Unreadable(unreadable),
+                Err(unreadable) => error = TlsVariableError::Unreadable(unreadable),
             }
         }
         Err(error)
@@ -130,7 +130,7 @@ impl TlsSymbol {
     /// What a slot says; `None` while it says nothing.
     fn read_slot(
         &self,
-        slot: Slot,
+        slot: TlsGotEntry,
         bias: u64,
         memory: &impl ForeignMemory,
     ) -> io::Result<Option<TlsLocation>> {
@@ -138,28 +138,28 @@ impl TlsSymbol {
             |at: u64| Ok::<_, io::Error>((memory.word(Avma(at))?, memory.word(Avma(at.wrapping_add(8)))?));
         let at = |svma: Svma| svma.0.wrapping_add(bias);
         Ok(match slot {
-            Slot::Offset(svma, distance) => {
-                static_offset(memory.word(Avma(at(svma)))?).and_then(|place| place.after(distance))
+            TlsGotEntry::Offset(svma, distance) => {
+                static_offset(memory.word(Avma(at(svma)))?).and_then(|place| place.offset_by(distance))
             }
-            Slot::Module(svma) => {
+            TlsGotEntry::Module(svma) => {
                 let (module, offset) = pair(at(svma))?;
                 dynamic(module, offset)
             }
-            Slot::OwnModule(svma) => {
+            TlsGotEntry::OwnModule(svma) => {
                 let module = memory.word(Avma(at(svma)))?;
                 self.value.and_then(|value| dynamic(module, value))
             }
-            Slot::Descriptor(svma, distance) => match pair(at(svma))? {
+            TlsGotEntry::Descriptor(svma, distance) => match pair(at(svma))? {
                 (0, _) => None,
                 (_, argument) if static_offset(argument).is_some() => {
-                    static_offset(argument).and_then(|place| place.after(distance))
+                    static_offset(argument).and_then(|place| place.offset_by(distance))
                 }
                 // What a dynamic one has for its argument begins as the two words of a module's slot do (glibc's
                 // `struct tlsdesc_dynamic_arg`, musl's `struct td_index`). One that was not resolved yet has a
                 // relocation there, which begins with an address: no number of a module.
                 (_, argument) if argument >= LEAST_POINTER => {
                     let (module, offset) = pair(argument)?;
-                    dynamic(module, offset).and_then(|place| place.after(distance))
+                    dynamic(module, offset).and_then(|place| place.offset_by(distance))
                 }
                 _ => None,
             },
@@ -180,7 +180,7 @@ fn bias(loads: &[Load], mapping: &ExecutableMapping) -> Option<u64> {
     Some(mapping.range.start.0.wrapping_sub(address))
 }
 
-impl Image {
+impl TlsImage {
     /// From the thread pointer, of what lies `value` bytes into the program's block.
     fn offset_in_program(&self, value: u64) -> i64 {
         arch::offset_in_program(self.address, self.bytes, self.align, value)
@@ -189,7 +189,7 @@ impl Image {
 
 impl TlsLocation {
     /// What is so many bytes further, if that may be in the same block.
-    fn after(self, distance: i64) -> Option<Self> {
+    fn offset_by(self, distance: i64) -> Option<Self> {
         match self {
             Self::Static { offset } => static_offset(offset.checked_add(distance)? as u64),
             Self::Dynamic { module, offset } => dynamic(module, offset.checked_add_signed(distance)?),

@@ -8,15 +8,15 @@ use object::endian::LittleEndian as LE;
 use sidewinder_address::Svma;
 
 use super::elf_reader::{find_string, for_each, read_one};
-use super::{Image, LOADS_MAX, Load, SLOTS_MAX, Slot, TlsSymbol};
+use super::{LOADS_MAX, Load, SLOTS_MAX, TlsGotEntry, TlsImage, TlsSymbol};
 use crate::arch;
 use crate::read_at::ReadAt;
 
-type Header = elf::FileHeader64<LE>;
-type Segment = elf::ProgramHeader64<LE>;
-pub(super) type Section = elf::SectionHeader64<LE>;
-pub(super) type Symbol = elf::Sym64<LE>;
-type Relocation = elf::Rela64<LE>;
+type Ehdr = elf::FileHeader64<LE>;
+type Phdr = elf::ProgramHeader64<LE>;
+pub(super) type Shdr = elf::SectionHeader64<LE>;
+pub(super) type Sym = elf::Sym64<LE>;
+type Rela = elf::Rela64<LE>;
 type Dynamic = elf::Dyn64<LE>;
 
 pub(super) const DYNAMIC: &[elf::SectionType] = &[elf::SHT_DYNSYM];
@@ -47,22 +47,22 @@ impl TlsSymbol {
     ) -> io::Result<Option<Self>> {
         let Some(header) = header_of(file)? else { return Ok(None) };
         let sections = sections(file, &header)?;
-        let (mut symbol, is_static) = Self::of_segments(file, &header)?;
+        let (mut symbol, is_static) = Self::from_segments(file, &header)?;
         // A static program exports nothing, whatever its linker is asked for.
         for kind in kinds(is_static) {
             let Some(symbols) = sections.iter().position(|section| section.sh_type.get(LE) == *kind) else {
                 continue;
             };
-            let numbers = symbol.take_symbols(file, &sections, symbols, name)?;
+            let numbers = symbol.read_symbols(file, &sections, symbols, name)?;
             if numbers.is_empty() {
                 continue;
             }
-            let is_of_symbols = |section: &&Section| {
+            let is_of_symbols = |section: &&Shdr| {
                 section.sh_type.get(LE) == elf::SHT_RELA
                     && usize::try_from(section.sh_link.get(LE)) == Ok(symbols)
             };
             for section in sections.iter().filter(is_of_symbols) {
-                symbol.take_relocations(file, place(section), &numbers)?;
+                symbol.read_relocations(file, section_range(section), &numbers)?;
             }
             return Ok(Some(symbol));
         }
@@ -70,21 +70,23 @@ impl TlsSymbol {
     }
 
     /// Without symbols; and whether it is a static program.
-    pub(super) fn of_segments(file: &impl ReadAt, header: &Header) -> io::Result<(Self, bool)> {
+    pub(super) fn from_segments(file: &impl ReadAt, header: &Ehdr) -> io::Result<(Self, bool)> {
         let count = header.e_phnum.get(LE).min(HEADERS_MAX);
         let start = header.e_phoff.get(LE);
-        let end = start.saturating_add(u64::from(count) * size_of::<Segment>() as u64);
+        let end = start.saturating_add(u64::from(count) * size_of::<Phdr>() as u64);
         let mut symbol =
             Self { value: None, image: None, is_program: false, slots: Vec::new(), loads: Vec::new() };
         let (mut has_interpreter, mut dynamic) = (false, None);
-        for_each(file, start..end, |_, segment: &Segment| {
+        for_each(file, start..end, |_, segment: &Phdr| {
             let (address, bytes) = (segment.p_vaddr.get(LE), segment.p_memsz.get(LE));
             let file_offset = segment.p_offset.get(LE);
             match segment.p_type.get(LE) {
                 elf::PT_LOAD if symbol.loads.len() < LOADS_MAX => {
                     symbol.loads.push(Load { file_offset, address, bytes: segment.p_filesz.get(LE) });
                 }
-                elf::PT_TLS => symbol.image = Some(Image { address, bytes, align: segment.p_align.get(LE) }),
+                elf::PT_TLS => {
+                    symbol.image = Some(TlsImage { address, bytes, align: segment.p_align.get(LE) });
+                }
                 elf::PT_INTERP => has_interpreter = true,
                 elf::PT_DYNAMIC => {
                     dynamic = Some(file_offset..file_offset.saturating_add(segment.p_filesz.get(LE)));
@@ -110,21 +112,21 @@ impl TlsSymbol {
     }
 
     /// Takes the value of the symbol that has the name, and returns the numbers of all that have it.
-    fn take_symbols(
+    fn read_symbols(
         &mut self,
         file: &impl ReadAt,
-        sections: &[Section],
+        sections: &[Shdr],
         symbols: usize,
         name: &[u8],
     ) -> io::Result<Vec<u32>> {
         let table = &sections[symbols];
         let Some(strings) = sections.get(table.sh_link.get(LE) as usize) else { return Ok(Vec::new()) };
-        let names = find_string(file, place(strings), name)?;
+        let names = find_string(file, section_range(strings), name)?;
         let mut numbers = Vec::new();
         if names.is_empty() {
             return Ok(numbers);
         }
-        for_each(file, place(table), |number, symbol: &Symbol| {
+        for_each(file, section_range(table), |number, symbol: &Sym| {
             let is_it = symbol.st_type() == elf::STT_TLS && names.contains(&symbol.st_name.get(LE).into());
             if is_it && numbers.len() < SLOTS_MAX {
                 numbers.extend(u32::try_from(number));
@@ -137,8 +139,8 @@ impl TlsSymbol {
         Ok(numbers)
     }
 
-    fn take_relocations(&mut self, file: &impl ReadAt, table: Range<u64>, numbers: &[u32]) -> io::Result<()> {
-        for_each(file, table, |_, relocation: &Relocation| {
+    fn read_relocations(&mut self, file: &impl ReadAt, table: Range<u64>, numbers: &[u32]) -> io::Result<()> {
+        for_each(file, table, |_, relocation: &Rela| {
             let at = Svma(relocation.r_offset.get(LE));
             let (number, kind) = (relocation.r_sym(LE, false), relocation.r_type(LE, false));
             let is_of_symbol = numbers.contains(&number);
@@ -152,10 +154,10 @@ impl TlsSymbol {
                 _ => None,
             };
             let slot = match (kind, distance) {
-                (arch::TPOFF, Some(distance)) => Slot::Offset(at, distance),
-                (arch::TLSDESC, Some(distance)) => Slot::Descriptor(at, distance),
-                (arch::DTPMOD, Some(_)) if is_of_symbol => Slot::Module(at),
-                (arch::DTPMOD, Some(_)) => Slot::OwnModule(at),
+                (arch::TPOFF, Some(distance)) => TlsGotEntry::Offset(at, distance),
+                (arch::TLSDESC, Some(distance)) => TlsGotEntry::Descriptor(at, distance),
+                (arch::DTPMOD, Some(_)) if is_of_symbol => TlsGotEntry::Module(at),
+                (arch::DTPMOD, Some(_)) => TlsGotEntry::OwnModule(at),
                 _ => return true,
             };
             self.slots.push(slot);
@@ -164,34 +166,34 @@ impl TlsSymbol {
     }
 }
 
-pub(super) fn sections(file: &impl ReadAt, header: &Header) -> io::Result<Vec<Section>> {
-    if usize::from(header.e_shentsize.get(LE)) != size_of::<Section>() {
+pub(super) fn sections(file: &impl ReadAt, header: &Ehdr) -> io::Result<Vec<Shdr>> {
+    if usize::from(header.e_shentsize.get(LE)) != size_of::<Shdr>() {
         return Ok(Vec::new());
     }
     let start = header.e_shoff.get(LE);
     let count = header.e_shnum.get(LE).min(HEADERS_MAX);
     let mut sections = Vec::with_capacity(count.into());
-    let end = start.saturating_add(u64::from(count) * size_of::<Section>() as u64);
-    for_each(file, start..end, |_, section: &Section| {
+    let end = start.saturating_add(u64::from(count) * size_of::<Shdr>() as u64);
+    for_each(file, start..end, |_, section: &Shdr| {
         sections.push(*section);
         true
     })?;
     Ok(sections)
 }
 
-pub(super) fn place(section: &Section) -> Range<u64> {
+pub(super) fn section_range(section: &Shdr) -> Range<u64> {
     let start = section.sh_offset.get(LE);
     start..start.saturating_add(section.sh_size.get(LE))
 }
 
 /// The header of a 64-bit ELF of this architecture.
-pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Header>> {
-    Ok(read_one::<Header>(file, 0)?.filter(|header| {
+pub(super) fn header_of(file: &impl ReadAt) -> io::Result<Option<Ehdr>> {
+    Ok(read_one::<Ehdr>(file, 0)?.filter(|header| {
         header.e_ident.magic == elf::ELFMAG
             && header.e_ident.class == elf::ELFCLASS64
             && header.e_ident.data == elf::ELFDATA2LSB
             && header.e_machine.get(LE) == arch::MACHINE
-            && usize::from(header.e_phentsize.get(LE)) == size_of::<Segment>()
+            && usize::from(header.e_phentsize.get(LE)) == size_of::<Phdr>()
     }))
 }
 
@@ -200,8 +202,8 @@ pub(crate) fn read_section(file: &impl ReadAt, name: &[u8], bytes_max: usize) ->
     let Some(header) = header_of(file)? else { return Ok(None) };
     let sections = sections(file, &header)?;
     let Some(names) = sections.get(usize::from(header.e_shstrndx.get(LE).0)) else { return Ok(None) };
-    let found = find_string(file, place(names), name)?;
-    let is_it = |section: &&Section| found.contains(&section.sh_name.get(LE).into());
+    let found = find_string(file, section_range(names), name)?;
+    let is_it = |section: &&Shdr| found.contains(&section.sh_name.get(LE).into());
     let Some(section) = sections.iter().find(is_it) else { return Ok(None) };
     let mut bytes = vec![0; usize::try_from(section.sh_size.get(LE)).unwrap_or(bytes_max).min(bytes_max)];
     let read = file.read_up_to(&mut bytes, section.sh_offset.get(LE))?;

@@ -7,20 +7,20 @@ use object::endian::LittleEndian as LE;
 use sidewinder_address::{Avma, Svma};
 
 use super::elf_reader::{find_string, for_each};
-use super::symbol::{Section, Symbol, header_of, place, sections};
+use super::symbol::{Shdr, Sym, header_of, section_range, sections};
 use super::{Load, TlsSymbol, bias};
 use crate::mapping::ExecutableMapping;
 use crate::read_at::ReadAt;
 
 /// A variable that is not thread-local, as the file has it that defines it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Variable {
+pub struct GlobalVariable {
     address: Svma,
     bytes: u64,
     loads: Vec<Load>,
 }
 
-impl Variable {
+impl GlobalVariable {
     /// The variable of a name, by a file's dynamic symbols or else by all of them; `None` where it defines none.
     ///
     /// # Errors
@@ -40,16 +40,16 @@ impl Variable {
 
     fn read_of(file: &impl ReadAt, name: &[u8], kind: elf::SectionType) -> io::Result<Option<Self>> {
         let Some(header) = header_of(file)? else { return Ok(None) };
-        let sections: Vec<Section> = sections(file, &header)?;
-        let is_of_kind = |section: &&Section| section.sh_type.get(LE) == kind;
+        let sections: Vec<Shdr> = sections(file, &header)?;
+        let is_of_kind = |section: &&Shdr| section.sh_type.get(LE) == kind;
         let Some(table) = sections.iter().find(is_of_kind) else { return Ok(None) };
         let Some(strings) = sections.get(table.sh_link.get(LE) as usize) else { return Ok(None) };
-        let names = find_string(file, place(strings), name)?;
+        let names = find_string(file, section_range(strings), name)?;
         if names.is_empty() {
             return Ok(None);
         }
         let mut found = None;
-        for_each(file, place(table), |_, symbol: &Symbol| {
+        for_each(file, section_range(table), |_, symbol: &Sym| {
             let is_it = symbol.st_type() == elf::STT_OBJECT
                 && names.contains(&symbol.st_name.get(LE).into())
                 && symbol.st_shndx.get(LE) != elf::SHN_UNDEF;
@@ -57,7 +57,7 @@ impl Variable {
             found.is_none()
         })?;
         let Some((address, bytes)) = found else { return Ok(None) };
-        let (TlsSymbol { loads, .. }, _) = TlsSymbol::of_segments(file, &header)?;
+        let (TlsSymbol { loads, .. }, _) = TlsSymbol::from_segments(file, &header)?;
         Ok(Some(Self { address, bytes, loads }))
     }
 
@@ -72,9 +72,9 @@ impl Variable {
 /// # Errors
 /// Whatever reading the file returns.
 pub fn read_constant(file: &impl ReadAt, name: &[u8]) -> io::Result<Option<u32>> {
-    let variable = Variable::read_of(file, name, elf::SHT_DYNSYM)?;
+    let variable = GlobalVariable::read_of(file, name, elf::SHT_DYNSYM)?;
     let mut value = [0; size_of::<u32>()];
-    let is_word = |variable: &Variable| variable.bytes == value.len() as u64;
+    let is_word = |variable: &GlobalVariable| variable.bytes == value.len() as u64;
     let Some(offset) = variable.filter(is_word).and_then(|variable| variable.file_offset()) else {
         return Ok(None);
     };

@@ -13,13 +13,13 @@ pub enum ReadError {
     Read(#[from] io::Error),
     /// There is more than is read.
     #[error("it holds more than {} MiB", BYTES_MAX >> 20)]
-    TooLong,
+    TooLarge,
     /// Not pprof's message.
     #[error("it is no pprof profile")]
     Pprof(#[from] prost::DecodeError),
     /// The message has no kind of value.
     #[error("this pprof profile says of no value what it is")]
-    NoValues,
+    NoSampleType,
     /// A line of folded stacks has no count.
     #[error("line {line} does not end in a number of samples, as folded stacks do")]
     NoCount {
@@ -28,5 +28,5 @@ pub enum ReadError {
     },
     /// Neither of them.
     #[error("it is neither pprof's nor folded stacks")]
-    Unknown,
+    UnknownFormat,
 }

@@ -3,42 +3,43 @@
 use sidewinder_kind::Kind;
 
 use super::error::ReadError;
-use super::guess::guessed_kind;
+use super::guess::guess_category;
 use crate::profile::{
-    Frame, FrameIndex, FrameKind, Measure, Profile, Sample, StackIndex, Thread, ThreadIndex,
+    FrameCategory, FrameIndex, Profile, ProfileFrame, ProfileSample, ProfileThread, SampleType, StackIndex,
+    ThreadIndex,
 };
-use crate::tree::Numbered;
+use crate::tree::ValueInterner;
 
 /// What FlameGraph's tools append to names, by the kind of code.
-const SUFFIXES: [(&str, FrameKind); 3] =
-    [("_[k]", FrameKind::Kernel), ("_[j]", FrameKind::Jit), ("_[i]", FrameKind::Native)];
+const SUFFIXES: [(&str, FrameCategory); 3] =
+    [("_[k]", FrameCategory::Kernel), ("_[j]", FrameCategory::Jit), ("_[i]", FrameCategory::Native)];
 
 /// Whether a line ends in a count.
-pub(super) fn is_stack(line: &str) -> bool {
-    parts(line).is_some()
+pub(super) fn is_stack_line(line: &str) -> bool {
+    split_count(line).is_some()
 }
 
-fn parts(line: &str) -> Option<(&str, u64)> {
+fn split_count(line: &str) -> Option<(&str, u64)> {
     let (stack, count) = line.trim_end().rsplit_once(' ')?;
     Some((stack, count.parse().ok()?))
 }
 
 /// Reads the lines. What one sample stands for is not told.
 pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
-    let measure = Measure::of(Kind::Counted { samples_per_second: 0 });
-    let mut profile = Profile::empty(title.to_owned(), measure);
-    let (mut names, mut threads) = (Numbered::default(), Numbered::default());
+    let measure = SampleType::from_kind(Kind::Aggregated { samples_per_second: 0 });
+    let mut profile = Profile::new(title.to_owned(), measure);
+    let (mut names, mut threads) = (ValueInterner::default(), ValueInterner::default());
     for (line, number) in text.lines().zip(1..) {
         if line.trim().is_empty() {
             continue;
         }
-        let (stack, count) = parts(line).ok_or(ReadError::NoCount { line: number })?;
+        let (stack, count) = split_count(line).ok_or(ReadError::NoCount { line: number })?;
         let (process, frames) = split_process(stack);
-        let frames = frames.rsplit(';').map(|name| FrameIndex(names.number(name)));
+        let frames = frames.rsplit(';').map(|name| FrameIndex(names.intern(name)));
         profile.stacks.push(frames.collect());
-        profile.samples.push(Sample {
+        profile.samples.push(ProfileSample {
             slice: 0,
-            thread: ThreadIndex(threads.number(Thread {
+            thread: ThreadIndex(threads.intern(ProfileThread {
                 process: process.into(),
                 pid: 0,
                 name: "".into(),
@@ -50,8 +51,8 @@ pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
             count,
         });
     }
-    profile.frames = names.all.into_iter().map(frame).collect();
-    profile.threads = threads.all;
+    profile.frames = names.values.into_iter().map(parse_frame).collect();
+    profile.threads = threads.values;
     Ok(profile)
 }
 
@@ -60,7 +61,8 @@ pub(super) fn read(title: &str, text: &str) -> Result<Profile, ReadError> {
 fn split_process(stack: &str) -> (&str, &str) {
     match stack.split_once(';') {
         Some((process, frames))
-            if guessed_kind(frames.split(';').next().unwrap_or_default(), "", "") == FrameKind::Marker =>
+            if guess_category(frames.split(';').next().unwrap_or_default(), "", "")
+                == FrameCategory::Marker =>
         {
             (process, frames)
         }
@@ -68,11 +70,11 @@ fn split_process(stack: &str) -> (&str, &str) {
     }
 }
 
-fn frame(label: &str) -> Frame {
-    let (name, is_guessed) = Frame::parse_label(label);
+fn parse_frame(label: &str) -> ProfileFrame {
+    let (name, is_guessed) = ProfileFrame::parse_label(label);
     let found = SUFFIXES.iter().find_map(|(suffix, kind)| Some((name.strip_suffix(suffix)?, *kind)));
-    let (name, kind) = found.unwrap_or_else(|| (name, guessed_kind(name, "", "")));
-    Frame {
+    let (name, kind) = found.unwrap_or_else(|| (name, guess_category(name, "", "")));
+    ProfileFrame {
         name: name.to_owned(),
         is_named: true,
         system_name: String::new(),

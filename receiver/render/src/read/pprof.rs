@@ -7,34 +7,34 @@ use prost::Message;
 use sidewinder_kind::unit;
 
 use super::error::ReadError;
-use super::guess::guessed_kind;
+use super::guess::guess_category;
 use crate::pprof::proto;
 use crate::profile::{
-    Binary, BinaryIndex, Frame, FrameIndex, Measure, Profile, Sample, Span, SpanIndex, StackIndex, Thread,
-    ThreadIndex,
+    BinaryIndex, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSample, ProfileSpan, ProfileThread,
+    SampleType, SpanIndex, StackIndex, ThreadIndex,
 };
-use crate::tree::Numbered;
+use crate::tree::ValueInterner;
 
 /// Reads a message that is not compressed. Of several kinds of values, the number of samples is taken where their period
 /// is a time, else times, else the last one, which is the default by pprof's own rule.
 pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
     let message = proto::Profile::decode(bytes)?;
-    let texts = Texts(&message.string_table);
-    let (column, measure) = measure(&message, texts).ok_or(ReadError::NoValues)?;
-    let mut profile = Profile::empty(title.to_owned(), measure);
-    profile.start = SystemTime::UNIX_EPOCH + nanoseconds(message.time_nanos);
-    profile.duration = nanoseconds(message.duration_nanos);
+    let texts = PprofStrings(&message.string_table);
+    let (column, measure) = select_sample_type(&message, texts).ok_or(ReadError::NoSampleType)?;
+    let mut profile = Profile::new(title.to_owned(), measure);
+    profile.start = SystemTime::UNIX_EPOCH + duration_from_nanos(message.time_nanos);
+    profile.duration = duration_from_nanos(message.duration_nanos);
     profile.binaries = message
         .mapping
         .iter()
-        .map(|mapping| Binary {
-            path: texts.at(mapping.filename).to_owned(),
-            build_id: Some(texts.at(mapping.build_id).to_owned()).filter(|id| !id.is_empty()),
+        .map(|mapping| ProfileBinary {
+            path: texts.get(mapping.filename).to_owned(),
+            build_id: Some(texts.get(mapping.build_id).to_owned()).filter(|id| !id.is_empty()),
             htlhash: None,
         })
         .collect();
     let frames_of = add_frames(&message, texts, &mut profile);
-    let (mut threads, mut spans) = (Numbered::default(), Numbered::default());
+    let (mut threads, mut spans) = (ValueInterner::default(), ValueInterner::default());
     for sample in &message.sample {
         let count = sample.value.get(column).and_then(|value| u64::try_from(*value).ok()).unwrap_or(0);
         if count == 0 {
@@ -42,46 +42,46 @@ pub(super) fn read(title: &str, bytes: &[u8]) -> Result<Profile, ReadError> {
         }
         let frames = sample.location_id.iter().filter_map(|id| frames_of.get(id)).flatten().copied();
         profile.stacks.push(frames.collect());
-        let labels = Labels { labels: &sample.label, texts };
+        let labels = PprofLabels { labels: &sample.label, texts };
         let span = Option::zip(labels.bytes::<16>("trace_id"), labels.bytes::<8>("span_id"));
-        profile.samples.push(Sample {
+        profile.samples.push(ProfileSample {
             slice: 0,
-            thread: ThreadIndex(threads.number(Thread {
+            thread: ThreadIndex(threads.intern(ProfileThread {
                 process: labels.text("process").into(),
                 pid: labels.number(&["pid", "process_id"]),
                 name: labels.text("thread").into(),
                 tid: labels.number(&["tid", "thread_id"]),
                 container: labels.text("container.id").into(),
             })),
-            span: span.map(|(trace_id, span_id)| SpanIndex(spans.number(Span { trace_id, span_id }))),
+            span: span.map(|(trace_id, span_id)| SpanIndex(spans.intern(ProfileSpan { trace_id, span_id }))),
             stack: StackIndex(profile.stacks.len() as u32 - 1),
             count,
         });
     }
-    (profile.threads, profile.spans) = (threads.all, spans.all);
+    (profile.threads, profile.spans) = (threads.values, spans.values);
     Ok(profile)
 }
 
 /// Which value of a sample is taken, and what it is.
-fn measure(message: &proto::Profile, texts: Texts<'_>) -> Option<(usize, Measure)> {
-    let is_in = |kind: &proto::ValueType, unit: &str| texts.at(kind.unit) == unit;
+fn select_sample_type(message: &proto::Profile, texts: PprofStrings<'_>) -> Option<(usize, SampleType)> {
+    let is_in = |kind: &proto::ValueType, unit: &str| texts.get(kind.unit) == unit;
     let period = message.period_type.as_ref().filter(|kind| is_in(kind, unit::NANOSECONDS));
     let period_ns = u64::try_from(message.period).ok().filter(|period| *period > 0);
     let find = |wanted: &str| message.sample_type.iter().position(|kind| is_in(kind, wanted));
     if let (Some(kind), Some(period_ns), Some(column)) = (period, period_ns, find(unit::COUNT)) {
         let rate_hz = 1_000_000_000 / period_ns;
-        return Some((column, Measure { name: texts.at(kind.r#type).to_owned(), rate_hz, period_ns }));
+        return Some((column, SampleType { name: texts.get(kind.r#type).to_owned(), rate_hz, period_ns }));
     }
     let times = find(unit::NANOSECONDS);
     let column = times.or_else(|| message.sample_type.len().checked_sub(1))?;
-    let name = texts.at(message.sample_type.get(column)?.r#type).to_owned();
-    Some((column, Measure { name, rate_hz: 0, period_ns: u64::from(times.is_some()) }))
+    let name = texts.get(message.sample_type.get(column)?.r#type).to_owned();
+    Some((column, SampleType { name, rate_hz: 0, period_ns: u64::from(times.is_some()) }))
 }
 
 /// The frames of each location, leaf first: those inlined there come first, as in the form.
 fn add_frames(
     message: &proto::Profile,
-    texts: Texts<'_>,
+    texts: PprofStrings<'_>,
     profile: &mut Profile,
 ) -> HashMap<u64, Vec<FrameIndex>> {
     let functions: HashMap<_, _> = message.function.iter().map(|function| (function.id, function)).collect();
@@ -92,14 +92,14 @@ fn add_frames(
         let path =
             binary.and_then(|at| profile.binaries.get(at.0 as usize)).map_or("", |binary| &binary.path);
         let frame = |label: &str, system_name: &str, source: &str, line: i64| {
-            let (name, is_guessed) = Frame::parse_label(label);
-            Frame {
+            let (name, is_guessed) = ProfileFrame::parse_label(label);
+            ProfileFrame {
                 is_guessed,
                 name: name.to_owned(),
                 is_named: true,
                 system_name: if system_name == name { String::new() } else { system_name.to_owned() },
                 binary,
-                kind: guessed_kind(name, source, path),
+                kind: guess_category(name, source, path),
                 address: location.address,
                 path: source.to_owned(),
                 line: u32::try_from(line).unwrap_or(0),
@@ -111,14 +111,14 @@ fn add_frames(
             .filter_map(|line| Some((line, functions.get(&line.function_id)?)))
             .map(|(line, function)| {
                 let [name, system, source] =
-                    [function.name, function.system_name, function.filename].map(|at| texts.at(at));
+                    [function.name, function.system_name, function.filename].map(|at| texts.get(at));
                 frame(if name.is_empty() { system } else { name }, system, source, line.line)
             })
             .collect();
         if frames.is_empty() {
             let file = path.rsplit('/').next().unwrap_or_default();
             let name = format!("{file}+{:#x}", location.address);
-            frames.push(Frame { is_named: false, ..frame(&name, "", "", 0) });
+            frames.push(ProfileFrame { is_named: false, ..frame(&name, "", "", 0) });
         }
         let first = profile.frames.len() as u32;
         frames_of.insert(location.id, (first..first + frames.len() as u32).map(FrameIndex).collect());
@@ -127,33 +127,33 @@ fn add_frames(
     frames_of
 }
 
-fn nanoseconds(count: i64) -> Duration {
+fn duration_from_nanos(count: i64) -> Duration {
     Duration::from_nanos(u64::try_from(count).unwrap_or(0))
 }
 
 /// The string table. What it does not have is empty.
 #[derive(Clone, Copy)]
-struct Texts<'a>(&'a [String]);
+struct PprofStrings<'a>(&'a [String]);
 
-impl<'a> Texts<'a> {
-    fn at(self, index: i64) -> &'a str {
+impl<'a> PprofStrings<'a> {
+    fn get(self, index: i64) -> &'a str {
         usize::try_from(index).ok().and_then(|index| self.0.get(index)).map_or("", String::as_str)
     }
 }
 
 /// The labels of a sample, by name.
-struct Labels<'a> {
+struct PprofLabels<'a> {
     labels: &'a [proto::Label],
-    texts: Texts<'a>,
+    texts: PprofStrings<'a>,
 }
 
-impl<'a> Labels<'a> {
+impl<'a> PprofLabels<'a> {
     fn find(&self, key: &str) -> Option<&'a proto::Label> {
-        self.labels.iter().find(|label| self.texts.at(label.key) == key)
+        self.labels.iter().find(|label| self.texts.get(label.key) == key)
     }
 
     fn text(&self, key: &str) -> &'a str {
-        self.find(key).map_or("", |label| self.texts.at(label.str))
+        self.find(key).map_or("", |label| self.texts.get(label.str))
     }
 
     fn number(&self, keys: &[&str]) -> u32 {

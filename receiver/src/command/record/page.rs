@@ -5,31 +5,31 @@ use std::time::Duration;
 
 use sidewinder_config::{ListenAddress, Ui};
 use sidewinder_kind::Kind;
-use sidewinder_render::Outcome;
+use sidewinder_render::OutcomeCount;
 use tokio::runtime::Runtime;
 
-use crate::collect::{Bounds, outcomes};
-use crate::every::Every;
+use crate::collect::{WindowLimits, outcome_counts};
 use crate::exit::Failure;
-use crate::live::{Live, Shown};
+use crate::interval_timer::IntervalTimer;
+use crate::live::{LiveFeed, LiveView};
 use crate::lock::lock;
-use crate::sampling::Tally;
+use crate::sampling::SamplingTally;
 use crate::server::Server;
-use crate::terminal::tell;
+use crate::terminal::print_notice;
 
 /// How often it is told how interrupts ended.
-const INTERVAL: Duration = Duration::from_secs(1);
+const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves until it is dropped.
-pub(super) struct Page {
-    pub(super) shown: Arc<Shown>,
-    outcomes: Arc<Mutex<Vec<Outcome>>>,
-    counting: Every,
+pub(super) struct LivePage {
+    pub(super) feed: Arc<LiveFeed>,
+    outcomes: Arc<Mutex<Vec<OutcomeCount>>>,
+    outcome_timer: IntervalTimer,
     _server: Server,
     _runtime: Runtime,
 }
 
-impl Page {
+impl LivePage {
     pub(super) fn serve(address: &ListenAddress, title: String, kind: Kind) -> Result<Self, Failure> {
         let failed = |error| Failure::runtime("can't serve the page", error);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -37,20 +37,26 @@ impl Page {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let live = Arc::new(Live::within(Some(Bounds::of(&Ui::default()))));
-        let shown = live.begin("record", title, kind);
-        let outcomes = Arc::<Mutex<Vec<Outcome>>>::default();
+        let live = Arc::new(LiveView::new(Some(WindowLimits::from_config(&Ui::default()))));
+        let shown = live.add_receiver("record", title, kind);
+        let outcomes = Arc::<Mutex<Vec<OutcomeCount>>>::default();
         let told = Arc::clone(&outcomes);
-        let answer = live.answer(Arc::new(move |_| lock(&told).clone()));
+        let answer = live.handler(Arc::new(move |_| lock(&told).clone()));
         let server = Server::start("ui".to_owned(), address.clone(), answer, runtime.handle());
-        tell(format_args!("http://{address}/ follows what is recorded\n"));
-        Ok(Self { shown, outcomes, counting: Every::new(INTERVAL), _server: server, _runtime: runtime })
+        print_notice(format_args!("http://{address}/ follows what is recorded\n"));
+        Ok(Self {
+            feed: shown,
+            outcomes,
+            outcome_timer: IntervalTimer::new(OUTCOME_INTERVAL),
+            _server: server,
+            _runtime: runtime,
+        })
     }
 
     /// Tells how interrupts ended, every so often.
-    pub(super) fn tell(&mut self, tally: impl FnOnce() -> Tally) {
-        if self.counting.is_due() {
-            *lock(&self.outcomes) = outcomes(&tally());
+    pub(super) fn update_outcomes(&mut self, tally: impl FnOnce() -> SamplingTally) {
+        if self.outcome_timer.is_due() {
+            *lock(&self.outcomes) = outcome_counts(&tally());
         }
     }
 }

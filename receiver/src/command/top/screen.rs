@@ -11,23 +11,23 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Row as TableRow, Table, TableState};
 use ratatui::{DefaultTerminal, Frame};
-use sidewinder_render::{Outcome, Profile};
+use sidewinder_render::{OutcomeCount, Profile};
 
-use super::shown::{Order, Row, Tab, outcomes_line, rows};
+use super::rows::{SortOrder, Tab, TopRow, outcomes_line, rows};
 use crate::collect::SLICE;
-use crate::live::Shown;
+use crate::live::LiveFeed;
 use crate::lock::lock;
 
 /// How much time can be shown at a time, in seconds.
-const SPANS: [u32; 4] = [5, 10, 30, 60];
+const TIME_RANGES: [u32; 4] = [5, 10, 30, 60];
 /// The longest of them.
-pub(super) const LONGEST: Duration = Duration::from_secs(60);
+pub(super) const MAX_TIME_RANGE: Duration = Duration::from_secs(60);
 /// How often the picture is drawn anew.
-const DRAW: Duration = Duration::from_secs(1);
+const DRAW_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it is looked whether to end.
-const LOOK: Duration = Duration::from_millis(100);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-const KEYS: &str =
+const KEY_HELP: &str =
     "q quit  Tab processes  s self  t total  n name  / filter  + - time  p pause  arrows scroll";
 
 /// See the [module](self).
@@ -36,21 +36,21 @@ pub(super) struct Screen {
     samples_per_second: u32,
     seconds: u32,
     tab: Tab,
-    order: Order,
+    sort_order: SortOrder,
     filter: String,
     /// The filter is being typed.
-    is_typing: bool,
+    is_editing_filter: bool,
     is_paused: bool,
     profile: Option<Profile>,
-    outcomes: Vec<Outcome>,
-    rows: Vec<Row>,
+    outcomes: Vec<OutcomeCount>,
+    rows: Vec<TopRow>,
     table: TableState,
 }
 
 /// Whether to go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Next {
-    GoOn,
+enum ScreenAction {
+    Continue,
     Quit,
 }
 
@@ -61,9 +61,9 @@ impl Screen {
             samples_per_second,
             seconds,
             tab: Tab::Functions,
-            order: Order::Own,
+            sort_order: SortOrder::SelfCount,
             filter: String::new(),
-            is_typing: false,
+            is_editing_filter: false,
             is_paused: false,
             profile: None,
             outcomes: Vec::new(),
@@ -75,35 +75,35 @@ impl Screen {
     /// Draws until the user has enough or `stop` says so, and leaves the terminal as it was.
     pub(super) fn run(
         &mut self,
-        shown: &Shown,
-        outcomes: &Mutex<Vec<Outcome>>,
+        shown: &LiveFeed,
+        outcomes: &Mutex<Vec<OutcomeCount>>,
         stop: &AtomicBool,
     ) -> io::Result<()> {
         let mut terminal = ratatui::try_init()?;
-        let ended = self.draw_until_told(&mut terminal, shown, outcomes, stop);
+        let ended = self.draw_until_quit(&mut terminal, shown, outcomes, stop);
         ratatui::try_restore().and(ended)
     }
 
-    fn draw_until_told(
+    fn draw_until_quit(
         &mut self,
         terminal: &mut DefaultTerminal,
-        shown: &Shown,
-        outcomes: &Mutex<Vec<Outcome>>,
+        shown: &LiveFeed,
+        outcomes: &Mutex<Vec<OutcomeCount>>,
         stop: &AtomicBool,
     ) -> io::Result<()> {
         let mut due = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             if Instant::now() >= due {
-                due = Instant::now() + DRAW;
-                self.look(shown, outcomes);
+                due = Instant::now() + DRAW_INTERVAL;
+                self.refresh(shown, outcomes);
                 terminal.draw(|frame| self.draw(frame))?;
             }
-            if !event::poll(LOOK.min(due.saturating_duration_since(Instant::now())))? {
+            if !event::poll(STOP_CHECK_INTERVAL.min(due.saturating_duration_since(Instant::now())))? {
                 continue;
             }
             match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => {
-                    if self.press(key) == Next::Quit {
+                    if self.handle_key(key) == ScreenAction::Quit {
                         return Ok(());
                     }
                 }
@@ -116,7 +116,7 @@ impl Screen {
     }
 
     /// Takes what is newest.
-    fn look(&mut self, shown: &Shown, outcomes: &Mutex<Vec<Outcome>>) {
+    fn refresh(&mut self, shown: &LiveFeed, outcomes: &Mutex<Vec<OutcomeCount>>) {
         if self.is_paused {
             return;
         }
@@ -134,51 +134,51 @@ impl Screen {
     fn sort(&mut self) {
         let chosen = self.table.selected().and_then(|at| self.rows.get(at)).map(|row| row.name.clone());
         if let Some(profile) = &self.profile {
-            self.rows = rows(profile, self.tab, self.order, &self.filter);
+            self.rows = rows(profile, self.tab, self.sort_order, &self.filter);
         }
         // What was chosen is still chosen, wherever it went.
         let place = chosen.and_then(|name| self.rows.iter().position(|row| row.name == name));
         self.table.select(place.or_else(|| self.table.selected().filter(|at| *at < self.rows.len())));
     }
 
-    fn press(&mut self, key: KeyEvent) -> Next {
+    fn handle_key(&mut self, key: KeyEvent) -> ScreenAction {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if key.code == KeyCode::Char('c') { Next::Quit } else { Next::GoOn };
+            return if key.code == KeyCode::Char('c') { ScreenAction::Quit } else { ScreenAction::Continue };
         }
-        if mem::take(&mut self.is_typing) {
+        if mem::take(&mut self.is_editing_filter) {
             match key.code {
-                KeyCode::Enter => return Next::GoOn,
+                KeyCode::Enter => return ScreenAction::Continue,
                 KeyCode::Esc => self.filter.clear(),
                 KeyCode::Backspace => drop(self.filter.pop()),
                 KeyCode::Char(character) => self.filter.push(character),
                 _ => {}
             }
-            self.is_typing = key.code != KeyCode::Esc;
+            self.is_editing_filter = key.code != KeyCode::Esc;
             self.table.select(None);
             self.sort();
-            return Next::GoOn;
+            return ScreenAction::Continue;
         }
         let last = self.rows.len().saturating_sub(1);
         let at = self.table.selected();
         match key.code {
-            KeyCode::Char('q') => return Next::Quit,
-            KeyCode::Esc if self.filter.is_empty() => return Next::Quit,
+            KeyCode::Char('q') => return ScreenAction::Quit,
+            KeyCode::Esc if self.filter.is_empty() => return ScreenAction::Quit,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Tab => {
                 self.tab = if self.tab == Tab::Functions { Tab::Processes } else { Tab::Functions };
                 self.table.select(None);
             }
-            KeyCode::Char('s') => self.order = Order::Own,
-            KeyCode::Char('t') => self.order = Order::Total,
-            KeyCode::Char('n') => self.order = Order::Name,
-            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('s') => self.sort_order = SortOrder::SelfCount,
+            KeyCode::Char('t') => self.sort_order = SortOrder::TotalCount,
+            KeyCode::Char('n') => self.sort_order = SortOrder::Name,
+            KeyCode::Char('/') => self.is_editing_filter = true,
             KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
             KeyCode::Char('+') => {
-                let longer = SPANS.into_iter().find(|span| *span > self.seconds);
+                let longer = TIME_RANGES.into_iter().find(|span| *span > self.seconds);
                 self.seconds = longer.unwrap_or(self.seconds);
             }
             KeyCode::Char('-') => {
-                let shorter = SPANS.into_iter().rev().find(|span| *span < self.seconds);
+                let shorter = TIME_RANGES.into_iter().rev().find(|span| *span < self.seconds);
                 self.seconds = shorter.unwrap_or(self.seconds);
             }
             KeyCode::Down => self.table.select(Some(at.map_or(0, |at| at + 1).min(last))),
@@ -190,7 +190,7 @@ impl Screen {
             _ => {}
         }
         self.sort();
-        Next::GoOn
+        ScreenAction::Continue
     }
 
     fn draw(&mut self, frame: &mut Frame<'_>) {
@@ -205,42 +205,43 @@ impl Screen {
             title,
         );
         frame.render_widget(Line::from(self.counts()), counts);
-        let total = self.profile.as_ref().map_or(0, Profile::total);
+        let total = self.profile.as_ref().map_or(0, Profile::total_count);
         let table = self.table(total, bold);
         frame.render_stateful_widget(table, body, &mut self.table);
-        let said = match (self.is_typing, &*self.filter) {
+        let said = match (self.is_editing_filter, &*self.filter) {
             (true, filter) => format!("filter: {filter}_   Enter keeps it, Esc clears it"),
-            (false, "") => KEYS.to_owned(),
-            (false, filter) => format!("filter: {filter}   Esc clears it   {KEYS}"),
+            (false, "") => KEY_HELP.to_owned(),
+            (false, filter) => format!("filter: {filter}   Esc clears it   {KEY_HELP}"),
         };
         frame.render_widget(Line::from(said).style(Style::new().add_modifier(Modifier::DIM)), footer);
     }
 
     fn counts(&self) -> String {
         let Some(profile) = &self.profile else { return "waiting for the first samples".to_owned() };
-        let events = profile.total();
+        let events = profile.total_count();
         let per_second = events as f64 / profile.duration.as_secs_f64().max(0.1);
         format!("{events} samples, {per_second:.0} a second; {}", outcomes_line(&self.outcomes))
     }
 
     fn table(&self, total: u64, bold: Style) -> Table<'static> {
         let share = |events: u64| format!("{:6.2}%", 100.0 * events as f64 / total.max(1) as f64);
-        let row = |row: &Row| {
+        let row = |row: &TopRow| {
             TableRow::new(
-                [share(row.own), share(row.total), row.name.clone(), row.of.clone()].map(Cell::from),
+                [share(row.self_count), share(row.total_count), row.name.clone(), row.owner.clone()]
+                    .map(Cell::from),
             )
         };
         let mark =
-            |order, name: &str| if self.order == order { format!("{name}↓") } else { name.to_owned() };
+            |order, name: &str| if self.sort_order == order { format!("{name}↓") } else { name.to_owned() };
         let (name, of) = match self.tab {
             Tab::Functions => ("function", "binary"),
             Tab::Processes => ("process", "pid"),
         };
         let of_numbers = |order, name| format!("{:>7}", mark(order, name));
         let head = [
-            of_numbers(Order::Own, "self"),
-            of_numbers(Order::Total, "total"),
-            mark(Order::Name, name),
+            of_numbers(SortOrder::SelfCount, "self"),
+            of_numbers(SortOrder::TotalCount, "total"),
+            mark(SortOrder::Name, name),
             of.to_owned(),
         ];
         let widths = [Constraint::Length(8), Constraint::Length(8), Constraint::Fill(1), Constraint::Max(28)];

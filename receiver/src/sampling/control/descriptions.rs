@@ -9,64 +9,65 @@ use sidewinder_config::TraceContext;
 use sidewinder_process::{FileId, Pid, Process, ProcessKey};
 use tracing::debug;
 
-use super::contexts::{Contexts, Threads};
-use super::files::Files;
-use super::processes::Processes;
+use super::contexts::{Contexts, ThreadContextSource};
+use super::files::FileTracker;
+use super::processes::ProcessTracker;
 use super::runtimes::Runtimes;
-use super::variables::Variables;
-use crate::foreign::{Asked, ForeignReader};
-use crate::jit::JitPlace;
-use crate::sampling::feed::Message;
+use super::variables::ContextVariables;
+use crate::foreign::{ForeignReader, ReadProgress};
+use crate::jit::JitSource;
+use crate::sampling::message::Message;
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Descriptions {
     /// The processes that the reporter knows, by PID.
-    introduced: HashMap<u32, ProcessKey>,
+    announced: HashMap<u32, ProcessKey>,
     contexts: Contexts,
-    variables: Variables,
+    variables: ContextVariables,
     runtimes: Runtimes,
 }
 
 impl Descriptions {
     pub(super) fn new(options: &TraceContext, reader: ForeignReader) -> Self {
         Self {
-            introduced: HashMap::new(),
+            announced: HashMap::new(),
             contexts: Contexts::new(options, reader),
-            variables: Variables::default(),
+            variables: ContextVariables::default(),
             runtimes: Runtimes::default(),
         }
     }
 
     /// Looks at a process of which a sample has arrived, while it is there.
-    pub(crate) fn meet(&mut self, pid: Pid, processes: &mut Processes) {
-        self.runtimes.meet(pid, processes);
+    pub(crate) fn note_sampled(&mut self, pid: Pid, processes: &mut ProcessTracker) {
+        self.runtimes.note_sampled(pid, processes);
     }
 
     /// Introduces a process before its first event.
-    pub(crate) fn introduce(
+    pub(crate) fn announce(
         &mut self,
         key: ProcessKey,
-        processes: &mut Processes,
+        processes: &mut ProcessTracker,
         messages: &mut Vec<Message>,
     ) {
-        match self.introduced.insert(key.pid, key) {
+        match self.announced.insert(key.pid, key) {
             Some(before) if before == key => return,
-            Some(before) => messages.push(Message::Departed(before)),
+            Some(before) => messages.push(Message::ProcessExited(before)),
             None => {}
         }
         let description = if processes.running(key).is_some() {
-            self.contexts.meet(key);
+            self.contexts.follow(key);
             processes.describe(Pid(key.pid))
         } else {
             self.contexts.forget(key.pid);
-            processes.remembered(key).and_then(Process::description)
+            processes.running_or_exited(key).and_then(Process::description)
         };
-        messages.push(Message::Process(key, self.contexts.complete(key, description.unwrap_or_default())));
+        messages
+            .push(Message::Process(key, self.contexts.add_context_to(key, description.unwrap_or_default())));
     }
 
     /// Where the runtime of a process names its code, once.
-    pub(crate) fn take_jit_place(&mut self, key: ProcessKey) -> Option<Arc<JitPlace>> {
+    pub(crate) fn take_jit_source(&mut self, key: ProcessKey) -> Option<Arc<JitSource>> {
         self.runtimes.take_unannounced(key)
     }
 
@@ -100,8 +101,8 @@ impl Descriptions {
     /// whose variables have changed.
     pub(super) fn update_contexts(
         &mut self,
-        processes: &mut Processes,
-        files: &mut Files,
+        processes: &mut ProcessTracker,
+        files: &mut FileTracker,
         messages: &mut Vec<Message>,
     ) -> Vec<ProcessKey> {
         let mut changed = Vec::new();
@@ -111,15 +112,17 @@ impl Descriptions {
                 Err(none) => debug!(pid = key.pid, %none, "no thread context"),
             }
         }
-        while let Some(look) = self.contexts.look_at_next() {
+        while let Some(look) = self.contexts.next_read() {
             let (key, pid) = (look.key, Pid(look.key.pid));
             let Some(process) = processes.running(key) else { continue };
             let known = match look.threads {
-                Threads::Goroutines => Variables::find_goroutine(process, &mut files.table),
-                Threads::Records | Threads::Silent => Vec::new(),
+                ThreadContextSource::Goroutines => {
+                    ContextVariables::find_goroutine(process, &mut files.table)
+                }
+                ThreadContextSource::Records | ThreadContextSource::Unpublished => Vec::new(),
             };
             let wanted = [
-                (Pointee::Record, look.threads == Threads::Records),
+                (Pointee::Record, look.threads == ThreadContextSource::Records),
                 (Pointee::LabelSet, self.contexts.reads_label_sets()),
             ];
             let mut unlocated = Vec::new();
@@ -127,15 +130,17 @@ impl Descriptions {
                 unlocated.extend(self.variables.find(pointee, process, &mut files.table));
             }
             match self.contexts.locate(key, unlocated, &known) {
-                Ok(Asked::Answered(located)) => changed.extend(self.set_variables(key, located, processes)),
-                Ok(Asked::Pending(pending)) => self.contexts.await_location(key, pending),
+                Ok(ReadProgress::Done(located)) => {
+                    changed.extend(self.set_variables(key, located, processes));
+                }
+                Ok(ReadProgress::Pending(pending)) => self.contexts.push_pending_location(key, pending),
                 // The variables that are known still hold.
                 Err(none) => debug!(%pid, %none, "no thread context"),
             }
-            if look.is_new
+            if look.has_changed
                 && let Some(description) = processes.describe(pid)
             {
-                messages.push(Message::Process(key, self.contexts.complete(key, description)));
+                messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
             }
         }
         changed
@@ -146,7 +151,7 @@ impl Descriptions {
         &mut self,
         key: ProcessKey,
         mut variables: Vec<TlsVariable>,
-        processes: &Processes,
+        processes: &ProcessTracker,
     ) -> Option<ProcessKey> {
         variables.truncate(TlsVariable::MAX);
         let has_changed = processes.running(key).is_some() && self.contexts.set_variables(key, variables);
@@ -154,24 +159,28 @@ impl Descriptions {
     }
 
     /// Introduces processes again whose environment has been read.
-    pub(super) fn update_environments(&mut self, processes: &mut Processes, messages: &mut Vec<Message>) {
-        for key in processes.take_environments() {
-            if self.introduced.get(&key.pid) == Some(&key)
+    pub(super) fn update_environments(
+        &mut self,
+        processes: &mut ProcessTracker,
+        messages: &mut Vec<Message>,
+    ) {
+        for key in processes.finish_environments() {
+            if self.announced.get(&key.pid) == Some(&key)
                 && let Some(description) =
                     processes.registry.process(Pid(key.pid)).and_then(Process::description)
             {
-                messages.push(Message::Process(key, self.contexts.complete(key, description)));
+                messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
             }
         }
     }
 
     /// Forgets processes of which no more samples arrive.
-    pub(crate) fn forget_exited(&mut self, processes: &Processes, messages: &mut Vec<Message>) {
+    pub(crate) fn forget_exited(&mut self, processes: &ProcessTracker, messages: &mut Vec<Message>) {
         self.runtimes.forget_exited(processes);
-        let gone = self.introduced.extract_if(|pid, _| !processes.has_pid(Pid(*pid)));
+        let gone = self.announced.extract_if(|pid, _| !processes.is_pid_known(Pid(*pid)));
         messages.extend(gone.map(|(pid, key)| {
             self.contexts.forget(pid);
-            Message::Departed(key)
+            Message::ProcessExited(key)
         }));
     }
 

@@ -9,13 +9,13 @@ use sidewinder_process::{Pid, ProcessDescription, ProcessKey, Registry, Resource
 use tracing::debug;
 
 use super::contexts::take_answer;
-use crate::foreign::{Asked, ForeignReader, Pending, Target};
+use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Environments {
     reader: ForeignReader,
-    pending: Vec<(ProcessKey, Pending<ResourceVariables>)>,
+    pending: Vec<(ProcessKey, PendingRead<ResourceVariables>)>,
 }
 
 impl Environments {
@@ -27,14 +27,14 @@ impl Environments {
     pub(super) fn describe(&mut self, pid: Pid, registry: &mut Registry) -> Option<Arc<ProcessDescription>> {
         let mut pending = None;
         let description = registry.describe_with(pid, |start_ticks| {
-            let target = Target { pid, start_ticks };
+            let target = ReadTarget { pid, start_ticks };
             let read = move || {
-                let variables = target.open().ok().map(|directory| ResourceVariables::read(&directory));
+                let variables = target.open_dir().ok().map(|directory| ResourceVariables::read(&directory));
                 variables.unwrap_or_default()
             };
-            match self.reader.ask_briefly(target, read) {
-                Ok(Asked::Answered(variables)) => variables,
-                Ok(Asked::Pending(answer)) => {
+            match self.reader.submit_and_wait(target, read) {
+                Ok(ReadProgress::Done(variables)) => variables,
+                Ok(ReadProgress::Pending(answer)) => {
                     pending = Some(answer);
                     ResourceVariables::default()
                 }
@@ -56,12 +56,12 @@ impl Environments {
     }
 
     /// Gives the registry the environments that have been read since they were asked for. Returns whose they are.
-    pub(super) fn take_read(&mut self, registry: &mut Registry) -> Vec<ProcessKey> {
+    pub(super) fn take_completed(&mut self, registry: &mut Registry) -> Vec<ProcessKey> {
         let mut read = Vec::new();
         while let Some((key, answer)) = take_answer(&mut self.pending) {
             let Ok(variables) = answer else { continue };
             if variables != ResourceVariables::default()
-                && registry.learn_resource(Pid(key.pid), key.instance, variables)
+                && registry.set_resource(Pid(key.pid), key.instance, variables)
             {
                 read.push(key);
             }

@@ -10,20 +10,20 @@ use sidewinder_bpf::Profiler;
 use sidewinder_process::{FileId, FileTable, FileTableLimits, Pid, ProcRoot};
 use tracing::{debug, warn};
 
-use super::tables::binaries::{Binaries, Ready};
+use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
-use crate::sampling::feed::{FileFacts, Message};
+use crate::sampling::message::{FileInfo, Message};
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct FileTracker {
     pub(crate) table: FileTable,
     pub(crate) binaries: Binaries,
     /// Files that the reporter knows, and whether it knows their headers.
     announced: HashMap<FileId, bool>,
 }
 
-impl Files {
+impl FileTracker {
     pub(crate) fn new(binaries: Binaries) -> Self {
         Self {
             table: FileTable::new(ProcRoot::default(), FileTableLimits::default()),
@@ -48,7 +48,7 @@ impl Files {
 
     fn push_message(&mut self, file: FileId, loads: Option<&[LoadSegment]>, messages: &mut Vec<Message>) {
         let Some(entry) = self.table.get(file) else { return };
-        let facts = FileFacts {
+        let facts = FileInfo {
             path: String::from_utf8_lossy(entry.path()).into_owned(),
             build_ids: entry.build_ids().clone(),
             hash: entry.hash(),
@@ -76,13 +76,13 @@ impl Files {
         users
     }
 
-    fn log_failure(&self, ready: &Ready) {
+    fn log_failure(&self, ready: &ReadyFile) {
         let Some(error) = &ready.failure else { return };
         let path = self.table.get(ready.file).map_or(&[][..], |entry| entry.path());
         let (path, reason) = (path.escape_ascii(), error as &dyn Error);
         match error {
-            BuildError::NoRoom(_) if ready.is_known_failure => {}
-            BuildError::NoRoom(_) | BuildError::Panicked => {
+            BuildError::OverBudget(_) if ready.is_known_failure => {}
+            BuildError::OverBudget(_) | BuildError::Panicked => {
                 warn!(%path, reason, "degraded: no whole unwind table");
             }
             BuildError::Elf(_) | BuildError::Unwind(_) => debug!(%path, reason, "no unwind table"),

@@ -6,49 +6,49 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Audience, EventError, Newcomer, Opener, Profiler, ScopeMode, monotonic_ns};
+use sidewinder_bpf::{EventError, EventScope, Newcomer, Opener, Profiler, TaskFilter, monotonic_ns};
 use sidewinder_process::{Pid, ProcRoot, ProcessDir, ProcfsError};
 use tracing::{info, warn};
 
 use super::pod::{self, Pod};
-use super::processes::Processes;
-use super::scope::{ListChange, Scope};
-use crate::causes::chain;
+use super::processes::ProcessTracker;
+use super::scope::{ListChange, SamplingScope};
+use crate::causes::error_chain;
 use crate::sampling::SamplingError;
 
 /// How long the start waits for the scan of a process that the configuration names.
-const NAMED_PROCESS_PATIENCE: Duration = Duration::from_secs(2);
+const NAMED_PROCESS_SCAN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the start waits for the scan of any other process.
-const PROCESS_PATIENCE: Duration = Duration::from_millis(100);
+const PROCESS_SCAN_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long sampling waits for the scan of the first process of a container.
-const FIRST_PROCESS_PATIENCE: Duration = Duration::from_millis(20);
+const FIRST_PROCESS_SCAN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Membership {
-    pub(crate) scope: Scope,
+    pub(crate) scope: SamplingScope,
     /// Our pod, if the scope is the pod and cgroups distinguish it from the rest of the node.
     pod: Option<Pod>,
     /// Opens events, which takes privileges.
     opener: Opener,
     /// Containers whose events could not be opened yet, by cgroup, and since when.
-    unopened: HashMap<u64, (Newcomer, Instant)>,
+    unopened_containers: HashMap<u64, (Newcomer, Instant)>,
     /// Processes that found the list of the programs full, as of the last warning.
-    list_was_full: u64,
+    list_full_count: u64,
 }
 
 impl Membership {
-    pub(crate) fn new(scope: Scope, pod: Option<Pod>, opener: Opener) -> Self {
-        Self { scope, pod, opener, unopened: HashMap::new(), list_was_full: 0 }
+    pub(crate) fn new(scope: SamplingScope, pod: Option<Pod>, opener: Opener) -> Self {
+        Self { scope, pod, opener, unopened_containers: HashMap::new(), list_full_count: 0 }
     }
 
     /// Opens the side band, of the pod's containers or of every task.
-    pub(crate) fn open_side_band(&mut self, processes: &mut Processes, profiler: &mut Profiler<'_>) {
+    pub(crate) fn open_side_band(&mut self, processes: &mut ProcessTracker, profiler: &mut Profiler<'_>) {
         let audience = pod::audience(self.pod.as_ref(), &self.opener);
         if let Some(pod) = &self.pod {
-            processes.registry.stay_within(pod.bounds.clone());
-            if matches!(audience, Audience::EveryTask) {
-                self.scope.stay_within(pod.bounds.clone());
+            processes.registry.restrict_to_pod(pod.bounds.clone());
+            if matches!(audience, EventScope::EveryTask) {
+                self.scope.restrict_to_pod(pod.bounds.clone());
             }
         }
         if let Err(error) = profiler.open_side_band(audience) {
@@ -59,24 +59,24 @@ impl Membership {
     /// Finds the running processes that are in scope.
     pub(crate) fn find_running(
         &mut self,
-        processes: &mut Processes,
+        processes: &mut ProcessTracker,
         profiler: &Profiler<'_>,
     ) -> Result<(), SamplingError> {
         for pid in self.scope.pids() {
-            processes.scan(Pid(pid), NAMED_PROCESS_PATIENCE).map_err(|error| match error {
+            processes.scan(Pid(pid), NAMED_PROCESS_SCAN_TIMEOUT).map_err(|error| match error {
                 ProcfsError::Gone { .. } => SamplingError::NoProcess(pid),
                 other => SamplingError::Scan(other),
             })?;
             self.evaluate(Pid(pid), processes, profiler)?;
         }
-        if self.scope.mode() != ScopeMode::Listed {
+        if self.scope.mode() != TaskFilter::Listed {
             processes.registry.follow_all();
             for pid in ProcRoot::default().pids().map_err(SamplingError::Scan)? {
                 // A process that can't be read has exited, or is counted.
-                let _ = processes.scan(pid, PROCESS_PATIENCE);
+                let _ = processes.scan(pid, PROCESS_SCAN_TIMEOUT);
             }
         }
-        if self.scope.changes_by_exec() {
+        if self.scope.depends_on_exec() {
             self.evaluate_all(processes, profiler)?;
         }
         Ok(())
@@ -86,7 +86,7 @@ impl Membership {
     /// container of another that was evaluated before.
     fn evaluate_all(
         &mut self,
-        processes: &mut Processes,
+        processes: &mut ProcessTracker,
         profiler: &Profiler<'_>,
     ) -> Result<(), SamplingError> {
         loop {
@@ -101,8 +101,13 @@ impl Membership {
     }
 
     /// Evaluates a process after an exec.
-    pub(crate) fn evaluate_exec(&mut self, pid: Pid, processes: &mut Processes, profiler: &Profiler<'_>) {
-        if !self.scope.changes_by_exec() {
+    pub(crate) fn evaluate_exec(
+        &mut self,
+        pid: Pid,
+        processes: &mut ProcessTracker,
+        profiler: &Profiler<'_>,
+    ) {
+        if !self.scope.depends_on_exec() {
             return;
         }
         let containers = self.scope.containers();
@@ -113,22 +118,22 @@ impl Membership {
             }
         });
         if let Err(error) = evaluated {
-            warn!(%pid, "degraded: a process can't be taken into scope: {}", chain(&error));
+            warn!(%pid, "degraded: a process can't be taken into scope: {}", error_chain(&error));
         }
     }
 
     fn evaluate(
         &mut self,
         pid: Pid,
-        processes: &mut Processes,
+        processes: &mut ProcessTracker,
         profiler: &Profiler<'_>,
     ) -> Result<(), SamplingError> {
         match self.scope.evaluate(pid.0) {
             ListChange::None => return Ok(()),
             ListChange::Remove => profiler.unlist(pid.0),
-            ListChange::Add => self.list(pid, profiler)?,
+            ListChange::Add => self.add_to_list(pid, profiler)?,
         }
-        if self.scope.holds(pid.0) {
+        if self.scope.contains(pid.0) {
             // A process that can't be read has exited, or is counted.
             let _ = processes.scan(pid, Duration::ZERO);
         }
@@ -136,27 +141,27 @@ impl Membership {
     }
 
     /// Adds a process to the list of the programs, unless it has exited.
-    fn list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<(), SamplingError> {
+    fn add_to_list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<(), SamplingError> {
         if let Some(start_ns) = start_ns(pid) {
             profiler.list(pid.0, start_ns)?;
-            self.scope.listed_at(pid.0, monotonic_ns());
+            self.scope.mark_listed(pid.0, monotonic_ns());
         }
         Ok(())
     }
 
     /// Adds the children that a process forked before the programs listed it.
-    pub(crate) fn list_pending(&mut self, profiler: &Profiler<'_>) {
+    pub(crate) fn add_pending_to_list(&mut self, profiler: &Profiler<'_>) {
         for pid in self.scope.take_pending() {
             // A full list is counted.
-            let _ = self.list(Pid(pid), profiler);
+            let _ = self.add_to_list(Pid(pid), profiler);
         }
     }
 
     /// Warns if more processes have found the list of the programs full.
     pub(crate) fn warn_of_full_list(&mut self, profiler: &Profiler<'_>) {
         let lost = profiler.scope_full();
-        if lost > self.list_was_full {
-            self.list_was_full = lost;
+        if lost > self.list_full_count {
+            self.list_full_count = lost;
             let cost = self.full_list_cost(profiler).unwrap_or_default();
             warn!(processes = lost, "degraded: the list of included or excluded processes is full: {cost}");
         }
@@ -165,10 +170,10 @@ impl Membership {
     /// What the user loses because the list of the programs was full, if it was.
     pub(crate) fn full_list_cost(&self, profiler: &Profiler<'_>) -> Option<&'static str> {
         let cost = match self.scope.mode() {
-            ScopeMode::Unlisted => {
+            TaskFilter::Unlisted => {
                 "processes that started after the profiler are not sampled until it is restarted"
             }
-            ScopeMode::All | ScopeMode::Listed => {
+            TaskFilter::All | TaskFilter::Listed => {
                 "some processes that included ones have started are not sampled"
             }
         };
@@ -179,7 +184,7 @@ impl Membership {
     pub(crate) fn open_container(
         &mut self,
         newcomer: Newcomer,
-        processes: &mut Processes,
+        processes: &mut ProcessTracker,
         profiler: &mut Profiler<'_>,
     ) {
         let Some(pod) = &self.pod else { return };
@@ -191,7 +196,7 @@ impl Membership {
                     info!(pid = newcomer.pid, "a container of this pod has started");
                     self.evaluate_started(processes, profiler);
                 }
-                self.unopened.remove(&newcomer.container);
+                self.unopened_containers.remove(&newcomer.container);
                 profiler.acknowledge(&newcomer);
                 read_first_process(Pid(newcomer.pid), processes);
             }
@@ -199,8 +204,8 @@ impl Membership {
             Err(_) if !pod::exists(newcomer.pid) => {}
             Err(error) => {
                 let (_, since) =
-                    *self.unopened.entry(newcomer.container).or_insert((newcomer, Instant::now()));
-                if since.elapsed() >= pod::OPENING_PATIENCE {
+                    *self.unopened_containers.entry(newcomer.container).or_insert((newcomer, Instant::now()));
+                if since.elapsed() >= pod::OPEN_TIMEOUT {
                     self.open_every_task(&error, profiler);
                 }
             }
@@ -208,18 +213,22 @@ impl Membership {
     }
 
     /// Evaluates the processes that started before the events of their container were open.
-    fn evaluate_started(&mut self, processes: &mut Processes, profiler: &Profiler<'_>) {
-        if self.scope.changes_by_exec()
+    fn evaluate_started(&mut self, processes: &mut ProcessTracker, profiler: &Profiler<'_>) {
+        if self.scope.depends_on_exec()
             && let Err(error) = self.evaluate_all(processes, profiler)
         {
-            warn!("degraded: processes of a new container can't be taken into scope: {}", chain(&error));
+            warn!(
+                "degraded: processes of a new container can't be taken into scope: {}",
+                error_chain(&error)
+            );
         }
     }
 
     /// Tries again to open the events of containers for which that failed.
-    pub(crate) fn retry_containers(&mut self, processes: &mut Processes, profiler: &mut Profiler<'_>) {
-        self.unopened.retain(|_, (newcomer, _)| pod::exists(newcomer.pid));
-        let unopened: Vec<Newcomer> = self.unopened.values().map(|(newcomer, _)| *newcomer).collect();
+    pub(crate) fn retry_containers(&mut self, processes: &mut ProcessTracker, profiler: &mut Profiler<'_>) {
+        self.unopened_containers.retain(|_, (newcomer, _)| pod::exists(newcomer.pid));
+        let unopened: Vec<Newcomer> =
+            self.unopened_containers.values().map(|(newcomer, _)| *newcomer).collect();
         for newcomer in unopened {
             self.open_container(newcomer, processes, profiler);
         }
@@ -228,21 +237,21 @@ impl Membership {
     /// Replaces the events of containers by those of every task.
     fn open_every_task(&mut self, reason: &EventError, profiler: &mut Profiler<'_>) {
         pod::warn_of_every_task(reason);
-        self.unopened.clear();
+        self.unopened_containers.clear();
         if let Some(pod) = &self.pod {
-            self.scope.stay_within(pod.bounds.clone());
+            self.scope.restrict_to_pod(pod.bounds.clone());
         }
         if let Err(error) = profiler.widen() {
-            warn!("degraded: a new container of this pod is not sampled: {}", chain(&error));
+            warn!("degraded: a new container of this pod is not sampled: {}", error_chain(&error));
         }
     }
 }
 
 /// Reads what the children of a container's first process inherit. The children may live too shortly to be read themselves,
 /// and the first process may never be sampled.
-fn read_first_process(pid: Pid, processes: &mut Processes) {
+fn read_first_process(pid: Pid, processes: &mut ProcessTracker) {
     // A process that can't be read has exited, or is counted.
-    let _ = processes.scan(pid, FIRST_PROCESS_PATIENCE);
+    let _ = processes.scan(pid, FIRST_PROCESS_SCAN_TIMEOUT);
     let _ = processes.describe(pid);
 }
 

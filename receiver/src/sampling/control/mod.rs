@@ -21,28 +21,28 @@ mod variables;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Newcomer, Opener, Outcome, Profiler, Sample, monotonic_ns};
+use sidewinder_bpf::{Newcomer, Opener, Outcome, Profiler, SampleRecord, monotonic_ns};
 use sidewinder_process::{
     Change, EventQueue, Pid, Process, ProcessEvent, ProcessEventKind, ProcessKey, RegistryCounters,
 };
 
 use self::descriptions::Descriptions;
-pub(super) use self::files::Files;
+pub(super) use self::files::FileTracker;
 use self::membership::Membership;
 pub(super) use self::pod::Pod;
-pub(super) use self::processes::Processes;
+pub(super) use self::processes::ProcessTracker;
 use self::publication::Publication;
 use self::tables::binaries::Binaries;
 use self::tables::table_builder::TableBuilder;
-use super::feed::{Message, Stack, instruction_of};
+use super::message::{Message, Stack, file_location};
 use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
 use crate::foreign::{ForeignReader, ReadCounts};
 
 /// The most process events that wait to be put in order.
-const EVENTS_WAITING_MAX: usize = 65_536;
+const QUEUED_EVENTS_MAX: usize = 65_536;
 /// How long the start waits for the unwind tables of running processes.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -50,8 +50,8 @@ pub(super) struct Control {
     /// Process events, put in order of time.
     events: EventQueue,
     pub(super) membership: Membership,
-    pub(super) processes: Processes,
-    pub(super) files: Files,
+    pub(super) processes: ProcessTracker,
+    pub(super) files: FileTracker,
     pub(super) publication: Publication,
     pub(super) descriptions: Descriptions,
 }
@@ -70,7 +70,7 @@ pub(crate) struct ControlCounts {
     /// Files read again because a walk missed an evicted table.
     pub(crate) table_reloads: u64,
     /// Files whose tables are incomplete or missing for want of memory to read them.
-    pub(crate) tables_cut: u64,
+    pub(crate) incomplete_tables: u64,
 }
 
 impl Control {
@@ -82,21 +82,22 @@ impl Control {
         profiler: &mut Profiler<'_>,
     ) -> Result<Self, SamplingError> {
         let reader = ForeignReader::start(&opener).map_err(SamplingError::Thread)?;
-        options.scope.read_through(reader.clone());
-        let mut processes = Processes::new(reader.clone());
+        options.scope.set_reader(reader.clone());
+        let mut processes = ProcessTracker::new(reader.clone());
         let mut membership = Membership::new(options.scope, pod, opener);
         membership.open_side_band(&mut processes, profiler);
-        let builder = TableBuilder::start(options.unwind_trust, options.budget.building, &options.threads)
-            .map_err(SamplingError::Thread)?;
+        let builder =
+            TableBuilder::start(options.unwind_trust, options.budget.table_building, &options.threads)
+                .map_err(SamplingError::Thread)?;
         let (rules, debug_roots) =
             (PackingRules::new(options.unwind_mode, options.unwind_overrides), options.debug_roots);
         let binaries = Binaries::new(builder, rules, debug_roots, &mut profiler.arena, &mut profiler.tables)
             .ok_or(SamplingError::Budget(options.budget.tables_bytes))?;
         Ok(Self {
-            events: EventQueue::new(EVENTS_WAITING_MAX),
+            events: EventQueue::new(QUEUED_EVENTS_MAX),
             membership,
             processes,
-            files: Files::new(binaries),
+            files: FileTracker::new(binaries),
             publication: Publication::default(),
             descriptions: Descriptions::new(&options.trace_context, reader),
         })
@@ -111,7 +112,7 @@ impl Control {
         let known_ns = monotonic_ns();
         self.membership.find_running(&mut self.processes, profiler)?;
         self.publish_changes(known_ns, profiler);
-        let deadline = Instant::now() + START_PATIENCE;
+        let deadline = Instant::now() + START_TIMEOUT;
         while self.files.binaries.in_progress() > 0 && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
             self.load_tables(known_ns, profiler, messages);
@@ -137,10 +138,10 @@ impl Control {
             self.publication.replacements.inherit(parent, pid, event.time_ns);
         }
         let is_exec = matches!(event.kind, ProcessEventKind::Exec { .. });
-        if self.membership.scope.admits(&event) && self.processes.registry.apply(event) {
+        if self.membership.scope.admit_event(&event) && self.processes.registry.apply(event) {
             self.publication.replacements.add(pid);
         }
-        self.membership.list_pending(profiler);
+        self.membership.add_pending_to_list(profiler);
         if is_exec {
             self.membership.evaluate_exec(pid, &mut self.processes, profiler);
         }
@@ -154,7 +155,7 @@ impl Control {
         messages: &mut Vec<Message>,
     ) {
         self.processes.rescan_stale();
-        self.processes.take_scans();
+        self.processes.finish_scans();
         self.publish_changes(watermark_ns, profiler);
         self.load_tables(watermark_ns, profiler, messages);
         self.publication.confirm(watermark_ns, profiler);
@@ -167,7 +168,7 @@ impl Control {
                     self.descriptions.mappings_changed(pid);
                     self.publish_process(pid, known_ns, profiler);
                 }
-                Change::Exited(process) => self.withdraw(process, profiler),
+                Change::Exited(process) => self.unpublish(process, profiler),
             }
         }
     }
@@ -178,13 +179,13 @@ impl Control {
         self.publication.publish(process, variables, known_ns, &mut self.files, profiler);
     }
 
-    fn withdraw(&mut self, process: Box<Process>, profiler: &mut Profiler<'_>) {
+    fn unpublish(&mut self, process: Box<Process>, profiler: &mut Profiler<'_>) {
         let pid = process.pid();
-        self.processes.remember_exited(process);
+        self.processes.retain_exited(process);
         let is_in_use = self.processes.registry.process(pid).is_some();
-        self.publication.withdraw(pid, is_in_use, &mut self.files, profiler);
+        self.publication.unpublish(pid, is_in_use, &mut self.files, profiler);
         if !is_in_use {
-            self.membership.scope.exited(pid.0);
+            self.membership.scope.remove_exited(pid.0);
         }
     }
 
@@ -213,12 +214,12 @@ impl Control {
     }
 
     /// Requests what the walk of a sample lacked: a scan of its process, or a table.
-    pub(super) fn request_lacking(&mut self, sample: &Sample, stack: Option<&Stack>) {
+    pub(super) fn request_missing(&mut self, sample: &SampleRecord, stack: Option<&Stack>) {
         match sample.outcome {
             Outcome::UnknownProcess | Outcome::NoMapping => self.processes.request_rescan(Pid(sample.pid)),
             Outcome::NoTable => {
-                if let Some((file, offset)) = stack.and_then(|stack| instruction_of(stack.frames.last()?)) {
-                    self.files.binaries.missed(file, offset);
+                if let Some((file, offset)) = stack.and_then(|stack| file_location(stack.frames.last()?)) {
+                    self.files.binaries.record_miss(file, offset);
                 }
             }
             _ => {}
@@ -246,8 +247,8 @@ impl Control {
     }
 
     /// Whether there is work that no event announces.
-    pub(super) fn has_unannounced_work(&self) -> bool {
-        self.files.binaries.are_missed() || self.publication.has_outdated()
+    pub(super) fn needs_polling(&self) -> bool {
+        self.files.binaries.has_misses() || self.publication.has_outdated()
     }
 
     pub(super) fn counts(&self) -> ControlCounts {
@@ -257,7 +258,7 @@ impl Control {
             reads: self.processes.reader().counts(),
             contexts_refused: self.descriptions.contexts_refused(),
             table_reloads: self.files.binaries.reloads(),
-            tables_cut: self.files.binaries.cut(),
+            incomplete_tables: self.files.binaries.incomplete_files(),
         }
     }
 }

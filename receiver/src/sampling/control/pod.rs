@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
-use sidewinder_bpf::{Audience, Container, EventError, Opener, PodCgroup, own_cgroups};
-use sidewinder_process::{NoPod, Pid, PodBounds, ProcRoot, ProcessDir};
+use sidewinder_bpf::{Container, EventError, EventScope, Opener, PodCgroup, own_cgroups};
+use sidewinder_process::{Pid, PodBounds, PodBoundsError, ProcRoot, ProcessDir};
 use tracing::warn;
 
-use crate::causes::chain;
+use crate::causes::error_chain;
 use crate::sampling::SamplingError;
 
 /// The first process of a PID namespace. In a pod it is that of the pause container, which does nothing.
@@ -15,7 +15,7 @@ const FIRST_PID: u32 = 1;
 
 /// How long opening the events of a container may fail before the events of every task are opened instead. The process of a
 /// container runtime that enters a container is in that container's cgroup before it sees the cgroup itself.
-pub(super) const OPENING_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause between attempts at the start.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -35,7 +35,7 @@ impl Pod {
     /// rest of the node.
     pub(crate) fn find() -> Result<Option<Self>, SamplingError> {
         if sidewinder_bpf::is_in_initial_pid_namespace()? {
-            return Err(NoPod::Node.into());
+            return Err(PodBoundsError::Node.into());
         }
         let own = own_cgroups()?;
         let cgroup_of = |pid| {
@@ -77,8 +77,8 @@ impl Pod {
         for pid in std::iter::once(own).chain(others.filter(|pid| *pid != own)) {
             let process =
                 ProcessDir::open(&ProcRoot::default(), Pid(pid)).and_then(|process| process.read("cgroup"));
-            if !process.is_ok_and(|cgroup| self.bounds.hold(&cgroup))
-                || containers.iter().any(|known| known.holds(pid))
+            if !process.is_ok_and(|cgroup| self.bounds.contain(&cgroup))
+                || containers.iter().any(|known| known.contains_process(pid))
             {
                 continue;
             }
@@ -95,16 +95,16 @@ impl Pod {
 }
 
 /// Whose events to open: those of the containers of our pod if all of them can be opened, else those of every task.
-pub(super) fn audience(pod: Option<&Pod>, opener: &Opener) -> Audience {
-    let Some(pod) = pod else { return Audience::EveryTask };
+pub(super) fn audience(pod: Option<&Pod>, opener: &Opener) -> EventScope {
+    let Some(pod) = pod else { return EventScope::EveryTask };
     let since = Instant::now();
     loop {
         match pod.containers(opener) {
-            Ok(containers) => return Audience::Containers(containers),
-            Err(_) if since.elapsed() < OPENING_PATIENCE => thread::sleep(RETRY_INTERVAL),
+            Ok(containers) => return EventScope::Containers(containers),
+            Err(_) if since.elapsed() < OPEN_TIMEOUT => thread::sleep(RETRY_INTERVAL),
             Err(error) => {
                 warn_of_every_task(&error);
-                return Audience::EveryTask;
+                return EventScope::EveryTask;
             }
         }
     }
@@ -120,6 +120,6 @@ pub(super) fn warn_of_every_task(error: &EventError) {
     warn!(
         "degraded: all interrupts of the node are looked at, and left if they are not this pod's, as a container's own \
          can't be had: {}",
-        chain(error)
+        error_chain(error)
     );
 }

@@ -5,25 +5,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sidewinder_bpf::{Outcome, Sample};
+use sidewinder_bpf::{Outcome, SampleRecord};
 use sidewinder_process::{
-    Pid, ProcRoot, Process, ProcessDescription, ProcessKey, ProcfsError, Registry, RegistryLimits, Scanned,
+    Pid, ProcRoot, Process, ProcessDescription, ProcessKey, ProcfsError, Registry, RegistryLimits, ScanResult,
 };
 use tracing::debug;
 
 use super::environments::Environments;
-use crate::foreign::{Asked, ForeignReader, Pending, Target};
+use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 
 /// The shortest time between two rescans of a process whose samples don't match what is known of it.
 const RESCAN_INTERVAL: Duration = Duration::from_millis(500);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct Processes {
+pub(crate) struct ProcessTracker {
     pub(crate) registry: Registry,
     environments: Environments,
     reader: ForeignReader,
-    scans: Vec<Scan>,
+    scans: Vec<PendingScan>,
     /// Processes that have exited, and when: samples of them may still arrive.
     exited: HashMap<Pid, (Box<Process>, Instant)>,
     /// When a rescan of a process was last requested.
@@ -32,12 +32,12 @@ pub(crate) struct Processes {
 
 /// A process whose mappings are being read.
 #[derive(Debug)]
-struct Scan {
+struct PendingScan {
     pid: Pid,
-    pending: Pending<Result<Scanned, ProcfsError>>,
+    pending: PendingRead<Result<ScanResult, ProcfsError>>,
 }
 
-impl Processes {
+impl ProcessTracker {
     pub(crate) fn new(reader: ForeignReader) -> Self {
         Self {
             registry: Registry::new(ProcRoot::default(), RegistryLimits::default()),
@@ -60,21 +60,21 @@ impl Processes {
     }
 
     /// The process that a sample is of. A process that exited before the sample had the same PID, but is another one.
-    pub(crate) fn sampled(&self, sample: &Sample) -> Option<&Process> {
+    pub(crate) fn process_of(&self, sample: &SampleRecord) -> Option<&Process> {
         // Threads are still interrupted on their way out, after the exit event of their process.
-        self.last_with(Pid(sample.pid))
-            .filter(|process| sample.outcome == Outcome::Exiting || process.had_not_ended_by(sample.time_ns))
+        self.latest_with_pid(Pid(sample.pid))
+            .filter(|process| sample.outcome == Outcome::Exiting || process.was_alive_at(sample.time_ns))
     }
 
     /// The process that has a PID, or had it last.
-    fn last_with(&self, pid: Pid) -> Option<&Process> {
+    fn latest_with_pid(&self, pid: Pid) -> Option<&Process> {
         let exited = || self.exited.get(&pid).map(|(process, _)| &**process);
         self.registry.process_or_ended(pid).or_else(exited)
     }
 
     /// The process of a key, whether it runs or has just exited.
-    pub(crate) fn remembered(&self, key: ProcessKey) -> Option<&Process> {
-        self.last_with(Pid(key.pid)).filter(|process| process.instance() == key.instance)
+    pub(crate) fn running_or_exited(&self, key: ProcessKey) -> Option<&Process> {
+        self.latest_with_pid(Pid(key.pid)).filter(|process| process.instance() == key.instance)
     }
 
     /// The process of a key if it runs.
@@ -83,22 +83,22 @@ impl Processes {
     }
 
     /// Whether any process with this PID runs or has just exited.
-    pub(crate) fn has_pid(&self, pid: Pid) -> bool {
+    pub(crate) fn is_pid_known(&self, pid: Pid) -> bool {
         self.registry.process(pid).is_some() || self.exited.contains_key(&pid)
     }
 
-    /// The description of a running process, with its environment if that is read at once. Else [`Self::take_environments`]
+    /// The description of a running process, with its environment if that is read at once. Else [`Self::finish_environments`]
     /// has it later.
     pub(crate) fn describe(&mut self, pid: Pid) -> Option<Arc<ProcessDescription>> {
         self.environments.describe(pid, &mut self.registry)
     }
 
     /// Takes the environments that have been read. Returns whose they are.
-    pub(super) fn take_environments(&mut self) -> Vec<ProcessKey> {
-        self.environments.take_read(&mut self.registry)
+    pub(super) fn finish_environments(&mut self) -> Vec<ProcessKey> {
+        self.environments.take_completed(&mut self.registry)
     }
 
-    /// Reads the mappings of a process, and waits for them at most for `patience`. [`Self::take_scans`] takes what comes
+    /// Reads the mappings of a process, and waits for them at most for `patience`. [`Self::finish_scans`] takes what comes
     /// later.
     ///
     /// # Errors
@@ -106,14 +106,14 @@ impl Processes {
     pub(crate) fn scan(&mut self, pid: Pid, patience: Duration) -> Result<(), ProcfsError> {
         let scanner = self.registry.begin_scan(pid);
         let target = match scanner.start_ticks(pid) {
-            Ok(start_ticks) => Target { pid, start_ticks },
+            Ok(start_ticks) => ReadTarget { pid, start_ticks },
             Err(error) => return self.registry.end_scan(pid, Err(error)),
         };
-        let asked = self.reader.ask(target, move || scanner.scan(pid));
+        let asked = self.reader.submit(target, move || scanner.scan(pid));
         match asked.and_then(|pending| pending.wait(patience)) {
-            Ok(Asked::Answered(scanned)) => self.registry.end_scan(pid, scanned),
-            Ok(Asked::Pending(pending)) => {
-                self.scans.push(Scan { pid, pending });
+            Ok(ReadProgress::Done(scanned)) => self.registry.end_scan(pid, scanned),
+            Ok(ReadProgress::Pending(pending)) => {
+                self.scans.push(PendingScan { pid, pending });
                 Ok(())
             }
             Err(none) => {
@@ -126,16 +126,16 @@ impl Processes {
 
     /// Rescans the processes that the registry holds for stale.
     pub(crate) fn rescan_stale(&mut self) {
-        for pid in self.registry.take_due() {
+        for pid in self.registry.take_due_rescans() {
             // If reading fails, the registry removes or counts the process.
             let _ = self.scan(pid, Duration::ZERO);
         }
     }
 
     /// Takes the scans that have ended.
-    pub(crate) fn take_scans(&mut self) {
+    pub(crate) fn finish_scans(&mut self) {
         let (registry, scans) = (&mut self.registry, &mut self.scans);
-        scans.retain(|Scan { pid, pending }| match pending.poll() {
+        scans.retain(|PendingScan { pid, pending }| match pending.poll() {
             None => true,
             Some(Ok(scanned)) => {
                 let _ = registry.end_scan(*pid, scanned);
@@ -159,7 +159,7 @@ impl Processes {
     }
 
     /// Remembers a process that has exited.
-    pub(crate) fn remember_exited(&mut self, process: Box<Process>) {
+    pub(crate) fn retain_exited(&mut self, process: Box<Process>) {
         self.rescans_requested_at.remove(&process.pid());
         self.exited.insert(process.pid(), (process, Instant::now()));
     }

@@ -6,15 +6,15 @@ use sidewinder_bpf::{ProcessesError, Profiler, TlsVariable};
 use sidewinder_process::{Pid, Process};
 use tracing::debug;
 
-use super::files::Files;
-use super::replacements::Replacements;
+use super::files::FileTracker;
+use super::replacements::MappingReplacements;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Publication {
     /// Processes whose published mappings are from before their last exec.
     outdated: HashSet<Pid>,
-    pub(crate) replacements: Replacements,
+    pub(crate) replacements: MappingReplacements,
 }
 
 impl Publication {
@@ -24,7 +24,7 @@ impl Publication {
         process: &Process,
         variables: &[TlsVariable],
         known_ns: u64,
-        files: &mut Files,
+        files: &mut FileTracker,
         profiler: &mut Profiler<'_>,
     ) {
         let pid = process.pid();
@@ -34,13 +34,13 @@ impl Publication {
         for mapping in process.mappings() {
             let file = files.table.identify(process, mapping).map(|identified| identified.id);
             if let Some(file) = file
-                && files.binaries.prepare(file, &files.table, pid)
+                && files.binaries.request_table(file, &files.table, pid)
             {
                 mapped.insert(file);
             }
             files.binaries.push_ranges(&mut ranges, file, mapping);
         }
-        files.binaries.used_by(pid, mapped);
+        files.binaries.set_mapped_files(pid, mapped);
         let (arena, tables) = (&mut profiler.arena, &mut profiler.tables);
         loop {
             match profiler.processes.publish(arena, pid.0, &ranges, variables, known_ns) {
@@ -54,25 +54,25 @@ impl Publication {
                 }
             }
         }
-        self.replacements.published(pid);
+        self.replacements.mark_published(pid);
         if profiler.processes.is_outdated(pid.0) {
             self.outdated.insert(pid);
         }
     }
 
     /// Withdraws a process that has exited, unless its PID is in use again.
-    pub(super) fn withdraw(
+    pub(super) fn unpublish(
         &mut self,
         pid: Pid,
         is_in_use: bool,
-        files: &mut Files,
+        files: &mut FileTracker,
         profiler: &mut Profiler<'_>,
     ) {
         self.outdated.remove(&pid);
         if !is_in_use {
             profiler.processes.remove(&mut profiler.arena, pid.0);
-            files.binaries.used_by(pid, BTreeSet::new());
-            self.replacements.published(pid);
+            files.binaries.set_mapped_files(pid, BTreeSet::new());
+            self.replacements.mark_published(pid);
         }
     }
 

@@ -6,23 +6,23 @@
 
 use std::collections::HashMap;
 
-use sidewinder_bpf::{Sample, monotonic_ns};
+use sidewinder_bpf::{SampleRecord, monotonic_ns};
 use sidewinder_process::Pid;
 
 /// How long samples may take to arrive, unless the receiver was stopped.
-const REMEMBERED_NS: u64 = 10_000_000_000;
+const RETENTION_NS: u64 = 10_000_000_000;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct Replacements {
+pub(crate) struct MappingReplacements {
     /// By process, when the new mappings were published; `u64::MAX`: they are not published yet.
-    published_ns: HashMap<Pid, u64>,
+    published_at_ns: HashMap<Pid, u64>,
 }
 
-impl Replacements {
+impl MappingReplacements {
     /// Records that a process has replaced a mapping.
     pub(super) fn add(&mut self, pid: Pid) {
-        self.published_ns.insert(pid, u64::MAX);
+        self.published_at_ns.insert(pid, u64::MAX);
     }
 
     /// Records a fork: until the mappings of the child are published, walks use what is published of its parent.
@@ -33,25 +33,25 @@ impl Replacements {
     }
 
     /// Records that the mappings of a process are published.
-    pub(super) fn published(&mut self, pid: Pid) {
-        if let Some(published_ns) = self.published_ns.get_mut(&pid) {
+    pub(super) fn mark_published(&mut self, pid: Pid) {
+        if let Some(published_ns) = self.published_at_ns.get_mut(&pid) {
             *published_ns = monotonic_ns();
         }
     }
 
     /// Whether the walk of a sample may have used mappings that had been replaced.
-    pub(crate) fn affect(&self, sample: &Sample) -> bool {
+    pub(crate) fn affects(&self, sample: &SampleRecord) -> bool {
         self.is_unpublished_at(Pid(sample.pid), sample.time_ns)
     }
 
     fn is_unpublished_at(&self, pid: Pid, time_ns: u64) -> bool {
-        self.published_ns.get(&pid).is_some_and(|published_ns| time_ns <= *published_ns)
+        self.published_at_ns.get(&pid).is_some_and(|published_ns| time_ns <= *published_ns)
     }
 
     /// Forgets replacements from before any sample that may still arrive.
     pub(crate) fn sweep(&mut self) {
         let now_ns = monotonic_ns();
-        self.published_ns.retain(|_, published_ns| published_ns.saturating_add(REMEMBERED_NS) > now_ns);
+        self.published_at_ns.retain(|_, published_ns| published_ns.saturating_add(RETENTION_NS) > now_ns);
     }
 }
 
@@ -62,12 +62,12 @@ mod tests {
     #[test]
     fn a_replacement_affects_samples_until_it_is_published_also_those_of_children() {
         let (parent, child, later_child) = (Pid(1), Pid(2), Pid(3));
-        let mut replacements = Replacements::default();
+        let mut replacements = MappingReplacements::default();
         assert!(!replacements.is_unpublished_at(parent, 0));
         replacements.add(parent);
         assert!(replacements.is_unpublished_at(parent, u64::MAX));
         replacements.inherit(parent, child, monotonic_ns());
-        replacements.published(parent);
+        replacements.mark_published(parent);
         assert!(replacements.is_unpublished_at(parent, 0), "from before the publication");
         assert!(!replacements.is_unpublished_at(parent, u64::MAX));
         assert!(replacements.is_unpublished_at(child, u64::MAX), "the child is not published");

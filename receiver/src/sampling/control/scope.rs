@@ -1,25 +1,25 @@
 //! The rules of the scope: which processes are sampled. They are the rules that the eBPF programs apply, with those that take
 //! reading `/proc`.
 //!
-//! The rules have no effect by themselves: [`evaluate`](Scope::evaluate) says how the programs' list is to change.
+//! The rules have no effect by themselves: [`evaluate`](SamplingScope::evaluate) says how the programs' list is to change.
 
 use std::collections::{HashMap, HashSet};
 
-use sidewinder_bpf::ScopeMode;
+use sidewinder_bpf::TaskFilter;
 use sidewinder_config::Selector;
 use sidewinder_process::{
     ContainerId, Pid, PodBounds, ProcRoot, ProcessDir, ProcessEvent, ProcessEventKind, container_id,
 };
 use wildmatch::WildMatch;
 
-use crate::foreign::{Asked, ForeignReader, Target};
+use crate::foreign::{ForeignReader, ReadProgress, ReadTarget};
 
 /// The part of a command line that patterns see.
 const COMMAND_LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
-pub(crate) struct Scope {
+pub(crate) struct SamplingScope {
     /// Whether the scope is our pod.
     pub(crate) is_pod: bool,
     /// Whether a process brings its whole container into scope.
@@ -29,11 +29,11 @@ pub(crate) struct Scope {
     /// The containers that have come into scope.
     containers: HashSet<ContainerId>,
     /// Our pod, if the events of every task arrive.
-    bounds: Option<PodBounds>,
+    pod_bounds: Option<PodBounds>,
     /// Processes of our PID namespace outside our pod.
-    outsiders: HashSet<u32>,
+    pids_outside_pod: HashSet<u32>,
     /// The programs' list: the included processes if there are any, else the excluded ones.
-    listed: HashMap<u32, Known>,
+    listed: HashMap<u32, ListedSince>,
     /// Listed processes that the programs have yet to list: they were forked before the programs listed their parent.
     pending: Vec<u32>,
     /// Reads command lines, which are memory of processes.
@@ -42,7 +42,7 @@ pub(crate) struct Scope {
 
 /// Since when the programs list a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Known {
+enum ListedSince {
     /// They don't yet.
     Pending,
     /// Since this time of `CLOCK_MONOTONIC`: they don't list the children that it forked before.
@@ -62,22 +62,22 @@ pub(crate) enum ListChange {
     Remove,
 }
 
-impl Scope {
+impl SamplingScope {
     /// Every process that our PID namespace knows.
-    pub(crate) fn node() -> Self {
+    pub(crate) fn whole_node() -> Self {
         Self::from_config(&sidewinder_config::Scope::default())
     }
 
     /// These processes, and what they fork.
     pub(crate) fn from_pids(pids: impl IntoIterator<Item = u32>) -> Self {
-        let mut scope = Self::node();
+        let mut scope = Self::whole_node();
         scope.include.pids = pids.into_iter().collect();
         scope
     }
 
     /// Processes of these names, now or later, and what they fork. `*` and `?` stand for any characters.
     pub(crate) fn from_names(names: &[String]) -> Self {
-        let mut scope = Self::node();
+        let mut scope = Self::whole_node();
         scope.include.names = names.iter().map(|name| WildMatch::new(name)).collect();
         scope
     }
@@ -90,8 +90,8 @@ impl Scope {
             include: Matcher::from_selector(&config.include),
             exclude: Matcher::from_selector(&config.exclude),
             containers: HashSet::new(),
-            bounds: None,
-            outsiders: HashSet::new(),
+            pod_bounds: None,
+            pids_outside_pod: HashSet::new(),
             listed: HashMap::new(),
             pending: Vec::new(),
             reader: None,
@@ -99,16 +99,16 @@ impl Scope {
     }
 
     /// Sets the reader of command lines.
-    pub(crate) fn read_through(&mut self, reader: ForeignReader) {
+    pub(crate) fn set_reader(&mut self, reader: ForeignReader) {
         self.reader = Some(reader);
     }
 
     /// What the list means to the programs.
-    pub(crate) fn mode(&self) -> ScopeMode {
+    pub(crate) fn mode(&self) -> TaskFilter {
         match (self.include.is_empty(), self.exclude.is_empty()) {
-            (false, _) => ScopeMode::Listed,
-            (true, false) => ScopeMode::Unlisted,
-            (true, true) => ScopeMode::All,
+            (false, _) => TaskFilter::Listed,
+            (true, false) => TaskFilter::Unlisted,
+            (true, true) => TaskFilter::All,
         }
     }
 
@@ -118,13 +118,13 @@ impl Scope {
     }
 
     /// Restricts the scope to a pod, by the cgroups of processes.
-    pub(crate) fn stay_within(&mut self, pod: PodBounds) {
-        self.bounds = Some(pod);
+    pub(crate) fn restrict_to_pod(&mut self, pod: PodBounds) {
+        self.pod_bounds = Some(pod);
     }
 
     /// Whether an exec may bring a process into scope, or out of it.
-    pub(crate) fn changes_by_exec(&self) -> bool {
-        self.bounds.is_some() || self.has_patterns()
+    pub(crate) fn depends_on_exec(&self) -> bool {
+        self.pod_bounds.is_some() || self.has_patterns()
     }
 
     fn has_patterns(&self) -> bool {
@@ -132,17 +132,17 @@ impl Scope {
     }
 
     /// Whether a process is in scope.
-    pub(crate) fn holds(&self, pid: u32) -> bool {
+    pub(crate) fn contains(&self, pid: u32) -> bool {
         let is_selected = match self.mode() {
-            ScopeMode::All => true,
-            ScopeMode::Listed => self.listed.contains_key(&pid),
-            ScopeMode::Unlisted => !self.listed.contains_key(&pid),
+            TaskFilter::All => true,
+            TaskFilter::Listed => self.listed.contains_key(&pid),
+            TaskFilter::Unlisted => !self.listed.contains_key(&pid),
         };
-        is_selected && !self.outsiders.contains(&pid)
+        is_selected && !self.pids_outside_pod.contains(&pid)
     }
 
     /// Whether an event is about a process in scope. Forks change the scope, so events come in order of time.
-    pub(crate) fn admits(&mut self, event: &ProcessEvent) -> bool {
+    pub(crate) fn admit_event(&mut self, event: &ProcessEvent) -> bool {
         if matches!(event.kind, ProcessEventKind::Lost { .. }) {
             return true;
         }
@@ -154,27 +154,27 @@ impl Scope {
         if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
             self.fork(parent.0, pid, event.time_ns);
         }
-        let is_in_scope = self.holds(pid);
+        let is_in_scope = self.contains(pid);
         if matches!(event.kind, ProcessEventKind::Exit { tid } if tid.0 == pid) && !is_in_scope {
             // No further event of it is followed.
-            self.exited(pid);
+            self.remove_exited(pid);
         }
         is_in_scope
     }
 
     /// A child is in scope if its parent is. Its PID may have been another process's.
     fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
-        self.exited(child);
-        if self.outsiders.contains(&parent) {
-            self.outsiders.insert(child);
+        self.remove_exited(child);
+        if self.pids_outside_pod.contains(&parent) {
+            self.pids_outside_pod.insert(child);
         }
         let known = match self.listed.get(&parent) {
             None => return,
-            Some(Known::FromTheStart) => Known::FromTheStart,
-            Some(Known::Since(listed_ns)) if *listed_ns < time_ns => Known::FromTheStart,
-            Some(Known::Since(_) | Known::Pending) => Known::Pending,
+            Some(ListedSince::FromTheStart) => ListedSince::FromTheStart,
+            Some(ListedSince::Since(listed_ns)) if *listed_ns < time_ns => ListedSince::FromTheStart,
+            Some(ListedSince::Since(_) | ListedSince::Pending) => ListedSince::Pending,
         };
-        if known == Known::Pending {
+        if known == ListedSince::Pending {
             self.pending.push(child);
         }
         self.listed.insert(child, known);
@@ -186,31 +186,31 @@ impl Scope {
     }
 
     /// Notes that the programs list a process from this time on.
-    pub(crate) fn listed_at(&mut self, pid: u32, now_ns: u64) {
+    pub(crate) fn mark_listed(&mut self, pid: u32, now_ns: u64) {
         if let Some(known) = self.listed.get_mut(&pid) {
-            *known = Known::Since(now_ns);
+            *known = ListedSince::Since(now_ns);
         }
     }
 
     /// Whether a process is excluded. A sample of it is from before the programs listed it.
     pub(crate) fn excludes(&self, pid: u32) -> bool {
-        self.mode() == ScopeMode::Unlisted && self.listed.contains_key(&pid)
+        self.mode() == TaskFilter::Unlisted && self.listed.contains_key(&pid)
     }
 
     /// Applies the rules to a process, which may have become another program by exec.
     pub(crate) fn evaluate(&mut self, pid: u32) -> ListChange {
         let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return ListChange::None };
-        if let Some(pod) = &self.bounds
-            && !process.read("cgroup").is_ok_and(|cgroup| pod.hold(&cgroup))
+        if let Some(pod) = &self.pod_bounds
+            && !process.read("cgroup").is_ok_and(|cgroup| pod.contain(&cgroup))
         {
-            self.outsiders.insert(pid);
+            self.pids_outside_pod.insert(pid);
             return ListChange::None;
         }
-        self.outsiders.remove(&pid);
-        if self.mode() == ScopeMode::All {
+        self.pids_outside_pod.remove(&pid);
+        if self.mode() == TaskFilter::All {
             return ListChange::None;
         }
-        let mut traits = Traits::read(&process);
+        let mut traits = ProcessTraits::read(&process);
         let (include, exclude) = (&self.include.command_lines, &self.exclude.command_lines);
         let command_line = if include.is_empty() && exclude.is_empty() {
             Some(String::new())
@@ -221,19 +221,19 @@ impl Scope {
         let is_excluded_unseen = command_line.is_none() && !exclude.is_empty();
         traits.command_line = command_line.unwrap_or_default();
         let is_excluded = is_excluded_unseen || self.exclude.matches(pid, &traits);
-        let is_included = self.include.matches(pid, &traits) || self.brings_in(&traits);
+        let is_included = self.include.matches(pid, &traits) || self.has_container_of(&traits);
         if self.by_container && is_included && !is_excluded {
             self.containers.extend(traits.container);
         }
         let is_listed = self.listed.contains_key(&pid);
         let is_to_be_listed = match self.mode() {
-            ScopeMode::All => false,
-            ScopeMode::Listed => (is_listed || is_included) && !is_excluded,
-            ScopeMode::Unlisted => is_listed || is_excluded,
+            TaskFilter::All => false,
+            TaskFilter::Listed => (is_listed || is_included) && !is_excluded,
+            TaskFilter::Unlisted => is_listed || is_excluded,
         };
         match (is_listed, is_to_be_listed) {
             (false, true) => {
-                self.listed.insert(pid, Known::Pending);
+                self.listed.insert(pid, ListedSince::Pending);
                 ListChange::Add
             }
             (true, false) => {
@@ -247,11 +247,11 @@ impl Scope {
     /// The command line of a process; `None`: it can't be read.
     fn command_line(&self, process: &ProcessDir) -> Option<String> {
         let Some(reader) = &self.reader else { return Some(read_command_line(process)) };
-        let target = Target::from_pid(process.pid()).ok()?;
-        let read = move || target.open().map(|process| read_command_line(&process)).unwrap_or_default();
-        match reader.ask_briefly(target, read) {
-            Ok(Asked::Answered(text)) => Some(text),
-            Ok(Asked::Pending(_)) | Err(_) => None,
+        let target = ReadTarget::from_pid(process.pid()).ok()?;
+        let read = move || target.open_dir().map(|process| read_command_line(&process)).unwrap_or_default();
+        match reader.submit_and_wait(target, read) {
+            Ok(ReadProgress::Done(text)) => Some(text),
+            Ok(ReadProgress::Pending(_)) | Err(_) => None,
         }
     }
 
@@ -260,19 +260,19 @@ impl Scope {
         self.containers.len()
     }
 
-    fn brings_in(&self, traits: &Traits) -> bool {
+    fn has_container_of(&self, traits: &ProcessTraits) -> bool {
         traits.container.as_ref().is_some_and(|container| self.containers.contains(container))
     }
 
     /// Forgets a process that has exited.
-    pub(crate) fn exited(&mut self, pid: u32) {
+    pub(crate) fn remove_exited(&mut self, pid: u32) {
         self.listed.remove(&pid);
-        self.outsiders.remove(&pid);
+        self.pids_outside_pod.remove(&pid);
     }
 
     /// Whether no process is in scope, and none can come into scope.
     pub(crate) fn is_empty(&self) -> bool {
-        self.mode() == ScopeMode::Listed && self.listed.is_empty() && !self.has_patterns()
+        self.mode() == TaskFilter::Listed && self.listed.is_empty() && !self.has_patterns()
     }
 }
 
@@ -308,7 +308,7 @@ impl Matcher {
             .any(|patterns| !patterns.is_empty())
     }
 
-    fn matches(&self, pid: u32, traits: &Traits) -> bool {
+    fn matches(&self, pid: u32, traits: &ProcessTraits) -> bool {
         let any = |patterns: &[WildMatch], text: &str| patterns.iter().any(|pattern| pattern.matches(text));
         self.pids.contains(&pid)
             || any(&self.names, &traits.name)
@@ -320,7 +320,7 @@ impl Matcher {
 
 /// What patterns match. A trait that can't be read is empty. The command line is read separately, if a pattern needs it.
 #[derive(Debug, Default)]
-struct Traits {
+struct ProcessTraits {
     name: String,
     executable: String,
     command_line: String,
@@ -329,7 +329,7 @@ struct Traits {
     container: Option<ContainerId>,
 }
 
-impl Traits {
+impl ProcessTraits {
     fn read(process: &ProcessDir) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let cgroups = process.read("cgroup").unwrap_or_default();
@@ -375,8 +375,8 @@ mod tests {
         event(pid, ProcessEventKind::Exit { tid: Tid(pid) })
     }
 
-    fn scope(include: Selector, exclude: Selector) -> Scope {
-        Scope::from_config(&sidewinder_config::Scope {
+    fn scope(include: Selector, exclude: Selector) -> SamplingScope {
+        SamplingScope::from_config(&sidewinder_config::Scope {
             include,
             exclude,
             ..sidewinder_config::Scope::default()
@@ -395,16 +395,16 @@ mod tests {
     #[test]
     fn a_child_is_in_scope_when_its_parent_is() {
         let own = std::process::id();
-        let mut scope = Scope::from_pids([own]);
+        let mut scope = SamplingScope::from_pids([own]);
         assert_eq!(scope.evaluate(own), ListChange::Add);
-        assert!(scope.admits(&fork(own, 11)));
-        assert!(scope.admits(&exit(11)));
-        assert!(!scope.admits(&fork(9, 12)));
-        assert!(!scope.admits(&exit(12)));
-        scope.exited(11);
-        assert!(!scope.admits(&exit(11)));
+        assert!(scope.admit_event(&fork(own, 11)));
+        assert!(scope.admit_event(&exit(11)));
+        assert!(!scope.admit_event(&fork(9, 12)));
+        assert!(!scope.admit_event(&exit(12)));
+        scope.remove_exited(11);
+        assert!(!scope.admit_event(&exit(11)));
         assert!(!scope.is_empty());
-        scope.exited(own);
+        scope.remove_exited(own);
         assert!(scope.is_empty());
     }
 
@@ -412,15 +412,15 @@ mod tests {
     fn children_forked_before_the_programs_list_their_parent_are_pending() {
         let own = std::process::id();
         let at = |time_ns, parent, child| ProcessEvent { time_ns, ..fork(parent, child) };
-        for mut scope in [Scope::from_pids([own]), scope(Selector::default(), named(&own_name()))] {
+        for mut scope in [SamplingScope::from_pids([own]), scope(Selector::default(), named(&own_name()))] {
             assert_eq!(scope.evaluate(own), ListChange::Add);
-            scope.admits(&at(10, own, 11));
-            scope.admits(&at(11, 11, 12));
+            scope.admit_event(&at(10, own, 11));
+            scope.admit_event(&at(11, 11, 12));
             assert_eq!(scope.take_pending(), [11, 12], "they were forked before their parent was listed");
-            [own, 11, 12].into_iter().for_each(|pid| scope.listed_at(pid, 20));
-            scope.admits(&at(20, own, 13));
-            scope.admits(&at(21, 12, 14));
-            scope.admits(&at(22, 14, 15));
+            [own, 11, 12].into_iter().for_each(|pid| scope.mark_listed(pid, 20));
+            scope.admit_event(&at(20, own, 13));
+            scope.admit_event(&at(21, 12, 14));
+            scope.admit_event(&at(22, 14, 15));
             assert_eq!(scope.take_pending(), [13], "the programs follow what is forked later");
             assert_eq!(scope.take_pending(), [] as [u32; 0]);
         }
@@ -432,19 +432,19 @@ mod tests {
         let mut scope = scope(Selector::default(), named(&own_name()));
         assert_eq!(scope.evaluate(own), ListChange::Add);
         for child in (11..20_011).filter(|child| *child != own) {
-            assert!(!scope.admits(&fork(own, child)) && scope.excludes(child));
-            assert!(!scope.admits(&exit(child)));
+            assert!(!scope.admit_event(&fork(own, child)) && scope.excludes(child));
+            assert!(!scope.admit_event(&exit(child)));
         }
         assert_eq!(scope.listed.len(), 1, "what has ended is forgotten");
-        scope.admits(&fork(own, 11));
-        assert!(scope.admits(&fork(9, 11)), "its end was not heard of");
-        assert!(!scope.excludes(11) && scope.holds(11));
+        scope.admit_event(&fork(own, 11));
+        assert!(scope.admit_event(&fork(9, 11)), "its end was not heard of");
+        assert!(!scope.excludes(11) && scope.contains(11));
     }
 
     #[test]
     fn no_event_of_a_foreign_namespace_is_admitted() {
         for pid in [0, u32::MAX] {
-            assert!(!Scope::node().admits(&exit(pid)));
+            assert!(!SamplingScope::whole_node().admit_event(&exit(pid)));
         }
     }
 
@@ -452,7 +452,8 @@ mod tests {
     fn a_process_comes_into_scope_by_each_of_its_traits() {
         let own = std::process::id();
         let process = ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap();
-        let traits = Traits { command_line: read_command_line(&process), ..Traits::read(&process) };
+        let traits =
+            ProcessTraits { command_line: read_command_line(&process), ..ProcessTraits::read(&process) };
         let one = |text: &String| vec![text.clone()];
         for selector in [
             named(&traits.name),
@@ -460,12 +461,12 @@ mod tests {
             Selector { executables: one(&traits.executable), ..Selector::default() },
             Selector { command_lines: one(&traits.command_line), ..Selector::default() },
             Selector { cgroups: one(&traits.cgroup), ..Selector::default() },
-            Selector::of_pids([sidewinder_config::Pid::new(own).unwrap()]),
+            Selector::from_pids([sidewinder_config::Pid::new(own).unwrap()]),
         ] {
             let mut scope = scope(selector.clone(), Selector::default());
-            assert!(!scope.holds(own), "{selector:?}");
+            assert!(!scope.contains(own), "{selector:?}");
             assert_eq!(scope.evaluate(own), ListChange::Add, "{selector:?}");
-            assert!(scope.holds(own) && !scope.holds(own + 1), "{selector:?}");
+            assert!(scope.contains(own) && !scope.contains(own + 1), "{selector:?}");
             assert_eq!(scope.evaluate(own), ListChange::None, "{selector:?}");
         }
         let mut other = scope(named("no-such-name"), Selector::default());
@@ -477,15 +478,15 @@ mod tests {
     fn what_is_excluded_stays_out_of_either_list() {
         let own = std::process::id();
         let mut all_but = scope(Selector::default(), named(&own_name()));
-        assert_eq!(all_but.mode(), ScopeMode::Unlisted);
-        assert!(all_but.holds(own));
+        assert_eq!(all_but.mode(), TaskFilter::Unlisted);
+        assert!(all_but.contains(own));
         assert_eq!(all_but.evaluate(own), ListChange::Add);
-        assert!(!all_but.holds(own));
-        assert!(!all_but.admits(&fork(own, 11)), "what it forks is left out too");
-        assert!(all_but.admits(&fork(9, 12)));
+        assert!(!all_but.contains(own));
+        assert!(!all_but.admit_event(&fork(own, 11)), "what it forks is left out too");
+        assert!(all_but.admit_event(&fork(9, 12)));
 
         let mut both = scope(named("*"), named(&own_name()));
-        assert_eq!((both.mode(), both.evaluate(own)), (ScopeMode::Listed, ListChange::None));
-        assert!(!both.holds(own));
+        assert_eq!((both.mode(), both.evaluate(own)), (TaskFilter::Listed, ListChange::None));
+        assert!(!both.contains(own));
     }
 }

@@ -6,24 +6,24 @@ use std::collections::hash_map::Entry;
 use std::io;
 
 use sidewinder_bpf::{Pointee, TlsVariable, TlsVector};
-use sidewinder_process::tls::{TlsError, TlsLocation, TlsSymbol, read_constant};
+use sidewinder_process::tls::{TlsLocation, TlsSymbol, TlsVariableError, read_constant};
 use sidewinder_process::{FileId, FileTable, ForeignMemory, GoLabels, Process, ReadAt};
 use tracing::debug;
 
 /// The pointer to the record of a thread (OTEP 4947).
-const RECORD: &[u8] = b"otel_thread_ctx_v1";
+const RECORD_SYMBOL: &[u8] = b"otel_thread_ctx_v1";
 /// The pointer to the labels of a thread (custom-labels), and the constant that states the version of that interface.
-const LABEL_SET: &[u8] = b"custom_labels_current_set";
+const LABEL_SET_SYMBOL: &[u8] = b"custom_labels_current_set";
 const LABEL_SET_VERSION: (&[u8], u32) = (b"custom_labels_abi_version", 1);
 
 /// The symbols of the variables, by file; `None`: the file has none.
 #[derive(Debug, Default)]
-pub(super) struct Variables {
+pub(super) struct ContextVariables {
     records: HashMap<FileId, Option<TlsSymbol>>,
     label_sets: HashMap<FileId, Option<TlsSymbol>>,
 }
 
-impl Variables {
+impl ContextVariables {
     /// Forgets a file.
     pub(super) fn forget(&mut self, file: FileId) {
         self.records.remove(&file);
@@ -31,7 +31,12 @@ impl Variables {
     }
 
     /// The variables of a process, which its memory has yet to locate. There are few: one for each library that defines one.
-    pub(super) fn find(&mut self, to: Pointee, process: &Process, files: &mut FileTable) -> Vec<Unlocated> {
+    pub(super) fn find(
+        &mut self,
+        to: Pointee,
+        process: &Process,
+        files: &mut FileTable,
+    ) -> Vec<UnlocatedVariable> {
         let mut found = Vec::new();
         // The name of musl depends on the distribution. glibc's `libc.so` is a linker script, which is never mapped.
         let is_musls = |name: &[u8]| {
@@ -45,7 +50,7 @@ impl Variables {
             };
             let Some(symbol) = self.symbol(to, file, files) else { continue };
             let Some(bias) = symbol.bias_of(mapping) else { continue };
-            found.push(Unlocated { symbol: symbol.clone(), bias, vector, to });
+            found.push(UnlocatedVariable { symbol: symbol.clone(), bias, vector, pointee: to });
         }
         found
     }
@@ -76,7 +81,7 @@ impl Variables {
             Entry::Vacant(unknown) => {
                 let opened = files.get(file)?.opened()?;
                 let symbol = match to {
-                    Pointee::Record => TlsSymbol::read(opened, RECORD),
+                    Pointee::Record => TlsSymbol::read(opened, RECORD_SYMBOL),
                     Pointee::LabelSet => read_label_set(opened),
                 };
                 // A file that can't be read is not tried again.
@@ -88,20 +93,20 @@ impl Variables {
 
 /// A variable in a file that a process has mapped.
 #[derive(Debug)]
-pub(super) struct Unlocated {
+pub(super) struct UnlocatedVariable {
     symbol: TlsSymbol,
     bias: u64,
     vector: TlsVector,
-    to: Pointee,
+    pointee: Pointee,
 }
 
-impl Unlocated {
+impl UnlocatedVariable {
     /// Adds the places of variables, as the memory of their process has them, each once.
     pub(super) fn locate_all(all: &[Self], memory: &impl ForeignMemory, found: &mut Vec<TlsVariable>) {
-        for Self { symbol, bias, vector, to } in all {
+        for Self { symbol, bias, vector, pointee: to } in all {
             match symbol.locate(*bias, memory).map(|location| variable(location, *vector, *to)) {
                 Ok(Some(variable)) if !found.contains(&variable) => found.push(variable),
-                Ok(_) | Err(TlsError::NotYet) => {}
+                Ok(_) | Err(TlsVariableError::NotYet) => {}
                 Err(error) => debug!(%error, "no thread context"),
             }
         }
@@ -110,7 +115,7 @@ impl Unlocated {
 
 /// The symbol of the labels, if their version is known.
 fn read_label_set(file: &impl ReadAt) -> io::Result<Option<TlsSymbol>> {
-    let Some(symbol) = TlsSymbol::read(file, LABEL_SET)? else { return Ok(None) };
+    let Some(symbol) = TlsSymbol::read(file, LABEL_SET_SYMBOL)? else { return Ok(None) };
     let (name, version) = LABEL_SET_VERSION;
     Ok((read_constant(file, name)? == Some(version)).then_some(symbol))
 }

@@ -8,7 +8,7 @@ use sidewinder_bpf::{LabelSet, ThreadContext};
 use sidewinder_config::TraceContext;
 use sidewinder_otlp::builder::Link;
 
-use crate::hexadecimal;
+use crate::hex;
 
 /// The most values of one key in a run. Further values become [`OTHER`].
 const VALUES_MAX: usize = 256;
@@ -20,7 +20,7 @@ pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct AllowedLabels {
+pub(super) struct LabelFilter {
     values: HashMap<Arc<str>, HashSet<Arc<str>>>,
     trace_id_labels: Vec<String>,
     span_id_labels: Vec<String>,
@@ -29,7 +29,7 @@ pub(super) struct AllowedLabels {
     last: Labels,
 }
 
-impl AllowedLabels {
+impl LabelFilter {
     pub(super) fn new(options: &TraceContext) -> Self {
         let values = options.attributes.iter().map(|key| (Arc::from(key.as_str()), HashSet::new())).collect();
         Self {
@@ -42,33 +42,33 @@ impl AllowedLabels {
     }
 
     /// The allowed attributes of a context, sorted by key. `keys` are the names of all keys, by number.
-    pub(super) fn labels_of_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
-        self.labels_of(
+    pub(super) fn labels_from_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
+        self.filter(
             context.attributes().filter_map(|(number, text)| Some((&**keys.get(usize::from(number))?, text))),
         )
     }
 
     /// The allowed labels of a set, sorted by key.
-    pub(super) fn labels_of_set(&mut self, labels: &LabelSet) -> Labels {
-        // The first label of a key counts, but `labels_of` keeps the last.
-        self.labels_of(
+    pub(super) fn labels_from_set(&mut self, labels: &LabelSet) -> Labels {
+        // The first label of a key counts, but `filter` keeps the last.
+        self.filter(
             labels.iter().rev().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))),
         )
     }
 
     /// The span that a set of labels states.
-    pub(super) fn span(&self, labels: &LabelSet) -> Option<Link> {
+    pub(super) fn span_from_labels(&self, labels: &LabelSet) -> Option<Link> {
         let value_of = |names: &[String]| {
             names.iter().find_map(|name| {
                 labels.iter().find(|(key, _)| *key == name.as_bytes()).map(|(_, value)| value)
             })
         };
-        let trace_id = hexadecimal::bytes(value_of(&self.trace_id_labels)?)?;
-        let span_id = hexadecimal::bytes(value_of(&self.span_id_labels)?)?;
+        let trace_id = hex::decode(value_of(&self.trace_id_labels)?)?;
+        let span_id = hex::decode(value_of(&self.span_id_labels)?)?;
         (trace_id != [0; 16] && span_id != [0; 8]).then_some(Link { trace_id, span_id })
     }
 
-    fn labels_of<'text>(&mut self, given: impl Iterator<Item = (&'text str, &'text [u8])>) -> Labels {
+    fn filter<'text>(&mut self, given: impl Iterator<Item = (&'text str, &'text [u8])>) -> Labels {
         let mut labels: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         for (key, text) in given {
             let Some((key, _)) = self.values.get_key_value(key) else { continue };
@@ -104,9 +104,9 @@ impl AllowedLabels {
 mod tests {
     use super::*;
 
-    fn allowing(keys: &[&str]) -> AllowedLabels {
+    fn allowing(keys: &[&str]) -> LabelFilter {
         let attributes = keys.iter().map(|key| (*key).to_owned()).collect();
-        AllowedLabels::new(&TraceContext { attributes, ..TraceContext::default() })
+        LabelFilter::new(&TraceContext { attributes, ..TraceContext::default() })
     }
 
     fn texts(labels: &Labels) -> Vec<(&str, &str)> {
@@ -117,8 +117,8 @@ mod tests {
     fn keys_are_named_by_number_and_only_those_that_are_allowed() {
         let mut allowed = allowing(&["user", "http.route"]);
         let keys: Vec<Box<str>> = ["secret", "http.route", "user"].map(Box::from).to_vec();
-        let labels = |allowed: &mut AllowedLabels, attributes: &[u8]| {
-            allowed.labels_of_context(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
+        let labels = |allowed: &mut LabelFilter, attributes: &[u8]| {
+            allowed.labels_from_context(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
         };
         let both = labels(&mut allowed, b"\x00\x01x\x02\x01a\x01\x02/b\x09\x01c");
         assert_eq!(texts(&both), [("http.route", "/b"), ("user", "a")]);
@@ -129,7 +129,7 @@ mod tests {
         assert!(labels(&mut allowed, b"\x00\x01x").is_empty());
         assert!(
             allowing(&[])
-                .labels_of_context(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys)
+                .labels_from_context(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys)
                 .is_empty()
         );
     }
@@ -142,7 +142,8 @@ mod tests {
         for number in 0..10_000_u32 {
             let text = number.to_string();
             let attributes = [&[0, text.len() as u8], text.as_bytes()].concat();
-            let labels = allowed.labels_of_context(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
+            let labels =
+                allowed.labels_from_context(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
             seen.insert(labels[0].1.to_string());
         }
         assert_eq!(seen.len(), VALUES_MAX + 1);
@@ -152,14 +153,16 @@ mod tests {
     #[test]
     fn of_a_set_of_labels_the_first_of_a_key_counts() {
         let labels = LabelSet::new([(&b"user"[..], &b"a"[..]), (b"user", b"b"), (b"secret", b"c")]);
-        assert_eq!(texts(&allowing(&["user"]).labels_of_set(&labels)), [("user", "a")]);
+        assert_eq!(texts(&allowing(&["user"]).labels_from_set(&labels)), [("user", "a")]);
     }
 
     #[test]
     fn the_span_of_a_goroutine_is_in_the_labels_that_sdks_use() {
         let span = |labels: &[(&str, &str)]| {
             let labels = labels.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
-            allowing(&[]).span(&LabelSet::new(labels)).map(|link| (link.trace_id[15], link.span_id))
+            allowing(&[])
+                .span_from_labels(&LabelSet::new(labels))
+                .map(|link| (link.trace_id[15], link.span_id))
         };
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
         let found = Some((0x36, [0, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]));

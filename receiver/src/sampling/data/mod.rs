@@ -13,32 +13,34 @@ mod tally;
 
 use std::sync::Arc;
 
-use sidewinder_bpf::{Body, Entries, Frame, FrameKind, Outcome, Profiler, Record, Sample};
+use sidewinder_bpf::{
+    Outcome, Profiler, RawFrame, RawFrameKind, Record, SampleRecord, StackBody, StackEntries,
+};
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{FileId, Pid, ProcessKey};
 
 use self::deferred::{DeferredWalk, DeferredWalks, MissingRule, ProcessCode};
-use self::labels::AllowedLabels;
+use self::labels::LabelFilter;
 pub(crate) use self::labels::Labels;
 use self::pending::PendingSamples;
-pub(super) use self::pending::STACK_PATIENCE_POLLS;
-use self::stacks::Stacks;
-use self::stale_mappings::StaleMappings;
-use self::tally::Corrections;
-pub(crate) use self::tally::Tally;
+pub(super) use self::pending::STACK_TIMEOUT_POLLS;
+use self::stacks::StackCache;
+use self::stale_mappings::StaleMappingCheck;
+use self::tally::OutcomeCorrections;
+pub(crate) use self::tally::SamplingTally;
 use super::SamplingOptions;
 use super::control::Control;
-use super::feed::{Event, Message, Stack};
+use super::message::{Message, SampleEvent, Stack};
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Data {
-    pub(super) stacks: Stacks,
+    pub(super) stacks: StackCache,
     pending: PendingSamples,
     deferred: DeferredWalks,
-    pub(super) stale_mappings: StaleMappings,
-    corrections: Corrections,
-    labels: AllowedLabels,
+    pub(super) stale_mappings: StaleMappingCheck,
+    corrections: OutcomeCorrections,
+    labels: LabelFilter,
     frame_limit: usize,
     samples_per_second: u32,
     events: u64,
@@ -49,12 +51,12 @@ pub(super) struct Data {
 impl Data {
     pub(super) fn new(options: &SamplingOptions) -> Self {
         Self {
-            stacks: Stacks::default(),
+            stacks: StackCache::default(),
             pending: PendingSamples::default(),
             deferred: DeferredWalks::new(options.budget.snapshots_bytes),
-            stale_mappings: StaleMappings::default(),
-            corrections: Corrections::default(),
-            labels: AllowedLabels::new(&options.trace_context),
+            stale_mappings: StaleMappingCheck::default(),
+            corrections: OutcomeCorrections::default(),
+            labels: LabelFilter::new(&options.trace_context),
             frame_limit: options.frame_limit as usize,
             samples_per_second: options.samples_per_second,
             events: 0,
@@ -73,14 +75,14 @@ impl Data {
         let mut records = Vec::new();
         profiler.rings().drain(&mut records);
         self.pending.begin_poll();
-        let mut room = self.deferred.room();
+        let mut room = self.deferred.free_bytes();
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, control, messages),
                 Record::Newcomer(newcomer) => control.open_container(newcomer, profiler),
-                Record::Snapshot(snapshot) => self.deferred.take_snapshot(snapshot, &mut room),
+                Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut room),
                 Record::Sample(sample) => {
-                    control.descriptions.meet(Pid(sample.pid), &mut control.processes);
+                    control.descriptions.note_sampled(Pid(sample.pid), &mut control.processes);
                     self.pending.push(sample);
                 }
             }
@@ -88,10 +90,10 @@ impl Data {
         self.pending.sort();
     }
 
-    fn take_body(&mut self, body: Body, control: &mut Control, messages: &mut Vec<Message>) {
-        if let Entries::Frames(frames) = &body.entries {
+    fn take_body(&mut self, body: StackBody, control: &mut Control, messages: &mut Vec<Message>) {
+        if let StackEntries::Frames(frames) = &body.entries {
             for frame in frames {
-                if let Some(FrameKind::Native { file }) = frame.kind() {
+                if let Some(RawFrameKind::Native { file }) = frame.kind() {
                     control.files.announce(FileId(file), messages);
                 }
             }
@@ -108,7 +110,7 @@ impl Data {
 
     fn take_sample(
         &mut self,
-        sample: Sample,
+        sample: SampleRecord,
         stack: Option<Arc<Stack>>,
         control: &mut Control,
         messages: &mut Vec<Message>,
@@ -117,25 +119,25 @@ impl Data {
             self.corrections.add(&sample, Outcome::OutOfScope);
             return;
         }
-        let process = control.processes.sampled(&sample);
+        let process = control.processes.process_of(&sample);
         let key = process.map(ProcessKey::from);
         let Some(sample) = self.deferred.defer(sample, process) else { return };
-        let (sample, stack) = self.cut_stale_frames(sample, stack, control);
-        control.request_lacking(&sample, stack.as_deref());
+        let (sample, stack) = self.truncate_stale_frames(sample, stack, control);
+        control.request_missing(&sample, stack.as_deref());
         self.emit(key, &sample, stack, control, messages);
     }
 
     /// Cuts a stack where the process no longer mapped what the walk used. Process events are applied up to the sample's time.
-    fn cut_stale_frames(
+    fn truncate_stale_frames(
         &mut self,
-        sample: Sample,
+        sample: SampleRecord,
         stack: Option<Arc<Stack>>,
         control: &mut Control,
-    ) -> (Sample, Option<Arc<Stack>>) {
-        if !control.publication.replacements.affect(&sample) {
+    ) -> (SampleRecord, Option<Arc<Stack>>) {
+        if !control.publication.replacements.affects(&sample) {
             return (sample, stack);
         }
-        let Some(process) = control.processes.sampled(&sample) else { return (sample, stack) };
+        let Some(process) = control.processes.process_of(&sample) else { return (sample, stack) };
         let stale = stack.as_ref().and_then(|stack| {
             self.stale_mappings.first_stale_frame(&stack.frames, process, &mut control.files.table)
         });
@@ -143,12 +145,12 @@ impl Data {
         let frames = stack.frames.iter().take(stale).copied().collect();
         let outcome = Outcome::StaleMapping;
         self.corrections.add(&sample, outcome);
-        (Sample { outcome, ..sample }, Some(self.stacks.intern(frames)))
+        (SampleRecord { outcome, ..sample }, Some(self.stacks.intern(frames)))
     }
 
     /// Gives samples that wait for a deferred walk the processes that have become known.
     pub(super) fn update_deferred(&mut self, control: &Control) {
-        self.deferred.learn_processes(|pid| control.processes.registry.process(pid));
+        self.deferred.set_processes(|pid| control.processes.registry.process(pid));
     }
 
     /// Does the deferred walks whose tables are there.
@@ -159,18 +161,18 @@ impl Data {
         messages: &mut Vec<Message>,
     ) {
         let binaries = &control.files.binaries;
-        let has_answer = |file, at| binaries.has_answer(file, at, &profiler.arena, &profiler.tables);
+        let has_answer = |file, at| binaries.has_rule(file, at, &profiler.arena, &profiler.tables);
         for deferred in self.deferred.take_ready(has_answer) {
             match self.walk(&deferred, control, profiler, messages) {
                 Ok((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);
-                    let sample = Sample { outcome, ..deferred.sample.clone() };
-                    control.request_lacking(&sample, Some(&stack));
+                    let sample = SampleRecord { outcome, ..deferred.sample.clone() };
+                    control.request_missing(&sample, Some(&stack));
                     self.corrections.add(&deferred.sample, outcome);
                     self.deferred_walks += 1;
                     self.emit(deferred.process_key(), &sample, Some(stack), control, messages);
                 }
-                Err(Some(missing)) if !deferred.has_expired() => self.deferred.wait_for(missing, deferred),
+                Err(Some(missing)) if !deferred.has_expired() => self.deferred.requeue(missing, deferred),
                 Err(_) => self.emit_unwalked(&deferred, control, messages),
             }
         }
@@ -191,7 +193,7 @@ impl Data {
     /// Emits a sample with the stack that the kernel side walked.
     fn emit_unwalked(&mut self, deferred: &DeferredWalk, control: &mut Control, messages: &mut Vec<Message>) {
         let stack = self.stacks.get(deferred.sample.stack);
-        control.request_lacking(&deferred.sample, stack.as_deref());
+        control.request_missing(&deferred.sample, stack.as_deref());
         self.emit(deferred.process_key(), &deferred.sample, stack, control, messages);
     }
 
@@ -205,17 +207,17 @@ impl Data {
         control: &mut Control,
         profiler: &Profiler<'_>,
         messages: &mut Vec<Message>,
-    ) -> Result<(Vec<Frame>, Outcome), Option<MissingRule>> {
+    ) -> Result<(Vec<RawFrame>, Outcome), Option<MissingRule>> {
         let process = deferred.process.as_deref().ok_or(None)?;
         let mut code = ProcessCode::new(process, &mut control.files, profiler);
         let (frames, outcome) =
             deferred::walk(&deferred.snapshot, self.frame_limit, &mut code).map_err(Some)?;
-        for file in code.into_files_met() {
+        for file in code.into_files_seen() {
             control.files.announce(file, messages);
         }
         let first = self.stacks.get(deferred.sample.stack);
         let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
-        let kernel = kernel.take_while(|frame| frame.kind() == Some(FrameKind::Kernel));
+        let kernel = kernel.take_while(|frame| frame.kind() == Some(RawFrameKind::Kernel));
         Ok((kernel.chain(frames).collect(), outcome))
     }
 
@@ -223,16 +225,16 @@ impl Data {
     fn emit(
         &mut self,
         process: Option<ProcessKey>,
-        sample: &Sample,
+        sample: &SampleRecord,
         stack: Option<Arc<Stack>>,
         control: &mut Control,
         messages: &mut Vec<Message>,
     ) {
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
-        control.descriptions.introduce(process, &mut control.processes, messages);
-        if stack.as_ref().is_some_and(|stack| stack.has_code_without_file) {
-            let place = control.descriptions.take_jit_place(process);
-            messages.extend(place.map(|place| Message::Jit(process, place)));
+        control.descriptions.announce(process, &mut control.processes, messages);
+        if stack.as_ref().is_some_and(|stack| stack.has_anonymous_code) {
+            let place = control.descriptions.take_jit_source(process);
+            messages.extend(place.map(|place| Message::JitSource(process, place)));
         }
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
@@ -240,12 +242,14 @@ impl Data {
             (Some(context), _) => {
                 let keys = control.descriptions.attribute_keys(process);
                 let span = Link { trace_id: context.trace_id, span_id: context.span_id };
-                (Some(span), self.labels.labels_of_context(context, keys))
+                (Some(span), self.labels.labels_from_context(context, keys))
             }
-            (None, Some(labels)) => (self.labels.span(labels), self.labels.labels_of_set(labels)),
+            (None, Some(labels)) => {
+                (self.labels.span_from_labels(labels), self.labels.labels_from_set(labels))
+            }
             (None, None) => (None, Labels::default()),
         };
-        messages.push(Message::Event(Event {
+        messages.push(Message::Event(SampleEvent {
             kind: sample.kind.profile_kind(self.samples_per_second),
             value: sample.value,
             time_ns: sample.time_ns,
@@ -261,13 +265,13 @@ impl Data {
     }
 
     /// How all interrupts since the start ended.
-    pub(super) fn tally(&self, profiler: &Profiler<'_>) -> Tally {
+    pub(super) fn tally(&self, profiler: &Profiler<'_>) -> SamplingTally {
         let mut interrupts = profiler.interrupts();
         self.corrections.apply(&mut interrupts);
-        Tally {
+        SamplingTally {
             interrupts,
             events: self.events,
-            bodies_missing: self.bodies_missing,
+            stacks_missing: self.bodies_missing,
             deferred_walks: self.deferred_walks,
             snapshots_refused: profiler.snapshots_refused(),
         }

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use sidewinder_bpf::Sample;
+use sidewinder_bpf::SampleRecord;
 
-use super::stacks::Stacks;
-use crate::sampling::feed::Stack;
+use super::stacks::StackCache;
+use crate::sampling::message::Stack;
 
 /// The polls that a sample waits for its stack.
-pub(crate) const STACK_PATIENCE_POLLS: u32 = 3;
+pub(crate) const STACK_TIMEOUT_POLLS: u32 = 3;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct PendingSamples {
 
 #[derive(Debug)]
 struct PendingSample {
-    sample: Sample,
+    sample: SampleRecord,
     /// The polls since the sample arrived.
     polls: u32,
 }
@@ -32,7 +32,7 @@ impl PendingSamples {
     }
 
     /// Adds a sample. [`Self::sort`] follows the last of a poll.
-    pub(super) fn push(&mut self, sample: Sample) {
+    pub(super) fn push(&mut self, sample: SampleRecord) {
         self.samples.push_back(PendingSample { sample, polls: 0 });
     }
 
@@ -45,14 +45,14 @@ impl PendingSamples {
     pub(super) fn take_before(
         &mut self,
         before_ns: u64,
-        stacks: &mut Stacks,
-    ) -> Vec<(Sample, Option<Arc<Stack>>)> {
+        stacks: &mut StackCache,
+    ) -> Vec<(SampleRecord, Option<Arc<Stack>>)> {
         let (mut ready, mut without_stack) = (Vec::new(), Vec::new());
         while self.samples.front().is_some_and(|next| next.sample.time_ns < before_ns)
             && let Some(pending) = self.samples.pop_front()
         {
             match stacks.get(pending.sample.stack) {
-                None if pending.polls < STACK_PATIENCE_POLLS => without_stack.push(pending),
+                None if pending.polls < STACK_TIMEOUT_POLLS => without_stack.push(pending),
                 stack => ready.push((pending.sample, stack)),
             }
         }
@@ -63,12 +63,12 @@ impl PendingSamples {
 
 #[cfg(test)]
 mod tests {
-    use sidewinder_bpf::{Body, Entries, Outcome, SampleKind, StackHash};
+    use sidewinder_bpf::{Outcome, SampleKind, StackBody, StackEntries, StackHash};
 
     use super::*;
 
-    fn sample(time_ns: u64, stack: u64) -> Sample {
-        Sample {
+    fn sample(time_ns: u64, stack: u64) -> SampleRecord {
+        SampleRecord {
             kind: SampleKind::Cpu,
             value: 1,
             time_ns,
@@ -88,8 +88,12 @@ mod tests {
 
     #[test]
     fn samples_are_taken_in_order_of_time_and_wait_some_polls_for_their_stack() {
-        let mut stacks = Stacks::default();
-        stacks.insert(Body { hash: StackHash(7, 0), epoch: 1, entries: Entries::Frames(Box::default()) });
+        let mut stacks = StackCache::default();
+        stacks.insert(StackBody {
+            hash: StackHash(7, 0),
+            epoch: 1,
+            entries: StackEntries::Frames(Box::default()),
+        });
         let mut pending = PendingSamples::default();
         for (time_ns, stack) in [(3, 7), (1, 7), (2, 8), (9, 7)] {
             pending.push(sample(time_ns, stack));

@@ -3,80 +3,80 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sidewinder_bpf::{Body, Entries, Frame, StackHash};
+use sidewinder_bpf::{RawFrame, StackBody, StackEntries, StackHash};
 
-use crate::sampling::feed::Stack;
+use crate::sampling::message::Stack;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct Stacks {
-    bodies: HashMap<StackHash, Held>,
+pub(crate) struct StackCache {
+    bodies: HashMap<StackHash, CachedStack>,
     /// The stacks of user space's own, of this epoch.
-    interned: HashMap<Box<[Frame]>, Arc<Stack>>,
-    last_number: u64,
+    interned: HashMap<Box<[RawFrame]>, Arc<Stack>>,
+    last_id: u64,
     frames: usize,
 }
 
 #[derive(Debug)]
-struct Held {
+struct CachedStack {
     /// The epoch in which it was last sent.
     epoch: u32,
-    content: Content,
+    content: StackContent,
 }
 
 #[derive(Debug)]
-enum Content {
+enum StackContent {
     Stack(Arc<Stack>),
     Chain(Box<[StackHash]>),
 }
 
-impl Stacks {
+impl StackCache {
     /// Adds a body, or notes that a known one was sent again.
-    pub(crate) fn insert(&mut self, body: Body) {
+    pub(crate) fn insert(&mut self, body: StackBody) {
         if let Some(held) = self.bodies.get_mut(&body.hash) {
             held.epoch = body.epoch;
             return;
         }
         let content = match body.entries {
-            Entries::Frames(frames) => {
+            StackEntries::Frames(frames) => {
                 self.frames += frames.len();
-                Content::Stack(self.number(frames))
+                StackContent::Stack(self.insert_new(frames))
             }
-            Entries::Chain(chunks) => Content::Chain(chunks),
+            StackEntries::Chain(chunks) => StackContent::Chain(chunks),
         };
-        self.bodies.insert(body.hash, Held { epoch: body.epoch, content });
+        self.bodies.insert(body.hash, CachedStack { epoch: body.epoch, content });
     }
 
     /// The stack of a hash, if all of it has arrived.
     pub(crate) fn get(&mut self, hash: StackHash) -> Option<Arc<Stack>> {
         let chunks = match &self.bodies.get(&hash)?.content {
-            Content::Stack(stack) => return Some(Arc::clone(stack)),
-            Content::Chain(chunks) => chunks,
+            StackContent::Stack(stack) => return Some(Arc::clone(stack)),
+            StackContent::Chain(chunks) => chunks,
         };
-        let mut frames: Vec<Frame> = Vec::new();
+        let mut frames: Vec<RawFrame> = Vec::new();
         for chunk in chunks {
             match &self.bodies.get(chunk)?.content {
-                Content::Stack(stack) => frames.extend(&stack.frames),
+                StackContent::Stack(stack) => frames.extend(&stack.frames),
                 // The programs send no chains of chains.
-                Content::Chain(_) => return None,
+                StackContent::Chain(_) => return None,
             }
         }
         self.frames += frames.len();
-        let stack = self.number(frames.into());
+        let stack = self.insert_new(frames.into());
         if let Some(held) = self.bodies.get_mut(&hash) {
-            held.content = Content::Stack(Arc::clone(&stack));
+            held.content = StackContent::Stack(Arc::clone(&stack));
         }
         Some(stack)
     }
 
     /// The stack of frames that user space has walked or cut.
-    pub(crate) fn intern(&mut self, frames: Vec<Frame>) -> Arc<Stack> {
-        let frames: Box<[Frame]> = frames.into();
+    pub(crate) fn intern(&mut self, frames: Vec<RawFrame>) -> Arc<Stack> {
+        let frames: Box<[RawFrame]> = frames.into();
         if let Some(stack) = self.interned.get(&frames) {
             return Arc::clone(stack);
         }
         self.frames += 2 * frames.len();
-        let stack = self.number(frames.clone());
+        let stack = self.insert_new(frames.clone());
         self.interned.insert(frames, Arc::clone(&stack));
         stack
     }
@@ -87,7 +87,7 @@ impl Stacks {
         *frames -= self.interned.drain().map(|(frames, _)| 2 * frames.len()).sum::<usize>();
         self.bodies.retain(|_, held| {
             let is_recent = epoch.wrapping_sub(held.epoch) <= 1;
-            if let (false, Content::Stack(stack)) = (is_recent, &held.content) {
+            if let (false, StackContent::Stack(stack)) = (is_recent, &held.content) {
                 *frames -= stack.frames.len();
             }
             is_recent
@@ -96,11 +96,11 @@ impl Stacks {
 
     /// About how many bytes the bodies take.
     pub(crate) fn bytes(&self) -> usize {
-        self.frames * size_of::<Frame>() + self.bodies.len() * (size_of::<Held>() + 64)
+        self.frames * size_of::<RawFrame>() + self.bodies.len() * (size_of::<CachedStack>() + 64)
     }
 
-    fn number(&mut self, frames: Box<[Frame]>) -> Arc<Stack> {
-        self.last_number += 1;
-        Arc::new(Stack::new(self.last_number, frames))
+    fn insert_new(&mut self, frames: Box<[RawFrame]>) -> Arc<Stack> {
+        self.last_id += 1;
+        Arc::new(Stack::new(self.last_id, frames))
     }
 }

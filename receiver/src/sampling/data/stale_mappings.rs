@@ -9,34 +9,34 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use sidewinder_address::FileOffset;
-use sidewinder_bpf::{Frame, FrameKind};
+use sidewinder_bpf::{RawFrame, RawFrameKind};
 use sidewinder_process::{FileId, FileTable, MappingSet, Process};
 
-use crate::sampling::feed::instruction_of;
+use crate::sampling::message::file_location;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(crate) struct StaleMappings {
+pub(crate) struct StaleMappingCheck {
     /// What the process of the last check mapped.
-    last_mapped: Option<MappedParts>,
+    last_mapped: Option<MappedRanges>,
 }
 
-impl StaleMappings {
+impl StaleMappingCheck {
     /// The first frame in a file, or a part of one, that the process does not map.
     pub(super) fn first_stale_frame(
         &mut self,
-        frames: &[Frame],
+        frames: &[RawFrame],
         process: &Process,
         files: &mut FileTable,
     ) -> Option<usize> {
         let mappings = process.mapping_set();
         if self.last_mapped.as_ref().is_none_or(|mapped| !Arc::ptr_eq(&mapped.mappings, mappings)) {
-            self.last_mapped = Some(MappedParts::new(process, files));
+            self.last_mapped = Some(MappedRanges::new(process, files));
         }
         let mapped = self.last_mapped.as_ref()?;
-        frames
-            .iter()
-            .position(|frame| matches!(frame.kind(), Some(FrameKind::Native { .. })) && !mapped.hold(frame))
+        frames.iter().position(|frame| {
+            matches!(frame.kind(), Some(RawFrameKind::Native { .. })) && !mapped.contains(frame)
+        })
     }
 
     /// Frees what the last check keeps.
@@ -47,12 +47,12 @@ impl StaleMappings {
 
 /// The parts of files that a process maps.
 #[derive(Debug)]
-struct MappedParts {
+struct MappedRanges {
     mappings: Arc<MappingSet>,
-    parts: HashMap<FileId, Vec<Range<FileOffset>>>,
+    ranges: HashMap<FileId, Vec<Range<FileOffset>>>,
 }
 
-impl MappedParts {
+impl MappedRanges {
     fn new(process: &Process, files: &mut FileTable) -> Self {
         let mut parts: HashMap<FileId, Vec<Range<FileOffset>>> = HashMap::new();
         for mapping in process.mappings() {
@@ -61,11 +61,11 @@ impl MappedParts {
                 parts.entry(identified.id).or_default().push(mapping.file_offset..end);
             }
         }
-        Self { mappings: Arc::clone(process.mapping_set()), parts }
+        Self { mappings: Arc::clone(process.mapping_set()), ranges: parts }
     }
 
-    fn hold(&self, frame: &Frame) -> bool {
-        let Some((file, at)) = instruction_of(frame) else { return false };
-        self.parts.get(&file).is_some_and(|parts| parts.iter().any(|part| part.contains(&at)))
+    fn contains(&self, frame: &RawFrame) -> bool {
+        let Some((file, at)) = file_location(frame) else { return false };
+        self.ranges.get(&file).is_some_and(|parts| parts.iter().any(|part| part.contains(&at)))
     }
 }

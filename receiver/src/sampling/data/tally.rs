@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use sidewinder_bpf::{Interrupts, Outcome, Sample, SampleKind};
+use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
 
 /// How all interrupts since the start ended.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct SamplingTally {
     pub(crate) interrupts: Interrupts,
     /// Events that were emitted.
     pub(crate) events: u64,
     /// Of these, without their stack.
-    pub(crate) bodies_missing: u64,
+    pub(crate) stacks_missing: u64,
     /// Of these, with the stack of a deferred walk, whose outcome is theirs.
     pub(crate) deferred_walks: u64,
     /// Walks that lacked something, and for whose snapshot there was no room.
@@ -20,14 +20,14 @@ pub(crate) struct Tally {
 
 /// Interrupts whose outcome user space has changed.
 #[derive(Debug, Default)]
-pub(super) struct Corrections {
+pub(super) struct OutcomeCorrections {
     /// By the outcome that the kernel side counted, and the one that counts.
     by_outcomes: BTreeMap<(Outcome, Outcome), u64>,
 }
 
-impl Corrections {
+impl OutcomeCorrections {
     /// Changes the outcome of a sample.
-    pub(super) fn add(&mut self, sample: &Sample, outcome: Outcome) {
+    pub(super) fn add(&mut self, sample: &SampleRecord, outcome: Outcome) {
         // The kernel side counts only interrupts.
         if sample.kind == SampleKind::Cpu {
             *self.by_outcomes.entry((sample.outcome, outcome)).or_default() += 1;

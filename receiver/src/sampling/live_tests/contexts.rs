@@ -7,7 +7,7 @@ use sidewinder_otlp::builder::Link;
 use sidewinder_process::context::ContextValue;
 
 use super::*;
-use crate::sampling::feed::Event;
+use crate::sampling::message::SampleEvent;
 
 /// Publishes a process context by the steps of OTEP 4719 when it is told to, while a thread burns CPU.
 const PUBLISHER: &str = include_str!("programs/publisher.c");
@@ -63,15 +63,15 @@ fn namer() -> Namer {
 }
 
 /// The functions on an event's stack.
-fn functions_of(event: &Event, namer: &mut Namer) -> Vec<Arc<str>> {
+fn functions_of(event: &SampleEvent, namer: &mut Namer) -> Vec<Arc<str>> {
     let frames = event.stack.iter().flat_map(|stack| &stack.frames);
     let functions =
-        frames.flat_map(|frame| namer.name(event.process, *frame, event.time_ns).functions.to_vec());
+        frames.flat_map(|frame| namer.resolve(event.process, *frame, event.time_ns).functions.to_vec());
     functions.map(|function| function.name.demangled).collect()
 }
 
 /// The function of [`SPANS`] that an event was in, unless its stack was cut.
-fn function_of(event: &Event, namer: &mut Namer) -> Option<&'static str> {
+fn function_of(event: &SampleEvent, namer: &mut Namer) -> Option<&'static str> {
     const FUNCTIONS: [&str; 6] = ["in_outer", "in_inner", "outside", "changing", "wild", "cut"];
     let names = functions_of(event, namer);
     FUNCTIONS.into_iter().find(|function| names.iter().any(|name| **name == **function))
@@ -88,7 +88,7 @@ impl Drop for Killed {
 }
 
 /// How often each function was seen in each span, by the first byte of its id.
-type Seen = BTreeMap<(&'static str, u8), u64>;
+type SpanCounts = BTreeMap<(&'static str, u8), u64>;
 
 /// Polls until there are so many more events, or half a minute has passed.
 fn poll_until_more(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
@@ -113,9 +113,9 @@ fn linked_messages(sampler: &mut Sampler<'_>, events: u64) -> (Vec<Message>, u64
 /// What was seen of a program once its threads were known to publish.
 fn spans_by_function(
     program: &mut Command,
-    walk: Option<Walk>,
+    walk: Option<WalkMode>,
     attributes: &[&str],
-) -> Option<(Seen, ContextCounts)> {
+) -> Option<(SpanCounts, ContextCounts)> {
     let child = Killed(program.spawn().unwrap());
     std::thread::sleep(Duration::from_millis(200));
     let mut storage = Storage::uninit();
@@ -128,7 +128,7 @@ fn spans_by_function(
     let mut counts = BTreeMap::new();
     for message in messages {
         match message {
-            Message::File(id, facts) => namer.learn(id, facts),
+            Message::File(id, facts) => namer.add_file(id, facts),
             Message::Event(event) if event.time_ns > known_ns => {
                 let Some(function) = function_of(&event, &mut namer) else { continue };
                 let span = event.span.map_or(0, |link| link.span_id[0]);
@@ -163,9 +163,9 @@ fn samples_tell_the_span_that_their_thread_is_in() {
     let library = "__thread void *otel_thread_ctx_v1; void **where(void) { return &otel_thread_ctx_v1; }";
     let library = compile(directory.path(), "libwhere.so", library, &["-shared", "-fPIC"]);
     for (what, walk, attributes) in [
-        ("by an offset", Walk::Loop, &["http.route", "user"][..]),
-        ("by an offset, without loops", Walk::TailCalls, &[]),
-        ("by the thread's vector", Walk::Loop, &["http.route"]),
+        ("by an offset", WalkMode::Loop, &["http.route", "user"][..]),
+        ("by an offset, without loops", WalkMode::TailCalls, &[]),
+        ("by the thread's vector", WalkMode::Loop, &["http.route"]),
     ] {
         let mut program = Command::new(if what.contains("vector") { &opened } else { &exported });
         if what.contains("vector") {
@@ -237,10 +237,10 @@ fn samples_tell_the_span_that_their_goroutine_is_in() {
         sampler.start().unwrap();
         let (messages, known_ns) = linked_messages(&mut sampler, 1_200);
         let mut namer = namer();
-        let mut counts = Seen::new();
+        let mut counts = SpanCounts::new();
         for message in messages {
             match message {
-                Message::File(id, facts) => namer.learn(id, facts),
+                Message::File(id, facts) => namer.add_file(id, facts),
                 Message::Event(event) if event.time_ns > known_ns => {
                     let names = functions_of(&event, &mut namer);
                     let functions = ["in_outer", "in_inner", "outside"];

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sidewinder_symbolize::JitForm;
+use sidewinder_symbolize::JitMapFormat;
 use sidewinder_symbolize_fuzz::read_map;
 
-fuzz_target!(|data: &[u8]| read_map(data, JitForm::JitDump));
+fuzz_target!(|data: &[u8]| read_map(data, JitMapFormat::JitDump));

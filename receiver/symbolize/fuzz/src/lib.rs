@@ -1,6 +1,6 @@
 //! What targets have in common.
 
-use sidewinder_symbolize::{JitForm, JitMap};
+use sidewinder_symbolize::{JitMapFormat, JitMap};
 
 /// What names may take.
 pub const ROOM_BYTES: usize = 4096;
@@ -11,7 +11,7 @@ pub const ADDRESSES: [u64; 4] = [0, 0x1000, 0x7fff_ffff_f000, u64::MAX];
 ///
 /// # Panics
 /// Where more is kept than there is room for.
-pub fn read_map(data: &[u8], form: JitForm) {
+pub fn read_map(data: &[u8], form: JitMapFormat) {
     let mut map = JitMap::new(data.to_vec(), form, ROOM_BYTES);
     map.refresh().expect("memory can be read");
     assert!(map.heap_bytes() <= ROOM_BYTES);

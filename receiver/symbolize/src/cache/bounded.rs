@@ -6,13 +6,13 @@ use lru::LruCache;
 
 /// A cache that evicts what was used least recently.
 #[derive(Debug)]
-pub(super) struct Bounded<K: Hash + Eq, V> {
+pub(super) struct ByteBoundedLru<K: Hash + Eq, V> {
     held: LruCache<K, (V, usize)>,
     pub(super) bytes: usize,
     pub(super) budget_bytes: usize,
 }
 
-impl<K: Hash + Eq + Copy, V> Bounded<K, V> {
+impl<K: Hash + Eq + Copy, V> ByteBoundedLru<K, V> {
     pub(super) fn new(budget_bytes: usize) -> Self {
         Self { held: LruCache::unbounded(), bytes: 0, budget_bytes }
     }

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use sidewinder_address::Svma;
 
-use crate::binary::{Binary, Request, Symbols};
-use crate::dwarf::{EntryName, Pages, SourceFrame, Wanted};
-use crate::files::Files;
+use crate::binary::{BinaryReadRequest, BinarySymbols, SymbolKey};
+use crate::dwarf::{DebugDetail, EntryName, PageCache, SourceFrame};
+use crate::files::BinaryFiles;
 use crate::language::Language;
-use crate::names::{CodeFrame, FileId, Lookup, Name, NoName, Stats};
-use bounded::Bounded;
-use tables::{FILE_BYTES, Tables};
-use units::{Units, UnitsOf};
+use crate::names::{BinaryId, CodeFrame, Lookup, SymbolName, SymbolizerStats, UnnamedReason};
+use bounded::ByteBoundedLru;
+use tables::{FILE_BYTES, SymbolTableCache};
+use units::{FileUnitCache, UnitCache};
 
 /// What a cached name costs beside its two strings, and the functions at an address beside their paths.
 const NAME_BYTES: usize = 160;
@@ -46,7 +46,7 @@ pub struct SymbolizerOptions {
     /// Whether inlined calls are wanted.
     pub inlines: bool,
     /// Whether finding lines, and names in large files, may take as long as it takes.
-    pub is_patient: bool,
+    pub has_no_time_limit: bool,
 }
 
 /// Gives names to addresses of many files in bounded memory.
@@ -59,28 +59,28 @@ pub struct SymbolizerOptions {
 #[derive(Debug)]
 pub struct Symbolizer {
     options: SymbolizerOptions,
-    tables: Tables,
-    units: Units,
-    pages: Pages,
+    tables: SymbolTableCache,
+    units: UnitCache,
+    pages: PageCache,
     /// By the symbols that name a place.
-    names: Bounded<(FileId, Symbols), Name>,
-    frames: Bounded<(FileId, Svma), Arc<[CodeFrame]>>,
+    names: ByteBoundedLru<(BinaryId, SymbolKey), SymbolName>,
+    frames: ByteBoundedLru<(BinaryId, Svma), Arc<[CodeFrame]>>,
     /// Names of inlined functions, which come again at other addresses, and demangling takes time.
-    inlined: HashMap<Arc<str>, Name>,
+    inlined: HashMap<Arc<str>, SymbolName>,
     paths: HashSet<Arc<str>>,
     /// What these two take, and may take each.
     inlined_bytes: usize,
     paths_bytes: usize,
     shared_budget_bytes: usize,
-    began: Instant,
+    started: Instant,
     /// For reading evicted tables again.
     rereading: Duration,
     /// For reading parts of tables.
     parts_time: Duration,
     /// For lines and inlined calls.
     lines_time: Duration,
-    reads_no_more: bool,
-    stats: Stats,
+    has_stopped_reading: bool,
+    stats: SymbolizerStats,
 }
 
 impl Symbolizer {
@@ -94,54 +94,56 @@ impl Symbolizer {
         let names_bytes = left_bytes / 4;
         Self {
             options,
-            tables: Tables::new(left_bytes - names_bytes),
-            units: Units::new(units_bytes),
-            pages: Pages::new(pages_bytes),
-            names: Bounded::new(names_bytes / 4),
-            frames: Bounded::new(names_bytes / 2),
+            tables: SymbolTableCache::new(left_bytes - names_bytes),
+            units: UnitCache::new(units_bytes),
+            pages: PageCache::new(pages_bytes),
+            names: ByteBoundedLru::new(names_bytes / 4),
+            frames: ByteBoundedLru::new(names_bytes / 2),
             inlined: HashMap::new(),
             paths: HashSet::new(),
             inlined_bytes: 0,
             paths_bytes: 0,
             shared_budget_bytes: names_bytes / 8,
-            began: Instant::now(),
+            started: Instant::now(),
             rereading: Duration::ZERO,
             parts_time: Duration::ZERO,
             lines_time: Duration::ZERO,
-            reads_no_more: false,
-            stats: Stats::default(),
+            has_stopped_reading: false,
+            stats: SymbolizerStats::default(),
         }
     }
 
     /// The functions at an address of a file. `files` are asked where the file's table is not at hand; a failure is
     /// remembered until it is evicted or [forgotten](Self::forget).
-    pub fn name(&mut self, file: FileId, files: impl Files, svma: Svma) -> Lookup {
+    pub fn name(&mut self, file: BinaryId, files: impl BinaryFiles, svma: Svma) -> Lookup {
         let lookup = match self.frames.get(&(file, svma)).map(Arc::clone) {
             Some(frames) => Lookup::Named(frames),
-            None if self.have(file, &files) && self.have_around(file, svma) => self.find(file, &files, svma),
-            None => Lookup::Unnamed { why: NoName::NoRoom, language: Language::Unknown },
+            None if self.ensure_loaded(file, &files) && self.ensure_loaded_around(file, svma) => {
+                self.find(file, &files, svma)
+            }
+            None => Lookup::Unnamed { why: UnnamedReason::NoRoom, language: Language::Unknown },
         };
         self.stats.count(&lookup);
         lookup
     }
 
     /// Drops what is known of a file, so that the next look-up opens it again.
-    pub fn forget(&mut self, file: FileId) {
+    pub fn forget(&mut self, file: BinaryId) {
         self.tables.forget(file);
         self.units.0.retain(|key| key.0 != file);
         self.names.retain(|key| key.0 != file);
         self.frames.retain(|key| key.0 != file);
     }
 
-    /// Reads no more files: from here on look-ups are answered from what is held, or with [`NoName::NoRoom`].
-    pub fn read_no_more(&mut self) {
-        self.reads_no_more = true;
+    /// Reads no more files: from here on look-ups are answered from what is held, or with [`UnnamedReason::NoRoom`].
+    pub fn stop_reading(&mut self) {
+        self.has_stopped_reading = true;
     }
 
     /// What happened so far.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        Stats { tables_evicted: self.tables.evictions, ..self.stats }
+    pub fn stats(&self) -> SymbolizerStats {
+        SymbolizerStats { tables_evicted: self.tables.evictions, ..self.stats }
     }
 
     /// Memory held, in bytes, by the same reckoning as the budget.
@@ -156,13 +158,13 @@ impl Symbolizer {
             + self.inlined_bytes
     }
 
-    fn find(&mut self, file: FileId, files: &impl Files, svma: Svma) -> Lookup {
+    fn find(&mut self, file: BinaryId, files: &impl BinaryFiles, svma: Svma) -> Lookup {
         let unnamed = |why, language| Lookup::Unnamed { why, language };
         let table = match self.tables.files.get(&file) {
             Some(Ok(table)) => table,
             Some(Err(why)) => return unnamed(*why, Language::Unknown),
             // Only a table larger than the whole budget is gone already.
-            None => return unnamed(NoName::NoSymbols, Language::Unknown),
+            None => return unnamed(UnnamedReason::NoSymbols, Language::Unknown),
         };
         let language = table.language_of(svma);
         let symbol = match table.find(svma) {
@@ -172,11 +174,11 @@ impl Symbolizer {
                 match self.names.get(&key) {
                     Some(name) => Some(name.clone()),
                     None => match found.name() {
-                        Err(_) => return unnamed(NoName::Broken, language),
+                        Err(_) => return unnamed(UnnamedReason::Broken, language),
                         Ok(None) => None,
                         Ok(Some(symbol)) => {
                             self.stats.names_cut += u64::from(symbol.is_name_cut);
-                            let name = Name::new(symbol.name, symbol.language);
+                            let name = SymbolName::new(symbol.name, symbol.language);
                             self.names.put(key, name.clone(), name_bytes(&name));
                             Some(name)
                         }
@@ -185,14 +187,14 @@ impl Symbolizer {
             }
         };
 
-        let wanted = Wanted { lines: self.options.lines, inlines: self.options.inlines };
+        let wanted = DebugDetail { lines: self.options.lines, inlines: self.options.inlines };
         let mut sources = table.go().map_or_else(Vec::new, |go| go.frames(svma.0, wanted));
         if let Some(debug) = table.debug().filter(|_| sources.is_empty()) {
             let began = Instant::now();
-            let has_time = self.options.is_patient
-                || self.lines_time < LINES_AT_ONCE + (began - self.began) / LINES_SHARE;
-            if has_time && !self.reads_no_more {
-                let mut units = UnitsOf { file, units: &mut self.units, cut: 0 };
+            let has_time = self.options.has_no_time_limit
+                || self.lines_time < LINES_AT_ONCE + (began - self.started) / LINES_SHARE;
+            if has_time && !self.has_stopped_reading {
+                let mut units = FileUnitCache { file, units: &mut self.units, cut: 0 };
                 sources = debug.frames(svma.0, wanted, files, &self.pages, &mut units);
                 self.stats.files_without_lines += u64::from(units.cut > 0);
                 self.lines_time += began.elapsed();
@@ -207,15 +209,15 @@ impl Symbolizer {
                 self.frames.put((file, svma), Arc::clone(&frames), bytes);
                 Lookup::Named(frames)
             }
-            None if is_empty => unnamed(NoName::NoSymbols, language),
-            None => unnamed(NoName::NotCovered, language),
+            None if is_empty => unnamed(UnnamedReason::NoSymbols, language),
+            None => unnamed(UnnamedReason::NotCovered, language),
         }
     }
 
     /// Puts together what symbols and debug information say: of the function itself the symbol's name holds.
     fn named(
         &mut self,
-        symbol: Option<Name>,
+        symbol: Option<SymbolName>,
         sources: Vec<SourceFrame>,
         language: Language,
     ) -> Option<Arc<[CodeFrame]>> {
@@ -233,16 +235,16 @@ impl Symbolizer {
         (!frames.is_empty()).then(|| frames.into())
     }
 
-    fn name_of_entry(&mut self, entry: EntryName, of_file: Language) -> Option<Name> {
+    fn name_of_entry(&mut self, entry: EntryName, of_file: Language) -> Option<SymbolName> {
         let system_name = entry.linkage.or(entry.plain)?;
         if let Some(known) = self.inlined.get(&*system_name) {
             return Some(known.clone());
         }
-        let language = match Language::of_symbol(&system_name) {
+        let language = match Language::from_symbol(&system_name) {
             Language::Unknown => of_file,
             mangled => mangled,
         };
-        let name = Name::new(system_name, language);
+        let name = SymbolName::new(system_name, language);
         // The file's language is part of a name that tells none, and of one file only.
         if language != of_file {
             self.inlined_bytes += name_bytes(&name);
@@ -270,16 +272,16 @@ impl Symbolizer {
     }
 
     /// Sees to it that a file's table is at hand, if there is time for it.
-    fn have(&mut self, file: FileId, files: &impl Files) -> bool {
+    fn ensure_loaded(&mut self, file: BinaryId, files: &impl BinaryFiles) -> bool {
         if self.tables.files.contains(&file) {
             return true;
         }
-        if self.reads_no_more {
+        if self.has_stopped_reading {
             return false;
         }
         let is_again = self.tables.evicted.contains(&file);
         let began = Instant::now();
-        if is_again && self.rereading > (began - self.began) / REREADING_SHARE {
+        if is_again && self.rereading > (began - self.started) / REREADING_SHARE {
             return false;
         }
         self.load(file, files);
@@ -290,32 +292,34 @@ impl Symbolizer {
     }
 
     /// Sees to it that the part of a file's table around an address is at hand, if there is time for it.
-    fn have_around(&mut self, file: FileId, svma: Svma) -> bool {
+    fn ensure_loaded_around(&mut self, file: BinaryId, svma: Svma) -> bool {
         let Some(Ok(table)) = self.tables.files.get_mut(&file) else { return true };
-        if table.holds(svma) {
+        if table.has_part(svma) {
             return true;
         }
-        if self.reads_no_more {
+        if self.has_stopped_reading {
             return false;
         }
         let began = Instant::now();
-        if !self.options.is_patient && self.parts_time > PARTS_AT_ONCE + (began - self.began) / PARTS_SHARE {
+        if !self.options.has_no_time_limit
+            && self.parts_time > PARTS_AT_ONCE + (began - self.started) / PARTS_SHARE
+        {
             return false;
         }
         let cut_before = table.symbols_cut();
-        table.take_up(svma);
+        table.load_part(svma);
         self.stats.symbols_cut += table.symbols_cut().saturating_sub(cut_before);
         self.parts_time += began.elapsed();
         true
     }
 
-    fn load(&mut self, file: FileId, files: &impl Files) {
-        let request = Request {
+    fn load(&mut self, file: BinaryId, files: &impl BinaryFiles) {
+        let request = BinaryReadRequest {
             room_bytes: (self.tables.budget_bytes / 3).saturating_sub(FILE_BYTES),
-            wanted: Wanted { lines: self.options.lines, inlines: self.options.inlines },
+            wanted: DebugDetail { lines: self.options.lines, inlines: self.options.inlines },
             pages: &self.pages,
         };
-        let table = Binary::read(files, &request, |bytes| self.tables.make_room(FILE_BYTES + bytes));
+        let table = BinarySymbols::read(files, &request, |bytes| self.tables.make_room(FILE_BYTES + bytes));
         if let Ok(table) = &table {
             self.stats.tables_read += 1;
             self.stats.symbols_cut += table.symbols_cut();
@@ -329,6 +333,6 @@ fn path_bytes(path: &str) -> usize {
     NAME_BYTES / 4 + path.len()
 }
 
-fn name_bytes(name: &Name) -> usize {
+fn name_bytes(name: &SymbolName) -> usize {
     NAME_BYTES + name.demangled.len() + name.system_name.len()
 }

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use lru::LruCache;
 
-use crate::binary::Binary;
-use crate::names::{FileId, NoName};
+use crate::binary::BinarySymbols;
+use crate::names::{BinaryId, UnnamedReason};
 
 /// Files kept open at once, well below the usual limit of 1,024 descriptors.
 const OPEN_FILES_LIMIT: usize = 256;
@@ -16,29 +16,29 @@ const EVICTED_MAX: usize = 16_384;
 
 /// The symbol tables of files.
 #[derive(Debug)]
-pub(super) struct Tables {
-    pub(super) files: LruCache<FileId, Result<Binary, NoName>>,
+pub(super) struct SymbolTableCache {
+    pub(super) files: LruCache<BinaryId, Result<BinarySymbols, UnnamedReason>>,
     pub(super) bytes: usize,
     open_files: usize,
     pub(super) budget_bytes: usize,
-    pub(super) evicted: HashSet<FileId>,
+    pub(super) evicted: HashSet<BinaryId>,
     pub(super) evictions: u64,
 }
 
-impl Tables {
+impl SymbolTableCache {
     pub(super) fn new(budget_bytes: usize) -> Self {
         let files = LruCache::unbounded();
         Self { files, bytes: 0, open_files: 0, budget_bytes, evicted: HashSet::new(), evictions: 0 }
     }
 
-    pub(super) fn put(&mut self, file: FileId, table: Result<Binary, NoName>) {
+    pub(super) fn put(&mut self, file: BinaryId, table: Result<BinarySymbols, UnnamedReason>) {
         self.make_room(file_bytes(&table));
         self.bytes += file_bytes(&table);
         self.open_files += open_files(&table);
         self.files.put(file, table);
     }
 
-    pub(super) fn forget(&mut self, file: FileId) {
+    pub(super) fn forget(&mut self, file: BinaryId) {
         self.evicted.remove(&file);
         if let Some(table) = self.files.pop(&file) {
             self.uncount(&table);
@@ -57,16 +57,16 @@ impl Tables {
         }
     }
 
-    pub(super) fn uncount(&mut self, table: &Result<Binary, NoName>) {
+    pub(super) fn uncount(&mut self, table: &Result<BinarySymbols, UnnamedReason>) {
         self.bytes -= file_bytes(table);
         self.open_files -= open_files(table);
     }
 }
 
-pub(super) fn file_bytes(table: &Result<Binary, NoName>) -> usize {
-    FILE_BYTES + table.as_ref().map_or(0, Binary::heap_bytes)
+pub(super) fn file_bytes(table: &Result<BinarySymbols, UnnamedReason>) -> usize {
+    FILE_BYTES + table.as_ref().map_or(0, BinarySymbols::heap_bytes)
 }
 
-pub(super) fn open_files(table: &Result<Binary, NoName>) -> usize {
-    table.as_ref().map_or(0, Binary::open_files)
+pub(super) fn open_files(table: &Result<BinarySymbols, UnnamedReason>) -> usize {
+    table.as_ref().map_or(0, BinarySymbols::open_files)
 }

@@ -1,27 +1,27 @@
 //! What is known of units of debug information, as much as there is room for.
 
-use super::bounded::Bounded;
+use super::bounded::ByteBoundedLru;
 use crate::dwarf::{UnitTable, UnitTables};
-use crate::names::FileId;
+use crate::names::BinaryId;
 
 /// What is known of units of debug information.
 #[derive(Debug)]
-pub(super) struct Units(pub(super) Bounded<(FileId, u32), UnitTable>);
+pub(super) struct UnitCache(pub(super) ByteBoundedLru<(BinaryId, u32), UnitTable>);
 
-impl Units {
+impl UnitCache {
     pub(super) fn new(budget_bytes: usize) -> Self {
-        Self(Bounded::new(budget_bytes))
+        Self(ByteBoundedLru::new(budget_bytes))
     }
 }
 
 /// The units of one file.
-pub(super) struct UnitsOf<'a> {
-    pub(super) file: FileId,
-    pub(super) units: &'a mut Units,
+pub(super) struct FileUnitCache<'a> {
+    pub(super) file: BinaryId,
+    pub(super) units: &'a mut UnitCache,
     pub(super) cut: u64,
 }
 
-impl UnitTables for UnitsOf<'_> {
+impl UnitTables for FileUnitCache<'_> {
     fn with<T>(
         &mut self,
         unit: u32,

@@ -2,8 +2,8 @@
 
 use gimli::{Attribute, AttributeValue, DebugInfoOffset, Dwarf, Reader as _, Result, Unit, UnitOffset};
 
-use super::ranges::{CodeRange, Ranges};
-use super::section::Reader;
+use super::ranges::{CodeRange, CodeRangeReader};
+use super::section::SectionReader;
 use super::units::{UnitIndex, without_lines};
 
 /// Functions that start before an address and are asked whether they hold it.
@@ -34,7 +34,7 @@ pub(crate) struct EntryName {
 
 /// Where a call was before it was inlined, by the unit's files.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Call {
+pub(super) struct CallSite {
     pub(super) file: u64,
     pub(super) line: u32,
     pub(super) column: u32,
@@ -42,18 +42,18 @@ pub(super) struct Call {
 
 /// What is at an address: the function, and the calls inlined there, outermost first.
 #[derive(Debug, Default)]
-pub(super) struct Chain {
+pub(super) struct InlineChain {
     pub(super) function: Option<EntryName>,
-    pub(super) inlined: Vec<(Option<EntryName>, Call)>,
+    pub(super) inlined: Vec<(Option<EntryName>, CallSite)>,
     /// Whether there were more than is told.
     pub(super) is_cut: bool,
 }
 
 /// All functions of a unit that have code; `functions_max` of them are kept. The second says how many were not.
 pub(super) fn functions_of(
-    dwarf: &Dwarf<Reader<'_>>,
-    unit: &Unit<Reader<'_>>,
-    ranges: &Ranges,
+    dwarf: &Dwarf<SectionReader<'_>>,
+    unit: &Unit<SectionReader<'_>>,
+    ranges: &CodeRangeReader,
     functions_max: usize,
 ) -> Result<(Box<[FunctionRange]>, u64)> {
     let mut functions = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn functions_of(
             }
         };
         // Broken ranges of one function say nothing of the next.
-        let _ = ranges.of(dwarf, unit, &attributes, push);
+        let _ = ranges.for_each_range(dwarf, unit, &attributes, push);
     }
     functions.sort_unstable_by_key(|function| function.range.start);
     Ok((functions.into_boxed_slice(), cut))
@@ -92,28 +92,28 @@ pub(super) fn function_at(functions: &[FunctionRange], place: u32) -> Option<Uni
 }
 
 /// A unit and what is needed to follow its references.
-pub(super) struct Context<'u, 'a> {
-    pub(super) dwarf: &'u Dwarf<Reader<'a>>,
-    pub(super) unit: &'u Unit<Reader<'a>>,
+pub(super) struct FunctionContext<'u, 'a> {
+    pub(super) dwarf: &'u Dwarf<SectionReader<'a>>,
+    pub(super) unit: &'u Unit<SectionReader<'a>>,
     pub(super) units: &'u UnitIndex,
     /// The units of the file that debug files share.
     pub(super) shared_units: Option<&'u UnitIndex>,
 }
 
-impl<'a> Context<'_, 'a> {
+impl<'a> FunctionContext<'_, 'a> {
     /// What is at a place of a function.
     pub(super) fn chain(
         &self,
         function: UnitOffset<usize>,
-        ranges: &Ranges,
+        ranges: &CodeRangeReader,
         place: u32,
         with_inlined: bool,
-    ) -> Result<Chain> {
+    ) -> Result<InlineChain> {
         let mut entries = self.unit.entries_raw(Some(function))?;
         let mut attributes = Vec::new();
-        let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(Chain::default()) };
+        let Some(abbreviation) = entries.read_abbreviation()? else { return Ok(InlineChain::default()) };
         entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
-        let mut chain = Chain { function: self.name(&attributes), ..Chain::default() };
+        let mut chain = InlineChain { function: self.name(&attributes), ..InlineChain::default() };
         // The depth of what is within the innermost call so far, and of what is to be passed over.
         let mut within = 1;
         let mut passed_over = isize::MAX;
@@ -135,7 +135,9 @@ impl<'a> Context<'_, 'a> {
             entries.read_attributes(abbreviation.attributes(), &mut attributes)?;
             let mut is_here = false;
             if is_call {
-                ranges.of(self.dwarf, self.unit, &attributes, |range| is_here |= range.contains(place))?;
+                ranges.for_each_range(self.dwarf, self.unit, &attributes, |range| {
+                    is_here |= range.contains(place);
+                })?;
             }
             if !is_here {
                 passed_over = depth;
@@ -155,12 +157,12 @@ impl<'a> Context<'_, 'a> {
     }
 
     /// What an entry with these attributes is called, itself or by what it refers to.
-    fn name(&self, attributes: &[Attribute<Reader<'a>>]) -> Option<EntryName> {
+    fn name(&self, attributes: &[Attribute<SectionReader<'a>>]) -> Option<EntryName> {
         let mut name = EntryName::default();
         let mut next = self.take_name(self.dwarf, self.unit, attributes, &mut name);
         let mut units = self.units;
         let mut dwarf = self.dwarf;
-        let mut other: Option<Unit<Reader<'a>>> = None;
+        let mut other: Option<Unit<SectionReader<'a>>> = None;
         for _ in 0..REFERENCES_LIMIT {
             let Some(reference) = next.filter(|_| name.linkage.is_none()) else { break };
             let offset = match reference {
@@ -188,11 +190,11 @@ impl<'a> Context<'_, 'a> {
     /// Takes the names that are not known yet, and returns what the entry refers to for others.
     fn take_name(
         &self,
-        dwarf: &Dwarf<Reader<'a>>,
-        unit: &Unit<Reader<'a>>,
-        attributes: &[Attribute<Reader<'a>>],
+        dwarf: &Dwarf<SectionReader<'a>>,
+        unit: &Unit<SectionReader<'a>>,
+        attributes: &[Attribute<SectionReader<'a>>],
         name: &mut EntryName,
-    ) -> Option<AttributeValue<Reader<'a>>> {
+    ) -> Option<AttributeValue<SectionReader<'a>>> {
         let text = |value| {
             let mut text = dwarf.attr_string(unit, value).ok()?;
             text.truncate(text.len().min(NAME_LIMIT_BYTES)).ok()?;
@@ -217,19 +219,19 @@ impl<'a> Context<'_, 'a> {
 
 /// The unit that holds an offset, and the offset in it.
 fn unit_at<'a>(
-    dwarf: &Dwarf<Reader<'a>>,
+    dwarf: &Dwarf<SectionReader<'a>>,
     units: &UnitIndex,
     offset: DebugInfoOffset<usize>,
-) -> Option<(Unit<Reader<'a>>, UnitOffset<usize>)> {
+) -> Option<(Unit<SectionReader<'a>>, UnitOffset<usize>)> {
     let header = units.header_at(dwarf, offset).ok()?;
     let within = offset.to_unit_offset(&header)?;
     Some((without_lines(dwarf, header).ok()?, within))
 }
 
 fn attributes_at<'a>(
-    unit: &Unit<Reader<'a>>,
+    unit: &Unit<SectionReader<'a>>,
     offset: UnitOffset<usize>,
-) -> Option<Vec<Attribute<Reader<'a>>>> {
+) -> Option<Vec<Attribute<SectionReader<'a>>>> {
     let mut entries = unit.entries_raw(Some(offset)).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
     let mut attributes = Vec::new();
@@ -237,8 +239,8 @@ fn attributes_at<'a>(
     Some(attributes)
 }
 
-fn call(attributes: &[Attribute<Reader<'_>>]) -> Call {
-    let mut call = Call::default();
+fn call(attributes: &[Attribute<SectionReader<'_>>]) -> CallSite {
+    let mut call = CallSite::default();
     let small = |value: Option<u64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
     for attribute in attributes {
         match (attribute.name(), attribute.value()) {

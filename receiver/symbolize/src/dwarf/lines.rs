@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use gimli::{ColumnType, Dwarf, LineProgramHeader, Reader as _, Result, Unit};
 
-use super::ranges::Ranges;
-use super::section::Reader;
+use super::ranges::CodeRangeReader;
+use super::section::SectionReader;
 
 /// The longest path that is given.
 const PATH_LIMIT_BYTES: usize = 4096;
 
 /// From a place on, code of one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Row {
+pub(super) struct LineTableRow {
     start: u32,
     pub(super) line: u32,
-    /// Index of the unit's files; [`Row::NO_FILE`] where no line follows.
+    /// Index of the unit's files; [`LineTableRow::NO_FILE`] where no line follows.
     file: u16,
     pub(super) column: u16,
 }
 
-impl Row {
+impl LineTableRow {
     const NO_FILE: u16 = u16::MAX;
 
     pub(super) fn file(&self) -> u64 {
@@ -34,13 +34,13 @@ impl Row {
 
 /// The rows of a unit, in order; `None` where there are more than `rows_max`.
 pub(super) fn rows_of(
-    unit: &Unit<Reader<'_>>,
-    ranges: &Ranges,
+    unit: &Unit<SectionReader<'_>>,
+    ranges: &CodeRangeReader,
     rows_max: usize,
-) -> Result<Option<Box<[Row]>>> {
+) -> Result<Option<Box<[LineTableRow]>>> {
     let Some(program) = unit.line_program.clone() else { return Ok(Some(Box::default())) };
     let mut program = program.rows();
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<LineTableRow> = Vec::new();
     let mut sequence_start = 0;
     // Whether the sequence is of code that the linker kept.
     let mut is_code = true;
@@ -49,11 +49,11 @@ pub(super) fn rows_of(
         is_code &= place.is_some();
         if is_code && let Some(start) = place {
             let row = match row.end_sequence() {
-                true => Row { start, line: 0, file: Row::NO_FILE, column: 0 },
-                false => Row {
+                true => LineTableRow { start, line: 0, file: LineTableRow::NO_FILE, column: 0 },
+                false => LineTableRow {
                     start,
                     line: row.line().and_then(|line| u32::try_from(line.get()).ok()).unwrap_or(0),
-                    file: u16::try_from(row.file_index()).unwrap_or(Row::NO_FILE),
+                    file: u16::try_from(row.file_index()).unwrap_or(LineTableRow::NO_FILE),
                     column: match row.column() {
                         ColumnType::LeftEdge => 0,
                         ColumnType::Column(column) => u16::try_from(column.get()).unwrap_or(0),
@@ -78,27 +78,31 @@ pub(super) fn rows_of(
 }
 
 /// Adds a row to its sequence: of several for one place the last holds, and one that says what the one before says is none.
-fn push(rows: &mut Vec<Row>, sequence_start: usize, row: Row) {
+fn push(rows: &mut Vec<LineTableRow>, sequence_start: usize, row: LineTableRow) {
     if rows.len() > sequence_start {
         rows.pop_if(|last| last.start == row.start);
     }
     let last = rows.last().filter(|_| rows.len() > sequence_start);
-    let same = |last: &Row| (last.line, last.file, last.column) == (row.line, row.file, row.column);
+    let same = |last: &LineTableRow| (last.line, last.file, last.column) == (row.line, row.file, row.column);
     if !last.is_some_and(same) {
         rows.push(row);
     }
 }
 
 /// The row that holds a place.
-pub(super) fn row_at(rows: &[Row], place: u32) -> Option<Row> {
+pub(super) fn row_at(rows: &[LineTableRow], place: u32) -> Option<LineTableRow> {
     let after = rows.partition_point(|row| row.start <= place);
     after.checked_sub(1).and_then(|at| rows.get(at)).copied().filter(|row| !row.is_end())
 }
 
 /// The path of a file of a unit: as the compiler was given it, made absolute by the directories that the unit states.
-pub(super) fn path(dwarf: &Dwarf<Reader<'_>>, unit: &Unit<Reader<'_>>, file: u64) -> Option<Arc<str>> {
-    let header: &LineProgramHeader<Reader<'_>> = unit.line_program.as_ref()?.header();
-    let text = |mut text: Reader<'_>| {
+pub(super) fn path(
+    dwarf: &Dwarf<SectionReader<'_>>,
+    unit: &Unit<SectionReader<'_>>,
+    file: u64,
+) -> Option<Arc<str>> {
+    let header: &LineProgramHeader<SectionReader<'_>> = unit.line_program.as_ref()?.header();
+    let text = |mut text: SectionReader<'_>| {
         text.truncate(text.len().min(PATH_LIMIT_BYTES)).ok()?;
         Some(text.to_string_lossy().ok()?.into_owned())
     };

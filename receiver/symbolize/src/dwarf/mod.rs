@@ -5,9 +5,9 @@
 //! `packed` unpacks where they are compressed, `units` says which unit speaks of an address, `functions` and `lines` what that
 //! unit says. A unit is gone through once, and its [`UnitTable`] kept while there is room.
 
+mod compressed;
 mod functions;
 mod lines;
-mod packed;
 mod pages;
 mod ranges;
 mod section;
@@ -19,17 +19,17 @@ use std::sync::Arc;
 use gimli::{AttributeValue, Dwarf, Result, Unit};
 
 pub(crate) use functions::EntryName;
-pub(crate) use pages::Pages;
-pub(crate) use sections::Unusable;
+pub(crate) use pages::PageCache;
+pub(crate) use sections::SectionsError;
 
-use crate::elf::Layout;
-use crate::files::Files;
+use crate::elf::ElfLayout;
+use crate::files::BinaryFiles;
 use crate::image::Image;
-use functions::{Chain, Context, FunctionRange, function_at, functions_of};
-use lines::{Row, path, row_at, rows_of};
-use ranges::Ranges;
-use section::Reader;
-use sections::Sections;
+use functions::{FunctionContext, FunctionRange, InlineChain, function_at, functions_of};
+use lines::{LineTableRow, path, row_at, rows_of};
+use ranges::CodeRangeReader;
+use section::SectionReader;
+use sections::DwarfSections;
 use units::{UnitIndex, whole, without_lines};
 
 /// Bytes that may be looked at to find out which units there are. Those of the largest programs have 100 MiB of roots and
@@ -51,13 +51,13 @@ pub(crate) struct SourceFrame {
 /// The debug information of one binary.
 #[derive(Debug)]
 pub(crate) struct DebugInfo {
-    sections: Sections,
+    sections: DwarfSections,
     /// What its debug file shares with others.
-    shared: Option<(Sections, UnitIndex)>,
+    shared: Option<(DwarfSections, UnitIndex)>,
     /// Its split units, if they are in one file.
-    package: Option<Sections>,
+    package: Option<DwarfSections>,
     units: UnitIndex,
-    ranges: Ranges,
+    ranges: CodeRangeReader,
 }
 
 /// What one unit says of its code. Unlike the rest it takes time to find out.
@@ -65,9 +65,9 @@ pub(crate) struct DebugInfo {
 pub(crate) struct UnitTable {
     functions: Box<[FunctionRange]>,
     /// `None` where they are too many to keep.
-    rows: Option<Box<[Row]>>,
+    rows: Option<Box<[LineTableRow]>>,
     /// The file that the unit's entries were split off to.
-    split: Option<Sections>,
+    split: Option<DwarfSections>,
     /// Functions that there was no room for.
     pub(crate) cut: u64,
 }
@@ -77,7 +77,7 @@ impl UnitTable {
         size_of::<Self>()
             + size_of_val(&*self.functions)
             + self.rows.as_ref().map_or(0, |rows| size_of_val(&**rows))
-            + self.split.as_ref().map_or(0, Sections::heap_bytes)
+            + self.split.as_ref().map_or(0, DwarfSections::heap_bytes)
     }
 }
 
@@ -94,12 +94,12 @@ pub(crate) trait UnitTables {
 
 /// Which debug information is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct DebugDetail {
     pub(crate) lines: bool,
     pub(crate) inlines: bool,
 }
 
-impl Wanted {
+impl DebugDetail {
     /// A line and a column, or neither: code that no line of the source has made has line 0, and where it has a column that
     /// is of nothing (DWARF 5, section 6.2.2).
     fn position(self, line: u32, column: u32) -> (u32, u32) {
@@ -111,33 +111,33 @@ impl DebugInfo {
     /// Finds out which units a file has. `base` is the first address of the binary's code.
     pub(crate) fn read(
         image: &Image,
-        layout: &Layout,
+        layout: &ElfLayout,
         base: u64,
-        files: &impl Files,
-        pages: &Pages,
+        files: &impl BinaryFiles,
+        pages: &PageCache,
         room_bytes: usize,
-    ) -> std::result::Result<Self, Unusable> {
-        let sections = Sections::find(image, layout, false, pages, room_bytes)?;
-        let ranges = Ranges { base };
+    ) -> std::result::Result<Self, SectionsError> {
+        let sections = DwarfSections::find(image, layout, false, pages, room_bytes)?;
+        let ranges = CodeRangeReader { base };
         let room_bytes = room_bytes.saturating_sub(sections.heap_bytes());
-        pages.allow(INDEX_WORK_BYTES);
+        pages.set_work_budget(INDEX_WORK_BYTES);
         let units = {
             let open = sections.open(pages);
             UnitIndex::read(&open.dwarf(), &ranges, room_bytes / 16, pages)
         };
         if units.is_empty() {
-            return Err(Unusable::Absent);
+            return Err(SectionsError::Absent);
         }
         let room_bytes = room_bytes.saturating_sub(units.heap_bytes());
         let shared = files.alternate().and_then(|image| {
-            let layout = Layout::read(&image).ok()?;
-            let sections = Sections::find(&image, &layout, false, pages, room_bytes).ok()?;
+            let layout = ElfLayout::read(&image).ok()?;
+            let sections = DwarfSections::find(&image, &layout, false, pages, room_bytes).ok()?;
             let units = UnitIndex::starts_only(&sections.open(pages).dwarf());
             Some((sections, units))
         });
         let package = files.package().and_then(|image| {
-            let layout = Layout::read(&image).ok()?;
-            Sections::find(&image, &layout, true, pages, room_bytes).ok()
+            let layout = ElfLayout::read(&image).ok()?;
+            DwarfSections::find(&image, &layout, true, pages, room_bytes).ok()
         });
         Ok(Self { sections, shared, package, units, ranges })
     }
@@ -146,7 +146,7 @@ impl DebugInfo {
     pub(crate) fn heap_bytes(&self) -> usize {
         let shared =
             self.shared.as_ref().map_or(0, |(sections, units)| sections.heap_bytes() + units.heap_bytes());
-        let package = self.package.as_ref().map_or(0, Sections::heap_bytes);
+        let package = self.package.as_ref().map_or(0, DwarfSections::heap_bytes);
         self.sections.heap_bytes() + self.units.heap_bytes() + shared + package
     }
 
@@ -165,47 +165,47 @@ impl DebugInfo {
     pub(crate) fn frames(
         &self,
         svma: u64,
-        wanted: Wanted,
-        files: &impl Files,
-        pages: &Pages,
+        wanted: DebugDetail,
+        files: &impl BinaryFiles,
+        pages: &PageCache,
         tables: &mut impl UnitTables,
     ) -> Vec<SourceFrame> {
         let Some(place) = self.ranges.place(svma) else { return Vec::new() };
-        pages.allow(LOOKUP_WORK_BYTES);
+        pages.set_work_budget(LOOKUP_WORK_BYTES);
         let open = self.sections.open(pages);
         let shared = self.shared.as_ref().map(|(sections, _)| sections.open(pages));
         let mut dwarf = open.dwarf();
         if let Some(shared) = &shared {
             dwarf.set_sup(shared.dwarf());
         }
-        let lookup = Lookup { debug: self, pages, dwarf: &dwarf, place, wanted };
+        let lookup = DebugLookup { debug: self, pages, dwarf: &dwarf, place, wanted };
         let units = self.units.at(place);
         units.into_iter().find_map(|unit| lookup.in_unit(unit, files, tables)).unwrap_or_default()
     }
 }
 
 /// A look-up of one address.
-struct Lookup<'l, 'a> {
+struct DebugLookup<'l, 'a> {
     debug: &'a DebugInfo,
-    pages: &'a Pages,
-    dwarf: &'l Dwarf<Reader<'a>>,
+    pages: &'a PageCache,
+    dwarf: &'l Dwarf<SectionReader<'a>>,
     place: u32,
-    wanted: Wanted,
+    wanted: DebugDetail,
 }
 
 /// The entries of a unit: its own, or those that were split off.
-struct Entries<'e, 'a> {
-    dwarf: &'e Dwarf<Reader<'a>>,
-    unit: &'e Unit<Reader<'a>>,
+struct UnitEntries<'e, 'a> {
+    dwarf: &'e Dwarf<SectionReader<'a>>,
+    unit: &'e Unit<SectionReader<'a>>,
     units: &'e UnitIndex,
 }
 
-impl<'a> Lookup<'_, 'a> {
+impl<'a> DebugLookup<'_, 'a> {
     /// What a unit says; `None` where it says nothing.
     fn in_unit(
         &self,
         number: u32,
-        files: &impl Files,
+        files: &impl BinaryFiles,
         tables: &mut impl UnitTables,
     ) -> Option<Vec<SourceFrame>> {
         let unit = whole(self.dwarf, self.debug.units.header(self.dwarf, number).ok()?).ok()?;
@@ -220,9 +220,9 @@ impl<'a> Lookup<'_, 'a> {
             };
             let chain = function_at(&table.functions, self.place)
                 .and_then(|function| {
-                    self.with_entries(&unit, table.split.as_ref(), |Entries { dwarf, unit, units }| {
+                    self.with_entries(&unit, table.split.as_ref(), |UnitEntries { dwarf, unit, units }| {
                         let shared_units = self.debug.shared.as_ref().map(|(_, units)| units);
-                        let context = Context { dwarf, unit, units, shared_units };
+                        let context = FunctionContext { dwarf, unit, units, shared_units };
                         context.chain(function, &self.debug.ranges, self.place, self.wanted.inlines)
                     })
                     .ok()
@@ -233,11 +233,16 @@ impl<'a> Lookup<'_, 'a> {
     }
 
     /// Goes through a unit. One that is broken gives what was found until there.
-    fn table(&self, unit: &Unit<Reader<'a>>, files: &impl Files, room_bytes: usize) -> UnitTable {
+    fn table(
+        &self,
+        unit: &Unit<SectionReader<'a>>,
+        files: &impl BinaryFiles,
+        room_bytes: usize,
+    ) -> UnitTable {
         let split = self.split(unit, files, room_bytes / 2);
-        let room_bytes = room_bytes.saturating_sub(split.as_ref().map_or(0, Sections::heap_bytes));
+        let room_bytes = room_bytes.saturating_sub(split.as_ref().map_or(0, DwarfSections::heap_bytes));
         let rows = match self.wanted.lines {
-            true => rows_of(unit, &self.debug.ranges, room_bytes / 2 / size_of::<Row>())
+            true => rows_of(unit, &self.debug.ranges, room_bytes / 2 / size_of::<LineTableRow>())
                 .unwrap_or(Some(Box::default())),
             false => Some(Box::default()),
         };
@@ -250,12 +255,17 @@ impl<'a> Lookup<'_, 'a> {
     }
 
     /// The file of a unit's own that its entries were split off to.
-    fn split(&self, unit: &Unit<Reader<'a>>, files: &impl Files, room_bytes: usize) -> Option<Sections> {
+    fn split(
+        &self,
+        unit: &Unit<SectionReader<'a>>,
+        files: &impl BinaryFiles,
+        room_bytes: usize,
+    ) -> Option<DwarfSections> {
         unit.dwo_id?;
         if self.debug.package.is_some() {
             return None;
         }
-        let text = |value: AttributeValue<Reader<'a>>| {
+        let text = |value: AttributeValue<SectionReader<'a>>| {
             let text = self.dwarf.attr_string(unit, value).ok()?;
             gimli::Reader::to_slice(&text).ok().map(std::borrow::Cow::into_owned)
         };
@@ -265,18 +275,18 @@ impl<'a> Lookup<'_, 'a> {
             path = [&*directory, b"/", &path].concat();
         }
         let image = files.split_unit(&path)?;
-        let layout = Layout::read(&image).ok()?;
-        Sections::find(&image, &layout, true, self.pages, room_bytes).ok()
+        let layout = ElfLayout::read(&image).ok()?;
+        DwarfSections::find(&image, &layout, true, self.pages, room_bytes).ok()
     }
 
     /// Looks at the entries of a unit, wherever they are.
     fn with_entries<T>(
         &self,
-        unit: &Unit<Reader<'a>>,
-        split: Option<&Sections>,
-        look: impl FnOnce(Entries<'_, '_>) -> Result<T>,
+        unit: &Unit<SectionReader<'a>>,
+        split: Option<&DwarfSections>,
+        look: impl FnOnce(UnitEntries<'_, '_>) -> Result<T>,
     ) -> Result<T> {
-        let own = Entries { dwarf: self.dwarf, unit, units: &self.debug.units };
+        let own = UnitEntries { dwarf: self.dwarf, unit, units: &self.debug.units };
         let Some((id, sections)) = unit.dwo_id.zip(self.debug.package.as_ref().or(split)) else {
             return look(own);
         };
@@ -295,14 +305,19 @@ impl<'a> Lookup<'_, 'a> {
             // A file that was made of other code has another.
             if split_unit.dwo_id == Some(id) {
                 split_unit.copy_relocated_attributes(unit);
-                return look(Entries { dwarf: &dwarf, unit: &split_unit, units: &units });
+                return look(UnitEntries { dwarf: &dwarf, unit: &split_unit, units: &units });
             }
         }
         look(own)
     }
 
     /// Puts together what the entries and the line table say.
-    fn frames(&self, unit: &Unit<Reader<'a>>, row: Option<Row>, chain: Chain) -> Option<Vec<SourceFrame>> {
+    fn frames(
+        &self,
+        unit: &Unit<SectionReader<'a>>,
+        row: Option<LineTableRow>,
+        chain: InlineChain,
+    ) -> Option<Vec<SourceFrame>> {
         if row.is_none() && chain.function.is_none() {
             return None;
         }
@@ -328,8 +343,8 @@ mod tests {
 
     #[test]
     fn a_column_without_a_line_is_none() {
-        let wanted = Wanted { lines: true, inlines: true };
+        let wanted = DebugDetail { lines: true, inlines: true };
         assert_eq!([wanted.position(7, 5), wanted.position(0, 5)], [(7, 5), (0, 0)]);
-        assert_eq!(Wanted { lines: false, ..wanted }.position(7, 5), (0, 0));
+        assert_eq!(DebugDetail { lines: false, ..wanted }.position(7, 5), (0, 0));
     }
 }

@@ -27,14 +27,14 @@ pub(super) type PageId = (ImageId, u64);
 
 /// The pages used last, of all files, and how many bytes may still be looked at: what a hostile file makes us do has an end.
 #[derive(Debug)]
-pub(crate) struct Pages {
+pub(crate) struct PageCache {
     held: RefCell<LruCache<PageId, Arc<[u8]>>>,
     pages_max: usize,
     work_left_bytes: Cell<u64>,
     is_exhausted: Cell<bool>,
 }
 
-impl Pages {
+impl PageCache {
     pub(crate) fn new(budget_bytes: usize) -> Self {
         let pages_max = (budget_bytes / PAGE_BYTES as usize).max(4);
         Self {
@@ -46,7 +46,7 @@ impl Pages {
     }
 
     /// Allows so many bytes to be looked at from now on.
-    pub(crate) fn allow(&self, work_bytes: u64) {
+    pub(crate) fn set_work_budget(&self, work_bytes: u64) {
         self.work_left_bytes.set(work_bytes);
         self.is_exhausted.set(false);
     }

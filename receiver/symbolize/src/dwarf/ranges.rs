@@ -2,14 +2,14 @@
 
 use gimli::{Attribute, AttributeValue, Dwarf, Result, Unit};
 
-use super::section::Reader;
+use super::section::SectionReader;
 
 /// Ranges of one entry looked at; a unit compiled with a section for each function has tens of thousands.
 const RANGES_LIMIT: usize = 1 << 18;
 
 /// Which addresses are code of a file, and how they are counted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ranges {
+pub(crate) struct CodeRangeReader {
     /// The first byte of code. Linkers leave what they have thrown away at address 0 and thereabouts, below this.
     pub(crate) base: u64,
 }
@@ -27,7 +27,7 @@ impl CodeRange {
     }
 }
 
-impl Ranges {
+impl CodeRangeReader {
     /// A place in the code, unless it lies before or more than 4 GiB behind the first.
     pub(crate) fn place(&self, svma: u64) -> Option<u32> {
         u32::try_from(svma.checked_sub(self.base)?).ok()
@@ -39,11 +39,11 @@ impl Ranges {
     }
 
     /// Gives the ranges that the attributes of an entry state.
-    pub(super) fn of<'a>(
+    pub(super) fn for_each_range<'a>(
         &self,
-        dwarf: &Dwarf<Reader<'a>>,
-        unit: &Unit<Reader<'a>>,
-        attributes: &[Attribute<Reader<'a>>],
+        dwarf: &Dwarf<SectionReader<'a>>,
+        unit: &Unit<SectionReader<'a>>,
+        attributes: &[Attribute<SectionReader<'a>>],
         mut visit: impl FnMut(CodeRange),
     ) -> Result<()> {
         let mut visit = |start, end| {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use gimli::{Error, ReaderOffsetId, Result, RunTimeEndian};
 
-use super::packed::Packed;
-use super::pages::{ImageId, PAGE_BYTES, Pages};
+use super::compressed::CompressedSection;
+use super::pages::{ImageId, PAGE_BYTES, PageCache};
 use crate::image::Image;
 
 /// The longest piece that is given as a whole: a name or a path.
@@ -18,21 +18,21 @@ const PIECE_LIMIT_BYTES: usize = 64 << 10;
 
 /// Where the bytes of a section are.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum SectionLocation {
     /// In the file, from this offset on.
     File { offset: u64, bytes: u64 },
     /// In the file, compressed.
-    Packed(ImageId, Packed),
+    Compressed(ImageId, CompressedSection),
     /// In memory, since the file has them compressed and they are few.
     Memory(Box<[u8]>),
 }
 
-impl Place {
+impl SectionLocation {
     pub(crate) const EMPTY: Self = Self::File { offset: 0, bytes: 0 };
 
     fn bytes(&self) -> usize {
         match self {
-            Self::File { bytes, .. } | Self::Packed(_, Packed { bytes, .. }) => {
+            Self::File { bytes, .. } | Self::Compressed(_, CompressedSection { bytes, .. }) => {
                 usize::try_from(*bytes).unwrap_or(usize::MAX)
             }
             Self::Memory(bytes) => bytes.len(),
@@ -42,30 +42,35 @@ impl Place {
 
 /// A section that is being read.
 #[derive(Debug)]
-pub(crate) struct Section<'a> {
-    pages: &'a Pages,
+pub(crate) struct PagedSection<'a> {
+    pages: &'a PageCache,
     image: &'a Image,
     id: ImageId,
-    place: &'a Place,
+    place: &'a SectionLocation,
     /// The page that was read last.
     current: RefCell<(u64, Option<Arc<[u8]>>)>,
 }
 
-impl<'a> Section<'a> {
-    pub(crate) fn new(pages: &'a Pages, image: &'a Image, id: ImageId, place: &'a Place) -> Self {
+impl<'a> PagedSection<'a> {
+    pub(crate) fn new(
+        pages: &'a PageCache,
+        image: &'a Image,
+        id: ImageId,
+        place: &'a SectionLocation,
+    ) -> Self {
         Self { pages, image, id, place, current: RefCell::new((0, None)) }
     }
 
-    pub(crate) fn reader(&'a self, endian: RunTimeEndian) -> Reader<'a> {
-        Reader { section: self, start: 0, end: self.place.bytes(), endian }
+    pub(crate) fn reader(&'a self, endian: RunTimeEndian) -> SectionReader<'a> {
+        SectionReader { section: self, start: 0, end: self.place.bytes(), endian }
     }
 
     /// Shows the bytes from a place on, as many as are at hand in one piece, which is at least one.
     fn with_bytes<T>(&self, at: usize, show: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let offset = match self.place {
-            Place::File { offset, .. } => offset.checked_add(at as u64).ok_or(Error::Io)?,
-            Place::Packed(..) => at as u64,
-            Place::Memory(bytes) => {
+            SectionLocation::File { offset, .. } => offset.checked_add(at as u64).ok_or(Error::Io)?,
+            SectionLocation::Compressed(..) => at as u64,
+            SectionLocation::Memory(bytes) => {
                 let rest = bytes.get(at..).filter(|rest| !rest.is_empty()).ok_or(Error::Io)?;
                 return Ok(show(rest));
             }
@@ -82,12 +87,14 @@ impl<'a> Section<'a> {
 
     fn page(&self, page: u64) -> Result<Arc<[u8]>> {
         match self.place {
-            Place::Packed(id, packed) => {
+            SectionLocation::Compressed(id, packed) => {
                 self.pages.page((*id, page), |bytes| packed.fill(self.image, self.pages, page, bytes))
             }
-            Place::File { .. } | Place::Memory(_) => self.pages.page((self.id, page), |bytes| {
-                self.image.read_at(page * PAGE_BYTES, bytes).map_err(|_| Error::Io)
-            }),
+            SectionLocation::File { .. } | SectionLocation::Memory(_) => {
+                self.pages.page((self.id, page), |bytes| {
+                    self.image.read_at(page * PAGE_BYTES, bytes).map_err(|_| Error::Io)
+                })
+            }
         }
     }
 
@@ -108,22 +115,22 @@ impl<'a> Section<'a> {
 
 /// A part of a section.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
-    section: &'a Section<'a>,
+pub(crate) struct SectionReader<'a> {
+    section: &'a PagedSection<'a>,
     start: usize,
     end: usize,
     endian: RunTimeEndian,
 }
 
-impl Reader<'_> {
-    fn left(&self) -> usize {
+impl SectionReader<'_> {
+    fn remaining(&self) -> usize {
         self.end - self.start
     }
 
     /// Moves on and returns where it was.
-    fn pass(&mut self, bytes: usize) -> Result<usize> {
+    fn advance(&mut self, bytes: usize) -> Result<usize> {
         let at = self.start;
-        if bytes > self.left() {
+        if bytes > self.remaining() {
             return Err(Error::UnexpectedEof(ReaderOffsetId(at as u64)));
         }
         self.start += bytes;
@@ -131,7 +138,7 @@ impl Reader<'_> {
     }
 }
 
-impl gimli::Reader for Reader<'_> {
+impl gimli::Reader for SectionReader<'_> {
     type Endian = RunTimeEndian;
     type Offset = usize;
 
@@ -140,7 +147,7 @@ impl gimli::Reader for Reader<'_> {
     }
 
     fn len(&self) -> usize {
-        self.left()
+        self.remaining()
     }
 
     fn empty(&mut self) {
@@ -149,7 +156,7 @@ impl gimli::Reader for Reader<'_> {
 
     fn truncate(&mut self, len: usize) -> Result<()> {
         let mut whole = *self;
-        whole.pass(len)?;
+        whole.advance(len)?;
         self.end = whole.start;
         Ok(())
     }
@@ -163,11 +170,11 @@ impl gimli::Reader for Reader<'_> {
     }
 
     fn lookup_offset_id(&self, id: ReaderOffsetId) -> Option<usize> {
-        usize::try_from(id.0).ok()?.checked_sub(self.start).filter(|offset| *offset <= self.left())
+        usize::try_from(id.0).ok()?.checked_sub(self.start).filter(|offset| *offset <= self.remaining())
     }
 
     fn find(&self, byte: u8) -> Result<usize> {
-        let limit = self.left().min(PIECE_LIMIT_BYTES);
+        let limit = self.remaining().min(PIECE_LIMIT_BYTES);
         let mut passed = 0;
         while passed < limit {
             let (found, seen) = self.section.with_bytes(self.start + passed, |bytes| {
@@ -184,19 +191,19 @@ impl gimli::Reader for Reader<'_> {
     }
 
     fn skip(&mut self, len: usize) -> Result<()> {
-        self.pass(len).map(drop)
+        self.advance(len).map(drop)
     }
 
     fn split(&mut self, len: usize) -> Result<Self> {
-        let start = self.pass(len)?;
+        let start = self.advance(len)?;
         Ok(Self { start, end: self.start, ..*self })
     }
 
     fn to_slice(&self) -> Result<Cow<'_, [u8]>> {
-        if self.left() > PIECE_LIMIT_BYTES {
+        if self.remaining() > PIECE_LIMIT_BYTES {
             return Err(Error::Io);
         }
-        let mut bytes = vec![0; self.left()];
+        let mut bytes = vec![0; self.remaining()];
         self.section.read(self.start, &mut bytes)?;
         Ok(Cow::Owned(bytes))
     }
@@ -212,12 +219,12 @@ impl gimli::Reader for Reader<'_> {
     }
 
     fn read_slice(&mut self, buffer: &mut [u8]) -> Result<()> {
-        let at = self.pass(buffer.len())?;
+        let at = self.advance(buffer.len())?;
         self.section.read(at, buffer)
     }
 
     fn read_u8(&mut self) -> Result<u8> {
-        let at = self.pass(1)?;
+        let at = self.advance(1)?;
         self.section.pages.spend(1)?;
         self.section.with_bytes(at, |bytes| bytes.first().copied())?.ok_or(Error::Io)
     }
@@ -241,13 +248,13 @@ mod tests {
     fn with_reader<T>(
         bytes: u64,
         held: usize,
-        test: impl FnOnce(Reader<'_>, &Pages, &std::fs::File) -> T,
+        test: impl FnOnce(SectionReader<'_>, &PageCache, &std::fs::File) -> T,
     ) -> T {
         let (image, file) = image(bytes);
-        let pages = Pages::new(held);
-        pages.allow(u64::MAX);
-        let place = Place::File { offset: 100, bytes: bytes - 100 };
-        let section = Section::new(&pages, &image, ImageId::new(), &place);
+        let pages = PageCache::new(held);
+        pages.set_work_budget(u64::MAX);
+        let place = SectionLocation::File { offset: 100, bytes: bytes - 100 };
+        let section = PagedSection::new(&pages, &image, ImageId::new(), &place);
         test(section.reader(RunTimeEndian::Little), &pages, &file)
     }
 
@@ -281,11 +288,11 @@ mod tests {
     #[test]
     fn a_file_that_shrinks_and_work_without_end_are_errors() {
         with_reader(4 * PAGE_BYTES, 1 << 20, |mut reader, pages, file| {
-            pages.allow(8);
+            pages.set_work_budget(8);
             assert!(reader.read_u32().is_ok() && reader.read_u32().is_ok());
             assert_eq!(reader.read_u32(), Err(Error::Io), "its work is done");
             assert_eq!(reader.find(0xff), Err(Error::Io));
-            pages.allow(u64::MAX);
+            pages.set_work_budget(u64::MAX);
             file.set_len(PAGE_BYTES).unwrap();
             reader.skip(2 * PAGE_BYTES as usize).unwrap();
             assert_eq!(reader.read_u8(), Err(Error::Io), "the file has ended");

@@ -2,10 +2,10 @@
 
 use gimli::{Dwarf, DwarfPackage, RunTimeEndian, SectionId};
 
-use super::packed::Packed;
-use super::pages::{ImageId, Pages};
-use super::section::{Place, Reader, Section};
-use crate::elf::Layout;
+use super::compressed::CompressedSection;
+use super::pages::{ImageId, PageCache};
+use super::section::{PagedSection, SectionLocation, SectionReader};
+use crate::elf::ElfLayout;
 use crate::image::Image;
 
 /// Those that look-ups need. Others would be unpacked for nothing.
@@ -35,18 +35,18 @@ const UNPACKING_WORK_BYTES: u64 = 64 << 10;
 
 /// A file's DWARF, nearly nothing of which is in memory.
 #[derive(Debug)]
-pub(super) struct Sections {
+pub(super) struct DwarfSections {
     image: Image,
     id: ImageId,
     endian: RunTimeEndian,
-    places: Vec<(SectionId, Place)>,
+    places: Vec<(SectionId, SectionLocation)>,
     /// What is taken by compressed sections, and by reading them.
     unpacking_bytes: usize,
 }
 
 /// Why the DWARF of a file isn't used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unusable {
+pub(crate) enum SectionsError {
     /// There is none.
     Absent,
     /// It is compressed, and there is no room for unpacking it piece by piece.
@@ -55,15 +55,15 @@ pub(crate) enum Unusable {
     Broken,
 }
 
-impl Sections {
+impl DwarfSections {
     /// Finds the sections of a file, or of a split one (`.dwo`, `.dwp`). Those that are compressed take `room_bytes` at most.
     pub(super) fn find(
         image: &Image,
-        layout: &Layout,
+        layout: &ElfLayout,
         is_split: bool,
-        pages: &Pages,
+        pages: &PageCache,
         room_bytes: usize,
-    ) -> Result<Self, Unusable> {
+    ) -> Result<Self, SectionsError> {
         let name = |id: SectionId| if is_split { id.dwo_name() } else { Some(id.name()) };
         let packaged = PACKAGED.into_iter().filter(|_| is_split);
         let mut places = Vec::new();
@@ -72,17 +72,20 @@ impl Sections {
             let place = if section.is_compressed {
                 let packed = layout
                     .is_little_endian_64()
-                    .then(|| Packed::read(image, section.bytes.clone()))
+                    .then(|| CompressedSection::read(image, section.bytes.clone()))
                     .flatten()
-                    .ok_or(Unusable::Broken)?;
-                Place::Packed(ImageId::new(), packed)
+                    .ok_or(SectionsError::Broken)?;
+                SectionLocation::Compressed(ImageId::new(), packed)
             } else {
-                Place::File { offset: section.bytes.start, bytes: section.bytes.end - section.bytes.start }
+                SectionLocation::File {
+                    offset: section.bytes.start,
+                    bytes: section.bytes.end - section.bytes.start,
+                }
             };
             places.push((id, place));
         }
         if !places.iter().any(|(id, _)| *id == SectionId::DebugInfo) {
-            return Err(Unusable::Absent);
+            return Err(SectionsError::Absent);
         }
         let endian = match layout.endian() {
             object::Endianness::Little => RunTimeEndian::Little,
@@ -98,11 +101,11 @@ impl Sections {
     }
 
     /// Opens the sections for a look-up.
-    pub(super) fn open<'a>(&'a self, pages: &'a Pages) -> OpenSections<'a> {
-        let section = |place| Section::new(pages, &self.image, self.id, place);
+    pub(super) fn open<'a>(&'a self, pages: &'a PageCache) -> OpenSections<'a> {
+        let section = |place| PagedSection::new(pages, &self.image, self.id, place);
         OpenSections {
             sections: self.places.iter().map(|(id, place)| (*id, section(place))).collect(),
-            none: section(&Place::EMPTY),
+            none: section(&SectionLocation::EMPTY),
             endian: self.endian,
         }
     }
@@ -111,24 +114,24 @@ impl Sections {
 /// Sections that are being read.
 #[derive(Debug)]
 pub(super) struct OpenSections<'a> {
-    sections: Vec<(SectionId, Section<'a>)>,
-    none: Section<'a>,
+    sections: Vec<(SectionId, PagedSection<'a>)>,
+    none: PagedSection<'a>,
     endian: RunTimeEndian,
 }
 
 impl<'a> OpenSections<'a> {
-    pub(super) fn dwarf(&'a self) -> Dwarf<Reader<'a>> {
+    pub(super) fn dwarf(&'a self) -> Dwarf<SectionReader<'a>> {
         let Ok(dwarf) = Dwarf::load(|id| Ok::<_, std::convert::Infallible>(self.reader(id)));
         dwarf
     }
 
     /// The sections of a package of split files.
-    pub(super) fn package(&'a self) -> gimli::Result<DwarfPackage<Reader<'a>>> {
+    pub(super) fn package(&'a self) -> gimli::Result<DwarfPackage<SectionReader<'a>>> {
         DwarfPackage::load(|id| Ok(self.reader(id)), self.none.reader(self.endian))
     }
 
     /// A section; an empty one, where there is none of the kind.
-    fn reader(&'a self, wanted: SectionId) -> Reader<'a> {
+    fn reader(&'a self, wanted: SectionId) -> SectionReader<'a> {
         let found = self.sections.iter().find(|(id, _)| *id == wanted);
         found.map_or(&self.none, |(_, section)| section).reader(self.endian)
     }
@@ -137,33 +140,35 @@ impl<'a> OpenSections<'a> {
 /// Unpacks the sections of which little is compressed, and sees to it that the others can be read. Returns what that takes,
 /// which is no more than the room.
 fn unpack(
-    places: &mut [(SectionId, Place)],
+    places: &mut [(SectionId, SectionLocation)],
     image: &Image,
-    pages: &Pages,
+    pages: &PageCache,
     room_bytes: u64,
-) -> Result<u64, Unusable> {
+) -> Result<u64, SectionsError> {
     let mut taken_bytes = 0_u64;
     let mut total_bytes = 0_u64;
     for (_, place) in &mut *places {
-        let Place::Packed(_, packed) = place else { continue };
+        let SectionLocation::Compressed(_, packed) = place else { continue };
         let working_bytes = packed.working_bytes();
         taken_bytes = taken_bytes.saturating_add(packed.bytes.min(working_bytes));
         if taken_bytes > room_bytes {
-            return Err(Unusable::NoRoom);
+            return Err(SectionsError::NoRoom);
         }
         // Reading it in pieces would take as much.
         if packed.bytes <= working_bytes {
-            pages.allow(UNPACKING_WORK * packed.bytes + UNPACKING_WORK_BYTES);
-            *place = Place::Memory(packed.whole(image, pages).map_err(|_| Unusable::Broken)?.into());
+            pages.set_work_budget(UNPACKING_WORK * packed.bytes + UNPACKING_WORK_BYTES);
+            *place = SectionLocation::Memory(
+                packed.whole(image, pages).map_err(|_| SectionsError::Broken)?.into(),
+            );
         } else {
             total_bytes = total_bytes.saturating_add(packed.bytes);
         }
     }
     // As much again is for what is found out of the units.
-    let stride_bytes = Packed::stride_bytes(total_bytes, (room_bytes - taken_bytes) / 2);
+    let stride_bytes = CompressedSection::stride_bytes(total_bytes, (room_bytes - taken_bytes) / 2);
     let packed = places.iter_mut().filter_map(|(_, place)| match place {
-        Place::Packed(_, packed) => Some(packed),
-        Place::File { .. } | Place::Memory(_) => None,
+        SectionLocation::Compressed(_, packed) => Some(packed),
+        SectionLocation::File { .. } | SectionLocation::Memory(_) => None,
     });
-    Ok(taken_bytes + packed.map(|packed| packed.keep_states(stride_bytes)).sum::<u64>())
+    Ok(taken_bytes + packed.map(|packed| packed.set_checkpoint_stride(stride_bytes)).sum::<u64>())
 }

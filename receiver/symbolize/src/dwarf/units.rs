@@ -5,9 +5,9 @@ use gimli::{
     DebugStrOffsetsBase, Dwarf, Error, Result, Unit, UnitHeader, UnitType,
 };
 
-use super::pages::Pages;
-use super::ranges::{CodeRange, Ranges};
-use super::section::Reader;
+use super::pages::PageCache;
+use super::ranges::{CodeRange, CodeRangeReader};
+use super::section::SectionReader;
 
 /// Units looked at; the largest programs have some tens of thousands.
 const UNITS_LIMIT: usize = 1 << 17;
@@ -18,7 +18,7 @@ const ABBREVIATIONS_LIMIT_BYTES: usize = 256 << 10;
 /// Bytes that the header of a unit's line table may have: a name of a file takes about twenty.
 const LINE_HEADER_LIMIT_BYTES: usize = 192 << 10;
 
-pub(super) type Unitary<'a> = Unit<Reader<'a>>;
+pub(super) type LoadedUnit<'a> = Unit<SectionReader<'a>>;
 
 /// The units of a file, and what code is theirs.
 #[derive(Debug, Default)]
@@ -39,10 +39,15 @@ struct UnitRange {
 
 impl UnitIndex {
     /// Goes through all units. `ranges_max` of their ranges are kept.
-    pub(super) fn read(dwarf: &Dwarf<Reader<'_>>, ranges: &Ranges, ranges_max: usize, pages: &Pages) -> Self {
+    pub(super) fn read(
+        dwarf: &Dwarf<SectionReader<'_>>,
+        ranges: &CodeRangeReader,
+        ranges_max: usize,
+        pages: &PageCache,
+    ) -> Self {
         let mut found = Vec::new();
         let mut cut = 0;
-        let mut index = Self::of_units(dwarf, |unit, header| {
+        let mut index = Self::from_units(dwarf, |unit, header| {
             // A unit that can't be read says nothing, and the next one may.
             let _ = for_each_range_of(dwarf, header, ranges, |range| {
                 if found.len() < ranges_max {
@@ -60,11 +65,14 @@ impl UnitIndex {
     }
 
     /// The units alone.
-    pub(super) fn starts_only(dwarf: &Dwarf<Reader<'_>>) -> Self {
-        Self::of_units(dwarf, |_, _| {})
+    pub(super) fn starts_only(dwarf: &Dwarf<SectionReader<'_>>) -> Self {
+        Self::from_units(dwarf, |_, _| {})
     }
 
-    fn of_units<'a>(dwarf: &Dwarf<Reader<'a>>, mut visit: impl FnMut(u32, UnitHeader<Reader<'a>>)) -> Self {
+    fn from_units<'a>(
+        dwarf: &Dwarf<SectionReader<'a>>,
+        mut visit: impl FnMut(u32, UnitHeader<SectionReader<'a>>),
+    ) -> Self {
         let mut starts = Vec::new();
         let mut units = dwarf.units();
         let mut cut = 0;
@@ -88,7 +96,11 @@ impl UnitIndex {
     }
 
     /// The header of the unit with this number.
-    pub(super) fn header<'a>(&self, dwarf: &Dwarf<Reader<'a>>, unit: u32) -> Result<UnitHeader<Reader<'a>>> {
+    pub(super) fn header<'a>(
+        &self,
+        dwarf: &Dwarf<SectionReader<'a>>,
+        unit: u32,
+    ) -> Result<UnitHeader<SectionReader<'a>>> {
         let start = self.starts.get(unit as usize).ok_or(Error::MissingUnitDie)?;
         dwarf.unit_header(DebugInfoOffset(*start))
     }
@@ -96,17 +108,17 @@ impl UnitIndex {
     /// The headers of all units that can be read.
     pub(super) fn headers<'a>(
         &self,
-        dwarf: &Dwarf<Reader<'a>>,
-    ) -> impl Iterator<Item = UnitHeader<Reader<'a>>> {
+        dwarf: &Dwarf<SectionReader<'a>>,
+    ) -> impl Iterator<Item = UnitHeader<SectionReader<'a>>> {
         self.starts.iter().filter_map(|start| dwarf.unit_header(DebugInfoOffset(*start)).ok())
     }
 
     /// The header of the unit that holds an offset of the section.
     pub(super) fn header_at<'a>(
         &self,
-        dwarf: &Dwarf<Reader<'a>>,
+        dwarf: &Dwarf<SectionReader<'a>>,
         offset: DebugInfoOffset<usize>,
-    ) -> Result<UnitHeader<Reader<'a>>> {
+    ) -> Result<UnitHeader<SectionReader<'a>>> {
         let after = self.starts.partition_point(|start| *start <= offset.0);
         let start =
             after.checked_sub(1).and_then(|unit| self.starts.get(unit)).ok_or(Error::MissingUnitDie)?;
@@ -123,9 +135,9 @@ impl UnitIndex {
 }
 
 fn for_each_range_of<'a>(
-    dwarf: &Dwarf<Reader<'a>>,
-    header: UnitHeader<Reader<'a>>,
-    ranges: &Ranges,
+    dwarf: &Dwarf<SectionReader<'a>>,
+    header: UnitHeader<SectionReader<'a>>,
+    ranges: &CodeRangeReader,
     visit: impl FnMut(CodeRange),
 ) -> Result<()> {
     if !matches!(header.type_(), UnitType::Compilation | UnitType::Skeleton(_)) {
@@ -136,11 +148,14 @@ fn for_each_range_of<'a>(
     let Some(root) = entries.read_abbreviation()? else { return Ok(()) };
     let mut attributes = Vec::new();
     entries.read_attributes(root.attributes(), &mut attributes)?;
-    ranges.of(dwarf, &unit, &attributes, visit)
+    ranges.for_each_range(dwarf, &unit, &attributes, visit)
 }
 
 /// A unit with its line table's header.
-pub(super) fn whole<'a>(dwarf: &Dwarf<Reader<'a>>, header: UnitHeader<Reader<'a>>) -> Result<Unitary<'a>> {
+pub(super) fn whole<'a>(
+    dwarf: &Dwarf<SectionReader<'a>>,
+    header: UnitHeader<SectionReader<'a>>,
+) -> Result<LoadedUnit<'a>> {
     let mut unit = without_lines(dwarf, header)?;
     let mut entries = unit.entries_raw(None)?;
     let Some(root) = entries.read_abbreviation()? else { return Ok(unit) };
@@ -176,9 +191,9 @@ pub(super) fn whole<'a>(dwarf: &Dwarf<Reader<'a>>, header: UnitHeader<Reader<'a>
 
 /// A unit as far as its entries are read with it: `gimli` would read the header of the line table too.
 pub(super) fn without_lines<'a>(
-    dwarf: &Dwarf<Reader<'a>>,
-    header: UnitHeader<Reader<'a>>,
-) -> Result<Unitary<'a>> {
+    dwarf: &Dwarf<SectionReader<'a>>,
+    header: UnitHeader<SectionReader<'a>>,
+) -> Result<LoadedUnit<'a>> {
     let (encoding, file_type) = (header.encoding(), dwarf.file_type);
     let dwo_id = match header.type_() {
         UnitType::Skeleton(id) | UnitType::SplitCompilation(id) => Some(id),

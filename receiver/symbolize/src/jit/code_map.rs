@@ -11,7 +11,7 @@ const NAME_LIMIT_BYTES: usize = 1024;
 #[derive(Debug, Default)]
 pub(super) struct CodeMap {
     /// By start.
-    functions: BTreeMap<u64, Function>,
+    functions: BTreeMap<u64, JitFunction>,
     bytes: usize,
     room_bytes: usize,
     /// Functions for which there was no room.
@@ -19,7 +19,7 @@ pub(super) struct CodeMap {
 }
 
 #[derive(Clone, Debug)]
-struct Function {
+struct JitFunction {
     end: u64,
     name: Box<str>,
 }
@@ -60,7 +60,7 @@ impl CodeMap {
             return;
         }
         self.bytes += cost;
-        self.functions.insert(start, Function { end, name });
+        self.functions.insert(start, JitFunction { end, name });
     }
 
     /// Forgets what lies in a range. Of a function that reaches beyond it the rest stays, unless that is in two parts: then

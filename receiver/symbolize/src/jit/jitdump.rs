@@ -17,47 +17,47 @@ const CODE_MOVE: u32 = 1;
 
 /// Where in the file we are, and what has been seen of the record there.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    state: State,
+pub(super) struct JitDumpReader {
+    state: JitDumpState,
     /// As much of the header or record as matters.
-    seen: Vec<u8>,
+    buffered: Vec<u8>,
     /// Records of another form; 1 where the whole file is.
     pub(super) malformed: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-enum State {
+enum JitDumpState {
     /// In the header, whose length is not known yet.
     #[default]
     Header,
     /// In a record, whose length is not known yet.
     Record,
     /// In one of which so many bytes are still to come.
-    Within(u64),
+    InRecord(u64),
     /// Nothing more can be told apart.
-    Lost,
+    Desynchronized,
 }
 
-impl Reader {
-    pub(super) fn take(&mut self, mut bytes: &[u8], code: &mut CodeMap) {
-        while !bytes.is_empty() && self.state != State::Lost {
+impl JitDumpReader {
+    pub(super) fn feed(&mut self, mut bytes: &[u8], code: &mut CodeMap) {
+        while !bytes.is_empty() && self.state != JitDumpState::Desynchronized {
             match self.state {
-                State::Header => self.begin(&mut bytes, HEADER_BYTES, |seen| {
+                JitDumpState::Header => self.begin(&mut bytes, HEADER_BYTES, |seen| {
                     // After the magic number and the version, the header's length.
                     (word(seen, 0) == Some(MAGIC)).then(|| word(seen, 8)).flatten()
                 }),
-                State::Record => self.begin(&mut bytes, RECORD_BYTES, |seen| word(seen, 4)),
-                State::Within(left) => {
+                JitDumpState::Record => self.begin(&mut bytes, RECORD_BYTES, |seen| word(seen, 4)),
+                JitDumpState::InRecord(left) => {
                     let here = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                     let (now, rest) = bytes.split_at(here);
-                    let room = KEPT_BYTES.saturating_sub(self.seen.len()).min(now.len());
-                    self.seen.extend_from_slice(now.get(..room).unwrap_or_default());
+                    let room = KEPT_BYTES.saturating_sub(self.buffered.len()).min(now.len());
+                    self.buffered.extend_from_slice(now.get(..room).unwrap_or_default());
                     bytes = rest;
-                    self.state = State::Within(left - here as u64);
+                    self.state = JitDumpState::InRecord(left - here as u64);
                 }
-                State::Lost => {}
+                JitDumpState::Desynchronized => {}
             }
-            if self.state == State::Within(0) {
+            if self.state == JitDumpState::InRecord(0) {
                 self.end(code);
             }
         }
@@ -65,33 +65,33 @@ impl Reader {
 
     /// Reads as much of a header or record as tells its length.
     fn begin(&mut self, bytes: &mut &[u8], least: usize, length: impl FnOnce(&[u8]) -> Option<u32>) {
-        let (now, rest) = bytes.split_at((least - self.seen.len()).min(bytes.len()));
-        self.seen.extend_from_slice(now);
+        let (now, rest) = bytes.split_at((least - self.buffered.len()).min(bytes.len()));
+        self.buffered.extend_from_slice(now);
         *bytes = rest;
-        if self.seen.len() < least {
+        if self.buffered.len() < least {
             return;
         }
-        let length = length(&self.seen).and_then(|length| u64::from(length).checked_sub(least as u64));
+        let length = length(&self.buffered).and_then(|length| u64::from(length).checked_sub(least as u64));
         match length {
-            Some(left) => self.state = State::Within(left),
+            Some(left) => self.state = JitDumpState::InRecord(left),
             None => {
                 self.malformed += 1;
-                self.state = State::Lost;
+                self.state = JitDumpState::Desynchronized;
             }
         }
     }
 
     fn end(&mut self, code: &mut CodeMap) {
         // The header's fields read as a record of the type that its magic number is, which none is.
-        let body = self.seen.get(RECORD_BYTES..).unwrap_or_default();
-        let taken = match word(&self.seen, 0) {
+        let body = self.buffered.get(RECORD_BYTES..).unwrap_or_default();
+        let taken = match word(&self.buffered, 0) {
             Some(CODE_LOAD) => load(body, code),
             Some(CODE_MOVE) => move_code(body, code),
             _ => Some(()),
         };
         self.malformed += u64::from(taken.is_none());
-        self.seen.clear();
-        self.state = State::Record;
+        self.buffered.clear();
+        self.state = JitDumpState::Record;
     }
 }
 
@@ -148,23 +148,23 @@ mod tests {
     #[test]
     fn records_are_read_however_they_arrive() {
         for size in [1, 5, 17, 100_000] {
-            let (mut reader, mut code) = (Reader::default(), CodeMap::new(1 << 20));
-            file().chunks(size).for_each(|bytes| reader.take(bytes, &mut code));
+            let (mut reader, mut code) = (JitDumpReader::default(), CodeMap::new(1 << 20));
+            file().chunks(size).for_each(|bytes| reader.feed(bytes, &mut code));
             let found = [0x1000, 0x1010, 0x9fff, 0xa000].map(|at| code.lookup(at));
             assert_eq!(found, [Some("next"), None, Some("LazyCompile:~work"), None]);
             assert_eq!(reader.malformed, 0);
-            assert!(reader.seen.capacity() <= 2 * KEPT_BYTES);
+            assert!(reader.buffered.capacity() <= 2 * KEPT_BYTES);
         }
     }
 
     #[test]
     fn another_file_and_a_record_shorter_than_itself_end_it() {
-        let (mut reader, mut code) = (Reader::default(), CodeMap::new(1 << 20));
-        reader.take(&[0; 4096], &mut code);
-        assert_eq!((reader.state, reader.malformed), (State::Lost, 1));
-        let mut reader = Reader::default();
-        reader.take(&file()[..HEADER_BYTES], &mut code);
-        reader.take(&[[0_u32, 8].map(u32::to_ne_bytes).concat(), vec![0; 8]].concat(), &mut code);
-        assert_eq!((reader.state, reader.malformed), (State::Lost, 1));
+        let (mut reader, mut code) = (JitDumpReader::default(), CodeMap::new(1 << 20));
+        reader.feed(&[0; 4096], &mut code);
+        assert_eq!((reader.state, reader.malformed), (JitDumpState::Desynchronized, 1));
+        let mut reader = JitDumpReader::default();
+        reader.feed(&file()[..HEADER_BYTES], &mut code);
+        reader.feed(&[[0_u32, 8].map(u32::to_ne_bytes).concat(), vec![0; 8]].concat(), &mut code);
+        assert_eq!((reader.state, reader.malformed), (JitDumpState::Desynchronized, 1));
     }
 }

@@ -24,7 +24,7 @@ const LAST_BYTES: usize = 64;
 
 /// How a runtime writes about its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum JitForm {
+pub enum JitMapFormat {
     /// `/tmp/perf-PID.map`: a line of start, size and name for each function.
     PerfMap,
     /// `jit-PID.dump`: records, of which perf(1) makes binaries.
@@ -35,8 +35,8 @@ pub enum JitForm {
 #[derive(Debug)]
 pub struct JitMap {
     image: Image,
-    form: JitForm,
-    reader: Reader,
+    form: JitMapFormat,
+    reader: JitFileReader,
     /// How much of the file has been gone through.
     read_bytes: u64,
     /// The last bytes of that.
@@ -45,17 +45,17 @@ pub struct JitMap {
 }
 
 #[derive(Debug)]
-enum Reader {
-    PerfMap(perf_map::Reader),
-    JitDump(jitdump::Reader),
+enum JitFileReader {
+    PerfMap(perf_map::PerfMapReader),
+    JitDump(jitdump::JitDumpReader),
 }
 
-impl Reader {
+impl JitFileReader {
     /// One that has seen nothing of a file yet.
-    fn of(form: JitForm) -> Self {
+    fn new(form: JitMapFormat) -> Self {
         match form {
-            JitForm::PerfMap => Self::PerfMap(perf_map::Reader::default()),
-            JitForm::JitDump => Self::JitDump(jitdump::Reader::default()),
+            JitMapFormat::PerfMap => Self::PerfMap(perf_map::PerfMapReader::default()),
+            JitMapFormat::JitDump => Self::JitDump(jitdump::JitDumpReader::default()),
         }
     }
 }
@@ -63,11 +63,11 @@ impl Reader {
 impl JitMap {
     /// A file of which nothing has been read yet. What is kept of it takes `room_bytes` at most.
     #[must_use]
-    pub fn new(image: impl Into<Image>, form: JitForm, room_bytes: usize) -> Self {
+    pub fn new(image: impl Into<Image>, form: JitMapFormat, room_bytes: usize) -> Self {
         Self {
             image: image.into(),
             form,
-            reader: Reader::of(form),
+            reader: JitFileReader::new(form),
             read_bytes: 0,
             last: Vec::new(),
             code: CodeMap::new(room_bytes),
@@ -85,8 +85,8 @@ impl JitMap {
         if file_bytes == self.read_bytes {
             return Ok(true);
         }
-        if file_bytes < self.read_bytes || !self.continues()? {
-            self.begin_anew();
+        if file_bytes < self.read_bytes || !self.has_same_prefix()? {
+            self.restart();
         }
         let end = file_bytes.min(self.read_bytes.saturating_add(BYTES_AT_ONCE));
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -97,23 +97,23 @@ impl JitMap {
                 break;
             }
             self.read_bytes += count as u64;
-            self.take(chunk.get(..count).unwrap_or_default());
+            self.feed(chunk.get(..count).unwrap_or_default());
         }
         Ok(end == file_bytes)
     }
 
     /// Whether what was read last is still there.
-    fn continues(&self) -> io::Result<bool> {
+    fn has_same_prefix(&self) -> io::Result<bool> {
         let mut there = vec![0; self.last.len()];
         let count = self.image.read_at(self.read_bytes - self.last.len() as u64, &mut there)?;
         Ok(there.get(..count) == Some(&self.last))
     }
 
-    fn begin_anew(&mut self) {
+    fn restart(&mut self) {
         self.read_bytes = 0;
         self.last.clear();
         self.code.clear();
-        self.reader = Reader::of(self.form);
+        self.reader = JitFileReader::new(self.form);
     }
 
     /// The function that holds an address.
@@ -126,8 +126,8 @@ impl JitMap {
     #[must_use]
     pub fn cut(&self) -> u64 {
         let malformed = match &self.reader {
-            Reader::PerfMap(reader) => reader.malformed,
-            Reader::JitDump(reader) => reader.malformed,
+            JitFileReader::PerfMap(reader) => reader.malformed,
+            JitFileReader::JitDump(reader) => reader.malformed,
         };
         self.code.cut + malformed
     }
@@ -138,12 +138,12 @@ impl JitMap {
         self.code.heap_bytes()
     }
 
-    fn take(&mut self, bytes: &[u8]) {
+    fn feed(&mut self, bytes: &[u8]) {
         self.last.extend_from_slice(bytes.get(bytes.len().saturating_sub(LAST_BYTES)..).unwrap_or_default());
         self.last.drain(..self.last.len().saturating_sub(LAST_BYTES));
         match &mut self.reader {
-            Reader::PerfMap(reader) => reader.take(bytes, &mut self.code),
-            Reader::JitDump(reader) => reader.take(bytes, &mut self.code),
+            JitFileReader::PerfMap(reader) => reader.feed(bytes, &mut self.code),
+            JitFileReader::JitDump(reader) => reader.feed(bytes, &mut self.code),
         }
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
         fs::write(&path, "1000 10 first\n").unwrap();
-        let mut map = JitMap::new(File::open(&path).unwrap(), JitForm::PerfMap, 1 << 20);
+        let mut map = JitMap::new(File::open(&path).unwrap(), JitMapFormat::PerfMap, 1 << 20);
         let named = |map: &JitMap| [0x1000, 0x2000].map(|address| map.lookup(address).map(str::to_owned));
         assert!(map.refresh().unwrap() && named(&map) == [Some("first".to_owned()), None]);
 
@@ -183,7 +183,7 @@ mod tests {
     fn a_long_file_is_read_in_turns() {
         let line = b"1000 10 name\n";
         let bytes = line.repeat(BYTES_AT_ONCE as usize / line.len() + 1);
-        let mut map = JitMap::new(bytes, JitForm::PerfMap, 1 << 20);
+        let mut map = JitMap::new(bytes, JitMapFormat::PerfMap, 1 << 20);
         assert_eq!([(); 3].map(|()| map.refresh().unwrap()), [false, true, true]);
         assert_eq!((map.lookup(0x100f), map.cut()), (Some("name"), 0));
     }

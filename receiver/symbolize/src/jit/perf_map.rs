@@ -10,14 +10,14 @@ const LINE_LIMIT_BYTES: usize = 4096;
 
 /// What is left over of the bytes seen so far: a line whose end is still to come.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
+pub(super) struct PerfMapReader {
     line: Vec<u8>,
     /// Lines of another form.
     pub(super) malformed: u64,
 }
 
-impl Reader {
-    pub(super) fn take(&mut self, bytes: &[u8], code: &mut CodeMap) {
+impl PerfMapReader {
+    pub(super) fn feed(&mut self, bytes: &[u8], code: &mut CodeMap) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = LINE_LIMIT_BYTES.saturating_sub(self.line.len());
             self.line.extend_from_slice(piece.get(..room).unwrap_or(piece));
@@ -59,23 +59,23 @@ mod tests {
     fn lines_are_read_however_they_arrive() {
         let text = b"1000 20 JS:*work /app/a.js:1:2\n0x2000 0x10 py::main:/app/a.py\nno line\n3000 10 \n+1 2 sign\n4000 8 half";
         for size in [1, 3, 7, 1000] {
-            let (mut reader, mut code) = (Reader::default(), CodeMap::new(1 << 20));
-            text.chunks(size).for_each(|bytes| reader.take(bytes, &mut code));
+            let (mut reader, mut code) = (PerfMapReader::default(), CodeMap::new(1 << 20));
+            text.chunks(size).for_each(|bytes| reader.feed(bytes, &mut code));
             assert_eq!(code.lookup(0x101f), Some("JS:*work /app/a.js:1:2"));
             assert_eq!(code.lookup(0x2000), Some("py::main:/app/a.py"));
             assert_eq!((code.lookup(0x4000), reader.malformed), (None, 3), "its line has not ended");
-            reader.take(b" done\n", &mut code);
+            reader.feed(b" done\n", &mut code);
             assert_eq!(code.lookup(0x4000), Some("half done"));
         }
     }
 
     #[test]
     fn a_line_without_end_takes_no_memory() {
-        let (mut reader, mut code) = (Reader::default(), CodeMap::new(1 << 20));
-        reader.take(b"1000 10 ", &mut code);
-        (0..1000).for_each(|_| reader.take(&[b'x'; 4096], &mut code));
+        let (mut reader, mut code) = (PerfMapReader::default(), CodeMap::new(1 << 20));
+        reader.feed(b"1000 10 ", &mut code);
+        (0..1000).for_each(|_| reader.feed(&[b'x'; 4096], &mut code));
         assert!(reader.line.capacity() <= 2 * LINE_LIMIT_BYTES);
-        reader.take(b"\n2000 10 next\n", &mut code);
+        reader.feed(b"\n2000 10 next\n", &mut code);
         assert_eq!(code.lookup(0x2000), Some("next"));
     }
 }

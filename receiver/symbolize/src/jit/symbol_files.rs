@@ -19,7 +19,7 @@ pub struct JitSymbols {
 }
 
 /// A function, as far as a file tells.
-struct Function<'a> {
+struct ElfFunction<'a> {
     start: u64,
     /// 0: up to the next one.
     bytes: u64,
@@ -45,7 +45,7 @@ impl JitSymbols {
             self.malformed += 1;
             return;
         };
-        let mut functions: Vec<Function<'_>> =
+        let mut functions: Vec<ElfFunction<'_>> =
             file.symbols().filter_map(|symbol| function(&file, &symbol)).collect();
         // One without a size reaches to the next one, or to the end of its section.
         functions.sort_by_key(|function| (function.bytes > 0, function.start));
@@ -77,10 +77,10 @@ impl JitSymbols {
     }
 }
 
-type File<'a> = ElfFile64<'a, Endianness>;
-type Symbol<'a, 'file> = object::read::elf::ElfSymbol<'a, 'file, FileHeader64<Endianness>>;
+type JitElfFile<'a> = ElfFile64<'a, Endianness>;
+type JitElfSymbol<'a, 'file> = object::read::elf::ElfSymbol<'a, 'file, FileHeader64<Endianness>>;
 
-fn function<'a>(file: &File<'a>, symbol: &Symbol<'a, '_>) -> Option<Function<'a>> {
+fn function<'a>(file: &JitElfFile<'a>, symbol: &JitElfSymbol<'a, '_>) -> Option<ElfFunction<'a>> {
     let name = symbol.name_bytes().ok().filter(|name| !name.is_empty())?;
     let section = file.section_by_index(symbol.section_index()?).ok()?;
     let base = if file.kind() == ObjectKind::Relocatable { section.address() } else { 0 };
@@ -88,5 +88,5 @@ fn function<'a>(file: &File<'a>, symbol: &Symbol<'a, '_>) -> Option<Function<'a>
     let section_end = section.address().checked_add(section.size())?;
     let is_function = symbol.elf_symbol().st_type() == STT_FUNC;
     let is_it = is_function && (section.address()..section_end).contains(&start);
-    is_it.then_some(Function { start, bytes: symbol.size(), section_end, name })
+    is_it.then_some(ElfFunction { start, bytes: symbol.size(), section_end, name })
 }

@@ -3,43 +3,43 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::entry::{Entry, NameRef};
-use super::go_text::GoText;
-use super::limits::{ALIASES_LIMIT, Cut, Limits};
-use crate::elf::{CodeSymbol, Layout};
-use crate::error::Error;
+use super::entry::{NameRef, SymbolEntry};
+use super::go_text::GoTextRange;
+use super::limits::{ALIASES_LIMIT, OmittedSymbols, SymbolLimits};
+use crate::elf::{CodeSymbol, ElfLayout};
+use crate::error::SymbolTableError;
 use crate::image::Image;
 use crate::plt;
 
 /// What is collected, and of what.
-pub(super) struct Build<'a> {
+pub(super) struct SymbolTableBuilder<'a> {
     image: &'a Image,
-    layout: &'a Layout,
-    limits: Limits,
+    layout: &'a ElfLayout,
+    limits: SymbolLimits,
     base: u64,
     /// The part that is wanted, from the base; `None`: all code.
     part: Option<Range<u32>>,
     /// The last ones that start before the part, all at one place: without a size they may reach into it.
-    before: Vec<Entry>,
-    entries: Vec<Entry>,
-    cut: Cut,
+    before: Vec<SymbolEntry>,
+    entries: Vec<SymbolEntry>,
+    cut: OmittedSymbols,
     unscanned: u64,
-    go_text: GoText,
+    go_text: GoTextRange,
 }
 
 /// What was collected.
-pub(super) struct Collected {
+pub(super) struct CollectedSymbols {
     /// Sorted by start.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<SymbolEntry>,
     pub(super) go_text: Option<Range<u64>>,
     /// All that the limits left out.
-    pub(super) cut: Cut,
+    pub(super) cut: OmittedSymbols,
     /// Of that, symbols that were not looked at.
     pub(super) unscanned: u64,
 }
 
-impl<'a> Build<'a> {
-    pub(super) fn new(image: &'a Image, layout: &'a Layout, limits: Limits, base: u64) -> Self {
+impl<'a> SymbolTableBuilder<'a> {
+    pub(super) fn new(image: &'a Image, layout: &'a ElfLayout, limits: SymbolLimits, base: u64) -> Self {
         Self {
             image,
             layout,
@@ -48,19 +48,19 @@ impl<'a> Build<'a> {
             part: None,
             before: Vec::new(),
             entries: Vec::new(),
-            cut: Cut::default(),
+            cut: OmittedSymbols::default(),
             unscanned: 0,
-            go_text: GoText::default(),
+            go_text: GoTextRange::default(),
         }
     }
 
     /// Leaves out what starts behind a part of the code or ends before it.
-    pub(super) fn of_part(self, part: Range<u32>) -> Self {
+    pub(super) fn with_part(self, part: Range<u32>) -> Self {
         Self { part: Some(part), ..self }
     }
 
     /// Goes through the tables. A file without symbols gives none.
-    pub(super) fn collect(mut self) -> Result<Collected, Error> {
+    pub(super) fn collect(mut self) -> Result<CollectedSymbols, SymbolTableError> {
         if self.part.is_none() {
             self.entries.reserve_exact(symbols_at_most(self.layout, &self.limits));
         }
@@ -76,33 +76,33 @@ impl<'a> Build<'a> {
         self.sort();
         self.cut.beyond_limit += self.unscanned;
         let Self { entries, go_text, cut, unscanned, .. } = self;
-        Ok(Collected { entries, go_text: go_text.range(), cut, unscanned })
+        Ok(CollectedSymbols { entries, go_text: go_text.range(), cut, unscanned })
     }
 
     fn sort(&mut self) {
         self.entries.sort_unstable_by_key(|entry| entry.start);
     }
 
-    fn add_full(&mut self) -> Result<(), Error> {
+    fn add_full(&mut self) -> Result<(), SymbolTableError> {
         let (image, layout) = (self.image, self.layout);
-        let Some(table) = &layout.full else { return Ok(()) };
+        let Some(table) = &layout.symtab else { return Ok(()) };
         self.unscanned += layout.for_each_symbol(image, table, self.limits.symbols_scanned, |symbol| {
             if layout.is_go && symbol.size == 0 {
-                self.go_text.note(image, table, &symbol);
+                self.go_text.add_marker(image, table, &symbol);
             }
-            self.add(&symbol, NameRef::in_full);
+            self.add(&symbol, NameRef::in_symtab);
         })?;
         Ok(())
     }
 
     /// For addresses that the full table lacks.
-    fn add_dynamic(&mut self) -> Result<(), Error> {
+    fn add_dynamic(&mut self) -> Result<(), SymbolTableError> {
         let (image, layout) = (self.image, self.layout);
-        let Some(table) = &layout.dynamic else { return Ok(()) };
+        let Some(table) = &layout.dynsym else { return Ok(()) };
         let known = self.entries.len();
         self.unscanned += layout.for_each_symbol(image, table, self.limits.symbols_scanned, |symbol| {
             if !self.start_of(&symbol).is_some_and(|start| self.is_known(known, start)) {
-                self.add(&symbol, NameRef::in_dynamic);
+                self.add(&symbol, NameRef::in_dynsym);
             }
         })?;
         self.drop_known_before_part(known)
@@ -110,15 +110,15 @@ impl<'a> Build<'a> {
 
     /// Of a part, takes out those behind the first entries that start before it where the full table has a symbol, too: one
     /// that ends before the part was not taken up, and so not known.
-    fn drop_known_before_part(&mut self, first: usize) -> Result<(), Error> {
-        let (Some(part), Some(table)) = (&self.part, &self.layout.full) else { return Ok(()) };
+    fn drop_known_before_part(&mut self, first: usize) -> Result<(), SymbolTableError> {
+        let (Some(part), Some(table)) = (&self.part, &self.layout.symtab) else { return Ok(()) };
         let reaching = self.entries.iter().skip(first).filter(|entry| entry.start < part.start);
         let mut is_known: BTreeMap<u32, bool> = reaching.map(|entry| (entry.start, false)).collect();
         if is_known.is_empty() {
             return Ok(());
         }
         self.layout.for_each_symbol(self.image, table, self.limits.symbols_scanned, |symbol| {
-            let start = self.start_of(&symbol).filter(|_| NameRef::in_full(&symbol).is_some());
+            let start = self.start_of(&symbol).filter(|_| NameRef::in_symtab(&symbol).is_some());
             if let Some(is_known) = start.and_then(|start| is_known.get_mut(&start)) {
                 *is_known = true;
             }
@@ -134,9 +134,9 @@ impl<'a> Build<'a> {
     /// Names the stubs that no symbol names.
     fn add_stubs(&mut self) {
         let (image, layout) = (self.image, self.layout);
-        let Some(table) = &layout.dynamic else { return };
+        let Some(table) = &layout.dynsym else { return };
         let known = self.entries.len();
-        for stub in plt::stubs(image, layout) {
+        for stub in plt::plt_stubs(image, layout) {
             let Some(start) = stub.svma.checked_sub(self.base).and_then(|start| u32::try_from(start).ok())
             else {
                 continue;
@@ -145,11 +145,11 @@ impl<'a> Build<'a> {
             if !is_wanted || self.is_known(known, start) {
                 continue;
             }
-            let name = || Layout::name_of(image, table, stub.symbol).and_then(NameRef::of_stub);
+            let name = || ElfLayout::name_of(image, table, stub.symbol).and_then(NameRef::for_stub);
             if self.entries.len() >= self.limits.symbols {
                 self.cut.beyond_limit += 1;
             } else if let Some(name) = name() {
-                self.entries.push(Entry { start, size: stub.bytes, name });
+                self.entries.push(SymbolEntry { start, size: stub.bytes, name });
             }
         }
     }
@@ -176,11 +176,11 @@ impl<'a> Build<'a> {
         }
         let (Some(start), Some(name)) = (self.start_of(symbol), name(symbol)) else {
             // Of a part, what is out of reach has been counted with the whole.
-            self.cut.out_of_reach += u64::from(self.part.is_none());
+            self.cut.out_of_range += u64::from(self.part.is_none());
             return;
         };
         let size = u32::try_from(symbol.size).unwrap_or(u32::MAX);
-        let entry = Entry { start, size, name };
+        let entry = SymbolEntry { start, size, name };
         match &self.part {
             Some(part) if start >= part.end => {}
             Some(part) if start < part.start && !entry.reaches(part.start) => self.add_before(entry),
@@ -189,7 +189,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    fn add_before(&mut self, entry: Entry) {
+    fn add_before(&mut self, entry: SymbolEntry) {
         let last = self.before.first().map_or(entry.start, |before| before.start);
         if entry.start > last {
             self.before.clear();
@@ -201,7 +201,7 @@ impl<'a> Build<'a> {
 }
 
 /// How many symbols of a file are collected at most.
-pub(super) fn symbols_at_most(layout: &Layout, limits: &Limits) -> usize {
-    let count = [&layout.full, &layout.dynamic].into_iter().flatten().map(|table| table.count).sum::<u64>();
+pub(super) fn symbols_at_most(layout: &ElfLayout, limits: &SymbolLimits) -> usize {
+    let count = [&layout.symtab, &layout.dynsym].into_iter().flatten().map(|table| table.count).sum::<u64>();
     usize::try_from(count).unwrap_or(usize::MAX).min(limits.symbols)
 }

@@ -4,7 +4,7 @@ use crate::alias::Binding;
 use crate::elf::CodeSymbol;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Entry {
+pub(super) struct SymbolEntry {
     /// Bytes from the table's base.
     pub(super) start: u32,
     /// In bytes, 0 where unknown.
@@ -12,13 +12,13 @@ pub(super) struct Entry {
     pub(super) name: NameRef,
 }
 
-const _: () = assert!(size_of::<Entry>() == 12);
+const _: () = assert!(size_of::<SymbolEntry>() == 12);
 
 /// Where a name is (29 bits of offset), in which table's strings (1 bit), and its binding or that it is a stub (2 bits).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct NameRef(u32);
 
-impl Entry {
+impl SymbolEntry {
     pub(super) fn reaches(&self, offset: u32) -> bool {
         offset.checked_sub(self.start).is_some_and(|within| within < self.size)
     }
@@ -30,7 +30,7 @@ impl NameRef {
     /// In the place of a binding: stubs have none.
     const STUB: u32 = 3;
 
-    pub(super) fn in_full(symbol: &CodeSymbol) -> Option<Self> {
+    pub(super) fn in_symtab(symbol: &CodeSymbol) -> Option<Self> {
         let binding = match symbol.binding {
             Binding::Global => 0,
             Binding::Weak => 1,
@@ -39,12 +39,12 @@ impl NameRef {
         (symbol.name >> Self::OFFSET_BITS == 0).then_some(Self(symbol.name | binding << Self::OFFSET_BITS))
     }
 
-    pub(super) fn in_dynamic(symbol: &CodeSymbol) -> Option<Self> {
-        Self::in_full(symbol).map(|name| Self(name.0 | Self::DYNAMIC))
+    pub(super) fn in_dynsym(symbol: &CodeSymbol) -> Option<Self> {
+        Self::in_symtab(symbol).map(|name| Self(name.0 | Self::DYNAMIC))
     }
 
     /// A stub, by the name of the function that it leads to.
-    pub(super) fn of_stub(name: u32) -> Option<Self> {
+    pub(super) fn for_stub(name: u32) -> Option<Self> {
         (name >> Self::OFFSET_BITS == 0)
             .then_some(Self(name | Self::STUB << Self::OFFSET_BITS | Self::DYNAMIC))
     }

@@ -11,15 +11,15 @@ const MARKS_LIMIT: u32 = 256;
 
 /// What the Go linker marks with two unsized symbols.
 #[derive(Default)]
-pub(super) struct GoText {
+pub(super) struct GoTextRange {
     start: Option<u64>,
     end: Option<u64>,
     marks_read: u32,
 }
 
-impl GoText {
+impl GoTextRange {
     /// Takes up an unsized symbol.
-    pub(super) fn note(&mut self, image: &Image, table: &TableLayout, symbol: &CodeSymbol) {
+    pub(super) fn add_marker(&mut self, image: &Image, table: &TableLayout, symbol: &CodeSymbol) {
         if self.marks_read == MARKS_LIMIT {
             return;
         }

@@ -5,7 +5,7 @@ pub(super) const ALIASES_LIMIT: usize = 64;
 
 /// What one file may cost at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct SymbolLimits {
     /// Symbols kept, at [`SymbolTable::BYTES_PER_SYMBOL`](crate::SymbolTable::BYTES_PER_SYMBOL) each.
     pub symbols: usize,
     /// Symbols looked at in each table, which bounds the time.
@@ -14,7 +14,7 @@ pub struct Limits {
     pub name_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for SymbolLimits {
     fn default() -> Self {
         Self { symbols: 2 << 20, symbols_scanned: 16 << 20, name_bytes: 4096 }
     }
@@ -22,10 +22,10 @@ impl Default for Limits {
 
 /// Symbols that a file has and its [`SymbolTable`](crate::SymbolTable) has not.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Cut {
-    /// Left out because [`Limits::symbols`] were kept, or [`Limits::symbols_scanned`] looked at.
+pub struct OmittedSymbols {
+    /// Left out because [`SymbolLimits::symbols`] were kept, or [`SymbolLimits::symbols_scanned`] looked at.
     pub beyond_limit: u64,
     /// Left out because they lie more than 4 GiB above the first code, or their names more than 512 MiB
     /// into the table of names.
-    pub out_of_reach: u64,
+    pub out_of_range: u64,
 }

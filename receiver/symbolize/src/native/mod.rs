@@ -9,6 +9,6 @@ mod name;
 mod parts;
 mod table;
 
-pub use limits::{Cut, Limits};
-pub(crate) use table::Located;
+pub use limits::{OmittedSymbols, SymbolLimits};
+pub(crate) use table::LocatedSymbol;
 pub use table::{Symbol, SymbolTable};

@@ -3,20 +3,20 @@
 use std::io;
 use std::ops::Range;
 
-use crate::error::Error;
+use crate::error::SymbolTableError;
 use crate::image::Image;
 
 /// Reads the name at an offset of a table's strings, and whether it is longer than `limit` bytes and was cut.
 ///
 /// # Errors
-/// [`Error::Read`] where the name lies outside of the strings or can't be read.
+/// [`SymbolTableError::QueuedRead`] where the name lies outside of the strings or can't be read.
 pub(super) fn read_name(
     image: &Image,
     strings: Range<u64>,
     offset: u32,
     limit: usize,
-) -> Result<(Vec<u8>, bool), Error> {
-    let missing = |offset, source| Error::Read { what: "symbol name", offset, source };
+) -> Result<(Vec<u8>, bool), SymbolTableError> {
+    let missing = |offset, source| SymbolTableError::Read { what: "symbol name", offset, source };
     let at = strings
         .start
         .checked_add(u64::from(offset))

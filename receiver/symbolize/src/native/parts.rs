@@ -2,7 +2,7 @@
 
 /// Which parts are there.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct LoadedParts {
     pub(super) part_bytes: u64,
-    pub(super) is_held: Box<[bool]>,
+    pub(super) is_loaded: Box<[bool]>,
 }

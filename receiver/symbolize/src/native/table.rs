@@ -4,15 +4,15 @@ use std::ops::Range;
 
 use sidewinder_address::Svma;
 
-use super::build::{self, Build};
-use super::entry::{Entry, NameRef};
-use super::limits::{ALIASES_LIMIT, Cut, Limits};
+use super::build::{self, SymbolTableBuilder};
+use super::entry::{NameRef, SymbolEntry};
+use super::limits::{ALIASES_LIMIT, OmittedSymbols, SymbolLimits};
 use super::name::read_name;
-use super::parts::Parts;
+use super::parts::LoadedParts;
 use crate::alias::{self, Binding};
 use crate::demangle::PLT_SUFFIX;
-use crate::elf::Layout;
-use crate::error::Error;
+use crate::elf::ElfLayout;
+use crate::error::SymbolTableError;
 use crate::image::Image;
 use crate::language::Language;
 
@@ -21,7 +21,7 @@ use crate::language::Language;
 pub struct Symbol {
     /// As the linker knows it, without a symbol version. Bytes that are no UTF-8 are replaced.
     pub name: String,
-    /// Whether the name was longer than [`Limits::name_bytes`].
+    /// Whether the name was longer than [`SymbolLimits::name_bytes`].
     pub is_name_cut: bool,
     /// Where the function starts.
     pub start: Svma,
@@ -38,17 +38,17 @@ pub struct Symbol {
 #[derive(Debug)]
 pub struct SymbolTable {
     pub(super) image: Image,
-    pub(super) layout: Layout,
+    pub(super) layout: ElfLayout,
     /// Sorted by start.
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<SymbolEntry>,
     /// Which of them are here, where there is no room for all.
-    pub(super) parts: Option<Parts>,
-    /// Start of the first executable section: what [`Entry::start`] counts from.
+    pub(super) parts: Option<LoadedParts>,
+    /// Start of the first executable section: what [`SymbolEntry::start`] counts from.
     pub(super) base: u64,
     /// What the Go linker placed; the rest of a Go program's text is C's.
     pub(super) go_text: Option<Range<u64>>,
-    pub(super) limits: Limits,
-    pub(super) cut: Cut,
+    pub(super) limits: SymbolLimits,
+    pub(super) cut: OmittedSymbols,
     /// Of what is cut, symbols that were not looked at.
     pub(super) unscanned: u64,
 }
@@ -58,22 +58,26 @@ pub struct SymbolTable {
 const LOOK_BACK: usize = 64;
 impl SymbolTable {
     /// What one symbol costs.
-    pub const BYTES_PER_SYMBOL: usize = size_of::<Entry>();
+    pub const BYTES_PER_SYMBOL: usize = size_of::<SymbolEntry>();
 
     /// Indexes a file's function symbols. A file without any gives an empty table.
     ///
     /// # Errors
     ///
-    /// [`Error`] where the file is no ELF file, or ends before what its headers promise.
-    pub fn read(image: impl Into<Image>, limits: Limits) -> Result<Self, Error> {
+    /// [`SymbolTableError`] where the file is no ELF file, or ends before what its headers promise.
+    pub fn read(image: impl Into<Image>, limits: SymbolLimits) -> Result<Self, SymbolTableError> {
         let image = image.into();
-        let layout = Layout::read(&image)?;
+        let layout = ElfLayout::read(&image)?;
         Self::index(image, layout, limits)
     }
 
-    pub(crate) fn index(image: Image, layout: Layout, limits: Limits) -> Result<Self, Error> {
+    pub(crate) fn index(
+        image: Image,
+        layout: ElfLayout,
+        limits: SymbolLimits,
+    ) -> Result<Self, SymbolTableError> {
         let base = layout.code.first().map_or(0, |range| range.start);
-        let collected = Build::new(&image, &layout, limits, base).collect()?;
+        let collected = SymbolTableBuilder::new(&image, &layout, limits, base).collect()?;
         let mut entries = collected.entries;
         entries.shrink_to_fit();
         // Without symbols there are no names to read.
@@ -92,7 +96,7 @@ impl SymbolTable {
     }
 
     /// How many symbols the index of a file will hold at most.
-    pub(crate) fn symbols_at_most(layout: &Layout, limits: &Limits) -> usize {
+    pub(crate) fn symbols_at_most(layout: &ElfLayout, limits: &SymbolLimits) -> usize {
         build::symbols_at_most(layout, limits)
     }
 
@@ -104,8 +108,8 @@ impl SymbolTable {
     ///
     /// # Errors
     ///
-    /// [`Error::Read`] where the name cannot be read from the file any more.
-    pub fn lookup(&self, svma: Svma) -> Result<Option<Symbol>, Error> {
+    /// [`SymbolTableError::QueuedRead`] where the name cannot be read from the file any more.
+    pub fn lookup(&self, svma: Svma) -> Result<Option<Symbol>, SymbolTableError> {
         self.locate(svma).map_or(Ok(None), |located| self.name(located))
     }
 
@@ -123,7 +127,7 @@ impl SymbolTable {
 
     /// What the limits left out.
     #[must_use]
-    pub fn cut(&self) -> Cut {
+    pub fn cut(&self) -> OmittedSymbols {
         self.cut
     }
 
@@ -142,8 +146,8 @@ impl SymbolTable {
     }
 
     /// The entries that name an address, all of one start.
-    /// [`Located::is_certain`] tells whether a symbol states that it reaches the address.
-    pub(crate) fn locate(&self, svma: Svma) -> Option<Located<'_>> {
+    /// [`LocatedSymbol::is_certain`] tells whether a symbol states that it reaches the address.
+    pub(crate) fn locate(&self, svma: Svma) -> Option<LocatedSymbol<'_>> {
         let offset = u32::try_from(svma.0.checked_sub(self.base)?).ok()?;
         let before = self.entries.get(..self.entries.partition_point(|entry| entry.start <= offset))?;
         let sized = before.iter().rev().take(LOOK_BACK).find(|entry| entry.reaches(offset));
@@ -158,16 +162,16 @@ impl SymbolTable {
         let first = before.partition_point(|entry| entry.start < start);
         let last = before.partition_point(|entry| entry.start <= start);
         let aliases = before.get(first..last)?;
-        let located = Located { start: Svma(self.base + u64::from(start)), aliases, reached };
+        let located = LocatedSymbol { start: Svma(self.base + u64::from(start)), aliases, reached };
         located.names().next().is_some().then_some(located)
     }
 
     /// The best of the names of a place.
-    pub(crate) fn name(&self, located: Located<'_>) -> Result<Option<Symbol>, Error> {
+    pub(crate) fn name(&self, located: LocatedSymbol<'_>) -> Result<Option<Symbol>, SymbolTableError> {
         let mut best: Option<(Binding, Symbol)> = None;
         for entry in located.names().take(ALIASES_LIMIT) {
             let (name, is_name_cut) = self.read_name(entry.name)?;
-            let language = match Language::of_symbol(&name) {
+            let language = match Language::from_symbol(&name) {
                 Language::Unknown => self.language_of(located.start),
                 mangled => mangled,
             };
@@ -184,8 +188,8 @@ impl SymbolTable {
         Ok(best.map(|(_, symbol)| symbol))
     }
 
-    fn read_name(&self, name_ref: NameRef) -> Result<(String, bool), Error> {
-        let table = if name_ref.is_dynamic() { &self.layout.dynamic } else { &self.layout.full };
+    fn read_name(&self, name_ref: NameRef) -> Result<(String, bool), SymbolTableError> {
+        let table = if name_ref.is_dynamic() { &self.layout.dynsym } else { &self.layout.symtab };
         let strings = table.as_ref().map_or(0..0, |table| table.strings.clone());
         let (bytes, is_cut) = read_name(&self.image, strings, name_ref.offset(), self.limits.name_bytes)?;
         let name = String::from_utf8_lossy(&bytes);
@@ -203,14 +207,14 @@ impl SymbolTable {
 
 /// A place that symbols name, before any name is read.
 #[derive(Clone, Copy)]
-pub(crate) struct Located<'a> {
+pub(crate) struct LocatedSymbol<'a> {
     pub(crate) start: Svma,
-    aliases: &'a [Entry],
+    aliases: &'a [SymbolEntry],
     /// The offset that a symbol must reach to count; `None` where no sized symbol does and unsized ones count.
     reached: Option<u32>,
 }
 
-impl<'a> Located<'a> {
+impl<'a> LocatedSymbol<'a> {
     /// Whether a symbol says by its size that it holds the address.
     pub(crate) fn is_certain(&self) -> bool {
         self.reached.is_some()
@@ -221,7 +225,7 @@ impl<'a> Located<'a> {
         self.names().count()
     }
 
-    fn names(self) -> impl Iterator<Item = &'a Entry> {
+    fn names(self) -> impl Iterator<Item = &'a SymbolEntry> {
         self.aliases.iter().filter(move |entry| match self.reached {
             Some(offset) => entry.reaches(offset),
             None => entry.size == 0,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use object::{Object, ObjectSymbol};
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{FileId, Files, Image, Lookup, NoName};
+use sidewinder_symbolize::{BinaryFiles, BinaryId, Image, Lookup, UnnamedReason};
 
 use crate::lines::{runs, symbolizer};
 
@@ -47,7 +47,7 @@ fn program(kept: &[&str]) -> Option<(tempfile::TempDir, PathBuf, Svma)> {
 
 struct Pair<'a>(&'a Path, Option<PathBuf>);
 
-impl Files for &Pair<'_> {
+impl BinaryFiles for &Pair<'_> {
     fn content(&self) -> io::Result<Image> {
         Ok(File::open(self.0)?.into())
     }
@@ -58,8 +58,8 @@ impl Files for &Pair<'_> {
 }
 
 /// Name, file name and line of an address.
-fn named(pair: &Pair<'_>, svma: Svma) -> Result<(String, Option<String>, u32), NoName> {
-    match symbolizer(8 << 20).name(FileId(1), pair, svma) {
+fn named(pair: &Pair<'_>, svma: Svma) -> Result<(String, Option<String>, u32), UnnamedReason> {
+    match symbolizer(8 << 20).name(BinaryId(1), pair, svma) {
         Lookup::Unnamed { why, .. } => Err(why),
         Lookup::Named(frames) => {
             let frame = &frames[0];
@@ -72,7 +72,7 @@ fn named(pair: &Pair<'_>, svma: Svma) -> Result<(String, Option<String>, u32), N
 #[test]
 fn a_stripped_program_has_no_name_for_what_it_does_not_export() {
     let Some((_folder, program, hidden)) = program(&[]) else { return };
-    assert_eq!(named(&Pair(&program, None), hidden), Err(NoName::NotCovered));
+    assert_eq!(named(&Pair(&program, None), hidden), Err(UnnamedReason::NotCovered));
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_decompression_bomb_is_not_unpacked() {
     runs(folder.path(), &["xz", "-0", "zeros"]);
     runs(folder.path(), &["objcopy", "--update-section", ".gnu_debugdata=zeros.xz", "p"]);
     let mut symbolizer = symbolizer(8 << 20);
-    let lookup = symbolizer.name(FileId(1), &Pair(&program, None), hidden);
-    assert!(matches!(lookup, Lookup::Unnamed { why: NoName::NotCovered, .. }), "{lookup:?}");
+    let lookup = symbolizer.name(BinaryId(1), &Pair(&program, None), hidden);
+    assert!(matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NotCovered, .. }), "{lookup:?}");
     assert!(symbolizer.held_bytes() < 1 << 20);
 }

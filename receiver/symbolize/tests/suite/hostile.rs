@@ -5,7 +5,7 @@ use std::io::Write;
 
 use proptest::prelude::*;
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{Error, Limits, SymbolTable};
+use sidewinder_symbolize::{SymbolLimits, SymbolTable, SymbolTableError};
 
 use crate::elf::{FUNC, GLOBAL, Made, TEXT, elf};
 
@@ -16,7 +16,7 @@ fn small() -> Vec<u8> {
 
 /// Reads a file and asks it for names all over; the result does not matter, that there is one does.
 fn survives(bytes: Vec<u8>) {
-    let limits = Limits { symbols: 1000, symbols_scanned: 10_000, name_bytes: 64 };
+    let limits = SymbolLimits { symbols: 1000, symbols_scanned: 10_000, name_bytes: 64 };
     let Ok(table) = SymbolTable::read(bytes, limits) else { return };
     assert!(table.len() <= limits.symbols);
     for svma in [0, TEXT, TEXT + 0x21, TEXT + 0x50, u64::MAX] {
@@ -63,10 +63,10 @@ proptest! {
 fn a_file_that_shrinks_after_it_was_indexed_gives_an_error_and_no_signal() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(&small()).unwrap();
-    let table = SymbolTable::read(File::open(file.path()).unwrap(), Limits::default()).unwrap();
+    let table = SymbolTable::read(File::open(file.path()).unwrap(), SymbolLimits::default()).unwrap();
     assert!(table.lookup(Svma(TEXT)).unwrap().is_some());
     file.as_file().set_len(64).unwrap();
-    assert!(matches!(table.lookup(Svma(TEXT)), Err(Error::Read { what: "symbol name", .. })));
+    assert!(matches!(table.lookup(Svma(TEXT)), Err(SymbolTableError::Read { what: "symbol name", .. })));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_sparse_file_of_a_terabyte_of_symbols_is_cut() {
     bytes[sections + 2 * 64 + 32..][..8].copy_from_slice(&(1_u64 << 40).to_le_bytes());
     (&file).write_all(&bytes).unwrap();
     file.set_len(1 << 41).unwrap();
-    let limits = Limits { symbols_scanned: 100_000, ..Limits::default() };
+    let limits = SymbolLimits { symbols_scanned: 100_000, ..SymbolLimits::default() };
     let table = SymbolTable::read(file, limits).unwrap();
     assert!(table.cut().beyond_limit > 0);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use object::{Object, ObjectSection, ObjectSymbol};
 use proptest::prelude::*;
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{FileId, Files, Image, Lookup, Symbolizer};
+use sidewinder_symbolize::{BinaryFiles, BinaryId, Image, Lookup, Symbolizer};
 
 use crate::elf::{FUNC, GLOBAL, Made, TEXT, elf};
 use crate::lines::{runs, symbolizer};
@@ -51,8 +51,8 @@ fn resident_bytes() -> usize {
     statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-fn chain(symbolizer: &mut Symbolizer, files: impl Files, svma: Svma) -> Vec<(String, u32)> {
-    match symbolizer.name(FileId(1), files, svma) {
+fn chain(symbolizer: &mut Symbolizer, files: impl BinaryFiles, svma: Svma) -> Vec<(String, u32)> {
+    match symbolizer.name(BinaryId(1), files, svma) {
         Lookup::Unnamed { why, .. } => panic!("{why:?}"),
         Lookup::Named(frames) => {
             frames.iter().map(|frame| (frame.name.system_name.to_string(), frame.line)).collect()
@@ -148,7 +148,7 @@ fn of_two_million_symbols_as_many_are_kept_as_there_is_room_for_and_the_rest_is_
 /// The program, and its debug file as somebody changed it.
 struct Changed<'a>(&'a Path, Vec<u8>);
 
-impl Files for &Changed<'_> {
+impl BinaryFiles for &Changed<'_> {
     fn content(&self) -> io::Result<Image> {
         Ok(File::open(self.0)?.into())
     }
@@ -205,7 +205,7 @@ fn a_debug_file_that_shrinks_gives_names_without_lines_and_no_signal() {
     let file = File::options().write(true).open(&program).unwrap();
     file.set_len(4096).unwrap();
     for at in 1..64 {
-        let _ = symbolizer.name(FileId(1), || File::open(&program), Svma(work.0 + at));
+        let _ = symbolizer.name(BinaryId(1), || File::open(&program), Svma(work.0 + at));
     }
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use object::Object as _;
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{FileId, Files, Image, Lookup, Symbolizer, SymbolizerOptions};
+use sidewinder_symbolize::{BinaryFiles, BinaryId, Image, Lookup, Symbolizer, SymbolizerOptions};
 
 use crate::oracle::{self, addresses, code_of, starts_by_name};
 
@@ -23,7 +23,7 @@ struct Pair {
     whole: PathBuf,
 }
 
-impl Files for &Pair {
+impl BinaryFiles for &Pair {
     fn content(&self) -> io::Result<Image> {
         Ok(File::open(&self.program)?.into())
     }
@@ -43,11 +43,11 @@ impl Files for &Pair {
 }
 
 pub(crate) fn symbolizer(budget_bytes: usize) -> Symbolizer {
-    Symbolizer::new(SymbolizerOptions { budget_bytes, lines: true, inlines: true, is_patient: true })
+    Symbolizer::new(SymbolizerOptions { budget_bytes, lines: true, inlines: true, has_no_time_limit: true })
 }
 
 fn ours(symbolizer: &mut Symbolizer, pair: &Pair, svma: u64) -> Vec<Line> {
-    match symbolizer.name(FileId(1), pair, Svma(svma)) {
+    match symbolizer.name(BinaryId(1), pair, Svma(svma)) {
         Lookup::Unnamed { .. } => Vec::new(),
         Lookup::Named(frames) => frames
             .iter()
@@ -410,7 +410,7 @@ fn lines_and_inlined_calls_can_be_left_out() {
     let Some((_folder, pair)) = made(&CASES[0]) else { return };
     let addresses = addresses(&code_of(&pair.program));
     let frames_of = |lines, inlines| {
-        let options = SymbolizerOptions { budget_bytes: 8 << 20, lines, inlines, is_patient: true };
+        let options = SymbolizerOptions { budget_bytes: 8 << 20, lines, inlines, has_no_time_limit: true };
         let mut symbolizer = Symbolizer::new(options);
         addresses.iter().flat_map(|svma| ours(&mut symbolizer, &pair, *svma)).collect::<Vec<_>>()
     };

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{Limits, Symbol, SymbolTable};
+use sidewinder_symbolize::{Symbol, SymbolLimits, SymbolTable};
 
 const ADDRESSES: usize = 10_000;
 
@@ -192,8 +192,8 @@ fn agrees(path: &Path) -> Option<BTreeMap<String, usize>> {
         eprintln!("SKIPPED: llvm-symbolizer is not installed");
         return None;
     };
-    let table = SymbolTable::read(File::open(path).unwrap(), Limits::default()).unwrap();
-    assert_eq!(table.cut(), sidewinder_symbolize::Cut::default());
+    let table = SymbolTable::read(File::open(path).unwrap(), SymbolLimits::default()).unwrap();
+    assert_eq!(table.cut(), sidewinder_symbolize::OmittedSymbols::default());
     let mut equal = 0;
     let mut reasons = BTreeMap::<Reason, usize>::new();
     let mut languages = BTreeMap::<String, usize>::new();
@@ -326,7 +326,7 @@ fn stubs_are_named_as_objdump_names_them() {
             return;
         };
         assert!(stubs.values().any(|name| name == "puts@plt"), "{compiler:?}: {stubs:?}");
-        let table = SymbolTable::read(File::open(&path).unwrap(), Limits::default()).unwrap();
+        let table = SymbolTable::read(File::open(&path).unwrap(), SymbolLimits::default()).unwrap();
         for (svma, name) in stubs {
             let ours =
                 [svma, svma + 6].map(|svma| table.lookup(Svma(svma)).unwrap().map(|symbol| symbol.name));

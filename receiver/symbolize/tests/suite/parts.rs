@@ -2,14 +2,19 @@
 
 use proptest::prelude::*;
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{FileId, Lookup, SymbolTable, Symbolizer, SymbolizerOptions};
+use sidewinder_symbolize::{BinaryId, Lookup, SymbolTable, Symbolizer, SymbolizerOptions};
 
 use crate::elf::{FUNC, GLOBAL, LOCAL, Made, NOTYPE, TEXT, elf_of_text};
 
 const CODE_BYTES: u64 = 1 << 20;
 
 fn symbolizer(budget_bytes: usize, is_patient: bool) -> Symbolizer {
-    Symbolizer::new(SymbolizerOptions { budget_bytes, lines: false, inlines: false, is_patient })
+    Symbolizer::new(SymbolizerOptions {
+        budget_bytes,
+        lines: false,
+        inlines: false,
+        has_no_time_limit: is_patient,
+    })
 }
 
 fn said(lookup: Lookup) -> Option<String> {
@@ -48,7 +53,7 @@ proptest! {
         let (mut roomy, mut narrow) = (symbolizer(8 << 20, true), symbolizer(32 << 10, true));
         for at in addresses {
             let look_up = |symbolizer: &mut Symbolizer| {
-                said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)))
+                said(symbolizer.name(BinaryId(1), || Ok(file.clone()), Svma(TEXT + at)))
             };
             prop_assert_eq!(look_up(&mut narrow), look_up(&mut roomy), "at {:#x}", at);
             prop_assert!(narrow.held_bytes() <= 32 << 10);
@@ -68,7 +73,7 @@ fn a_dynamic_symbol_names_nothing_where_the_full_table_has_a_shorter_one() {
     for budget_bytes in [8 << 20, 32 << 10] {
         let mut symbolizer = symbolizer(budget_bytes, true);
         for at in [300, CODE_BYTES / 2 + 100, CODE_BYTES - 100] {
-            let found = said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)));
+            let found = said(symbolizer.name(BinaryId(1), || Ok(file.clone()), Svma(TEXT + at)));
             assert_ne!(found.as_deref(), Some("long"), "at {at:#x} of {budget_bytes} bytes");
         }
     }
@@ -85,7 +90,7 @@ fn parts_make_room_for_others() {
     for _ in 0..2 {
         for (number, name) in names.iter().enumerate() {
             let at = Svma(TEXT + number as u64 * 256 + 7);
-            let found = said(symbolizer.name(FileId(1), || Ok(file.clone()), at));
+            let found = said(symbolizer.name(BinaryId(1), || Ok(file.clone()), at));
             assert_eq!(found.as_ref(), Some(name));
         }
     }
@@ -108,7 +113,7 @@ fn a_part_that_fills_the_room_is_reached_from_before() {
         let symbols: Vec<_> = sized.chain([Made(GLOBAL, NOTYPE, "before", SECOND - (32 << 10), 0)]).collect();
         let file = elf_of_text(CODE_BYTES, &symbols, &[], "");
         let mut symbolizer = symbolizer(BUDGET_BYTES, true);
-        let mut name = |at| said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)));
+        let mut name = |at| said(symbolizer.name(BinaryId(1), || Ok(file.clone()), Svma(TEXT + at)));
         assert_eq!(name(FIRST).as_deref(), Some("sized"));
         assert_eq!(name(SECOND).as_deref(), Some("before"), "{in_first} symbols in the first part");
     }
@@ -122,7 +127,7 @@ fn symbols_of_one_start_name_what_they_reach() {
     for order in [[1000, 70, 1001], [70, 1000, 71]] {
         let mut symbolizer = symbolizer(8 << 20, true);
         for at in order {
-            let found = said(symbolizer.name(FileId(1), || Ok(file.clone()), Svma(TEXT + at)));
+            let found = said(symbolizer.name(BinaryId(1), || Ok(file.clone()), Svma(TEXT + at)));
             assert_eq!(found.as_deref(), Some(if at < 64 + 512 { "head" } else { "whole" }), "at {at}");
         }
     }

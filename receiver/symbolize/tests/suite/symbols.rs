@@ -5,12 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 
 use sidewinder_address::Svma;
-use sidewinder_symbolize::{Error, Language, Limits, Symbol, SymbolTable};
+use sidewinder_symbolize::{Language, Symbol, SymbolLimits, SymbolTable, SymbolTableError};
 
 use crate::elf::{FUNC, GLOBAL, LOCAL, Made, NOTYPE, OBJECT, TEXT, TEXT_BYTES, WEAK, elf};
 
 fn table(symbols: &[Made<'_>]) -> SymbolTable {
-    SymbolTable::read(elf(symbols, &[], ""), Limits::default()).unwrap()
+    SymbolTable::read(elf(symbols, &[], ""), SymbolLimits::default()).unwrap()
 }
 
 fn at(table: &SymbolTable, offset: u64) -> Option<Symbol> {
@@ -74,7 +74,7 @@ fn data_and_local_labels_name_no_code() {
 fn dynamic_symbols_fill_what_the_full_table_lacks() {
     let full = [Made(LOCAL, FUNC, "inside", 0, 0x10)];
     let dynamic = [Made(GLOBAL, FUNC, "exported", 0x10, 0x10), Made(GLOBAL, FUNC, "ignored", 0, 0x10)];
-    let table = SymbolTable::read(elf(&full, &dynamic, ""), Limits::default()).unwrap();
+    let table = SymbolTable::read(elf(&full, &dynamic, ""), SymbolLimits::default()).unwrap();
     assert_eq!(name(&table, 0).as_deref(), Some("inside"));
     assert_eq!(name(&table, 0x10).as_deref(), Some("exported"));
     assert_eq!(table.len(), 2);
@@ -90,7 +90,7 @@ fn only_what_the_go_linker_placed_is_go() {
         Made(GLOBAL, FUNC, "_RNvC3foo3bar", 0x310, 0x10),
     ];
     let language = |section: &str, offset| {
-        let table = SymbolTable::read(elf(&symbols, &[], section), Limits::default()).unwrap();
+        let table = SymbolTable::read(elf(&symbols, &[], section), SymbolLimits::default()).unwrap();
         at(&table, offset).unwrap().language
     };
     assert_eq!(language(".gopclntab", 0x110), Language::Go);
@@ -104,18 +104,18 @@ fn what_a_limit_cuts_is_counted() {
     let names: Vec<_> = (0..10).map(|number| format!("f{number}")).collect();
     let symbols: Vec<_> =
         names.iter().zip(0..).map(|(name, at)| Made(GLOBAL, FUNC, name, at * 16, 16)).collect();
-    let limits = Limits { symbols: 4, ..Limits::default() };
+    let limits = SymbolLimits { symbols: 4, ..SymbolLimits::default() };
     let table = SymbolTable::read(elf(&symbols, &[], ""), limits).unwrap();
     assert_eq!((table.len(), table.cut().beyond_limit), (4, 6));
 
     let long = "x".repeat(1 << 20);
-    let table =
-        SymbolTable::read(elf(&[Made(GLOBAL, FUNC, &long, 0, 16)], &[], ""), Limits::default()).unwrap();
+    let table = SymbolTable::read(elf(&[Made(GLOBAL, FUNC, &long, 0, 16)], &[], ""), SymbolLimits::default())
+        .unwrap();
     let symbol = at(&table, 0).unwrap();
     assert_eq!((symbol.name.len(), symbol.is_name_cut), (4096, true));
 
     let far = [Made(GLOBAL, FUNC, "near", 0, 16), Made(GLOBAL, FUNC, "far", 5 << 32, 16)];
-    assert_eq!(SymbolTable::read(elf(&far, &[], ""), Limits::default()).unwrap().len(), 1);
+    assert_eq!(SymbolTable::read(elf(&far, &[], ""), SymbolLimits::default()).unwrap().len(), 1);
 }
 
 #[test]
@@ -129,17 +129,17 @@ fn the_vdso_is_read_from_memory() {
     let [start, end] = [start, end].map(|address| u64::from_str_radix(address, 16).unwrap());
     let mut bytes = vec![0; (end - start) as usize];
     File::open("/proc/self/mem").unwrap().read_exact_at(&mut bytes, start).unwrap();
-    let table = SymbolTable::read(bytes, Limits::default()).unwrap();
+    let table = SymbolTable::read(bytes, SymbolLimits::default()).unwrap();
     let found = (0..end - start).step_by(16).filter_map(|svma| table.lookup(Svma(svma)).unwrap());
     assert!(found.into_iter().any(|symbol| symbol.name.contains("gettime")));
 }
 
 #[test]
 fn what_is_no_elf_file_is_said_so() {
-    let read = |bytes: &[u8]| SymbolTable::read(bytes.to_vec(), Limits::default()).unwrap_err();
-    assert!(matches!(read(b""), Error::NotElf));
-    assert!(matches!(read(b"#!/bin/sh\necho hello\n"), Error::NotElf));
+    let read = |bytes: &[u8]| SymbolTable::read(bytes.to_vec(), SymbolLimits::default()).unwrap_err();
+    assert!(matches!(read(b""), SymbolTableError::NotElf));
+    assert!(matches!(read(b"#!/bin/sh\necho hello\n"), SymbolTableError::NotElf));
     let mut without_sections = elf(&[], &[], "");
     without_sections[40..48].fill(0);
-    assert!(matches!(read(&without_sections), Error::NoSections));
+    assert!(matches!(read(&without_sections), SymbolTableError::NoSections));
 }

@@ -11,7 +11,7 @@ use sidewinder_unwind_fuzz::file_of;
 fuzz_target!(|data: &[u8]| {
     let file = file_of(&[(".gnu_debuglink", data), (".note.gnu.build-id", data)]);
     let Ok(file) = File::parse(&*file) else { return };
-    let Some(reference) = DebugFileReference::of(&file) else { return };
+    let Some(reference) = DebugFileReference::from_file(&file) else { return };
     let mut candidates = 0;
     for path in reference.candidates(b"/usr/bin") {
         candidates += 1;
@@ -19,5 +19,5 @@ fuzz_target!(|data: &[u8]| {
         assert!(path.split(|byte| *byte == b'/').all(|part| !part.is_empty() && part != b".."));
     }
     assert!((1..=4).contains(&candidates));
-    let _ = reference.proof(&file);
+    let _ = reference.verify(&file);
 });

@@ -4,8 +4,8 @@
 mod support;
 
 use object::File;
-use sidewinder_unwind::prove::mode_ranges;
-use sidewinder_unwind::validate::{Trust, settle};
+use sidewinder_unwind::method::method_ranges;
+use sidewinder_unwind::validate::{TrustedSide, resolve_conflicts};
 use sidewinder_unwind::{Entry, UnwindTable, unwind_table};
 
 use self::support::{RA, RBP, RSP, Section, TEXT, TEXT_BYTES, cfa, elf, elf_with_symbols};
@@ -47,8 +47,8 @@ pub fn check_code(code: &[u8]) {
     section.fde(cie, 0, code.len() as u64, &[]);
     let described = elf(TEXT + TEXT_BYTES as u64 / 2, code, &[(".eh_frame", &section.bytes)]);
     let Ok(file) = File::parse(&*described) else { return };
-    for trust in [Trust::Rows, Trust::Code] {
-        if let Ok(table) = unwind_table(&file).and_then(|table| settle(&file, table, trust)) {
+    for trusted in [TrustedSide::Rows, TrustedSide::Code] {
+        if let Ok(table) = unwind_table(&file).and_then(|table| resolve_conflicts(&file, table, trusted)) {
             check(&table);
         }
     }
@@ -70,5 +70,5 @@ fn check(table: &UnwindTable) {
         last = Some((row.start, row.entry));
     }
     assert!(last.is_none_or(|(_, entry)| matches!(entry, Entry::End(_))));
-    assert!(mode_ranges(table).all(|range| range.start < range.end));
+    assert!(method_ranges(table).all(|range| range.start < range.end));
 }

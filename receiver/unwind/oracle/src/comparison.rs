@@ -11,9 +11,9 @@ use object::elf::PT_GNU_EH_FRAME;
 use object::read::elf::ProgramHeader as _;
 use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::{LoadSegment, Svma};
-use sidewinder_unwind::{EndReason, Entry, Source, UnwindTable, load_segments, unwind_table};
+use sidewinder_unwind::{EndReason, Entry, RowSource, UnwindTable, load_segments, unwind_table};
 
-use crate::gimli_rows::{Bytes, Expected, Functions};
+use crate::gimli_rows::{ExpectedRow, FdeTable, GimliSlice};
 
 /// The reasons for which a row may differ from gimli's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -72,13 +72,13 @@ const MAX_EXAMPLES: usize = 5;
 
 /// Why a file can't be compared.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ComparisonError {
     /// It is no ELF file that can be read.
     #[error("not a readable ELF file")]
     Elf(#[from] object::Error),
     /// It has no table.
     #[error("no unwind table")]
-    Unwind(#[from] sidewinder_unwind::Error),
+    Unwind(#[from] sidewinder_unwind::UnwindTableError),
 }
 
 /// Compare a file's table with what gimli says of its `.eh_frame`, and where that says nothing, of its
@@ -87,15 +87,15 @@ pub enum Error {
 /// # Errors
 ///
 /// If there is no table.
-pub fn compare(data: &[u8]) -> Result<(UnwindTable, Comparison), Error> {
+pub fn compare(data: &[u8]) -> Result<(UnwindTable, Comparison), ComparisonError> {
     let file = File::parse(data)?;
     let table = unwind_table(&file)?;
-    let sections = Sections::of(&file);
-    let mut sides = Sides {
-        eh_frame: Functions::of(EhFrame::from(sections.slice(&sections.eh_frame)), &sections.bases),
-        debug_frame: Functions::of(DebugFrame::from(sections.slice(&sections.debug_frame)), &sections.bases),
+    let sections = CfiSections::from_file(&file);
+    let mut sides = TableComparison {
+        eh_frame: FdeTable::new(EhFrame::from(sections.slice(&sections.eh_frame)), &sections.bases),
+        debug_frame: FdeTable::new(DebugFrame::from(sections.slice(&sections.debug_frame)), &sections.bases),
         table: &table,
-        is_go: table.summary().functions.contains_key(&Source::GoPclntab),
+        is_go: table.summary().functions.contains_key(&RowSource::GoPclntab),
         by_machine_code: table.by_machine_code().collect(),
         text: HashMap::new(),
     };
@@ -104,14 +104,14 @@ pub fn compare(data: &[u8]) -> Result<(UnwindTable, Comparison), Error> {
 }
 
 /// The sections that gimli reads.
-struct Sections<'data> {
+struct CfiSections<'data> {
     eh_frame: Cow<'data, [u8]>,
     debug_frame: Cow<'data, [u8]>,
     bases: BaseAddresses,
 }
 
-impl<'data> Sections<'data> {
-    fn of(file: &File<'data>) -> Self {
+impl<'data> CfiSections<'data> {
+    fn from_file(file: &File<'data>) -> Self {
         let data = |name| {
             let section = file.section_by_name(name)?;
             Some((section.uncompressed_data().ok()?, section.address()))
@@ -126,8 +126,8 @@ impl<'data> Sections<'data> {
         Self { eh_frame, debug_frame, bases: bases.set_eh_frame(address) }
     }
 
-    fn slice<'a>(&self, data: &'a [u8]) -> Bytes<'a> {
-        Bytes::new(data, LittleEndian)
+    fn slice<'a>(&self, data: &'a [u8]) -> GimliSlice<'a> {
+        GimliSlice::new(data, LittleEndian)
     }
 }
 
@@ -146,9 +146,9 @@ fn eh_frame_by_header<'data>(file: &File<'data>) -> Option<(Cow<'data, [u8]>, u6
 }
 
 /// Both sides of a comparison.
-struct Sides<'a> {
-    eh_frame: Functions<'a, EhFrame<Bytes<'a>>>,
-    debug_frame: Functions<'a, DebugFrame<Bytes<'a>>>,
+struct TableComparison<'a> {
+    eh_frame: FdeTable<'a, EhFrame<GimliSlice<'a>>>,
+    debug_frame: FdeTable<'a, DebugFrame<GimliSlice<'a>>>,
     table: &'a UnwindTable,
     is_go: bool,
     /// What the table has from machine code, in order.
@@ -158,7 +158,7 @@ struct Sides<'a> {
 }
 
 /// How one address compares.
-enum Outcome {
+enum AddressOutcome {
     Equal,
     EqualButFramePointer,
     WithoutDwarf,
@@ -166,7 +166,7 @@ enum Outcome {
     Unexplained,
 }
 
-impl Sides<'_> {
+impl TableComparison<'_> {
     fn compare(&mut self, loads: &[LoadSegment]) -> Comparison {
         let mut boundaries: Vec<u64> = self.table.rows().map(|row| row.start.0).collect();
         self.eh_frame.boundaries(|at| boundaries.push(at));
@@ -196,14 +196,14 @@ impl Sides<'_> {
         let expected = by_eh_frame.or_else(|| self.debug_frame.expected(address));
         let entry = self.table.lookup(Svma(address));
         match self.outcome(address, expected.as_deref(), &entry, self.is_go && from_debug_frame) {
-            Outcome::Equal => {}
-            Outcome::EqualButFramePointer => comparison.without_frame_pointer += 1,
-            Outcome::WithoutDwarf => {
+            AddressOutcome::Equal => {}
+            AddressOutcome::EqualButFramePointer => comparison.without_frame_pointer += 1,
+            AddressOutcome::WithoutDwarf => {
                 comparison.without_dwarf += 1;
                 comparison.compared -= 1;
             }
-            Outcome::Differs(why) => *comparison.differences.entry(why).or_default() += 1,
-            Outcome::Unexplained => {
+            AddressOutcome::Differs(why) => *comparison.differences.entry(why).or_default() += 1,
+            AddressOutcome::Unexplained => {
                 comparison.unexplained += 1;
                 if comparison.examples.len() < MAX_EXAMPLES {
                     let said = format!("{address:#x}: gimli says {expected:?}, the table {entry:?}");
@@ -213,42 +213,48 @@ impl Sides<'_> {
         }
     }
 
-    fn outcome(&mut self, address: u64, expected: Option<&Expected>, entry: &Entry, is_go: bool) -> Outcome {
+    fn outcome(
+        &mut self,
+        address: u64,
+        expected: Option<&ExpectedRow>,
+        entry: &Entry,
+        is_go: bool,
+    ) -> AddressOutcome {
         let is_root = entry.rule().is_some_and(sidewinder_unwind::Rule::is_root);
         match (expected, entry) {
-            (Some(Expected::Outermost), Entry::Rule(rule)) if rule.is_root() => Outcome::Equal,
-            (Some(Expected::Row { cfa, frame_pointer, return_address }), Entry::Rule(_)) => {
+            (Some(ExpectedRow::Outermost), Entry::Rule(rule)) if rule.is_root() => AddressOutcome::Equal,
+            (Some(ExpectedRow::Row { cfa, frame_pointer, return_address }), Entry::Rule(_)) => {
                 let text = self.text(entry);
                 let [our_cfa, our_frame_pointer, our_return_address] = &*text;
                 match (
                     our_cfa == cfa && our_return_address == return_address,
                     our_frame_pointer == frame_pointer,
                 ) {
-                    (true, true) => Outcome::Equal,
-                    (true, false) if is_go => Outcome::EqualButFramePointer,
-                    _ if is_root => Outcome::Differs(Difference::StackBegins),
-                    _ if is_go => Outcome::Differs(Difference::GoRuntime),
-                    _ => Outcome::Unexplained,
+                    (true, true) => AddressOutcome::Equal,
+                    (true, false) if is_go => AddressOutcome::EqualButFramePointer,
+                    _ if is_root => AddressOutcome::Differs(Difference::StackBegins),
+                    _ if is_go => AddressOutcome::Differs(Difference::GoRuntime),
+                    _ => AddressOutcome::Unexplained,
                 }
             }
-            (None, Entry::End(EndReason::NoInformation)) => Outcome::Equal,
-            (Some(Expected::Exotic), Entry::End(EndReason::Unsupported(_))) => {
-                Outcome::Differs(Difference::CannotBeStated)
+            (None, Entry::End(EndReason::NoInformation)) => AddressOutcome::Equal,
+            (Some(ExpectedRow::Exotic), Entry::End(EndReason::Unsupported(_))) => {
+                AddressOutcome::Differs(Difference::CannotBeStated)
             }
-            (Some(Expected::Refused(_)), Entry::End(EndReason::Malformed)) => {
-                Outcome::Differs(Difference::Malformed)
+            (Some(ExpectedRow::Refused(_)), Entry::End(EndReason::Malformed)) => {
+                AddressOutcome::Differs(Difference::Malformed)
             }
-            (Some(Expected::Refused(gimli::Error::CfiInstructionInInvalidContext)), _) => {
-                Outcome::Differs(Difference::CfaAfterExpression)
+            (Some(ExpectedRow::Refused(gimli::Error::CfiInstructionInInvalidContext)), _) => {
+                AddressOutcome::Differs(Difference::CfaAfterExpression)
             }
-            (None, _) if is_go => Outcome::WithoutDwarf,
-            _ if is_root => Outcome::Differs(Difference::StackBegins),
-            (None, _) if self.is_by_machine_code(address) => Outcome::WithoutDwarf,
-            (None, _) if self.table.summary().functions.contains_key(&Source::KnownFunction) => {
-                Outcome::Differs(Difference::KnownByCode)
+            (None, _) if is_go => AddressOutcome::WithoutDwarf,
+            _ if is_root => AddressOutcome::Differs(Difference::StackBegins),
+            (None, _) if self.is_by_machine_code(address) => AddressOutcome::WithoutDwarf,
+            (None, _) if self.table.summary().functions.contains_key(&RowSource::KnownFunction) => {
+                AddressOutcome::Differs(Difference::KnownByCode)
             }
-            (_, _) if is_go => Outcome::Differs(Difference::GoRuntime),
-            _ => Outcome::Unexplained,
+            (_, _) if is_go => AddressOutcome::Differs(Difference::GoRuntime),
+            _ => AddressOutcome::Unexplained,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sidewinder_unwind::validate::{Mismatch, Statement};
+use sidewinder_unwind::validate::{Mismatch, RuleComponent};
 use sidewinder_unwind::{Cfa, Register, SavedRegister};
 
 /// Why rows and code contradict each other.
@@ -22,15 +22,15 @@ pub enum Explanation {
 impl Explanation {
     /// The explanation of a contradiction; `None` if it isn't one of those known.
     #[must_use]
-    pub fn of(mismatch: &Mismatch) -> Option<Self> {
+    pub fn from_mismatch(mismatch: &Mismatch) -> Option<Self> {
         let rule = mismatch.row.entry.rule()?;
         let Some(code) = mismatch.code else {
-            return (mismatch.statement == Statement::Cfa).then_some(Self::OtherStack);
+            return (mismatch.statement == RuleComponent::Cfa).then_some(Self::OtherStack);
         };
         let from_stack = |cfa| matches!(cfa, Cfa::Register { register: Register::Rsp | Register::Rbp, .. });
         match mismatch.statement {
-            Statement::Cfa if from_stack(rule.cfa) => Some(Self::StackMoved),
-            Statement::FramePointer
+            RuleComponent::Cfa if from_stack(rule.cfa) => Some(Self::StackMoved),
+            RuleComponent::FramePointer
                 if rule.frame_pointer == SavedRegister::Same && code.frame_pointer != SavedRegister::Same =>
             {
                 Some(Self::FramePointerOverwritten)

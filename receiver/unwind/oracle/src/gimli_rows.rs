@@ -9,12 +9,12 @@ use gimli::{
     Operation, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, UnwindTableRow, X86_64,
 };
 
-pub(crate) type Bytes<'data> = EndianSlice<'data, LittleEndian>;
-type Fde<'data> = FrameDescriptionEntry<Bytes<'data>>;
+pub(crate) type GimliSlice<'data> = EndianSlice<'data, LittleEndian>;
+type GimliFde<'data> = FrameDescriptionEntry<GimliSlice<'data>>;
 
 /// What gimli says of an address.
 #[derive(PartialEq, Eq, Debug)]
-pub(crate) enum Expected {
+pub(crate) enum ExpectedRow {
     Row {
         cfa: String,
         frame_pointer: String,
@@ -29,11 +29,11 @@ pub(crate) enum Expected {
 }
 
 /// The functions of one section of call frame information.
-pub(crate) struct Functions<'data, Section> {
+pub(crate) struct FdeTable<'data, Section> {
     section: Section,
     bases: BaseAddresses,
     /// By start; of equal starts, the first of the section last.
-    fdes: Vec<Fde<'data>>,
+    fdes: Vec<GimliFde<'data>>,
     /// The highest end among a function and those before it.
     highest_ends: Vec<u64>,
     context: UnwindContext<usize>,
@@ -41,16 +41,16 @@ pub(crate) struct Functions<'data, Section> {
     evaluated: Option<(usize, Vec<EvaluatedRow>)>,
 }
 
-type EvaluatedRow = (Range<u64>, Rc<Expected>);
+type EvaluatedRow = (Range<u64>, Rc<ExpectedRow>);
 
-impl<'data, Section> Functions<'data, Section>
+impl<'data, Section> FdeTable<'data, Section>
 where
-    Section: UnwindSection<Bytes<'data>>,
+    Section: UnwindSection<GimliSlice<'data>>,
     Section::Offset: gimli::UnwindOffset<usize>,
 {
     /// All functions that gimli can read. Those that it can't are left out, up to the first that hides the
     /// rest of the section.
-    pub(crate) fn of(section: Section, bases: &BaseAddresses) -> Self {
+    pub(crate) fn new(section: Section, bases: &BaseAddresses) -> Self {
         let mut fdes = Vec::new();
         let mut entries = section.entries(bases);
         while let Ok(Some(entry)) = entries.next() {
@@ -83,7 +83,7 @@ where
     }
 
     /// What the function says that starts last among those around an address.
-    pub(crate) fn expected(&mut self, address: u64) -> Option<Rc<Expected>> {
+    pub(crate) fn expected(&mut self, address: u64) -> Option<Rc<ExpectedRow>> {
         let after = self.fdes.partition_point(|fde| fde.initial_address() <= address);
         let index = (0..after)
             .rev()
@@ -91,48 +91,48 @@ where
             .find(|index| self.fdes[*index].end_address() > address)?;
         let rows = self.evaluate(index);
         let found = rows.iter().rev().find(|(range, _)| range.contains(&address));
-        Some(found.map_or_else(|| Rc::new(Expected::Exotic), |(_, expected)| expected.clone()))
+        Some(found.map_or_else(|| Rc::new(ExpectedRow::Exotic), |(_, expected)| expected.clone()))
     }
 
     fn evaluate(&mut self, index: usize) -> &[EvaluatedRow] {
         if self.evaluated.as_ref().is_none_or(|(evaluated, _)| *evaluated != index) {
             let fde = self.fdes[index].clone();
             let rows = self.rows_of(&fde).unwrap_or_else(|error| {
-                vec![(fde.initial_address()..fde.end_address(), Rc::new(Expected::Refused(error)))]
+                vec![(fde.initial_address()..fde.end_address(), Rc::new(ExpectedRow::Refused(error)))]
             });
             self.evaluated = Some((index, rows));
         }
         self.evaluated.as_ref().map_or(&[], |(_, rows)| rows)
     }
 
-    fn rows_of(&mut self, fde: &Fde<'data>) -> gimli::Result<Vec<EvaluatedRow>> {
+    fn rows_of(&mut self, fde: &GimliFde<'data>) -> gimli::Result<Vec<EvaluatedRow>> {
         let mut evaluated = Vec::new();
         let mut rows = fde.rows(&self.section, &self.bases, &mut self.context)?;
         while let Some(row) = rows.next_row()? {
             let describe =
-                Describe { section: &self.section, return_address: fde.cie().return_address_register() };
-            let expected = describe.row(row).unwrap_or(Expected::Exotic);
+                RowFormatter { section: &self.section, return_address: fde.cie().return_address_register() };
+            let expected = describe.row(row).unwrap_or(ExpectedRow::Exotic);
             evaluated.push((row.start_address()..row.end_address(), Rc::new(expected)));
         }
         Ok(evaluated)
     }
 }
 
-fn gimli_offset(fde: &Fde<'_>) -> usize {
+fn gimli_offset(fde: &GimliFde<'_>) -> usize {
     fde.offset()
 }
 
 /// Makes text of rows.
-struct Describe<'section, Section> {
+struct RowFormatter<'section, Section> {
     section: &'section Section,
     return_address: gimli::Register,
 }
 
-impl<'data, Section: UnwindSection<Bytes<'data>>> Describe<'_, Section> {
-    fn row(&self, row: &UnwindTableRow<usize>) -> Option<Expected> {
+impl<'data, Section: UnwindSection<GimliSlice<'data>>> RowFormatter<'_, Section> {
+    fn row(&self, row: &UnwindTableRow<usize>) -> Option<ExpectedRow> {
         let mut return_address = self.place(row.register(self.return_address))?;
         if return_address == "undefined" {
-            return Some(Expected::Outermost);
+            return Some(ExpectedRow::Outermost);
         }
         let mut cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => format!("{}{offset:+}", name(*register)?),
@@ -162,7 +162,7 @@ impl<'data, Section: UnwindSection<Bytes<'data>>> Describe<'_, Section> {
             return_address = from_cfa(&return_address)?;
             cfa = stack_pointer;
         }
-        Some(Expected::Row { cfa, frame_pointer, return_address })
+        Some(ExpectedRow::Row { cfa, frame_pointer, return_address })
     }
 
     fn place(&self, rule: Option<RegisterRule<usize>>) -> Option<String> {
@@ -216,7 +216,7 @@ impl<'data, Section: UnwindSection<Bytes<'data>>> Describe<'_, Section> {
         }
     }
 
-    fn operations(&self, expression: &UnwindExpression<usize>) -> Option<Vec<Operation<Bytes<'data>>>> {
+    fn operations(&self, expression: &UnwindExpression<usize>) -> Option<Vec<Operation<GimliSlice<'data>>>> {
         let Expression(bytes) = expression.get(self.section).ok()?;
         let encoding = gimli::Encoding { address_size: 8, format: gimli::Format::Dwarf32, version: 4 };
         let mut iter = Expression(bytes).operations(encoding);

@@ -4,13 +4,13 @@
 //! evaluation and conversion. Compared are all addresses at which a row of either side begins or ends, and
 //! one byte before and after each.
 //!
-//! Where no table speaks, rows are made of machine code, and given rows are checked against it: [`blind`] copies
+//! Where no table speaks, rows are made of machine code, and given rows are checked against it: [`strip_unwind_information`] copies
 //! measure the first, and [`contradiction`] says why what the second finds is real.
 #![forbid(unsafe_code)]
 
-pub mod blind;
 mod comparison;
 pub mod contradiction;
 mod gimli_rows;
+pub mod stripped;
 
-pub use comparison::{Comparison, Difference, Error, compare};
+pub use comparison::{Comparison, ComparisonError, Difference, compare};

@@ -5,8 +5,10 @@
 use std::collections::HashSet;
 
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{Outcome, PackedSegment, Packing, pack, pack_again};
-use sidewinder_unwind::{EndReason, Entry, Row, Rule, Sources, UnwindTable, load_segments, unwind_table};
+use sidewinder_bpf::{Outcome, PackedSegment, Packing, pack, repack};
+use sidewinder_unwind::{
+    EndReason, Entry, Rule, UnwindRow, UnwindSources, UnwindTable, load_segments, unwind_table,
+};
 
 /// The alignment of functions, in bytes.
 const FUNCTION_ALIGNMENT_BYTES: u64 = 16;
@@ -34,7 +36,7 @@ fn look_up(segments: &[PackedSegment], at: FileOffset) -> Result<Rule, Outcome> 
 }
 
 /// Whether a row is the end of a function behind which there is only padding: packed tables leave it out.
-fn is_padding(row: &Row, starts: &HashSet<u64>) -> bool {
+fn is_padding(row: &UnwindRow, starts: &HashSet<u64>) -> bool {
     let start = row.start.0;
     let aligned = (start + 1).next_multiple_of(FUNCTION_ALIGNMENT_BYTES);
     row.entry == Entry::NO_INFORMATION
@@ -101,8 +103,8 @@ fn packed_again_the_same(path: &str, packing: Packing) -> usize {
                 continue;
             }
             compared += 1;
-            let table = Sources::<_, &[u8]>::of(&file, &[]).unwrap().table_of(&[part]);
-            let again = pack_again(&table, load, packing, segment.file_offset..end);
+            let table = UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap().table_of(&[part]);
+            let again = repack(&table, load, packing, segment.file_offset..end);
             assert!(again.bytes == segment.bytes, "{path} at {:#x}", segment.file_offset.0);
         }
     }

@@ -2,9 +2,9 @@
 
 use gimli::{CommonInformationEntry, EndianSlice, FrameDescriptionEntry, LittleEndian};
 
-pub(crate) type Bytes<'data> = EndianSlice<'data, LittleEndian>;
-pub(crate) type Cie<'data> = CommonInformationEntry<Bytes<'data>>;
-pub(crate) type Fde<'data> = FrameDescriptionEntry<Bytes<'data>>;
+pub(crate) type SectionBytes<'data> = EndianSlice<'data, LittleEndian>;
+pub(crate) type Cie<'data> = CommonInformationEntry<SectionBytes<'data>>;
+pub(crate) type Fde<'data> = FrameDescriptionEntry<SectionBytes<'data>>;
 
 /// The longest CIE that is read. Real ones have some 20 to 50 bytes; its instructions run again for each FDE,
 /// so that without a bound a small file could take hours.
@@ -12,14 +12,14 @@ pub(crate) const MAX_CIE_BYTES: usize = 256;
 
 /// Where an FDE is.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct FdeLocation {
     /// In the data at hand.
     pub(crate) offset: u32,
     /// In the section of the file, from where its pointers count.
     pub(crate) origin: u32,
 }
 
-impl Place {
+impl FdeLocation {
     /// In a section that is at hand as a whole.
     pub(crate) fn in_section(offset: usize) -> Option<Self> {
         let offset = u32::try_from(offset).ok()?;

@@ -10,7 +10,7 @@ use gimli::{
 };
 use sidewinder_unwind_table::Register;
 
-use super::entry::{Bytes, Cie, Fde};
+use super::entry::{Cie, Fde, SectionBytes};
 
 /// The most states that `DW_CFA_remember_state` nests; a function that needs more counts as malformed.
 /// Compilers rarely nest at all.
@@ -18,7 +18,7 @@ const MAX_REMEMBERED_STATES: usize = 64;
 
 /// The rules in force at one place of a function.
 #[derive(Clone)]
-pub(super) struct State {
+pub(super) struct CfiState {
     cfa_register: gimli::Register,
     cfa_offset_bytes: i64,
     /// Takes the place of register and offset, which remain.
@@ -29,7 +29,7 @@ pub(super) struct State {
     pub(super) return_address: Option<RegisterRule<usize>>,
 }
 
-impl State {
+impl CfiState {
     const EMPTY: Self = Self {
         cfa_register: gimli::Register(0),
         cfa_offset_bytes: 0,
@@ -51,7 +51,7 @@ impl State {
 /// Runs the instructions of functions, one after the other.
 #[derive(Default)]
 pub(super) struct Evaluator {
-    remembered: Vec<State>,
+    remembered: Vec<CfiState>,
 }
 
 impl Evaluator {
@@ -61,45 +61,45 @@ impl Evaluator {
     /// # Errors
     ///
     /// If an instruction is unknown or makes no sense where it is. What was given to `sink` may then be wrong.
-    pub(super) fn states<'data, Section: UnwindSection<Bytes<'data>>>(
+    pub(super) fn states<'data, Section: UnwindSection<SectionBytes<'data>>>(
         &mut self,
         fde: &Fde<'data>,
         section: &Section,
         bases: &BaseAddresses,
-        mut sink: impl FnMut(u64, &State),
+        mut sink: impl FnMut(u64, &CfiState),
     ) -> Result<()> {
         self.remembered.clear();
-        let mut run = Run {
+        let mut run = CfiInterpreter {
             cie: fde.cie(),
             at: fde.initial_address(),
-            state: State::EMPTY,
+            state: CfiState::EMPTY,
             initial: None,
             remembered: &mut self.remembered,
         };
-        run.all(fde.cie().instructions(section, bases), |_, _| ())?;
+        run.execute(fde.cie().instructions(section, bases), |_, _| ())?;
         run.at = fde.initial_address();
         run.initial = Some(run.state.clone());
-        run.all(fde.instructions(section, bases), &mut sink)?;
+        run.execute(fde.instructions(section, bases), &mut sink)?;
         sink(run.at, &run.state);
         Ok(())
     }
 }
 
-struct Run<'a, 'data> {
+struct CfiInterpreter<'a, 'data> {
     cie: &'a Cie<'data>,
     /// The address that has been reached.
     at: u64,
-    state: State,
+    state: CfiState,
     /// What the CIE's instructions led to, once they have run.
-    initial: Option<State>,
-    remembered: &'a mut Vec<State>,
+    initial: Option<CfiState>,
+    remembered: &'a mut Vec<CfiState>,
 }
 
-impl<'data> Run<'_, 'data> {
-    fn all(
+impl<'data> CfiInterpreter<'_, 'data> {
+    fn execute(
         &mut self,
-        mut instructions: CallFrameInstructionIter<'_, Bytes<'data>>,
-        mut sink: impl FnMut(u64, &State),
+        mut instructions: CallFrameInstructionIter<'_, SectionBytes<'data>>,
+        mut sink: impl FnMut(u64, &CfiState),
     ) -> Result<()> {
         while let Some(instruction) = instructions.next()? {
             if let Some(next) = self.address_after(&instruction)? {
@@ -205,7 +205,7 @@ impl<'data> Run<'_, 'data> {
 
 /// The rule of a register, if it is one that matters.
 fn rule_of<'a>(
-    state: &'a mut State,
+    state: &'a mut CfiState,
     register: gimli::Register,
     cie: &Cie<'_>,
 ) -> Option<&'a mut Option<RegisterRule<usize>>> {

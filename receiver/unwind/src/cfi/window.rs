@@ -8,7 +8,7 @@ use object::read::elf::ProgramHeader as _;
 use object::{File, Object as _, ObjectSection as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 
-use super::entry::{EntryLength, MAX_CIE_BYTES, Place};
+use super::entry::{EntryLength, FdeLocation, MAX_CIE_BYTES};
 use crate::read::ReadFile;
 
 /// The header's version and its encodings as every linker writes them: `pcrel|sdata4`, `udata4`, and `datarel|sdata4` for
@@ -33,7 +33,7 @@ const MAX_FDE_BYTES: u64 = 64 << 10;
 
 /// The sorted table in `.eh_frame_hdr`: where each function starts, and where its FDE is.
 #[derive(Clone, Debug)]
-pub(crate) struct Index {
+pub(crate) struct EhFrameHdrIndex {
     /// The stated address of `.eh_frame_hdr`, from which its entries count.
     header_address: u64,
     /// Where in the file the table is.
@@ -46,19 +46,19 @@ pub(crate) struct Index {
 }
 
 /// Some FDEs and their CIEs, as a section of their own.
-pub(crate) struct Window {
+pub(crate) struct FdeWindow {
     pub(crate) data: Vec<u8>,
     /// The stated address of the section that they are of.
     pub(crate) address: u64,
     /// Where each FDE is, in the order of the section.
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<FdeLocation>,
     /// FDEs that can't be read, or whose CIE can't.
     pub(crate) malformed: u64,
 }
 
-impl Index {
+impl EhFrameHdrIndex {
     /// The table of a file, and the file's bytes; `None` where there is none, or one of another form.
-    pub(crate) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<(Self, R)> {
+    pub(crate) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>) -> Option<(Self, R)> {
         let File::Elf64(elf) = file else { return None };
         let endian = elf.endian();
         let header =
@@ -86,10 +86,15 @@ impl Index {
     }
 
     /// What describes these functions, given by where their FDEs are.
-    pub(crate) fn window<'data, R: ReadFile<'data>>(&self, data: R, mut offsets: Vec<u64>) -> Option<Window> {
+    pub(crate) fn window<'data, R: ReadFile<'data>>(
+        &self,
+        data: R,
+        mut offsets: Vec<u64>,
+    ) -> Option<FdeWindow> {
         offsets.sort_unstable();
         offsets.dedup();
-        let mut window = Window { data: Vec::new(), address: self.address, places: Vec::new(), malformed: 0 };
+        let mut window =
+            FdeWindow { data: Vec::new(), address: self.address, places: Vec::new(), malformed: 0 };
         let mut cies = BTreeMap::new();
         let mut buffer = Vec::new();
         let mut rest = &*offsets;
@@ -117,7 +122,7 @@ impl Index {
         buffer: &[u8],
         (offset, within): (u64, u64),
         cies: &mut BTreeMap<u64, usize>,
-        window: &mut Window,
+        window: &mut FdeWindow,
     ) -> Option<()> {
         let within = usize::try_from(within).ok()?;
         let length = EntryLength::stated(buffer, within)?;
@@ -149,7 +154,9 @@ impl Index {
         window.data.extend_from_slice(fde);
         let pointer = u32::try_from(at + field - cie_at).ok()?;
         window.data.get_mut(at + field..at + field + 4)?.copy_from_slice(&pointer.to_le_bytes());
-        window.places.push(Place { offset: u32::try_from(at).ok()?, origin: u32::try_from(offset).ok()? });
+        window
+            .places
+            .push(FdeLocation { offset: u32::try_from(at).ok()?, origin: u32::try_from(offset).ok()? });
         Some(())
     }
 

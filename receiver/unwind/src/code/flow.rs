@@ -7,19 +7,19 @@
 use sidewinder_unwind_table::Register;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::piece::Piece;
-use super::state::{State, Value};
+use super::piece::CodeSlice;
+use super::state::{AbstractState, AbstractValue};
 use crate::arch::{Instruction, Stepper};
 
 /// How often a function is looked at anew because a call was found not to return.
 const MAX_PASSES: usize = 8;
 
 /// Steps that are left for the instructions of a file.
-pub(crate) struct Budget {
+pub(crate) struct StepBudget {
     pub(crate) steps_left: u64,
 }
 
-impl Budget {
+impl StepBudget {
     /// Steps for each byte of code: instructions have four bytes on average, and most are looked at three
     /// times.
     const STEPS_PER_BYTE: u64 = 16;
@@ -28,7 +28,7 @@ impl Budget {
         Self { steps_left: bytes.saturating_mul(Self::STEPS_PER_BYTE) }
     }
 
-    pub(crate) fn take(&mut self) -> bool {
+    pub(crate) fn consume(&mut self) -> bool {
         let left = self.steps_left.checked_sub(1);
         self.steps_left = left.unwrap_or(0);
         left.is_some()
@@ -47,7 +47,7 @@ pub(crate) enum AfterCall {
 }
 
 /// What is known of a function beside its code.
-pub(crate) trait Guide {
+pub(crate) trait FlowPolicy {
     /// Whether a way may go on at a place.
     fn may_enter(&self, at: u32) -> bool;
 
@@ -55,7 +55,7 @@ pub(crate) trait Guide {
     fn is_function(&self, at: u32) -> bool;
 
     /// Add to what is known before an instruction is carried out.
-    fn arrive(&mut self, at: u32, state: &mut State);
+    fn before_instruction(&mut self, at: u32, state: &mut AbstractState);
 
     /// Whether the call at a place returns, `target` being what it calls if it says so.
     fn after_call(&mut self, instruction: &Instruction, target: Option<u32>) -> AfterCall;
@@ -63,12 +63,12 @@ pub(crate) trait Guide {
 
 /// What following a seed met.
 #[derive(Clone, Default)]
-pub(crate) struct Met {
+pub(crate) struct FlowEvidence {
     /// It left the function, by a return or a jump to another one, as a function has to: with the return
     /// address on top of the stack and the caller's frame pointer in its place.
-    pub(crate) right_exit: bool,
+    pub(crate) consistent_exit: bool,
     /// It left the function with something else on top of the stack.
-    pub(crate) wrong_exit: bool,
+    pub(crate) inconsistent_exit: bool,
     /// It went on where earlier seeds have been, with a frame that agrees with theirs.
     pub(crate) agreement: bool,
     /// The same, with a frame that contradicts theirs.
@@ -78,23 +78,23 @@ pub(crate) struct Met {
     /// It left the function in any way, or may have.
     pub(crate) returns: bool,
     /// Jumps to places that aren't stated, with what is known there.
-    pub(crate) indirect_jumps: Vec<State>,
+    pub(crate) indirect_jumps: Vec<AbstractState>,
 }
 
-impl Met {
+impl FlowEvidence {
     /// Whether the stack pointer that the seed assumed is proven: it leads to the return address, or to where
     /// it is known.
     pub(crate) fn proves_seed(&self) -> bool {
-        (self.right_exit || self.agreement) && !self.refutes_seed()
+        (self.consistent_exit || self.agreement) && !self.refutes_seed()
     }
 
     pub(crate) fn refutes_seed(&self) -> bool {
-        self.wrong_exit || self.contradiction
+        self.inconsistent_exit || self.contradiction
     }
 }
 
-struct Block {
-    state: State,
+struct BasicBlock {
+    state: AbstractState,
     end: u32,
     /// The call after which this block comes, if no other way leads here.
     after_call: Option<u32>,
@@ -104,24 +104,24 @@ struct Block {
 
 /// The flow of one function.
 pub(crate) struct Flow<'run, 'data, G> {
-    piece: Piece<'data>,
-    pub(crate) guide: G,
+    piece: CodeSlice<'data>,
+    pub(crate) policy: G,
     stepper: &'run mut Stepper,
-    budget: &'run mut Budget,
-    blocks: BTreeMap<u32, Block>,
-    work: Vec<u32>,
+    budget: &'run mut StepBudget,
+    blocks: BTreeMap<u32, BasicBlock>,
+    worklist: Vec<u32>,
     /// Calls that may not return, with the state after them.
-    calls: VecDeque<(u32, u32, State)>,
+    calls: VecDeque<(u32, u32, AbstractState)>,
     do_not_return: BTreeSet<u32>,
     contradicted: bool,
     generation: u32,
-    met: Met,
+    evidence: FlowEvidence,
     is_trial: bool,
     pub(crate) exhausted: bool,
 }
 
 /// Where a walk is.
-struct Walk {
+struct FlowCursor {
     block: u32,
     at: u32,
     after_call: Option<u32>,
@@ -129,52 +129,52 @@ struct Walk {
     limit: u32,
 }
 
-impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
+impl<'run, 'data, G: FlowPolicy> Flow<'run, 'data, G> {
     pub(crate) fn new(
-        piece: Piece<'data>,
+        piece: CodeSlice<'data>,
         guide: G,
         stepper: &'run mut Stepper,
-        budget: &'run mut Budget,
+        budget: &'run mut StepBudget,
     ) -> Self {
         Self {
             piece,
-            guide,
+            policy: guide,
             stepper,
             budget,
             blocks: BTreeMap::new(),
-            work: Vec::new(),
+            worklist: Vec::new(),
             calls: VecDeque::new(),
             do_not_return: BTreeSet::new(),
             contradicted: false,
             generation: 0,
-            met: Met::default(),
+            evidence: FlowEvidence::default(),
             is_trial: false,
             exhausted: false,
         }
     }
 
     /// Follow all ways from a place. What earlier seeds have reached stays as it is.
-    pub(crate) fn seed(&mut self, at: u32, state: &State) -> Met {
+    pub(crate) fn seed(&mut self, at: u32, state: &AbstractState) -> FlowEvidence {
         self.generation += 1;
         for pass in 0..MAX_PASSES {
             self.contradicted = false;
-            self.met = Met::default();
+            self.evidence = FlowEvidence::default();
             if pass > 0 {
                 self.retract();
             }
             self.enter(at, state.clone());
-            self.settle();
+            self.process_worklist();
             if !self.contradicted || self.exhausted {
                 break;
             }
             self.exhausted = pass + 1 == MAX_PASSES;
         }
-        std::mem::take(&mut self.met)
+        std::mem::take(&mut self.evidence)
     }
 
     /// Follow all ways from a place of which it isn't known whether it is ever reached, or with this frame, and
     /// keep that only if it proves itself.
-    pub(crate) fn try_seed(&mut self, at: u32, state: &State) -> Option<Met> {
+    pub(crate) fn try_seed(&mut self, at: u32, state: &AbstractState) -> Option<FlowEvidence> {
         self.is_trial = true;
         let met = self.seed(at, state);
         self.is_trial = false;
@@ -196,18 +196,18 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         self.unreached_from(at) != at
     }
 
-    fn settle(&mut self) {
+    fn process_worklist(&mut self) {
         loop {
-            if let Some(block) = self.work.pop() {
+            if let Some(block) = self.worklist.pop() {
                 self.walk(block);
             } else if let Some((call, next, state)) = self.calls.pop_front() {
                 self.edge(next, &state, Some(call), None);
             } else {
                 return;
             }
-            let has_failed = self.is_trial && (self.met.refutes_seed() || self.met.no_code);
+            let has_failed = self.is_trial && (self.evidence.refutes_seed() || self.evidence.no_code);
             if self.exhausted || has_failed {
-                self.work.clear();
+                self.worklist.clear();
                 self.calls.clear();
             }
         }
@@ -217,7 +217,7 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         let Some(block) = self.blocks.get(&start) else { return };
         let mut state = block.state.clone();
         let limit = self.block_after(start);
-        let mut walk = Walk { block: start, at: start, after_call: block.after_call, limit };
+        let mut walk = FlowCursor { block: start, at: start, after_call: block.after_call, limit };
         loop {
             if walk.at == walk.limit {
                 self.edge(walk.at, &state, walk.after_call, None);
@@ -227,19 +227,19 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
                 walk.limit = self.block_after(walk.at - 1);
                 continue;
             }
-            self.exhausted |= !self.budget.take();
+            self.exhausted |= !self.budget.consume();
             if self.exhausted {
                 break;
             }
             let instruction = self.piece.decode(walk.at);
             let Some(instruction) = instruction.filter(|instruction| !instruction.is_privileged()) else {
-                self.met.no_code = true;
+                self.evidence.no_code = true;
                 break;
             };
             if !instruction.is_padding() {
                 walk.after_call = None;
             }
-            self.guide.arrive(walk.at, &mut state);
+            self.policy.before_instruction(walk.at, &mut state);
             let goes_on = self.follow(&instruction, &mut state, &mut walk);
             walk.at += instruction.len();
             if !goes_on {
@@ -252,7 +252,12 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
     }
 
     /// Carry an instruction out and enter where it jumps to. Whether the next instruction follows.
-    fn follow(&mut self, instruction: &Instruction, state: &mut State, walk: &mut Walk) -> bool {
+    fn follow(
+        &mut self,
+        instruction: &Instruction,
+        state: &mut AbstractState,
+        walk: &mut FlowCursor,
+    ) -> bool {
         let target = instruction.target();
         if instruction.is_direct_jump() {
             if let Some(target) = target {
@@ -265,12 +270,12 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         } else if instruction.is_return() {
             self.exit(state);
         } else if instruction.is_indirect_jump() {
-            self.met.returns = true;
+            self.evidence.returns = true;
             // A jump by way of a word at a stated address is a call in the last place.
             if instruction.stated_word().is_some() {
                 self.exit(state);
             } else {
-                self.met.indirect_jumps.push(state.clone());
+                self.evidence.indirect_jumps.push(state.clone());
             }
         }
         self.stepper.step(instruction, state);
@@ -281,13 +286,13 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
         &mut self,
         instruction: &Instruction,
         target: Option<u32>,
-        state: &State,
-        walk: &Walk,
+        state: &AbstractState,
+        walk: &FlowCursor,
     ) -> bool {
         if self.do_not_return.contains(&walk.at) {
             return false;
         }
-        let after = self.guide.after_call(instruction, target);
+        let after = self.policy.after_call(instruction, target);
         if after == AfterCall::ReturnsUnlessContradicted {
             let next = walk.at + instruction.len();
             self.calls.push_back((walk.at, next, state.clone()));
@@ -296,12 +301,18 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
     }
 
     /// A way leads to `at`: after a call and nothing but padding if `after_call` says so.
-    fn edge(&mut self, at: u32, state: &State, after_call: Option<u32>, walk: Option<&mut Walk>) {
-        if at < self.piece.start || at >= self.piece.end() || !self.guide.may_enter(at) {
+    fn edge(
+        &mut self,
+        at: u32,
+        state: &AbstractState,
+        after_call: Option<u32>,
+        walk: Option<&mut FlowCursor>,
+    ) {
+        if at < self.piece.start || at >= self.piece.end() || !self.policy.may_enter(at) {
             // What comes after a call that doesn't return may be anything.
             if after_call.is_none() {
-                self.met.returns = true;
-                if self.guide.is_function(at) {
+                self.evidence.returns = true;
+                if self.policy.is_function(at) {
                     self.exit(state);
                 }
             }
@@ -320,8 +331,8 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
             if after_call.is_none() {
                 let agrees = block.state.stack_pointer().is_some()
                     && block.state.stack_pointer() == state.stack_pointer();
-                self.met.agreement |= agrees;
-                self.met.contradiction |= block.state.contradicts(state);
+                self.evidence.agreement |= agrees;
+                self.evidence.contradiction |= block.state.contradicts(state);
             }
             return;
         }
@@ -337,41 +348,42 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
                     block.after_call = None;
                 }
                 if block.state.join(state) {
-                    self.work.push(at);
+                    self.worklist.push(at);
                 }
             }
         }
     }
 
-    fn exit(&mut self, state: &State) {
-        self.met.returns = true;
+    fn exit(&mut self, state: &AbstractState) {
+        self.evidence.returns = true;
         let Some(is_right) = state.may_return() else { return };
-        self.met.wrong_exit |= !is_right;
-        self.met.right_exit |= is_right && state.get(Register::FRAME_POINTER) == Value::CallerFramePointer;
+        self.evidence.inconsistent_exit |= !is_right;
+        self.evidence.consistent_exit |=
+            is_right && state.get(Register::FRAME_POINTER) == AbstractValue::CallerFramePointer;
     }
 
     /// Walk the block anew into whose middle a new one comes.
-    fn split_at(&mut self, at: u32, walk: Option<&mut Walk>) {
+    fn split_at(&mut self, at: u32, walk: Option<&mut FlowCursor>) {
         if let Some(walk) = walk {
             if walk.at < at {
                 walk.limit = walk.limit.min(at);
             } else if walk.block < at {
-                self.work.push(walk.block);
+                self.worklist.push(walk.block);
             }
         }
         let before = self.blocks.range(..at).next_back();
         if let Some((start, block)) = before
             && block.end > at
         {
-            self.work.push(*start);
+            self.worklist.push(*start);
         }
     }
 
-    fn enter(&mut self, at: u32, state: State) {
+    fn enter(&mut self, at: u32, state: AbstractState) {
         if self.piece.decode(at).is_some() && !self.blocks.contains_key(&at) {
             let generation = self.generation;
-            self.blocks.insert(at, Block { state, end: at, after_call: None, generation });
-            self.work.push(at);
+            self.blocks.insert(at, BasicBlock { state, end: at, after_call: None, generation });
+            self.worklist.push(at);
         }
     }
 
@@ -390,15 +402,18 @@ impl<'run, 'data, G: Guide> Flow<'run, 'data, G> {
     }
 
     /// Show each instruction that was reached, in the order of blocks, with what is known before it.
-    pub(crate) fn for_each(&mut self, mut show: impl FnMut(&mut G, &Instruction, &State)) {
+    pub(crate) fn for_each_instruction(
+        &mut self,
+        mut show: impl FnMut(&mut G, &Instruction, &AbstractState),
+    ) {
         let blocks = std::mem::take(&mut self.blocks);
         for (start, block) in &blocks {
             let mut state = block.state.clone();
             let mut at = *start;
             while at < block.end {
                 let Some(instruction) = self.piece.decode(at) else { break };
-                show(&mut self.guide, &instruction, &state);
-                self.guide.arrive(at, &mut state);
+                show(&mut self.policy, &instruction, &state);
+                self.policy.before_instruction(at, &mut state);
                 self.stepper.step(&instruction, &mut state);
                 at += instruction.len();
             }

@@ -4,13 +4,13 @@ use crate::arch::Instruction;
 
 /// Code that lies together.
 #[derive(Clone, Copy)]
-pub(crate) struct Piece<'data> {
+pub(crate) struct CodeSlice<'data> {
     /// Its first byte, counted from the lowest code of the file.
     pub(crate) start: u32,
     pub(crate) bytes: &'data [u8],
 }
 
-impl Piece<'_> {
+impl CodeSlice<'_> {
     pub(crate) fn end(&self) -> u32 {
         self.start.saturating_add(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX))
     }
@@ -45,7 +45,7 @@ impl Piece<'_> {
     pub(crate) fn part(&self, start: u32, end: u32) -> Self {
         let within = |at: u32| at.saturating_sub(self.start) as usize;
         let bytes = self.bytes.get(within(start)..within(end)).unwrap_or_default();
-        Piece { start, bytes }
+        CodeSlice { start, bytes }
     }
 
     /// Whether the instruction at a place does nothing.
@@ -68,7 +68,7 @@ impl Piece<'_> {
 }
 
 /// The piece that holds a place, of pieces in order.
-pub(crate) fn piece_at<'a, 'data>(pieces: &'a [Piece<'data>], at: u32) -> Option<&'a Piece<'data>> {
+pub(crate) fn piece_at<'a, 'data>(pieces: &'a [CodeSlice<'data>], at: u32) -> Option<&'a CodeSlice<'data>> {
     let after = pieces.partition_point(|piece| piece.start <= at);
     pieces.get(after.checked_sub(1)?).filter(|piece| piece.contains(at))
 }

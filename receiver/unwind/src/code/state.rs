@@ -43,12 +43,12 @@ impl Origin {
 
 /// `origin + offset`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Address {
+pub(crate) struct SymbolicAddress {
     pub(crate) origin: Origin,
     pub(crate) offset: i32,
 }
 
-impl Address {
+impl SymbolicAddress {
     pub(crate) const fn cfa(offset: i32) -> Self {
         Self { origin: Origin::Cfa, offset }
     }
@@ -61,21 +61,21 @@ impl Address {
 
 /// What a register or a word of memory holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Value {
+pub(crate) enum AbstractValue {
     /// Anything: ways that lead here disagree, or it can't be followed.
     Unknown,
     /// Something that was computed or handed over, and is none of the below.
     Other,
     /// An address of this frame.
-    Address(Address),
+    Address(SymbolicAddress),
     /// The function's return address.
     ReturnAddress,
     /// What the frame pointer held when the function began.
     CallerFramePointer,
 }
 
-impl Value {
-    pub(crate) fn address(self) -> Option<Address> {
+impl AbstractValue {
+    pub(crate) fn address(self) -> Option<SymbolicAddress> {
         match self {
             Self::Address(address) => Some(address),
             _ => None,
@@ -89,7 +89,7 @@ impl Value {
 
 /// How a statement about the frame compares with what is known of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum StatementVerdict {
     Right,
     /// It names another value of this frame.
     Wrong,
@@ -99,11 +99,11 @@ pub(crate) enum Verdict {
     Open,
 }
 
-impl Verdict {
-    fn of(value: Value, wanted: Value) -> Self {
+impl StatementVerdict {
+    fn compare(value: AbstractValue, wanted: AbstractValue) -> Self {
         match value {
-            Value::Unknown => Self::Open,
-            Value::Other => Self::Foreign,
+            AbstractValue::Unknown => Self::Open,
+            AbstractValue::Other => Self::Foreign,
             value if value == wanted => Self::Right,
             _ => Self::Wrong,
         }
@@ -113,48 +113,48 @@ impl Verdict {
 /// The verdicts on a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RuleVerdict {
-    pub(crate) cfa: Verdict,
-    pub(crate) frame_pointer: Verdict,
-    pub(crate) return_address: Verdict,
+    pub(crate) cfa: StatementVerdict,
+    pub(crate) frame_pointer: StatementVerdict,
+    pub(crate) return_address: StatementVerdict,
 }
 
 /// Why a frame has no rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lost {
+pub(crate) enum UnknownPart {
     Cfa,
     ReturnAddress,
 }
 
 /// Registers and words of the stack, as far as their values are followed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct State {
+pub(crate) struct AbstractState {
     /// By DWARF number.
-    registers: [Value; Register::COUNT],
-    slots: [Option<(Address, Value)>; MAX_SLOTS],
+    registers: [AbstractValue; Register::COUNT],
+    slots: [Option<(SymbolicAddress, AbstractValue)>; MAX_SLOTS],
     /// The register with which the instruction before has compared the stack pointer.
     pub(crate) compared: Option<Register>,
 }
 
-impl State {
+impl AbstractState {
     /// Nothing is known.
-    pub(crate) const UNKNOWN: Self = Self::with_registers(Value::Unknown);
+    pub(crate) const UNKNOWN: Self = Self::with_registers(AbstractValue::Unknown);
 
     /// All registers hold such a value, and nothing is known of the stack.
-    pub(crate) const fn with_registers(value: Value) -> Self {
+    pub(crate) const fn with_registers(value: AbstractValue) -> Self {
         Self { registers: [value; Register::COUNT], slots: [None; MAX_SLOTS], compared: None }
     }
 
-    pub(crate) fn get(&self, register: Register) -> Value {
-        self.registers.get(register as usize).copied().unwrap_or(Value::Unknown)
+    pub(crate) fn get(&self, register: Register) -> AbstractValue {
+        self.registers.get(register as usize).copied().unwrap_or(AbstractValue::Unknown)
     }
 
-    pub(crate) fn set(&mut self, register: Register, value: Value) {
+    pub(crate) fn set(&mut self, register: Register, value: AbstractValue) {
         if let Some(held) = self.registers.get_mut(register as usize) {
             *held = value;
         }
     }
 
-    pub(crate) fn stack_pointer(&self) -> Option<Address> {
+    pub(crate) fn stack_pointer(&self) -> Option<SymbolicAddress> {
         self.get(Register::STACK_POINTER).address()
     }
 
@@ -167,7 +167,7 @@ impl State {
     /// isn't known.
     pub(crate) fn may_return(&self) -> Option<bool> {
         let top = self.stack_pointer()?;
-        let is_right = top == Address::cfa(-WORD) || self.load(top) == Value::ReturnAddress;
+        let is_right = top == SymbolicAddress::cfa(-WORD) || self.load(top) == AbstractValue::ReturnAddress;
         (is_right || !top.origin.is_dropped()).then_some(is_right)
     }
 
@@ -181,18 +181,20 @@ impl State {
     pub(crate) fn drop_arguments(&mut self, by: u32) {
         let origin = Origin::Dropped { by };
         self.forget_origin(origin);
-        self.set(Register::STACK_POINTER, Value::Address(Address { origin, offset: 0 }));
+        self.set(Register::STACK_POINTER, AbstractValue::Address(SymbolicAddress { origin, offset: 0 }));
     }
 
     /// The word at an address.
-    pub(crate) fn load(&self, at: Address) -> Value {
-        self.slots().find_map(|(place, value)| (place == at).then_some(value)).unwrap_or(Value::Unknown)
+    pub(crate) fn load(&self, at: SymbolicAddress) -> AbstractValue {
+        self.slots()
+            .find_map(|(place, value)| (place == at).then_some(value))
+            .unwrap_or(AbstractValue::Unknown)
     }
 
     /// Write a word.
-    pub(crate) fn store(&mut self, at: Address, value: Value) {
+    pub(crate) fn store(&mut self, at: SymbolicAddress, value: AbstractValue) {
         self.overwrite(at, WORD);
-        if !matches!(value, Value::Unknown | Value::Other)
+        if !matches!(value, AbstractValue::Unknown | AbstractValue::Other)
             && let Some(free) = self.slots.iter_mut().find(|slot| slot.is_none())
         {
             *free = Some((at, value));
@@ -200,7 +202,7 @@ impl State {
     }
 
     /// Forget the words that a write of so many bytes touches.
-    pub(crate) fn overwrite(&mut self, at: Address, bytes: i32) {
+    pub(crate) fn overwrite(&mut self, at: SymbolicAddress, bytes: i32) {
         self.forget(|place| {
             place.origin == at.origin
                 && place.offset < at.offset.saturating_add(bytes)
@@ -215,14 +217,17 @@ impl State {
             self.forget(|place| place.origin == top.origin && place.offset < top.offset);
         }
         for register in Register::CALL_CLOBBERED {
-            self.set(register, Value::Unknown);
+            self.set(register, AbstractValue::Unknown);
         }
     }
 
     /// Forget an origin that is about to mean another address.
     pub(crate) fn forget_origin(&mut self, origin: Origin) {
-        let gone = |value: Value| value.address().is_some_and(|address| address.origin == origin);
-        self.registers.iter_mut().filter(|value| gone(**value)).for_each(|value| *value = Value::Unknown);
+        let gone = |value: AbstractValue| value.address().is_some_and(|address| address.origin == origin);
+        self.registers
+            .iter_mut()
+            .filter(|value| gone(**value))
+            .for_each(|value| *value = AbstractValue::Unknown);
         for slot in &mut self.slots {
             if slot.is_some_and(|(place, value)| place.origin == origin || gone(value)) {
                 *slot = None;
@@ -230,7 +235,7 @@ impl State {
         }
     }
 
-    fn forget(&mut self, mut which: impl FnMut(Address) -> bool) {
+    fn forget(&mut self, mut which: impl FnMut(SymbolicAddress) -> bool) {
         for slot in &mut self.slots {
             if slot.is_some_and(|(place, _)| which(place)) {
                 *slot = None;
@@ -238,14 +243,14 @@ impl State {
         }
     }
 
-    fn slots(&self) -> impl Iterator<Item = (Address, Value)> + '_ {
+    fn slots(&self) -> impl Iterator<Item = (SymbolicAddress, AbstractValue)> + '_ {
         self.slots.iter().flatten().copied()
     }
 
     /// Whether both can't be the same frame at the same instruction.
     pub(crate) fn contradicts(&self, other: &Self) -> bool {
         let differ = |register| match (self.get(register), other.get(register)) {
-            (Value::Unknown, _) | (_, Value::Unknown) => false,
+            (AbstractValue::Unknown, _) | (_, AbstractValue::Unknown) => false,
             (one, another) => one != another,
         };
         let has_dropped = [self, other].iter().any(|state| state.caller_frame().is_dropped());
@@ -279,67 +284,72 @@ impl State {
         changed
     }
 
-    fn sum(&self, register: Register, offset: i32) -> Option<Address> {
+    fn sum(&self, register: Register, offset: i32) -> Option<SymbolicAddress> {
         self.get(register).address()?.checked_add(i64::from(offset))
     }
 
     /// The value of `register + offset`.
-    fn sum_value(&self, register: Register, offset: i32) -> Value {
+    fn sum_value(&self, register: Register, offset: i32) -> AbstractValue {
         match self.get(register) {
-            Value::Address(address) => {
-                address.checked_add(i64::from(offset)).map_or(Value::Unknown, Value::Address)
+            AbstractValue::Address(address) => {
+                address.checked_add(i64::from(offset)).map_or(AbstractValue::Unknown, AbstractValue::Address)
             }
-            Value::Unknown => Value::Unknown,
-            Value::Other | Value::ReturnAddress | Value::CallerFramePointer => Value::Other,
+            AbstractValue::Unknown => AbstractValue::Unknown,
+            AbstractValue::Other | AbstractValue::ReturnAddress | AbstractValue::CallerFramePointer => {
+                AbstractValue::Other
+            }
         }
     }
 
-    fn load_at(&self, register: Register, offset: i32) -> Value {
-        self.sum(register, offset).map_or(Value::Unknown, |at| self.load(at))
+    fn load_at(&self, register: Register, offset: i32) -> AbstractValue {
+        self.sum(register, offset).map_or(AbstractValue::Unknown, |at| self.load(at))
     }
 
     /// Whether a rule is right at the instruction at `pc`, of whose address only its place in an entry of a linkage table matters.
-    pub(crate) fn judge(&self, rule: &Rule, pc: u64) -> RuleVerdict {
+    pub(crate) fn check_rule(&self, rule: &Rule, pc: u64) -> RuleVerdict {
         let origin = self.caller_frame();
         let cfa = match rule.cfa {
             Cfa::Register { register, offset } => self.sum_value(register, offset),
             Cfa::Deref { register, offset, addend } => match self.load_at(register, offset) {
-                Value::Address(address) => {
-                    address.checked_add(i64::from(addend)).map_or(Value::Unknown, Value::Address)
-                }
+                AbstractValue::Address(address) => address
+                    .checked_add(i64::from(addend))
+                    .map_or(AbstractValue::Unknown, AbstractValue::Address),
                 value => value,
             },
             // Of lengths of arrays nothing is known.
-            Cfa::DerefIndexed { .. } => Value::Unknown,
+            Cfa::DerefIndexed { .. } => AbstractValue::Unknown,
             Cfa::Plt { threshold } => {
                 let pushed = if pc % u64::from(PLT_ENTRY_BYTES) >= u64::from(threshold) { WORD } else { 0 };
                 self.sum_value(Register::STACK_POINTER, WORD + pushed)
             }
         };
         let frame_pointer = match rule.frame_pointer {
-            SavedRegister::Undefined => Value::CallerFramePointer,
+            SavedRegister::Undefined => AbstractValue::CallerFramePointer,
             SavedRegister::Same => self.get(Register::FRAME_POINTER),
             SavedRegister::InRegister(register) => self.get(register),
-            SavedRegister::AtCfa(offset) => self.load(Address { origin, offset }),
+            SavedRegister::AtCfa(offset) => self.load(SymbolicAddress { origin, offset }),
             SavedRegister::At { register, offset } => self.load_at(register, offset),
         };
         let return_address = match rule.return_address {
-            ReturnAddress::Undefined => Value::ReturnAddress,
+            ReturnAddress::Undefined => AbstractValue::ReturnAddress,
             ReturnAddress::InRegister(register) => self.get(register),
             ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => {
-                self.load(Address { origin, offset })
+                self.load(SymbolicAddress { origin, offset })
             }
             ReturnAddress::At { register, offset } => self.load_at(register, offset),
         };
         RuleVerdict {
-            cfa: Verdict::of(cfa, Value::Address(Address { origin, offset: 0 })),
-            frame_pointer: Verdict::of(frame_pointer, Value::CallerFramePointer),
-            return_address: Verdict::of(return_address, Value::ReturnAddress),
+            cfa: StatementVerdict::compare(
+                cfa,
+                AbstractValue::Address(SymbolicAddress { origin, offset: 0 }),
+            ),
+            frame_pointer: StatementVerdict::compare(frame_pointer, AbstractValue::CallerFramePointer),
+            return_address: StatementVerdict::compare(return_address, AbstractValue::ReturnAddress),
         }
     }
 
     /// The frame of which nothing but a rule is known.
-    pub(crate) fn of_rule(rule: &Rule) -> Self {
+    pub(crate) fn from_rule(rule: &Rule) -> Self {
         if *rule == Rule::LEAF {
             return Self::at_entry();
         }
@@ -352,59 +362,68 @@ impl State {
     pub(crate) fn assume(&mut self, rule: &Rule) {
         match rule.cfa {
             Cfa::Register { register, offset } => {
-                self.assume_register(register, Value::Address(Address::cfa(offset.saturating_neg())));
+                self.assume_register(
+                    register,
+                    AbstractValue::Address(SymbolicAddress::cfa(offset.saturating_neg())),
+                );
             }
             Cfa::Deref { register, offset, addend } => {
                 self.assume_word(
                     self.sum(register, offset),
-                    Value::Address(Address::cfa(addend.saturating_neg())),
+                    AbstractValue::Address(SymbolicAddress::cfa(addend.saturating_neg())),
                 );
             }
             Cfa::DerefIndexed { .. } | Cfa::Plt { .. } => {}
         }
         match rule.frame_pointer {
             SavedRegister::Undefined => {}
-            SavedRegister::Same => self.assume_register(Register::FRAME_POINTER, Value::CallerFramePointer),
-            SavedRegister::InRegister(register) => self.assume_register(register, Value::CallerFramePointer),
+            SavedRegister::Same => {
+                self.assume_register(Register::FRAME_POINTER, AbstractValue::CallerFramePointer);
+            }
+            SavedRegister::InRegister(register) => {
+                self.assume_register(register, AbstractValue::CallerFramePointer);
+            }
             SavedRegister::AtCfa(offset) => {
-                self.assume_word(Some(Address::cfa(offset)), Value::CallerFramePointer);
+                self.assume_word(Some(SymbolicAddress::cfa(offset)), AbstractValue::CallerFramePointer);
             }
             SavedRegister::At { register, offset } => {
-                self.assume_word(self.sum(register, offset), Value::CallerFramePointer);
+                self.assume_word(self.sum(register, offset), AbstractValue::CallerFramePointer);
             }
         }
         match rule.return_address {
             ReturnAddress::Undefined => {}
-            ReturnAddress::InRegister(register) => self.assume_register(register, Value::ReturnAddress),
+            ReturnAddress::InRegister(register) => {
+                self.assume_register(register, AbstractValue::ReturnAddress);
+            }
             ReturnAddress::AtCfa(offset) | ReturnAddress::OfParent(offset) => {
-                self.assume_word(Some(Address::cfa(offset)), Value::ReturnAddress);
+                self.assume_word(Some(SymbolicAddress::cfa(offset)), AbstractValue::ReturnAddress);
             }
             ReturnAddress::At { register, offset } => {
-                self.assume_word(self.sum(register, offset), Value::ReturnAddress);
+                self.assume_word(self.sum(register, offset), AbstractValue::ReturnAddress);
             }
         }
     }
 
-    fn assume_register(&mut self, register: Register, value: Value) {
-        if self.get(register) == Value::Unknown {
+    fn assume_register(&mut self, register: Register, value: AbstractValue) {
+        if self.get(register) == AbstractValue::Unknown {
             self.set(register, value);
         }
     }
 
-    fn assume_word(&mut self, at: Option<Address>, value: Value) {
+    fn assume_word(&mut self, at: Option<SymbolicAddress>, value: AbstractValue) {
         if let Some(at) = at
-            && self.load(at) == Value::Unknown
+            && self.load(at) == AbstractValue::Unknown
         {
             self.store(at, value);
         }
     }
 
     /// The rule that leads from here to the caller.
-    pub(crate) fn rule(&self) -> Result<Rule, Lost> {
+    pub(crate) fn rule(&self) -> Result<Rule, UnknownPart> {
         Ok(Rule {
-            cfa: self.cfa().ok_or(Lost::Cfa)?,
+            cfa: self.cfa().ok_or(UnknownPart::Cfa)?,
             frame_pointer: self.frame_pointer(),
-            return_address: self.return_address().ok_or(Lost::ReturnAddress)?,
+            return_address: self.return_address().ok_or(UnknownPart::ReturnAddress)?,
             callee_saved: CalleeSaved::Unknown,
             signal_frame: false,
         })
@@ -415,16 +434,16 @@ impl State {
     /// interrupted frame only.
     fn cfa(&self) -> Option<Cfa> {
         let origin = self.caller_frame();
-        let standard = Address::cfa(-16);
-        let has_frame_pointer = self.get(Register::FRAME_POINTER) == Value::Address(standard)
-            && self.load(standard) == Value::CallerFramePointer;
+        let standard = SymbolicAddress::cfa(-16);
+        let has_frame_pointer = self.get(Register::FRAME_POINTER) == AbstractValue::Address(standard)
+            && self.load(standard) == AbstractValue::CallerFramePointer;
         let order = if has_frame_pointer {
             [Register::FRAME_POINTER, Register::STACK_POINTER]
         } else {
             [Register::STACK_POINTER, Register::FRAME_POINTER]
         };
         let above = |register| match self.get(register) {
-            Value::Address(address) if address.origin == origin => {
+            AbstractValue::Address(address) if address.origin == origin => {
                 Some(Cfa::Register { register, offset: -address.offset })
             }
             _ => None,
@@ -432,7 +451,9 @@ impl State {
         let saved = |register| {
             let base = self.get(register).address()?;
             self.slots().filter(|(place, _)| self.is_live(*place)).find_map(|(place, value)| match value {
-                Value::Address(Address { origin: Origin::Cfa, offset }) if place.origin == base.origin => {
+                AbstractValue::Address(SymbolicAddress { origin: Origin::Cfa, offset })
+                    if place.origin == base.origin =>
+                {
                     let offset_of_place = place.offset.checked_sub(base.offset)?;
                     Some(Cfa::Deref { register, offset: offset_of_place, addend: -offset })
                 }
@@ -447,14 +468,14 @@ impl State {
     }
 
     /// Whether a word isn't known to lie below the stack pointer, where a signal may overwrite it.
-    fn is_live(&self, place: Address) -> bool {
+    fn is_live(&self, place: SymbolicAddress) -> bool {
         self.stack_pointer().is_none_or(|top| top.origin != place.origin || top.offset <= place.offset)
     }
 
     fn frame_pointer(&self) -> SavedRegister {
         let place = |origin: Option<Origin>| {
             self.slots()
-                .filter(|(place, value)| *value == Value::CallerFramePointer && self.is_live(*place))
+                .filter(|(place, value)| *value == AbstractValue::CallerFramePointer && self.is_live(*place))
                 .map(|(place, _)| place)
                 .filter(|place| origin.is_none_or(|origin| place.origin == origin))
                 .max()
@@ -462,10 +483,10 @@ impl State {
         if let Some(place) = place(Some(self.caller_frame())) {
             return SavedRegister::AtCfa(place.offset);
         }
-        if self.get(Register::FRAME_POINTER) == Value::CallerFramePointer {
+        if self.get(Register::FRAME_POINTER) == AbstractValue::CallerFramePointer {
             return SavedRegister::Same;
         }
-        let at = |place: Address| {
+        let at = |place: SymbolicAddress| {
             [Register::FRAME_POINTER, Register::STACK_POINTER].into_iter().find_map(|register| {
                 let base = self.get(register).address().filter(|base| base.origin == place.origin)?;
                 Some(SavedRegister::At { register, offset: place.offset.checked_sub(base.offset)? })
@@ -473,7 +494,9 @@ impl State {
         };
         place(None)
             .and_then(at)
-            .or_else(|| self.holder(Value::CallerFramePointer).map(SavedRegister::InRegister))
+            .or_else(|| {
+                self.register_holding(AbstractValue::CallerFramePointer).map(SavedRegister::InRegister)
+            })
             .unwrap_or(SavedRegister::Undefined)
     }
 
@@ -481,13 +504,13 @@ impl State {
         let origin = self.caller_frame();
         let highest = self
             .slots()
-            .filter(|(place, value)| *value == Value::ReturnAddress && place.origin == origin)
+            .filter(|(place, value)| *value == AbstractValue::ReturnAddress && place.origin == origin)
             .map(|(place, _)| ReturnAddress::AtCfa(place.offset))
             .max();
-        highest.or_else(|| self.holder(Value::ReturnAddress).map(ReturnAddress::InRegister))
+        highest.or_else(|| self.register_holding(AbstractValue::ReturnAddress).map(ReturnAddress::InRegister))
     }
 
-    fn holder(&self, value: Value) -> Option<Register> {
+    fn register_holding(&self, value: AbstractValue) -> Option<Register> {
         Register::all().find(|register| self.get(*register) == value)
     }
 }

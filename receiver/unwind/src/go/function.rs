@@ -1,11 +1,11 @@
 //! The rows of one Go function.
 //!
 //! Most functions take bytes off the stack by constants and give them back. Some functions of the runtime
-//! leave that scheme, and each is treated for what it does ([`Treatment`]).
+//! leave that scheme, and each is treated for what it does ([`GoUnwindMethod`]).
 
 use sidewinder_unwind_table::{Entry, ReturnAddress, Rule, SavedRegister, UnsupportedReason};
 
-use super::pclntab::{Function, StackDepth};
+use super::pclntab::{PclntabFunction, StackDepth};
 use crate::arch;
 
 /// Bytes of code that are looked at to understand an assembly function. Those that matter are shorter.
@@ -13,7 +13,7 @@ pub(super) const MAX_CODE_BYTES: u64 = 1024;
 
 /// How a function's rows follow from its stack depths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Treatment {
+pub(super) enum GoUnwindMethod {
     /// The CFA is the stack pointer plus the depth.
     ByDepth,
     /// The same, for a function that a signal handler calls on behalf of the code it interrupted: its return
@@ -35,8 +35,8 @@ pub(super) enum Treatment {
     SignalReturn,
 }
 
-impl Treatment {
-    pub(super) fn of(function: &Function<'_>, code: &[u8]) -> Self {
+impl GoUnwindMethod {
+    pub(super) fn from_function(function: &PclntabFunction<'_>, code: &[u8]) -> Self {
         match function.name {
             b"runtime.sigreturn__sigaction" | b"runtime.sigreturn" => Self::SignalReturn,
             // Go's tracebacks stop at the signal handler, but the kernel called it and it returns.
@@ -60,7 +60,7 @@ impl Treatment {
     }
 
     /// Whether [`rows`] needs the function's code.
-    pub(super) fn needs_code(function: &Function<'_>) -> bool {
+    pub(super) fn needs_code(function: &PclntabFunction<'_>) -> bool {
         function.is_assembly() || function.writes_stack_pointer()
     }
 }
@@ -76,8 +76,8 @@ pub(super) enum FramePointerSaving {
 
 impl FramePointerSaving {
     /// Learn it from one compiled function, if it has a frame. `byte` reads code, in bytes from Go's text.
-    pub(super) fn of(function: &Function<'_>, byte: impl Fn(u32) -> Option<u8>) -> Option<Self> {
-        if Treatment::needs_code(function) {
+    pub(super) fn detect(function: &PclntabFunction<'_>, byte: impl Fn(u32) -> Option<u8>) -> Option<Self> {
+        if GoUnwindMethod::needs_code(function) {
             return None;
         }
         let framed = function.stack_depths()?.take(4).find(|depth| depth.bytes > 0)?;
@@ -90,7 +90,7 @@ impl FramePointerSaving {
 
 /// Where a function keeps its caller's frame pointer, and while it does.
 #[derive(Clone, Copy)]
-struct Saved {
+struct SavedFramePointer {
     /// Bytes from the CFA.
     at_cfa: i32,
     /// It is there while the stack is at least this deep ...
@@ -99,9 +99,9 @@ struct Saved {
     from: u32,
 }
 
-impl Saved {
-    fn find(function: &Function<'_>, code: &[u8], saving: FramePointerSaving) -> Option<Self> {
-        if Treatment::needs_code(function) {
+impl SavedFramePointer {
+    fn find(function: &PclntabFunction<'_>, code: &[u8], saving: FramePointerSaving) -> Option<Self> {
+        if GoUnwindMethod::needs_code(function) {
             return Self::find_in_assembly(function, code);
         }
         let framed = function.stack_depths()?.find(|depth| depth.bytes > 0)?;
@@ -122,7 +122,7 @@ impl Saved {
     }
 
     /// Look for the instruction that saves the frame pointer wherever the stack gets deeper.
-    fn find_in_assembly(function: &Function<'_>, code: &[u8]) -> Option<Self> {
+    fn find_in_assembly(function: &PclntabFunction<'_>, code: &[u8]) -> Option<Self> {
         let mut depth_before = 0;
         function.stack_depths()?.find_map(|StackDepth { start, bytes: depth, .. }| {
             let grown_by = depth.checked_sub(depth_before)?;
@@ -143,30 +143,30 @@ impl Saved {
 }
 
 /// Give the rows of `function` to `sink`, each with its pc in bytes from the start of Go's text, and an end
-/// at the last one's end. `code` is the beginning of the function's, where [`Treatment::needs_code`] asks for
+/// at the last one's end. `code` is the beginning of the function's, where [`GoUnwindMethod::needs_code`] asks for
 /// it.
 pub(super) fn rows(
-    function: &Function<'_>,
+    function: &PclntabFunction<'_>,
     code: &[u8],
     saving: FramePointerSaving,
     mut sink: impl FnMut(u32, Entry),
 ) {
-    let treatment = Treatment::of(function, code);
-    let saved = Saved::find(function, code, saving);
+    let treatment = GoUnwindMethod::from_function(function, code);
+    let saved = SavedFramePointer::find(function, code, saving);
     let switched_at = match treatment {
-        Treatment::RootAfterSwitch => {
+        GoUnwindMethod::RootAfterSwitch => {
             arch::go::first_switch(code).map_or(u32::MAX, |at| function.start.saturating_add(at))
         }
-        Treatment::EndAfterSwitch => {
+        GoUnwindMethod::EndAfterSwitch => {
             arch::go::first_switch(code).map_or(0, |at| function.start.saturating_add(at))
         }
         _ => u32::MAX,
     };
     let after_switch = match treatment {
-        Treatment::RootAfterSwitch => Entry::Rule(Rule::ROOT),
+        GoUnwindMethod::RootAfterSwitch => Entry::Rule(Rule::ROOT),
         _ => Entry::unsupported(UnsupportedReason::StackSwitch),
     };
-    if treatment == Treatment::SignalReturn {
+    if treatment == GoUnwindMethod::SignalReturn {
         // A walk looks up the address before the return address, which is this function's start.
         sink(function.start.saturating_sub(1), Entry::Rule(Rule::KERNEL_SIGNAL_FRAME));
     }
@@ -179,14 +179,14 @@ pub(super) fn rows(
         for start in starts_within(&depth, cuts) {
             let part = StackDepth { start, ..depth };
             let entry = match treatment {
-                Treatment::Root => Entry::Rule(Rule::ROOT),
-                Treatment::SignalReturn => Entry::Rule(Rule::KERNEL_SIGNAL_FRAME),
+                GoUnwindMethod::Root => Entry::Rule(Rule::ROOT),
+                GoUnwindMethod::SignalReturn => Entry::Rule(Rule::KERNEL_SIGNAL_FRAME),
                 _ if start >= switched_at => after_switch,
-                Treatment::ByFramePointer if depth.bytes > 0 && start >= prologue_end => {
+                GoUnwindMethod::ByFramePointer if depth.bytes > 0 && start >= prologue_end => {
                     Entry::Rule(Rule::FRAME_POINTER)
                 }
                 _ if part.bytes == -8 => popped_return_address(function, code, start),
-                _ => by_depth(&part, saved, treatment == Treatment::ByDepthAboveInterrupted),
+                _ => by_depth(&part, saved, treatment == GoUnwindMethod::ByDepthAboveInterrupted),
             };
             sink(start, entry);
         }
@@ -209,7 +209,7 @@ fn starts_within(depth: &StackDepth, mut cuts: [u32; 3]) -> impl Iterator<Item =
 
 /// What holds where a function has just taken the return address itself off the stack. The one that does is
 /// `syscall.rawVforkSyscall`, as its child returns on the same stack before it.
-fn popped_return_address(function: &Function<'_>, code: &[u8], at: u32) -> Entry {
+fn popped_return_address(function: &PclntabFunction<'_>, code: &[u8], at: u32) -> Entry {
     let before = code.get(..(at - function.start) as usize).unwrap_or_default();
     arch::go::popped_register(before).map_or(
         Entry::unsupported(UnsupportedReason::ReturnAddressRule),
@@ -222,7 +222,7 @@ fn popped_return_address(function: &Function<'_>, code: &[u8], at: u32) -> Entry
     )
 }
 
-fn by_depth(depth: &StackDepth, saved: Option<Saved>, signal_frame: bool) -> Entry {
+fn by_depth(depth: &StackDepth, saved: Option<SavedFramePointer>, signal_frame: bool) -> Entry {
     let Some(offset) = depth.bytes.checked_add(8).filter(|_| depth.bytes >= 0) else {
         return Entry::unsupported(UnsupportedReason::OffsetTooLarge);
     };
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn a_frame_pointer_that_is_stored_after_the_frame_is_made_counts_from_there() {
         let depth = StackDepth { start: 7, end: 90, bytes: 32 };
-        let saved = Saved { at_cfa: -16, depth: 32, from: 12 };
+        let saved = SavedFramePointer { at_cfa: -16, depth: 32, from: 12 };
         let starts: Vec<_> = starts_within(&depth, [saved.from, u32::MAX, 4]).collect();
         assert_eq!(starts, [7, 12]);
         let entry = |start| by_depth(&StackDepth { start, ..depth }, Some(saved), false);

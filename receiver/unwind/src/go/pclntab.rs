@@ -17,7 +17,7 @@ const POINTER_BYTES: u8 = 8;
 
 /// Where the parts of a table are, in bytes from its start. Source: `runtime.pcHeader`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Header {
+pub struct GoTableHeader {
     /// Bytes that pcs in the tables are multiples of.
     pub pc_quantum: u8,
     /// Whether functions have a line number before their flags (Go 1.20 and later).
@@ -38,7 +38,7 @@ pub struct Header {
     pub functions: u64,
 }
 
-impl Header {
+impl GoTableHeader {
     /// Bytes of a header.
     pub const BYTES: usize = 8 + 8 * 8;
 
@@ -70,7 +70,7 @@ pub(crate) struct Pclntab<'data> {
     data: &'data [u8],
     pc_quantum: u8,
     has_start_lines: bool,
-    /// As [`Header::stated_text_start`].
+    /// As [`GoTableHeader::stated_text_start`].
     pub(crate) stated_text_start: u64,
     function_count: usize,
     names: &'data [u8],
@@ -81,7 +81,7 @@ pub(crate) struct Pclntab<'data> {
 impl<'data> Pclntab<'data> {
     /// Read the header, or `None` if this is no table of a known layout.
     pub(crate) fn parse(data: &'data [u8]) -> Option<Self> {
-        let header = Header::parse(data)?;
+        let header = GoTableHeader::parse(data)?;
         let part = |offset: u64| data.get(usize::try_from(offset).ok()?..);
         Some(Self {
             data,
@@ -101,19 +101,19 @@ impl<'data> Pclntab<'data> {
     }
 
     /// The functions in the order of the table, `None` for one that can't be read.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = Option<Function<'data>>> {
+    pub(crate) fn functions(&self) -> impl Iterator<Item = Option<PclntabFunction<'data>>> {
         // Two words for each function, and one more that holds the end of the last.
         let room = (self.functions.len() / 4).saturating_sub(1) / 2;
         (0..self.function_count.min(room)).map(|index| self.function(index))
     }
 
-    fn function(&self, index: usize) -> Option<Function<'data>> {
+    fn function(&self, index: usize) -> Option<PclntabFunction<'data>> {
         let start = u32_at(self.functions, index * 8)?;
         let next = u32_at(self.functions, index * 8 + 8)?;
         let described = self.functions.get(u32_at(self.functions, index * 8 + 4)? as usize..)?;
         let name = self.names.get(u32_at(described, 4)? as usize..)?;
         let name = name.get(..MAX_NAME_BYTES).unwrap_or(name);
-        Some(Function {
+        Some(PclntabFunction {
             start,
             next,
             name: name.split(|byte| *byte == 0).next()?,
@@ -128,7 +128,7 @@ impl<'data> Pclntab<'data> {
 }
 
 /// One function: `runtime._func`.
-pub(crate) struct Function<'data> {
+pub(crate) struct PclntabFunction<'data> {
     /// Its entry, in bytes from the start of Go's text.
     pub(crate) start: u32,
     /// The entry of the next function: padding may come before.
@@ -140,7 +140,7 @@ pub(crate) struct Function<'data> {
     pc_quantum: u8,
 }
 
-impl<'data> Function<'data> {
+impl<'data> PclntabFunction<'data> {
     /// Go's own tracebacks stop here and are complete (`abi.FuncFlagTopFrame`).
     pub(crate) fn is_top_frame(&self) -> bool {
         self.flags & 1 != 0
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     fn depths(table: &[u8]) -> Vec<(u32, u32, i32)> {
-        let function = Function {
+        let function = PclntabFunction {
             start: 0x100,
             next: 0x180,
             name: b"main.f",

@@ -1,20 +1,20 @@
 //! Functions by the calls of them.
 
-use crate::code::piece::Piece;
+use crate::code::piece::CodeSlice;
 use crate::code::span::FUNCTION_ALIGNMENT_BYTES;
 
 /// All instructions of pieces of code, one after the other.
 ///
 /// Compilers put no data between functions, assembly does: what such bytes seem to call is no function unless
 /// one could begin there.
-pub(super) struct Sweep {
+pub(super) struct CallSweep {
     called: Vec<u32>,
     /// Places that the instruction before doesn't go on to, or that come after padding.
     beginnings: Vec<u32>,
 }
 
-impl Sweep {
-    pub(super) fn over(pieces: &[Piece<'_>]) -> Self {
+impl CallSweep {
+    pub(super) fn new(pieces: &[CodeSlice<'_>]) -> Self {
         let mut sweep = Self { called: Vec::new(), beginnings: Vec::new() };
         pieces.iter().for_each(|piece| sweep.add(piece));
         sweep.called.sort_unstable();
@@ -22,7 +22,7 @@ impl Sweep {
         sweep
     }
 
-    fn add(&mut self, piece: &Piece<'_>) {
+    fn add(&mut self, piece: &CodeSlice<'_>) {
         let mut at = piece.start;
         self.beginnings.push(at);
         while at < piece.end() {

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use object::{File, Object as _, ReadRef};
 use sidewinder_unwind_table::EntryId;
 
-use crate::code::piece::{Piece, piece_at};
-use crate::code::span::Span;
-use crate::known::KnownFunctions;
+use crate::code::piece::{CodeSlice, piece_at};
+use crate::code::span::RuleSpan;
+use crate::known_functions::KnownFunctions;
 use crate::segments::CodeRanges;
 
 /// More instructions than any entry has.
@@ -24,18 +24,18 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     known: &KnownFunctions,
-    pieces: &[Piece<'_>],
+    pieces: &[CodeSlice<'_>],
     functions: &BTreeSet<u32>,
     root: EntryId,
-) -> Vec<Span> {
+) -> Vec<RuleSpan> {
     let Some(entry) = code.offset(file.entry()).filter(|_| file.entry() != 0) else { return Vec::new() };
     let bytes = code.bytes(file, entry, MAX_DESCRIBED_BYTES).unwrap_or_default();
-    let described = Piece { start: entry, bytes };
+    let described = CodeSlice { start: entry, bytes };
     let belongs = |at: u32| {
         let is_undescribed = piece_at(pieces, at).is_some() && !functions.contains(&at);
         at == entry || is_undescribed || known.is_root(at)
     };
-    let mut spans: Vec<Span> = Vec::new();
+    let mut spans: Vec<RuleSpan> = Vec::new();
     let mut reached = BTreeSet::new();
     let mut left = vec![entry];
     while let Some(mut at) = left.pop() {
@@ -44,7 +44,7 @@ pub(super) fn spans<'data, R: ReadRef<'data>>(
             let end = instruction.end();
             match spans.last_mut() {
                 Some(last) if last.end == at => last.end = end,
-                _ => spans.push(Span { start: at, end, rule: Ok(root) }),
+                _ => spans.push(RuleSpan { start: at, end, rule: Ok(root) }),
             }
             left.extend(instruction.target().filter(|_| !instruction.is_call()));
             if instruction.is_last() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use object::{File, Object as _, ObjectSection as _, ReadRef, RelocationTarget};
 
 use crate::arch::{Instruction, linkage};
-use crate::code::piece::Piece;
+use crate::code::piece::CodeSlice;
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
 use crate::symbols::for_each_dynamic_name;
@@ -61,7 +61,7 @@ pub(super) struct Imports {
 }
 
 impl Imports {
-    pub(super) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
+    pub(super) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut imports = Self::default();
         let mut meant = BTreeSet::new();
         for_each_dynamic_name(file, |index, name| {
@@ -91,7 +91,7 @@ impl Imports {
     ) {
         let Some(section) = file.section_by_name(section) else { return };
         let Some((start, bytes)) = code.offset(section.address()).zip(section.data().ok()) else { return };
-        let piece = Piece { start, bytes };
+        let piece = CodeSlice { start, bytes };
         for entry in (start..piece.end()).step_by(8) {
             if linkage::word_jumped_through(&piece, entry).is_some_and(|word| self.is_word(word)) {
                 self.entries.insert(entry);

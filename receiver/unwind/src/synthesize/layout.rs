@@ -1,17 +1,17 @@
 //! Spans to rows.
 
-use sidewinder_unwind_table::{Entries, EntryId, GivenUp, RowBuffer, Summary};
+use sidewinder_unwind_table::{EntryId, EntryInterner, RowBuffer, Summary, UnresolvedReason};
 
 use crate::arch::haskell;
-use crate::code::piece::Piece;
-use crate::code::span::Span;
+use crate::code::piece::CodeSlice;
+use crate::code::span::RuleSpan;
 
 /// One row where the rule changes. Where two functions share code and disagree, neither is believed, but one
 /// that is distrusted yields to any other, and all to where stacks begin; padding belongs to what comes before it.
 /// What was not reached is Haskell, in a file that has any.
-pub(super) fn lay_out(
-    pieces: &[Piece<'_>],
-    mut spans: Vec<Span>,
+pub(super) fn emit_rows(
+    pieces: &[CodeSlice<'_>],
+    mut spans: Vec<RuleSpan>,
     root: EntryId,
     haskell: Option<&haskell::Frames>,
     summary: &mut Summary,
@@ -21,7 +21,7 @@ pub(super) fn lay_out(
     let mut spans = spans.into_iter().peekable();
     for piece in pieces {
         let mut at = piece.start;
-        let mut open: Vec<Span> = Vec::new();
+        let mut open: Vec<RuleSpan> = Vec::new();
         while at < piece.end() {
             open.retain(|span| span.end > at);
             while let Some(span) = spans.next_if(|span| span.start <= at) {
@@ -29,10 +29,10 @@ pub(super) fn lay_out(
             }
             let next_start = spans.peek().map_or(piece.end(), |span| span.start.min(piece.end()));
             let end = open.iter().map(|span| span.end).fold(next_start, u32::min);
-            match open.iter().map(|span| span.rule).reduce(|one, other| agree(one, other, root)) {
+            match open.iter().map(|span| span.rule).reduce(|one, other| merge_results(one, other, root)) {
                 Some(rule) => {
-                    summary.count_given_up(rule.err(), end - at);
-                    out.push((at, rule.unwrap_or(Entries::NO_INFORMATION)));
+                    summary.count_unresolved(rule.err(), end - at);
+                    out.push((at, rule.unwrap_or(EntryInterner::NO_INFORMATION)));
                 }
                 None => match haskell {
                     Some(haskell) => haskell.put(piece, at, end, &mut out),
@@ -41,17 +41,18 @@ pub(super) fn lay_out(
             }
             at = end;
         }
-        out.push((piece.end(), Entries::NO_INFORMATION));
+        out.push((piece.end(), EntryInterner::NO_INFORMATION));
     }
     out
 }
 
-fn agree(
-    one: Result<EntryId, GivenUp>,
-    other: Result<EntryId, GivenUp>,
+fn merge_results(
+    one: Result<EntryId, UnresolvedReason>,
+    other: Result<EntryId, UnresolvedReason>,
     root: EntryId,
-) -> Result<EntryId, GivenUp> {
-    let is_distrusted = |rule| matches!(rule, Err(GivenUp::OtherReturn | GivenUp::TooManySteps));
+) -> Result<EntryId, UnresolvedReason> {
+    let is_distrusted =
+        |rule| matches!(rule, Err(UnresolvedReason::OtherReturn | UnresolvedReason::TooManySteps));
     if one == Ok(root) || other == Ok(root) {
         Ok(root)
     } else if one == other || is_distrusted(other) {
@@ -59,13 +60,13 @@ fn agree(
     } else if is_distrusted(one) {
         other
     } else {
-        Err(GivenUp::Disagreement)
+        Err(UnresolvedReason::Disagreement)
     }
 }
 
-fn put_gap(piece: &Piece<'_>, start: u32, end: u32, out: &mut RowBuffer, summary: &mut Summary) {
+fn put_gap(piece: &CodeSlice<'_>, start: u32, end: u32, out: &mut RowBuffer, summary: &mut Summary) {
     if !piece.is_padding(start, end) {
-        summary.count_given_up(Some(GivenUp::NotReached), end - start);
-        out.push((start, Entries::NO_INFORMATION));
+        summary.count_unresolved(Some(UnresolvedReason::NotReached), end - start);
+        out.push((start, EntryInterner::NO_INFORMATION));
     }
 }

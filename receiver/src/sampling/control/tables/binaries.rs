@@ -9,42 +9,42 @@ use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{Arena, Outcome, PackedSegment, Packing, Range, SegmentId, Tables};
+use sidewinder_bpf::{Arena, MappedRange, Outcome, PackedSegment, Packing, SegmentId, UnwindTables};
 use sidewinder_process::{BuildId, ExecutableMapping, FileId, FileTable, OpenedFile, Pid};
 use sidewinder_unwind::{FileOutline, Rule};
 
-use super::build::{BuildError, Built, Part, Wanted};
-use super::debug_file::{Companions, DebugFile, DebugRoots};
-use super::segments::{Segment, push_parts, segment_at};
-use super::table_builder::{Delivery, Order, TableBuilder, What};
+use super::build::{BuildError, BuiltTable, SegmentRequest, TextRange};
+use super::debug_files::{Companions, DebugFile, DebugRoots};
+use super::segments::{TableSegment, push_segment_ranges, segment_at};
+use super::table_builder::{BuildRequest, BuildScope, Delivery, TableBuilder};
 use crate::sampling::options::PackingRules;
-use crate::time_share::TimeShare;
+use crate::time_budget::TimeBudget;
 
 /// The share of one CPU's time that may go into rebuilding evicted tables, as one part of this many: the most that a budget
 /// far too small costs. Time that is not needed is saved up to a limit.
-const REBUILDING_SHARE: u32 = 400;
-const REBUILDING_SAVED_MAX: Duration = Duration::from_secs(3);
+const REBUILD_SHARE: u32 = 400;
+const REBUILD_BURST: Duration = Duration::from_secs(3);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Binaries {
     builder: TableBuilder,
-    rules: PackingRules,
+    packing_rules: PackingRules,
     debug_roots: Arc<DebugRoots>,
-    binaries: HashMap<FileId, Binary>,
+    binaries: HashMap<FileId, TrackedBinary>,
     /// The files that each process maps.
     files_by_user: HashMap<Pid, BTreeSet<FileId>>,
     /// The table of files without unwind information.
-    blank: SegmentId,
+    empty_table: SegmentId,
     reloads: u64,
-    rebuilding: TimeShare,
-    cut: CutFiles,
+    rebuild_time: TimeBudget,
+    incomplete: IncompleteFiles,
 }
 
 /// Files whose tables are incomplete or missing for want of memory to read them. A file that is forgotten and met again is
 /// the same if its path and its size are.
 #[derive(Default, Debug)]
-struct CutFiles {
+struct IncompleteFiles {
     /// By file, the room that there was, in bytes.
     known: HashMap<FileKey, u64>,
     /// All such files, also those that are no longer in `known`.
@@ -53,7 +53,7 @@ struct CutFiles {
 
 type FileKey = (Vec<u8>, u64);
 
-impl CutFiles {
+impl IncompleteFiles {
     const KNOWN_MAX: usize = 4096;
 
     /// Adds a file. Returns whether it is new.
@@ -67,75 +67,75 @@ impl CutFiles {
     }
 
     /// Whether a file would not fit again: there is less than twice the room that there was.
-    fn still_hold(&self, file: &FileKey, room_bytes: impl Fn() -> u64) -> bool {
+    fn would_not_fit(&self, file: &FileKey, room_bytes: impl Fn() -> u64) -> bool {
         self.known.get(file).is_some_and(|had_bytes| room_bytes() / 2 < *had_bytes)
     }
 }
 
 #[derive(Debug)]
-struct Binary {
+struct TrackedBinary {
     path: Vec<u8>,
     content: OpenedFile,
     packing: Packing,
     debug_file: DebugFile,
     /// From the first build.
     outline: Option<Arc<FileOutline>>,
-    state: State,
+    state: TableState,
     /// Processes that map it.
     users: BTreeSet<Pid>,
     /// When a process last began or ceased to map it.
     used_at: Instant,
     /// Whether the builder works on it.
-    is_ordered: bool,
+    is_build_requested: bool,
     /// Segments that walks have missed.
-    missed: BTreeSet<SegmentId>,
+    missed_segments: BTreeSet<SegmentId>,
     /// Of a divided file, the functions that walks have met.
-    met: Option<Met>,
+    sampled_functions: Option<SampledFunctions>,
 }
 
 /// The functions of a divided file that walks have met, by segment. Its tables cover no others.
 #[derive(Default, Debug)]
-struct Met {
+struct SampledFunctions {
     /// A place in each function.
     functions: BTreeMap<SegmentId, BTreeSet<FileOffset>>,
     /// Segments whose tables lack some of these functions.
-    grown: BTreeSet<SegmentId>,
+    outdated_segments: BTreeSet<SegmentId>,
 }
 
-impl Met {
+impl SampledFunctions {
     /// The most functions of one part. Those that are met first stay.
     const FUNCTIONS_MAX: usize = 2048;
 
     fn add(&mut self, id: SegmentId, at: FileOffset) {
         let functions = self.functions.entry(id).or_default();
         if functions.len() < Self::FUNCTIONS_MAX && functions.insert(at) {
-            self.grown.insert(id);
+            self.outdated_segments.insert(id);
         }
     }
 }
 
 #[derive(Debug)]
-enum State {
+enum TableState {
     /// With the segments so far, in order, and the channel for what walks miss.
-    Building { segments: Vec<Segment>, wanted: Sender<FileOffset> },
+    Building { segments: Vec<TableSegment>, wanted: Sender<FileOffset> },
     /// With all segments, in order.
-    Built(Vec<Segment>),
+    Built(Vec<TableSegment>),
     /// Without a table: walks use frame pointers.
-    Blank,
+    NoTable,
 }
 
-impl State {
-    fn segments(&self) -> &[Segment] {
+impl TableState {
+    fn segments(&self) -> &[TableSegment] {
         match self {
             Self::Building { segments, .. } | Self::Built(segments) => segments,
-            Self::Blank => &[],
+            Self::NoTable => &[],
         }
     }
 }
 
 /// A file with new segments: its processes are to be published again.
 #[derive(Debug)]
-pub(crate) struct Ready {
+pub(crate) struct ReadyFile {
     pub(crate) file: FileId,
     pub(crate) users: Vec<Pid>,
     pub(crate) loads: Vec<LoadSegment>,
@@ -151,26 +151,26 @@ impl Binaries {
         rules: PackingRules,
         debug_roots: Arc<DebugRoots>,
         arena: &mut Arena,
-        tables: &mut Tables,
+        tables: &mut UnwindTables,
     ) -> Option<Self> {
         let blank = tables.reserve()?;
-        tables.load(arena, blank, &PackedSegment::blank()).ok()?;
+        tables.load(arena, blank, &PackedSegment::empty()).ok()?;
         Some(Self {
             builder,
-            rules,
+            packing_rules: rules,
             debug_roots,
             binaries: HashMap::new(),
             files_by_user: HashMap::new(),
-            blank,
+            empty_table: blank,
             reloads: 0,
-            rebuilding: TimeShare::new(REBUILDING_SHARE, REBUILDING_SAVED_MAX),
-            cut: CutFiles::default(),
+            rebuild_time: TimeBudget::new(REBUILD_SHARE, REBUILD_BURST),
+            incomplete: IncompleteFiles::default(),
         })
     }
 
     /// Has the table of a file built, unless that is done. `user` is a process that maps it or did: its file system may have a
     /// debug file. Returns false if the file can't be read.
-    pub(crate) fn prepare(&mut self, file: FileId, files: &FileTable, user: Pid) -> bool {
+    pub(crate) fn request_table(&mut self, file: FileId, files: &FileTable, user: Pid) -> bool {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.used_at = Instant::now();
             return true;
@@ -179,30 +179,30 @@ impl Binaries {
         let Some(content) = entry.opened() else { return false };
         let build_id = entry.build_ids().gnu.as_ref().map(BuildId::as_bytes);
         let (sender, wanted) = mpsc::channel();
-        let mut binary = Binary {
+        let mut binary = TrackedBinary {
             path: entry.path().to_vec(),
             content: content.clone(),
-            packing: self.rules.packing(entry.path(), build_id),
+            packing: self.packing_rules.packing(entry.path(), build_id),
             debug_file: DebugFile::from_process(user, entry.path(), content.owner(), &self.debug_roots),
             outline: None,
-            state: State::Building { segments: Vec::new(), wanted: sender },
+            state: TableState::Building { segments: Vec::new(), wanted: sender },
             users: BTreeSet::new(),
             used_at: Instant::now(),
-            is_ordered: true,
-            missed: BTreeSet::new(),
-            met: None,
+            is_build_requested: true,
+            missed_segments: BTreeSet::new(),
+            sampled_functions: None,
         };
-        if self.cut.still_hold(&binary.key(), || self.builder.room_bytes()) {
-            (binary.state, binary.is_ordered) = (State::Blank, false);
+        if self.incomplete.would_not_fit(&binary.key(), || self.builder.room_bytes()) {
+            (binary.state, binary.is_build_requested) = (TableState::NoTable, false);
         } else {
-            self.builder.order(binary.order(file, What::File { wanted }));
+            self.builder.request(binary.build_request(file, BuildScope::WholeFile { wanted }));
         }
         self.binaries.insert(file, binary);
         true
     }
 
     /// Records the files that a process maps, none once it has exited. New tables have their processes published again.
-    pub(crate) fn used_by(&mut self, user: Pid, files: BTreeSet<FileId>) {
+    pub(crate) fn set_mapped_files(&mut self, user: Pid, files: BTreeSet<FileId>) {
         for file in &files {
             if let Some(binary) = self.binaries.get_mut(file) {
                 binary.users.insert(user);
@@ -226,12 +226,12 @@ impl Binaries {
         &mut self,
         time: Duration,
         arena: &mut Arena,
-        tables: &mut Tables,
+        tables: &mut UnwindTables,
     ) -> Vec<FileId> {
         let unused = self.binaries.extract_if(|_, binary| {
-            binary.users.is_empty() && !binary.is_ordered && binary.used_at.elapsed() >= time
+            binary.users.is_empty() && !binary.is_build_requested && binary.used_at.elapsed() >= time
         });
-        let forget = |(file, binary): (FileId, Binary)| {
+        let forget = |(file, binary): (FileId, TrackedBinary)| {
             binary.state.segments().iter().for_each(|segment| tables.release(arena, segment.id));
             file
         };
@@ -241,11 +241,11 @@ impl Binaries {
     /// Adds the ranges of one mapping: a part for each segment of its file.
     pub(crate) fn push_ranges(
         &self,
-        ranges: &mut Vec<Range>,
+        ranges: &mut Vec<MappedRange>,
         file: Option<FileId>,
         mapping: &ExecutableMapping,
     ) {
-        let whole = Range {
+        let whole = MappedRange {
             start: mapping.range.start,
             bytes: mapping.len_bytes(),
             file: file.map_or(0, |file| file.0),
@@ -253,18 +253,20 @@ impl Binaries {
             segment: None,
         };
         match file.and_then(|file| self.binaries.get(&file)).map(|binary| &binary.state) {
-            Some(State::Building { segments, .. } | State::Built(segments)) => {
-                push_parts(ranges, whole, segments);
+            Some(TableState::Building { segments, .. } | TableState::Built(segments)) => {
+                push_segment_ranges(ranges, whole, segments);
             }
             // The file can't be read, or there is none.
-            Some(State::Blank) | None => ranges.push(Range { segment: Some(self.blank), ..whole }),
+            Some(TableState::NoTable) | None => {
+                ranges.push(MappedRange { segment: Some(self.empty_table), ..whole });
+            }
         }
     }
 
     /// Records that a walk has missed the table at a place, to be built or loaded again.
-    pub(crate) fn missed(&mut self, file: FileId, at: FileOffset) {
+    pub(crate) fn record_miss(&mut self, file: FileId, at: FileOffset) {
         if let Some(binary) = self.binaries.get_mut(&file) {
-            binary.missed(at);
+            binary.record_miss(at);
         }
     }
 
@@ -274,70 +276,79 @@ impl Binaries {
         file: FileId,
         at: FileOffset,
         arena: &Arena,
-        tables: &Tables,
+        tables: &UnwindTables,
     ) -> Option<Result<Rule, Outcome>> {
         let binary = self.binaries.get_mut(&file)?;
         let found = match (&binary.state, segment_at(binary.state.segments(), at)) {
-            (State::Blank, _) => Some(Err(Outcome::NoRule)),
-            (State::Built(_), None) => Some(Err(Outcome::NoTable)),
+            (TableState::NoTable, _) => Some(Err(Outcome::NoRule)),
+            (TableState::Built(_), None) => Some(Err(Outcome::NoTable)),
             (_, Some(segment)) => loaded_rule(segment.id, at, arena, tables),
-            (State::Building { .. }, None) => None,
+            (TableState::Building { .. }, None) => None,
         };
         if found.is_none() {
-            binary.missed(at);
+            binary.record_miss(at);
         }
         found
     }
 
     /// Whether [`rule_at`](Self::rule_at) has an answer.
-    pub(crate) fn has_answer(&self, file: FileId, at: FileOffset, arena: &Arena, tables: &Tables) -> bool {
+    pub(crate) fn has_rule(
+        &self,
+        file: FileId,
+        at: FileOffset,
+        arena: &Arena,
+        tables: &UnwindTables,
+    ) -> bool {
         let Some(binary) = self.binaries.get(&file) else { return false };
         match segment_at(binary.state.segments(), at) {
             Some(segment) => loaded_rule(segment.id, at, arena, tables).is_some(),
-            None => !matches!(binary.state, State::Building { .. }),
+            None => !matches!(binary.state, TableState::Building { .. }),
         }
     }
 
     /// Orders what walks have missed, and loads what has been built.
-    pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut Tables) -> Vec<Ready> {
-        let can_rebuild = !self.rebuilding.left(Instant::now()).is_zero();
+    pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut UnwindTables) -> Vec<ReadyFile> {
+        let can_rebuild = !self.rebuild_time.remaining(Instant::now()).is_zero();
         for (file, binary) in self.binaries.iter_mut().filter(|_| can_rebuild) {
-            if let Some(what) = binary.order_again(tables) {
+            if let Some(what) = binary.rebuild_scope(tables) {
                 self.reloads += 1;
-                self.builder.order(binary.order(*file, what));
+                self.builder.request(binary.build_request(*file, what));
             }
         }
         let mut ready = Vec::new();
-        while let Some(Delivery { file, built, took, room_bytes }) = self.builder.next() {
+        while let Some(Delivery { file, built, cpu_time: took, budget_bytes: room_bytes }) =
+            self.builder.try_next()
+        {
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
-            let is_again = matches!(binary.state, State::Built(_));
+            let is_again = matches!(binary.state, TableState::Built(_));
             if let Some(took) = took {
-                binary.is_ordered = false;
+                binary.is_build_requested = false;
                 if is_again {
-                    self.rebuilding.spend(took, Instant::now());
+                    self.rebuild_time.spend(took, Instant::now());
                 }
             }
             match (built, is_again) {
-                (Ok(built), true) => binary.take_again(&built, arena, tables),
+                (Ok(built), true) => binary.reinstall(&built, arena, tables),
                 (Ok(built), false) => {
-                    let failure = built.unread_bytes.map(BuildError::NoRoom);
-                    let is_known_failure = failure.is_some() && !self.cut.add(binary.key(), room_bytes);
-                    binary.take(&built, arena, tables);
+                    let failure = built.over_budget_bytes.map(BuildError::OverBudget);
+                    let is_known_failure =
+                        failure.is_some() && !self.incomplete.add(binary.key(), room_bytes);
+                    binary.install(&built, arena, tables);
                     if took.is_some() {
-                        binary.state = State::Built(binary.state.segments().to_vec());
+                        binary.state = TableState::Built(binary.state.segments().to_vec());
                     }
                     let (users, loads) = (binary.users(), built.loads);
-                    ready.push(Ready { file, users, loads, failure, is_known_failure });
+                    ready.push(ReadyFile { file, users, loads, failure, is_known_failure });
                 }
                 // The file could be read before, so it has changed: its evicted tables are lost.
-                (Err(_), true) => binary.missed.clear(),
+                (Err(_), true) => binary.missed_segments.clear(),
                 (Err(failure), false) => {
-                    let is_known_failure =
-                        matches!(failure, BuildError::NoRoom(_)) && !self.cut.add(binary.key(), room_bytes);
-                    binary.debug_file = DebugFile::Known(Companions::default());
-                    binary.state = State::Blank;
+                    let is_known_failure = matches!(failure, BuildError::OverBudget(_))
+                        && !self.incomplete.add(binary.key(), room_bytes);
+                    binary.debug_file = DebugFile::Searched(Companions::default());
+                    binary.state = TableState::NoTable;
                     let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
-                    ready.push(Ready { file, users, loads, failure, is_known_failure });
+                    ready.push(ReadyFile { file, users, loads, failure, is_known_failure });
                 }
             }
         }
@@ -351,8 +362,8 @@ impl Binaries {
     /// The companions of a file whose table has been built.
     pub(crate) fn companions(&self, file: FileId) -> Companions {
         match self.binaries.get(&file).map(|binary| &binary.debug_file) {
-            Some(DebugFile::Known(companions)) => companions.clone(),
-            Some(DebugFile::Unknown(..)) | None => Companions::default(),
+            Some(DebugFile::Searched(companions)) => companions.clone(),
+            Some(DebugFile::Unsearched(..)) | None => Companions::default(),
         }
     }
 
@@ -362,13 +373,13 @@ impl Binaries {
     }
 
     /// Whether walks miss tables that can be built.
-    pub(crate) fn are_missed(&self) -> bool {
-        self.binaries.values().any(|binary| !binary.missed.is_empty())
+    pub(crate) fn has_misses(&self) -> bool {
+        self.binaries.values().any(|binary| !binary.missed_segments.is_empty())
     }
 
     /// Files whose tables are incomplete or missing for want of memory to read them.
-    pub(crate) fn cut(&self) -> u64 {
-        self.cut.count
+    pub(crate) fn incomplete_files(&self) -> u64 {
+        self.incomplete.count
     }
 
     /// Files read again because a walk missed an evicted table.
@@ -382,32 +393,32 @@ fn loaded_rule(
     id: SegmentId,
     at: FileOffset,
     arena: &Arena,
-    tables: &Tables,
+    tables: &UnwindTables,
 ) -> Option<Result<Rule, Outcome>> {
     tables.rule_at(arena, id, at).filter(|rule| *rule != Err(Outcome::NoTable))
 }
 
-impl Binary {
+impl TrackedBinary {
     fn key(&self) -> FileKey {
         (self.path.clone(), self.content.size_bytes())
     }
 
-    fn order(&self, file: FileId, what: What) -> Order {
+    fn build_request(&self, file: FileId, what: BuildScope) -> BuildRequest {
         let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
-        Order { file, content, packing: self.packing, debug_file, what }
+        BuildRequest { file, content, packing: self.packing, debug_file, scope: what }
     }
 
-    fn missed(&mut self, at: FileOffset) {
+    fn record_miss(&mut self, at: FileOffset) {
         match (&self.state, segment_at(self.state.segments(), at)) {
             (_, Some(segment)) => {
-                self.missed.insert(segment.id);
-                if let Some(met) = &mut self.met {
+                self.missed_segments.insert(segment.id);
+                if let Some(met) = &mut self.sampled_functions {
                     met.add(segment.id, at);
                 }
             }
             // If the builder is past that place, it has delivered it.
-            (State::Building { wanted, .. }, None) => drop(wanted.send(at)),
-            (State::Built(_) | State::Blank, None) => {}
+            (TableState::Building { wanted, .. }, None) => drop(wanted.send(at)),
+            (TableState::Built(_) | TableState::NoTable, None) => {}
         }
     }
 
@@ -416,66 +427,70 @@ impl Binary {
     }
 
     /// The order for what walks have missed, if there is any and the builder is not at work on the file.
-    fn order_again(&mut self, tables: &Tables) -> Option<What> {
-        let State::Built(segments) = &self.state else { return None };
-        if self.missed.is_empty() || self.is_ordered {
+    fn rebuild_scope(&mut self, tables: &UnwindTables) -> Option<BuildScope> {
+        let TableState::Built(segments) = &self.state else { return None };
+        if self.missed_segments.is_empty() || self.is_build_requested {
             return None;
         }
-        let met = &mut self.met;
-        let has_grown = |id: &SegmentId| met.as_ref().is_some_and(|met| met.grown.contains(id));
-        self.missed.retain(|id| !tables.is_loaded(*id) || has_grown(id));
-        let missed: Vec<_> = segments.iter().filter(|segment| self.missed.contains(&segment.id)).collect();
-        let stand_alone = missed.iter().all(|segment| segment.stands_alone);
+        let met = &mut self.sampled_functions;
+        let has_grown = |id: &SegmentId| met.as_ref().is_some_and(|met| met.outdated_segments.contains(id));
+        self.missed_segments.retain(|id| !tables.is_loaded(*id) || has_grown(id));
+        let missed: Vec<_> =
+            segments.iter().filter(|segment| self.missed_segments.contains(&segment.id)).collect();
+        let stand_alone = missed.iter().all(|segment| segment.is_self_contained);
         let mut functions = |id| {
             let met = met.as_mut()?;
-            met.grown.remove(&id);
+            met.outdated_segments.remove(&id);
             Some(met.functions.get(&id).into_iter().flatten().copied().collect())
         };
         let wanted: Vec<_> = missed
             .iter()
-            .map(|segment| Wanted { part: segment.part, functions: functions(segment.id) })
+            .map(|segment| SegmentRequest { range: segment.range, functions: functions(segment.id) })
             .collect();
-        self.is_ordered = !wanted.is_empty();
-        self.is_ordered.then(|| What::Again { wanted, stand_alone, outline: self.outline.clone() })
+        self.is_build_requested = !wanted.is_empty();
+        self.is_build_requested.then(|| BuildScope::Segments {
+            wanted,
+            stand_alone,
+            outline: self.outline.clone(),
+        })
     }
 
     /// Reserves an ID for each segment, and loads its table if there is room. Walks have the others loaded when they miss them.
-    fn take(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
+    fn install(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
         self.debug_file = built.debug_file.clone();
         self.outline = built.outline.clone();
-        let State::Building { segments, .. } = &mut self.state else { return };
+        let TableState::Building { segments, .. } = &mut self.state else { return };
         segments.extend(built.segments.iter().map_while(|packed| {
             let id = tables.reserve()?;
             // The kernel may have memory when a walk misses the table.
             let _ = tables.load_if_room(arena, id, packed);
-            let part = Part::from(packed);
-            let stands_alone = !built.by_machine_code.iter().any(|code| part.overlaps(code));
-            Some(Segment { part, stands_alone, id })
+            let part = TextRange::from(packed);
+            let stands_alone = !built.from_machine_code.iter().any(|code| part.overlaps(code));
+            Some(TableSegment { range: part, is_self_contained: stands_alone, id })
         }));
         if !built.unbuilt.is_empty() {
-            self.met = Some(Met::default());
+            self.sampled_functions = Some(SampledFunctions::default());
         }
         let unbuilt = built.unbuilt.iter();
-        segments.extend(
-            unbuilt
-                .map_while(|part| Some(Segment { part: *part, stands_alone: true, id: tables.reserve()? })),
-        );
-        segments.sort_unstable_by_key(|segment| segment.part.file_offset);
+        segments.extend(unbuilt.map_while(|part| {
+            Some(TableSegment { range: *part, is_self_contained: true, id: tables.reserve()? })
+        }));
+        segments.sort_unstable_by_key(|segment| segment.range.file_offset);
     }
 
     /// Loads tables that walks have missed, and evicts others for them. What finds no room stays missed.
-    fn take_again(&mut self, built: &Built, arena: &mut Arena, tables: &mut Tables) {
-        let State::Built(segments) = &self.state else { return };
+    fn reinstall(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
+        let TableState::Built(segments) = &self.state else { return };
         if let Some(outline) = &built.outline {
             self.outline.get_or_insert_with(|| Arc::clone(outline));
         }
         for packed in &built.segments {
-            let segment = segments.iter().find(|segment| segment.part == Part::from(packed));
+            let segment = segments.iter().find(|segment| segment.range == TextRange::from(packed));
             if let Some(segment) = segment
-                && self.missed.contains(&segment.id)
+                && self.missed_segments.contains(&segment.id)
                 && tables.replace(arena, segment.id, packed).is_ok()
             {
-                self.missed.remove(&segment.id);
+                self.missed_segments.remove(&segment.id);
             }
         }
     }
@@ -487,15 +502,15 @@ mod tests {
 
     #[test]
     fn a_file_that_did_not_fit_is_new_once_though_it_is_forgotten_and_met_again() {
-        let mut cut = CutFiles::default();
+        let mut cut = IncompleteFiles::default();
         let file = |size_bytes| (b"/usr/bin/node".to_vec(), size_bytes);
         assert!(cut.add(file(1), 100));
         assert!(!cut.add(file(1), 100));
         assert!(cut.add(file(2), 100), "another version of it");
         assert_eq!(cut.count, 2);
-        assert!(cut.still_hold(&file(1), || 199) && !cut.still_hold(&file(1), || 200));
-        assert!(!cut.still_hold(&file(3), || 0), "it was not tried");
-        (0..2 * CutFiles::KNOWN_MAX as u64).for_each(|size_bytes| _ = cut.add(file(size_bytes), 100));
-        assert!(cut.known.len() <= CutFiles::KNOWN_MAX);
+        assert!(cut.would_not_fit(&file(1), || 199) && !cut.would_not_fit(&file(1), || 200));
+        assert!(!cut.would_not_fit(&file(3), || 0), "it was not tried");
+        (0..2 * IncompleteFiles::KNOWN_MAX as u64).for_each(|size_bytes| _ = cut.add(file(size_bytes), 100));
+        assert!(cut.known.len() <= IncompleteFiles::KNOWN_MAX);
     }
 }

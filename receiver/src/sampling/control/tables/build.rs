@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 
 use object::ReadCache;
 use sidewinder_address::{FileOffset, LoadSegment, Svma};
-use sidewinder_bpf::{PackedSegment, Packing, pack, pack_again, pack_part, pages_of};
+use sidewinder_bpf::{PackedSegment, Packing, pack, pack_part, page_range, repack};
 use sidewinder_process::OpenedFile;
-use sidewinder_unwind::validate::{Trust, Validation, settle, validate};
+use sidewinder_unwind::validate::{TrustedSide, Validation, resolve_conflicts, validate};
 use sidewinder_unwind::{
-    FileOutline, ReadFile, Sources, UnwindTable, code_ranges, has_eh_frame_alone, load_segments,
+    FileOutline, ReadFile, UnwindSources, UnwindTable, code_ranges, has_only_eh_frame, load_segments,
 };
 use thiserror::Error;
 
-use super::debug_file::{Companions, DebugFile};
-use super::reader::{Allowance, BoundedReader};
+use super::debug_files::{Companions, DebugFile};
+use super::reader::{BoundedReader, ReadBudget};
 
 /// Why a file has no table.
 #[derive(Debug, Error)]
@@ -28,27 +28,27 @@ pub(crate) enum BuildError {
     #[error("not a readable ELF file")]
     Elf(#[from] object::Error),
     #[error("no unwind table")]
-    Unwind(#[from] sidewinder_unwind::Error),
+    Unwind(#[from] sidewinder_unwind::UnwindTableError),
     #[error("no room for {0} bytes of the file beside everything else: raise memory_limit_mib")]
-    NoRoom(u64),
+    OverBudget(u64),
     #[error("building the unwind table has panicked: please report it, with the file")]
     Panicked,
 }
 
 /// Some pages of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub(crate) struct TextRange {
     pub(crate) file_offset: FileOffset,
     pub(crate) text_bytes: u64,
 }
 
-impl From<&PackedSegment> for Part {
+impl From<&PackedSegment> for TextRange {
     fn from(segment: &PackedSegment) -> Self {
         Self { file_offset: segment.file_offset, text_bytes: segment.text_bytes }
     }
 }
 
-impl Part {
+impl TextRange {
     pub(crate) fn end(self) -> FileOffset {
         FileOffset(self.file_offset.0.saturating_add(self.text_bytes))
     }
@@ -72,30 +72,30 @@ impl Part {
 
 /// A segment that is to be built.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) part: Part,
+pub(crate) struct SegmentRequest {
+    pub(crate) range: TextRange,
     /// Places in the functions that it is to cover; `None`: all.
     pub(crate) functions: Option<Vec<FileOffset>>,
 }
 
 /// The packed table of a file, or some of its segments.
 #[derive(Debug)]
-pub(crate) struct Built {
+pub(crate) struct BuiltTable {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
     /// Parts of a large file if memory is limited: only the functions that walks meet are built.
-    pub(crate) unbuilt: Vec<Part>,
+    pub(crate) unbuilt: Vec<TextRange>,
     /// Makes building segments again faster.
     pub(crate) outline: Option<Arc<FileOutline>>,
     /// Where rows come from machine code alone, which is analysed as a whole.
-    pub(crate) by_machine_code: Vec<Range<FileOffset>>,
+    pub(crate) from_machine_code: Vec<Range<FileOffset>>,
     pub(crate) debug_file: DebugFile,
     /// The size of the first piece of the file that there was no room to read, if any: the table lacks its rows and later ones.
-    pub(crate) unread_bytes: Option<u64>,
+    pub(crate) over_budget_bytes: Option<u64>,
 }
 
 /// The share of the memory for building that goes to what is read, as one part of this many. The rest is for rows.
-const READING_SHARE: u64 = 2;
+const READ_BUDGET_SHARE: u64 = 2;
 
 /// Files with more code are built in parts, lest walks wait for all of it.
 const WHOLE_CODE_BYTES_MAX: u64 = 8 << 20;
@@ -103,7 +103,7 @@ const WHOLE_CODE_BYTES_MAX: u64 = 8 << 20;
 const PART_BYTES: u64 = 1 << 20;
 /// Parts that no walk has missed are delivered together with what else is built in this time: each delivery publishes every
 /// process that maps the file again.
-const PARTS_TOGETHER: Duration = Duration::from_millis(50);
+const PARTS_PER_DELIVERY: Duration = Duration::from_millis(50);
 
 /// The size of the parts of a file that is not built as a whole. Large parts save segment numbers; but each further function
 /// of a part has all its known functions built again.
@@ -112,29 +112,29 @@ const UNBUILT_PARTS_MAX: u64 = 256;
 
 /// A file whose table is to be built.
 #[derive(Debug)]
-pub(crate) struct Source<'a> {
+pub(crate) struct BuildSource<'a> {
     pub(crate) content: &'a OpenedFile,
     pub(crate) packing: Packing,
     pub(crate) debug_file: &'a DebugFile,
     /// The outline of an earlier build.
     pub(crate) outline: Option<&'a Arc<FileOutline>>,
     /// Memory that building may take.
-    pub(crate) room_bytes: u64,
+    pub(crate) budget_bytes: u64,
 }
 
-impl Source<'_> {
+impl BuildSource<'_> {
     /// Reads a file's table and packs it. All but the last of it goes to `deliver` as soon as it is built, and what walks miss
     /// comes first. If memory is limited, a large file is divided instead, and nothing of it is built yet.
     pub(crate) fn build(
         &self,
-        trust: Trust,
+        trust: TrustedSide,
         wanted: &Receiver<FileOffset>,
-        deliver: impl FnMut(Built),
-    ) -> Result<Built, BuildError> {
+        deliver: impl FnMut(BuiltTable),
+    ) -> Result<BuiltTable, BuildError> {
         // No file has more code than bytes: smaller ones need not be looked at twice.
-        if self.room_bytes != u64::MAX
+        if self.budget_bytes != u64::MAX
             && self.content.size_bytes() > WHOLE_CODE_BYTES_MAX
-            && trust == Trust::Rows
+            && trust == TrustedSide::Rows
             && let Ok(Some(divided)) = self.divide()
         {
             return Ok(divided);
@@ -144,120 +144,128 @@ impl Source<'_> {
 
     /// Divides a large file into parts that are built one by one; `None`: the file is not large, or has no index by which a
     /// part can be read alone.
-    fn divide(&self) -> Result<Option<Built>, BuildError> {
-        let allowance = Allowance::new(self.room_bytes / READING_SHARE);
+    fn divide(&self) -> Result<Option<BuiltTable>, BuildError> {
+        let allowance = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
         let reader = BoundedReader::new(self.content, &allowance);
-        let file = parse(&reader, &allowance)?;
+        let file = parse_elf(&reader, &allowance)?;
         let loads = load_segments(&file);
-        let code: Vec<_> = code_ranges(&file)?.iter().filter_map(|code| in_file(&loads, code)).collect();
+        let code: Vec<_> =
+            code_ranges(&file)?.iter().filter_map(|code| to_file_range(&loads, code)).collect();
         let code_bytes: u64 = code.iter().map(|code| code.end.0 - code.start.0).sum();
         if code_bytes <= WHOLE_CODE_BYTES_MAX {
             return Ok(None);
         }
-        let Some(outline) = FileOutline::of(&file)? else { return Ok(None) };
+        let Some(outline) = FileOutline::from_file(&file)? else { return Ok(None) };
         let part_bytes = (code_bytes / UNBUILT_PARTS_MAX).max(UNBUILT_PART_BYTES_MIN);
         let part_bytes = part_bytes.next_multiple_of(UNBUILT_PART_BYTES_MIN);
-        let unbuilt = executable(&loads)
-            .flat_map(|load| cut(pages_of(load), part_bytes))
+        let unbuilt = executable_segments(&loads)
+            .flat_map(|load| split(page_range(load), part_bytes))
             .filter(|part| code.iter().any(|code| part.overlaps(code)))
             .collect();
-        Ok(Some(Built {
+        Ok(Some(BuiltTable {
             unbuilt,
             outline: Some(Arc::new(outline)),
-            debug_file: DebugFile::Known(self.debug_file.find(&file)),
-            ..Built::with_loads(loads)
+            debug_file: DebugFile::Searched(self.debug_file.find(&file)),
+            ..BuiltTable::with_loads(loads)
         }))
     }
 
     fn build_whole(
         &self,
-        trust: Trust,
+        trust: TrustedSide,
         wanted: &Receiver<FileOffset>,
-        deliver: impl FnMut(Built),
-    ) -> Result<Built, BuildError> {
-        let allowance = Allowance::new(self.room_bytes / READING_SHARE);
+        deliver: impl FnMut(BuiltTable),
+    ) -> Result<BuiltTable, BuildError> {
+        let allowance = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
         // What was read is freed before all rows are packed, which takes memory too.
         let (loads, table, companions) = {
             let reader = BoundedReader::new(self.content, &allowance);
-            let file = parse(&reader, &allowance)?;
+            let file = parse_elf(&reader, &allowance)?;
             let loads = load_segments(&file);
             let companions = self.debug_file.find(&file);
             let debug_reader =
                 companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, &allowance));
             let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
-            let mut sources = Sources::of(&file, debug.as_slice())?;
-            let code_bytes: u64 = executable(&loads).map(|load| load.size).sum();
+            let mut sources = UnwindSources::new(&file, debug.as_slice())?;
+            let code_bytes: u64 = executable_segments(&loads).map(|load| load.size).sum();
             // The code is checked as a whole, and other sources are gone through as a whole.
-            let has_parts = trust == Trust::Rows && sources.are_eh_frame_alone();
+            let has_parts = trust == TrustedSide::Rows && sources.has_only_eh_frame();
             if code_bytes > WHOLE_CODE_BYTES_MAX && has_parts {
-                let mut parts = Parts {
+                let mut parts = SegmentedBuild {
                     sources,
                     loads,
                     packing: self.packing,
                     companions: companions.clone(),
-                    by_machine_code: Vec::new(),
+                    from_machine_code: Vec::new(),
                     segments: Vec::new(),
                 };
                 let built = parts.build(wanted, deliver);
-                return Ok(Built { unread_bytes: allowance.refused_bytes(), ..built });
+                return Ok(BuiltTable { over_budget_bytes: allowance.refused_bytes(), ..built });
             }
             let table = sources.table();
-            (loads, settle(&file, table, trust)?, companions)
+            (loads, resolve_conflicts(&file, table, trust)?, companions)
         };
-        let segments = executable(&loads).flat_map(|load| pack(&table, load, self.packing)).collect();
-        let by_machine_code = table.by_machine_code().filter_map(|code| in_file(&loads, &code)).collect();
-        Ok(Built {
+        let segments =
+            executable_segments(&loads).flat_map(|load| pack(&table, load, self.packing)).collect();
+        let by_machine_code =
+            table.by_machine_code().filter_map(|code| to_file_range(&loads, &code)).collect();
+        Ok(BuiltTable {
             segments,
-            by_machine_code,
-            debug_file: DebugFile::Known(companions),
-            unread_bytes: allowance.refused_bytes(),
-            ..Built::with_loads(loads)
+            from_machine_code: by_machine_code,
+            debug_file: DebugFile::Searched(companions),
+            over_budget_bytes: allowance.refused_bytes(),
+            ..BuiltTable::with_loads(loads)
         })
     }
 
     /// Reads and packs some segments of a file's table, most of them again. Unless they stand alone, the rest of the file is
     /// read too.
-    pub(crate) fn build_again(
+    pub(crate) fn rebuild(
         &self,
-        wanted: &[Wanted],
+        wanted: &[SegmentRequest],
         stand_alone: bool,
-        trust: Trust,
-    ) -> Result<Built, BuildError> {
-        let allowance = Allowance::new(self.room_bytes / READING_SHARE);
+        trust: TrustedSide,
+    ) -> Result<BuiltTable, BuildError> {
+        let allowance = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
         let reader = BoundedReader::new(self.content, &allowance);
         // The code is checked as a whole.
-        let parts_do = stand_alone && trust == Trust::Rows;
+        let parts_do = stand_alone && trust == TrustedSide::Rows;
         if let (Some(outline), true) = (self.outline, parts_do) {
-            return Ok(self.build_by(outline, &reader, wanted));
+            return Ok(self.build_segments(outline, &reader, wanted));
         }
-        let file = parse(&reader, &allowance)?;
-        if parts_do && let Some(outline) = self.outline_of(&file)? {
-            return Ok(self.build_by(&Arc::new(outline), &reader, wanted));
+        let file = parse_elf(&reader, &allowance)?;
+        if parts_do && let Some(outline) = self.part_outline(&file)? {
+            return Ok(self.build_segments(&Arc::new(outline), &reader, wanted));
         }
         let loads = load_segments(&file);
-        let places: Vec<_> = wanted.iter().filter_map(|wanted| placed(wanted.part, &loads)).collect();
+        let places: Vec<_> =
+            wanted.iter().filter_map(|wanted| locate_in_loads(wanted.range, &loads)).collect();
         let addresses: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
         let (table, companions) =
-            table_of(&file, self.debug_file, parts_do.then_some(&*addresses), &allowance)?;
-        let table = settle(&file, table, trust)?;
+            read_unwind_table(&file, self.debug_file, parts_do.then_some(&*addresses), &allowance)?;
+        let table = resolve_conflicts(&file, table, trust)?;
         if let Some(refused_bytes) = allowance.refused_bytes() {
             // A table made of less than the first one would differ from it.
-            return Err(BuildError::NoRoom(refused_bytes));
+            return Err(BuildError::OverBudget(refused_bytes));
         }
-        let again = |part: &Part, load| pack_again(&table, load, self.packing, part.file_offset..part.end());
+        let again = |part: &TextRange, load| repack(&table, load, self.packing, part.file_offset..part.end());
         let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
-        Ok(Built { segments, debug_file: DebugFile::Known(companions), ..Built::with_loads(loads) })
+        Ok(BuiltTable {
+            segments,
+            debug_file: DebugFile::Searched(companions),
+            ..BuiltTable::with_loads(loads)
+        })
     }
 
     /// Builds segments, or the wanted functions of them, from what describes them alone.
-    fn build_by<'data, R: ReadFile<'data>>(
+    fn build_segments<'data, R: ReadFile<'data>>(
         &self,
         outline: &Arc<FileOutline>,
         reader: R,
-        wanted: &[Wanted],
-    ) -> Built {
-        let segments = wanted.iter().filter_map(|Wanted { part, functions }| {
-            let (part, load, addresses) = placed(*part, outline.loads())?;
+        wanted: &[SegmentRequest],
+    ) -> BuiltTable {
+        let segments = wanted.iter().filter_map(|SegmentRequest { range: part, functions }| {
+            let (part, load, addresses) = locate_in_loads(*part, outline.loads())?;
             let table = match functions {
                 None => outline.table_of_parts(reader, &[addresses]),
                 Some(places) => {
@@ -265,118 +273,119 @@ impl Source<'_> {
                     outline.table_of_functions(reader, &places)
                 }
             };
-            Some(pack_again(&table, load, self.packing, part.file_offset..part.end()))
+            Some(repack(&table, load, self.packing, part.file_offset..part.end()))
         });
-        Built {
+        BuiltTable {
             segments: segments.collect(),
             outline: Some(Arc::clone(outline)),
             debug_file: self.debug_file.clone(),
-            ..Built::with_loads(outline.loads().to_vec())
+            ..BuiltTable::with_loads(outline.loads().to_vec())
         }
     }
 
     /// The outline by which parts of a file are built without the rest, if the result is the same.
-    fn outline_of<'data, R: ReadFile<'data>>(
+    fn part_outline<'data, R: ReadFile<'data>>(
         &self,
         file: &object::File<'data, R>,
     ) -> Result<Option<FileOutline>, BuildError> {
-        if !has_eh_frame_alone(file) || self.debug_file.find(file).debug.is_some() {
+        if !has_only_eh_frame(file) || self.debug_file.find(file).debug.is_some() {
             return Ok(None);
         }
-        Ok(FileOutline::of(file)?)
+        Ok(FileOutline::from_file(file)?)
     }
 }
 
-impl Built {
+impl BuiltTable {
     fn with_loads(loads: Vec<LoadSegment>) -> Self {
         Self {
             loads,
             segments: Vec::new(),
             unbuilt: Vec::new(),
             outline: None,
-            by_machine_code: Vec::new(),
-            debug_file: DebugFile::Known(Companions::default()),
-            unread_bytes: None,
+            from_machine_code: Vec::new(),
+            debug_file: DebugFile::Searched(Companions::default()),
+            over_budget_bytes: None,
         }
     }
 }
 
 /// A large file that is built in parts.
-struct Parts<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
-    sources: Sources<'file, 'data, 'debug, R, D>,
+struct SegmentedBuild<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
+    sources: UnwindSources<'file, 'data, 'debug, R, D>,
     loads: Vec<LoadSegment>,
     packing: Packing,
     companions: Companions,
-    by_machine_code: Vec<Range<FileOffset>>,
+    from_machine_code: Vec<Range<FileOffset>>,
     /// Segments that are not delivered yet.
     segments: Vec<PackedSegment>,
 }
 
-impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> Parts<'_, 'data, 'debug, R, D> {
-    fn build(&mut self, wanted: &Receiver<FileOffset>, mut deliver: impl FnMut(Built)) -> Built {
+impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> SegmentedBuild<'_, 'data, 'debug, R, D> {
+    fn build(&mut self, wanted: &Receiver<FileOffset>, mut deliver: impl FnMut(BuiltTable)) -> BuiltTable {
         let code = self.sources.read_code();
-        self.by_machine_code = code.iter().filter_map(|code| in_file(&self.loads, code)).collect();
-        let mut left: Vec<Part> =
-            executable(&self.loads).flat_map(|load| cut(pages_of(load), PART_BYTES)).collect();
+        self.from_machine_code = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
+        let mut left: Vec<TextRange> =
+            executable_segments(&self.loads).flat_map(|load| split(page_range(load), PART_BYTES)).collect();
         let mut delivered = Instant::now();
         while !left.is_empty() {
             let met = wanted.try_iter().find_map(|at| left.iter().position(|part| part.contains(at)));
             self.pack(left.remove(met.unwrap_or(0)));
-            if met.is_some() || delivered.elapsed() >= PARTS_TOGETHER {
-                deliver(self.take());
+            if met.is_some() || delivered.elapsed() >= PARTS_PER_DELIVERY {
+                deliver(self.take_built());
                 delivered = Instant::now();
             }
         }
-        self.take()
+        self.take_built()
     }
 
-    fn pack(&mut self, part: Part) {
-        if let Some((part, load, addresses)) = placed(part, &self.loads) {
+    fn pack(&mut self, part: TextRange) {
+        if let Some((part, load, addresses)) = locate_in_loads(part, &self.loads) {
             let table = self.sources.table_of(&[addresses]);
             self.segments.extend(pack_part(&table, load, self.packing, part.file_offset..part.end()));
         }
     }
 
-    fn take(&mut self) -> Built {
-        Built {
+    fn take_built(&mut self) -> BuiltTable {
+        BuiltTable {
             segments: std::mem::take(&mut self.segments),
-            by_machine_code: self.by_machine_code.clone(),
-            debug_file: DebugFile::Known(self.companions.clone()),
-            ..Built::with_loads(self.loads.clone())
+            from_machine_code: self.from_machine_code.clone(),
+            debug_file: DebugFile::Searched(self.companions.clone()),
+            ..BuiltTable::with_loads(self.loads.clone())
         }
     }
 }
 
-fn executable(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
+fn executable_segments(loads: &[LoadSegment]) -> impl Iterator<Item = &LoadSegment> {
     loads.iter().filter(|load| load.executable)
 }
 
-fn cut(pages: Range<FileOffset>, part_bytes: u64) -> impl Iterator<Item = Part> {
+fn split(pages: Range<FileOffset>, part_bytes: u64) -> impl Iterator<Item = TextRange> {
     let starts = (pages.start.0..pages.end.0).step_by(part_bytes as usize);
-    starts.map(move |start| part_of(&(FileOffset(start)..pages.end.min(FileOffset(start + part_bytes)))))
+    starts
+        .map(move |start| covering_range(&(FileOffset(start)..pages.end.min(FileOffset(start + part_bytes)))))
 }
 
-fn part_of(pages: &Range<FileOffset>) -> Part {
-    Part { file_offset: pages.start, text_bytes: pages.end.0.saturating_sub(pages.start.0) }
+fn covering_range(pages: &Range<FileOffset>) -> TextRange {
+    TextRange { file_offset: pages.start, text_bytes: pages.end.0.saturating_sub(pages.start.0) }
 }
 
 /// A part, the load segment that it lies in, and its stated addresses.
-fn placed(part: Part, loads: &[LoadSegment]) -> Option<(Part, &LoadSegment, Range<Svma>)> {
-    executable(loads).find_map(|load| Some((part, load, part.within(load)?)))
+fn locate_in_loads(part: TextRange, loads: &[LoadSegment]) -> Option<(TextRange, &LoadSegment, Range<Svma>)> {
+    executable_segments(loads).find_map(|load| Some((part, load, part.within(load)?)))
 }
 
-fn in_file(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<FileOffset>> {
+fn to_file_range(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<FileOffset>> {
     let start = loads.iter().find_map(|load| load.file_offset_of(code.start))?;
     Some(start..start.checked_add(code.end.checked_offset_from(code.start)?)?)
 }
 
-fn parse<'data, R: ReadFile<'data>>(
+fn parse_elf<'data, R: ReadFile<'data>>(
     file: R,
-    allowance: &Allowance,
+    allowance: &ReadBudget,
 ) -> Result<object::File<'data, R>, BuildError> {
     object::File::parse(file).map_err(|error| match allowance.refused_bytes() {
         None => error.into(),
-        Some(refused_bytes) => BuildError::NoRoom(refused_bytes),
+        Some(refused_bytes) => BuildError::OverBudget(refused_bytes),
     })
 }
 
@@ -392,21 +401,21 @@ pub(crate) struct WholeTable {
 pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<WholeTable, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    let (table, _) = table_of(&file, debug_file, None, &Allowance::new(u64::MAX))?;
+    let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::new(u64::MAX))?;
     Ok(WholeTable { loads: load_segments(&file), code: code_ranges(&file)?, table })
 }
 
 /// The table of a file, or of parts of it, and its companions, from which rows may come too.
-fn table_of<'data, R: ReadFile<'data>>(
+fn read_unwind_table<'data, R: ReadFile<'data>>(
     file: &object::File<'data, R>,
     debug_file: &DebugFile,
     parts: Option<&[Range<Svma>]>,
-    allowance: &Allowance,
+    allowance: &ReadBudget,
 ) -> Result<(UnwindTable, Companions), BuildError> {
     let companions = debug_file.find(file);
     let debug_reader = companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, allowance));
     let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
-    let mut sources = Sources::of(file, debug.as_slice())?;
+    let mut sources = UnwindSources::new(file, debug.as_slice())?;
     let table = match parts {
         None => sources.table(),
         Some(parts) => sources.table_of(parts),
@@ -422,7 +431,7 @@ pub(crate) fn read_validation(
 ) -> Result<Validation, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
-    let (table, _) = table_of(&file, debug_file, None, &Allowance::new(u64::MAX))?;
+    let (table, _) = read_unwind_table(&file, debug_file, None, &ReadBudget::new(u64::MAX))?;
     Ok(validate(&file, &table)?)
 }
 
@@ -437,28 +446,28 @@ mod tests {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let file = object::File::parse(&*program).unwrap();
         let loads = load_segments(&file);
-        let code = *executable(&loads).max_by_key(|load| load.size).unwrap();
+        let code = *executable_segments(&loads).max_by_key(|load| load.size).unwrap();
         let last = FileOffset(code.file_offset.0 + code.size - 1);
-        let mut parts = Parts {
-            sources: Sources::<_, &[u8]>::of(&file, &[]).unwrap(),
+        let mut parts = SegmentedBuild {
+            sources: UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap(),
             loads,
             packing: Packing::Auto,
             companions: Companions::default(),
-            by_machine_code: Vec::new(),
+            from_machine_code: Vec::new(),
             segments: Vec::new(),
         };
         let (sender, wanted) = mpsc::channel();
         sender.send(last).unwrap();
         let mut delivered = Vec::new();
         let last_of_all = parts.build(&wanted, |built| delivered.push(built));
-        assert!(delivered[0].segments.iter().any(|segment| Part::from(segment).contains(last)));
+        assert!(delivered[0].segments.iter().any(|segment| TextRange::from(segment).contains(last)));
         delivered.push(last_of_all);
         let segments = delivered.iter().flat_map(|built| &built.segments);
-        let mut parts: Vec<Part> = segments.map(Part::from).collect();
+        let mut parts: Vec<TextRange> = segments.map(TextRange::from).collect();
         parts.sort_unstable_by_key(|part| part.file_offset);
         assert!(parts.is_sorted_by(|one, next| one.end() == next.file_offset));
-        let pages = pages_of(&code);
+        let pages = page_range(&code);
         assert_eq!(parts.iter().map(|part| part.text_bytes).sum::<u64>(), pages.end.0 - pages.start.0);
-        assert!(!delivered[0].by_machine_code.is_empty(), "a linkage table, or start files");
+        assert!(!delivered[0].from_machine_code.is_empty(), "a linkage table, or start files");
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod binaries;
 pub(crate) mod build;
-pub(crate) mod debug_file;
+pub(crate) mod debug_files;
 mod reader;
 mod segments;
 pub(crate) mod table_builder;

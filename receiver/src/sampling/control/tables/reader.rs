@@ -20,12 +20,12 @@ const STRING_BYTES: u64 = 256;
 /// The bytes that several readers together may keep. After one piece finds no room all others are refused too, lest a result
 /// be made of some of them.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct ReadBudget {
     left_bytes: Cell<u64>,
     refused_bytes: Cell<Option<u64>>,
 }
 
-impl Allowance {
+impl ReadBudget {
     pub(crate) fn new(bytes: u64) -> Self {
         Self { left_bytes: Cell::new(bytes), refused_bytes: Cell::new(None) }
     }
@@ -35,7 +35,7 @@ impl Allowance {
         self.refused_bytes.get()
     }
 
-    fn take(&self, bytes: u64) -> Result<(), ()> {
+    fn reserve(&self, bytes: u64) -> Result<(), ()> {
         if self.refused_bytes.get().is_some() {
             return Err(());
         }
@@ -54,65 +54,65 @@ impl Allowance {
 
 /// A [`ReadCache`] that keeps only what an allowance has room for.
 #[derive(Debug)]
-pub(crate) struct BoundedReader<'file, C: Content> {
-    cache: ReadCache<Positioned<'file, C>>,
+pub(crate) struct BoundedReader<'file, C: SizedReadAt> {
+    cache: ReadCache<SeekableContent<'file, C>>,
     content: &'file C,
     /// The pieces that are kept, by offset and length; the length of a string is 0.
-    kept: RefCell<HashSet<(u64, u64)>>,
-    allowance: &'file Allowance,
+    cached_pieces: RefCell<HashSet<(u64, u64)>>,
+    budget: &'file ReadBudget,
 }
 
-impl<'file, C: Content> BoundedReader<'file, C> {
-    pub(crate) fn new(content: &'file C, allowance: &'file Allowance) -> Self {
-        let cache = ReadCache::new(Positioned::new(content));
-        Self { cache, content, kept: RefCell::default(), allowance }
+impl<'file, C: SizedReadAt> BoundedReader<'file, C> {
+    pub(crate) fn new(content: &'file C, allowance: &'file ReadBudget) -> Self {
+        let cache = ReadCache::new(SeekableContent::new(content));
+        Self { cache, content, cached_pieces: RefCell::default(), budget: allowance }
     }
 
-    fn keep(&self, piece: (u64, u64), bytes: u64) -> Result<(), ()> {
-        let mut kept = self.kept.borrow_mut();
+    fn reserve_piece(&self, piece: (u64, u64), bytes: u64) -> Result<(), ()> {
+        let mut kept = self.cached_pieces.borrow_mut();
         if !kept.contains(&piece) {
-            self.allowance.take(bytes)?;
+            self.budget.reserve(bytes)?;
             kept.insert(piece);
         }
         Ok(())
     }
 }
 
-impl<'data, C: Content> ReadRef<'data> for &'data BoundedReader<'_, C> {
+impl<'data, C: SizedReadAt> ReadRef<'data> for &'data BoundedReader<'_, C> {
     fn len(self) -> Result<u64, ()> {
         (&self.cache).len()
     }
 
     fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'data [u8], ()> {
-        self.keep((offset, size), size)?;
+        self.reserve_piece((offset, size), size)?;
         self.cache.read_bytes_at(offset, size)
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'data [u8], ()> {
-        self.keep((range.start, 0), STRING_BYTES)?;
+        self.reserve_piece((range.start, 0), STRING_BYTES)?;
         self.cache.read_bytes_at_until(range, delimiter)
     }
 }
 
-impl<'data, C: Content> ReadFile<'data> for &'data BoundedReader<'_, C> {
+impl<'data, C: SizedReadAt> ReadFile<'data> for &'data BoundedReader<'_, C> {
     fn read_into(self, offset: u64, buffer: &mut [u8]) -> Option<()> {
         self.content.read_exact_at(buffer, offset).ok()
     }
 }
 
 /// A file whose size is known.
-pub(crate) trait Content: ReadAt {
+pub(crate) trait SizedReadAt: ReadAt {
     /// Its size when it was opened.
     fn size_bytes(&self) -> u64;
 }
 
-impl Content for OpenedFile {
+impl SizedReadAt for OpenedFile {
     fn size_bytes(&self) -> u64 {
         self.size_bytes()
     }
 }
 
-impl Content for File {
+impl SizedReadAt for File {
     fn size_bytes(&self) -> u64 {
         self.metadata().map_or(0, |metadata| metadata.len())
     }
@@ -123,21 +123,21 @@ impl Content for File {
 /// `object` reads the whole of `.symtab` with the headers. For some files that is as much as all unwind information, and
 /// tables need few names of it. So the section is hidden: its type reads as `SHT_NULL`. Source: System V ABI, "Sections".
 #[derive(Debug)]
-pub(crate) struct Positioned<'content, C> {
+pub(crate) struct SeekableContent<'content, C> {
     content: &'content C,
-    at: u64,
+    position: u64,
     /// Where the header of `.symtab` states its type.
-    hidden: Range<u64>,
+    masked: Range<u64>,
 }
 
-impl<'content, C: Content> Positioned<'content, C> {
+impl<'content, C: SizedReadAt> SeekableContent<'content, C> {
     pub(crate) fn new(content: &'content C) -> Self {
-        Self { content, at: 0, hidden: kind_of_symbol_table(content).unwrap_or_default() }
+        Self { content, position: 0, masked: symbol_table_type_range(content).unwrap_or_default() }
     }
 }
 
 /// Where in a file the header of `.symtab` states the type of the section.
-fn kind_of_symbol_table(content: &impl ReadAt) -> Option<Range<u64>> {
+fn symbol_table_type_range(content: &impl ReadAt) -> Option<Range<u64>> {
     // Words, since a header is aligned like one.
     let mut header = [0_u64; size_of::<FileHeader64<LittleEndian>>() / 8];
     content.read_exact_at(bytes_of_slice_mut(&mut header), 0).ok()?;
@@ -158,29 +158,29 @@ fn kind_of_symbol_table(content: &impl ReadAt) -> Option<Range<u64>> {
     Some(start..start.checked_add(4)?)
 }
 
-impl<C: Content> Read for Positioned<'_, C> {
+impl<C: SizedReadAt> Read for SeekableContent<'_, C> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.content.read_at(bytes, self.at)?;
-        let end = self.at.saturating_add(read as u64);
-        if self.at < self.hidden.end && self.hidden.start < end {
-            let places = (self.at..end).zip(bytes.iter_mut());
+        let read = self.content.read_at(bytes, self.position)?;
+        let end = self.position.saturating_add(read as u64);
+        if self.position < self.masked.end && self.masked.start < end {
+            let places = (self.position..end).zip(bytes.iter_mut());
             // `SHT_NULL` is 0.
-            places.filter(|(at, _)| self.hidden.contains(at)).for_each(|(_, byte)| *byte = 0);
+            places.filter(|(at, _)| self.masked.contains(at)).for_each(|(_, byte)| *byte = 0);
         }
-        self.at = end;
+        self.position = end;
         Ok(read)
     }
 }
 
-impl<C: Content> Seek for Positioned<'_, C> {
+impl<C: SizedReadAt> Seek for SeekableContent<'_, C> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
             SeekFrom::End(by) => self.content.size_bytes().checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::Current(by) => self.position.checked_add_signed(by),
         };
-        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
+        self.position = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.position)
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_refused_and_what_is_kept_costs_once() {
-        let allowance = Allowance::new(100);
+        let allowance = ReadBudget::new(100);
         let file = file_of_sevens();
         let reader = BoundedReader::new(&file, &allowance);
         let read = |offset, size| (&reader).read_bytes_at(offset, size).map(<[u8]>::len);
@@ -221,7 +221,7 @@ mod tests {
         let program = File::open(std::env::current_exe().unwrap()).unwrap();
         let cache = ReadCache::new(&program);
         let seen = object::File::parse(&cache).unwrap();
-        let allowance = Allowance::new(1 << 20);
+        let allowance = ReadBudget::new(1 << 20);
         let reader = BoundedReader::new(&program, &allowance);
         let hidden = object::File::parse(&reader).unwrap();
         assert!(seen.symbols().count() > 1000);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn readers_share_what_there_is() {
-        let allowance = Allowance::new(100);
+        let allowance = ReadBudget::new(100);
         let file = file_of_sevens();
         let [one, other] = [(), ()].map(|()| BoundedReader::new(&file, &allowance));
         assert!((&one).read_bytes_at(0, 60).is_ok());

@@ -8,8 +8,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Entries, Frame, LoadError, Opener, Options, Outcome, PackedSegment, Profiler, Range, Record,
-    RegisterFile, SegmentId, Snapshot, StackHash, StackMemory, StackPiece, Storage, Walk, monotonic_ns,
+    LoadError, MappedRange, Opener, Options, Outcome, PackedSegment, Profiler, RawFrame, Record,
+    RegisterFile, SegmentId, StackEntries, StackHash, StackMemory, StackPiece, StackSnapshot, Storage,
+    WalkMode, monotonic_ns,
 };
 use sidewinder_process::FileId;
 use sidewinder_unwind::CALL_BYTES;
@@ -17,7 +18,7 @@ use sidewinder_unwind_table::{
     CalleeSaved, Cfa, EndReason, Entry, Register, ReturnAddress, Rule, SavedRegister,
 };
 
-use super::walk::{Code, Place, walk};
+use super::walk::{CodeLocation, CodeLookup, walk};
 
 const FRAME_LIMIT: u32 = 12;
 
@@ -68,7 +69,7 @@ impl Word {
 /// A thread: its stack pointer and its frame pointer, in bytes from the start of the stack; its other registers; its pc; and
 /// the words that its stack repeats.
 #[derive(Clone, Debug)]
-struct Thread {
+struct SimulatedThread {
     sp: u64,
     fp: Word,
     pc: Word,
@@ -95,7 +96,7 @@ fn frames_of_loops() -> impl Strategy<Value = Vec<Word>> {
     })
 }
 
-fn thread() -> impl Strategy<Value = Thread> {
+fn thread() -> impl Strategy<Value = SimulatedThread> {
     let sp = prop_oneof![8 => (0..STACK_BYTES / 8).prop_map(|word| word * 8), 1 => 0..STACK_BYTES + 64];
     let fp = prop_oneof![4 => (0..STACK_BYTES / 8).prop_map(|word| Word::Stack(word * 8)), 1 => word()];
     let generated = (CODE_PAGES * PAGE_BYTES..(CODE_PAGES + 1) * PAGE_BYTES).prop_map(Word::NearCode);
@@ -105,7 +106,7 @@ fn thread() -> impl Strategy<Value = Thread> {
         1 => word()
     ];
     let words = prop_oneof![12 => vec(word(), 1..96), 1 => frames_of_loops()];
-    (sp, fp, pc, vec(word(), 16), words).prop_map(|(sp, fp, pc, others, words)| Thread {
+    (sp, fp, pc, vec(word(), 16), words).prop_map(|(sp, fp, pc, others, words)| SimulatedThread {
         sp,
         fp,
         pc,
@@ -198,7 +199,7 @@ struct Programs<'obj> {
     profiler: Profiler<'obj>,
     memory: StackMemory,
     segments: [SegmentId; 2],
-    bodies: HashMap<StackHash, Vec<Frame>>,
+    bodies: HashMap<StackHash, Vec<RawFrame>>,
 }
 
 impl Programs<'_> {
@@ -221,7 +222,7 @@ impl Programs<'_> {
             *word = u64::from_ne_bytes(std::array::from_fn(|_| bytes.next().unwrap()));
         }
         let code = self.code();
-        let page = |number, file, segment| Range {
+        let page = |number, file, segment| MappedRange {
             start: Avma(code + number * PAGE_BYTES),
             bytes: PAGE_BYTES,
             file,
@@ -233,23 +234,23 @@ impl Programs<'_> {
             [page(0, CODE_FILE, Some(with_table)), page(1, CODE_FILE, Some(without)), page(2, 0, None)];
         let Profiler { arena, tables, processes, .. } = &mut self.profiler;
         tables.evict(arena, with_table);
-        tables.load(arena, with_table, &PackedSegment::of_entries(entries, SPACING)).unwrap();
+        tables.load(arena, with_table, &PackedSegment::from_entries(entries, SPACING)).unwrap();
         processes.publish(arena, std::process::id(), &ranges, &[], monotonic_ns()).unwrap();
         // What was remembered of other rules at the same places does not hold.
-        tables.tick();
+        tables.advance_clock();
         arena.reclaim();
     }
 
     /// What the programs make of a thread.
-    fn walk(&mut self, registers: &RegisterFile) -> (Vec<Frame>, Outcome) {
-        assert!(self.profiler.walk_given(registers).unwrap(), "no scratch");
+    fn walk(&mut self, registers: &RegisterFile) -> (Vec<RawFrame>, Outcome) {
+        assert!(self.profiler.walk_from_registers(registers).unwrap(), "no scratch");
         let mut records = Vec::new();
         self.profiler.rings().drain(&mut records);
         let mut sample = None;
         for record in records {
             match record {
                 Record::Body(body) => {
-                    let Entries::Frames(frames) = body.entries else { panic!("stacks are short") };
+                    let StackEntries::Frames(frames) = body.entries else { panic!("stacks are short") };
                     self.bodies.insert(body.hash, frames.into_vec());
                 }
                 Record::Sample(of_walk) => sample = Some(of_walk),
@@ -260,23 +261,23 @@ impl Programs<'_> {
         (self.bodies[&sample.stack].clone(), sample.outcome)
     }
 
-    fn place_at(&self, address: Avma) -> Place {
-        let Some(offset) = address.0.checked_sub(self.code()) else { return Place::Unmapped };
+    fn place_at(&self, address: Avma) -> CodeLocation {
+        let Some(offset) = address.0.checked_sub(self.code()) else { return CodeLocation::Unmapped };
         let (file, offset) = (FileId(CODE_FILE), FileOffset(offset));
         let Profiler { arena, tables, .. } = &self.profiler;
         match offset.0 / PAGE_BYTES {
             0 => match tables.rule_at(arena, self.segments[0], offset) {
-                Some(rule) => Place::File { file, offset, rule },
+                Some(rule) => CodeLocation::File { file, offset, rule },
                 None => panic!("the table is loaded"),
             },
-            1 => Place::File { file, offset, rule: Err(Outcome::NoTable) },
-            2 => Place::Anonymous,
-            _ => Place::Unmapped,
+            1 => CodeLocation::File { file, offset, rule: Err(Outcome::NoTable) },
+            2 => CodeLocation::Anonymous,
+            _ => CodeLocation::Unmapped,
         }
     }
 
     /// Puts a thread into memory; returns its registers.
-    fn enter(&mut self, thread: &Thread) -> RegisterFile {
+    fn enter(&mut self, thread: &SimulatedThread) -> RegisterFile {
         let stack = self.stack();
         for (i, word) in self.stack_words().iter_mut().enumerate() {
             *word = thread.words[i % thread.words.len()].value(stack + i as u64 * 8, stack);
@@ -291,19 +292,19 @@ impl Programs<'_> {
         registers
     }
 
-    fn snapshot(&mut self, registers: RegisterFile) -> Snapshot {
+    fn snapshot(&mut self, registers: RegisterFile) -> StackSnapshot {
         let start = self.memory.start();
         let bytes = self.memory.words().iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Snapshot { tid: 1, time_ns: 1, registers, pieces: vec![StackPiece { start, bytes }] }
+        StackSnapshot { tid: 1, time_ns: 1, registers, pieces: vec![StackPiece { start, bytes }] }
     }
 }
 
-impl Code for Programs<'_> {
-    fn place_of(&mut self, address: Avma) -> Place {
+impl CodeLookup for Programs<'_> {
+    fn locate(&mut self, address: Avma) -> CodeLocation {
         self.place_at(address)
     }
 
-    fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
+    fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
         let from_start = address.0.checked_sub(self.memory.start())? as usize;
         // Programs can't read what lies before the code, and take it for no call.
         let Some(at) = from_start.checked_sub(CALL_BYTES) else { return Some([0; CALL_BYTES]) };
@@ -316,7 +317,7 @@ impl Code for Programs<'_> {
 /// The programs are loaded, or it is said why they aren't.
 fn programs(storage: &mut Storage) -> Option<Programs<'_>> {
     let options = Options {
-        walk: Some(Walk::Loop),
+        walk: Some(WalkMode::Loop),
         frame_limit: FRAME_LIMIT,
         test_programs: true,
         ..Options::default()
@@ -335,7 +336,7 @@ fn programs(storage: &mut Storage) -> Option<Programs<'_>> {
 }
 
 fn may_skip(error: &LoadError) -> bool {
-    error.is_privilege() && std::env::var_os("CI").is_none()
+    error.is_permission_denied() && std::env::var_os("CI").is_none()
 }
 
 /// What can't be read is a page that is absent, or no page, to the programs, and the end of what was kept to the receiver.

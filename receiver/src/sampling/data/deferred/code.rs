@@ -7,49 +7,53 @@ use sidewinder_bpf::{Outcome, Profiler};
 use sidewinder_process::{FileId, Process, ReadAt as _};
 use sidewinder_unwind::CALL_BYTES;
 
-use super::walk::{Code, Place};
-use crate::sampling::control::Files;
+use super::walk::{CodeLocation, CodeLookup};
+use crate::sampling::control::FileTracker;
 
 /// See the [module](self).
 pub(crate) struct ProcessCode<'a, 'obj> {
     process: &'a Process,
-    files: &'a mut Files,
+    files: &'a mut FileTracker,
     profiler: &'a Profiler<'obj>,
-    files_met: HashSet<FileId>,
+    files_seen: HashSet<FileId>,
 }
 
 impl<'a, 'obj> ProcessCode<'a, 'obj> {
-    pub(crate) fn new(process: &'a Process, files: &'a mut Files, profiler: &'a Profiler<'obj>) -> Self {
-        Self { process, files, profiler, files_met: HashSet::new() }
+    pub(crate) fn new(
+        process: &'a Process,
+        files: &'a mut FileTracker,
+        profiler: &'a Profiler<'obj>,
+    ) -> Self {
+        Self { process, files, profiler, files_seen: HashSet::new() }
     }
 
     /// The files that the walk has met.
-    pub(crate) fn into_files_met(self) -> HashSet<FileId> {
-        self.files_met
+    pub(crate) fn into_files_seen(self) -> HashSet<FileId> {
+        self.files_seen
     }
 }
 
-impl Code for ProcessCode<'_, '_> {
+impl CodeLookup for ProcessCode<'_, '_> {
     /// Has the table of a file built if the file is new.
-    fn place_of(&mut self, address: Avma) -> Place {
+    fn locate(&mut self, address: Avma) -> CodeLocation {
         let (process, files) = (self.process, &mut *self.files);
-        let Some(mapping) = process.mapping_set().at(address) else { return Place::Unmapped };
-        let Some(identified) = files.table.identify(process, mapping) else { return Place::Anonymous };
+        let Some(mapping) = process.mapping_set().find(address) else { return CodeLocation::Unmapped };
+        let Some(identified) = files.table.identify(process, mapping) else { return CodeLocation::Anonymous };
         let file = identified.id;
-        let Some(offset) = mapping.file_offset_of(address) else { return Place::Unmapped };
-        let rule = if files.binaries.prepare(file, &files.table, process.pid()) {
+        let Some(offset) = mapping.file_offset_of(address) else { return CodeLocation::Unmapped };
+        let rule = if files.binaries.request_table(file, &files.table, process.pid()) {
             files.binaries.rule_at(file, offset, &self.profiler.arena, &self.profiler.tables)
         } else {
             Some(Err(Outcome::NoRule))
         };
-        let Some(rule) = rule else { return Place::NotYet { file, offset } };
-        self.files_met.insert(file);
-        Place::File { file, offset, rule }
+        let Some(rule) = rule else { return CodeLocation::TableNotLoaded { file, offset } };
+        self.files_seen.insert(file);
+        CodeLocation::File { file, offset, rule }
     }
 
-    fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
+    fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
         let start = Avma(address.0.checked_sub(CALL_BYTES as u64)?);
-        let mapping = self.process.mapping_set().at(start)?;
+        let mapping = self.process.mapping_set().find(start)?;
         let offset = mapping.file_offset_of(start)?;
         let file = self.files.table.identify(self.process, mapping)?.id;
         let mut bytes = [0; CALL_BYTES];

@@ -2,7 +2,7 @@
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
-    Frame, FrameKind, Outcome, SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, Snapshot,
+    Outcome, RawFrame, RawFrameKind, SEARCH_WORDS, STACK_ALIGNMENT_BYTES, STACK_SWITCHES_MAX, StackSnapshot,
     UNPROVEN_FRAME_BYTES_MAX,
 };
 use sidewinder_process::FileId;
@@ -14,7 +14,7 @@ pub(crate) type MissingRule = (FileId, FileOffset);
 
 /// What is at an address of a process.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum CodeLocation {
     /// No code.
     Unmapped,
     /// Code that no file backs.
@@ -22,16 +22,16 @@ pub(crate) enum Place {
     /// A file, and the rule of its table, or the outcome of a walk there.
     File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
     /// Code of a file whose table is not loaded yet.
-    NotYet { file: FileId, offset: FileOffset },
+    TableNotLoaded { file: FileId, offset: FileOffset },
 }
 
 /// The code that a process maps.
-pub(crate) trait Code {
+pub(crate) trait CodeLookup {
     /// What is at an address.
-    fn place_of(&mut self, address: Avma) -> Place;
+    fn locate(&mut self, address: Avma) -> CodeLocation;
 
     /// The bytes before an address, if they can be read.
-    fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
+    fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
 }
 
 /// The frames of the user's stack, leaf first, and how the walk ended.
@@ -39,26 +39,29 @@ pub(crate) trait Code {
 /// # Errors
 /// The place whose rule the walk lacks.
 pub(crate) fn walk(
-    snapshot: &Snapshot,
+    snapshot: &StackSnapshot,
     frame_limit: usize,
-    code: &mut impl Code,
-) -> Result<(Vec<Frame>, Outcome), MissingRule> {
+    code: &mut impl CodeLookup,
+) -> Result<(Vec<RawFrame>, Outcome), MissingRule> {
     let mut frames = Vec::new();
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
     let (mut is_return_address, mut is_unproven) = (false, false);
     let (mut has_guessed, mut stack_switches) = (false, 0);
     let end = loop {
         let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
-        let place = code.place_of(address);
-        if frames.len() >= frame_limit && !matches!(place, Place::NotYet { .. } | Place::Unmapped) {
+        let place = code.locate(address);
+        if frames.len() >= frame_limit
+            && !matches!(place, CodeLocation::TableNotLoaded { .. } | CodeLocation::Unmapped)
+        {
             break Outcome::FrameLimit;
         }
-        let mut push = |kind, address| frames.push(Frame::new(kind, address, is_return_address, is_unproven));
+        let mut push =
+            |kind, address| frames.push(RawFrame::new(kind, address, is_return_address, is_unproven));
         let mut is_generated = false;
         let rule = match place {
-            Place::NotYet { file, offset } => return Err((file, offset)),
+            CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
             // The base of a fibre's stack: see `is_base` in `c/unwind.bpf.h`.
-            Place::Unmapped
+            CodeLocation::Unmapped
                 if registers.pc.0 == 0
                     && is_return_address
                     && !has_guessed
@@ -66,19 +69,19 @@ pub(crate) fn walk(
             {
                 break Outcome::Complete;
             }
-            Place::Unmapped => {
+            CodeLocation::Unmapped => {
                 if !is_return_address {
-                    push(FrameKind::Anonymous, registers.pc.0);
+                    push(RawFrameKind::Anonymous, registers.pc.0);
                 }
                 break Outcome::NoMapping;
             }
-            Place::Anonymous => {
-                push(FrameKind::Anonymous, registers.pc.0);
+            CodeLocation::Anonymous => {
+                push(RawFrameKind::Anonymous, registers.pc.0);
                 is_generated = true;
                 None
             }
-            Place::File { file, offset, rule } => {
-                push(FrameKind::Native { file: file.0 }, offset.0 + u64::from(is_return_address));
+            CodeLocation::File { file, offset, rule } => {
+                push(RawFrameKind::Native { file: file.0 }, offset.0 + u64::from(is_return_address));
                 match rule {
                     Ok(rule) => Some(rule),
                     Err(Outcome::NoRule) => None,
@@ -86,9 +89,9 @@ pub(crate) fn walk(
                 }
             }
         };
-        let stack = Stack(snapshot);
+        let stack = SnapshotStack(snapshot);
         let caller = match &rule {
-            Some(rule) => rule.step(&registers, &stack).map_err(outcome_of),
+            Some(rule) => rule.step(&registers, &stack).map_err(outcome_from_error),
             None => guess_caller(&registers, address, is_generated, &stack, code)?.ok_or(Outcome::NoRule),
         };
         let caller = match caller {
@@ -120,26 +123,26 @@ fn guess_caller(
     registers: &FrameRegisters,
     address: Avma,
     is_generated: bool,
-    stack: &Stack<'_>,
-    code: &mut impl Code,
+    stack: &SnapshotStack<'_>,
+    code: &mut impl CodeLookup,
 ) -> Result<Option<FrameRegisters>, MissingRule> {
     let above = registers.fp.wrapping_sub(registers.sp);
     let has_place =
         registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
     let mut by_frame_pointer = None;
     if let Some(caller) = Rule::FRAME_POINTER.step(registers, stack).ok().filter(|_| has_place) {
-        let place = code.place_of(Avma(caller.pc.0.wrapping_sub(1)));
-        if let Place::NotYet { file, offset } = place {
+        let place = code.locate(Avma(caller.pc.0.wrapping_sub(1)));
+        if let CodeLocation::TableNotLoaded { file, offset } = place {
             return Err((file, offset));
         }
         let (is_after_call, is_of_another) =
-            match code.before(caller.pc).map(|code| call_before(caller.pc, code)) {
+            match code.bytes_before(caller.pc).map(|code| call_before(caller.pc, code)) {
                 Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
                 Some(None) => (false, false),
                 // Generated code, and code of a file that is gone, can't be read later.
                 None => {
-                    let can_be_code = !matches!(place, Place::Unmapped);
-                    (matches!(place, Place::Anonymous) || is_generated && can_be_code, false)
+                    let can_be_code = !matches!(place, CodeLocation::Unmapped);
+                    (matches!(place, CodeLocation::Anonymous) || is_generated && can_be_code, false)
                 }
             };
         if is_after_call && !is_of_another {
@@ -153,7 +156,7 @@ fn guess_caller(
     let places = (0..SEARCH_WORDS).map(|word| registers.sp.wrapping_add(word * 8));
     for at in places.take_while(|at| is_generated || *at < registers.fp) {
         let Some(pc) = stack.word(at).map(Avma) else { break };
-        let call = code.before(pc).and_then(|bytes| call_before(pc, bytes));
+        let call = code.bytes_before(pc).and_then(|bytes| call_before(pc, bytes));
         if call.is_none_or(|call| !is_generated && !call.leads_near(address)) {
             continue;
         }
@@ -164,7 +167,7 @@ fn guess_caller(
             callee_saved: None,
             general: None,
         };
-        if may_be_frame(&caller, is_generated, stack, code)? {
+        if is_plausible_caller(&caller, is_generated, stack, code)? {
             return Ok(Some(caller));
         }
     }
@@ -177,17 +180,17 @@ fn guess_caller(
 ///
 /// # Errors
 /// The place whose rule the walk lacks.
-fn may_be_frame(
+fn is_plausible_caller(
     caller: &FrameRegisters,
     is_of_generated: bool,
-    stack: &Stack<'_>,
-    code: &mut impl Code,
+    stack: &SnapshotStack<'_>,
+    code: &mut impl CodeLookup,
 ) -> Result<bool, MissingRule> {
-    let rule = match code.place_of(Avma(caller.pc.0.wrapping_sub(1))) {
-        Place::Unmapped => return Ok(false),
-        Place::NotYet { file, offset } => return Err((file, offset)),
-        Place::File { rule: Ok(rule), .. } if is_of_generated => rule,
-        Place::Anonymous | Place::File { .. } => return Ok(true),
+    let rule = match code.locate(Avma(caller.pc.0.wrapping_sub(1))) {
+        CodeLocation::Unmapped => return Ok(false),
+        CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
+        CodeLocation::File { rule: Ok(rule), .. } if is_of_generated => rule,
+        CodeLocation::Anonymous | CodeLocation::File { .. } => return Ok(true),
     };
     let (
         Cfa::Register { register: Register::STACK_POINTER, offset: to_cfa },
@@ -198,11 +201,11 @@ fn may_be_frame(
     };
     let at = caller.sp.wrapping_add_signed(to_cfa.into()).wrapping_add_signed(offset.into());
     let Some(pc) = stack.word(at).map(Avma) else { return Ok(false) };
-    let call = code.before(pc).and_then(|bytes| call_before(pc, bytes));
+    let call = code.bytes_before(pc).and_then(|bytes| call_before(pc, bytes));
     Ok(call.is_some_and(|call| call.may_lead_to(caller.pc)))
 }
 
-fn outcome_of(error: StepError) -> Outcome {
+fn outcome_from_error(error: StepError) -> Outcome {
     match error {
         StepError::Outermost => Outcome::Complete,
         StepError::RegisterLost(_) => Outcome::RegisterLost,
@@ -211,9 +214,9 @@ fn outcome_of(error: StepError) -> Outcome {
 }
 
 /// The words of a snapshot.
-struct Stack<'a>(&'a Snapshot);
+struct SnapshotStack<'a>(&'a StackSnapshot);
 
-impl Memory for Stack<'_> {
+impl Memory for SnapshotStack<'_> {
     fn word(&self, address: u64) -> Option<u64> {
         self.0.word(address)
     }
@@ -235,35 +238,35 @@ mod tests {
     }
 
     /// A thread that was interrupted in a leaf, with these words on its stack.
-    fn snapshot(words: &[u64]) -> Snapshot {
+    fn snapshot(words: &[u64]) -> StackSnapshot {
         let mut registers = [0; 17];
         (registers[7], registers[16]) = (SP, LEAF);
-        Snapshot { tid: 1, time_ns: 2, registers, pieces: vec![piece(SP, words)] }
+        StackSnapshot { tid: 1, time_ns: 2, registers, pieces: vec![piece(SP, words)] }
     }
 
     /// Code that is said by a function. Each return address comes after a call of what a function is for that.
     struct Parts<P, C>(P, C);
 
-    impl<P: Fn(Avma) -> Place, C: Fn(Avma) -> Option<[u8; CALL_BYTES]>> Code for Parts<P, C> {
-        fn place_of(&mut self, address: Avma) -> Place {
+    impl<P: Fn(Avma) -> CodeLocation, C: Fn(Avma) -> Option<[u8; CALL_BYTES]>> CodeLookup for Parts<P, C> {
+        fn locate(&mut self, address: Avma) -> CodeLocation {
             self.0(address)
         }
 
-        fn before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
+        fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
             self.1(address)
         }
     }
 
     /// Each function has its part of one file: a leaf, its caller, and where the stack starts.
-    fn place_of(address: Avma) -> Place {
+    fn place_of(address: Avma) -> CodeLocation {
         let rule = match address.0 & !0xff {
             LEAF | CALLER => Ok(Rule::LEAF),
             START => Ok(Rule::ROOT),
-            0x400 => return Place::NotYet { file: FileId(2), offset: FileOffset(address.0) },
-            0x500 => return Place::Anonymous,
-            _ => return Place::Unmapped,
+            0x400 => return CodeLocation::TableNotLoaded { file: FileId(2), offset: FileOffset(address.0) },
+            0x500 => return CodeLocation::Anonymous,
+            _ => return CodeLocation::Unmapped,
         };
-        Place::File { file: FileId(1), offset: FileOffset(address.0), rule }
+        CodeLocation::File { file: FileId(1), offset: FileOffset(address.0), rule }
     }
 
     fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), MissingRule> {
@@ -284,8 +287,8 @@ mod tests {
     #[test]
     fn a_frame_may_lie_between_what_was_kept_of_its_stack() {
         let large = |address: Avma| match place_of(address) {
-            Place::File { file, offset, .. } if offset.0 == CALLER => {
-                Place::File { file, offset, rule: Ok(Rule::above_stack_pointer(0x8000)) }
+            CodeLocation::File { file, offset, .. } if offset.0 == CALLER => {
+                CodeLocation::File { file, offset, rule: Ok(Rule::above_stack_pointer(0x8000)) }
             }
             other => other,
         };
@@ -369,9 +372,11 @@ mod tests {
     /// where this lies before it.
     fn walked_by_frame_pointer(pc: u64, code: Option<[u8; CALL_BYTES]>) -> (Vec<(u64, bool)>, Outcome) {
         let place_of = |address: Avma| match address.0 & !0xff {
-            UNKNOWN => {
-                Place::File { file: FileId(1), offset: FileOffset(address.0), rule: Err(Outcome::NoRule) }
-            }
+            UNKNOWN => CodeLocation::File {
+                file: FileId(1),
+                offset: FileOffset(address.0),
+                rule: Err(Outcome::NoRule),
+            },
             _ => place_of(address),
         };
         let mut snapshot = snapshot(&[0, RETURN]);
@@ -386,9 +391,11 @@ mod tests {
         const OWN: u64 = RETURN + 0x30;
         let pc = UNKNOWN + 0x20;
         let unknown = |address: Avma| match address.0 & !0xff {
-            UNKNOWN => {
-                Place::File { file: FileId(1), offset: FileOffset(address.0), rule: Err(Outcome::NoRule) }
-            }
+            UNKNOWN => CodeLocation::File {
+                file: FileId(1),
+                offset: FileOffset(address.0),
+                rule: Err(Outcome::NoRule),
+            },
             _ => place_of(address),
         };
         let walked = |outer_target: u64, own_target: u64| {

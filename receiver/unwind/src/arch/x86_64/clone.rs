@@ -5,10 +5,10 @@
 //! leaf; the child, which is there on its way out of the kernel, is told from it by what the call returned.
 
 use object::{File, ReadRef};
-use sidewinder_unwind_table::{Entries, Entry, Rule};
+use sidewinder_unwind_table::{Entry, EntryInterner, Rule};
 
-use crate::code::piece::Piece;
-use crate::code::span::{MIN_GAP_BYTES, Span};
+use crate::code::piece::CodeSlice;
+use crate::code::span::{MIN_GAP_BYTES, RuleSpan};
 use crate::segments::CodeRanges;
 
 /// `mov $56,%eax` and `mov $435,%eax`, the numbers of `clone` and `clone3`.
@@ -26,8 +26,8 @@ pub(crate) fn is_call<'data, R: ReadRef<'data>>(file: &File<'data, R>, code: &Co
 
 /// The rule of undescribed code that begins with a system call: [`is_call`] has found it to be that of `clone`, unless
 /// it is long enough for other ways to understand it.
-pub(crate) fn span(piece: &Piece<'_>, entries: &mut Entries) -> Option<Span> {
+pub(crate) fn span(piece: &CodeSlice<'_>, entries: &mut EntryInterner) -> Option<RuleSpan> {
     let is_rest_of_call = piece.bytes.starts_with(&SYSCALL) && piece.bytes.len() < MIN_GAP_BYTES as usize;
     let rule = || entries.intern(Entry::Rule(Rule::AFTER_CLONE));
-    is_rest_of_call.then(rule).map(|rule| Span { start: piece.start, end: piece.end(), rule: Ok(rule) })
+    is_rest_of_call.then(rule).map(|rule| RuleSpan { start: piece.start, end: piece.end(), rule: Ok(rule) })
 }

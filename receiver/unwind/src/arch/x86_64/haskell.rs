@@ -6,10 +6,10 @@
 //! around calls of C functions is there a word more on the stack, which aligns it.
 
 use sidewinder_unwind_table::{
-    Cfa, Entries, Entry, EntryId, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
+    Cfa, Entry, EntryId, EntryInterner, Register, ReturnAddress, RowBuffer, Rule, SavedRegister,
 };
 
-use crate::code::piece::Piece;
+use crate::code::piece::CodeSlice;
 
 /// From the stack pointer in Haskell up to what it was in the caller of `StgRun` on Linux: the return address, six
 /// registers and `RESERVED_C_STACK_BYTES`.
@@ -32,7 +32,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    pub(crate) fn new(cfa_offset: i32, entries: &mut Entries) -> Self {
+    pub(crate) fn new(cfa_offset: i32, entries: &mut EntryInterner) -> Self {
         let mut rule = |offset| {
             entries.intern(Entry::Rule(Rule {
                 cfa: Cfa::Register { register: Register::Rsp, offset },
@@ -45,7 +45,7 @@ impl Frames {
     }
 
     /// Puts the rows of a part of a piece.
-    pub(crate) fn put(&self, piece: &Piece<'_>, start: u32, end: u32, out: &mut RowBuffer) {
+    pub(crate) fn put(&self, piece: &CodeSlice<'_>, start: u32, end: u32, out: &mut RowBuffer) {
         out.push((start, self.plain));
         let part = piece.part(start, end);
         let mut at = 0;

@@ -2,11 +2,11 @@
 
 use gimli::constants as dw;
 use iced_x86::Mnemonic;
-use sidewinder_unwind_table::{Cfa, Entries, Entry, PLT_ENTRY_BYTES, Rule};
+use sidewinder_unwind_table::{Cfa, Entry, EntryInterner, PLT_ENTRY_BYTES, Rule};
 
 use super::Instruction;
-use crate::code::piece::Piece;
-use crate::code::span::Span;
+use crate::code::piece::CodeSlice;
+use crate::code::span::RuleSpan;
 
 /// The expression that linkers write for the entries of `.plt`, `breg7 (rsp)+8; breg16 (rip)+0; lit15; and; litN; ge; lit3;
 /// shl; plus`: they all differ in the threshold alone.
@@ -23,11 +23,11 @@ pub(crate) fn threshold(expression: &[u8]) -> Option<u8> {
 ///
 /// An entry pushes its index and jumps to the first entry, which pushes one word more; the entries of tables
 /// that are bound at start only jump.
-pub(crate) fn spans(section: &Piece<'_>, entries: &mut Entries) -> Vec<Span> {
+pub(crate) fn spans(section: &CodeSlice<'_>, entries: &mut EntryInterner) -> Vec<RuleSpan> {
     let mut spans = Vec::new();
     let mut put = |start: u32, end: u32, rule: Rule| {
         if start < end {
-            spans.push(Span { start, end, rule: Ok(entries.intern(Entry::Rule(rule))) });
+            spans.push(RuleSpan { start, end, rule: Ok(entries.intern(Entry::Rule(rule))) });
         }
     };
     let mut at = section.start;
@@ -52,14 +52,14 @@ pub(crate) fn spans(section: &Piece<'_>, entries: &mut Entries) -> Vec<Span> {
 }
 
 /// `push; jmp *` at the beginning of a lazy table: where the push ends.
-fn resolver_entry(section: &Piece<'_>, at: u32) -> Option<u32> {
+fn resolver_entry(section: &CodeSlice<'_>, at: u32) -> Option<u32> {
     let push = section.decode(at).filter(|push| push.decoded.mnemonic() == Mnemonic::Push)?;
     let jump = section.decode(push.end())?;
     jump.decoded.is_jmp_near_indirect().then_some(push.end())
 }
 
 /// `[endbr64;] [jmp *;] push; jmp`: the byte of the entry at which the push has ended.
-fn lazy_entry(section: &Piece<'_>, start: u32) -> Option<u8> {
+fn lazy_entry(section: &CodeSlice<'_>, start: u32) -> Option<u8> {
     let mut at = start;
     let mut pushed = None;
     while at < start + PLT_ENTRY_BYTES {
@@ -77,18 +77,18 @@ fn lazy_entry(section: &Piece<'_>, start: u32) -> Option<u8> {
 }
 
 /// `[endbr64;] jmp *` and padding: where it ends.
-fn bound_entry(section: &Piece<'_>, start: u32) -> Option<u32> {
+fn bound_entry(section: &CodeSlice<'_>, start: u32) -> Option<u32> {
     let jump = jump_through_word(section, start)?;
     Some(section.after_padding(jump.end()))
 }
 
 /// The address of the word through which the code at a place jumps, if that is `[endbr64;] jmp *`.
-pub(crate) fn word_jumped_through(section: &Piece<'_>, start: u32) -> Option<u64> {
+pub(crate) fn word_jumped_through(section: &CodeSlice<'_>, start: u32) -> Option<u64> {
     jump_through_word(section, start)?.stated_word()
 }
 
 /// `[endbr64;] jmp *`: the jump.
-fn jump_through_word(section: &Piece<'_>, start: u32) -> Option<Instruction> {
+fn jump_through_word(section: &CodeSlice<'_>, start: u32) -> Option<Instruction> {
     let first = section.decode(start)?;
     let jump = match first.decoded.mnemonic() {
         Mnemonic::Endbr64 => section.decode(first.end())?,

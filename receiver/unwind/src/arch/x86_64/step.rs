@@ -7,12 +7,12 @@ use iced_x86::{
 use sidewinder_unwind_table::Register;
 
 use super::Instruction;
-use crate::code::state::{Address, Origin, State, Value, WORD};
+use crate::code::state::{AbstractState, AbstractValue, Origin, SymbolicAddress, WORD};
 
 /// Bytes that an instruction may write whose operand states no size (`xsave`, `fxsave`).
 const UNSIZED_OPERAND_BYTES: i32 = 4096;
 
-/// Carries instructions out on a [`State`].
+/// Carries instructions out on an [`AbstractState`].
 pub(crate) struct Stepper {
     info: InstructionInfoFactory,
 }
@@ -23,10 +23,10 @@ impl Stepper {
     }
 
     /// The effect of an instruction after which the next one is executed.
-    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut State) {
+    pub(crate) fn step(&mut self, instruction: &Instruction, state: &mut AbstractState) {
         let decoded = &instruction.decoded;
         if decoded.condition_code() == ConditionCode::ne {
-            believe_equal(state);
+            assume_equal(state);
         }
         let popped = state.stack_pointer().filter(|_| state.has_popped_return_address());
         if !self.step_known(decoded, state) {
@@ -40,17 +40,17 @@ impl Stepper {
     }
 
     /// The effect of a jump that is taken.
-    pub(crate) fn jump(&mut self, instruction: &Instruction, state: &State) -> State {
+    pub(crate) fn jump(&mut self, instruction: &Instruction, state: &AbstractState) -> AbstractState {
         let mut taken = state.clone();
         if instruction.decoded.condition_code() == ConditionCode::e {
-            believe_equal(&mut taken);
+            assume_equal(&mut taken);
         }
         taken.compared = None;
         taken
     }
 
     /// Instructions that move addresses and saved values. Whether this is one.
-    fn step_known(&mut self, instruction: &Decoded, state: &mut State) -> bool {
+    fn step_known(&mut self, instruction: &Decoded, state: &mut AbstractState) -> bool {
         let destination = word_register(instruction, 0);
         match instruction.mnemonic() {
             Mnemonic::Nop | Mnemonic::Endbr64 => true,
@@ -84,9 +84,9 @@ impl Stepper {
             },
             Mnemonic::Lea => destination.is_some_and(|register| {
                 let value = match effective_address(instruction, state) {
-                    Some(address) => Value::Address(address),
-                    None if reads_address(instruction, state) => Value::Unknown,
-                    None => Value::Other,
+                    Some(address) => AbstractValue::Address(address),
+                    None if reads_address(instruction, state) => AbstractValue::Unknown,
+                    None => AbstractValue::Other,
                 };
                 write_register(state, register, value);
                 true
@@ -117,7 +117,7 @@ impl Stepper {
                 push(state, state.get(Register::Rbp));
                 state.set(Register::Rbp, state.get(Register::Rsp));
                 let top = state.stack_pointer().and_then(|top| top.checked_add(-i64::from(size)));
-                state.set(Register::Rsp, top.map_or(Value::Unknown, Value::Address));
+                state.set(Register::Rsp, top.map_or(AbstractValue::Unknown, AbstractValue::Address));
                 instruction.immediate8_2nd() == 0
             }
             Mnemonic::Cmp | Mnemonic::Test => true,
@@ -126,13 +126,13 @@ impl Stepper {
     }
 
     /// An instruction of which only what it writes is known.
-    fn step_any(&mut self, instruction: &Instruction, state: &mut State) {
+    fn step_any(&mut self, instruction: &Instruction, state: &mut AbstractState) {
         let decoded = &instruction.decoded;
         if decoded.mnemonic() == Mnemonic::Call {
             if instruction.is_call() {
                 state.after_call();
             } else {
-                push(state, Value::Other);
+                push(state, AbstractValue::Other);
             }
             return;
         }
@@ -145,7 +145,11 @@ impl Stepper {
                 OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess => continue,
             };
             if let Some(register) = general(used.register().full_register()) {
-                write_register(state, register, if certain { Value::Other } else { Value::Unknown });
+                write_register(
+                    state,
+                    register,
+                    if certain { AbstractValue::Other } else { AbstractValue::Unknown },
+                );
             }
         }
         for operand in 0..decoded.op_count() {
@@ -154,7 +158,7 @@ impl Stepper {
                 OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
             );
             if writes && decoded.op_kind(operand) == OpKind::Memory {
-                write_memory(decoded, state, Value::Unknown);
+                write_memory(decoded, state, AbstractValue::Unknown);
             }
         }
         // Pushes and pops of flags, segments and half words.
@@ -162,24 +166,24 @@ impl Stepper {
             && let Some(moved) = top.checked_add(i64::from(by))
         {
             state.overwrite(moved, by.saturating_neg());
-            state.set(Register::Rsp, Value::Address(moved));
+            state.set(Register::Rsp, AbstractValue::Address(moved));
         }
     }
 }
 
-impl State {
+impl AbstractState {
     /// A function's first instruction, right after the call.
     pub(crate) fn at_entry() -> Self {
-        let mut state = Self::with_registers(Value::Other);
-        state.set(Register::Rsp, Value::Address(Address::cfa(-WORD)));
-        state.set(Register::Rbp, Value::CallerFramePointer);
-        state.store(Address::cfa(-WORD), Value::ReturnAddress);
+        let mut state = Self::with_registers(AbstractValue::Other);
+        state.set(Register::Rsp, AbstractValue::Address(SymbolicAddress::cfa(-WORD)));
+        state.set(Register::Rbp, AbstractValue::CallerFramePointer);
+        state.store(SymbolicAddress::cfa(-WORD), AbstractValue::ReturnAddress);
         state
     }
 }
 
 /// What was compared with the stack pointer is equal to it.
-fn believe_equal(state: &mut State) {
+fn assume_equal(state: &mut AbstractState) {
     if let Some(register) = state.compared {
         state.set(Register::Rsp, address_or_unknown(state.get(register)));
     }
@@ -197,34 +201,34 @@ fn compared_with_stack_pointer(instruction: &Decoded) -> Option<Register> {
     }
 }
 
-fn push(state: &mut State, value: Value) {
+fn push(state: &mut AbstractState, value: AbstractValue) {
     let top = state.stack_pointer().and_then(|top| top.checked_add(-8));
-    state.set(Register::Rsp, top.map_or(Value::Unknown, Value::Address));
+    state.set(Register::Rsp, top.map_or(AbstractValue::Unknown, AbstractValue::Address));
     if let Some(top) = top {
         state.store(top, value);
     }
 }
 
-fn pop(state: &mut State) -> Value {
+fn pop(state: &mut AbstractState) -> AbstractValue {
     let Some(top) = state.stack_pointer() else {
-        state.set(Register::Rsp, Value::Unknown);
-        return Value::Unknown;
+        state.set(Register::Rsp, AbstractValue::Unknown);
+        return AbstractValue::Unknown;
     };
-    state.set(Register::Rsp, top.checked_add(8).map_or(Value::Unknown, Value::Address));
+    state.set(Register::Rsp, top.checked_add(8).map_or(AbstractValue::Unknown, AbstractValue::Address));
     state.load(top)
 }
 
 /// Of the stack pointer only addresses of the frame are told from the rest: it always points to some stack.
-fn address_or_unknown(value: Value) -> Value {
-    value.address().map_or(Value::Unknown, Value::Address)
+fn address_or_unknown(value: AbstractValue) -> AbstractValue {
+    value.address().map_or(AbstractValue::Unknown, AbstractValue::Address)
 }
 
-fn write_register(state: &mut State, register: Register, value: Value) {
+fn write_register(state: &mut AbstractState, register: Register, value: AbstractValue) {
     let value = if register == Register::Rsp { address_or_unknown(value) } else { value };
     state.set(register, value);
 }
 
-fn write_memory(instruction: &Decoded, state: &mut State, value: Value) {
+fn write_memory(instruction: &Decoded, state: &mut AbstractState, value: AbstractValue) {
     let Some(at) = effective_address(instruction, state) else { return };
     match i32::try_from(instruction.memory_size().size()) {
         Ok(8) => state.store(at, value),
@@ -233,41 +237,43 @@ fn write_memory(instruction: &Decoded, state: &mut State, value: Value) {
     }
 }
 
-fn operand_value(instruction: &Decoded, operand: u32, state: &State) -> Value {
+fn operand_value(instruction: &Decoded, operand: u32, state: &AbstractState) -> AbstractValue {
     match instruction.op_kind(operand) {
         OpKind::Register => {
-            word_register(instruction, operand).map_or(Value::Other, |register| state.get(register))
+            word_register(instruction, operand).map_or(AbstractValue::Other, |register| state.get(register))
         }
         OpKind::Memory if instruction.memory_size().size() == 8 => {
-            effective_address(instruction, state).map_or(Value::Unknown, |at| state.load(at))
+            effective_address(instruction, state).map_or(AbstractValue::Unknown, |at| state.load(at))
         }
-        _ => Value::Other,
+        _ => AbstractValue::Other,
     }
 }
 
 /// `register ± constant`.
-fn sum(instruction: &Decoded, register: Register, state: &State) -> Value {
+fn sum(instruction: &Decoded, register: Register, state: &AbstractState) -> AbstractValue {
     let by = instruction.try_immediate(1).map(u64::cast_signed);
     match (state.get(register), by) {
-        (Value::Unknown, _) => Value::Unknown,
-        (Value::Address(address), Ok(by)) => {
+        (AbstractValue::Unknown, _) => AbstractValue::Unknown,
+        (AbstractValue::Address(address), Ok(by)) => {
             let by = if instruction.mnemonic() == Mnemonic::Sub { by.checked_neg() } else { Some(by) };
-            by.and_then(|by| address.checked_add(by)).map_or(Value::Unknown, Value::Address)
+            by.and_then(|by| address.checked_add(by)).map_or(AbstractValue::Unknown, AbstractValue::Address)
         }
-        _ if reads_address(instruction, state) => Value::Unknown,
-        _ => Value::Other,
+        _ if reads_address(instruction, state) => AbstractValue::Unknown,
+        _ => AbstractValue::Other,
     }
 }
 
 /// Whether an operand is, or may be, an address of the frame.
-fn reads_address(instruction: &Decoded, state: &State) -> bool {
+fn reads_address(instruction: &Decoded, state: &AbstractState) -> bool {
     let operands = (0..instruction.op_count()).filter_map(|operand| word_register(instruction, operand));
     let memory = [instruction.memory_base(), instruction.memory_index()].into_iter().filter_map(general);
-    operands.chain(memory).any(|register| matches!(state.get(register), Value::Unknown | Value::Address(_)))
+    operands
+        .chain(memory)
+        .any(|register| matches!(state.get(register), AbstractValue::Unknown | AbstractValue::Address(_)))
 }
 
 /// Clear the lowest bits of an address. Whether this is what the instruction does.
-fn align(instruction: &Decoded, register: Register, state: &mut State) -> bool {
+fn align(instruction: &Decoded, register: Register, state: &mut AbstractState) -> bool {
     let Ok(mask) = instruction.try_immediate(1) else { return false };
     let clears_low_bits = mask.leading_ones() + mask.trailing_zeros() == u64::BITS;
     if state.get(register).address().is_none() || !clears_low_bits {
@@ -276,12 +282,12 @@ fn align(instruction: &Decoded, register: Register, state: &mut State) -> bool {
     // Places fit 32 bits: see `Instruction`.
     let origin = Origin::Aligned { by: instruction.ip() as u32 };
     state.forget_origin(origin);
-    state.set(register, Value::Address(Address { origin, offset: 0 }));
+    state.set(register, AbstractValue::Address(SymbolicAddress { origin, offset: 0 }));
     true
 }
 
 /// The address of a memory operand, if it is one of the frame.
-fn effective_address(instruction: &Decoded, state: &State) -> Option<Address> {
+fn effective_address(instruction: &Decoded, state: &AbstractState) -> Option<SymbolicAddress> {
     if instruction.memory_index() != Iced::None || matches!(instruction.segment_prefix(), Iced::FS | Iced::GS)
     {
         return None;

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use object::{File, Object as _};
 use sidewinder_bpf::{PackedSegment, Packing, pack};
 use sidewinder_unwind::validate::{Validation, validate};
-use sidewinder_unwind::{Source, UnwindTable, load_segments, unwind_table};
+use sidewinder_unwind::{RowSource, UnwindTable, load_segments, unwind_table};
 use sidewinder_unwind_oracle::contradiction::Explanation;
-use sidewinder_unwind_oracle::{Comparison, Error, blind, compare};
+use sidewinder_unwind_oracle::{Comparison, ComparisonError, compare, stripped};
 
 /// What became of a file: why it has no table, or what was found.
-pub(crate) type Examined = Result<Box<Findings>, String>;
+pub(crate) type Examined = Result<Box<FileFindings>, String>;
 
 /// What was found in a file with a table.
-pub(crate) struct Findings {
+pub(crate) struct FileFindings {
     /// Its rows beside gimli's.
     pub(crate) rows: Comparison,
     /// Its functions that are malformed.
@@ -25,8 +25,8 @@ pub(crate) struct Findings {
     pub(crate) contradictions: Contradictions,
     /// What its code gives without its rows. Not of Go's programs, which don't keep to the
     /// calling convention that code is understood by.
-    pub(crate) blind: Option<blind::Comparison>,
-    pub(crate) size: Size,
+    pub(crate) blind: Option<stripped::BlindComparison>,
+    pub(crate) size: TableSize,
     pub(crate) building: Duration,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Findings {
 pub(crate) struct Contradictions {
     pub(crate) rows: u64,
     pub(crate) rows_wrong: u64,
-    pub(crate) functions_given_up: u64,
+    pub(crate) functions_unresolved: u64,
     pub(crate) explained: BTreeMap<Explanation, u64>,
     /// In words.
     pub(crate) unexplained: Vec<String>,
@@ -43,7 +43,7 @@ pub(crate) struct Contradictions {
 
 /// The size of a table.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Size {
+pub(crate) struct TableSize {
     pub(crate) text_bytes: u64,
     pub(crate) table_bytes: u64,
     /// Before rows were packed.
@@ -56,37 +56,37 @@ pub(crate) struct Size {
 pub(crate) fn file(path: &Path) -> Examined {
     let data = fs::read(path).map_err(|_| "not readable".to_owned())?;
     let (table, rows) = compare(&data).map_err(|error| match error {
-        Error::Elf(_) => "no ELF file for a reader of the machine's own".to_owned(),
-        Error::Unwind(why) => why.to_string(),
+        ComparisonError::Elf(_) => "no ELF file for a reader of the machine's own".to_owned(),
+        ComparisonError::Unwind(why) => why.to_string(),
     })?;
     let file = File::parse(&*data).map_err(|error| error.to_string())?;
     let began = Instant::now();
     let _ = unwind_table(&file);
     let building = began.elapsed();
     let validation = validate(&file, &table).unwrap_or_default();
-    let is_go = table.summary().functions.contains_key(&Source::GoPclntab)
+    let is_go = table.summary().functions.contains_key(&RowSource::GoPclntab)
         || file.section_by_name(".go.buildinfo").is_some();
-    let blind = if is_go { None } else { blind::compare(&data, &table, &validation.mismatches) };
-    Ok(Box::new(Findings {
+    let blind = if is_go { None } else { stripped::compare(&data, &table, &validation.mismatches) };
+    Ok(Box::new(FileFindings {
         rows,
         malformed: table.summary().malformed_total(),
-        contradictions: Contradictions::of(&validation),
-        blind,
-        size: Size::of(&file, &table),
+        contradictions: Contradictions::from_validation(&validation),
+        stripped,
+        size: TableSize::from_table(&file, &table),
         building,
     }))
 }
 
 impl Contradictions {
-    fn of(validation: &Validation) -> Self {
+    fn from_validation(validation: &Validation) -> Self {
         let mut found = Self {
             rows: validation.rows,
             rows_wrong: validation.rows_wrong,
-            functions_given_up: validation.functions_given_up,
+            functions_unresolved: validation.functions_unresolved,
             ..Self::default()
         };
         for mismatch in &validation.mismatches {
-            match Explanation::of(mismatch) {
+            match Explanation::from_mismatch(mismatch) {
                 Some(explanation) => *found.explained.entry(explanation).or_default() += 1,
                 None => found.unexplained.push(mismatch.to_string()),
             }
@@ -95,8 +95,8 @@ impl Contradictions {
     }
 }
 
-impl Size {
-    fn of(file: &File<'_>, table: &UnwindTable) -> Self {
+impl TableSize {
+    fn from_table(file: &File<'_>, table: &UnwindTable) -> Self {
         const ROW_BYTES: usize = 2;
         const RULE_BYTES: usize = 16;
         let loads = load_segments(file);

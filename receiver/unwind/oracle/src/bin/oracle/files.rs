@@ -19,7 +19,7 @@ pub(crate) struct ElfFile {
 }
 
 /// The ELF files below some directories, each once, whatever its names.
-pub(crate) fn below(chosen: &[PathBuf]) -> Vec<ElfFile> {
+pub(crate) fn find_elf_files(chosen: &[PathBuf]) -> Vec<ElfFile> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut open: Vec<PathBuf> = chosen.to_vec();

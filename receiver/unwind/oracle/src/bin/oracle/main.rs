@@ -19,14 +19,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use self::examine::Examined;
 use self::files::ElfFile;
-use self::report::Report;
+use self::report::OracleReport;
 
 fn main() -> ExitCode {
     let mut chosen: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     if chosen.is_empty() {
         chosen.push(PathBuf::from("/"));
     }
-    let files = files::below(&chosen);
+    let files = files::find_elf_files(&chosen);
     if files.is_empty() {
         eprintln!("no ELF file below {chosen:?}: name files or directories that have some");
         return ExitCode::FAILURE;
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         ProgressStyle::with_template("{bar:40} {percent:>3}% {eta:>4} {wide_msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let mut report = Report::default();
+    let mut report = OracleReport::default();
     examine_all(&files, |file, examined| {
         progress.set_message(file.path.display().to_string());
         progress.inc(file.bytes);

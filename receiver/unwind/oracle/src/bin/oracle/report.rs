@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sidewinder_unwind_oracle::contradiction::Explanation;
-use sidewinder_unwind_oracle::{Comparison, Difference, blind};
+use sidewinder_unwind_oracle::{Comparison, Difference, stripped};
 
-use crate::examine::{Examined, Findings, Size};
+use crate::examine::{Examined, FileFindings, TableSize};
 
 /// The share of addresses that may differ from gimli's rows, for all listed reasons together.
 const MAX_DIFFERENT_SHARE: f64 = 0.0001;
@@ -28,7 +28,7 @@ type Listed<N> = Vec<(N, PathBuf)>;
 
 /// What was found in all files together, and in which of them most.
 #[derive(Default)]
-pub(crate) struct Report {
+pub(crate) struct OracleReport {
     files: u64,
     /// Files by why they have no table.
     without_table: BTreeMap<String, u64>,
@@ -40,22 +40,22 @@ pub(crate) struct Report {
 
     rows_judged: u64,
     rows_wrong: u64,
-    functions_given_up: u64,
+    functions_unresolved: u64,
     with_wrong_rows: Listed<u64>,
     explained: BTreeMap<Explanation, u64>,
     unexplained_contradictions: Vec<(PathBuf, Vec<String>)>,
 
-    blind: blind::Comparison,
+    blind: stripped::BlindComparison,
     misunderstood: Listed<f64>,
     misunderstood_examples: Vec<(PathBuf, Vec<String>)>,
 
-    size: Size,
+    size: TableSize,
     measured: u64,
-    large: Vec<(Size, PathBuf)>,
+    large: Vec<(TableSize, PathBuf)>,
     building: Duration,
 }
 
-impl Report {
+impl OracleReport {
     pub(crate) fn add(&mut self, path: PathBuf, examined: Examined) {
         match examined {
             Ok(findings) => self.add_findings(&path, *findings),
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    fn add_findings(&mut self, path: &Path, findings: Findings) {
+    fn add_findings(&mut self, path: &Path, findings: FileFindings) {
         self.files += 1;
         self.building += findings.building;
         self.add_rows(path, findings.rows);
@@ -73,7 +73,7 @@ impl Report {
         let contradictions = findings.contradictions;
         self.rows_judged += contradictions.rows;
         self.rows_wrong += contradictions.rows_wrong;
-        self.functions_given_up += contradictions.functions_given_up;
+        self.functions_unresolved += contradictions.functions_unresolved;
         for (why, count) in contradictions.explained {
             *self.explained.entry(why).or_default() += count;
         }
@@ -84,12 +84,12 @@ impl Report {
             self.unexplained_contradictions.push((path.to_owned(), contradictions.unexplained));
         }
         if let Some(blind) = findings.blind {
-            if blind.wrong_percent() > MAX_WRONG_PERCENT {
-                self.misunderstood.push((blind.wrong_percent(), path.to_owned()));
-                let examples = blind.examples.iter().map(ToString::to_string).collect();
+            if stripped.wrong_percent() > MAX_WRONG_PERCENT {
+                self.misunderstood.push((stripped.wrong_percent(), path.to_owned()));
+                let examples = stripped.examples.iter().map(ToString::to_string).collect();
                 self.misunderstood_examples.push((path.to_owned(), examples));
             }
-            self.blind.add(&blind);
+            self.blind.add(&stripped);
         }
         self.size.add(&findings.size);
         if findings.size.text_bytes >= MEASURED_TEXT_BYTES {
@@ -181,7 +181,7 @@ impl Report {
             self.rows_wrong,
             self.rows_judged,
             self.with_wrong_rows.len(),
-            self.functions_given_up
+            self.functions_unresolved
         );
         for (why, ranges) in &self.explained {
             println!("  {ranges:>8} ranges: {why}");

@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use crate::profile::{Frame, Profile};
+use crate::profile::{Profile, ProfileFrame};
 
 /// The callers that were guessed since nothing describes the code of a binary.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Guesses<'a> {
+pub struct GuessedCallers<'a> {
     /// The path of the binary, which may be hostile; empty for code that no file holds.
     pub binary: &'a str,
     /// Events, each as often as a caller on its stack was guessed.
@@ -16,14 +16,14 @@ pub struct Guesses<'a> {
 
 /// The binaries in whose code callers were guessed, the one with the most first.
 #[must_use]
-pub fn guesses(profile: &Profile) -> Vec<Guesses<'_>> {
+pub fn guessed_callers(profile: &Profile) -> Vec<GuessedCallers<'_>> {
     let mut callers = BTreeMap::<&str, u64>::new();
-    for (stack, count) in profile.stacks.iter().zip(profile.counts()) {
+    for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
         let frames = stack.iter().filter_map(|index| profile.frames.get(index.0 as usize));
-        let mut callee: Option<&Frame> = None;
+        let mut callee: Option<&ProfileFrame> = None;
         for frame in frames {
             // Calls that were inlined are at the place of the function that they are in.
-            let is_same_place = |callee: &&Frame| {
+            let is_same_place = |callee: &&ProfileFrame| {
                 callee.is_guessed
                     && (callee.binary, callee.address) == (frame.binary, frame.address)
                     && *callee != frame
@@ -35,13 +35,13 @@ pub fn guesses(profile: &Profile) -> Vec<Guesses<'_>> {
             callee = Some(frame);
         }
     }
-    let mut guesses: Vec<_> = callers
+    let mut guessed: Vec<_> = callers
         .into_iter()
-        .map(|(binary, callers)| Guesses { binary, callers })
+        .map(|(binary, callers)| GuessedCallers { binary, callers })
         .filter(|of| of.callers > 0)
         .collect();
-    guesses.sort_by_key(|of| Reverse(of.callers));
-    guesses
+    guessed.sort_by_key(|of| Reverse(of.callers));
+    guessed
 }
 
 #[cfg(test)]
@@ -51,21 +51,24 @@ mod tests {
 
     #[test]
     fn each_guess_counts_for_the_code_that_it_was_made_in() {
-        assert_eq!(guesses(&sample()), []);
-        assert_eq!(guesses(&guessed_sample()), [Guesses { binary: "/usr/bin/app", callers: 4 }]);
+        assert_eq!(guessed_callers(&sample()), []);
+        assert_eq!(
+            guessed_callers(&guessed_sample()),
+            [GuessedCallers { binary: "/usr/bin/app", callers: 4 }]
+        );
     }
 
     #[test]
     fn what_was_inlined_at_a_guessed_place_is_no_further_guess() {
         let mut profile = guessed_sample();
-        let inlined = Frame { name: "inlined".to_owned(), ..profile.frames[5].clone() };
+        let inlined = ProfileFrame { name: "inlined".to_owned(), ..profile.frames[5].clone() };
         profile.frames.push(inlined);
         let [.., wrote] = profile.stacks.as_mut_slice() else { panic!("there are stacks") };
         wrote.insert(2, crate::FrameIndex(6));
-        assert_eq!(guesses(&profile), [Guesses { binary: "/usr/bin/app", callers: 4 }]);
+        assert_eq!(guessed_callers(&profile), [GuessedCallers { binary: "/usr/bin/app", callers: 4 }]);
         // A function that called itself from there is.
         let [.., wrote] = profile.stacks.as_mut_slice() else { panic!("there are stacks") };
         wrote.insert(3, crate::FrameIndex(6));
-        assert_eq!(guesses(&profile), [Guesses { binary: "/usr/bin/app", callers: 8 }]);
+        assert_eq!(guessed_callers(&profile), [GuessedCallers { binary: "/usr/bin/app", callers: 8 }]);
     }
 }

@@ -2,29 +2,29 @@
 
 /// So many in a second, saved up for at most one second.
 #[derive(Debug)]
-pub(crate) struct Allowance {
+pub(crate) struct TokenBucket {
     per_second: u32,
-    saved: u32,
-    counted_to_ns: u64,
+    tokens: u32,
+    refilled_at_ns: u64,
 }
 
-impl Allowance {
+impl TokenBucket {
     /// The whole first second's worth is there at once.
     pub(crate) const fn new(per_second: u32, now_ns: u64) -> Self {
-        Self { per_second, saved: per_second, counted_to_ns: now_ns }
+        Self { per_second, tokens: per_second, refilled_at_ns: now_ns }
     }
 
     /// Takes as many as are wanted and allowed by now.
     pub(crate) fn take(&mut self, wanted: usize, now_ns: u64) -> u32 {
         let per_second = u64::from(self.per_second.max(1));
-        let earned = now_ns.saturating_sub(self.counted_to_ns).saturating_mul(per_second) / 1_000_000_000;
+        let earned = now_ns.saturating_sub(self.refilled_at_ns).saturating_mul(per_second) / 1_000_000_000;
         if earned > 0 {
-            self.saved = u32::try_from(u64::from(self.saved).saturating_add(earned).min(per_second))
+            self.tokens = u32::try_from(u64::from(self.tokens).saturating_add(earned).min(per_second))
                 .unwrap_or(u32::MAX);
-            self.counted_to_ns += earned.saturating_mul(1_000_000_000) / per_second;
+            self.refilled_at_ns += earned.saturating_mul(1_000_000_000) / per_second;
         }
-        let taken = self.saved.min(u32::try_from(wanted).unwrap_or(u32::MAX));
-        self.saved -= taken;
+        let taken = self.tokens.min(u32::try_from(wanted).unwrap_or(u32::MAX));
+        self.tokens -= taken;
         taken
     }
 }
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn what_is_saved_is_one_second_at_most() {
         const SECOND_NS: u64 = 1_000_000_000;
-        let mut allowance = Allowance::new(10, 0);
+        let mut allowance = TokenBucket::new(10, 0);
         assert_eq!(allowance.take(25, 0), 10);
         assert_eq!(allowance.take(25, SECOND_NS / 4), 2);
         assert_eq!(allowance.take(25, SECOND_NS / 2), 3);

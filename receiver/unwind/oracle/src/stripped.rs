@@ -7,10 +7,12 @@ use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{Object as _, ObjectSegment as _};
 use sidewinder_address::Svma;
 use sidewinder_unwind::validate::Mismatch;
-use sidewinder_unwind::{Cfa, Entry, GivenUp, Register, Rule, SavedRegister, UnwindTable, unwind_table};
+use sidewinder_unwind::{
+    Cfa, Entry, Register, Rule, SavedRegister, UnresolvedReason, UnwindTable, unwind_table,
+};
 
 /// The sections that tell more than a stripped file without unwind information would.
-const TELLING: [&str; 8] = [
+const STRIPPED_SECTIONS: [&str; 8] = [
     ".eh_frame",
     ".eh_frame_hdr",
     ".debug_frame",
@@ -23,7 +25,7 @@ const TELLING: [&str; 8] = [
 
 /// A copy of an ELF file without its unwind information and without `.symtab`: their headers are blanked. `None`: the
 /// file's headers aren't where it says.
-fn blind(file: &[u8]) -> Option<Vec<u8>> {
+fn strip_unwind_information(file: &[u8]) -> Option<Vec<u8>> {
     const SECTION_HEADER_BYTES: usize = 64;
     const SEGMENT_HEADER_BYTES: usize = 56;
     let word = |at: usize| Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?) as usize);
@@ -35,7 +37,8 @@ fn blind(file: &[u8]) -> Option<Vec<u8>> {
         let names_at = word(sections + names * SECTION_HEADER_BYTES + 24)?;
         for header in (0..section_count).map(|index| sections + index * SECTION_HEADER_BYTES) {
             let name = file.get(names_at + long(header)? as usize..)?;
-            if TELLING.iter().any(|telling| name.starts_with(&[telling.as_bytes(), b"\0"].concat())) {
+            if STRIPPED_SECTIONS.iter().any(|telling| name.starts_with(&[telling.as_bytes(), b"\0"].concat()))
+            {
                 copy.get_mut(header..header + 16)?.fill(0); // sh_name, sh_type, sh_flags
             }
         }
@@ -51,7 +54,7 @@ fn blind(file: &[u8]) -> Option<Vec<u8>> {
 
 /// How two statements about a byte of code compare.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Outcome {
+pub enum BlindOutcome {
     /// The file contradicts its own code, as validation says.
     StatedWrong,
     /// Nothing but instructions that do nothing: never executed where one of both says nothing of it.
@@ -73,13 +76,13 @@ pub enum Outcome {
 
 /// What comparing a file with its blind copy gave.
 #[derive(Clone, Default, Debug)]
-pub struct Comparison {
+pub struct BlindComparison {
     /// Bytes of code by outcome.
-    pub bytes: BTreeMap<Outcome, u64>,
+    pub bytes: BTreeMap<BlindOutcome, u64>,
     /// Where the code was misunderstood, up to [`MAX_EXAMPLES`].
     pub examples: Vec<Example>,
     /// Bytes of code by why nothing was made of them.
-    pub given_up_bytes: BTreeMap<GivenUp, u64>,
+    pub given_up_bytes: BTreeMap<UnresolvedReason, u64>,
 }
 
 /// The most examples that are kept.
@@ -89,7 +92,7 @@ const MAX_EXAMPLES: usize = 10;
 #[derive(Clone, Debug)]
 pub struct Example {
     /// How.
-    pub outcome: Outcome,
+    pub outcome: BlindOutcome,
     /// Its first byte.
     pub start: Svma,
     /// Its length.
@@ -108,7 +111,7 @@ impl fmt::Display for Example {
     }
 }
 
-impl Comparison {
+impl BlindComparison {
     /// Counts what another file gave too.
     pub fn add(&mut self, other: &Self) {
         for (outcome, bytes) in &other.bytes {
@@ -122,12 +125,12 @@ impl Comparison {
     /// Bytes on which a verdict was possible: padding, and code that the file itself describes wrongly, are left out.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.bytes.range(Outcome::Equal..).map(|(_, bytes)| bytes).sum()
+        self.bytes.range(BlindOutcome::Equal..).map(|(_, bytes)| bytes).sum()
     }
 
     /// The share of the bytes with an outcome, in percent.
     #[must_use]
-    pub fn percent(&self, outcome: Outcome) -> f64 {
+    pub fn percent(&self, outcome: BlindOutcome) -> f64 {
         let bytes = self.bytes.get(&outcome).copied().unwrap_or(0);
         100.0 * bytes as f64 / self.total().max(1) as f64
     }
@@ -135,29 +138,29 @@ impl Comparison {
     /// The share of the bytes of which the code was understood, and the file says the same, in percent.
     #[must_use]
     pub fn agreeing_percent(&self) -> f64 {
-        self.percent(Outcome::Equal) + self.percent(Outcome::Equivalent)
+        self.percent(BlindOutcome::Equal) + self.percent(BlindOutcome::Equivalent)
     }
 
     /// The share of the bytes of which the code was misunderstood, in percent.
     #[must_use]
     pub fn wrong_percent(&self) -> f64 {
-        self.percent(Outcome::WrongCfa) + self.percent(Outcome::WrongFramePointer)
+        self.percent(BlindOutcome::WrongCfa) + self.percent(BlindOutcome::WrongFramePointer)
     }
 }
 
-impl fmt::Display for Comparison {
+impl fmt::Display for BlindComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "{} bytes: {:.2}% equal, {:.2}% equivalent, {:.2}% frame pointer lost, {:.2}% given up, \
              {:.3}% wrong CFA, {:.3}% wrong frame pointer",
             self.total(),
-            self.percent(Outcome::Equal),
-            self.percent(Outcome::Equivalent),
-            self.percent(Outcome::FramePointerLost),
-            self.percent(Outcome::GivenUp),
-            self.percent(Outcome::WrongCfa),
-            self.percent(Outcome::WrongFramePointer),
+            self.percent(BlindOutcome::Equal),
+            self.percent(BlindOutcome::Equivalent),
+            self.percent(BlindOutcome::FramePointerLost),
+            self.percent(BlindOutcome::GivenUp),
+            self.percent(BlindOutcome::WrongCfa),
+            self.percent(BlindOutcome::WrongFramePointer),
         )?;
         self.given_up_bytes.iter().try_for_each(|(reason, bytes)| write!(f, "; {bytes} bytes: {reason}"))
     }
@@ -166,12 +169,12 @@ impl fmt::Display for Comparison {
 /// Compare what a file says of its code with what the code alone gives. What it says wrongly of it is known.
 /// `None`: there is no table on one side.
 #[must_use]
-pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -> Option<Comparison> {
-    let code = Code::of(file)?;
-    let blind = blind(file)?;
+pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -> Option<BlindComparison> {
+    let code = CodeSegments::from_file(file)?;
+    let blind = strip_unwind_information(file)?;
     let synthesized = unwind_table(&object::File::parse(&*blind).ok()?).ok()?;
-    let given_up_bytes = synthesized.summary().given_up_bytes.clone();
-    let mut comparison = Comparison { given_up_bytes, ..Comparison::default() };
+    let given_up_bytes = synthesized.summary().unresolved_bytes.clone();
+    let mut comparison = BlindComparison { given_up_bytes, ..BlindComparison::default() };
     let wrong: BTreeSet<Svma> = contradictions.iter().map(|mismatch| mismatch.row.start).collect();
     let rows: Vec<_> = stated.rows().collect();
     for (index, row) in rows.iter().enumerate() {
@@ -188,14 +191,14 @@ pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -
             let until = next_start(&synthesized, at).min(end);
             let at_padding = code.is_padding(at, until);
             let outcome = if at_padding {
-                Outcome::Padding
+                BlindOutcome::Padding
             } else if wrong.contains(&row.start) {
-                Outcome::StatedWrong
+                BlindOutcome::StatedWrong
             } else {
                 outcome(&rule, &nearby, &entry)
             };
             *comparison.bytes.entry(outcome).or_default() += until.0 - at.0;
-            if outcome >= Outcome::WrongCfa && comparison.examples.len() < MAX_EXAMPLES {
+            if outcome >= BlindOutcome::WrongCfa && comparison.examples.len() < MAX_EXAMPLES {
                 let bytes = until.0 - at.0;
                 let (stated, synthesized) = (row.entry, entry);
                 comparison.examples.push(Example { outcome, start: at, bytes, stated, synthesized });
@@ -207,12 +210,12 @@ pub fn compare(file: &[u8], stated: &UnwindTable, contradictions: &[Mismatch]) -
 }
 
 /// The code of a file.
-struct Code<'data> {
+struct CodeSegments<'data> {
     segments: Vec<(u64, &'data [u8])>,
 }
 
-impl<'data> Code<'data> {
-    fn of(file: &'data [u8]) -> Option<Self> {
+impl<'data> CodeSegments<'data> {
+    fn from_file(file: &'data [u8]) -> Option<Self> {
         let file = object::File::parse(file).ok()?;
         let executable = file.segments().filter(|segment| segment.permissions().executable());
         let segments = executable.filter_map(|segment| Some((segment.address(), segment.data().ok()?)));
@@ -237,10 +240,10 @@ fn next_start(table: &UnwindTable, at: Svma) -> Svma {
     table.row_after(at).map_or(Svma(u64::MAX), |row| row.start)
 }
 
-fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> Outcome {
-    let Entry::Rule(rule) = synthesized else { return Outcome::GivenUp };
+fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> BlindOutcome {
+    let Entry::Rule(rule) = synthesized else { return BlindOutcome::GivenUp };
     if rule == stated {
-        return Outcome::Equal;
+        return BlindOutcome::Equal;
     }
     let same_register = |one: Cfa, other: Cfa| match (one, other) {
         (Cfa::Register { register: a, .. }, Cfa::Register { register: b, .. }) => a == b,
@@ -251,16 +254,16 @@ fn outcome(stated: &Rule, nearby: &[Rule], synthesized: &Entry) -> Outcome {
     let other_way = !same_register(rule.cfa, stated.cfa)
         && nearby.iter().any(|near| near.cfa == rule.cfa || !same_register(near.cfa, stated.cfa));
     if rule.return_address != stated.return_address || !(equal_cfa || other_way) {
-        return Outcome::WrongCfa;
+        return BlindOutcome::WrongCfa;
     }
     match (rule.frame_pointer, stated.frame_pointer) {
-        (one, other) if one == other => Outcome::Equivalent,
-        (SavedRegister::Undefined, _) => Outcome::FramePointerLost,
-        (one, _) if nearby.iter().any(|near| near.frame_pointer == one) => Outcome::Equivalent,
+        (one, other) if one == other => BlindOutcome::Equivalent,
+        (SavedRegister::Undefined, _) => BlindOutcome::FramePointerLost,
+        (one, _) if nearby.iter().any(|near| near.frame_pointer == one) => BlindOutcome::Equivalent,
         (SavedRegister::Same, SavedRegister::AtCfa(place)) if is_below_stack(stated.cfa, place) => {
-            Outcome::Equivalent
+            BlindOutcome::Equivalent
         }
-        _ => Outcome::WrongFramePointer,
+        _ => BlindOutcome::WrongFramePointer,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::outcome::Outcome;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Interrupts {
     /// Those that were due.
-    pub due: u64,
+    pub expected: u64,
     /// By outcome.
     pub outcomes: Vec<(Outcome, u64)>,
     /// Of the idle ones, those of which no program heard.
@@ -26,34 +26,34 @@ impl Interrupts {
     /// Those of CPUs that were awake of which no program heard.
     #[must_use]
     pub fn missed(&self) -> u64 {
-        self.due.saturating_sub(self.outcomes.iter().map(|(_, count)| count).sum())
+        self.expected.saturating_sub(self.outcomes.iter().map(|(_, count)| count).sum())
     }
 }
 
 /// Interrupts that were due, and sleep, of each CPU since the events began.
 #[derive(Clone, Debug)]
-pub(crate) struct Witness {
+pub(crate) struct InterruptCheck {
     period_ns: u64,
-    cpus: Vec<CpuWitness>,
+    cpus: Vec<CpuInterruptCheck>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct CpuWitness {
+struct CpuInterruptCheck {
     cpu: u32,
-    due: u64,
-    slept_ns: u64,
+    expected: u64,
+    idle_ns: u64,
 }
 
-impl Witness {
+impl InterruptCheck {
     /// Asks the clocks of events that began when the CPUs had slept for as long as `since` says. `None`: the events don't
     /// run while a CPU sleeps.
-    pub(crate) fn of(clock: &CounterEvents, since: Option<&Sleep>) -> io::Result<Self> {
-        let now = Sleep::of_each_cpu();
+    pub(crate) fn new(clock: &CounterEvents, since: Option<&IdleTimes>) -> io::Result<Self> {
+        let now = IdleTimes::read();
         let slept_ns = |cpu| since.map_or(0, |since| now.since(since, cpu));
         let cpus = clock
-            .due()?
+            .expected_interrupts()?
             .into_iter()
-            .map(|(cpu, due)| CpuWitness { cpu, due, slept_ns: slept_ns(cpu) })
+            .map(|(cpu, due)| CpuInterruptCheck { cpu, expected: due, idle_ns: slept_ns(cpu) })
             .collect();
         Ok(Self { period_ns: clock.period(), cpus })
     }
@@ -65,7 +65,7 @@ impl Witness {
         let inferred = |outcome| if outcome == Outcome::Idle { idle_inferred } else { 0 };
         let outcomes = Outcome::ALL.iter().map(|outcome| (*outcome, sum(*outcome) + inferred(*outcome)));
         Interrupts {
-            due: self.cpus.iter().map(|cpu| cpu.due).sum(),
+            expected: self.cpus.iter().map(|cpu| cpu.expected).sum(),
             outcomes: outcomes.collect(),
             idle_inferred,
         }
@@ -75,22 +75,22 @@ impl Witness {
 /// About how much of the sleep around it the handling of an interrupt takes, at most: 5 to 10 us in a virtual machine.
 const HANDLING_NS: u64 = 10_000;
 
-impl CpuWitness {
+impl CpuInterruptCheck {
     fn idle_inferred(&self, counted: &impl Fn(u32, Outcome) -> u64, period_ns: u64) -> u64 {
         let heard: u64 = Outcome::ALL.iter().map(|outcome| counted(self.cpu, *outcome)).sum();
-        let asleep = self.slept_ns / period_ns.saturating_sub(HANDLING_NS).max(period_ns / 2).max(1);
-        asleep.saturating_sub(counted(self.cpu, Outcome::Idle)).min(self.due.saturating_sub(heard))
+        let asleep = self.idle_ns / period_ns.saturating_sub(HANDLING_NS).max(period_ns / 2).max(1);
+        asleep.saturating_sub(counted(self.cpu, Outcome::Idle)).min(self.expected.saturating_sub(heard))
     }
 }
 
 /// How long each CPU has slept since boot, in nanoseconds, by its number.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Sleep(HashMap<u32, u64>);
+pub(crate) struct IdleTimes(HashMap<u32, u64>);
 
-impl Sleep {
+impl IdleTimes {
     /// As /proc/stat has it, in clock ticks. Where that can't be read no sleep is known, and no interrupt is taken for idle
     /// that was not seen to be.
-    pub(crate) fn of_each_cpu() -> Self {
+    pub(crate) fn read() -> Self {
         let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         fs::read_to_string("/proc/stat").map(|stat| Self::parse(&stat, tick_ns)).unwrap_or_default()
     }
@@ -121,42 +121,42 @@ mod tests {
 
     const PERIOD_NS: u64 = 1_000_000;
 
-    fn witness(due: u64, slept_ms: u64) -> Witness {
-        Witness {
+    fn interrupt_check(expected: u64, slept_ms: u64) -> InterruptCheck {
+        InterruptCheck {
             period_ns: PERIOD_NS,
-            cpus: vec![CpuWitness { cpu: 0, due, slept_ns: slept_ms * 1_000_000 }],
+            cpus: vec![CpuInterruptCheck { cpu: 0, expected, idle_ns: slept_ms * 1_000_000 }],
         }
     }
 
     /// The interrupts of one CPU whose programs counted so many idle and complete ones.
-    fn interrupts(witness: &Witness, idle: u64, complete: u64) -> Interrupts {
+    fn interrupts(witness: &InterruptCheck, idle: u64, complete: u64) -> Interrupts {
         let counted = |_, outcome| match outcome {
             Outcome::Idle => idle,
             Outcome::Complete => complete,
             _ => 0,
         };
-        witness.interrupts(counted, &CpuList::of(1))
+        witness.interrupts(counted, &CpuList::from_count(1))
     }
 
     #[test]
     fn what_a_cpu_slept_through_is_idle_and_what_it_lost_while_awake_is_missed() {
-        let asleep = interrupts(&witness(1_000, 990), 0, 0);
+        let asleep = interrupts(&interrupt_check(1_000, 990), 0, 0);
         assert_eq!((asleep.idle_inferred, asleep.missed()), (1_000, 0));
-        let half = interrupts(&witness(1_000, 495), 250, 480);
+        let half = interrupts(&interrupt_check(1_000, 495), 250, 480);
         assert_eq!((half.idle_inferred, half.missed()), (250, 20));
-        let awake = interrupts(&witness(1_000, 0), 0, 900);
+        let awake = interrupts(&interrupt_check(1_000, 0), 0, 900);
         assert_eq!((awake.idle_inferred, awake.missed()), (0, 100));
     }
 
     #[test]
     fn no_more_is_inferred_than_was_due() {
-        let all_heard = interrupts(&witness(1_000, 1_500), 400, 600);
+        let all_heard = interrupts(&interrupt_check(1_000, 1_500), 400, 600);
         assert_eq!((all_heard.idle_inferred, all_heard.missed()), (0, 0));
     }
 
     #[test]
     fn sleep_is_idle_and_waiting_for_io() {
         let stat = "cpu  9 9 9 9 9 9\ncpu0 1 2 3 40 5 6 7\ncpu11 1 2 3 4 0 6\nintr 1 2 3\ncpu2 x\n";
-        assert_eq!(Sleep::parse(stat, 10), Sleep([(0, 450), (11, 40)].into()));
+        assert_eq!(IdleTimes::parse(stat, 10), IdleTimes([(0, 450), (11, 40)].into()));
     }
 }

@@ -4,15 +4,15 @@
 //! C libraries say so (`DW_CFA_undefined` for the return address) only in part, and some say nothing at all.
 
 use object::{File, Object as _, ReadRef};
-use sidewinder_unwind_table::{Entries, Entry, RowBuffer, Rule, Source, Summary};
+use sidewinder_unwind_table::{Entry, EntryInterner, RowBuffer, RowSource, Rule, Summary};
 
 use crate::arch;
 use crate::arch::known::{COROUTINE_START, CloneParts, RT_SIGRETURN};
-use crate::code::piece::Piece;
+use crate::code::piece::CodeSlice;
 use crate::layers::{RangeRows, RangeStack};
 use crate::read::ReadFile;
 use crate::segments::CodeRanges;
-use crate::symbols::{Symbol, for_each_code_symbol};
+use crate::symbols::{SymbolCandidate, for_each_code_symbol};
 
 /// Functions that begin a stack throughout: the entry points of programs and of the dynamic linker.
 const ROOTS: [&[u8]; 2] = [b"_start", b"_dl_start_user"];
@@ -40,7 +40,7 @@ const MAX_FUNCTIONS: usize = 256;
 const MAX_RESOLVERS: usize = 4096;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Kind {
+enum KnownFunctionKind {
     Root,
     CoroutineStart,
     SignalReturn,
@@ -48,18 +48,18 @@ enum Kind {
 }
 
 #[derive(Clone, Debug)]
-struct Function {
+struct KnownFunction {
     start: u32,
     end: u32,
     /// Whether the end is only assumed.
     end_assumed: bool,
-    kind: Kind,
+    kind: KnownFunctionKind,
 }
 
 /// The known functions of one file.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct KnownFunctions {
-    functions: Vec<Function>,
+    functions: Vec<KnownFunction>,
     /// Those that dynamic linkers call while they bind a symbol: sorted starts.
     resolvers: Vec<u32>,
     /// Whether a rule of the file starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED).
@@ -70,7 +70,7 @@ pub(crate) struct KnownFunctions {
 
 /// Frames of which there are few, and whose like says what a file is.
 #[derive(Default)]
-pub(crate) struct Peculiarities {
+pub(crate) struct CfiTraits {
     /// Some CFA starts from [`Register::CALLEE_SAVED`](sidewinder_unwind_table::Register::CALLEE_SAVED): the file is glibc's dynamic linker.
     pub(crate) has_callee_saved_frames: bool,
     /// Some caller's stack pointer is so much above this one's by a rule that is not the CFA's: the file has `StgRun`, which
@@ -80,24 +80,24 @@ pub(crate) struct Peculiarities {
 
 impl KnownFunctions {
     /// The entry point, and the functions of `.symtab` and `.dynsym` with the known names.
-    pub(crate) fn of<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
+    pub(crate) fn from_file<'data, R: ReadFile<'data>>(file: &File<'data, R>, code: &CodeRanges) -> Self {
         let mut known = Self::default();
         if file.entry() != 0 {
-            known.add_unsized(file, code, file.entry(), Kind::Root);
+            known.add_unsized(file, code, file.entry(), KnownFunctionKind::Root);
         }
-        known.learn_names(file, file, code);
+        known.add_named(file, file, code);
         known
     }
 
     /// The functions with the known names among the symbols of `named`, which is `file` or one about the same
     /// code.
-    pub(crate) fn learn_names<'named, 'data, N: ReadFile<'named>, R: ReadRef<'data>>(
+    pub(crate) fn add_named<'named, 'data, N: ReadFile<'named>, R: ReadRef<'data>>(
         &mut self,
         named: &File<'named, N>,
         file: &File<'data, R>,
         code: &CodeRanges,
     ) {
-        for_each_code_symbol(named, |&Symbol { name, address, size, is_resolver, .. }| {
+        for_each_code_symbol(named, |&SymbolCandidate { name, address, size, is_resolver, .. }| {
             if is_resolver {
                 self.resolvers.extend(code.offset(address).filter(|_| self.resolvers.len() < MAX_RESOLVERS));
                 return;
@@ -105,12 +105,12 @@ impl KnownFunctions {
             if self.functions.len() >= MAX_FUNCTIONS {
                 return;
             }
-            if let Some(kind) = Kind::by_name(name) {
+            if let Some(kind) = KnownFunctionKind::by_name(name) {
                 self.add(code, address, size, kind);
             } else if name == MAKE_CONTEXT
                 && let Some(start) = coroutine_start(file, code, address, size)
             {
-                self.add_unsized(file, code, start, Kind::CoroutineStart);
+                self.add_unsized(file, code, start, KnownFunctionKind::CoroutineStart);
             } else if name == MAKE_FCONTEXT
                 && let Some((start, kind)) = fcontext_start(file, code, address, size)
             {
@@ -124,7 +124,7 @@ impl KnownFunctions {
     }
 
     /// Learns what the unwind information of the file shows it to be.
-    pub(crate) fn learn(&mut self, peculiarities: &Peculiarities) {
+    pub(crate) fn apply_traits(&mut self, peculiarities: &CfiTraits) {
         self.has_callee_saved_frames |= peculiarities.has_callee_saved_frames;
         self.haskell_cfa_offset = peculiarities.haskell_cfa_offset;
     }
@@ -143,11 +143,11 @@ impl KnownFunctions {
         self.has_callee_saved_frames || self.resolvers.binary_search(&start).is_ok()
     }
 
-    fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: Kind) {
+    fn add(&mut self, code: &CodeRanges, address: u64, size: u64, kind: KnownFunctionKind) {
         let end_assumed = size == 0;
         let size = if end_assumed { MAX_UNSIZED_BYTES } else { size };
         if let Some((start, end)) = code.clip(address, address.saturating_add(size)) {
-            self.functions.push(Function { start, end, end_assumed, kind });
+            self.functions.push(KnownFunction { start, end, end_assumed, kind });
         }
     }
 
@@ -157,7 +157,7 @@ impl KnownFunctions {
         file: &File<'data, R>,
         code: &CodeRanges,
         address: u64,
-        kind: Kind,
+        kind: KnownFunctionKind,
     ) {
         let before = self.functions.len();
         self.add(code, address, 0, kind);
@@ -175,18 +175,18 @@ impl KnownFunctions {
 
     /// Whether a place belongs to a function that begins a stack.
     pub(crate) fn is_root(&self, at: u32) -> bool {
-        self.functions
-            .iter()
-            .any(|function| function.kind == Kind::Root && (function.start..function.end).contains(&at))
+        self.functions.iter().any(|function| {
+            function.kind == KnownFunctionKind::Root && (function.start..function.end).contains(&at)
+        })
     }
 
     /// Whether a function is among them that makes threads.
     pub(crate) fn have_clone(&self) -> bool {
-        self.functions.iter().any(|function| function.kind == Kind::Clone)
+        self.functions.iter().any(|function| function.kind == KnownFunctionKind::Clone)
     }
 
     /// Learn from another source that some function has this range.
-    pub(crate) fn bound(&mut self, (start, end): (u32, u32)) {
+    pub(crate) fn clip_to(&mut self, (start, end): (u32, u32)) {
         for known in self.functions.iter_mut().filter(|known| known.end_assumed) {
             if start == known.start {
                 (known.end, known.end_assumed) = (end, false);
@@ -199,11 +199,11 @@ impl KnownFunctions {
     }
 
     /// The rows of functions that begin a stack: they hold whatever other sources say.
-    pub(crate) fn roots(&self, entries: &mut Entries, summary: &mut Summary) -> RowBuffer {
+    pub(crate) fn roots(&self, entries: &mut EntryInterner, summary: &mut Summary) -> RowBuffer {
         let root = entries.intern(Entry::Rule(Rule::ROOT));
         self.rows(summary, |function, range| match function.kind {
-            Kind::Root | Kind::CoroutineStart => range.put_only(root),
-            Kind::SignalReturn | Kind::Clone => {}
+            KnownFunctionKind::Root | KnownFunctionKind::CoroutineStart => range.set_only(root),
+            KnownFunctionKind::SignalReturn | KnownFunctionKind::Clone => {}
         })
     }
 
@@ -213,7 +213,7 @@ impl KnownFunctions {
         &self,
         file: &File<'data, R>,
         code: &CodeRanges,
-        entries: &mut Entries,
+        entries: &mut EntryInterner,
         summary: &mut Summary,
     ) -> RowBuffer {
         let signal_frame = entries.intern(Entry::Rule(Rule::KERNEL_SIGNAL_FRAME));
@@ -224,23 +224,27 @@ impl KnownFunctions {
             let length = u64::from(function.end - function.start);
             let bytes = code.bytes(file, function.start, length).unwrap_or_default();
             match function.kind {
-                Kind::SignalReturn if RT_SIGRETURN.iter().any(|call| bytes.starts_with(call)) => {
-                    range.put_only(signal_frame);
+                KnownFunctionKind::SignalReturn
+                    if RT_SIGRETURN.iter().any(|call| bytes.starts_with(call)) =>
+                {
+                    range.set_only(signal_frame);
                 }
-                Kind::Clone => {
+                KnownFunctionKind::Clone => {
                     if let Some(clone) = CloneParts::find(bytes) {
-                        range.put_only(leaf);
-                        range.put(function.start.saturating_add(clone.returns), after_clone);
-                        range.put(function.start.saturating_add(clone.child), root);
-                        range.put(function.start.saturating_add(clone.parent), leaf);
+                        range.set_only(leaf);
+                        range.push(function.start.saturating_add(clone.returns), after_clone);
+                        range.push(function.start.saturating_add(clone.child), root);
+                        range.push(function.start.saturating_add(clone.parent), leaf);
                     }
                 }
-                Kind::SignalReturn | Kind::Root | Kind::CoroutineStart => {}
+                KnownFunctionKind::SignalReturn
+                | KnownFunctionKind::Root
+                | KnownFunctionKind::CoroutineStart => {}
             }
         })
     }
 
-    fn rows(&self, summary: &mut Summary, mut fill: impl FnMut(&Function, &mut RangeRows)) -> RowBuffer {
+    fn rows(&self, summary: &mut Summary, mut fill: impl FnMut(&KnownFunction, &mut RangeRows)) -> RowBuffer {
         let mut ranges = RangeStack::default();
         let mut out = RowBuffer::default();
         for function in &self.functions {
@@ -248,7 +252,7 @@ impl KnownFunctions {
             let mut range = ranges.range((start, function.end));
             fill(function, &mut range);
             if !range.is_empty() {
-                Summary::count(&mut summary.functions, Source::KnownFunction);
+                Summary::count(&mut summary.functions, RowSource::KnownFunction);
                 ranges.open(range, &mut out);
             }
         }
@@ -265,7 +269,7 @@ fn straight_length<'data, R: ReadRef<'data>>(
     at: u64,
 ) -> Option<u32> {
     let start = code.offset(at)?;
-    let piece = Piece { start, bytes: code.bytes(file, start, MAX_UNSIZED_BYTES)? };
+    let piece = CodeSlice { start, bytes: code.bytes(file, start, MAX_UNSIZED_BYTES)? };
     let mut end = start;
     loop {
         let instruction = piece.decode(end)?;
@@ -283,7 +287,7 @@ fn coroutine_start<'data, R: ReadRef<'data>>(
     make_context: u64,
     size: u64,
 ) -> Option<u64> {
-    places_handed_on(file, code, make_context, size)?.find(|target| {
+    addresses_passed(file, code, make_context, size)?.find(|target| {
         let start = code.offset(*target);
         let begins = start.and_then(|start| code.bytes(file, start, COROUTINE_START.len() as u64));
         begins == Some(&COROUTINE_START[..])
@@ -297,20 +301,20 @@ fn fcontext_start<'data, R: ReadRef<'data>>(
     code: &CodeRanges,
     make_fcontext: u64,
     size: u64,
-) -> Option<(u64, Kind)> {
+) -> Option<(u64, KnownFunctionKind)> {
     let function = make_fcontext..make_fcontext.checked_add(size)?;
-    let parts = places_handed_on(file, code, make_fcontext, size)?.filter(|place| function.contains(place));
+    let parts = addresses_passed(file, code, make_fcontext, size)?.filter(|place| function.contains(place));
     let (mut first, mut count) = (u64::MAX, 0);
     parts.for_each(|part| (first, count) = (first.min(part), count + 1));
     match count {
         0 => None,
-        1 => Some((first, Kind::CoroutineStart)),
-        _ => Some((first, Kind::Root)),
+        1 => Some((first, KnownFunctionKind::CoroutineStart)),
+        _ => Some((first, KnownFunctionKind::Root)),
     }
 }
 
 /// The addresses in the code of a function that it takes by a distance from where it is.
-fn places_handed_on<'data, R: ReadRef<'data>>(
+fn addresses_passed<'data, R: ReadRef<'data>>(
     file: &File<'data, R>,
     code: &CodeRanges,
     function: u64,
@@ -322,10 +326,10 @@ fn places_handed_on<'data, R: ReadRef<'data>>(
 
 /// Whether a function with this name is one that nothing ever calls.
 pub(crate) fn is_never_called(name: &[u8]) -> bool {
-    Kind::by_name(name).is_some_and(Kind::is_returned_to)
+    KnownFunctionKind::by_name(name).is_some_and(KnownFunctionKind::is_returned_to)
 }
 
-impl Kind {
+impl KnownFunctionKind {
     fn by_name(name: &[u8]) -> Option<Self> {
         let kinds: [(&[&[u8]], Self); 4] = [
             (&ROOTS, Self::Root),
@@ -350,12 +354,17 @@ mod tests {
     #[test]
     fn a_function_without_size_ends_with_the_range_that_another_source_states() {
         let end_assumedat = |start| KnownFunctions {
-            functions: vec![Function { start, end: start + 64, end_assumed: true, kind: Kind::Root }],
+            functions: vec![KnownFunction {
+                start,
+                end: start + 64,
+                end_assumed: true,
+                kind: KnownFunctionKind::Root,
+            }],
             ..KnownFunctions::default()
         };
         let end_after = |ranges: &[(u32, u32)]| {
             let mut known = end_assumedat(100);
-            ranges.iter().for_each(|range| known.bound(*range));
+            ranges.iter().for_each(|range| known.clip_to(*range));
             known.functions[0].end
         };
         assert_eq!(end_after(&[(0, 50), (90, 100)]), 164);

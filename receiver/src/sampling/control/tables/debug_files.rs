@@ -11,18 +11,18 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use object::{Object as _, ReadCache, ReadRef};
-use sidewinder_process::{Credentials, OpenError, Pid, ProcRoot, Root, Trust};
-use sidewinder_unwind::debug_file::{AlternateReference, DebugFileReference, Proof};
+use sidewinder_process::{Credentials, OpenError, PathTrust, Pid, ProcRoot, ProcessRoot};
+use sidewinder_unwind::debug_file::{AlternateReference, DebugFileMatch, DebugFileReference};
 
-use super::reader::Positioned;
+use super::reader::SeekableContent;
 use crate::refusals::Refusals;
 
 /// The largest debug file that is read for its checksum. Build IDs need no reading.
-const MAX_CHECKED_BYTES: u64 = 256 << 20;
+const CHECKSUM_BYTES_MAX: u64 = 256 << 20;
 /// The binaries whose result is remembered; then all are forgotten.
-const MAX_REMEMBERED: usize = 4096;
+const CACHED_MAX: usize = 4096;
 /// Where distributions install debug files.
-const USUAL_DIRECTORY: &[u8] = b"usr/lib/debug";
+const DEFAULT_DIRECTORY: &[u8] = b"usr/lib/debug";
 
 /// A debug file, and the alternate file with what it shares with others.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct DebugFiles {
 pub(crate) struct Companions {
     pub(crate) debug: Option<Arc<DebugFiles>>,
     /// The place of the binary in the root of a process, if debug information may be split off to files there.
-    split: Option<Arc<Place>>,
+    split: Option<Arc<BinaryLocation>>,
 }
 
 impl Companions {
@@ -54,7 +54,7 @@ impl Companions {
             .flatten()
             .find_map(|root| {
                 let trust = place.trust(&credentials);
-                Search { root, trust, refusals: &roots.refusals }.open(vec![path.to_vec()]).next()
+                RootSearch { root, trust, refusals: &roots.refusals }.open(vec![path.to_vec()]).next()
             })
             .map(|(_, file)| file)
     }
@@ -64,19 +64,19 @@ impl Companions {
 #[derive(Clone, Debug)]
 pub(crate) enum DebugFile {
     /// Not searched yet.
-    Unknown(Arc<DebugRoots>, Option<Arc<Place>>),
+    Unsearched(Arc<DebugRoots>, Option<Arc<BinaryLocation>>),
     /// Searched.
-    Known(Companions),
+    Searched(Companions),
 }
 
 /// The roots that are searched for any binary: our own, that of the machine, and the directories that the user names. None of
 /// them is on a network. A result holds for every binary with the same build ID.
 #[derive(Debug, Default)]
 pub(crate) struct DebugRoots {
-    own: Option<Root>,
-    machine: Option<Root>,
+    own: Option<ProcessRoot>,
+    machine: Option<ProcessRoot>,
     directories: Vec<Vec<u8>>,
-    found: Mutex<HashMap<DebugFileReference, Option<Weak<DebugFiles>>>>,
+    cache: Mutex<HashMap<DebugFileReference, Option<Weak<DebugFiles>>>>,
     /// Files that are refused: debug files, and others that processes name.
     refusals: Arc<Refusals>,
 }
@@ -86,13 +86,14 @@ impl DebugRoots {
     pub(crate) fn open<P: AsRef<std::path::Path>>(directories: impl IntoIterator<Item = P>) -> Self {
         let identity = |path: &str| std::fs::metadata(path).ok().map(|root| (root.dev(), root.ino()));
         let is_another = identity("/proc/1/root") != identity("/");
-        let machine = if is_another { Root::of(&ProcRoot::default(), Pid(1)).ok() } else { None };
+        let machine =
+            if is_another { ProcessRoot::from_pid(&ProcRoot::default(), Pid(1)).ok() } else { None };
         let bytes = |path: P| path.as_ref().as_os_str().as_encoded_bytes().to_vec();
         Self {
-            own: Root::own().ok(),
+            own: ProcessRoot::own().ok(),
             machine,
             directories: directories.into_iter().map(bytes).collect(),
-            found: Mutex::default(),
+            cache: Mutex::default(),
             refusals: Arc::default(),
         }
     }
@@ -103,7 +104,7 @@ impl DebugRoots {
     }
 
     fn find(&self, reference: &DebugFileReference, directory: &[u8]) -> Option<Arc<DebugFiles>> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         match found.get(reference) {
             Some(None) => return None,
             Some(Some(known)) => {
@@ -115,22 +116,24 @@ impl DebugRoots {
         }
         let below = |debug_directory: &[u8]| reference.candidates_below(debug_directory, directory);
         let named = self.directories.iter().flat_map(|debug_directory| below(debug_directory)).flatten();
-        let usual = || below(USUAL_DIRECTORY).into_iter().flatten();
+        let usual = || below(DEFAULT_DIRECTORY).into_iter().flatten();
         let in_own = named.chain(usual()).collect();
         let refusals = &*self.refusals;
         let files = self
             .own
             .as_ref()
-            .and_then(|root| Search { root, trust: Trust::Operator, refusals }.find(in_own, reference))
+            .and_then(|root| {
+                RootSearch { root, trust: PathTrust::Operator, refusals }.find(in_own, reference)
+            })
             .or_else(|| {
                 // In a pod the first process may be anybody's.
                 let root = self.machine.as_ref()?;
                 let reader = root.credentials().ok()?;
-                let trust = Trust::Proven { reader: &reader, binary_owner: None };
-                Search { root, trust, refusals }.find(usual().collect(), reference)
+                let trust = PathTrust::Proven { reader: &reader, binary_owner: None };
+                RootSearch { root, trust, refusals }.find(usual().collect(), reference)
             })
             .map(Arc::new);
-        if found.len() >= MAX_REMEMBERED {
+        if found.len() >= CACHED_MAX {
             found.clear();
         }
         found.insert(reference.clone(), files.as_ref().map(Arc::downgrade));
@@ -140,35 +143,35 @@ impl DebugRoots {
 
 /// The place of a binary.
 #[derive(Debug)]
-pub(crate) struct Place {
-    root: Option<Root>,
+pub(crate) struct BinaryLocation {
+    root: Option<ProcessRoot>,
     directory: Box<[u8]>,
     owner: Option<u32>,
 }
 
-impl Place {
-    fn new(root: Option<Root>, path: &[u8], owner: Option<u32>) -> Self {
+impl BinaryLocation {
+    fn new(root: Option<ProcessRoot>, path: &[u8], owner: Option<u32>) -> Self {
         let directory = path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |slash| &path[..slash]);
         Self { root, directory: directory.into(), owner }
     }
 
     /// The trust in files that the binary names.
-    const fn trust<'a>(&self, reader: &'a Credentials) -> Trust<'a> {
-        Trust::Proven { reader, binary_owner: self.owner }
+    const fn trust<'a>(&self, reader: &'a Credentials) -> PathTrust<'a> {
+        PathTrust::Proven { reader, binary_owner: self.owner }
     }
 }
 
 impl DebugFile {
     /// The debug file of a binary with this path in the root of a process, and this owner.
     pub(crate) fn from_process(pid: Pid, path: &[u8], owner: Option<u32>, roots: &Arc<DebugRoots>) -> Self {
-        let root = Root::of(&ProcRoot::default(), pid).ok();
-        Self::Unknown(Arc::clone(roots), Some(Arc::new(Place::new(root, path, owner))))
+        let root = ProcessRoot::from_pid(&ProcRoot::default(), pid).ok();
+        Self::Unsearched(Arc::clone(roots), Some(Arc::new(BinaryLocation::new(root, path, owner))))
     }
 
     /// The debug file of a binary with this absolute path in our own root, and this owner.
     pub(crate) fn from_own_root(path: &[u8], owner: Option<u32>) -> Self {
-        let place = Place::new(Root::own().ok(), path, owner);
-        Self::Unknown(Arc::default(), Some(Arc::new(place)))
+        let place = BinaryLocation::new(ProcessRoot::own().ok(), path, owner);
+        Self::Unsearched(Arc::default(), Some(Arc::new(place)))
     }
 
     /// The companions of a binary with this content. Callers keep the first result: it decides how the table is cut.
@@ -176,16 +179,16 @@ impl DebugFile {
     /// A file that others could have put into the root of the process is used only if the operator's directories have none.
     pub(crate) fn find<'data, R: ReadRef<'data>>(&self, file: &object::File<'data, R>) -> Companions {
         match self {
-            Self::Known(companions) => companions.clone(),
-            Self::Unknown(roots, place) => {
+            Self::Searched(companions) => companions.clone(),
+            Self::Unsearched(roots, place) => {
                 let debug = place.as_ref().and_then(|place| {
-                    let reference = DebugFileReference::of(file)?;
+                    let reference = DebugFileReference::from_file(file)?;
                     roots.find(&reference, &place.directory).or_else(|| {
                         let paths = reference.candidates(&place.directory).collect();
                         let root = place.root.as_ref()?;
                         let credentials = root.credentials().ok()?;
                         let search =
-                            Search { root, trust: place.trust(&credentials), refusals: &roots.refusals };
+                            RootSearch { root, trust: place.trust(&credentials), refusals: &roots.refusals };
                         search.find(paths, &reference).map(Arc::new)
                     })
                 });
@@ -203,19 +206,19 @@ fn has_split_units<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> b
 }
 
 /// A root, and the trust in its files.
-struct Search<'a> {
-    root: &'a Root,
-    trust: Trust<'a>,
+struct RootSearch<'a> {
+    root: &'a ProcessRoot,
+    trust: PathTrust<'a>,
     refusals: &'a Refusals,
 }
 
-impl<'a> Search<'a> {
+impl<'a> RootSearch<'a> {
     /// The files at these paths that exist and may be read.
     fn open(&self, paths: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, File)> + use<'a> {
         let (pid, refusals) = (self.root.pid(), self.refusals);
         let opened = self.root.open(paths.clone().into_iter(), self.trust);
         paths.into_iter().zip(opened).filter_map(move |(path, opened): (_, Result<_, OpenError>)| {
-            let file = opened.inspect_err(|error| refusals.note(pid, &path, error)).ok()?;
+            let file = opened.inspect_err(|error| refusals.record(pid, &path, error)).ok()?;
             Some((path, file))
         })
     }
@@ -223,36 +226,36 @@ impl<'a> Search<'a> {
     /// The first of the files at these paths that is proven to be the right one.
     fn find(&self, paths: Vec<Vec<u8>>, reference: &DebugFileReference) -> Option<DebugFiles> {
         let mut opened = self.open(paths);
-        let (path, file) = opened.find(|(_, file)| is_proven(reference, file).unwrap_or(false))?;
+        let (path, file) = opened.find(|(_, file)| matches_reference(reference, file).unwrap_or(false))?;
         let directory = path.iter().rposition(|byte| *byte == b'/').and_then(|slash| path.get(..slash));
         let alternate = self.alternate_of(&file, directory.unwrap_or_default()).map(Arc::new);
-        let has_split_units = object::File::parse(&ReadCache::new(Positioned::new(&file)))
+        let has_split_units = object::File::parse(&ReadCache::new(SeekableContent::new(&file)))
             .is_ok_and(|file| has_split_units(&file));
         Some(DebugFiles { file: Arc::new(file), alternate, has_split_units })
     }
 
     /// The alternate file of a debug file in a directory.
     fn alternate_of(&self, file: &File, directory: &[u8]) -> Option<File> {
-        let cache = ReadCache::new(Positioned::new(file));
-        let reference = AlternateReference::of(&object::File::parse(&cache).ok()?)?;
+        let cache = ReadCache::new(SeekableContent::new(file));
+        let reference = AlternateReference::from_file(&object::File::parse(&cache).ok()?)?;
         let mut opened = self.open(reference.candidates(None, directory).collect());
         let found = opened.find(|(_, file)| {
-            let cache = ReadCache::new(Positioned::new(file));
-            object::File::parse(&cache).is_ok_and(|candidate| reference.is(&candidate))
+            let cache = ReadCache::new(SeekableContent::new(file));
+            object::File::parse(&cache).is_ok_and(|candidate| reference.matches(&candidate))
         });
         found.map(|(_, file)| file)
     }
 }
 
 /// Whether a file is what a reference names; `None`: it can't be read.
-fn is_proven(reference: &DebugFileReference, file: &File) -> Option<bool> {
-    let cache = ReadCache::new(Positioned::new(file));
-    let proof = reference.proof(&object::File::parse(&cache).ok()?);
+fn matches_reference(reference: &DebugFileReference, file: &File) -> Option<bool> {
+    let cache = ReadCache::new(SeekableContent::new(file));
+    let proof = reference.verify(&object::File::parse(&cache).ok()?);
     match proof {
-        Proof::BuildId => Some(true),
-        Proof::Mismatch => Some(false),
-        Proof::Crc(_) if file.metadata().ok()?.len() > MAX_CHECKED_BYTES => Some(false),
-        Proof::Crc(stated) => Some(crc32(file)? == stated),
+        DebugFileMatch::BuildId => Some(true),
+        DebugFileMatch::Mismatch => Some(false),
+        DebugFileMatch::Crc(_) if file.metadata().ok()?.len() > CHECKSUM_BYTES_MAX => Some(false),
+        DebugFileMatch::Crc(stated) => Some(crc32(file)? == stated),
     }
 }
 
@@ -261,7 +264,7 @@ fn crc32(file: &File) -> Option<u32> {
 
     let mut file = file;
     file.seek(SeekFrom::Start(0)).ok()?;
-    let mut file = file.take(MAX_CHECKED_BYTES);
+    let mut file = file.take(CHECKSUM_BYTES_MAX);
     let mut hasher = crc32fast::Hasher::new();
     let mut bytes = vec![0; 64 << 10];
     loop {
@@ -304,7 +307,7 @@ mod tests {
         let debug_file = DebugFile::from_own_root(program.to_str().unwrap().as_bytes(), None);
         let table = read_table(File::open(&program).unwrap(), &debug_file).unwrap().table;
         let functions = &table.summary().functions;
-        functions.get(&sidewinder_unwind::Source::DebugFile).copied().unwrap_or(0)
+        functions.get(&sidewinder_unwind::RowSource::DebugFile).copied().unwrap_or(0)
     }
 
     #[test]

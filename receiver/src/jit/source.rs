@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use sidewinder_process::tls::Variable;
+use sidewinder_process::tls::GlobalVariable;
 use sidewinder_process::{
-    ExecutableMapping, JIT_DESCRIPTOR, MappedFile, OpenError, Pid, ProcRoot, Process, ProcessDir, Root, Trust,
+    ExecutableMapping, JIT_DESCRIPTOR, MappedFile, OpenError, PathTrust, Pid, ProcRoot, Process, ProcessDir,
+    ProcessRoot,
 };
-use sidewinder_symbolize::{Image, JitForm, JitMap};
+use sidewinder_symbolize::{Image, JitMap, JitMapFormat};
 
-use super::interface::Interface;
+use super::gdb_interface::GdbJitInterface;
 use crate::foreign::{ForeignProcess, ForeignReader};
 use crate::refusals::Refusals;
 
@@ -29,7 +30,7 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    fn of_program(name: &[u8]) -> Self {
+    fn from_program_name(name: &[u8]) -> Self {
         match name {
             b"java" => Self::Jvm,
             b"node" | b"nodejs" => Self::V8,
@@ -42,8 +43,8 @@ impl Runtime {
 
 /// Where a process's runtime writes the names of its code.
 #[derive(Debug)]
-pub(crate) struct JitPlace {
-    root: Root,
+pub(crate) struct JitSource {
+    root: ProcessRoot,
     /// Jitdumps before the perf map.
     files: Vec<JitFile>,
     pub(super) runtime: Runtime,
@@ -56,7 +57,7 @@ pub(crate) struct JitPlace {
 #[derive(Debug)]
 enum JitFile {
     /// The process has mapped it, so that it is found: the kernel says which file that is.
-    Dump(Arc<MappedFile>),
+    Jitdump(Arc<MappedFile>),
     /// It has this path from the root, which tells nothing of who wrote it.
     PerfMap(Vec<u8>),
 }
@@ -64,27 +65,27 @@ enum JitFile {
 impl JitFile {
     fn path(&self) -> &[u8] {
         match self {
-            Self::Dump(file) => file.path(),
+            Self::Jitdump(file) => file.path(),
             Self::PerfMap(path) => path,
         }
     }
 
-    const fn form(&self) -> JitForm {
+    const fn format(&self) -> JitMapFormat {
         match self {
-            Self::Dump(_) => JitForm::JitDump,
-            Self::PerfMap(_) => JitForm::PerfMap,
+            Self::Jitdump(_) => JitMapFormat::JitDump,
+            Self::PerfMap(_) => JitMapFormat::PerfMap,
         }
     }
 }
 
-impl JitPlace {
+impl JitSource {
     /// That of a process which is there.
-    pub(crate) fn of(process: &Process, program: &[u8], reader: &ForeignReader) -> Option<Self> {
+    pub(crate) fn from_process(process: &Process, program: &[u8], reader: &ForeignReader) -> Option<Self> {
         let pid = process.pid();
         let proc_root = ProcRoot::default();
         let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
-        let map = format!("tmp/perf-{}.map", inner_pid(&status).unwrap_or(pid).0).into_bytes();
-        let mut files: Vec<_> = dumps(process).map(|file| JitFile::Dump(Arc::clone(file))).collect();
+        let map = format!("tmp/perf-{}.map", namespace_pid(&status).unwrap_or(pid).0).into_bytes();
+        let mut files: Vec<_> = jitdumps(process).map(|file| JitFile::Jitdump(Arc::clone(file))).collect();
         files.push(JitFile::PerfMap(map));
         let mut mapped = HashMap::new();
         for mapping in process.mappings() {
@@ -95,19 +96,19 @@ impl JitPlace {
             }
         }
         Some(Self {
-            root: Root::of(&proc_root, pid).ok()?,
+            root: ProcessRoot::from_pid(&proc_root, pid).ok()?,
             files,
-            runtime: Runtime::of_program(program),
+            runtime: Runtime::from_program_name(program),
             memory: ForeignProcess::from_pid(pid, reader.clone()).ok()?,
             mapped,
         })
     }
 
     /// Whether the process has mapped no other file since.
-    pub(crate) fn is_still_of(&self, process: &Process) -> bool {
+    pub(crate) fn is_current_for(&self, process: &Process) -> bool {
         let mut mapped = process.mappings().filter_map(|mapping| mapping.backing.file());
         let has_room = self.mapped.len() < MAPPED_MAX;
-        dumps(process).all(|dump| self.files.iter().any(|file| file.path() == dump.path()))
+        jitdumps(process).all(|dump| self.files.iter().any(|file| file.path() == dump.path()))
             && (!has_room || mapped.all(|file| self.mapped.contains_key(file)))
     }
 
@@ -117,22 +118,22 @@ impl JitPlace {
         maps.resize_with(self.files.len(), || None);
         for (map, file) in maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()) {
             match self.open_file(file) {
-                Ok(image) => *map = Some(JitMap::new(image, file.form(), room_bytes)),
-                Err(error) => refusals.note(self.root.pid(), file.path(), &error),
+                Ok(image) => *map = Some(JitMap::new(image, file.format(), room_bytes)),
+                Err(error) => refusals.record(self.root.pid(), file.path(), &error),
             }
         }
     }
 
     fn open_file(&self, file: &JitFile) -> Result<Image, OpenError> {
         match file {
-            JitFile::Dump(file) => {
+            JitFile::Jitdump(file) => {
                 let opened = self.root.open_mapped([&**file].into_iter()).next();
                 let opened = opened.unwrap_or(Err(OpenError::NotFound))?;
                 opened.file().map(|file| Image::from(Arc::clone(file))).ok_or(OpenError::NotFound)
             }
             JitFile::PerfMap(path) => {
                 let reader = self.root.credentials()?;
-                let trust = Trust::Named { reader: &reader };
+                let trust = PathTrust::Named { reader: &reader };
                 let mut opened = self.root.open([path.clone()].into_iter(), trust);
                 opened.next().unwrap_or(Err(OpenError::NotFound)).map(Image::from)
             }
@@ -140,12 +141,12 @@ impl JitPlace {
     }
 
     /// What the process has in its memory for debuggers, if a file that it has mapped defines the variable for that.
-    pub(super) fn interface(&self, room_bytes: usize) -> Option<Interface> {
+    pub(super) fn gdb_interface(&self, room_bytes: usize) -> Option<GdbJitInterface> {
         let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
         let defined = opened.zip(self.mapped.values()).filter_map(|(opened, mapping)| {
-            Variable::read(&opened.ok()?, JIT_DESCRIPTOR).ok()??.in_memory(mapping)
+            GlobalVariable::read(&opened.ok()?, JIT_DESCRIPTOR).ok()??.in_memory(mapping)
         });
-        Interface::of(defined.collect(), room_bytes)
+        GdbJitInterface::new(defined.collect(), room_bytes)
     }
 
     pub(super) fn memory(&self) -> &ForeignProcess {
@@ -154,18 +155,21 @@ impl JitPlace {
 }
 
 /// The number of a process in its innermost PID namespace, from `/proc/PID/status`.
-fn inner_pid(status: &[u8]) -> Option<Pid> {
+fn namespace_pid(status: &[u8]) -> Option<Pid> {
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
     str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok().map(Pid)
 }
 
 /// The jitdumps that a process has mapped, which it does so that they are found.
-fn dumps(process: &Process) -> impl Iterator<Item = &Arc<MappedFile>> {
-    process.mappings().filter_map(|mapping| mapping.backing.file()).filter(|file| is_dump(file.path()))
+fn jitdumps(process: &Process) -> impl Iterator<Item = &Arc<MappedFile>> {
+    process
+        .mappings()
+        .filter_map(|mapping| mapping.backing.file())
+        .filter(|file| is_jitdump_path(file.path()))
 }
 
 /// Whether a path is one that perf(1) would take for that of a jitdump.
-fn is_dump(path: &[u8]) -> bool {
+fn is_jitdump_path(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
     number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
@@ -178,15 +182,15 @@ mod tests {
     #[test]
     fn the_innermost_number_of_a_process_is_taken() {
         let status = b"Name:\tnode\nPid:\t4711\nNSpid:\t4711\t12\t1\nNSpgid:\t9\n";
-        assert_eq!(inner_pid(status), Some(Pid(1)));
-        assert_eq!(inner_pid(b"Name:\tnode\n"), None);
+        assert_eq!(namespace_pid(status), Some(Pid(1)));
+        assert_eq!(namespace_pid(b"Name:\tnode\n"), None);
     }
 
     #[test]
     fn only_a_dump_is_taken_for_one() {
-        assert!(is_dump(b"/app/jit-12.dump") && is_dump(b"/jit-1.dump"));
+        assert!(is_jitdump_path(b"/app/jit-12.dump") && is_jitdump_path(b"/jit-1.dump"));
         for other in [&b"/app/jit-.dump"[..], b"/app/jit-x.dump", b"/app/jit-12.dump (deleted)", b"/jit-1"] {
-            assert!(!is_dump(other));
+            assert!(!is_jitdump_path(other));
         }
     }
 }

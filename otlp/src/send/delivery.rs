@@ -10,89 +10,89 @@ use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::counts::State;
-use super::notes::{Notes, PartialSuccess};
+use super::notes::{ExporterStatus, PartialSuccess};
 use super::options::ExporterOptions;
-use super::queue::{Queue, Ticket};
+use super::outcome::SendOutcome;
+use super::queue::{InFlightReport, SendQueue};
 use super::retry::Backoff;
-use super::verdict::Verdict;
 use crate::report::Report;
 
 /// A request that was never answered this often may be what kills the receiver: others go first.
-const STRIKES_MAX: u32 = 5;
+const UNANSWERED_ATTEMPTS_MAX: u32 = 5;
 /// It is one if it is still not answered, as often as this, while others are delivered in between.
-const CONVICTIONS_MAX: u32 = 3;
+const QUARANTINED_ATTEMPTS_MAX: u32 = 3;
 /// No more requests than these are put aside at a time: each is in memory.
-const PARKED_MAX: usize = 4;
+const QUARANTINE_CAPACITY: usize = 4;
 
 /// The way to a receiver.
 pub(super) trait Transport: Send + Sync + 'static {
     /// Sends one request, in bounded time.
-    fn attempt(&self, message: Bytes) -> impl Future<Output = Verdict> + Send;
+    fn attempt(&self, message: Bytes) -> impl Future<Output = SendOutcome> + Send;
 }
 
 /// What the tasks of an exporter share.
-pub(super) struct Worker<T> {
+pub(super) struct DeliveryWorker<T> {
     name: String,
     retry: Retry,
     max_request_bytes: usize,
     transport: T,
-    notes: Arc<Mutex<Notes>>,
+    status: Arc<Mutex<ExporterStatus>>,
     /// Requests that the receiver has taken.
     delivered: AtomicU64,
-    suspects: Suspects,
+    quarantine: RequestQuarantine,
 }
 
 /// A report on its way.
-struct Job {
+struct DeliveryJob {
     /// Of the whole report. Dropped after the rest: its events are settled piece by piece.
-    ticket: Ticket,
+    in_flight: InFlightReport,
     /// What is left of it, the next piece last.
     pieces: Vec<Report>,
     /// The next piece, once it has been attempted.
-    begun: Option<Attempts>,
+    attempts: Option<PieceAttempts>,
 }
 
 /// One piece, which was attempted before.
-struct Attempts {
+struct PieceAttempts {
     piece: Report,
     backoff: Backoff,
     /// Attempts that were not answered, one after the other.
-    strikes: u32,
-    convictions: u32,
+    unanswered: u32,
+    unanswered_while_others_delivered: u32,
     /// What was delivered before the last attempt.
     delivered_before: u64,
     not_before: Instant,
-    is_told: bool,
+    has_warned: bool,
 }
 
 /// What comes after an attempt.
-enum Next {
+enum NextStep {
     Settled(State),
     GiveUp,
-    Cut { max_bytes: usize },
-    Again,
-    LetOthersGoFirst,
+    Split { max_bytes: usize },
+    Retry,
+    Quarantine,
 }
 
-impl<T: Transport> Worker<T> {
-    pub(super) fn new(options: &ExporterOptions, transport: T, notes: Arc<Mutex<Notes>>) -> Self {
+impl<T: Transport> DeliveryWorker<T> {
+    pub(super) fn new(options: &ExporterOptions, transport: T, notes: Arc<Mutex<ExporterStatus>>) -> Self {
         Self {
             name: options.name.clone(),
             retry: options.retry,
             max_request_bytes: options.max_request_bytes,
             transport,
-            notes,
+            status: notes,
             delivered: AtomicU64::new(0),
-            suspects: Suspects::default(),
+            quarantine: RequestQuarantine::default(),
         }
     }
 
-    pub(super) async fn run(self: Arc<Self>, queue: Arc<Queue>) {
+    pub(super) async fn run(self: Arc<Self>, queue: Arc<SendQueue>) {
         loop {
             let job = tokio::select! {
-                job = self.suspects.due() => job,
-                mut ticket = queue.next() => match ticket.report() {
-                    Some(report) => Job { ticket, pieces: vec![report], begun: None },
+                job = self.quarantine.next_due() => job,
+                mut in_flight = queue.next() => match in_flight.report() {
+                    Some(report) => DeliveryJob { in_flight, pieces: vec![report], attempts: None },
                     None => continue,
                 },
             };
@@ -101,26 +101,26 @@ impl<T: Transport> Worker<T> {
     }
 
     /// Attempts piece after piece until there is nothing more to attempt, or others should go first.
-    async fn deliver(&self, mut job: Job) {
+    async fn deliver(&self, mut job: DeliveryJob) {
         while let Some(mut attempts) = self.next_piece(&mut job) {
             let piece = attempts.piece.clone();
             let next = match piece.as_bytes().len() > self.max_request_bytes {
-                true => Next::Cut { max_bytes: self.max_request_bytes },
+                true => NextStep::Split { max_bytes: self.max_request_bytes },
                 false => {
                     tokio::time::sleep_until(attempts.not_before).await;
-                    job.ticket.begin_attempt();
+                    job.in_flight.begin_attempt();
                     let verdict = self.transport.attempt(piece.shared_bytes()).await;
-                    self.judge(verdict, &mut attempts, &mut job.ticket)
+                    self.handle_outcome(verdict, &mut attempts, &mut job.in_flight)
                 }
             };
             match next {
-                Next::Settled(end) => job.ticket.settle(piece.tally(), end),
-                Next::GiveUp => job.ticket.give_up(piece.tally()),
-                Next::Cut { max_bytes } => cut(piece, max_bytes, &mut job),
-                Next::Again => job.begun = Some(attempts),
-                Next::LetOthersGoFirst => {
-                    job.begun = Some(attempts);
-                    match self.suspects.park(job) {
+                NextStep::Settled(end) => job.in_flight.settle(piece.tally(), end),
+                NextStep::GiveUp => job.in_flight.give_up(piece.tally()),
+                NextStep::Split { max_bytes } => split_piece(piece, max_bytes, &mut job),
+                NextStep::Retry => job.attempts = Some(attempts),
+                NextStep::Quarantine => {
+                    job.attempts = Some(attempts);
+                    match self.quarantine.insert(job) {
                         None => return,
                         Some(refused) => job = refused,
                     }
@@ -129,131 +129,136 @@ impl<T: Transport> Worker<T> {
         }
     }
 
-    fn next_piece(&self, job: &mut Job) -> Option<Attempts> {
-        job.begun.take().or_else(|| {
-            Some(Attempts {
+    fn next_piece(&self, job: &mut DeliveryJob) -> Option<PieceAttempts> {
+        job.attempts.take().or_else(|| {
+            Some(PieceAttempts {
                 piece: job.pieces.pop()?,
-                backoff: Backoff::begin(self.retry),
-                strikes: 0,
-                convictions: 0,
+                backoff: Backoff::new(self.retry),
+                unanswered: 0,
+                unanswered_while_others_delivered: 0,
                 delivered_before: 0,
                 not_before: Instant::now(),
-                is_told: false,
+                has_warned: false,
             })
         })
     }
 
-    fn judge(&self, verdict: Verdict, attempts: &mut Attempts, ticket: &mut Ticket) -> Next {
+    fn handle_outcome(
+        &self,
+        verdict: SendOutcome,
+        attempts: &mut PieceAttempts,
+        ticket: &mut InFlightReport,
+    ) -> NextStep {
         let exporter = self.name.as_str();
         match (verdict.reason(), &verdict) {
             // A part of it may well be taken.
-            (Some(reason), Verdict::TooLarge { .. }) => {
-                lock(&self.notes).last_failure = Some(reason.to_owned());
+            (Some(reason), SendOutcome::TooLarge { .. }) => {
+                lock(&self.status).last_failure = Some(reason.to_owned());
             }
-            (Some(reason), _) => lock(&self.notes).attempt_failed(reason),
-            (None, _) => lock(&self.notes).outage = None,
+            (Some(reason), _) => lock(&self.status).record_failure(reason),
+            (None, _) => lock(&self.status).outage = None,
         }
         match verdict {
-            Verdict::Accepted => {
+            SendOutcome::Accepted => {
                 self.delivered.fetch_add(1, Ordering::Relaxed);
-                Next::Settled(State::Delivered)
+                NextStep::Settled(State::Delivered)
             }
-            Verdict::PartlyRejected(refusal) => {
+            SendOutcome::PartlyRejected(refusal) => {
                 self.delivered.fetch_add(1, Ordering::Relaxed);
-                let end = end_of_partial(refusal.rejected_profiles, attempts.piece.profiles());
+                let end = state_after_partial_success(refusal.rejected_profiles, attempts.piece.profiles());
                 let PartialSuccess { rejected_profiles, message } = &refusal;
                 warn!(exporter, rejected_profiles, message, end = end.as_str(), "partial success");
-                lock(&self.notes).last_partial_success = Some(refusal);
-                Next::Settled(end)
+                lock(&self.status).last_partial_success = Some(refusal);
+                NextStep::Settled(end)
             }
-            Verdict::Rejected { reason } => {
+            SendOutcome::Rejected { reason } => {
                 warn!(exporter, reason, "the receiver rejected a request");
-                Next::Settled(State::Rejected)
+                NextStep::Settled(State::Rejected)
             }
-            Verdict::TooLarge { reason } => {
+            SendOutcome::TooLarge { reason } => {
                 let bytes = attempts.piece.as_bytes().len();
                 warn!(exporter, reason, bytes, "a request was too large for the receiver, cutting it");
-                Next::Cut { max_bytes: bytes / 2 }
+                NextStep::Split { max_bytes: bytes / 2 }
             }
-            Verdict::WriteFailed { reason } => {
+            SendOutcome::WriteFailed { reason } => {
                 warn!(exporter, reason, "a report cannot be written and is lost");
-                Next::Settled(State::DroppedWriteFailed)
+                NextStep::Settled(State::DroppedWriteFailed)
             }
-            Verdict::Incompatible { reason } => {
+            SendOutcome::Incompatible { reason } => {
                 warn!(exporter, reason, "the receiver speaks another version of OTLP profiles");
-                Next::Settled(State::Incompatible)
+                NextStep::Settled(State::Incompatible)
             }
-            Verdict::Garbled { reason } => {
+            SendOutcome::MalformedResponse { reason } => {
                 warn!(exporter, reason, "the receiver's answer makes no sense");
-                Next::Settled(State::Unknown)
+                NextStep::Settled(State::Unknown)
             }
-            Verdict::Retry { may_have_arrived, answered, delay, reason } => {
+            SendOutcome::Retry { may_have_arrived, answered, delay, reason } => {
                 ticket.end_attempt(may_have_arrived);
                 let Some(delay) = attempts.backoff.next_delay(delay) else {
                     warn!(exporter, reason, "a request could not be sent, giving up");
-                    return Next::GiveUp;
+                    return NextStep::GiveUp;
                 };
                 // Once for each request where people look, each time for those who look closer.
-                if std::mem::replace(&mut attempts.is_told, true) {
+                if std::mem::replace(&mut attempts.has_warned, true) {
                     debug!(exporter, reason, ?delay, "a request could not be sent, trying again");
                 } else {
                     warn!(exporter, reason, ?delay, "a request could not be sent, trying again");
                 }
                 attempts.not_before = Instant::now() + delay;
-                self.suspect(attempts, may_have_arrived && !answered)
+                self.count_unanswered(attempts, may_have_arrived && !answered)
             }
         }
     }
 
     /// What a receiver that is alive does not answer, again and again, is not sent for ever.
-    fn suspect(&self, attempts: &mut Attempts, is_strike: bool) -> Next {
+    fn count_unanswered(&self, attempts: &mut PieceAttempts, is_strike: bool) -> NextStep {
         let delivered = self.delivered.load(Ordering::Relaxed);
         let others_went = delivered > std::mem::replace(&mut attempts.delivered_before, delivered);
         if !is_strike {
-            attempts.strikes = 0;
-            return Next::Again;
+            attempts.unanswered = 0;
+            return NextStep::Retry;
         }
-        attempts.strikes += 1;
-        if attempts.strikes < STRIKES_MAX {
-            return Next::Again;
+        attempts.unanswered += 1;
+        if attempts.unanswered < UNANSWERED_ATTEMPTS_MAX {
+            return NextStep::Retry;
         }
-        if attempts.strikes > STRIKES_MAX && others_went {
-            attempts.convictions += 1;
+        if attempts.unanswered > UNANSWERED_ATTEMPTS_MAX && others_went {
+            attempts.unanswered_while_others_delivered += 1;
         }
-        if attempts.convictions >= CONVICTIONS_MAX {
-            let strikes = attempts.strikes;
+        if attempts.unanswered_while_others_delivered >= QUARANTINED_ATTEMPTS_MAX {
+            let strikes = attempts.unanswered;
             warn!(
                 exporter = self.name,
                 strikes, "the receiver takes others but never answers this request, giving it up"
             );
-            return Next::GiveUp;
+            return NextStep::GiveUp;
         }
-        Next::LetOthersGoFirst
+        NextStep::Quarantine
     }
 }
 
 /// Puts the pieces of `piece` in its place.
-fn cut(piece: Report, max_bytes: usize, job: &mut Job) {
+fn split_piece(piece: Report, max_bytes: usize, job: &mut DeliveryJob) {
     let before = piece.tally();
     let split = piece.split(max_bytes);
     let after = split.reports.iter().fold(split.too_large, |sum, piece| sum + piece.tally());
-    job.ticket.recount(before, after);
-    job.ticket.settle(split.too_large, State::DroppedTooLarge);
+    job.in_flight.recount(before, after);
+    job.in_flight.settle(split.too_large, State::DroppedTooLarge);
     job.pieces.extend(split.reports.into_iter().rev());
 }
 
 /// Requests that were put aside.
 #[derive(Default)]
-struct Suspects {
-    parked: Mutex<Vec<Job>>,
+struct RequestQuarantine {
+    jobs: Mutex<Vec<DeliveryJob>>,
     changed: Notify,
 }
 
-impl Suspects {
+impl RequestQuarantine {
     /// Puts a request aside until it is due; gives it back where there are too many already.
-    fn park(&self, job: Job) -> Option<Job> {
-        let mut parked = lock(&self.parked);
-        if parked.len() >= PARKED_MAX {
+    fn insert(&self, job: DeliveryJob) -> Option<DeliveryJob> {
+        let mut parked = lock(&self.jobs);
+        if parked.len() >= QUARANTINE_CAPACITY {
             return Some(job);
         }
         parked.push(job);
@@ -263,18 +268,18 @@ impl Suspects {
     }
 
     /// The next one that is due, once there is one.
-    async fn due(&self) -> Job {
+    async fn next_due(&self) -> DeliveryJob {
         loop {
             let changed = self.changed.notified();
-            let due_at = lock(&self.parked).iter().filter_map(Job::due_at).min();
+            let due_at = lock(&self.jobs).iter().filter_map(DeliveryJob::due_at).min();
             match due_at {
                 None => changed.await,
                 Some(due_at) => {
                     tokio::select! {
                         () = tokio::time::sleep_until(due_at) => {
-                            let mut parked = lock(&self.parked);
+                            let mut parked = lock(&self.jobs);
                             let now = Instant::now();
-                            let is_due = |job: &Job| job.due_at().is_none_or(|due_at| due_at <= now);
+                            let is_due = |job: &DeliveryJob| job.due_at().is_none_or(|due_at| due_at <= now);
                             if let Some(position) = parked.iter().position(is_due) {
                                 return parked.swap_remove(position);
                             }
@@ -287,9 +292,9 @@ impl Suspects {
     }
 }
 
-impl Job {
+impl DeliveryJob {
     fn due_at(&self) -> Option<Instant> {
-        self.begun.as_ref().map(|attempts| attempts.not_before)
+        self.attempts.as_ref().map(|attempts| attempts.not_before)
     }
 }
 
@@ -299,7 +304,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// How the events of a request ended of whose `sent` profiles so many were `rejected`.
-fn end_of_partial(rejected: i64, sent: u64) -> State {
+fn state_after_partial_success(rejected: i64, sent: u64) -> State {
     match u64::try_from(rejected) {
         // A warning only.
         Ok(0) => State::Delivered,
@@ -333,17 +338,17 @@ mod tests {
 
     #[tokio::test]
     async fn the_pieces_of_a_sample_are_not_counted_at_the_cost_of_other_reports() {
-        let queue = Arc::new(Queue::new(1 << 20));
+        let queue = Arc::new(SendQueue::new(1 << 20));
         let (large, other) = (report(1_000), report(1));
         queue.push(large.clone());
         queue.push(other.clone());
-        let mut job = Job { ticket: queue.next().await, pieces: Vec::new(), begun: None };
-        cut(large, 1_500, &mut job);
+        let mut job = DeliveryJob { in_flight: queue.next().await, pieces: Vec::new(), attempts: None };
+        split_piece(large, 1_500, &mut job);
         assert!(job.pieces.len() > 3);
         let pieces = job.pieces.iter().fold(Tally::default(), |sum, piece| sum + piece.tally());
         assert_eq!(queue.snapshot().counts.queued, pieces + other.tally());
         for piece in std::mem::take(&mut job.pieces) {
-            job.ticket.settle(piece.tally(), State::Delivered);
+            job.in_flight.settle(piece.tally(), State::Delivered);
         }
         drop(job);
         let counts = queue.snapshot().counts;
@@ -353,10 +358,10 @@ mod tests {
 
     #[test]
     fn a_partial_success_counts_profiles() {
-        assert_eq!(end_of_partial(0, 3), State::Delivered);
-        assert_eq!(end_of_partial(2, 3), State::PartiallyRejected);
-        assert_eq!(end_of_partial(3, 3), State::Rejected);
-        assert_eq!(end_of_partial(i64::MAX, 3), State::Rejected);
-        assert_eq!(end_of_partial(-1, 3), State::Unknown);
+        assert_eq!(state_after_partial_success(0, 3), State::Delivered);
+        assert_eq!(state_after_partial_success(2, 3), State::PartiallyRejected);
+        assert_eq!(state_after_partial_success(3, 3), State::Rejected);
+        assert_eq!(state_after_partial_success(i64::MAX, 3), State::Rejected);
+        assert_eq!(state_after_partial_success(-1, 3), State::Unknown);
     }
 }

@@ -6,82 +6,82 @@
 
 use std::sync::Arc;
 
+use crate::diagnostics::{ConfigProblem, Diagnostics};
 use crate::model::Config;
-use crate::report::{Problem, Report};
-use crate::schema::{Written, write_config};
+use crate::schema::{WriteContext, write_config};
 use crate::source::Environment;
-use crate::tree::{Map, Node, Place, Value};
+use crate::tree::{ConfigNode, ConfigValue, Map, SourceLocation};
 
 /// The configuration in which only what the environment says departs from the defaults.
-pub(crate) fn tree(environment: &dyn Environment, report: &mut Report) -> Node {
-    let variables = Variables { environment };
+pub(crate) fn tree_from_environment(environment: &dyn Environment, report: &mut Diagnostics) -> ConfigNode {
+    let variables = EnvironmentVariables { environment };
     match variables.exporter(report) {
-        Some(exporter) => Node::map([
-            ("receivers", Node::map([("profiling", Node::new(Value::Map(Map::new())))])),
-            ("exporters", Node::map([("otlp_grpc", exporter)])),
+        Some(exporter) => ConfigNode::map([
+            ("receivers", ConfigNode::map([("profiling", ConfigNode::new(ConfigValue::Map(Map::new())))])),
+            ("exporters", ConfigNode::map([("otlp_grpc", exporter)])),
             (
                 "service",
-                Node::map([(
+                ConfigNode::map([(
                     "pipelines",
-                    Node::map([(
+                    ConfigNode::map([(
                         "profiles",
-                        Node::map([("receivers", list("profiling")), ("exporters", list("otlp_grpc"))]),
+                        ConfigNode::map([("receivers", list("profiling")), ("exporters", list("otlp_grpc"))]),
                     )]),
                 )]),
             ),
         ]),
-        None => write_config(&Config::default(), &mut Written::default()),
+        None => write_config(&Config::default(), &mut WriteContext::default()),
     }
 }
 
-fn list(id: &str) -> Node {
-    Node::new(Value::List(vec![Node::text(id)]))
+fn list(id: &str) -> ConfigNode {
+    ConfigNode::new(ConfigValue::List(vec![ConfigNode::text(id)]))
 }
 
-struct Variables<'a> {
+struct EnvironmentVariables<'a> {
     environment: &'a dyn Environment,
 }
 
 /// One variable that is set and not empty.
-struct Variable {
+struct EnvironmentVariable {
     name: String,
     value: String,
 }
 
-impl Variable {
-    fn place(&self) -> Place {
-        Place { source: Arc::from(format!("environment variable {}", self.name)), position: None }
+impl EnvironmentVariable {
+    fn place(&self) -> SourceLocation {
+        SourceLocation { source: Arc::from(format!("environment variable {}", self.name)), position: None }
     }
 
-    fn node(&self, value: Value) -> Node {
-        Node::new(value).placed_at(&self.place())
+    fn node(&self, value: ConfigValue) -> ConfigNode {
+        ConfigNode::new(value).with_location(&self.place())
     }
 
-    fn text(&self) -> Node {
-        self.node(Value::Text(self.value.clone()))
+    fn text(&self) -> ConfigNode {
+        self.node(ConfigValue::Text(self.value.clone()))
     }
 
-    fn refuse(&self, report: &mut Report, problem: Problem) {
+    fn refuse(&self, report: &mut Diagnostics, problem: ConfigProblem) {
         report.error("", Some(&self.place()), problem);
     }
 }
 
-impl Variables<'_> {
-    fn get(&self, suffix: &str) -> Option<Variable> {
+impl EnvironmentVariables<'_> {
+    fn get(&self, suffix: &str) -> Option<EnvironmentVariable> {
         ["OTEL_EXPORTER_OTLP_PROFILES_", "OTEL_EXPORTER_OTLP_"].into_iter().find_map(|prefix| {
             let name = format!("{prefix}{suffix}");
             let value = self.environment.variable(&name).filter(|value| !value.trim().is_empty())?;
-            Some(Variable { name, value })
+            Some(EnvironmentVariable { name, value })
         })
     }
 
-    fn exporter(&self, report: &mut Report) -> Option<Node> {
+    fn exporter(&self, report: &mut Diagnostics) -> Option<ConfigNode> {
         let endpoint = self.get("ENDPOINT")?;
         if let Some(protocol) = self.get("PROTOCOL")
             && protocol.value != "grpc"
         {
             let instead = "use grpc, which a Collector takes on port 4317".to_owned();
-            protocol.refuse(report, Problem::NotInThisVersion { instead });
+            protocol.refuse(report, ConfigProblem::NotInThisVersion { instead });
         }
         let mut exporter = Map::new();
         let mut tls = Map::new();
@@ -101,13 +101,13 @@ impl Variables<'_> {
         if let Some(variable) = self.get("TIMEOUT") {
             match variable.value.trim().parse::<u32>() {
                 Ok(milliseconds) => {
-                    let text = Value::Text(format!("{milliseconds}ms"));
+                    let text = ConfigValue::Text(format!("{milliseconds}ms"));
                     exporter.insert("timeout".to_owned(), variable.node(text));
                 }
                 Err(_) => {
                     let allowed = "a whole number of milliseconds".to_owned();
                     let found = format!("{:?}", variable.value);
-                    variable.refuse(report, Problem::Value { found, allowed });
+                    variable.refuse(report, ConfigProblem::Value { found, allowed });
                 }
             }
         }
@@ -115,25 +115,25 @@ impl Variables<'_> {
             exporter.insert("headers".to_owned(), headers(&variable, report));
         }
         exporter.insert("endpoint".to_owned(), endpoint.text());
-        exporter.insert("tls".to_owned(), Node::new(Value::Map(tls)));
-        Some(Node::new(Value::Map(exporter)))
+        exporter.insert("tls".to_owned(), ConfigNode::new(ConfigValue::Map(tls)));
+        Some(ConfigNode::new(ConfigValue::Map(exporter)))
     }
 
     /// In the environment, unlike in YAML, the endpoint's scheme decides on TLS; `INSECURE` does where
     /// there is none.
-    fn insecure(&self, endpoint: &Variable, report: &mut Report) -> Option<Node> {
+    fn insecure(&self, endpoint: &EnvironmentVariable, report: &mut Diagnostics) -> Option<ConfigNode> {
         match endpoint.value.split_once("://") {
-            Some(("http", _)) => return Some(endpoint.node(Value::Bool(true))),
+            Some(("http", _)) => return Some(endpoint.node(ConfigValue::Bool(true))),
             Some(("https", _)) => return None,
             _ => {}
         }
         let variable = self.get("INSECURE")?;
         match variable.value.trim().to_ascii_lowercase().as_str() {
-            "true" => Some(variable.node(Value::Bool(true))),
+            "true" => Some(variable.node(ConfigValue::Bool(true))),
             "false" => None,
             _ => {
                 let found = format!("{:?}", variable.value);
-                variable.refuse(report, Problem::Value { found, allowed: "true or false".to_owned() });
+                variable.refuse(report, ConfigProblem::Value { found, allowed: "true or false".to_owned() });
                 None
             }
         }
@@ -141,18 +141,20 @@ impl Variables<'_> {
 }
 
 /// Reads `name=value,name=value`, values in percent encoding; no message shows a value.
-fn headers(variable: &Variable, report: &mut Report) -> Node {
+fn headers(variable: &EnvironmentVariable, report: &mut Diagnostics) -> ConfigNode {
     let mut map = Map::new();
     for pair in variable.value.split(',').filter(|pair| !pair.trim().is_empty()) {
         match pair.split_once('=').map(|(name, value)| (name.trim(), percent_decode(value.trim()))) {
-            Some((name, Some(value))) => drop(map.insert(name.to_owned(), variable.node(Value::Text(value)))),
+            Some((name, Some(value))) => {
+                drop(map.insert(name.to_owned(), variable.node(ConfigValue::Text(value))));
+            }
             _ => {
                 let allowed = "name=value pairs, separated by commas, values in percent encoding".to_owned();
-                variable.refuse(report, Problem::Value { found: "something else".to_owned(), allowed });
+                variable.refuse(report, ConfigProblem::Value { found: "something else".to_owned(), allowed });
             }
         }
     }
-    variable.node(Value::Map(map))
+    variable.node(ConfigValue::Map(map))
 }
 
 /// The text that percent encoding stands for; `None` where it stands for none.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::tree::Place;
+use crate::tree::SourceLocation;
 
 /// Everything that is wrong with a configuration; never empty, in the order of the text.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,14 +38,14 @@ pub struct ConfigError {
     /// The key, `receivers::profiling::samples_per_second`; empty for a source as a whole.
     pub path: String,
     /// Where it was written, as far as that is known.
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
     /// What is wrong with it.
-    pub problem: Problem,
+    pub problem: ConfigProblem,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_where(f, &self.path, self.place.as_ref())?;
+        write_where(f, &self.path, self.location.as_ref())?;
         self.problem.fmt(f)
     }
 }
@@ -58,19 +58,19 @@ pub struct Warning {
     /// The key it is about.
     pub path: String,
     /// Where it was written, as far as that is known.
-    pub place: Option<Place>,
+    pub location: Option<SourceLocation>,
     /// What to know.
     pub message: String,
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_where(f, &self.path, self.place.as_ref())?;
+        write_where(f, &self.path, self.location.as_ref())?;
         f.write_str(&self.message)
     }
 }
 
-fn write_where(f: &mut fmt::Formatter<'_>, path: &str, place: Option<&Place>) -> fmt::Result {
+fn write_where(f: &mut fmt::Formatter<'_>, path: &str, place: Option<&SourceLocation>) -> fmt::Result {
     if let Some(place) = place {
         write!(f, "{place}: ")?;
     }
@@ -79,7 +79,7 @@ fn write_where(f: &mut fmt::Formatter<'_>, path: &str, place: Option<&Place>) ->
 
 /// What can be wrong. No message shows a secret or what a `${...}` stands for.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum Problem {
+pub enum ConfigProblem {
     /// A source can't be read.
     #[error("can't be read: {0}")]
     Unreadable(String),
@@ -175,24 +175,28 @@ pub(crate) fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>)
 
 /// Errors and warnings as they are found.
 #[derive(Default, Debug)]
-pub(crate) struct Report {
+pub(crate) struct Diagnostics {
     errors: Vec<ConfigError>,
     warnings: Vec<Warning>,
     files: Vec<PathBuf>,
 }
 
-impl Report {
+impl Diagnostics {
     /// Records that what a file holds is part of the configuration.
-    pub(crate) fn reads(&mut self, file: &Path) {
+    pub(crate) fn add_file(&mut self, file: &Path) {
         self.files.push(file.to_owned());
     }
 
-    pub(crate) fn error(&mut self, path: &str, place: Option<&Place>, problem: Problem) {
-        self.errors.push(ConfigError { path: path.to_owned(), place: place.cloned(), problem });
+    pub(crate) fn error(&mut self, path: &str, place: Option<&SourceLocation>, problem: ConfigProblem) {
+        self.errors.push(ConfigError { path: path.to_owned(), location: place.cloned(), problem });
     }
 
-    pub(crate) fn warn(&mut self, path: &str, place: Option<&Place>, message: impl Into<String>) {
-        self.warnings.push(Warning { path: path.to_owned(), place: place.cloned(), message: message.into() });
+    pub(crate) fn warn(&mut self, path: &str, place: Option<&SourceLocation>, message: impl Into<String>) {
+        self.warnings.push(Warning {
+            path: path.to_owned(),
+            location: place.cloned(),
+            message: message.into(),
+        });
     }
 
     pub(crate) const fn has_errors(&self) -> bool {
@@ -201,13 +205,13 @@ impl Report {
 
     /// The errors, of which there is at least one, in the order of the text.
     pub(crate) fn into_errors(mut self) -> ConfigErrors {
-        self.errors.sort_by(|a, b| (&a.place, &a.path).cmp(&(&b.place, &b.path)));
+        self.errors.sort_by(|a, b| (&a.location, &a.path).cmp(&(&b.location, &b.path)));
         ConfigErrors(self.errors)
     }
 
     /// `Ok` with the warnings and the files if no error was found; warnings and errors in the order of the text.
     pub(crate) fn finish(mut self) -> Result<(Vec<Warning>, Vec<PathBuf>), ConfigErrors> {
-        self.warnings.sort_by(|a, b| (&a.place, &a.path).cmp(&(&b.place, &b.path)));
+        self.warnings.sort_by(|a, b| (&a.location, &a.path).cmp(&(&b.location, &b.path)));
         if self.has_errors() { Err(self.into_errors()) } else { Ok((self.warnings, self.files)) }
     }
 }
@@ -229,8 +233,8 @@ mod tests {
     fn an_error_says_where_what_and_what_instead() {
         let error = ConfigError {
             path: "receivers::profiling::samples".to_owned(),
-            place: Some(Place { source: "a.yaml".into(), position: Some((3, 5)) }),
-            problem: Problem::UnknownKey { nearest: Some("scope".to_owned()), known: Vec::new() },
+            location: Some(SourceLocation { source: "a.yaml".into(), position: Some((3, 5)) }),
+            problem: ConfigProblem::UnknownKey { nearest: Some("scope".to_owned()), known: Vec::new() },
         };
         assert_eq!(
             error.to_string(),

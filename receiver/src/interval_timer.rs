@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 /// Says when it is time again.
 #[derive(Debug)]
-pub(crate) struct Every {
+pub(crate) struct IntervalTimer {
     interval: Duration,
     last: Instant,
 }
 
-impl Every {
+impl IntervalTimer {
     /// The first time comes one interval from now.
     pub(crate) fn new(interval: Duration) -> Self {
         Self { interval, last: Instant::now() }
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn it_is_due_once_an_interval_and_makes_up_for_none() {
         let began = Instant::now();
-        let mut every = Every { interval: Duration::from_millis(10), last: began };
+        let mut every = IntervalTimer { interval: Duration::from_millis(10), last: began };
         let is_due_at = [9, 10, 11, 45, 54, 55].map(|ms| every.is_due_at(began + Duration::from_millis(ms)));
         assert_eq!(is_due_at, [false, true, false, true, false, true]);
     }

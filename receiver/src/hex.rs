@@ -1,7 +1,7 @@
 //! Identifiers as people and programs write them.
 
 /// So many bytes in twice as many digits, and nothing else: no sign, no prefix.
-pub(crate) fn bytes<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
+pub(crate) fn decode<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     if digits.len() != 2 * BYTES {
         return None;
@@ -17,9 +17,9 @@ pub(crate) fn bytes<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
 mod tests {
     #[test]
     fn identifiers_are_of_their_own_length() {
-        assert_eq!(super::bytes(b"0aFf"), Some([0x0a, 0xff]));
+        assert_eq!(super::decode(b"0aFf"), Some([0x0a, 0xff]));
         for wrong in ["", "0a", "0aff0", "0x0aff", "+aff", "0aé"] {
-            assert_eq!(super::bytes::<2>(wrong.as_bytes()), None, "{wrong}");
+            assert_eq!(super::decode::<2>(wrong.as_bytes()), None, "{wrong}");
         }
     }
 }

@@ -15,73 +15,74 @@ const DESCRIPTORS_MAX: usize = 4;
 /// The longest file that is read. LLVM's are some kB, with debug information some hundred.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of files that are read at once. What is left is read the next time.
-const BYTES_AT_ONCE: u64 = 8 << 20;
+const READ_BATCH_BYTES_MAX: u64 = 8 << 20;
 /// How long a list that could not be read is left alone. One without end takes long each time.
-const REST: Duration = Duration::from_secs(10);
+const BACKOFF: Duration = Duration::from_secs(10);
 
 /// How long the memory of a process is waited for: what is read at once takes some milliseconds.
-const PATIENCE: Duration = Duration::from_millis(250);
+const READ_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Interface {
+pub(super) struct GdbJitInterface {
     descriptors: Vec<Avma>,
     /// Files that have been taken up.
-    known: HashSet<SymbolFile>,
+    loaded_files: HashSet<SymbolFile>,
     symbols: JitSymbols,
     /// Lists and files that could not be read.
-    unread: u64,
-    rests_until: Option<Instant>,
+    failed_reads: u64,
+    backoff_until: Option<Instant>,
 }
 
-impl Interface {
+impl GdbJitInterface {
     /// That of a process whose variables are there; names take `room_bytes` at most.
-    pub(super) fn of(mut descriptors: Vec<Avma>, room_bytes: usize) -> Option<Self> {
+    pub(super) fn new(mut descriptors: Vec<Avma>, room_bytes: usize) -> Option<Self> {
         descriptors.sort_unstable();
         descriptors.dedup();
         descriptors.truncate(DESCRIPTORS_MAX);
         let symbols = JitSymbols::new(room_bytes);
         (!descriptors.is_empty()).then(|| Self {
             descriptors,
-            known: HashSet::new(),
+            loaded_files: HashSet::new(),
             symbols,
-            unread: 0,
-            rests_until: None,
+            failed_reads: 0,
+            backoff_until: None,
         })
     }
 
     /// Takes up what the process has made since, and forgets what it has thrown away.
     pub(super) fn refresh(&mut self, process: &ForeignProcess) {
-        if self.rests_until.is_some_and(|until| Instant::now() < until) {
+        if self.backoff_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
-        let (descriptors, known) = (self.descriptors.clone(), self.known.clone());
-        let changes = process.read_within(PATIENCE, move |memory| Changes::read(memory, &descriptors, known));
+        let (descriptors, known) = (self.descriptors.clone(), self.loaded_files.clone());
+        let changes =
+            process.read_within(READ_TIMEOUT, move |memory| JitChanges::read(memory, &descriptors, known));
         match changes {
-            Ok(Ok(changes)) => self.take(changes),
+            Ok(Ok(changes)) => self.apply(changes),
             Ok(Err(JitListError::Busy)) => {}
-            Ok(Err(error)) => self.rest(&error),
-            Err(error) => self.rest(&error),
+            Ok(Err(error)) => self.back_off(&error),
+            Err(error) => self.back_off(&error),
         }
     }
 
-    fn take(&mut self, changes: Changes) {
-        if changes.is_anew {
+    fn apply(&mut self, changes: JitChanges) {
+        if changes.is_reset {
             self.symbols.clear();
         }
-        self.known = changes.known;
+        self.loaded_files = changes.loaded_files;
         for content in changes.added {
             match content {
                 Some(bytes) => self.symbols.add(&bytes),
-                None => self.unread += 1,
+                None => self.failed_reads += 1,
             }
         }
     }
 
-    fn rest(&mut self, error: &impl std::error::Error) {
+    fn back_off(&mut self, error: &impl std::error::Error) {
         debug!(%error, "no names of code that a process made");
-        self.unread += 1;
-        self.rests_until = Some(Instant::now() + REST);
+        self.failed_reads += 1;
+        self.backoff_until = Some(Instant::now() + BACKOFF);
     }
 
     /// The function that holds an address.
@@ -90,28 +91,28 @@ impl Interface {
     }
 
     /// Functions for which there was no room, and what could not be read.
-    pub(super) fn cut(&self) -> u64 {
-        self.unread + self.symbols.cut()
+    pub(super) fn omitted(&self) -> u64 {
+        self.failed_reads + self.symbols.cut()
     }
 
     /// Memory held, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.symbols.heap_bytes() + self.known.capacity() * size_of::<SymbolFile>()
+        self.symbols.heap_bytes() + self.loaded_files.capacity() * size_of::<SymbolFile>()
     }
 }
 
 /// What a process has made since it was looked at last.
 #[derive(Debug)]
-struct Changes {
+struct JitChanges {
     /// Files that have been taken up, those of now included.
-    known: HashSet<SymbolFile>,
+    loaded_files: HashSet<SymbolFile>,
     /// Whether what was known before is forgotten.
-    is_anew: bool,
+    is_reset: bool,
     /// The files of now, of those that can be read their contents.
     added: Vec<Option<Vec<u8>>>,
 }
 
-impl Changes {
+impl JitChanges {
     fn read(
         memory: &ProcessMemory,
         descriptors: &[Avma],
@@ -127,7 +128,7 @@ impl Changes {
             known.clear();
         }
         let mut added = Vec::new();
-        let mut left_bytes = BYTES_AT_ONCE;
+        let mut left_bytes = READ_BATCH_BYTES_MAX;
         // In the order in which they were added, so that the newest holds.
         for file in listed.into_iter().rev() {
             if known.contains(&file) {
@@ -140,7 +141,7 @@ impl Changes {
             known.insert(file);
             added.push(read(memory, &file));
         }
-        Ok(Self { known, is_anew, added })
+        Ok(Self { loaded_files: known, is_reset: is_anew, added })
     }
 }
 

@@ -9,14 +9,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::every::Every;
+use crate::interval_timer::IntervalTimer;
 
 /// How often files are looked at, at the most.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What a path names; two that are equal have the same content, as far as a filesystem tells.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Identity {
+struct FileIdentity {
     device: u64,
     inode: u64,
     size: u64,
@@ -27,27 +27,27 @@ struct Identity {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Watch {
-    files: Vec<(PathBuf, Option<Identity>)>,
+pub(super) struct FileWatcher {
+    files: Vec<(PathBuf, Option<FileIdentity>)>,
     /// What was seen of the files last, where that differs from `files`: they may still be written.
-    unsettled: Option<Vec<Option<Identity>>>,
-    looking: Every,
+    unsettled: Option<Vec<Option<FileIdentity>>>,
+    check_timer: IntervalTimer,
 }
 
-impl Watch {
+impl FileWatcher {
     /// Watches `files`, of which what they are now is known.
     pub(super) fn new(files: Vec<PathBuf>) -> Self {
         let files = files.into_iter().map(|path| (identity(&path), path)).map(|(seen, path)| (path, seen));
-        Self { files: files.collect(), unsettled: None, looking: Every::new(LOOK) }
+        Self { files: files.collect(), unsettled: None, check_timer: IntervalTimer::new(CHECK_INTERVAL) }
     }
 
     /// Whether a file has changed since the last time this was true, and has not been changing for a moment.
     pub(super) fn has_changed(&mut self) -> bool {
-        self.looking.is_due() && self.look()
+        self.check_timer.is_due() && self.check()
     }
 
-    fn look(&mut self) -> bool {
-        let seen: Vec<Option<Identity>> = self.files.iter().map(|(path, _)| identity(path)).collect();
+    fn check(&mut self) -> bool {
+        let seen: Vec<Option<FileIdentity>> = self.files.iter().map(|(path, _)| identity(path)).collect();
         if self.files.iter().map(|(_, known)| known).eq(&seen) {
             self.unsettled = None;
             return false;
@@ -65,9 +65,9 @@ impl Watch {
 }
 
 /// What a path names; `None` where it names nothing.
-fn identity(path: &std::path::Path) -> Option<Identity> {
+fn identity(path: &std::path::Path) -> Option<FileIdentity> {
     let found = fs::metadata(path).ok()?;
-    Some(Identity {
+    Some(FileIdentity {
         device: found.dev(),
         inode: found.ino(),
         size: found.size(),
@@ -83,9 +83,9 @@ mod tests {
     use super::*;
 
     /// Whether two looks, as far apart as files settle, find a change.
-    fn changes(watch: &mut Watch) -> bool {
-        watch.look();
-        watch.look()
+    fn changes(watch: &mut FileWatcher) -> bool {
+        watch.check();
+        watch.check()
     }
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
         fs::write(&path, "one").unwrap();
-        let mut watch = Watch::new(vec![path.clone()]);
+        let mut watch = FileWatcher::new(vec![path.clone()]);
         assert!(!changes(&mut watch));
         for change in [
             &(|| fs::write(&path, "other").unwrap()) as &dyn Fn(),
@@ -120,7 +120,7 @@ mod tests {
         }
         symlink("..1", at("..data")).unwrap();
         symlink("..data/a.yaml", at("a.yaml")).unwrap();
-        let mut watch = Watch::new(vec![at("a.yaml")]);
+        let mut watch = FileWatcher::new(vec![at("a.yaml")]);
         assert!(!changes(&mut watch));
         symlink("..2", at("..data_tmp")).unwrap();
         fs::rename(at("..data_tmp"), at("..data")).unwrap();
@@ -132,11 +132,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
         fs::write(&path, "").unwrap();
-        let mut watch = Watch::new(vec![path.clone()]);
+        let mut watch = FileWatcher::new(vec![path.clone()]);
         for text in ["r", "re", "rec"] {
             fs::write(&path, text).unwrap();
-            assert!(!watch.look());
+            assert!(!watch.check());
         }
-        assert!(watch.look());
+        assert!(watch.check());
     }
 }

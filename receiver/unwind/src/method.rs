@@ -13,7 +13,7 @@ use sidewinder_unwind_table::{Cfa, EndReason, Entry, Register, Rule, UnwindTable
 
 /// How a range can be walked.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Mode {
+pub enum UnwindMethod {
     /// By the frame pointer, as the rows prove; or by the rows, with the same outcome.
     FramePointer,
     /// By the rows only.
@@ -40,19 +40,19 @@ pub enum TableReason {
 
 /// A range of addresses with one mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ModeRange {
+pub struct MethodRange {
     /// The first address.
     pub start: Svma,
     /// The first address after it.
     pub end: Svma,
     /// How it can be walked.
-    pub mode: Mode,
+    pub method: UnwindMethod,
 }
 
-impl Mode {
+impl UnwindMethod {
     /// How a place with this entry can be walked.
     #[must_use]
-    pub fn of(entry: &Entry) -> Self {
+    pub fn from_entry(entry: &Entry) -> Self {
         let rule = match entry {
             Entry::End(reason) => return Self::None(*reason),
             Entry::Rule(rule) if rule.is_frame_pointer() => return Self::FramePointer,
@@ -73,26 +73,26 @@ impl Mode {
 }
 
 /// The maximal ranges of one mode, from the table's first row to its last.
-pub fn mode_ranges(table: &UnwindTable) -> impl Iterator<Item = ModeRange> + '_ {
+pub fn method_ranges(table: &UnwindTable) -> impl Iterator<Item = MethodRange> + '_ {
     let mut rows = table.rows().peekable();
     std::iter::from_fn(move || {
         let first = rows.next()?;
-        let mode = Mode::of(&first.entry);
-        while rows.next_if(|row| Mode::of(&row.entry) == mode).is_some() {}
+        let mode = UnwindMethod::from_entry(&first.entry);
+        while rows.next_if(|row| UnwindMethod::from_entry(&row.entry) == mode).is_some() {}
         // Nothing follows the last row, which is an end: it has no range.
-        rows.peek().map(|next| ModeRange { start: first.start, end: next.start, mode })
+        rows.peek().map(|next| MethodRange { start: first.start, end: next.start, method: mode })
     })
 }
 
 /// How many bytes of code each mode has; `code` is sorted, and each byte of it counts once.
 #[must_use]
-pub fn bytes_by_mode(table: &UnwindTable, code: &[Range<Svma>]) -> BTreeMap<Mode, u64> {
+pub fn bytes_by_method(table: &UnwindTable, code: &[Range<Svma>]) -> BTreeMap<UnwindMethod, u64> {
     let mut bytes = BTreeMap::new();
     for range in code {
         let mut at = range.start;
         while at < range.end {
             let end = table.row_after(at).map_or(range.end, |next| next.start.min(range.end));
-            *bytes.entry(Mode::of(&table.lookup(at))).or_default() += end.0 - at.0;
+            *bytes.entry(UnwindMethod::from_entry(&table.lookup(at))).or_default() += end.0 - at.0;
             at = end;
         }
     }
@@ -100,7 +100,7 @@ pub fn bytes_by_mode(table: &UnwindTable, code: &[Range<Svma>]) -> BTreeMap<Mode
 }
 
 /// The mode and, after a colon, why.
-impl fmt::Display for Mode {
+impl fmt::Display for UnwindMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FramePointer => f.write_str("frame pointer: proven by the rows"),
@@ -130,19 +130,22 @@ mod tests {
 
     #[test]
     fn each_kind_of_entry_has_its_mode() {
-        let mode = |rule| Mode::of(&Entry::Rule(rule));
-        assert_eq!(mode(Rule::FRAME_POINTER), Mode::FramePointer);
-        assert_eq!(mode(Rule::LEAF), Mode::Table(TableReason::StackPointer));
-        assert_eq!(mode(Rule::ROOT), Mode::Table(TableReason::Root));
-        assert_eq!(mode(Rule::KERNEL_SIGNAL_FRAME), Mode::Table(TableReason::SignalFrame));
+        let mode = |rule| UnwindMethod::from_entry(&Entry::Rule(rule));
+        assert_eq!(mode(Rule::FRAME_POINTER), UnwindMethod::FramePointer);
+        assert_eq!(mode(Rule::LEAF), UnwindMethod::Table(TableReason::StackPointer));
+        assert_eq!(mode(Rule::ROOT), UnwindMethod::Table(TableReason::Root));
+        assert_eq!(mode(Rule::KERNEL_SIGNAL_FRAME), UnwindMethod::Table(TableReason::SignalFrame));
         assert_eq!(
             mode(Rule { cfa: Cfa::Plt { threshold: 11 }, ..Rule::LEAF }),
-            Mode::Table(TableReason::Special)
+            UnwindMethod::Table(TableReason::Special)
         );
         let realigned = Rule { frame_pointer: SavedRegister::AtCfa(-24), ..Rule::FRAME_POINTER };
-        assert_eq!(mode(realigned), Mode::Table(TableReason::UnusualFrame));
+        assert_eq!(mode(realigned), UnwindMethod::Table(TableReason::UnusualFrame));
         let root = Rule { return_address: ReturnAddress::Undefined, ..Rule::FRAME_POINTER };
-        assert_eq!(mode(root), Mode::Table(TableReason::Root));
-        assert_eq!(Mode::of(&Entry::NO_INFORMATION), Mode::None(EndReason::NoInformation));
+        assert_eq!(mode(root), UnwindMethod::Table(TableReason::Root));
+        assert_eq!(
+            UnwindMethod::from_entry(&Entry::NO_INFORMATION),
+            UnwindMethod::None(EndReason::NoInformation)
+        );
     }
 }

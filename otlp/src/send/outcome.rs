@@ -11,7 +11,7 @@ const MAX_REASON_CHARS: usize = 512;
 
 /// How one attempt to send a request went.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum SendOutcome {
     /// The receiver has it.
     Accepted,
     /// The receiver has it without some of its profiles, or has a warning.
@@ -25,7 +25,7 @@ pub(super) enum Verdict {
     /// The receiver speaks another version of the signal.
     Incompatible { reason: String },
     /// The receiver answered, but not in a way that could be understood.
-    Garbled { reason: String },
+    MalformedResponse { reason: String },
     /// Another attempt may have more success.
     Retry {
         /// Whether the receiver may have it nevertheless.
@@ -38,7 +38,7 @@ pub(super) enum Verdict {
     },
 }
 
-impl Verdict {
+impl SendOutcome {
     /// Why the receiver has not, or may not have, all of it.
     pub(super) fn reason(&self) -> Option<&str> {
         match self {
@@ -47,23 +47,23 @@ impl Verdict {
             | Self::TooLarge { reason }
             | Self::WriteFailed { reason }
             | Self::Incompatible { reason }
-            | Self::Garbled { reason }
+            | Self::MalformedResponse { reason }
             | Self::Retry { reason, .. } => Some(reason),
         }
     }
 
     /// No answer came.
-    pub(super) fn silence(may_have_arrived: bool, reason: impl Into<String>) -> Self {
+    pub(super) fn no_response(may_have_arrived: bool, reason: impl Into<String>) -> Self {
         Self::Retry { may_have_arrived, answered: false, delay: None, reason: reason.into() }
     }
 
     /// The answer of a receiver that says to have the request.
-    pub(super) fn of_response(response: ExportProfilesServiceResponse) -> Self {
+    pub(super) fn from_response(response: ExportProfilesServiceResponse) -> Self {
         match response.partial_success {
             Some(partial) if partial.rejected_profiles != 0 || !partial.error_message.is_empty() => {
                 Self::PartlyRejected(PartialSuccess {
                     rejected_profiles: partial.rejected_profiles,
-                    message: readable(&partial.error_message),
+                    message: sanitized(&partial.error_message),
                 })
             }
             _ => Self::Accepted,
@@ -72,7 +72,7 @@ impl Verdict {
 }
 
 /// `text`, then what caused it, outermost first, each cause that is not in the text already.
-pub(super) fn with_causes(text: &str, cause: Option<&(dyn Error + 'static)>) -> String {
+pub(super) fn with_error_chain(text: &str, cause: Option<&(dyn Error + 'static)>) -> String {
     let mut whole = text.to_owned();
     let mut next = cause;
     while let Some(error) = next {
@@ -83,11 +83,11 @@ pub(super) fn with_causes(text: &str, cause: Option<&(dyn Error + 'static)>) -> 
         }
         next = error.source();
     }
-    readable(&whole)
+    sanitized(&whole)
 }
 
 /// Without control characters and not too long: it comes from somebody else.
-pub(super) fn readable(text: &str) -> String {
+pub(super) fn sanitized(text: &str) -> String {
     let mut shown = String::new();
     for letter in text.chars().take(MAX_REASON_CHARS) {
         match letter.is_control() {

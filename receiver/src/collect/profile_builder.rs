@@ -6,12 +6,15 @@ use std::sync::Arc;
 use sidewinder_bpf::Outcome;
 use sidewinder_process::{ProcessDescription, ProcessKey};
 use sidewinder_render::{
-    Binary, BinaryIndex, Frame, FrameIndex, FrameKind, Profile, Span, StackIndex, Thread,
+    BinaryIndex, FrameCategory, FrameIndex, Profile, ProfileBinary, ProfileFrame, ProfileSpan, ProfileThread,
+    StackIndex,
 };
 
 use crate::jit::Runtime;
-use crate::naming::{BODY_MISSING, Code, NamedFrame, Namer, Place, marker, marker_summary};
-use crate::sampling::feed::{Stack, is_without_file};
+use crate::naming::{
+    CodeOrigin, FrameLocation, NamedFrame, Namer, STACK_MISSING, marker_summary, truncation_marker,
+};
+use crate::sampling::message::{Stack, is_anonymous};
 
 /// A thread under one name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,11 +26,11 @@ pub(super) struct ThreadKey {
 
 impl ThreadKey {
     /// As people are told of it.
-    pub(super) fn described(&self, process: Option<&ProcessDescription>) -> Thread {
+    pub(super) fn to_profile_thread(self, process: Option<&ProcessDescription>) -> ProfileThread {
         let name = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         let name: Arc<str> = String::from_utf8_lossy(name).into();
         let container = process.and_then(|process| process.container_id.as_ref());
-        Thread {
+        ProfileThread {
             process: process
                 .and_then(ProcessDescription::executable_name)
                 .map_or_else(|| Arc::clone(&name), |name| String::from_utf8_lossy(name).into()),
@@ -40,24 +43,24 @@ impl ThreadKey {
 }
 
 /// A stack as it was walked, and how that ended; of one that means something in one process only, with that.
-type StackKey = (Option<u64>, Outcome, Option<ProcessKey>);
+type WalkedStackKey = (Option<u64>, Outcome, Option<ProcessKey>);
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct ProfileBuilder {
     /// What holds the tables.
     pub(super) profile: Profile,
     /// By the number of the file.
     pub(super) binary_numbers: HashMap<u32, BinaryIndex>,
     pub(super) kernel: Option<BinaryIndex>,
-    pub(super) stack_numbers: HashMap<StackKey, StackIndex>,
+    pub(super) stack_numbers: HashMap<WalkedStackKey, StackIndex>,
     /// Stacks that were walked in different ways may have the same names.
     named_stacks: HashMap<Arc<[FrameIndex]>, StackIndex>,
     /// The frames of a place in code; of a place that means something in one process only, with that.
-    known: HashMap<(sidewinder_bpf::Frame, Option<ProcessKey>), Vec<FrameIndex>>,
+    frames_by_location: HashMap<(sidewinder_bpf::RawFrame, Option<ProcessKey>), Vec<FrameIndex>>,
     frame_numbers: HashMap<FrameKey, FrameIndex>,
     /// Bytes of all names and paths.
-    texts_bytes: usize,
+    string_bytes: usize,
     /// Frames of all stacks.
     stack_frames: usize,
 }
@@ -65,17 +68,17 @@ pub(super) struct Draft {
 /// A frame by its binary, its address, its function, its line, and whether it was guessed.
 type FrameKey = (Option<BinaryIndex>, u64, Box<str>, u32, bool);
 
-impl Draft {
-    pub(super) fn of(profile: Profile) -> Self {
+impl ProfileBuilder {
+    pub(super) fn new(profile: Profile) -> Self {
         Self {
             profile,
             binary_numbers: HashMap::new(),
             kernel: None,
             stack_numbers: HashMap::new(),
             named_stacks: HashMap::new(),
-            known: HashMap::new(),
+            frames_by_location: HashMap::new(),
             frame_numbers: HashMap::new(),
-            texts_bytes: 0,
+            string_bytes: 0,
             stack_frames: 0,
         }
     }
@@ -90,8 +93,8 @@ impl Draft {
         at_ns: u64,
     ) -> StackIndex {
         // The process is part of what is known where it means something in one process only.
-        let of_process = walked.filter(|stack| stack.has_code_without_file).map(|_| process);
-        let key = (walked.map(|stack| stack.number), outcome, of_process);
+        let of_process = walked.filter(|stack| stack.has_anonymous_code).map(|_| process);
+        let key = (walked.map(|stack| stack.id), outcome, of_process);
         if let Some(index) = self.stack_numbers.get(&key) {
             return *index;
         }
@@ -100,11 +103,11 @@ impl Draft {
         match walked {
             Some(stack) => {
                 for frame in &stack.frames {
-                    has_unsought |= self.named(namer, process, *frame, at_ns, &mut frames);
+                    has_unsought |= self.add_named_frame(namer, process, *frame, at_ns, &mut frames);
                 }
-                frames.extend(marker(outcome).map(|marker| self.marker(&marker)));
+                frames.extend(truncation_marker(outcome).map(|marker| self.marker_frame(&marker)));
             }
-            None => frames.push(self.marker(&format!("[truncated: {BODY_MISSING}]"))),
+            None => frames.push(self.marker_frame(&format!("[truncated: {STACK_MISSING}]"))),
         }
         let index = self.intern_stack(frames);
         if !has_unsought {
@@ -123,14 +126,14 @@ impl Draft {
     }
 
     /// Seeks names anew from now on: there may be better ones.
-    pub(super) fn forget_names(&mut self) {
-        self.known.clear();
+    pub(super) fn invalidate_names(&mut self) {
+        self.frames_by_location.clear();
         self.stack_numbers.clear();
     }
 
     /// The same for code that processes make: it may be thrown away, and its place taken.
-    pub(super) fn forget_names_of_processes(&mut self) {
-        self.known.retain(|(_, of_process), _| of_process.is_none());
+    pub(super) fn invalidate_jit_names(&mut self) {
+        self.frames_by_location.retain(|(_, of_process), _| of_process.is_none());
         self.stack_numbers.retain(|(_, _, of_process), _| of_process.is_none());
     }
 
@@ -138,79 +141,85 @@ impl Draft {
     pub(super) fn bytes(&self) -> usize {
         // A hash map is three quarters full on average.
         let entries = size_of::<(FrameKey, FrameIndex)>() * self.frame_numbers.len()
-            + size_of::<(StackKey, StackIndex)>() * self.stack_numbers.len()
+            + size_of::<(WalkedStackKey, StackIndex)>() * self.stack_numbers.len()
             + size_of::<(Arc<[FrameIndex]>, StackIndex)>() * self.named_stacks.len()
-            + size_of::<(sidewinder_bpf::Frame, Option<ProcessKey>, Vec<FrameIndex>)>() * self.known.len();
-        let tables = size_of::<Frame>() * self.profile.frames.len()
+            + size_of::<(sidewinder_bpf::RawFrame, Option<ProcessKey>, Vec<FrameIndex>)>()
+                * self.frames_by_location.len();
+        let tables = size_of::<ProfileFrame>() * self.profile.frames.len()
             + size_of::<Vec<FrameIndex>>() * self.profile.stacks.len()
             + 2 * size_of::<FrameIndex>() * self.stack_frames
-            + size_of::<Thread>() * self.profile.threads.len()
-            + size_of::<Span>() * self.profile.spans.len();
-        entries / 3 * 4 + tables + self.texts_bytes
+            + size_of::<ProfileThread>() * self.profile.threads.len()
+            + size_of::<ProfileSpan>() * self.profile.spans.len();
+        entries / 3 * 4 + tables + self.string_bytes
     }
 
     /// Adds the frames that a frame of the walk stands for, leaf first. Returns whether they may have a better name the next
     /// time.
-    fn named(
+    fn add_named_frame(
         &mut self,
         namer: &mut Namer,
         process: ProcessKey,
-        frame: sidewinder_bpf::Frame,
+        frame: sidewinder_bpf::RawFrame,
         at_ns: u64,
         to: &mut Vec<FrameIndex>,
     ) -> bool {
-        let key = (frame, is_without_file(&frame).then_some(process));
-        if let Some(frames) = self.known.get(&key) {
+        let key = (frame, is_anonymous(&frame).then_some(process));
+        if let Some(frames) = self.frames_by_location.get(&key) {
             to.extend(frames);
             return false;
         }
-        let named = namer.name(process, frame, at_ns);
+        let named = namer.resolve(process, frame, at_ns);
         let frames = self.frames(&named);
         to.extend(&frames);
-        if !named.is_unsought {
-            self.known.insert(key, frames);
+        if !named.is_provisional {
+            self.frames_by_location.insert(key, frames);
         }
-        named.is_unsought
+        named.is_provisional
     }
 
     /// A frame of its own for each inlined call, leaf first.
     fn frames(&mut self, named: &NamedFrame) -> Vec<FrameIndex> {
-        let (binary, address) = match &named.place {
-            Place::File { id, facts, svma, .. } => {
+        let (binary, address) = match &named.location {
+            FrameLocation::File { id, facts, svma, .. } => {
                 let binaries = &mut self.profile.binaries;
                 let binary = *self.binary_numbers.entry(id.0).or_insert_with(|| {
                     let build_id = facts.build_ids.gnu.as_ref().map(ToString::to_string);
                     let htlhash = facts.hash.map(|hash| hash.to_string());
-                    binaries.push(Binary { path: facts.path.clone(), build_id, htlhash });
+                    binaries.push(ProfileBinary { path: facts.path.clone(), build_id, htlhash });
                     BinaryIndex(binaries.len() as u32 - 1)
                 });
                 (Some(binary), svma.0)
             }
-            Place::Kernel { address } => {
+            FrameLocation::Kernel { address } => {
                 let binaries = &mut self.profile.binaries;
                 let kernel = *self.kernel.get_or_insert_with(|| {
-                    binaries.push(Binary { path: "[kernel]".to_owned(), build_id: None, htlhash: None });
+                    binaries.push(ProfileBinary {
+                        path: "[kernel]".to_owned(),
+                        build_id: None,
+                        htlhash: None,
+                    });
                     BinaryIndex(binaries.len() as u32 - 1)
                 });
                 (Some(kernel), *address)
             }
-            Place::Anonymous { address } => (None, *address),
+            FrameLocation::Anonymous { address } => (None, *address),
         };
-        let kind = match named.code {
-            Code::Native => FrameKind::Native,
-            Code::Rust => FrameKind::Rust,
-            Code::Go => FrameKind::Go,
-            Code::Kernel => FrameKind::Kernel,
-            Code::Jit(Runtime::CPython) => FrameKind::Python,
-            Code::Jit(_) => FrameKind::Jit,
+        let kind = match named.origin {
+            CodeOrigin::Native => FrameCategory::Native,
+            CodeOrigin::Rust => FrameCategory::Rust,
+            CodeOrigin::Go => FrameCategory::Go,
+            CodeOrigin::Kernel => FrameCategory::Kernel,
+            CodeOrigin::Jit(Runtime::CPython) => FrameCategory::Python,
+            CodeOrigin::Jit(_) => FrameCategory::Jit,
         };
         if named.functions.is_empty() {
-            let is_named = matches!(named.code, Code::Kernel | Code::Jit(_));
+            let is_named = matches!(named.origin, CodeOrigin::Kernel | CodeOrigin::Jit(_));
             let is_guessed = named.is_guessed;
-            let function = Function { name: &named.name, is_named, is_guessed, ..Function::default() };
-            return vec![self.intern(binary, address, kind, &function)];
+            let function =
+                ResolvedFunction { name: &named.name, is_named, is_guessed, ..ResolvedFunction::default() };
+            return vec![self.intern_frame(binary, address, kind, &function)];
         }
-        let functions = named.functions.iter().map(|function| Function {
+        let functions = named.functions.iter().map(|function| ResolvedFunction {
             name: &function.name.demangled,
             is_named: true,
             system_name: &function.name.system_name,
@@ -218,30 +227,30 @@ impl Draft {
             line: function.line,
             is_guessed: named.is_guessed,
         });
-        functions.map(|function| self.intern(binary, address, kind, &function)).collect()
+        functions.map(|function| self.intern_frame(binary, address, kind, &function)).collect()
     }
 
     /// A frame that is no code, named in words for people.
-    fn marker(&mut self, text: &str) -> FrameIndex {
+    fn marker_frame(&mut self, text: &str) -> FrameIndex {
         let summary = marker_summary(text);
         let name = summary.as_deref().unwrap_or(text);
-        let function = Function { name, is_named: true, ..Function::default() };
-        self.intern(None, 0, FrameKind::Marker, &function)
+        let function = ResolvedFunction { name, is_named: true, ..ResolvedFunction::default() };
+        self.intern_frame(None, 0, FrameCategory::Marker, &function)
     }
 
     /// The number of a frame.
-    pub(super) fn intern(
+    pub(super) fn intern_frame(
         &mut self,
         binary: Option<BinaryIndex>,
         address: u64,
-        kind: FrameKind,
-        function: &Function<'_>,
+        kind: FrameCategory,
+        function: &ResolvedFunction<'_>,
     ) -> FrameIndex {
-        let Function { name, is_named, system_name, path, line, is_guessed } = *function;
-        let (frames, texts_bytes) = (&mut self.profile.frames, &mut self.texts_bytes);
+        let ResolvedFunction { name, is_named, system_name, path, line, is_guessed } = *function;
+        let (frames, texts_bytes) = (&mut self.profile.frames, &mut self.string_bytes);
         *self.frame_numbers.entry((binary, address, name.into(), line, is_guessed)).or_insert_with(|| {
             *texts_bytes += 2 * name.len() + system_name.len() + path.len();
-            frames.push(Frame {
+            frames.push(ProfileFrame {
                 name: name.to_owned(),
                 is_named,
                 system_name: if system_name == name { String::new() } else { system_name.to_owned() },
@@ -259,7 +268,7 @@ impl Draft {
 
 /// A function in a frame.
 #[derive(Default)]
-pub(super) struct Function<'a> {
+pub(super) struct ResolvedFunction<'a> {
     pub(super) name: &'a str,
     pub(super) is_named: bool,
     pub(super) system_name: &'a str,

@@ -17,7 +17,7 @@ use miniz_oxide::{DataFormat, MZFlush, MZStatus};
 use object::elf::{ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::pages::{PAGE_BYTES, Pages};
+use super::pages::{PAGE_BYTES, PageCache};
 use crate::image::Image;
 
 /// `Elf64_Chdr`.
@@ -34,21 +34,21 @@ const INPUT_BYTES: usize = 4096;
 const BLOCK_WORK_BYTES: u64 = 1024;
 
 /// A compressed section.
-pub(crate) struct Packed {
-    format: Format,
+pub(crate) struct CompressedSection {
+    format: SectionCompression,
     /// Where in the file, behind the header.
     packed: Range<u64>,
     /// How much it holds, as the file states.
     pub(super) bytes: u64,
     /// A state is kept after so many bytes.
     stride_bytes: u64,
-    unpacker: RefCell<Option<Unpacker>>,
+    decompressor: RefCell<Option<Decompressor>>,
     /// In ascending order.
-    kept: RefCell<Vec<(Position, State)>>,
+    checkpoints: RefCell<Vec<(DecompressorPosition, DecompressorState)>>,
 }
 
 #[derive(Clone, Copy)]
-enum Format {
+enum SectionCompression {
     Zlib,
     /// The window is what later bytes may refer to.
     Zstd {
@@ -58,23 +58,23 @@ enum Format {
 
 /// How far a section is unpacked.
 #[derive(Clone, Copy)]
-struct Position {
+struct DecompressorPosition {
     /// In what it holds.
-    at: u64,
+    offset: u64,
     /// In the file.
-    packed_at: u64,
+    compressed_offset: u64,
 }
 
 /// What unpacking can begin with.
 #[derive(Clone)]
-enum State {
+enum DecompressorState {
     Zlib(Box<InflateState>),
     /// Nothing of what was before is referred to.
     NewFrame,
 }
 
-struct Unpacker {
-    position: Position,
+struct Decompressor {
+    position: DecompressorPosition,
     decoder: Decoder,
 }
 
@@ -83,13 +83,13 @@ enum Decoder {
     Zstd(Box<FrameDecoder>),
 }
 
-impl fmt::Debug for Packed {
+impl fmt::Debug for CompressedSection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Packed").field("packed", &self.packed).finish_non_exhaustive()
     }
 }
 
-impl Packed {
+impl CompressedSection {
     /// A section with these bytes in the file; `None` where it doesn't begin with the header of a format that is known.
     pub(super) fn read(image: &Image, section: Range<u64>) -> Option<Self> {
         let packed =
@@ -99,21 +99,28 @@ impl Packed {
         let [a, b, c, d, _, _, _, _, size @ ..] = header;
         let bytes = size.first_chunk().copied().map(u64::from_le_bytes)?;
         let format = match u32::from_le_bytes([a, b, c, d]) {
-            kind if kind == ELFCOMPRESS_ZLIB.0 => Format::Zlib,
+            kind if kind == ELFCOMPRESS_ZLIB.0 => SectionCompression::Zlib,
             kind if kind == ELFCOMPRESS_ZSTD.0 => {
-                Format::Zstd { window_bytes: window_bytes(image, packed.start, bytes)? }
+                SectionCompression::Zstd { window_bytes: window_bytes(image, packed.start, bytes)? }
             }
             _ => return None,
         };
         let (unpacker, kept) = (RefCell::default(), RefCell::default());
-        Some(Self { format, packed, bytes, stride_bytes: u64::MAX, unpacker, kept })
+        Some(Self {
+            format,
+            packed,
+            bytes,
+            stride_bytes: u64::MAX,
+            decompressor: unpacker,
+            checkpoints: kept,
+        })
     }
 
     /// What unpacking takes while it goes on, in bytes.
     pub(super) fn working_bytes(&self) -> u64 {
         match self.format {
-            Format::Zlib => STATE_BYTES,
-            Format::Zstd { window_bytes } => {
+            SectionCompression::Zlib => STATE_BYTES,
+            SectionCompression::Zstd { window_bytes } => {
                 window_bytes.checked_next_power_of_two().unwrap_or(u64::MAX).saturating_add(ZSTD_BYTES)
             }
         }
@@ -126,15 +133,15 @@ impl Packed {
     }
 
     /// Has states kept from now on. Returns what they will take at the most, in bytes.
-    pub(super) fn keep_states(&mut self, stride_bytes: u64) -> u64 {
+    pub(super) fn set_checkpoint_stride(&mut self, stride_bytes: u64) -> u64 {
         self.stride_bytes = stride_bytes;
         self.bytes / stride_bytes * STATE_BYTES
     }
 
     /// All that the section holds.
-    pub(super) fn whole(&self, image: &Image, pages: &Pages) -> Result<Vec<u8>> {
+    pub(super) fn whole(&self, image: &Image, pages: &PageCache) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::try_from(self.bytes).map_err(|_| Error::Io)?];
-        let filled = Unpacker::new(self.start(), State::NewFrame, self.format).fill(
+        let filled = Decompressor::new(self.start(), DecompressorState::NewFrame, self.format).fill(
             image,
             self.packed.end,
             pages,
@@ -147,63 +154,69 @@ impl Packed {
     }
 
     /// Fills a page of what the section holds. Returns how much of it there is.
-    pub(super) fn fill(&self, image: &Image, pages: &Pages, page: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub(super) fn fill(
+        &self,
+        image: &Image,
+        pages: &PageCache,
+        page: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         let wanted = page * PAGE_BYTES;
-        let mut held = self.unpacker.borrow_mut();
+        let mut held = self.decompressor.borrow_mut();
         // One that has failed is gone.
         let mut unpacker = self.nearest(held.take(), wanted);
         loop {
-            let at = unpacker.position.at;
+            let at = unpacker.position.offset;
             let filled = unpacker.fill(image, self.packed.end, pages, buffer)?;
             if at == wanted {
-                self.keep(&unpacker);
+                self.save_checkpoint(&unpacker);
                 *held = Some(unpacker);
                 return Ok(filled);
             }
             if filled < buffer.len() {
                 return Ok(0);
             }
-            self.keep(&unpacker);
+            self.save_checkpoint(&unpacker);
         }
     }
 
-    fn start(&self) -> Position {
-        Position { at: 0, packed_at: self.packed.start }
+    fn start(&self) -> DecompressorPosition {
+        DecompressorPosition { offset: 0, compressed_offset: self.packed.start }
     }
 
     /// What reaches a place soonest: the unpacker where it is, or one that begins with a state that was kept.
-    fn nearest(&self, unpacker: Option<Unpacker>, wanted: u64) -> Unpacker {
-        let kept = self.kept.borrow();
-        let before = kept.partition_point(|(position, _)| position.at <= wanted);
+    fn nearest(&self, unpacker: Option<Decompressor>, wanted: u64) -> Decompressor {
+        let kept = self.checkpoints.borrow();
+        let before = kept.partition_point(|(position, _)| position.offset <= wanted);
         let last = before.checked_sub(1).and_then(|index| kept.get(index));
-        let since = last.map_or(0, |(position, _)| position.at);
-        match unpacker.filter(|unpacker| (since..=wanted).contains(&unpacker.position.at)) {
+        let since = last.map_or(0, |(position, _)| position.offset);
+        match unpacker.filter(|unpacker| (since..=wanted).contains(&unpacker.position.offset)) {
             Some(unpacker) => unpacker,
             None => {
-                let (position, state) = last.cloned().unwrap_or((self.start(), State::NewFrame));
-                Unpacker::new(position, state, self.format)
+                let (position, state) = last.cloned().unwrap_or((self.start(), DecompressorState::NewFrame));
+                Decompressor::new(position, state, self.format)
             }
         }
     }
 
     /// Keeps the state of an unpacker, if it is far enough from the last one.
-    fn keep(&self, unpacker: &Unpacker) {
-        let mut kept = self.kept.borrow_mut();
-        let last = kept.last().map_or(0, |(position, _)| position.at);
-        if unpacker.position.at.checked_sub(last).is_some_and(|since| since >= self.stride_bytes) {
+    fn save_checkpoint(&self, unpacker: &Decompressor) {
+        let mut kept = self.checkpoints.borrow_mut();
+        let last = kept.last().map_or(0, |(position, _)| position.offset);
+        if unpacker.position.offset.checked_sub(last).is_some_and(|since| since >= self.stride_bytes) {
             kept.extend(unpacker.state().map(|state| (unpacker.position, state)));
         }
     }
 }
 
-impl Unpacker {
-    fn new(position: Position, state: State, format: Format) -> Self {
+impl Decompressor {
+    fn new(position: DecompressorPosition, state: DecompressorState, format: SectionCompression) -> Self {
         let decoder = match (state, format) {
-            (State::Zlib(state), _) => Decoder::Zlib(state),
-            (State::NewFrame, Format::Zlib) => {
+            (DecompressorState::Zlib(state), _) => Decoder::Zlib(state),
+            (DecompressorState::NewFrame, SectionCompression::Zlib) => {
                 Decoder::Zlib(InflateState::new_boxed(DataFormat::ZLibIgnoreChecksum))
             }
-            (State::NewFrame, Format::Zstd { window_bytes }) => {
+            (DecompressorState::NewFrame, SectionCompression::Zstd { window_bytes }) => {
                 let mut decoder = FrameDecoder::new();
                 decoder.set_max_window_size(window_bytes);
                 Decoder::Zstd(Box::new(decoder))
@@ -213,24 +226,27 @@ impl Unpacker {
     }
 
     /// What it could begin with here, if there is anything that is small.
-    fn state(&self) -> Option<State> {
+    fn state(&self) -> Option<DecompressorState> {
         match &self.decoder {
-            Decoder::Zlib(state) => Some(State::Zlib(state.clone())),
+            Decoder::Zlib(state) => Some(DecompressorState::Zlib(state.clone())),
             Decoder::Zstd(decoder) => {
-                (decoder.is_finished() && decoder.can_collect() == 0).then_some(State::NewFrame)
+                (decoder.is_finished() && decoder.can_collect() == 0).then_some(DecompressorState::NewFrame)
             }
         }
     }
 
     /// Unpacks until a buffer is full, or the section ends. Returns how much of it is filled.
-    fn fill(&mut self, image: &Image, end: u64, pages: &Pages, buffer: &mut [u8]) -> Result<usize> {
+    fn fill(&mut self, image: &Image, end: u64, pages: &PageCache, buffer: &mut [u8]) -> Result<usize> {
         pages.spend(buffer.len() as u64)?;
-        let mut input = Input { image, at: self.position.packed_at, end };
+        let mut input = Input { image, at: self.position.compressed_offset, end };
         let filled = match &mut self.decoder {
             Decoder::Zlib(state) => fill_from_zlib(state, &mut input, pages, buffer)?,
             Decoder::Zstd(decoder) => fill_from_zstd(decoder, &mut input, pages, buffer)?,
         };
-        self.position = Position { at: self.position.at + filled as u64, packed_at: input.at };
+        self.position = DecompressorPosition {
+            offset: self.position.offset + filled as u64,
+            compressed_offset: input.at,
+        };
         Ok(filled)
     }
 }
@@ -238,7 +254,7 @@ impl Unpacker {
 fn fill_from_zlib(
     state: &mut InflateState,
     input: &mut Input<'_>,
-    pages: &Pages,
+    pages: &PageCache,
     buffer: &mut [u8],
 ) -> Result<usize> {
     let mut filled = 0;
@@ -263,7 +279,7 @@ fn fill_from_zlib(
 fn fill_from_zstd(
     decoder: &mut FrameDecoder,
     input: &mut Input<'_>,
-    pages: &Pages,
+    pages: &PageCache,
     buffer: &mut [u8],
 ) -> Result<usize> {
     let mut filled = 0;
@@ -353,16 +369,16 @@ mod tests {
         section(ELFCOMPRESS_ZSTD.0, content.len() as u64, &packed)
     }
 
-    fn opened(section: Vec<u8>) -> (Image, Packed) {
+    fn opened(section: Vec<u8>) -> (Image, CompressedSection) {
         let end = section.len() as u64;
         let image = Image::from(section);
-        let packed = Packed::read(&image, 6..end).unwrap();
+        let packed = CompressedSection::read(&image, 6..end).unwrap();
         (image, packed)
     }
 
-    fn allowing(work_bytes: u64) -> Pages {
-        let pages = Pages::new(0);
-        pages.allow(work_bytes);
+    fn allowing(work_bytes: u64) -> PageCache {
+        let pages = PageCache::new(0);
+        pages.set_work_budget(work_bytes);
         pages
     }
 
@@ -374,14 +390,14 @@ mod tests {
             let content = content();
             for section in [zlib(&content), zstd(&content)] {
                 let (image, mut packed) = opened(section);
-                let room_bytes = packed.keep_states(STRIDE_BYTES_MIN);
+                let room_bytes = packed.set_checkpoint_stride(STRIDE_BYTES_MIN);
                 for page in &order {
                     let mut buffer = vec![0; PAGE_BYTES as usize];
                     let filled = packed.fill(&image, &allowing(u64::MAX), *page, &mut buffer).unwrap();
                     let expected = content.chunks(PAGE_BYTES as usize).nth(*page as usize).unwrap();
                     prop_assert!(buffer[..filled] == *expected, "page {page}");
                 }
-                prop_assert!(packed.kept.borrow().len() as u64 * STATE_BYTES <= room_bytes);
+                prop_assert!(packed.checkpoints.borrow().len() as u64 * STATE_BYTES <= room_bytes);
             }
         }
 
@@ -392,7 +408,7 @@ mod tests {
                 section[at] = value;
                 let end = section.len() as u64;
                 let image = Image::from(section);
-                let Some(packed) = Packed::read(&image, 6..end) else { continue };
+                let Some(packed) = CompressedSection::read(&image, 6..end) else { continue };
                 for page in [0, 50, 3, PAGES - 1, PAGES] {
                     let _ = packed.fill(&image, &allowing(16 << 20), page, &mut vec![0; PAGE_BYTES as usize]);
                 }
@@ -406,10 +422,10 @@ mod tests {
         let content = content();
         for (section, work_bytes) in [(zlib(&content), STRIDE_BYTES_MIN), (zstd(&content), 40 * PAGE_BYTES)] {
             let (image, mut packed) = opened(section);
-            packed.keep_states(STRIDE_BYTES_MIN);
+            packed.set_checkpoint_stride(STRIDE_BYTES_MIN);
             let mut buffer = vec![0; PAGE_BYTES as usize];
             packed.fill(&image, &allowing(u64::MAX), PAGES - 1, &mut buffer).unwrap();
-            assert!(!packed.kept.borrow().is_empty());
+            assert!(!packed.checkpoints.borrow().is_empty());
             for page in (0..PAGES).rev() {
                 // Twice: what is unpacked, and what that is unpacked from.
                 packed.fill(&image, &allowing(2 * (work_bytes + PAGE_BYTES)), page, &mut buffer).unwrap();
@@ -433,8 +449,8 @@ mod tests {
         let section = section(7, 1, b"");
         let end = section.len() as u64;
         let image = Image::from(section);
-        assert!(Packed::read(&image, 6..end).is_none());
-        assert!(Packed::read(&image, 6..20).is_none());
-        assert!(Packed::read(&image, u64::MAX - 1..u64::MAX).is_none());
+        assert!(CompressedSection::read(&image, 6..end).is_none());
+        assert!(CompressedSection::read(&image, 6..20).is_none());
+        assert!(CompressedSection::read(&image, u64::MAX - 1..u64::MAX).is_none());
     }
 }

@@ -10,37 +10,39 @@ use http::response::Parts;
 use prost::Message;
 
 use crate::send::credentials::{DEVELOPMENT_VERSION, DEVELOPMENT_VERSION_KEY};
-use crate::send::verdict::{Verdict, readable, with_causes};
+use crate::send::outcome::{SendOutcome, sanitized, with_error_chain};
 use crate::wire::ExportProfilesServiceResponse;
 
 /// How a Collector says, with status 400, that a body is beyond its limit (`http.MaxBytesReader` of Go).
 const TOO_LARGE: &str = "request body too large";
 
 /// `body` is what came of it, or why it did not.
-pub(super) fn of_answer(head: &Parts, body: Result<Bytes, Box<dyn Error + Send + Sync>>) -> Verdict {
+pub(super) fn from_response(head: &Parts, body: Result<Bytes, Box<dyn Error + Send + Sync>>) -> SendOutcome {
     let status = head.status;
     let body = match (body, status.is_success()) {
         (Ok(body), _) => body,
         (Err(error), true) => {
-            let reason = with_causes("the answer cannot be read", Some(error.as_ref()));
-            return Verdict::Garbled { reason };
+            let reason = with_error_chain("the answer cannot be read", Some(error.as_ref()));
+            return SendOutcome::MalformedResponse { reason };
         }
         // The status says enough.
         (Err(_), false) => Bytes::new(),
     };
     if status.is_success() {
         return match ExportProfilesServiceResponse::decode(body) {
-            Ok(response) => Verdict::of_response(response),
-            Err(error) => Verdict::Garbled { reason: with_causes("the answer is none", Some(&error)) },
+            Ok(response) => SendOutcome::from_response(response),
+            Err(error) => SendOutcome::MalformedResponse {
+                reason: with_error_chain("the answer is none", Some(&error)),
+            },
         };
     }
-    of_refusal(status, head, &body)
+    from_error_status(status, head, &body)
 }
 
-fn of_refusal(status: StatusCode, head: &Parts, body: &[u8]) -> Verdict {
+fn from_error_status(status: StatusCode, head: &Parts, body: &[u8]) -> SendOutcome {
     let message = message(body);
     let reason = format!("HTTP {}: {message}", status.as_u16());
-    let retry = |may_have_arrived| Verdict::Retry {
+    let retry = |may_have_arrived| SendOutcome::Retry {
         may_have_arrived,
         answered: true,
         delay: retry_after(head),
@@ -50,19 +52,19 @@ fn of_refusal(status: StatusCode, head: &Parts, body: &[u8]) -> Verdict {
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => retry(false),
         // Of a proxy that had no good answer: the receiver may have the request.
         StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => retry(true),
-        StatusCode::PAYLOAD_TOO_LARGE => Verdict::TooLarge { reason },
-        StatusCode::BAD_REQUEST if message.contains(TOO_LARGE) => Verdict::TooLarge { reason },
+        StatusCode::PAYLOAD_TOO_LARGE => SendOutcome::TooLarge { reason },
+        StatusCode::BAD_REQUEST if message.contains(TOO_LARGE) => SendOutcome::TooLarge { reason },
         StatusCode::BAD_REQUEST if message.to_ascii_lowercase().contains(DEVELOPMENT_VERSION_KEY) => {
-            Verdict::Incompatible { reason: format!("we send {DEVELOPMENT_VERSION}; it says: {reason}") }
+            SendOutcome::Incompatible { reason: format!("we send {DEVELOPMENT_VERSION}; it says: {reason}") }
         }
-        _ => Verdict::Rejected { reason },
+        _ => SendOutcome::Rejected { reason },
     }
 }
 
 /// What the receiver says about its refusal: a `google.rpc.Status`, or text of somebody in between.
 fn message(body: &[u8]) -> String {
     let status = tonic_types::Status::decode(body).ok().filter(|status| !status.message.is_empty());
-    readable(&status.map_or_else(|| String::from_utf8_lossy(body).into_owned(), |status| status.message))
+    sanitized(&status.map_or_else(|| String::from_utf8_lossy(body).into_owned(), |status| status.message))
 }
 
 /// `Retry-After`: a number of seconds, or a date (RFC 9110, section 10.2.3).

@@ -8,7 +8,7 @@ use crate::{firefox, folded, page, pprof, speedscope, svg};
 
 /// A form that a profile can be written in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Form {
+pub enum ProfileFormat {
     /// pprof's `profile.proto`, compressed.
     Pprof,
     /// A line for each stack, for FlameGraph and its kin.
@@ -23,7 +23,7 @@ pub enum Form {
     Speedscope,
 }
 
-impl Form {
+impl ProfileFormat {
     /// Every form.
     pub const ALL: [Self; 6] =
         [Self::Pprof, Self::Folded, Self::Svg, Self::Html, Self::Firefox, Self::Speedscope];
@@ -46,10 +46,10 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// [`UnknownForm`], which lists the suffixes.
-    pub fn of_path(path: &Path, others: &[&'static str]) -> Result<Self, UnknownForm> {
+    /// [`UnknownFormat`], which lists the suffixes.
+    pub fn from_path(path: &Path, others: &[&'static str]) -> Result<Self, UnknownFormat> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        Self::ALL.into_iter().find(|form| name.ends_with(form.suffix())).ok_or_else(|| UnknownForm {
+        Self::ALL.into_iter().find(|form| name.ends_with(form.suffix())).ok_or_else(|| UnknownFormat {
             path: path.to_owned(),
             known: others.iter().copied().chain(Self::ALL.map(Self::suffix)).collect(),
         })
@@ -59,7 +59,7 @@ impl Form {
 /// A file's name that ends in no known way.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the name of {} does not tell its form: let it end in one of {}", path.display(), known.join(", "))]
-pub struct UnknownForm {
+pub struct UnknownFormat {
     /// The name.
     pub path: PathBuf,
     /// What it might end in.
@@ -68,7 +68,7 @@ pub struct UnknownForm {
 
 /// Why a profile could not be written.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum RenderError {
     /// The file does not take what is written.
     #[error("cannot write the profile")]
     Write(#[from] io::Error),
@@ -81,16 +81,16 @@ pub enum Error {
 ///
 /// # Errors
 ///
-/// [`Error`]; a picture of no samples is refused, the other forms can be empty.
-pub fn write(profile: &Profile, form: Form, out: &mut impl Write) -> Result<(), Error> {
+/// [`RenderError`]; a picture of no samples is refused, the other forms can be empty.
+pub fn write(profile: &Profile, form: ProfileFormat, out: &mut impl Write) -> Result<(), RenderError> {
     match form {
-        Form::Pprof => pprof::write(profile, out)?,
-        Form::Folded => folded::write(profile, out)?,
-        Form::Svg if profile.total() == 0 => return Err(Error::Empty),
-        Form::Svg => svg::write(profile, out)?,
-        Form::Html => page::write(profile, out)?,
-        Form::Firefox => firefox::write(profile, out)?,
-        Form::Speedscope => speedscope::write(profile, out)?,
+        ProfileFormat::Pprof => pprof::write(profile, out)?,
+        ProfileFormat::Folded => folded::write(profile, out)?,
+        ProfileFormat::Svg if profile.total_count() == 0 => return Err(RenderError::Empty),
+        ProfileFormat::Svg => svg::write(profile, out)?,
+        ProfileFormat::Html => page::write(profile, out)?,
+        ProfileFormat::Firefox => firefox::write(profile, out)?,
+        ProfileFormat::Speedscope => speedscope::write(profile, out)?,
     }
     Ok(())
 }
@@ -101,15 +101,15 @@ mod tests {
 
     #[test]
     fn the_end_of_the_name_decides() {
-        for form in Form::ALL {
+        for form in ProfileFormat::ALL {
             let path = PathBuf::from(format!("/some.html/out{}", form.suffix().to_uppercase()));
-            assert_eq!(Form::of_path(&path, &[]), Ok(form));
+            assert_eq!(ProfileFormat::from_path(&path, &[]), Ok(form));
         }
     }
 
     #[test]
     fn an_unknown_end_is_told_what_is_known() {
-        let error = Form::of_path(Path::new("out.gz"), &[".otlp"]).unwrap_err();
+        let error = ProfileFormat::from_path(Path::new("out.gz"), &[".otlp"]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "the name of out.gz does not tell its form: let it end in one of .otlp, .pb.gz, .folded, .svg, \

@@ -3,51 +3,51 @@
 use std::sync::Arc;
 
 use sidewinder_address::{FileOffset, LoadSegment};
-use sidewinder_bpf::{Frame, FrameKind, Outcome};
+use sidewinder_bpf::{Outcome, RawFrame, RawFrameKind};
 use sidewinder_kind::Kind;
 use sidewinder_otlp::builder::Link;
 use sidewinder_process::{BuildIds, FileHash, FileId, OpenedFile, ProcessDescription, ProcessKey};
 
-use super::control::tables::debug_file::Companions;
+use super::control::tables::debug_files::Companions;
 pub(crate) use super::data::Labels;
-use crate::jit::JitPlace;
+use crate::jit::JitSource;
 
 /// A stack as it was walked.
 #[derive(Debug)]
 pub(crate) struct Stack {
     /// Unique in this run.
-    pub(crate) number: u64,
+    pub(crate) id: u64,
     /// Leaf first.
-    pub(crate) frames: Box<[Frame]>,
+    pub(crate) frames: Box<[RawFrame]>,
     /// Whether a frame of it is in memory that no file backs, so that it means something in one process only.
-    pub(crate) has_code_without_file: bool,
+    pub(crate) has_anonymous_code: bool,
 }
 
 impl Stack {
-    pub(crate) fn new(number: u64, frames: Box<[Frame]>) -> Self {
-        let has_code_without_file = frames.iter().any(is_without_file);
-        Self { number, frames, has_code_without_file }
+    pub(crate) fn new(number: u64, frames: Box<[RawFrame]>) -> Self {
+        let has_code_without_file = frames.iter().any(is_anonymous);
+        Self { id: number, frames, has_anonymous_code: has_code_without_file }
     }
 }
 
 /// Whether a frame is in memory that no file backs.
-pub(crate) fn is_without_file(frame: &Frame) -> bool {
-    frame.kind() == Some(FrameKind::Anonymous)
+pub(crate) fn is_anonymous(frame: &RawFrame) -> bool {
+    frame.kind() == Some(RawFrameKind::Anonymous)
 }
 
 /// The instruction that a frame is at, in its file.
-pub(crate) fn instruction_of(frame: &Frame) -> Option<(FileId, FileOffset)> {
+pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
     match frame.kind()? {
-        FrameKind::Native { file } => {
+        RawFrameKind::Native { file } => {
             Some((FileId(file), FileOffset(frame.address() - u64::from(frame.is_return_address()))))
         }
-        FrameKind::Kernel | FrameKind::Anonymous => None,
+        RawFrameKind::Kernel | RawFrameKind::Anonymous => None,
     }
 }
 
 /// One sample.
 #[derive(Clone, Debug)]
-pub(crate) struct Event {
+pub(crate) struct SampleEvent {
     /// The kind of profile that it is for.
     pub(crate) kind: Kind,
     /// What it counts for, as its kind has it: 1 for an interrupt.
@@ -71,7 +71,7 @@ pub(crate) struct Event {
 
 /// A file that frames refer to.
 #[derive(Clone, Debug)]
-pub(crate) struct FileFacts {
+pub(crate) struct FileInfo {
     /// As its process sees it; may be empty.
     pub(crate) path: String,
     pub(crate) build_ids: BuildIds,
@@ -83,7 +83,7 @@ pub(crate) struct FileFacts {
     pub(crate) companions: Companions,
 }
 
-impl FileFacts {
+impl FileInfo {
     /// The last part of the path.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("[unknown file]")
@@ -94,15 +94,15 @@ impl FileFacts {
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
     /// A file, when a frame first refers to it, and again once its headers have been read.
-    File(FileId, Arc<FileFacts>),
+    File(FileId, Arc<FileInfo>),
     /// A file that no later frame refers to.
     ForgetFile(FileId),
     /// A process, before its first event, and again when its description changes.
     Process(ProcessKey, Arc<ProcessDescription>),
     /// Where the runtime of a process writes the names of its code, before the first event with such code.
-    Jit(ProcessKey, Arc<JitPlace>),
+    JitSource(ProcessKey, Arc<JitSource>),
     /// A process that has exited. An event that arrives later still announces it again.
-    Departed(ProcessKey),
+    ProcessExited(ProcessKey),
     /// An interrupt.
-    Event(Event),
+    Event(SampleEvent),
 }
