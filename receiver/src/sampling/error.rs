@@ -1,10 +1,10 @@
-//! Why there is no sampling.
+//! The errors that prevent sampling from starting.
 
 use sidewinder_bpf::LoadError;
 use sidewinder_process::{PodBoundsError, ProcfsError};
 use thiserror::Error;
 
-/// See the [module](self).
+/// Why sampling can't start.
 #[derive(Debug, Error)]
 pub(crate) enum SamplingError {
     #[error(transparent)]

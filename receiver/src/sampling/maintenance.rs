@@ -1,7 +1,7 @@
-//! The maintenance part of sampling: what happens with time, not with events.
+//! The maintenance part of sampling: work that is driven by time instead of events.
 //!
-//! Owner: the sampling thread, at the end of each poll. Input: clocks, and what the other parts hold. Output: freed memory, the
-//! epochs of stacks and ages of tables in the BPF maps, and messages about processes and files that are gone.
+//! Owner: the sampling thread, at the end of each poll. Input: clocks, and the state of the other parts. Output: freed
+//! memory, the stack epoch and the table clock in the BPF maps, and messages about processes and files that are gone.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,21 @@ use crate::interval_timer::IntervalTimer;
 
 /// The longest epoch. The programs send each stack once in an epoch.
 const EPOCH_MAX: Duration = Duration::from_secs(30);
-/// The unit in which tables age: shorter than a phase of a program, so that its tables are younger than those of the phase
-/// before.
+/// The tick of the clock by which tables age. It is shorter than a phase of a program, so that the tables of the current
+/// phase are younger than those of the previous one.
 const AGING_INTERVAL: Duration = Duration::from_millis(100);
 /// The time between two sweeps.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a process is remembered after its exit: its samples may arrive later.
+/// How long a process is kept after its exit, since its samples may arrive later.
 const EXITED_RETENTION: Duration = Duration::from_secs(2);
-/// How long a file stays open that no process maps: long enough that a program which runs again and again is read once and
-/// that all samples arrive, short enough not to keep a file system mounted.
+/// How long a file that no process maps stays open: long enough that a program that is run repeatedly is read once, and that
+/// all samples arrive; short enough not to keep a file system mounted.
 const UNUSED_FILE_RETENTION: Duration = Duration::from_secs(30);
 
-/// See the [module](self).
+/// The timers of periodic work.
 #[derive(Debug)]
 pub(super) struct Maintenance {
-    /// The most that stacks may take before a new epoch begins.
+    /// The memory that stacks may use before a new epoch begins.
     stacks_bytes_max: usize,
     epoch_started_at: Instant,
     aging_timer: IntervalTimer,
@@ -45,7 +45,7 @@ impl Maintenance {
         }
     }
 
-    /// Does what is due.
+    /// Runs the work that is due.
     pub(super) fn run(
         &mut self,
         control: &mut Control,
@@ -67,7 +67,7 @@ impl Maintenance {
     }
 }
 
-/// Frees what is no longer needed, and tries again what has failed.
+/// Frees what is no longer needed, and retries what has failed.
 fn sweep(control: &mut Control, data: &mut Data, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
     control.processes.forget_exited(EXITED_RETENTION);
     control.publication.replacements.sweep();

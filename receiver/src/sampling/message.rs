@@ -1,4 +1,5 @@
-//! The messages from sampling to the reporter: events with their stacks, and what these refer to, once.
+//! Messages from sampling to the reporter: events with their stacks, and the files and processes that they refer to. Each
+//! file and process is announced before the first event that refers to it.
 
 use std::sync::Arc;
 
@@ -12,21 +13,21 @@ use super::control::tables::debug_files::Companions;
 pub(crate) use super::data::Labels;
 use crate::jit::JitSource;
 
-/// A stack as it was walked.
+/// A walked stack.
 #[derive(Debug)]
 pub(crate) struct Stack {
     /// Unique in this run.
     pub(crate) id: u64,
     /// Leaf first.
     pub(crate) frames: Box<[RawFrame]>,
-    /// Whether a frame of it is in memory that no file backs, so that it means something in one process only.
+    /// Whether a frame is in memory that no file backs. The stack is then meaningful only within one process.
     pub(crate) has_anonymous_code: bool,
 }
 
 impl Stack {
-    pub(crate) fn new(number: u64, frames: Box<[RawFrame]>) -> Self {
-        let has_code_without_file = frames.iter().any(is_anonymous);
-        Self { id: number, frames, has_anonymous_code: has_code_without_file }
+    pub(crate) fn new(id: u64, frames: Box<[RawFrame]>) -> Self {
+        let has_anonymous_code = frames.iter().any(is_anonymous);
+        Self { id, frames, has_anonymous_code }
     }
 }
 
@@ -35,7 +36,8 @@ pub(crate) fn is_anonymous(frame: &RawFrame) -> bool {
     frame.kind() == Some(RawFrameKind::Anonymous)
 }
 
-/// The instruction that a frame is at, in its file.
+/// The file and file offset of a frame's instruction; `None` if no file backs it. A return address is moved back by one,
+/// into the call.
 pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
     match frame.kind()? {
         RawFrameKind::Native { file } => {
@@ -48,9 +50,9 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
 /// One sample.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleEvent {
-    /// The kind of profile that it is for.
-    pub(crate) kind: Kind,
-    /// What it counts for, as its kind has it: 1 for an interrupt.
+    /// The event that caused it.
+    pub(crate) kind: SampleKind,
+    /// Its weight, in the unit of its kind: 1 for an interrupt.
     pub(crate) value: u64,
     /// `CLOCK_MONOTONIC`.
     pub(crate) time_ns: u64,
@@ -61,25 +63,25 @@ pub(crate) struct SampleEvent {
     pub(crate) comm: [u8; 16],
     /// How the walk ended.
     pub(crate) outcome: Outcome,
-    /// `None`: the body never arrived.
+    /// `None`: the stack's record never arrived.
     pub(crate) stack: Option<Arc<Stack>>,
-    /// The span that the thread published.
+    /// The span that was active on the thread, as the thread published it.
     pub(crate) span: Option<Link>,
-    /// What else it published.
+    /// The thread's other published attributes.
     pub(crate) labels: Labels,
 }
 
 /// A file that frames refer to.
 #[derive(Clone, Debug)]
 pub(crate) struct FileInfo {
-    /// As its process sees it; may be empty.
+    /// As seen by the process that maps it; may be empty.
     pub(crate) path: String,
     pub(crate) build_ids: BuildIds,
     pub(crate) hash: Option<FileHash>,
     pub(crate) loads: Vec<LoadSegment>,
-    /// Its content, which outlives the process.
+    /// The open file, which stays readable after the process exits.
     pub(crate) content: Option<OpenedFile>,
-    /// Its separate debug file and the like, once searched.
+    /// Its separate debug files, once they have been searched for.
     pub(crate) companions: Companions,
 }
 
@@ -90,19 +92,19 @@ impl FileInfo {
     }
 }
 
-/// A message from sampling to the reporter. Each refers only to what earlier ones announce.
+/// A message from sampling to the reporter. It refers only to files, processes and sources that earlier messages announced.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    /// A file, when a frame first refers to it, and again once its headers have been read.
+    /// A file: sent when a frame first refers to it, and again once its headers have been read.
     File(FileId, Arc<FileInfo>),
     /// A file that no later frame refers to.
     ForgetFile(FileId),
-    /// A process, before its first event, and again when its description changes.
+    /// A process: sent before its first event, and again when its description changes.
     Process(ProcessKey, Arc<ProcessDescription>),
-    /// Where the runtime of a process writes the names of its code, before the first event with such code.
+    /// Where the runtime of a process publishes the names of its generated code: sent before the first event with such code.
     JitSource(ProcessKey, Arc<JitSource>),
-    /// A process that has exited. An event that arrives later still announces it again.
+    /// A process that has exited. If a later event still refers to it, it is announced again first.
     ProcessExited(ProcessKey),
-    /// An interrupt.
+    /// A sample.
     Event(SampleEvent),
 }

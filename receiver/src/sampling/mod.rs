@@ -1,6 +1,8 @@
-//! Sampling: from the rings of the kernel to events with stacks, and from changes of processes back to its maps.
+//! Sampling: turns records from the kernel's rings into events with stacks, and publishes changes of processes to the BPF
+//! maps.
 //!
-//! One thread owns all of it and calls [`Sampler::poll`]. Three parts share the work, and meet in the eBPF programs' maps:
+//! One thread, the sampling thread, owns all state and calls [`Sampler::poll`]. The work is split into three parts, which
+//! share the BPF maps:
 //!
 //! | Part            | What it owns                                                                                |
 //! |-----------------|---------------------------------------------------------------------------------------------|
@@ -38,12 +40,12 @@ pub(crate) use self::options::SamplingOptions;
 use self::poll_interval::PollInterval;
 use self::wakeup_jitter::WakeupJitter;
 
-/// How long a CPU may take to write an event after it has stamped it.
+/// How long a CPU may take to write an event after timestamping it.
 const EVENT_DELAY_NS: u64 = 1_000_000;
-/// How long the end of sampling waits for the tables of deferred walks.
+/// How long [`Sampler::stop`] waits for the tables that deferred walks need.
 const DEFERRED_WALKS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// See the [module](self).
+/// Owns the eBPF programs and the three parts of sampling, and runs them.
 pub(crate) struct Sampler<'obj> {
     profiler: Profiler<'obj>,
     control: Control,
@@ -52,12 +54,12 @@ pub(crate) struct Sampler<'obj> {
     poll_interval: PollInterval,
     jitter: WakeupJitter,
     samples_per_second: u32,
-    /// Messages of the start, for the first poll.
+    /// Messages from startup, which the first poll returns.
     pending: Vec<Message>,
 }
 
 impl<'obj> Sampler<'obj> {
-    /// Loads the programs and publishes what already runs. Sampling starts with [`start`](Self::start).
+    /// Loads the programs and publishes the running processes. Sampling begins with [`start`](Self::start).
     pub(crate) fn new(
         storage: &'obj mut Storage,
         options: SamplingOptions,
@@ -87,25 +89,25 @@ impl<'obj> Sampler<'obj> {
         })
     }
 
-    /// Starts to sample.
+    /// Starts sampling.
     pub(crate) fn start(&mut self) -> Result<(), SamplingError> {
         self.profiler.start(self.samples_per_second).map_err(LoadError::from)?;
         Ok(())
     }
 
-    /// Waits for something to happen, at most for `timeout`, and appends the messages of what did.
+    /// Waits for records or events, at most for `timeout`, processes them and appends the resulting messages.
     pub(crate) fn poll(&mut self, timeout: Duration, messages: &mut Vec<Message>) {
         messages.append(&mut self.pending);
         self.wait(timeout);
         let Self { profiler, control, data, maintenance, poll_interval, .. } = self;
-        // Taken first: all records and events from before it are in the rings.
+        // Read before the rings: all records and events up to this time are already in them.
         let watermark_ns = monotonic_ns().saturating_sub(EVENT_DELAY_NS);
         control.files.table.invalidate_confirmed();
         data.take_records(control, profiler, messages);
         if let Some(filled) = control.take_side_band(profiler) {
             poll_interval.record_poll(Instant::now(), filled);
         }
-        // Samples and process events are merged by time: each sample meets its process as it was then.
+        // Samples and process events are merged by time, so that each sample sees its process as it was at that time.
         while let Some(event) = control.next_event(watermark_ns) {
             data.release(event.time_ns, control, messages);
             control.apply(event, profiler);
@@ -119,14 +121,14 @@ impl<'obj> Sampler<'obj> {
     }
 
     fn wait(&mut self, timeout: Duration) {
-        let patience = if self.control.has_work_soon() {
+        let wait_timeout = if self.control.has_work_soon() {
             PollInterval::SHORTEST
         } else if self.control.needs_polling() || self.data.has_deferred() {
             self.poll_interval.average()
         } else {
             timeout
         };
-        let is_woken = self.profiler.wait(patience.min(timeout));
+        let is_woken = self.profiler.wait(wait_timeout.min(timeout));
         if self.profiler.wait_for_pressure(Duration::ZERO)
             || is_woken
                 && self.profiler.wait_for_pressure(self.poll_interval.next_wait(Instant::now()).min(timeout))
@@ -135,8 +137,8 @@ impl<'obj> Sampler<'obj> {
         }
     }
 
-    /// Ends sampling, and appends the messages of what is still in the rings. Deferred walks are waited for until
-    /// `walk_until` at the latest.
+    /// Stops sampling, and appends the messages for what is still in the rings. Waits for deferred walks until `walk_until`
+    /// at the latest.
     pub(crate) fn stop(&mut self, walk_until: Option<Instant>, messages: &mut Vec<Message>) {
         self.profiler.stop();
         for _ in 0..=data::STACK_TIMEOUT_POLLS {
@@ -151,22 +153,22 @@ impl<'obj> Sampler<'obj> {
         self.data.abandon_deferred(&mut self.control, messages);
     }
 
-    /// How all interrupts since the start ended.
+    /// The outcomes of all interrupts since the start.
     pub(crate) fn tally(&self) -> SamplingTally {
         self.data.tally(&self.profiler)
     }
 
-    /// What the control part counts.
+    /// The counters of the control part.
     pub(crate) fn control_counts(&self) -> ControlCounts {
         self.control.counts()
     }
 
-    /// The profiler, for what it counts.
+    /// The profiler, for its counters.
     pub(crate) fn profiler(&self) -> &Profiler<'obj> {
         &self.profiler
     }
 
-    /// Whether the scope is our pod.
+    /// Whether the scope is the profiler's own pod.
     pub(crate) fn is_pod_scope(&self) -> bool {
         self.control.membership.scope.is_pod
     }
@@ -176,7 +178,7 @@ impl<'obj> Sampler<'obj> {
         self.control.membership.scope.is_empty()
     }
 
-    /// What the user loses because the programs' list of processes was full, if it was.
+    /// What the user loses if the eBPF programs' list of processes was full; `None` if it never was.
     pub(crate) fn scope_full_cost(&self) -> Option<&'static str> {
         self.control.membership.full_list_cost(&self.profiler)
     }

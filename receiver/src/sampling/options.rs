@@ -1,4 +1,4 @@
-//! What to sample, and how.
+//! The options of sampling: what to sample, and how.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::control::tables::debug_files::DebugRoots;
 use crate::memory::SamplingBudget;
 use crate::supervise::ThreadSupervisor;
 
-/// The samples that a CPU takes between two polls, at most. It bounds what waits in the rings: each sample of a new process
-/// comes with a snapshot.
+/// The maximum number of samples that a CPU takes between two polls. It bounds the data in the rings: each sample of a new
+/// process comes with a snapshot of its stack.
 const SAMPLES_PER_POLL: u32 = 16;
-/// The shortest and the longest average interval between polls: the longer it is, the less many execs cost. A side band
+/// The shortest and the longest average interval between polls. A longer interval makes frequent execs cheaper. A side band
 /// that fills up is polled more often.
 const POLL_INTERVAL_BOUNDS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(40));
 
-/// See the [module](self).
+/// What to sample, and how.
 #[derive(Clone, Debug)]
 pub(crate) struct SamplingOptions {
     pub(crate) scope: SamplingScope,
     pub(crate) samples_per_second: u32,
-    /// If not given, the best way that the kernel has.
+    /// `None`: the best mode that the kernel supports.
     pub(crate) walk: Option<WalkMode>,
     #[cfg(test)]
     pub(crate) test_programs: bool,
@@ -39,15 +39,15 @@ pub(crate) struct SamplingOptions {
     pub(crate) budget: SamplingBudget,
     /// Where to look for debug files.
     pub(crate) debug_roots: Arc<DebugRoots>,
-    /// Watches the threads that build tables.
+    /// Supervises the threads that build tables.
     pub(crate) threads: ThreadSupervisor,
 }
 
-/// The room for snapshots in a recording, which most often shows how a program starts.
+/// The memory for snapshots in interactive commands, most of which record a program from its start.
 const SNAPSHOTS_BYTES: usize = 64 << 20;
 
 impl SamplingOptions {
-    /// The options of commands that people wait for.
+    /// The options for interactive commands.
     pub(crate) fn interactive(
         scope: SamplingScope,
         samples_per_second: u32,
@@ -75,13 +75,16 @@ impl SamplingOptions {
         }
     }
 
-    /// The options for processes that already run, and their children.
+    /// Adapts the options to processes that are already running, and their children.
     pub(crate) fn for_running_processes(mut self) -> Self {
         self.budget.rings = self.budget.rings.for_running_processes();
         self
     }
 
-    /// Refuses a rate above the kernel's limit, which the kernel itself would call an invalid argument.
+    /// Checks the rate against the kernel's limit, because the kernel itself would only report an invalid argument.
+    ///
+    /// # Errors
+    /// [`SamplingError::Rate`] if the rate is too high.
     pub(super) fn check_rate(&self) -> Result<(), SamplingError> {
         let wanted = self.samples_per_second;
         let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate");
@@ -109,7 +112,7 @@ impl SamplingOptions {
         }
     }
 
-    /// Warns of what stacks lose if programs can't loop.
+    /// Warns about the limits of stacks on kernels without `bpf_loop`.
     pub(super) fn warn_of_walk(&self, walk: WalkMode) {
         if walk == WalkMode::Loop {
             return;
@@ -136,7 +139,7 @@ impl SamplingOptions {
     }
 }
 
-/// How each binary is to be walked.
+/// Decides how each binary is unwound.
 #[derive(Clone, Debug)]
 pub(super) struct PackingRules {
     mode: UnwindMode,
@@ -148,19 +151,19 @@ impl PackingRules {
         Self { mode, overrides }
     }
 
-    /// The form of a binary's tables: that of the first override that names the binary, else of the mode.
+    /// The packing of a binary's tables: from the first override that names the binary, else from the default mode.
     pub(super) fn packing(&self, path: &[u8], build_id: Option<&[u8]>) -> Packing {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let named = self.overrides.iter().find(|rule| match &rule.binary {
+        let matching = self.overrides.iter().find(|rule| match &rule.binary {
             BinaryMatch::Name(wanted) => wanted.as_bytes() == name,
             BinaryMatch::Path(wanted) => wanted.as_os_str().as_encoded_bytes() == path,
             BinaryMatch::BuildId(wanted) => Some(wanted.as_bytes()) == build_id,
         });
-        packing_for_mode(named.map_or(self.mode, |rule| rule.mode))
+        packing_for_mode(matching.map_or(self.mode, |rule| rule.mode))
     }
 }
 
-/// The form of tables for an unwind mode.
+/// The packing of tables for an unwind mode.
 pub(crate) fn packing_for_mode(mode: UnwindMode) -> Packing {
     match mode {
         UnwindMode::Auto => Packing::Auto,

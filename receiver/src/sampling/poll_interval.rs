@@ -1,28 +1,29 @@
-//! The interval between two polls of the kernel's events.
+//! The interval between two polls of the side band, the kernel's process events.
 //!
-//! A program that starts has a new event every millisecond, and until these are read the stacks of its samples are cut or cost
-//! a snapshot each. Polling seldom keeps the cost of many events low. So polls are rare on average, and polls that nothing
-//! called for are saved for when a program starts. But the rings must not fill up in between.
+//! A program that starts causes a new event every millisecond. Until the events are read, the stacks of its samples are
+//! truncated or cost a snapshot each. Polling rarely keeps many events cheap. So the average rate of polls is limited, and
+//! polls that weren't needed are saved, as in a token bucket, for when a program starts. Polls come earlier if the rings
+//! would fill up.
 
 use std::time::{Duration, Instant};
 
-/// The most polls that are saved.
+/// The maximum number of saved polls.
 const SAVED_POLLS_MAX: u32 = 16;
 
-/// See the [module](self).
+/// Decides how long to wait before the next poll.
 #[derive(Debug)]
 pub(super) struct PollInterval {
     /// The average interval.
     average: Duration,
-    /// When the next poll is due; it lies in the past by what is saved.
+    /// When the next poll is due. Saved polls move it into the past.
     due: Instant,
     polled_at: Instant,
-    /// The time in which the rings become half full, at the rate of events up to the last poll.
+    /// How long the rings take to become half full, at the event rate seen by the last poll.
     half_full_after: Duration,
 }
 
 impl PollInterval {
-    /// The shortest interval. Events are complete only after a millisecond.
+    /// The shortest interval. Events are complete only after a millisecond ([`EVENT_DELAY_NS`](super::EVENT_DELAY_NS)).
     pub(super) const SHORTEST: Duration = Duration::from_millis(2);
 
     pub(super) fn new(average: Duration, now: Instant) -> Self {
@@ -34,7 +35,7 @@ impl PollInterval {
         self.average
     }
 
-    /// How long to leave the events that are there now in their rings.
+    /// How long to wait before reading the events that are in the rings now.
     pub(super) fn next_wait(&mut self, now: Instant) -> Duration {
         let earliest = now.checked_sub(self.average * SAVED_POLLS_MAX).unwrap_or(now);
         self.due = self.due.max(earliest) + self.average;
@@ -42,7 +43,7 @@ impl PollInterval {
         wait.clamp(Self::SHORTEST.min(self.average), self.average)
     }
 
-    /// Records a poll that found this share of the rings full, from 0 to 1.
+    /// Records a poll. `filled` is how full it found the fullest ring, from 0 to 1.
     pub(super) fn record_poll(&mut self, now: Instant, filled: f64) {
         let since = now.saturating_duration_since(self.polled_at);
         self.polled_at = now;
@@ -57,10 +58,10 @@ mod tests {
 
     const AVERAGE: Duration = Duration::from_millis(20);
 
-    /// The polls of a second in which there are always events.
-    fn polls_in_a_busy_second(interval: &mut PollInterval, began: Instant) -> u32 {
-        let (mut now, mut polls) = (began, 0);
-        while now < began + Duration::from_secs(1) {
+    /// The number of polls in one second during which there are always events.
+    fn polls_in_a_busy_second(interval: &mut PollInterval, start: Instant) -> u32 {
+        let (mut now, mut polls) = (start, 0);
+        while now < start + Duration::from_secs(1) {
             now += interval.next_wait(now);
             polls += 1;
         }
@@ -68,24 +69,24 @@ mod tests {
     }
 
     #[test]
-    fn polls_are_rare_among_many_events_and_some_are_soon_after_a_quiet_time() {
-        let began = Instant::now();
-        let mut interval = PollInterval::new(AVERAGE, began);
+    fn polls_are_rare_under_load_and_frequent_after_a_quiet_time() {
+        let start = Instant::now();
+        let mut interval = PollInterval::new(AVERAGE, start);
         let polls =
-            [0, 1, 5, 6].map(|at| polls_in_a_busy_second(&mut interval, began + Duration::from_secs(at)));
+            [0, 1, 5, 6].map(|at| polls_in_a_busy_second(&mut interval, start + Duration::from_secs(at)));
         assert_eq!(polls.map(|polls| polls / 10), [5, 5, (50 + SAVED_POLLS_MAX) / 10, 5], "{polls:?}");
     }
 
     #[test]
-    fn polls_are_always_soon_if_programs_start_now_and_then() {
+    fn polls_are_prompt_if_programs_start_occasionally() {
         let mut now = Instant::now();
         let mut interval = PollInterval::new(AVERAGE, now);
         for _ in 0..100 {
             now += Duration::from_millis(200);
             for _ in 0..8 {
-                let rest = interval.next_wait(now);
-                assert_eq!(rest, PollInterval::SHORTEST);
-                now += rest;
+                let wait = interval.next_wait(now);
+                assert_eq!(wait, PollInterval::SHORTEST);
+                now += wait;
             }
         }
     }
@@ -105,9 +106,9 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_is_short_anyway_stays() {
-        let began = Instant::now();
-        let mut interval = PollInterval::new(Duration::from_millis(1), began);
-        assert_eq!(interval.next_wait(began + Duration::from_secs(1)), Duration::from_millis(1));
+    fn a_short_average_interval_is_kept() {
+        let start = Instant::now();
+        let mut interval = PollInterval::new(Duration::from_millis(1), start);
+        assert_eq!(interval.next_wait(start + Duration::from_secs(1)), Duration::from_millis(1));
     }
 }

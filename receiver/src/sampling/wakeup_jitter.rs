@@ -1,16 +1,16 @@
-//! Wake-up jitter: work that does not keep time with the samples.
+//! Wake-up jitter: keeps the receiver's own work from running in step with the sampling interrupts.
 //!
-//! The sample that fills a ring wakes the receiver. If the receiver worked at once, it would always work between two samples:
-//! it would never be interrupted itself, and its time would be counted as that of the program whose CPU it takes. At 997 Hz
-//! that was 4% too much for processes of 5 ms on a CPU that they shared with it. Where samples are rare they seldom fill a
-//! ring.
+//! The sample that fills a ring wakes the receiver. If the receiver worked at once, it would always run between two samples:
+//! it would never be sampled itself, and its CPU time would be attributed to the program that shares its CPU. At 997 Hz this
+//! overcounted processes that live for 5 ms, on a CPU shared with the receiver, by 4%. At low sampling rates the rings
+//! seldom fill, so the bias doesn't matter.
 
 use std::time::Duration;
 
-/// The longest delay: a ring goes on filling up meanwhile.
+/// The longest delay. The ring keeps filling during a delay, so it is short.
 const PERIOD_MAX: Duration = Duration::from_millis(20);
 
-/// Delays, spread evenly over the time between two samples.
+/// Generates delays that are spread evenly over the time between two samples.
 #[derive(Debug)]
 pub(super) struct WakeupJitter {
     period: Duration,
@@ -24,7 +24,7 @@ impl WakeupJitter {
         Self { period: period.min(PERIOD_MAX), share: 0.0 }
     }
 
-    /// The next delay: multiples of the golden ratio, without their whole part, fill an interval evenly.
+    /// The next delay. The fractional parts of the multiples of the golden ratio cover an interval evenly.
     pub(super) fn next_delay(&mut self) -> Duration {
         const GOLDEN_RATIO: f64 = 1.618_033_988_749_895;
         self.share = (self.share + GOLDEN_RATIO).fract();
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn no_delay_lets_a_ring_run_over_while_samples_are_rare() {
+    fn delays_are_bounded_at_low_sampling_rates() {
         let mut jitter = WakeupJitter::new(1);
         assert!((0..1_000).all(|_| jitter.next_delay() <= PERIOD_MAX));
     }

@@ -1,11 +1,11 @@
-//! The contexts that processes publish: when to look for them, and what was found.
+//! The contexts that processes publish: when to read them, and the results.
 //!
-//! No event announces a context (see [`sidewinder_process::context`]). The first look at a process follows its first sample,
-//! and further looks become less frequent until it publishes something, which most processes do at their start or never.
-//! From then on only the time of the publication is read, at intervals.
+//! No event announces a context (see [`sidewinder_process::context`]). A process is first read after its first sample, and
+//! then less and less often until it publishes something, which most processes do at startup or never. From then on only the
+//! publication's timestamp is read, at a fixed interval.
 //!
-//! Owner: the sampling thread. Input: introduced processes, changes of their mappings, and their memory, which the threads of
-//! [`ForeignReader`] read. Output: published contexts, and the variables in which threads publish.
+//! Owner: the sampling thread. Input: announced processes, changes of their mappings, and their memory, which the threads of
+//! [`ForeignReader`] read. Output: published contexts, and the variables in which threads publish their span.
 
 use std::collections::{BTreeSet, HashMap};
 use std::mem;
@@ -21,33 +21,34 @@ use tracing::{debug, warn};
 use super::variables::UnlocatedVariable;
 use crate::foreign::{ForeignReader, PendingRead, ReadFailure, ReadProgress, ReadTarget};
 
-/// The first interval between looks at a process that publishes nothing, or is about to. It doubles with each look.
+/// The first interval between reads of a process that publishes nothing, or nothing complete yet. It doubles with each read
+/// that finds nothing.
 const FIRST_READ_INTERVAL: Duration = Duration::from_secs(1);
-/// The longest interval between looks, each of which reads all mappings.
+/// The longest interval between reads. Each of them reads all mappings.
 const READ_INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// The interval between looks at a process that has published something, each of which is a single read.
+/// The interval between reads of a process that has published something. Each of them is a single small read.
 const PUBLISHED_READ_INTERVAL: Duration = Duration::from_secs(5);
-/// The time from the mapping of a library until the dynamic linker has filled in what leads to its variables.
+/// The time from mapping a library until the dynamic linker has written the data that leads to its variables.
 const LINKING_DELAY: Duration = Duration::from_millis(50);
-/// The shortest time between looks at any two processes, which bounds the cost of many new ones.
+/// The shortest time between the reads of any two processes. It bounds the cost of many new processes.
 const READ_SPACING_MIN: Duration = Duration::from_millis(5);
 
-/// See the [module](self).
+/// The contexts of followed processes, and the schedule of their reads.
 #[derive(Debug)]
 pub(super) struct Contexts {
     is_enabled: bool,
-    /// Whether to look for sets of labels, which no context announces.
+    /// Whether to look for label sets, which no context announces.
     reads_label_sets: bool,
     followed: HashMap<u32, FollowedProcess>,
-    /// When the next look at each of them is due.
+    /// When the next read of each process is due.
     due: BTreeSet<(Instant, u32)>,
     last_read_at: Option<Instant>,
     reader: ForeignReader,
-    /// Looks in progress.
+    /// Reads of contexts in progress.
     reads: Vec<(ProcessKey, PendingRead<Result<ContextUpdate, ContextReadError>>)>,
-    /// Reads in progress of where the threads of processes publish.
+    /// Reads in progress that locate the variables in which threads publish.
     locations: Vec<(ProcessKey, PendingRead<Vec<TlsVariable>>)>,
-    /// Processes whose context can't be read for want of a privilege.
+    /// The number of processes whose context can't be read because a privilege is missing.
     refused: u64,
 }
 
@@ -63,18 +64,18 @@ struct FollowedProcess {
     is_refused: bool,
 }
 
-/// How the threads of a process publish their span.
+/// How the threads of a process publish their span, as its context states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ThreadContextSource {
-    /// Not at all.
+    /// They don't, or not according to the context.
     Unpublished,
-    /// By a record for each thread.
+    /// In a record for each thread.
     Records,
-    /// By the labels of goroutines.
+    /// In the labels of goroutines.
     Goroutines,
 }
 
-/// A look that has ended.
+/// A completed read of a process's context.
 pub(super) struct ContextRead {
     pub(super) key: ProcessKey,
     /// Whether its context has changed.
@@ -97,7 +98,7 @@ impl Contexts {
         }
     }
 
-    /// Follows a process from now on. The first look is at once if the interval between looks allows.
+    /// Follows a process from now on. Reads its context at once if the spacing between reads allows it.
     pub(super) fn follow(&mut self, key: ProcessKey) {
         self.forget(key.pid);
         if !self.is_enabled {
@@ -116,14 +117,14 @@ impl Contexts {
         self.due.insert((due, key.pid));
         let reads_label_sets = self.reads_label_sets;
         let may_publish =
-            |look: ContextRead| look.threads != ThreadContextSource::Unpublished || reads_label_sets;
+            |read: ContextRead| read.threads != ThreadContextSource::Unpublished || reads_label_sets;
         if self.has_time(due) && self.start_read(key.pid, due, WaitMode::Briefly).is_some_and(may_publish) {
-            // The next look is for the variables of its threads.
+            // The next read is for the variables of its threads.
             self.schedule(key.pid, due);
         }
     }
 
-    /// Processes whose context can't be read for want of a privilege.
+    /// The number of processes whose context can't be read because a privilege is missing.
     pub(super) fn refused(&self) -> u64 {
         self.refused
     }
@@ -150,7 +151,7 @@ impl Contexts {
         }
     }
 
-    /// The keys of the attributes that the threads of a process publish, by number.
+    /// The keys of the attributes that the threads of a process publish, by key index.
     pub(super) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
         match self.followed(key).and_then(FollowedProcess::threads) {
             Some(ThreadContexts::Records { attribute_keys }) => attribute_keys,
@@ -163,17 +164,17 @@ impl Contexts {
         self.followed(key).map_or(&[], |followed| &followed.variables)
     }
 
-    /// Records the variables of a process. Returns whether they have changed.
+    /// Sets the variables of a process. Returns whether they have changed.
     pub(super) fn set_variables(&mut self, key: ProcessKey, variables: Vec<TlsVariable>) -> bool {
         let followed = self.followed.get_mut(&key.pid).filter(|followed| followed.key == key);
         followed.is_some_and(|followed| {
-            let is_change = followed.variables != variables;
+            let has_changed = followed.variables != variables;
             followed.variables = variables;
-            is_change
+            has_changed
         })
     }
 
-    /// Reads where the threads of a process have their copies of variables, and adds these to the known ones.
+    /// Reads where the threads of a process have their copies of the variables, and returns these after the known ones.
     pub(super) fn locate(
         &self,
         key: ProcessKey,
@@ -194,38 +195,38 @@ impl Contexts {
         self.reader.submit(target, read).map(ReadProgress::Pending)
     }
 
-    /// Takes the result of [`Self::locate`] later.
+    /// Keeps a read of [`Self::locate`] that hasn't completed.
     pub(super) fn push_pending_location(&mut self, key: ProcessKey, pending: PendingRead<Vec<TlsVariable>>) {
         self.locations.push((key, pending));
     }
 
-    /// The next result of [`Self::locate`] that has come later.
+    /// The next completed read among those of [`Self::push_pending_location`].
     pub(super) fn next_location(&mut self) -> Option<(ProcessKey, Result<Vec<TlsVariable>, ReadFailure>)> {
         take_answer(&mut self.locations)
     }
 
-    /// Whether threads may publish sets of labels, which no context announces.
+    /// Whether threads may publish label sets, which no context announces.
     pub(super) fn reads_label_sets(&self) -> bool {
         self.reads_label_sets
     }
 
-    /// Brings the next look at a process forward whose mappings have changed, if its threads publish.
+    /// Brings forward the next read of a process whose mappings have changed, if its threads publish their span.
     pub(super) fn expedite(&mut self, pid: u32) {
         let due = Instant::now() + LINKING_DELAY;
-        let waits = |followed: &&FollowedProcess| followed.threads().is_some() && followed.due > due;
-        if self.followed.get(&pid).filter(waits).is_some() {
+        let is_due_later = |followed: &&FollowedProcess| followed.threads().is_some() && followed.due > due;
+        if self.followed.get(&pid).filter(is_due_later).is_some() {
             self.schedule(pid, due);
         }
     }
 
-    /// The next look that has ended, or that is due and ends at once.
+    /// The next context read that has completed, or that is due and completes at once.
     pub(super) fn next_read(&mut self) -> Option<ContextRead> {
         let now = Instant::now();
-        while let Some((key, answer)) = take_answer(&mut self.reads) {
-            let look =
-                self.record(key, answer.unwrap_or_else(|none| Err(ContextReadError::ReadFailed(none))), now);
-            if look.is_some() {
-                return look;
+        while let Some((key, result)) = take_answer(&mut self.reads) {
+            let result = result.unwrap_or_else(|failure| Err(ContextReadError::ReadFailed(failure)));
+            let read = self.record(key, result, now);
+            if read.is_some() {
+                return read;
             }
         }
         let &(due, pid) = self.due.first()?;
@@ -257,35 +258,35 @@ impl Contexts {
         self.last_read_at = Some(now);
         let followed = self.followed.get(&pid)?;
         let key = followed.key;
-        if self.reads.iter().any(|(asked, _)| *asked == key) {
+        if self.reads.iter().any(|(pending, _)| *pending == key) {
             self.schedule(pid, now + FIRST_READ_INTERVAL);
             return None;
         }
         match followed.submit_read(&self.reader, wait) {
-            Ok(ReadProgress::Done(seen)) => self.record(key, seen, now),
+            Ok(ReadProgress::Done(result)) => self.record(key, result, now),
             Ok(ReadProgress::Pending(pending)) => {
-                // The answer schedules the next look.
+                // Recording the result schedules the next read.
                 self.schedule(pid, now + READ_INTERVAL_MAX);
                 self.reads.push((key, pending));
                 None
             }
-            Err(none) => self.record(key, Err(ContextReadError::ReadFailed(none)), now),
+            Err(failure) => self.record(key, Err(ContextReadError::ReadFailed(failure)), now),
         }
     }
 
-    /// Records what a look saw, if the process is still followed.
+    /// Records the result of a read, if the process is still followed, and schedules the next read.
     fn record(
         &mut self,
         key: ProcessKey,
-        seen: Result<ContextUpdate, ContextReadError>,
+        update: Result<ContextUpdate, ContextReadError>,
         now: Instant,
     ) -> Option<ContextRead> {
         let pid = key.pid;
         let followed = self.followed.get_mut(&pid).filter(|followed| followed.key == key)?;
         let before = followed.published.as_ref().map(|published| Arc::clone(&published.context));
-        let result = followed.apply(seen);
+        let result = followed.apply(update);
         let due = now + followed.next_interval(&result);
-        let look = ContextRead {
+        let read = ContextRead {
             key: followed.key,
             has_changed: before.as_ref() != followed.published.as_ref().map(|published| &published.context),
             threads: followed.thread_context_source(),
@@ -304,28 +305,29 @@ impl Contexts {
                      process's own user and a kernel.yama.ptrace_scope of 0"
                 );
             }
-            Err(unread) => debug!(pid, ?unread, "no process context"),
+            Err(error) => debug!(pid, ?error, "no process context"),
         }
-        Some(look)
+        Some(read)
     }
 }
 
-/// Takes an answer that has arrived.
+/// Takes the result of a read that has completed.
 pub(super) fn take_answer<T>(
     pending: &mut Vec<(ProcessKey, PendingRead<T>)>,
 ) -> Option<(ProcessKey, Result<T, ReadFailure>)> {
-    let (at, answer) = pending.iter().enumerate().find_map(|(at, (_, of))| Some((at, of.poll()?)))?;
-    Some((pending.swap_remove(at).0, answer))
+    let (index, result) =
+        pending.iter().enumerate().find_map(|(index, (_, read))| Some((index, read.poll()?)))?;
+    Some((pending.swap_remove(index).0, result))
 }
 
-/// Whether to wait for an answer.
+/// Whether to wait for the result of a read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WaitMode {
     No,
     Briefly,
 }
 
-/// What a process publishes.
+/// What a read of a process's context found.
 #[derive(Debug)]
 enum ContextUpdate {
     /// The same as before.
@@ -333,10 +335,10 @@ enum ContextUpdate {
     Changed(PublishedContext),
 }
 
-/// Why there is no context, as far as the next look depends on it.
+/// Why no context was read, as far as the next read depends on it.
 #[derive(Debug)]
 enum ContextReadError {
-    /// There is none, or none that is valid.
+    /// The process publishes no context, or no valid one.
     NotPublished(#[expect(dead_code, reason = "for the log")] ContextError),
     Busy,
     NotAllowed(std::io::Error),
@@ -344,7 +346,7 @@ enum ContextReadError {
     ReadFailed(#[expect(dead_code, reason = "for the log")] ReadFailure),
 }
 
-/// Reads what a process publishes.
+/// Reads the context that a process publishes.
 fn read_context(
     target: ReadTarget,
     before: Option<&PublishedContext>,
@@ -378,7 +380,7 @@ impl FollowedProcess {
         }
     }
 
-    /// Starts a look.
+    /// Starts a read of the process's context.
     fn submit_read(
         &self,
         reader: &ForeignReader,
@@ -393,19 +395,20 @@ impl FollowedProcess {
         }
     }
 
-    /// Records what a look saw. The last context stays while the process writes another one, or if nothing answers.
-    fn apply(&mut self, seen: Result<ContextUpdate, ContextReadError>) -> Result<(), ContextReadError> {
-        match seen {
+    /// Applies the result of a read. The last context is kept while the process is writing a new one, and if the read
+    /// failed.
+    fn apply(&mut self, update: Result<ContextUpdate, ContextReadError>) -> Result<(), ContextReadError> {
+        match update {
             Ok(ContextUpdate::Unchanged) => Ok(()),
             Ok(ContextUpdate::Changed(published)) => {
                 self.published = Some(published);
                 Ok(())
             }
-            Err(unread) => {
-                if matches!(unread, ContextReadError::NotPublished(_)) {
+            Err(error) => {
+                if matches!(error, ContextReadError::NotPublished(_)) {
                     self.published = None;
                 }
-                Err(unread)
+                Err(error)
             }
         }
     }

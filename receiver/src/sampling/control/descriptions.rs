@@ -1,5 +1,8 @@
-//! The descriptions of processes that the reporter has: each process is introduced before its first event, and again when its
+//! The process descriptions that the reporter has. Each process is announced before its first event, and again when its
 //! environment or its context changes the description.
+//!
+//! Owner: the sampling thread. Input: sampled processes, their environments and their contexts. Output: messages to the
+//! reporter, and the variables in which threads publish their span.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +21,7 @@ use crate::foreign::{ForeignReader, ReadProgress};
 use crate::jit::JitSource;
 use crate::sampling::message::Message;
 
-/// See the [module](self).
+/// The announced processes, with their contexts, variables and JIT sources.
 #[derive(Debug)]
 pub(crate) struct Descriptions {
     /// The processes that the reporter knows, by PID.
@@ -38,12 +41,12 @@ impl Descriptions {
         }
     }
 
-    /// Looks at a process of which a sample has arrived, while it is there.
+    /// Looks for the JIT source of a process that a sample has arrived from, while the process exists.
     pub(crate) fn note_sampled(&mut self, pid: Pid, processes: &mut ProcessTracker) {
         self.runtimes.note_sampled(pid, processes);
     }
 
-    /// Introduces a process before its first event.
+    /// Announces a process before its first event.
     pub(crate) fn announce(
         &mut self,
         key: ProcessKey,
@@ -51,8 +54,8 @@ impl Descriptions {
         messages: &mut Vec<Message>,
     ) {
         match self.announced.insert(key.pid, key) {
-            Some(before) if before == key => return,
-            Some(before) => messages.push(Message::ProcessExited(before)),
+            Some(previous) if previous == key => return,
+            Some(previous) => messages.push(Message::ProcessExited(previous)),
             None => {}
         }
         let description = if processes.running(key).is_some() {
@@ -66,12 +69,12 @@ impl Descriptions {
             .push(Message::Process(key, self.contexts.add_context_to(key, description.unwrap_or_default())));
     }
 
-    /// Where the runtime of a process names its code, once.
+    /// Where the runtime of a process publishes the names of its code, if it is not announced yet.
     pub(crate) fn take_jit_source(&mut self, key: ProcessKey) -> Option<Arc<JitSource>> {
         self.runtimes.take_unannounced(key)
     }
 
-    /// The keys of the attributes that the threads of a process publish, by number.
+    /// The keys of the attributes that the threads of a process publish, by key index.
     pub(crate) fn attribute_keys(&self, key: ProcessKey) -> &[Box<str>] {
         self.contexts.attribute_keys(key)
     }
@@ -81,7 +84,7 @@ impl Descriptions {
         self.contexts.variables(key)
     }
 
-    /// Processes whose context can't be read for want of a privilege.
+    /// The number of processes whose context can't be read because a privilege is missing.
     pub(super) fn contexts_refused(&self) -> u64 {
         self.contexts.refused()
     }
@@ -91,13 +94,13 @@ impl Descriptions {
         self.contexts.has_pending_reads()
     }
 
-    /// Notes that a process has changed its mappings.
+    /// Records that a process has changed its mappings.
     pub(super) fn mappings_changed(&mut self, pid: Pid) {
         self.contexts.expedite(pid.0);
         self.runtimes.mappings_changed(pid);
     }
 
-    /// Looks at the contexts that are due, and introduces processes again whose context has changed. Returns the processes
+    /// Reads the contexts that are due, and announces again the processes whose context has changed. Returns the processes
     /// whose variables have changed.
     pub(super) fn update_contexts(
         &mut self,
@@ -106,23 +109,23 @@ impl Descriptions {
         messages: &mut Vec<Message>,
     ) -> Vec<ProcessKey> {
         let mut changed = Vec::new();
-        while let Some((key, answer)) = self.contexts.next_location() {
-            match answer {
+        while let Some((key, located)) = self.contexts.next_location() {
+            match located {
                 Ok(variables) => changed.extend(self.set_variables(key, variables, processes)),
                 Err(none) => debug!(pid = key.pid, %none, "no thread context"),
             }
         }
-        while let Some(look) = self.contexts.next_read() {
-            let (key, pid) = (look.key, Pid(look.key.pid));
+        while let Some(read) = self.contexts.next_read() {
+            let (key, pid) = (read.key, Pid(read.key.pid));
             let Some(process) = processes.running(key) else { continue };
-            let known = match look.threads {
+            let known = match read.threads {
                 ThreadContextSource::Goroutines => {
                     ContextVariables::find_goroutine(process, &mut files.table)
                 }
                 ThreadContextSource::Records | ThreadContextSource::Unpublished => Vec::new(),
             };
             let wanted = [
-                (Pointee::Record, look.threads == ThreadContextSource::Records),
+                (Pointee::Record, read.threads == ThreadContextSource::Records),
                 (Pointee::LabelSet, self.contexts.reads_label_sets()),
             ];
             let mut unlocated = Vec::new();
@@ -134,10 +137,10 @@ impl Descriptions {
                     changed.extend(self.set_variables(key, located, processes));
                 }
                 Ok(ReadProgress::Pending(pending)) => self.contexts.push_pending_location(key, pending),
-                // The variables that are known still hold.
+                // The known variables are still valid.
                 Err(none) => debug!(%pid, %none, "no thread context"),
             }
-            if look.has_changed
+            if read.has_changed
                 && let Some(description) = processes.describe(pid)
             {
                 messages.push(Message::Process(key, self.contexts.add_context_to(key, description)));
@@ -146,7 +149,7 @@ impl Descriptions {
         changed
     }
 
-    /// Records the variables of a process. Returns the process if it runs and they have changed.
+    /// Sets the variables of a process. Returns the process if it is running and they have changed.
     fn set_variables(
         &mut self,
         key: ProcessKey,
@@ -158,7 +161,7 @@ impl Descriptions {
         has_changed.then_some(key)
     }
 
-    /// Introduces processes again whose environment has been read.
+    /// Announces again the processes whose environment has been read.
     pub(super) fn update_environments(
         &mut self,
         processes: &mut ProcessTracker,
@@ -174,7 +177,7 @@ impl Descriptions {
         }
     }
 
-    /// Forgets processes of which no more samples arrive.
+    /// Forgets processes that no more samples can arrive from.
     pub(crate) fn forget_exited(&mut self, processes: &ProcessTracker, messages: &mut Vec<Message>) {
         self.runtimes.forget_exited(processes);
         let gone = self.announced.extract_if(|pid, _| !processes.is_pid_known(Pid(*pid)));
@@ -184,7 +187,7 @@ impl Descriptions {
         }));
     }
 
-    /// Forgets a file.
+    /// Forgets the symbols of a file.
     pub(super) fn forget_file(&mut self, file: FileId) {
         self.variables.forget(file);
     }

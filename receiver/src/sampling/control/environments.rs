@@ -1,7 +1,8 @@
-//! The environments of processes, which are part of their description.
+//! Reads the environments of processes, which are part of their descriptions.
 //!
-//! An environment is memory of its process. A read that does not return at once goes on beside sampling, and its result is
-//! taken later.
+//! Owner: the sampling thread. Input: processes to describe. Output: the resource variables from their environments, in the
+//! registry. An environment is memory of its process, so a read may block. A read that doesn't complete at once continues on
+//! a reader thread, and its result is taken later.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use tracing::debug;
 use super::contexts::take_answer;
 use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 
-/// See the [module](self).
+/// The reads of environments in progress.
 #[derive(Debug)]
 pub(super) struct Environments {
     reader: ForeignReader,
@@ -23,7 +24,7 @@ impl Environments {
         Self { reader, pending: Vec::new() }
     }
 
-    /// The description of a running process, with its environment if that is read at once.
+    /// The description of a running process, with its environment if the read completes at once.
     pub(super) fn describe(&mut self, pid: Pid, registry: &mut Registry) -> Option<Arc<ProcessDescription>> {
         let mut pending = None;
         let description = registry.describe_with(pid, |start_ticks| {
@@ -34,8 +35,8 @@ impl Environments {
             };
             match self.reader.submit_and_wait(target, read) {
                 Ok(ReadProgress::Done(variables)) => variables,
-                Ok(ReadProgress::Pending(answer)) => {
-                    pending = Some(answer);
+                Ok(ReadProgress::Pending(read)) => {
+                    pending = Some(read);
                     ResourceVariables::default()
                 }
                 Err(none) => {
@@ -44,8 +45,8 @@ impl Environments {
                 }
             }
         });
-        if let Some((answer, process)) = pending.zip(registry.process(pid)) {
-            self.pending.push((ProcessKey::from(process), answer));
+        if let Some((read, process)) = pending.zip(registry.process(pid)) {
+            self.pending.push((ProcessKey::from(process), read));
         }
         description
     }
@@ -55,17 +56,17 @@ impl Environments {
         !self.pending.is_empty()
     }
 
-    /// Gives the registry the environments that have been read since they were asked for. Returns whose they are.
+    /// Stores the environments whose reads have completed in the registry. Returns their processes.
     pub(super) fn take_completed(&mut self, registry: &mut Registry) -> Vec<ProcessKey> {
-        let mut read = Vec::new();
-        while let Some((key, answer)) = take_answer(&mut self.pending) {
-            let Ok(variables) = answer else { continue };
+        let mut completed = Vec::new();
+        while let Some((key, result)) = take_answer(&mut self.pending) {
+            let Ok(variables) = result else { continue };
             if variables != ResourceVariables::default()
                 && registry.set_resource(Pid(key.pid), key.instance, variables)
             {
-                read.push(key);
+                completed.push(key);
             }
         }
-        read
+        completed
     }
 }

@@ -1,4 +1,7 @@
-//! The files that processes map: their identities, their unwind tables, and which of them the reporter knows.
+//! The files that processes map: their identities, their unwind tables, and which of them have been announced to the
+//! reporter.
+//!
+//! Owner: the sampling thread.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -14,12 +17,12 @@ use super::tables::binaries::{Binaries, ReadyFile};
 use super::tables::build::BuildError;
 use crate::sampling::message::{FileInfo, Message};
 
-/// See the [module](self).
+/// The identities and unwind tables of mapped files.
 #[derive(Debug)]
 pub(crate) struct FileTracker {
     pub(crate) table: FileTable,
     pub(crate) binaries: Binaries,
-    /// Files that the reporter knows, and whether it knows their headers.
+    /// Files that the reporter knows, and whether they were announced with their headers.
     announced: HashMap<FileId, bool>,
 }
 
@@ -32,7 +35,7 @@ impl FileTracker {
         }
     }
 
-    /// Announces a file that frames refer to, unless that is done.
+    /// Announces a file that frames refer to, unless it already is.
     pub(crate) fn announce(&mut self, file: FileId, messages: &mut Vec<Message>) {
         if !self.announced.contains_key(&file) {
             self.push_message(file, None, messages);
@@ -48,7 +51,7 @@ impl FileTracker {
 
     fn push_message(&mut self, file: FileId, loads: Option<&[LoadSegment]>, messages: &mut Vec<Message>) {
         let Some(entry) = self.table.get(file) else { return };
-        let facts = FileInfo {
+        let info = FileInfo {
             path: String::from_utf8_lossy(entry.path()).into_owned(),
             build_ids: entry.build_ids().clone(),
             hash: entry.hash(),
@@ -57,11 +60,11 @@ impl FileTracker {
             companions: self.binaries.companions(file),
         };
         self.announced.insert(file, loads.is_some());
-        messages.push(Message::File(file, Arc::new(facts)));
+        messages.push(Message::File(file, Arc::new(info)));
     }
 
-    /// Loads the unwind tables that are built, and announces their files. Returns the processes to publish again, which
-    /// is one or more times each.
+    /// Loads the unwind tables that have been built, and announces their files. Returns the processes to publish again; a
+    /// process may be listed more than once.
     pub(crate) fn load_built(
         &mut self,
         profiler: &mut Profiler<'_>,

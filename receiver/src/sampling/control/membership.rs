@@ -1,7 +1,8 @@
-//! Which processes are in scope, and which containers' events are open.
+//! Scope membership: which processes are in scope, and which containers have their events open.
 //!
-//! Input: exec events, forks that the [scope](super::scope) follows, and containers that the eBPF programs report. Output:
-//! the programs' list of processes, open events, and scans of the processes that come into scope.
+//! Owner: the sampling thread. Input: exec events, forks that the [scope](super::scope) follows, and new containers that the
+//! eBPF programs report. Output: the programs' list of processes, open events, and scans of the processes that come into
+//! scope.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,24 +17,24 @@ use super::scope::{ListChange, SamplingScope};
 use crate::causes::error_chain;
 use crate::sampling::SamplingError;
 
-/// How long the start waits for the scan of a process that the configuration names.
+/// How long startup waits for the scan of a process that the configuration names.
 const NAMED_PROCESS_SCAN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long the start waits for the scan of any other process.
+/// How long startup waits for the scan of any other process.
 const PROCESS_SCAN_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long sampling waits for the scan of the first process of a container.
 const FIRST_PROCESS_SCAN_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// See the [module](self).
+/// The scope, and the containers whose events are open.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(crate) scope: SamplingScope,
-    /// Our pod, if the scope is the pod and cgroups distinguish it from the rest of the node.
+    /// The profiler's own pod, if it is the scope and cgroups distinguish it from the rest of the node.
     pod: Option<Pod>,
-    /// Opens events, which takes privileges.
+    /// Opens events, which needs privileges.
     opener: Opener,
-    /// Containers whose events could not be opened yet, by cgroup, and since when.
+    /// Containers whose events could not be opened yet, by cgroup, and the time of the first attempt.
     unopened_containers: HashMap<u64, (Newcomer, Instant)>,
-    /// Processes that found the list of the programs full, as of the last warning.
+    /// The number of processes for which the programs' list was full, as of the last warning.
     list_full_count: u64,
 }
 
@@ -42,16 +43,16 @@ impl Membership {
         Self { scope, pod, opener, unopened_containers: HashMap::new(), list_full_count: 0 }
     }
 
-    /// Opens the side band, of the pod's containers or of every task.
+    /// Opens the side band, for the pod's containers or for every task.
     pub(crate) fn open_side_band(&mut self, processes: &mut ProcessTracker, profiler: &mut Profiler<'_>) {
-        let audience = pod::audience(self.pod.as_ref(), &self.opener);
+        let event_scope = pod::audience(self.pod.as_ref(), &self.opener);
         if let Some(pod) = &self.pod {
             processes.registry.restrict_to_pod(pod.bounds.clone());
-            if matches!(audience, EventScope::EveryTask) {
+            if matches!(event_scope, EventScope::EveryTask) {
                 self.scope.restrict_to_pod(pod.bounds.clone());
             }
         }
-        if let Err(error) = profiler.open_side_band(audience) {
+        if let Err(error) = profiler.open_side_band(event_scope) {
             warn!(%error, "degraded: new mappings will be learnt only when a sample meets them");
         }
     }
@@ -82,8 +83,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Evaluates all running processes, again for as long as containers come into scope: one process can bring in the
-    /// container of another that was evaluated before.
+    /// Evaluates all running processes, and repeats while new containers come into scope: a process can bring in the
+    /// container of one that was evaluated before it.
     fn evaluate_all(
         &mut self,
         processes: &mut ProcessTracker,
@@ -140,7 +141,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Adds a process to the list of the programs, unless it has exited.
+    /// Adds a process to the programs' list, unless it has exited.
     fn add_to_list(&mut self, pid: Pid, profiler: &Profiler<'_>) -> Result<(), SamplingError> {
         if let Some(start_ns) = start_ns(pid) {
             profiler.list(pid.0, start_ns)?;
@@ -149,7 +150,7 @@ impl Membership {
         Ok(())
     }
 
-    /// Adds the children that a process forked before the programs listed it.
+    /// Adds the children that processes forked before the programs listed them.
     pub(crate) fn add_pending_to_list(&mut self, profiler: &Profiler<'_>) {
         for pid in self.scope.take_pending() {
             // A full list is counted.
@@ -157,7 +158,7 @@ impl Membership {
         }
     }
 
-    /// Warns if more processes have found the list of the programs full.
+    /// Warns if the programs' list was full for more processes since the last warning.
     pub(crate) fn warn_of_full_list(&mut self, profiler: &Profiler<'_>) {
         let lost = profiler.scope_full();
         if lost > self.list_full_count {
@@ -167,7 +168,7 @@ impl Membership {
         }
     }
 
-    /// What the user loses because the list of the programs was full, if it was.
+    /// What the user loses if the programs' list was full; `None` if it never was.
     pub(crate) fn full_list_cost(&self, profiler: &Profiler<'_>) -> Option<&'static str> {
         let cost = match self.scope.mode() {
             TaskFilter::Unlisted => {
@@ -180,31 +181,34 @@ impl Membership {
         (profiler.scope_full() > 0).then_some(cost)
     }
 
-    /// Opens the events of a container of our pod that the programs report.
+    /// Opens the events of a new container of our pod that the programs reported.
     pub(crate) fn open_container(
         &mut self,
-        newcomer: Newcomer,
+        new_container: Newcomer,
         processes: &mut ProcessTracker,
         profiler: &mut Profiler<'_>,
     ) {
         let Some(pod) = &self.pod else { return };
-        let opened =
-            pod.container(newcomer.pid, &self.opener).and_then(|container| profiler.add_container(container));
+        let opened = pod
+            .container(new_container.pid, &self.opener)
+            .and_then(|container| profiler.add_container(container));
         match opened {
             Ok(is_new) => {
                 if is_new {
-                    info!(pid = newcomer.pid, "a container of this pod has started");
+                    info!(pid = new_container.pid, "a container of this pod has started");
                     self.evaluate_started(processes, profiler);
                 }
-                self.unopened_containers.remove(&newcomer.container);
-                profiler.acknowledge(&newcomer);
-                read_first_process(Pid(newcomer.pid), processes);
+                self.unopened_containers.remove(&new_container.container);
+                profiler.acknowledge(&new_container);
+                read_first_process(Pid(new_container.pid), processes);
             }
-            // The programs report the next process that runs in that container.
-            Err(_) if !pod::exists(newcomer.pid) => {}
+            // The process is gone; the programs report the next one that runs in that container.
+            Err(_) if !pod::exists(new_container.pid) => {}
             Err(error) => {
-                let (_, since) =
-                    *self.unopened_containers.entry(newcomer.container).or_insert((newcomer, Instant::now()));
+                let (_, since) = *self
+                    .unopened_containers
+                    .entry(new_container.container)
+                    .or_insert((new_container, Instant::now()));
                 if since.elapsed() >= pod::OPEN_TIMEOUT {
                     self.open_every_task(&error, profiler);
                 }
@@ -212,7 +216,7 @@ impl Membership {
         }
     }
 
-    /// Evaluates the processes that started before the events of their container were open.
+    /// Evaluates processes that may have started before the events of their container were open.
     fn evaluate_started(&mut self, processes: &mut ProcessTracker, profiler: &Profiler<'_>) {
         if self.scope.depends_on_exec()
             && let Err(error) = self.evaluate_all(processes, profiler)
@@ -224,17 +228,17 @@ impl Membership {
         }
     }
 
-    /// Tries again to open the events of containers for which that failed.
+    /// Retries opening the events of containers for which it failed.
     pub(crate) fn retry_containers(&mut self, processes: &mut ProcessTracker, profiler: &mut Profiler<'_>) {
-        self.unopened_containers.retain(|_, (newcomer, _)| pod::exists(newcomer.pid));
+        self.unopened_containers.retain(|_, (new_container, _)| pod::exists(new_container.pid));
         let unopened: Vec<Newcomer> =
-            self.unopened_containers.values().map(|(newcomer, _)| *newcomer).collect();
-        for newcomer in unopened {
-            self.open_container(newcomer, processes, profiler);
+            self.unopened_containers.values().map(|(new_container, _)| *new_container).collect();
+        for new_container in unopened {
+            self.open_container(new_container, processes, profiler);
         }
     }
 
-    /// Replaces the events of containers by those of every task.
+    /// Replaces the events of containers with those of every task.
     fn open_every_task(&mut self, reason: &EventError, profiler: &mut Profiler<'_>) {
         pod::warn_of_every_task(reason);
         self.unopened_containers.clear();
@@ -247,15 +251,15 @@ impl Membership {
     }
 }
 
-/// Reads what the children of a container's first process inherit. The children may live too shortly to be read themselves,
-/// and the first process may never be sampled.
+/// Reads the mappings and the description of a container's first process, which its children inherit. The children may be
+/// too short-lived to be read themselves, and the first process may never be sampled.
 fn read_first_process(pid: Pid, processes: &mut ProcessTracker) {
     // A process that can't be read has exited, or is counted.
     let _ = processes.scan(pid, FIRST_PROCESS_SCAN_TIMEOUT);
     let _ = processes.describe(pid);
 }
 
-/// When a process started, by `CLOCK_BOOTTIME`, to the tick that `/proc` states.
+/// When a process started, in `CLOCK_BOOTTIME` nanoseconds, rounded down to the clock tick that `/proc` reports.
 fn start_ns(pid: Pid) -> Option<u64> {
     let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let state = ProcessDir::open(&ProcRoot::default(), pid).and_then(|process| process.state());

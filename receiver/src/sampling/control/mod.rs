@@ -1,7 +1,7 @@
-//! The control part of sampling: from what happens to processes to what walks look up.
+//! The control part of sampling: turns process events into the maps that walks use.
 //!
-//! Owner: the sampling thread. Input: the kernel's side band, `/proc`, unwind tables that the builder threads deliver, and
-//! what samples lacked. Output: the BPF maps, and messages about files and processes.
+//! Owner: the sampling thread. Input: the kernel's side band, `/proc`, unwind tables from the builder threads, and requests
+//! for what samples were missing. Output: the BPF maps, and messages about files and processes.
 
 mod contexts;
 mod descriptions;
@@ -39,15 +39,15 @@ use super::options::PackingRules;
 use super::{SamplingError, SamplingOptions};
 use crate::foreign::{ForeignReader, ReadCounts};
 
-/// The most process events that wait to be put in order.
+/// The maximum number of process events that wait to be ordered by time.
 const QUEUED_EVENTS_MAX: usize = 65_536;
-/// How long the start waits for the unwind tables of running processes.
+/// How long startup waits for the unwind tables of running processes.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// See the [module](self).
+/// The control part's state.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// Process events, put in order of time.
+    /// Process events, ordered by time.
     events: EventQueue,
     pub(super) membership: Membership,
     pub(super) processes: ProcessTracker,
@@ -56,20 +56,20 @@ pub(super) struct Control {
     pub(super) descriptions: Descriptions,
 }
 
-/// What the control part counts.
+/// The counters of the control part.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlCounts {
-    /// Events of processes, and reads of processes in `/proc`.
+    /// Process events, and scans of processes in `/proc`.
     pub(crate) processes: RegistryCounters,
     /// Process events that were applied before all earlier ones had arrived.
     pub(crate) released_early: u64,
-    /// Reads of processes' memory, by how they ended.
+    /// Reads of processes' memory, by result.
     pub(crate) reads: ReadCounts,
-    /// Processes whose context can't be read for want of a privilege.
+    /// Processes whose context can't be read because a privilege is missing.
     pub(crate) contexts_refused: u64,
     /// Files read again because a walk missed an evicted table.
     pub(crate) table_reloads: u64,
-    /// Files whose tables are incomplete or missing for want of memory to read them.
+    /// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
     pub(crate) incomplete_tables: u64,
 }
 
@@ -103,7 +103,7 @@ impl Control {
         })
     }
 
-    /// Publishes the running processes that are in scope, and waits a while for their tables.
+    /// Publishes the running processes that are in scope, and waits up to [`START_TIMEOUT`] for their tables.
     pub(super) fn publish_running(
         &mut self,
         profiler: &mut Profiler<'_>,
@@ -120,18 +120,19 @@ impl Control {
         Ok(())
     }
 
-    /// Takes the events of the side band. Returns how full its fullest ring was, from 0 to 1; `None`: there is none.
+    /// Takes the events from the side band. Returns how full its fullest ring was, from 0 to 1; `None`: there is no side
+    /// band.
     pub(super) fn take_side_band(&mut self, profiler: &mut Profiler<'_>) -> Option<f64> {
         let side_band = profiler.side_band()?;
         Some(side_band.drain(|event| self.events.push(side_band::process_event(event))))
     }
 
-    /// The next process event from before `watermark_ns`, up to which all events have arrived.
+    /// The next process event from before `watermark_ns`, the time up to which all events have arrived.
     pub(super) fn next_event(&mut self, watermark_ns: u64) -> Option<ProcessEvent> {
         self.events.pop(watermark_ns)
     }
 
-    /// Applies a process event. Forks change the scope, so all events come in order of time.
+    /// Applies a process event. Events must be applied in order of time, since forks change the scope.
     pub(super) fn apply(&mut self, event: ProcessEvent, profiler: &Profiler<'_>) {
         let pid = event.pid;
         if let ProcessEventKind::Fork { parent, is_thread: false } = event.kind {
@@ -191,13 +192,13 @@ impl Control {
 
     fn load_tables(&mut self, known_ns: u64, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
         for pid in self.files.load_built(profiler, messages) {
-            // New tables make the mappings of a process no newer.
+            // New tables don't make the mappings of a process newer.
             let known_ns = profiler.processes.known_ns(pid.0).unwrap_or(known_ns);
             self.publish_process(pid, known_ns, profiler);
         }
     }
 
-    /// Updates the descriptions of processes, and publishes the variables of their threads.
+    /// Updates the descriptions of processes, and publishes their thread-context variables.
     pub(super) fn update_descriptions(&mut self, profiler: &mut Profiler<'_>, messages: &mut Vec<Message>) {
         let changed = self.descriptions.update_contexts(&mut self.processes, &mut self.files, messages);
         for key in changed {
@@ -208,12 +209,12 @@ impl Control {
         self.descriptions.update_environments(&mut self.processes, messages);
     }
 
-    /// Opens the events of a container that the programs report.
-    pub(super) fn open_container(&mut self, newcomer: Newcomer, profiler: &mut Profiler<'_>) {
-        self.membership.open_container(newcomer, &mut self.processes, profiler);
+    /// Opens the events of a new container that the eBPF programs reported.
+    pub(super) fn open_container(&mut self, new_container: Newcomer, profiler: &mut Profiler<'_>) {
+        self.membership.open_container(new_container, &mut self.processes, profiler);
     }
 
-    /// Requests what the walk of a sample lacked: a scan of its process, or a table.
+    /// Requests what the walk of a sample was missing: a scan of its process, or a table.
     pub(super) fn request_missing(&mut self, sample: &SampleRecord, stack: Option<&Stack>) {
         match sample.outcome {
             Outcome::UnknownProcess | Outcome::NoMapping => self.processes.request_rescan(Pid(sample.pid)),
@@ -238,7 +239,7 @@ impl Control {
         }
     }
 
-    /// Whether events, tables or reads are about to be complete.
+    /// Whether events, tables or reads are about to complete.
     pub(super) fn has_work_soon(&self) -> bool {
         !self.events.is_empty()
             || self.files.binaries.in_progress() > 0
@@ -246,7 +247,7 @@ impl Control {
             || self.descriptions.has_pending_reads()
     }
 
-    /// Whether there is work that no event announces.
+    /// Whether there is work that no event triggers.
     pub(super) fn needs_polling(&self) -> bool {
         self.files.binaries.has_misses() || self.publication.has_outdated()
     }

@@ -1,4 +1,4 @@
-//! The pod that the profiler runs in, and the containers of it whose events can be opened.
+//! The pod that the profiler runs in, and its containers whose events can be opened.
 
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -10,16 +10,16 @@ use tracing::warn;
 use crate::causes::error_chain;
 use crate::sampling::SamplingError;
 
-/// The first process of a PID namespace. In a pod it is that of the pause container, which does nothing.
+/// The first process of a PID namespace. In a pod it is that of the pause container, which is always idle.
 const FIRST_PID: u32 = 1;
 
-/// How long opening the events of a container may fail before the events of every task are opened instead. The process of a
-/// container runtime that enters a container is in that container's cgroup before it sees the cgroup itself.
+/// How long opening the events of a container may fail before the events of every task are opened instead. Retrying is
+/// needed because a container runtime's process that enters a container joins its cgroup before it sees that cgroup mounted.
 pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
-/// The pause between attempts at the start.
+/// The pause between attempts at startup.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What distinguishes our pod from others.
+/// What distinguishes the profiler's own pod from others.
 #[derive(Debug)]
 pub(crate) struct Pod {
     /// For the eBPF programs.
@@ -31,8 +31,7 @@ pub(crate) struct Pod {
 }
 
 impl Pod {
-    /// Finds the pod that the profiler runs in. `None`: only the PID namespace distinguishes it from the
-    /// rest of the node.
+    /// Finds the pod that the profiler runs in. `None`: only the PID namespace distinguishes it from the rest of the node.
     pub(crate) fn find() -> Result<Option<Self>, SamplingError> {
         if sidewinder_bpf::is_in_initial_pid_namespace()? {
             return Err(PodBoundsError::Node.into());
@@ -59,8 +58,11 @@ impl Pod {
         }))
     }
 
-    /// The container of a process of the pod. A privileged process may see more than its own cgroup, and the events of that
-    /// would be those of the node.
+    /// The container of a process of the pod.
+    ///
+    /// # Errors
+    /// Fails for a process that sees more than its own cgroup, as a privileged one may: its events would be those of the
+    /// whole pod or node.
     pub(super) fn container(&self, pid: u32, opener: &Opener) -> Result<Container, EventError> {
         let container = opener.container(pid).map_err(EventError::Opener)?;
         if self.ancestors.contains(&container.id().0) {
@@ -84,7 +86,7 @@ impl Pod {
             }
             match self.container(pid, opener) {
                 Ok(container) => containers.push(container),
-                // The pause container may run as another user, whose processes are closed to us.
+                // The pause container may run as another user, whose processes we can't open.
                 Err(_) if pid == FIRST_PID => {}
                 Err(_) if !exists(pid) => {}
                 Err(error) => return Err(error),
@@ -94,7 +96,7 @@ impl Pod {
     }
 }
 
-/// Whose events to open: those of the containers of our pod if all of them can be opened, else those of every task.
+/// Which events to open: those of our pod's containers if all of them can be opened, else those of every task.
 pub(super) fn audience(pod: Option<&Pod>, opener: &Opener) -> EventScope {
     let Some(pod) = pod else { return EventScope::EveryTask };
     let since = Instant::now();
@@ -110,12 +112,12 @@ pub(super) fn audience(pod: Option<&Pod>, opener: &Opener) -> EventScope {
     }
 }
 
-/// Whether a process is there.
+/// Whether a process exists.
 pub(super) fn exists(pid: u32) -> bool {
     ProcessDir::open(&ProcRoot::default(), Pid(pid)).and_then(|process| process.state()).is_ok()
 }
 
-/// Logs that the events of every task are open, and why.
+/// Warns that the events of every task are opened, and why.
 pub(super) fn warn_of_every_task(error: &EventError) {
     warn!(
         "degraded: all interrupts of the node are looked at, and left if they are not this pod's, as a container's own \

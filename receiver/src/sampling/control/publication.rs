@@ -1,4 +1,6 @@
-//! Publication into the BPF maps: the ranges of each process, and the variables of its threads.
+//! Publication into the BPF maps: the mapped ranges of each process, and its thread-context variables.
+//!
+//! Owner: the sampling thread. Input: processes and their files. Output: the BPF maps.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,7 +11,7 @@ use tracing::debug;
 use super::files::FileTracker;
 use super::replacements::MappingReplacements;
 
-/// See the [module](self).
+/// The state of publication.
 #[derive(Debug, Default)]
 pub(crate) struct Publication {
     /// Processes whose published mappings are from before their last exec.
@@ -18,7 +20,7 @@ pub(crate) struct Publication {
 }
 
 impl Publication {
-    /// Publishes a process as it is known up to `known_ns`, and has the tables of its files built.
+    /// Publishes a process as known up to `known_ns`, and requests the tables of its files.
     pub(super) fn publish(
         &mut self,
         process: &Process,
@@ -28,7 +30,7 @@ impl Publication {
         profiler: &mut Profiler<'_>,
     ) {
         let pid = process.pid();
-        // A scan is newer than the last event.
+        // A scan may be newer than the last event.
         let known_ns = known_ns.max(process.known_since_ns());
         let (mut ranges, mut mapped) = (Vec::new(), BTreeSet::new());
         for mapping in process.mappings() {
@@ -48,7 +50,7 @@ impl Publication {
                 Err(ProcessesError::Mappings { .. }) if tables.evict_oldest(arena).is_some() => {}
                 Err(error) => {
                     debug!(%error, "the stacks of this process will be incomplete");
-                    // The mappings that are published are not those of now.
+                    // The published mappings are no longer current.
                     profiler.processes.remove(arena, pid.0);
                     return;
                 }
@@ -60,7 +62,7 @@ impl Publication {
         }
     }
 
-    /// Withdraws a process that has exited, unless its PID is in use again.
+    /// Removes a process that has exited, unless its PID is in use again.
     pub(super) fn unpublish(
         &mut self,
         pid: Pid,
@@ -84,7 +86,7 @@ impl Publication {
         });
     }
 
-    /// Whether processes wait for their mappings to be confirmed.
+    /// Whether any process waits for its mappings to be confirmed.
     pub(super) fn has_outdated(&self) -> bool {
         !self.outdated.is_empty()
     }

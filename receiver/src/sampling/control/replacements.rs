@@ -1,21 +1,21 @@
-//! Mappings that were replaced, and until when walks did not know of it.
+//! Replaced mappings, and the time until which walks used the old ones.
 //!
-//! When a process unmaps a library and maps another one in its place, walks use the table of the old library until the new
-//! mappings are published, for some milliseconds. This module records that time for each process; the data part checks the
-//! stacks that were walked in it.
+//! When a process unmaps a library and maps another at the same address, walks use the table of the old library until the
+//! new mappings are published some milliseconds later. This module records for each process when that window ends; the data
+//! part checks the stacks that were walked within it.
 
 use std::collections::HashMap;
 
 use sidewinder_bpf::{SampleRecord, monotonic_ns};
 use sidewinder_process::Pid;
 
-/// How long samples may take to arrive, unless the receiver was stopped.
+/// How long a sample may take to arrive, unless the receiver process was suspended.
 const RETENTION_NS: u64 = 10_000_000_000;
 
-/// See the [module](self).
+/// The processes that have recently replaced a mapping.
 #[derive(Debug, Default)]
 pub(crate) struct MappingReplacements {
-    /// By process, when the new mappings were published; `u64::MAX`: they are not published yet.
+    /// When the new mappings of each process were published; `u64::MAX`: they are not published yet.
     published_at_ns: HashMap<Pid, u64>,
 }
 
@@ -25,7 +25,7 @@ impl MappingReplacements {
         self.published_at_ns.insert(pid, u64::MAX);
     }
 
-    /// Records a fork: until the mappings of the child are published, walks use what is published of its parent.
+    /// Records a fork: until the mappings of the child are published, walks use those published for its parent.
     pub(super) fn inherit(&mut self, parent: Pid, child: Pid, time_ns: u64) {
         if self.is_unpublished_at(parent, time_ns) {
             self.add(child);
@@ -48,7 +48,7 @@ impl MappingReplacements {
         self.published_at_ns.get(&pid).is_some_and(|published_ns| time_ns <= *published_ns)
     }
 
-    /// Forgets replacements from before any sample that may still arrive.
+    /// Forgets replacements that are older than any sample that may still arrive.
     pub(crate) fn sweep(&mut self) {
         let now_ns = monotonic_ns();
         self.published_at_ns.retain(|_, published_ns| published_ns.saturating_add(RETENTION_NS) > now_ns);
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replacement_affects_samples_until_it_is_published_also_those_of_children() {
+    fn a_replacement_affects_samples_of_a_process_and_its_children_until_it_is_published() {
         let (parent, child, later_child) = (Pid(1), Pid(2), Pid(3));
         let mut replacements = MappingReplacements::default();
         assert!(!replacements.is_unpublished_at(parent, 0));

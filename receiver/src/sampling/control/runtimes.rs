@@ -1,5 +1,7 @@
-//! Where processes that generate code write its names. That is looked up while the process runs, since its samples may be
-//! emitted after its exit.
+//! Where processes that generate code publish the names of that code. It is looked up while the process runs, since its
+//! samples may be emitted after its exit.
+//!
+//! Owner: the sampling thread.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,11 +11,11 @@ use sidewinder_process::{Backing, Pid, ProcessKey};
 use super::processes::ProcessTracker;
 use crate::jit::JitSource;
 
-/// See the [module](self).
+/// The JIT sources of sampled processes.
 #[derive(Debug, Default)]
 pub(super) struct Runtimes {
     entries: HashMap<ProcessKey, JitEntry>,
-    /// Processes whose mappings have changed since the last look.
+    /// Processes whose mappings have changed since they were last inspected.
     changed_mappings: HashSet<Pid>,
 }
 
@@ -24,19 +26,20 @@ struct JitEntry {
 }
 
 impl Runtimes {
-    /// Notes that a process has changed its mappings.
+    /// Records that a process has changed its mappings.
     pub(super) fn mappings_changed(&mut self, pid: Pid) {
         self.changed_mappings.insert(pid);
     }
 
-    /// Looks at a process of which a sample has arrived, if its mappings have changed since the last look.
+    /// Looks for the JIT source of a process that a sample has arrived from, if its mappings have changed since the last
+    /// time.
     pub(super) fn note_sampled(&mut self, pid: Pid, processes: &mut ProcessTracker) {
         if !self.changed_mappings.remove(&pid) {
             return;
         }
         let Some(process) = processes.registry.process(pid) else { return };
         let key = ProcessKey::from(process);
-        let is_known = self.entries.get(&key).is_some_and(|place| place.source.is_current_for(process));
+        let is_known = self.entries.get(&key).is_some_and(|entry| entry.source.is_current_for(process));
         if is_known || !process.mappings().any(|mapping| mapping.backing == Backing::Anonymous) {
             return;
         }
@@ -50,14 +53,14 @@ impl Runtimes {
         }
     }
 
-    /// The place of a process, the first time.
+    /// The JIT source of a process, when called for the first time since it was found.
     pub(super) fn take_unannounced(&mut self, key: ProcessKey) -> Option<Arc<JitSource>> {
-        let place = self.entries.get_mut(&key).filter(|place| !place.is_announced)?;
-        place.is_announced = true;
-        Some(Arc::clone(&place.source))
+        let entry = self.entries.get_mut(&key).filter(|entry| !entry.is_announced)?;
+        entry.is_announced = true;
+        Some(Arc::clone(&entry.source))
     }
 
-    /// Forgets processes of which no more samples arrive.
+    /// Forgets processes that no more samples can arrive from.
     pub(super) fn forget_exited(&mut self, processes: &ProcessTracker) {
         self.entries.retain(|key, _| processes.running_or_exited(*key).is_some());
         self.changed_mappings.retain(|pid| processes.registry.process(*pid).is_some());

@@ -1,7 +1,8 @@
-//! The rules of the scope: which processes are sampled. They are the rules that the eBPF programs apply, with those that take
-//! reading `/proc`.
+//! The rules of the scope: which processes are sampled. They are the rules that the eBPF programs apply, and those that need
+//! `/proc`.
 //!
-//! The rules have no effect by themselves: [`evaluate`](SamplingScope::evaluate) says how the programs' list is to change.
+//! Input: the configuration, process events and `/proc`. Output: the changes to make to the programs' list. The rules have
+//! no effect by themselves: [`evaluate`](SamplingScope::evaluate) returns a change, and the caller applies it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,13 +15,13 @@ use wildmatch::WildMatch;
 
 use crate::foreign::{ForeignReader, ReadProgress, ReadTarget};
 
-/// The part of a command line that patterns see.
+/// The length of a command line up to which patterns are matched.
 const COMMAND_LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// See the [module](self).
+/// The rules of the scope, and the processes that they currently include or exclude.
 #[derive(Clone, Debug)]
 pub(crate) struct SamplingScope {
-    /// Whether the scope is our pod.
+    /// Whether the scope is the profiler's own pod.
     pub(crate) is_pod: bool,
     /// Whether a process brings its whole container into scope.
     by_container: bool,
@@ -28,54 +29,55 @@ pub(crate) struct SamplingScope {
     exclude: Matcher,
     /// The containers that have come into scope.
     containers: HashSet<ContainerId>,
-    /// Our pod, if the events of every task arrive.
+    /// Our pod, if events of every task arrive and have to be filtered.
     pod_bounds: Option<PodBounds>,
     /// Processes of our PID namespace outside our pod.
     pids_outside_pod: HashSet<u32>,
     /// The programs' list: the included processes if there are any, else the excluded ones.
     listed: HashMap<u32, ListedSince>,
-    /// Listed processes that the programs have yet to list: they were forked before the programs listed their parent.
+    /// Processes in `listed` that the programs don't list yet, because they were forked before the programs listed their
+    /// parent.
     pending: Vec<u32>,
-    /// Reads command lines, which are memory of processes.
+    /// Reads command lines, which are in the memory of processes.
     reader: Option<ForeignReader>,
 }
 
-/// Since when the programs list a process.
+/// When the programs began to list a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ListedSince {
-    /// They don't yet.
+    /// They don't list it yet.
     Pending,
-    /// Since this time of `CLOCK_MONOTONIC`: they don't list the children that it forked before.
+    /// At this time of `CLOCK_MONOTONIC`, in nanoseconds. They don't list the children that it forked before.
     Since(u64),
-    /// Since its fork, by themselves.
+    /// At its fork, on their own.
     FromTheStart,
 }
 
-/// How the list is to change for a process.
+/// The change to make to the programs' list for a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ListChange {
-    /// Not at all.
+    /// No change.
     None,
-    /// The process is to be added.
+    /// Add the process.
     Add,
-    /// The process is to be removed.
+    /// Remove the process.
     Remove,
 }
 
 impl SamplingScope {
-    /// Every process that our PID namespace knows.
+    /// Every process in our PID namespace.
     pub(crate) fn whole_node() -> Self {
         Self::from_config(&sidewinder_config::Scope::default())
     }
 
-    /// These processes, and what they fork.
+    /// These processes and their descendants.
     pub(crate) fn from_pids(pids: impl IntoIterator<Item = u32>) -> Self {
         let mut scope = Self::whole_node();
         scope.include.pids = pids.into_iter().collect();
         scope
     }
 
-    /// Processes of these names, now or later, and what they fork. `*` and `?` stand for any characters.
+    /// Processes with these names, running or started later, and their descendants. `*` and `?` are wildcards.
     pub(crate) fn from_names(names: &[String]) -> Self {
         let mut scope = Self::whole_node();
         scope.include.names = names.iter().map(|name| WildMatch::new(name)).collect();
@@ -103,7 +105,7 @@ impl SamplingScope {
         self.reader = Some(reader);
     }
 
-    /// What the list means to the programs.
+    /// How the programs interpret the list.
     pub(crate) fn mode(&self) -> TaskFilter {
         match (self.include.is_empty(), self.exclude.is_empty()) {
             (false, _) => TaskFilter::Listed,
@@ -141,12 +143,12 @@ impl SamplingScope {
         is_selected && !self.pids_outside_pod.contains(&pid)
     }
 
-    /// Whether an event is about a process in scope. Forks change the scope, so events come in order of time.
+    /// Whether an event is about a process in scope. Events must come in order of time, since forks change the scope.
     pub(crate) fn admit_event(&mut self, event: &ProcessEvent) -> bool {
         if matches!(event.kind, ProcessEventKind::Lost { .. }) {
             return true;
         }
-        // The kernel writes 0 or -1 where our PID namespace has no number for the process.
+        // The kernel writes 0 or -1 if the process has no PID in our PID namespace.
         let pid = event.pid.0;
         if pid == 0 || pid == u32::MAX {
             return false;
@@ -156,48 +158,48 @@ impl SamplingScope {
         }
         let is_in_scope = self.contains(pid);
         if matches!(event.kind, ProcessEventKind::Exit { tid } if tid.0 == pid) && !is_in_scope {
-            // No further event of it is followed.
+            // Nothing else would forget it.
             self.remove_exited(pid);
         }
         is_in_scope
     }
 
-    /// A child is in scope if its parent is. Its PID may have been another process's.
+    /// Records a fork: a child is in scope if its parent is. Its PID may have been used by another process before.
     fn fork(&mut self, parent: u32, child: u32, time_ns: u64) {
         self.remove_exited(child);
         if self.pids_outside_pod.contains(&parent) {
             self.pids_outside_pod.insert(child);
         }
-        let known = match self.listed.get(&parent) {
+        let listed_since = match self.listed.get(&parent) {
             None => return,
             Some(ListedSince::FromTheStart) => ListedSince::FromTheStart,
             Some(ListedSince::Since(listed_ns)) if *listed_ns < time_ns => ListedSince::FromTheStart,
             Some(ListedSince::Since(_) | ListedSince::Pending) => ListedSince::Pending,
         };
-        if known == ListedSince::Pending {
+        if listed_since == ListedSince::Pending {
             self.pending.push(child);
         }
-        self.listed.insert(child, known);
+        self.listed.insert(child, listed_since);
     }
 
-    /// Takes the listed processes that the programs have yet to list.
+    /// Takes the processes that are to be added to the programs' list.
     pub(crate) fn take_pending(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.pending)
     }
 
-    /// Notes that the programs list a process from this time on.
+    /// Records that the programs list a process from this time on.
     pub(crate) fn mark_listed(&mut self, pid: u32, now_ns: u64) {
-        if let Some(known) = self.listed.get_mut(&pid) {
-            *known = ListedSince::Since(now_ns);
+        if let Some(listed_since) = self.listed.get_mut(&pid) {
+            *listed_since = ListedSince::Since(now_ns);
         }
     }
 
-    /// Whether a process is excluded. A sample of it is from before the programs listed it.
+    /// Whether a process is excluded. Samples of it can still arrive from before the programs listed it.
     pub(crate) fn excludes(&self, pid: u32) -> bool {
         self.mode() == TaskFilter::Unlisted && self.listed.contains_key(&pid)
     }
 
-    /// Applies the rules to a process, which may have become another program by exec.
+    /// Applies the rules to a process, again after each exec. Returns the change to make to the programs' list.
     pub(crate) fn evaluate(&mut self, pid: u32) -> ListChange {
         let Ok(process) = ProcessDir::open(&ProcRoot::default(), Pid(pid)) else { return ListChange::None };
         if let Some(pod) = &self.pod_bounds
@@ -217,21 +219,21 @@ impl SamplingScope {
         } else {
             self.command_line(&process)
         };
-        // A command line that can't be read may be an excluded one.
-        let is_excluded_unseen = command_line.is_none() && !exclude.is_empty();
+        // A command line that can't be read might match the exclusion.
+        let may_be_excluded = command_line.is_none() && !exclude.is_empty();
         traits.command_line = command_line.unwrap_or_default();
-        let is_excluded = is_excluded_unseen || self.exclude.matches(pid, &traits);
+        let is_excluded = may_be_excluded || self.exclude.matches(pid, &traits);
         let is_included = self.include.matches(pid, &traits) || self.has_container_of(&traits);
         if self.by_container && is_included && !is_excluded {
             self.containers.extend(traits.container);
         }
         let is_listed = self.listed.contains_key(&pid);
-        let is_to_be_listed = match self.mode() {
+        let should_be_listed = match self.mode() {
             TaskFilter::All => false,
             TaskFilter::Listed => (is_listed || is_included) && !is_excluded,
             TaskFilter::Unlisted => is_listed || is_excluded,
         };
-        match (is_listed, is_to_be_listed) {
+        match (is_listed, should_be_listed) {
             (false, true) => {
                 self.listed.insert(pid, ListedSince::Pending);
                 ListChange::Add
@@ -255,7 +257,7 @@ impl SamplingScope {
         }
     }
 
-    /// The number of containers that have come into scope. When it grows, their processes are to be evaluated again.
+    /// The number of containers that have come into scope. When it grows, all processes have to be evaluated again.
     pub(crate) fn containers(&self) -> usize {
         self.containers.len()
     }
@@ -318,13 +320,14 @@ impl Matcher {
     }
 }
 
-/// What patterns match. A trait that can't be read is empty. The command line is read separately, if a pattern needs it.
+/// The attributes of a process that patterns match. One that can't be read is empty. The command line is read separately, if
+/// a pattern needs it.
 #[derive(Debug, Default)]
 struct ProcessTraits {
     name: String,
     executable: String,
     command_line: String,
-    /// Its cgroup of version 2, or its first.
+    /// Its path in the cgroup v2 hierarchy, else in the first hierarchy.
     cgroup: String,
     container: Option<ContainerId>,
 }
@@ -343,14 +346,15 @@ impl ProcessTraits {
     }
 }
 
-/// The command line of a process, its arguments separated by spaces. May block for as long as the process likes.
+/// The command line of a process, its arguments separated by spaces. May block without limit, since it is memory of the
+/// process.
 fn read_command_line(process: &ProcessDir) -> String {
-    let words = process.read_at_most("cmdline", COMMAND_LINE_BYTES_MAX).unwrap_or_default();
-    let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-    words.join(" ").trim_end().to_owned()
+    let bytes = process.read_at_most("cmdline", COMMAND_LINE_BYTES_MAX).unwrap_or_default();
+    let arguments: Vec<_> = bytes.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+    arguments.join(" ").trim_end().to_owned()
 }
 
-/// The path in the line `0::PATH`; if there is none, that of the first line.
+/// The path in the line `0::PATH`; without such a line, the path in the first line.
 fn cgroup_path(cgroups: &str) -> String {
     let unified = cgroups.lines().find_map(|line| line.strip_prefix("0::"));
     let first = || cgroups.lines().next().and_then(|line| line.splitn(3, ':').nth(2));
@@ -383,8 +387,8 @@ mod tests {
         })
     }
 
-    /// A selector of names.
-    fn named(name: &str) -> Selector {
+    /// A selector that matches a name.
+    fn by_name(name: &str) -> Selector {
         Selector { names: vec![name.to_owned()], ..Selector::default() }
     }
 
@@ -412,7 +416,7 @@ mod tests {
     fn children_forked_before_the_programs_list_their_parent_are_pending() {
         let own = std::process::id();
         let at = |time_ns, parent, child| ProcessEvent { time_ns, ..fork(parent, child) };
-        for mut scope in [SamplingScope::from_pids([own]), scope(Selector::default(), named(&own_name()))] {
+        for mut scope in [SamplingScope::from_pids([own]), scope(Selector::default(), by_name(&own_name()))] {
             assert_eq!(scope.evaluate(own), ListChange::Add);
             scope.admit_event(&at(10, own, 11));
             scope.admit_event(&at(11, 11, 12));
@@ -427,17 +431,17 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_an_excluded_process_may_be_given_to_another_one() {
+    fn the_pid_of_an_excluded_process_may_be_reused() {
         let own = std::process::id();
-        let mut scope = scope(Selector::default(), named(&own_name()));
+        let mut scope = scope(Selector::default(), by_name(&own_name()));
         assert_eq!(scope.evaluate(own), ListChange::Add);
         for child in (11..20_011).filter(|child| *child != own) {
             assert!(!scope.admit_event(&fork(own, child)) && scope.excludes(child));
             assert!(!scope.admit_event(&exit(child)));
         }
-        assert_eq!(scope.listed.len(), 1, "what has ended is forgotten");
+        assert_eq!(scope.listed.len(), 1, "processes that have exited are forgotten");
         scope.admit_event(&fork(own, 11));
-        assert!(scope.admit_event(&fork(9, 11)), "its end was not heard of");
+        assert!(scope.admit_event(&fork(9, 11)), "its exit event was lost");
         assert!(!scope.excludes(11) && scope.contains(11));
     }
 
@@ -449,15 +453,15 @@ mod tests {
     }
 
     #[test]
-    fn a_process_comes_into_scope_by_each_of_its_traits() {
+    fn a_process_is_matched_by_each_of_its_attributes() {
         let own = std::process::id();
         let process = ProcessDir::open(&ProcRoot::default(), Pid(own)).unwrap();
         let traits =
             ProcessTraits { command_line: read_command_line(&process), ..ProcessTraits::read(&process) };
         let one = |text: &String| vec![text.clone()];
         for selector in [
-            named(&traits.name),
-            named(&format!("{}*", traits.name.get(..3).unwrap())),
+            by_name(&traits.name),
+            by_name(&format!("{}*", traits.name.get(..3).unwrap())),
             Selector { executables: one(&traits.executable), ..Selector::default() },
             Selector { command_lines: one(&traits.command_line), ..Selector::default() },
             Selector { cgroups: one(&traits.cgroup), ..Selector::default() },
@@ -469,23 +473,23 @@ mod tests {
             assert!(scope.contains(own) && !scope.contains(own + 1), "{selector:?}");
             assert_eq!(scope.evaluate(own), ListChange::None, "{selector:?}");
         }
-        let mut other = scope(named("no-such-name"), Selector::default());
+        let mut other = scope(by_name("no-such-name"), Selector::default());
         assert_eq!(other.evaluate(own), ListChange::None);
-        assert!(!other.is_empty(), "such a process may still come");
+        assert!(!other.is_empty(), "a process with this name may still start");
     }
 
     #[test]
-    fn what_is_excluded_stays_out_of_either_list() {
+    fn excluded_processes_are_out_of_scope_in_both_modes() {
         let own = std::process::id();
-        let mut all_but = scope(Selector::default(), named(&own_name()));
+        let mut all_but = scope(Selector::default(), by_name(&own_name()));
         assert_eq!(all_but.mode(), TaskFilter::Unlisted);
         assert!(all_but.contains(own));
         assert_eq!(all_but.evaluate(own), ListChange::Add);
         assert!(!all_but.contains(own));
-        assert!(!all_but.admit_event(&fork(own, 11)), "what it forks is left out too");
+        assert!(!all_but.admit_event(&fork(own, 11)), "its children are excluded too");
         assert!(all_but.admit_event(&fork(9, 12)));
 
-        let mut both = scope(named("*"), named(&own_name()));
+        let mut both = scope(by_name("*"), by_name(&own_name()));
         assert_eq!((both.mode(), both.evaluate(own)), (TaskFilter::Listed, ListChange::None));
         assert!(!both.contains(own));
     }

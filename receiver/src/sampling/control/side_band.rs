@@ -1,10 +1,10 @@
-//! The kernel's side band in the terms of the process registry.
+//! Converts events of the kernel's side band into process events for the registry.
 
 use sidewinder_address::Avma;
 use sidewinder_bpf::{SideBandEvent, SideBandKind};
 use sidewinder_process::{DeviceId, MappedIdentity, Pid, ProcessEvent, ProcessEventKind, Tid};
 
-/// The process event that a side-band event stands for.
+/// Converts a side-band event into a process event.
 pub(super) fn process_event(event: SideBandEvent) -> ProcessEvent {
     let kind = match event.kind {
         SideBandKind::Fork { parent_pid } => {

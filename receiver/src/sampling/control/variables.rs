@@ -1,5 +1,5 @@
-//! The variables in which the threads of a process publish their span. Each has a known name; its place follows from the
-//! symbol in its file and from what the dynamic linker has written into the process.
+//! The thread-local variables in which the threads of a process publish their span. Each has a known symbol name. Its
+//! address follows from the symbol in its file and from what the dynamic linker has written into the process.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -30,7 +30,7 @@ impl ContextVariables {
         self.label_sets.remove(&file);
     }
 
-    /// The variables of a process, which its memory has yet to locate. There are few: one for each library that defines one.
+    /// The variables of a process, not yet located in its memory. There are few: one for each library that defines one.
     pub(super) fn find(
         &mut self,
         to: Pointee,
@@ -38,12 +38,12 @@ impl ContextVariables {
         files: &mut FileTable,
     ) -> Vec<UnlocatedVariable> {
         let mut found = Vec::new();
-        // The name of musl depends on the distribution. glibc's `libc.so` is a linker script, which is never mapped.
-        let is_musls = |name: &[u8]| {
+        // The file name of musl depends on the distribution. glibc's `libc.so` is a linker script, which is never mapped.
+        let is_musl_name = |name: &[u8]| {
             name == b"libc.so" || name.starts_with(b"ld-musl-") || name.starts_with(b"libc.musl-")
         };
         let mut names = process.mappings().filter_map(|mapping| Some(mapping.backing.file()?.name()));
-        let vector = if names.any(is_musls) { TlsVector::Musl } else { TlsVector::Glibc };
+        let vector = if names.any(is_musl_name) { TlsVector::Musl } else { TlsVector::Glibc };
         for mapping in process.mappings() {
             let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
                 continue;
@@ -55,7 +55,7 @@ impl ContextVariables {
         found
     }
 
-    /// The path to the labels of the goroutines of a Go program.
+    /// How to reach the labels of the current goroutine, if the process runs a Go program; at most one variable.
     pub(super) fn find_goroutine(process: &Process, files: &mut FileTable) -> Vec<TlsVariable> {
         for mapping in process.mappings() {
             let Some(file) = files.identify(process, mapping).map(|identified| identified.id) else {
@@ -78,20 +78,20 @@ impl ContextVariables {
         };
         match known.entry(file) {
             Entry::Occupied(known) => known.into_mut().as_ref(),
-            Entry::Vacant(unknown) => {
+            Entry::Vacant(vacant) => {
                 let opened = files.get(file)?.opened()?;
                 let symbol = match to {
                     Pointee::Record => TlsSymbol::read(opened, RECORD_SYMBOL),
                     Pointee::LabelSet => read_label_set(opened),
                 };
-                // A file that can't be read is not tried again.
-                unknown.insert(symbol.unwrap_or_default()).as_ref()
+                // A file that can't be read is not retried.
+                vacant.insert(symbol.unwrap_or_default()).as_ref()
             }
         }
     }
 }
 
-/// A variable in a file that a process has mapped.
+/// A variable defined by a file that a process maps, at an address that is not known yet.
 #[derive(Debug)]
 pub(super) struct UnlocatedVariable {
     symbol: TlsSymbol,
@@ -101,7 +101,7 @@ pub(super) struct UnlocatedVariable {
 }
 
 impl UnlocatedVariable {
-    /// Adds the places of variables, as the memory of their process has them, each once.
+    /// Locates variables in the memory of their process, and adds each location once.
     pub(super) fn locate_all(all: &[Self], memory: &impl ForeignMemory, found: &mut Vec<TlsVariable>) {
         for Self { symbol, bias, vector, pointee: to } in all {
             match symbol.locate(*bias, memory).map(|location| variable(location, *vector, *to)) {
@@ -113,14 +113,14 @@ impl UnlocatedVariable {
     }
 }
 
-/// The symbol of the labels, if their version is known.
+/// The symbol of the labels, if the file states a supported version.
 fn read_label_set(file: &impl ReadAt) -> io::Result<Option<TlsSymbol>> {
     let Some(symbol) = TlsSymbol::read(file, LABEL_SET_SYMBOL)? else { return Ok(None) };
     let (name, version) = LABEL_SET_VERSION;
     Ok((read_constant(file, name)? == Some(version)).then_some(symbol))
 }
 
-/// `None`: its offset or module is beyond what the eBPF programs follow.
+/// The variable at a location; `None` if its offset or module is beyond what the eBPF programs support.
 fn variable(location: TlsLocation, vector: TlsVector, to: Pointee) -> Option<TlsVariable> {
     match location {
         TlsLocation::Static { offset } => Some(TlsVariable::Static { offset: offset.try_into().ok()?, to }),
