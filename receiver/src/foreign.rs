@@ -1,13 +1,15 @@
 //! Reads of other processes' memory, which may never return.
 //!
-//! Memory behind userfaultfd(2) or a FUSE file is given by another program, when it likes, and `process_vm_readv` waits for
-//! it. `environ` and `cmdline`, which are memory too, and `maps` wait for whoever holds the process's `mmap_lock`. So such
-//! reads are done here and nowhere else: by threads of their own, one read at a time.
+//! Memory behind userfaultfd(2) or a FUSE file is provided by another program at any time that it chooses, and
+//! `process_vm_readv` blocks until then. Reads of `environ` and `cmdline`, which are memory too, and of `maps` block while
+//! anyone holds the process's `mmap_lock`. So these reads are done only here: on separate threads, one read at a time.
 //!
-//! A read that has not returned by its [`READ_DEADLINE`] is given up: its process is in quarantine for a while, twice as long
-//! each time, and another thread takes over. The kernel lets such a thread go when the page comes, or when either process
-//! ends; ours can be killed at any time, and its end waits for none of these threads. When all of them are stuck, nothing
-//! is read until one returns, which [`ReadCounts`] tell.
+//! A read that has not returned by its [`READ_DEADLINE`] is abandoned: its process is put in quarantine, for twice as long
+//! each time, and another thread takes over. The kernel releases a stuck thread when the page arrives, or when either
+//! process exits. Our process can be killed at any time, and its exit waits for none of these threads. While all of them are
+//! stuck, nothing is read; [`ReadCounts`] shows this.
+//!
+//! Owner: the state is shared between the callers and the reader threads. Input: closures to run. Output: their results.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -25,83 +27,87 @@ use crate::lock::lock;
 use crate::privilege;
 use crate::time_budget::TimeBudget;
 
-/// A read takes some microseconds; on a busy machine, or from swap, some milliseconds.
+/// The time that a read may take. It normally takes some microseconds; on a busy machine or from swap, some milliseconds.
 const READ_DEADLINE: Duration = Duration::from_secs(2);
-/// Threads: one reads, the others take over from those that are stuck.
+/// The number of threads. One reads at a time; the others take over when it is stuck.
 const THREADS: usize = 4;
-/// Reads that wait for their turn.
+/// The maximum number of queued reads.
 const WAITING_MAX: usize = 1024;
-/// How long a process is left alone after a missed deadline: at first, and at most.
+/// How long a process is in quarantine after a missed deadline: the first time, and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(10);
 const QUARANTINE_MAX: Duration = Duration::from_secs(600);
-/// Processes in quarantine that are remembered.
+/// The maximum number of processes in quarantine.
 const QUARANTINED_MAX: usize = 1024;
-/// How long an answer is waited for that is better had at once, and which share of all time may go into that.
+/// How long [`ForeignReader::submit_and_wait`] waits for a result, and the share of all time that may be spent on such
+/// waits, as a divisor.
 const BRIEF_WAIT: Duration = Duration::from_millis(20);
 const BRIEF_WAITS_SHARE: u32 = 10;
 const BRIEF_WAITS_BURST: Duration = Duration::from_millis(100);
 
-/// One process, and no other that gets its number. An exec does not make another one of it.
+/// Identifies a process, even if its PID is reused. An exec doesn't change it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct ReadTarget {
     pub(crate) pid: Pid,
-    /// As `/proc/PID/stat` has it.
+    /// The start time from `/proc/PID/stat`, in clock ticks.
     pub(crate) start_ticks: u64,
 }
 
 impl ReadTarget {
-    /// The process that has a number now. `stat` shows no memory: reading it waits for nobody.
+    /// The process that has this PID now. Reading `stat` never blocks, since it shows no memory.
     pub(crate) fn from_pid(pid: Pid) -> Result<Self, ProcfsError> {
         let state = ProcessDir::open(&ProcRoot::default(), pid)?.state()?;
         Ok(Self { pid, start_ticks: state.start_ticks })
     }
 
-    /// Its directory in `/proc`.
+    /// Opens its directory in `/proc`.
+    ///
+    /// # Errors
+    /// [`ProcfsError::Gone`] if the process has exited.
     pub(crate) fn open_dir(self) -> Result<ProcessDir, ProcfsError> {
         let directory = ProcessDir::open(&ProcRoot::default(), self.pid)?;
-        let is_it = directory.state()?.start_ticks == self.start_ticks;
-        if is_it { Ok(directory) } else { Err(ProcfsError::Gone { pid: self.pid }) }
+        let is_same = directory.state()?.start_ticks == self.start_ticks;
+        if is_same { Ok(directory) } else { Err(ProcfsError::Gone { pid: self.pid }) }
     }
 }
 
-/// Why a read has no answer.
+/// Why a read has no result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub(crate) enum ReadFailure {
     #[error("the process has ended")]
     Gone,
-    #[error("its memory was not given within {READ_DEADLINE:?}")]
+    #[error("the read of its memory did not return within {READ_DEADLINE:?}")]
     TimedOut,
-    #[error("its memory was not given before, it is left alone for now")]
+    #[error("it is in quarantine, because a read of its memory did not return in time")]
     Quarantined,
-    #[error("too many reads wait, or all threads that read are stuck")]
+    #[error("too many reads are queued, or all reader threads are stuck")]
     Refused,
     #[error("the read has failed")]
     Failed,
 }
 
-/// What became of all reads.
+/// The number of reads by result, and the current state.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ReadCounts {
-    /// In time.
+    /// Completed in time.
     pub(crate) completed: u64,
-    /// Not within the deadline.
+    /// Missed the deadline.
     pub(crate) timed_out: u64,
-    /// Of those, later.
+    /// Missed the deadline, and returned later.
     pub(crate) late: u64,
-    /// Not tried, as the process had missed a deadline.
+    /// Not tried, because the process was in quarantine.
     pub(crate) quarantined: u64,
-    /// Not tried, as too many waited or all threads were stuck.
+    /// Not tried, because too many reads were queued or all threads were stuck.
     pub(crate) refused: u64,
-    /// Ended by a panic.
+    /// Ended with a panic.
     pub(crate) failed: u64,
-    /// Processes in quarantine, now.
+    /// Processes that are in quarantine now.
     pub(crate) in_quarantine: u64,
-    /// Threads whose read has not returned, now.
+    /// Threads that are stuck in a read now.
     pub(crate) stuck_threads: u64,
 }
 
 impl ReadCounts {
-    /// Counts by how a read ended.
+    /// The counts, with the names of the results.
     pub(crate) fn by_result(&self) -> [(&'static str, u64); 6] {
         [
             ("answered", self.completed),
@@ -113,30 +119,30 @@ impl ReadCounts {
         ]
     }
 
-    /// Whether nothing can be read.
+    /// Whether all threads are stuck, so that nothing can be read.
     pub(crate) fn is_stuck(&self) -> bool {
         self.stuck_threads >= THREADS as u64
     }
 
-    /// What both counted; what holds now is `self`'s.
-    pub(crate) fn plus_previous(self, before: &Self) -> Self {
+    /// The sum of both counts, with the current state of `self`.
+    pub(crate) fn plus_previous(self, previous: &Self) -> Self {
         Self {
-            completed: self.completed + before.completed,
-            timed_out: self.timed_out + before.timed_out,
-            late: self.late + before.late,
-            quarantined: self.quarantined + before.quarantined,
-            refused: self.refused + before.refused,
-            failed: self.failed + before.failed,
+            completed: self.completed + previous.completed,
+            timed_out: self.timed_out + previous.timed_out,
+            late: self.late + previous.late,
+            quarantined: self.quarantined + previous.quarantined,
+            refused: self.refused + previous.refused,
+            failed: self.failed + previous.failed,
             ..self
         }
     }
 }
 
-/// Asks the threads, which end with the last of these. See the [module](self).
+/// A handle to the reader threads, which exit when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct ForeignReader {
     shared: Arc<ReaderShared>,
-    /// Tells the threads, which have none, that nobody asks any more.
+    /// Stops the threads when the last handle is dropped. The threads themselves don't hold one.
     _closing: Arc<ShutdownGuard>,
 }
 
@@ -163,32 +169,32 @@ struct ReaderShared {
 struct ReaderState {
     waiting: VecDeque<QueuedRead>,
     current: Option<RunningRead>,
-    /// Reads that were given up and have not returned.
+    /// The IDs of abandoned reads that have not returned.
     stuck: Vec<u64>,
     last_read: u64,
     quarantine: HashMap<ReadTarget, Quarantine>,
     counts: ReadCounts,
-    /// Time that may go into brief waits.
+    /// The time budget for brief waits.
     brief_waits: TimeBudget,
     is_closed: bool,
 }
 
 struct QueuedRead {
-    number: u64,
+    id: u64,
     target: ReadTarget,
     run: Box<dyn FnOnce() + Send>,
 }
 
 impl std::fmt::Debug for QueuedRead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Read").field("number", &self.number).field("target", &self.target).finish()
+        f.debug_struct("QueuedRead").field("id", &self.id).field("target", &self.target).finish()
     }
 }
 
-/// The read that is under way.
+/// The read in progress.
 #[derive(Debug)]
 struct RunningRead {
-    number: u64,
+    id: u64,
     target: ReadTarget,
     since: Instant,
 }
@@ -199,15 +205,15 @@ struct Quarantine {
     duration: Duration,
 }
 
-/// An answer that is still to come.
+/// A submitted read whose result has not been taken yet.
 #[derive(Debug)]
 pub(crate) struct PendingRead<T> {
-    number: u64,
+    id: u64,
     receiver: Receiver<T>,
     shared: Arc<ReaderShared>,
 }
 
-/// What [`ForeignReader::submit_and_wait`] got.
+/// The result of a read, or the pending read.
 #[derive(Debug)]
 pub(crate) enum ReadProgress<T> {
     Done(T),
@@ -215,10 +221,10 @@ pub(crate) enum ReadProgress<T> {
 }
 
 impl ForeignReader {
-    /// Starts the threads, which keep of the opener's privileges what reading takes.
+    /// Starts the threads. Of the opener's privileges they keep only those that reading needs.
     ///
     /// # Errors
-    /// If the system has no room for a thread.
+    /// If a thread can't be started.
     pub(crate) fn start(opener: &Opener) -> io::Result<Self> {
         Self::start_with(READ_DEADLINE, |run| opener.spawn("reader", run).map(drop))
     }
@@ -249,10 +255,10 @@ impl ForeignReader {
         Ok(reader)
     }
 
-    /// Asks for something to be read of a process. Waits for nothing.
+    /// Queues a read of a process. Never blocks.
     ///
     /// # Errors
-    /// Where it won't be tried.
+    /// If the read won't be tried: [`ReadFailure::Quarantined`] or [`ReadFailure::Refused`].
     pub(crate) fn submit<T: Send + 'static>(
         &self,
         target: ReadTarget,
@@ -269,37 +275,37 @@ impl ForeignReader {
             state.counts.refused += 1;
             return Err(ReadFailure::Refused);
         }
-        let (sender, answer) = channel();
+        let (sender, receiver) = channel();
         let run = Box::new(move || {
-            // Whoever has asked may not wait for the answer any more.
+            // The caller may no longer wait for the result.
             let _ = sender.send(read());
         });
         state.last_read += 1;
-        let number = state.last_read;
-        state.waiting.push_back(QueuedRead { number, target, run });
+        let id = state.last_read;
+        state.waiting.push_back(QueuedRead { id, target, run });
         self.shared.changed.notify_one();
-        Ok(PendingRead { number, receiver: answer, shared: Arc::clone(&self.shared) })
+        Ok(PendingRead { id, receiver, shared: Arc::clone(&self.shared) })
     }
 
-    /// As [`Self::submit`], and waits a moment for the answer: [`BRIEF_WAIT`] at the most, and all such waits together a
-    /// tenth of the time.
+    /// Like [`Self::submit`], and waits briefly for the result: at most for [`BRIEF_WAIT`], and for a tenth of the time over
+    /// all brief waits together.
     ///
     /// # Errors
-    /// Where there won't be an answer.
+    /// If there won't be a result.
     pub(crate) fn submit_and_wait<T: Send + 'static>(
         &self,
         target: ReadTarget,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<ReadProgress<T>, ReadFailure> {
         let pending = self.submit(target, read)?;
-        let began = Instant::now();
-        let wait = lock(&self.shared.state).brief_waits.remaining(began).min(BRIEF_WAIT);
-        let asked = pending.wait(wait);
-        lock(&self.shared.state).brief_waits.spend(began.elapsed(), Instant::now());
-        asked
+        let start = Instant::now();
+        let timeout = lock(&self.shared.state).brief_waits.remaining(start).min(BRIEF_WAIT);
+        let progress = pending.wait(timeout);
+        lock(&self.shared.state).brief_waits.spend(start.elapsed(), Instant::now());
+        progress
     }
 
-    /// Gives up a read that has missed its deadline, and returns how all reads ended.
+    /// Abandons a read that has missed its deadline, and returns the counts.
     pub(crate) fn counts(&self) -> ReadCounts {
         let now = Instant::now();
         let mut state = lock(&self.shared.state);
@@ -313,7 +319,7 @@ impl ForeignReader {
     }
 }
 
-/// A process whose memory is read now and then by somebody who can wait a moment.
+/// A process whose memory is read by a caller that can wait.
 #[derive(Debug)]
 pub(crate) struct ForeignProcess {
     target: ReadTarget,
@@ -321,15 +327,15 @@ pub(crate) struct ForeignProcess {
 }
 
 impl ForeignProcess {
-    /// The process that has a number now.
+    /// The process that has this PID now.
     pub(crate) fn from_pid(pid: Pid, reader: ForeignReader) -> Result<Self, ProcfsError> {
         Ok(Self { target: ReadTarget::from_pid(pid)?, reader })
     }
 
-    /// What `read` makes of the memory of the process.
+    /// Runs `read` on the memory of the process, and returns its result.
     ///
     /// # Errors
-    /// Where there is no answer within `timeout`.
+    /// If there is no result within `timeout`.
     pub(crate) fn read_within<T: Send + 'static>(
         &self,
         timeout: Duration,
@@ -338,43 +344,43 @@ impl ForeignProcess {
         let target = self.target;
         let read = move || Some(read(&ProcessMemory::new(target.open_dir().ok()?)));
         match self.reader.submit(target, read)?.wait(timeout)? {
-            ReadProgress::Done(answer) => answer.ok_or(ReadFailure::Gone),
+            ReadProgress::Done(result) => result.ok_or(ReadFailure::Gone),
             ReadProgress::Pending(_) => Err(ReadFailure::TimedOut),
         }
     }
 }
 
 impl<T> PendingRead<T> {
-    /// The answer, or why there won't be one; `None`: it may still come.
+    /// The result, or why there won't be one; `None`: it may still arrive.
     pub(crate) fn poll(&self) -> Option<Result<T, ReadFailure>> {
         match self.receiver.try_recv() {
-            Ok(answer) => Some(Ok(answer)),
+            Ok(result) => Some(Ok(result)),
             Err(TryRecvError::Disconnected) => Some(Err(self.failure_reason())),
             Err(TryRecvError::Empty) => {
                 let mut state = lock(&self.shared.state);
                 self.shared.abandon_overdue(&mut state, Instant::now());
-                state.stuck.contains(&self.number).then_some(Err(ReadFailure::TimedOut))
+                state.stuck.contains(&self.id).then_some(Err(ReadFailure::TimedOut))
             }
         }
     }
 
-    /// Waits for the answer, at the longest for `timeout`.
+    /// Waits for the result, at most for `timeout`.
     ///
     /// # Errors
-    /// Where there won't be one.
+    /// If there won't be a result.
     pub(crate) fn wait(self, timeout: Duration) -> Result<ReadProgress<T>, ReadFailure> {
         match self.receiver.recv_timeout(timeout) {
-            Ok(answer) => Ok(ReadProgress::Done(answer)),
+            Ok(result) => Ok(ReadProgress::Done(result)),
             Err(RecvTimeoutError::Disconnected) => Err(self.failure_reason()),
             Err(RecvTimeoutError::Timeout) => match self.poll() {
-                Some(Ok(answer)) => Ok(ReadProgress::Done(answer)),
+                Some(Ok(result)) => Ok(ReadProgress::Done(result)),
                 Some(Err(reason)) => Err(reason),
                 None => Ok(ReadProgress::Pending(self)),
             },
         }
     }
 
-    /// Why nobody can answer any more.
+    /// Why the read was dropped without a result.
     fn failure_reason(&self) -> ReadFailure {
         match lock(&self.shared.state).stuck.len() {
             THREADS.. => ReadFailure::Refused,
@@ -389,51 +395,55 @@ impl ReaderState {
     }
 
     fn quarantine(&mut self, target: ReadTarget, now: Instant) -> Duration {
-        let before = self.quarantine.get(&target).map(|quarantine| quarantine.duration);
-        let time = before.map_or(QUARANTINE_FIRST, |time| (2 * time).min(QUARANTINE_MAX));
-        if self.quarantine.len() >= QUARANTINED_MAX && before.is_none() {
-            let soonest = self.quarantine.iter().min_by_key(|(_, of)| of.until).map(|(target, _)| *target);
+        let previous = self.quarantine.get(&target).map(|quarantine| quarantine.duration);
+        let duration = previous.map_or(QUARANTINE_FIRST, |duration| (2 * duration).min(QUARANTINE_MAX));
+        if self.quarantine.len() >= QUARANTINED_MAX && previous.is_none() {
+            let soonest = self
+                .quarantine
+                .iter()
+                .min_by_key(|(_, quarantine)| quarantine.until)
+                .map(|(target, _)| *target);
             soonest.and_then(|target| self.quarantine.remove(&target));
         }
-        self.quarantine.insert(target, Quarantine { until: now + time, duration: time });
-        time
+        self.quarantine.insert(target, Quarantine { until: now + duration, duration });
+        duration
     }
 }
 
 impl ReaderShared {
-    /// Gives up the read that is under way if it has missed its deadline.
+    /// Abandons the read in progress if it has missed its deadline.
     fn abandon_overdue(&self, state: &mut ReaderState, now: Instant) {
         let is_late =
             |current: &mut RunningRead| now.saturating_duration_since(current.since) >= self.deadline;
-        let Some(RunningRead { number, target, .. }) = state.current.take_if(is_late) else { return };
-        state.stuck.push(number);
+        let Some(RunningRead { id, target, .. }) = state.current.take_if(is_late) else { return };
+        state.stuck.push(id);
         state.counts.timed_out += 1;
-        let time = state.quarantine(target, now);
-        let (pid, seconds) = (target.pid.0, time.as_secs());
+        let quarantined_for = state.quarantine(target, now);
+        let (pid, seconds) = (target.pid.0, quarantined_for.as_secs());
         if state.counts.timed_out == 1 {
             warn!(
                 pid,
                 seconds,
-                "degraded: the memory of a process is not given to readers (userfaultfd, FUSE): nothing more is read of it \
+                "degraded: reads of a process's memory don't return (userfaultfd, FUSE): it is in quarantine and not read \
                  for some time"
             );
         } else {
-            debug!(pid, seconds, "a process is in quarantine: its memory is not given to readers");
+            debug!(pid, seconds, "a process is in quarantine: reads of its memory don't return");
         }
         if state.stuck.len() >= THREADS {
             let refused = state.waiting.drain(..).count();
             state.counts.refused += refused as u64;
-            warn!("degraded: every thread that reads processes is stuck: nothing is read until one returns");
+            warn!("degraded: all reader threads are stuck: no process is read until one of them returns");
         }
         self.changed.notify_one();
     }
 
-    /// Does one read after the other, as long as no other thread is at it.
+    /// Runs queued reads, while no other thread is running one.
     fn run_worker(&self) {
         let mut state = lock(&self.state);
         while !state.is_closed {
             let next = if state.current.is_none() { state.waiting.pop_front() } else { None };
-            let Some(QueuedRead { number, target, run }) = next else {
+            let Some(QueuedRead { id, target, run }) = next else {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
@@ -442,17 +452,17 @@ impl ReaderShared {
                 state.counts.quarantined += 1;
                 continue;
             }
-            state.current = Some(RunningRead { number, target, since: now });
+            state.current = Some(RunningRead { id, target, since: now });
             drop(state);
-            // What is read is not trusted, and a fault in its parser must not take the thread.
+            // The data is not trusted, and a bug in its parser must not end the thread.
             let is_ok = catch_unwind(AssertUnwindSafe(run)).is_ok();
             state = lock(&self.state);
-            if state.current.take_if(|current| current.number == number).is_some() {
+            if state.current.take_if(|current| current.id == id).is_some() {
                 state.counts.completed += u64::from(is_ok);
                 state.counts.failed += u64::from(!is_ok);
                 state.quarantine.remove(&target);
             } else {
-                state.stuck.retain(|stuck| *stuck != number);
+                state.stuck.retain(|stuck| *stuck != id);
                 state.counts.late += 1;
             }
             self.changed.notify_one();
@@ -478,7 +488,7 @@ mod tests {
         ReadTarget { pid: Pid(pid), start_ticks: 1 }
     }
 
-    /// A read that returns when its sender is dropped.
+    /// Submits a read that returns when the sender is dropped.
     fn stuck_read(reader: &ForeignReader, pid: u32) -> (PendingRead<()>, std::sync::mpsc::Sender<()>) {
         let (release, released) = channel::<()>();
         let pending = reader
@@ -498,23 +508,27 @@ mod tests {
         }
     }
 
-    fn answer<T>(asked: Result<ReadProgress<T>, ReadFailure>) -> T {
-        match asked {
-            Ok(ReadProgress::Done(answer)) => answer,
-            Ok(ReadProgress::Pending(_)) => panic!("no answer"),
+    fn unwrap_done<T>(progress: Result<ReadProgress<T>, ReadFailure>) -> T {
+        match progress {
+            Ok(ReadProgress::Done(result)) => result,
+            Ok(ReadProgress::Pending(_)) => panic!("no result"),
             Err(error) => panic!("{error}"),
         }
     }
 
     #[test]
-    fn a_read_that_never_returns_costs_its_process_alone() {
+    fn a_read_that_never_returns_affects_only_its_process() {
         let reader = reader(SHORT);
         let (pending, release) = stuck_read(&reader, 1);
         assert_eq!(outcome(&pending), Err(ReadFailure::TimedOut));
         assert_eq!(reader.submit(target(1), || ()).err(), Some(ReadFailure::Quarantined));
         let other = ReadTarget { start_ticks: 2, ..target(1) };
-        assert_eq!(answer(reader.submit(other, || 7).unwrap().wait(LONG)), 7, "another one with its number");
-        // An answer is counted after it is sent.
+        assert_eq!(
+            unwrap_done(reader.submit(other, || 7).unwrap().wait(LONG)),
+            7,
+            "another process with its PID"
+        );
+        // A result is counted after it is sent.
         while reader.counts().completed == 0 {
             thread::sleep(Duration::from_millis(1));
         }
@@ -529,9 +543,9 @@ mod tests {
     }
 
     #[test]
-    fn when_all_threads_are_stuck_nothing_is_tried_until_one_returns() {
+    fn nothing_is_read_while_all_threads_are_stuck() {
         let reader = reader(SHORT);
-        let mut stuck: Vec<_> = (0..THREADS as u32)
+        let mut releases: Vec<_> = (0..THREADS as u32)
             .map(|pid| {
                 let (pending, release) = stuck_read(&reader, pid);
                 assert_eq!(outcome(&pending), Err(ReadFailure::TimedOut));
@@ -540,19 +554,19 @@ mod tests {
             .collect();
         assert!(reader.counts().is_stuck());
         assert_eq!(reader.submit(target(100), || ()).err(), Some(ReadFailure::Refused));
-        stuck.pop();
+        releases.pop();
         while reader.counts().is_stuck() {
             thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(answer(reader.submit(target(100), || 7).unwrap().wait(LONG)), 7);
+        assert_eq!(unwrap_done(reader.submit(target(100), || 7).unwrap().wait(LONG)), 7);
     }
 
     #[test]
-    fn what_waits_is_bounded_and_brief_waits_are_brief() {
+    fn the_queue_is_bounded_and_brief_waits_are_brief() {
         let reader = reader(LONG);
         let (_pending, release) = stuck_read(&reader, 1);
         let mut waiting = Vec::new();
-        // The first may still be waiting, too.
+        // The stuck read may still be in the queue.
         let refused = (0..=WAITING_MAX).find_map(|_| match reader.submit(target(2), || ()) {
             Ok(pending) => {
                 waiting.push(pending);
@@ -564,20 +578,18 @@ mod tests {
         assert!(waiting.len() >= WAITING_MAX - 1);
         drop(release);
         for pending in waiting {
-            answer(pending.wait(LONG));
+            unwrap_done(pending.wait(LONG));
         }
         let (_pending, _release) = stuck_read(&reader, 1);
-        let began = Instant::now();
+        let start = Instant::now();
         for _ in 0..100 {
             assert!(matches!(reader.submit_and_wait(target(3), || ()), Ok(ReadProgress::Pending(_))));
         }
-        assert!(began.elapsed() < 100 * BRIEF_WAIT, "100 waits took {:?}", began.elapsed());
+        assert!(start.elapsed() < 100 * BRIEF_WAIT, "100 waits took {:?}", start.elapsed());
     }
 
     #[test]
-    fn a_process_that_misses_its_deadline_again_is_left_alone_for_longer() {
-        let mut state = lock(&reader(LONG).shared.state).quarantine.clone();
-        assert!(state.is_empty());
+    fn a_process_that_misses_its_deadline_again_is_in_quarantine_for_longer() {
         let reader = reader(LONG);
         let mut shared = lock(&reader.shared.state);
         let now = Instant::now();
@@ -586,16 +598,15 @@ mod tests {
         for pid in 2..2 + 2 * QUARANTINED_MAX as u32 {
             shared.quarantine(target(pid), now);
         }
-        state.extend(shared.quarantine.drain());
-        assert!(state.len() <= QUARANTINED_MAX);
+        assert!(shared.quarantine.len() <= QUARANTINED_MAX);
     }
 
     #[test]
-    fn a_read_that_panics_is_counted_and_the_next_one_is_answered() {
+    fn a_read_that_panics_is_counted_and_the_next_one_succeeds() {
         let reader = reader(LONG);
-        let failed = reader.submit(target(1), || panic!("a fault in a parser")).unwrap();
+        let failed = reader.submit(target(1), || panic!("a bug in a parser")).unwrap();
         assert_eq!(outcome::<()>(&failed), Err(ReadFailure::Failed));
-        assert_eq!(answer(reader.submit(target(1), || 7).unwrap().wait(LONG)), 7);
+        assert_eq!(unwrap_done(reader.submit(target(1), || 7).unwrap().wait(LONG)), 7);
         assert_eq!(reader.counts().failed, 1);
     }
 }

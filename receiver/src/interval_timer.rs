@@ -1,8 +1,8 @@
-//! What is done every so often, by whoever passes by.
+//! A timer for periodic work in a loop that runs more often.
 
 use std::time::{Duration, Instant};
 
-/// Says when it is time again.
+/// Returns at most once per interval that work is due.
 #[derive(Debug)]
 pub(crate) struct IntervalTimer {
     interval: Duration,
@@ -10,12 +10,12 @@ pub(crate) struct IntervalTimer {
 }
 
 impl IntervalTimer {
-    /// The first time comes one interval from now.
+    /// A timer that is first due one interval from now.
     pub(crate) fn new(interval: Duration) -> Self {
         Self { interval, last: Instant::now() }
     }
 
-    /// Whether an interval has gone by since this was true last.
+    /// Whether an interval has passed since this last returned true.
     pub(crate) fn is_due(&mut self) -> bool {
         self.is_due_at(Instant::now())
     }
@@ -34,10 +34,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_due_once_an_interval_and_makes_up_for_none() {
-        let began = Instant::now();
-        let mut every = IntervalTimer { interval: Duration::from_millis(10), last: began };
-        let is_due_at = [9, 10, 11, 45, 54, 55].map(|ms| every.is_due_at(began + Duration::from_millis(ms)));
+    fn it_is_due_once_per_interval_and_skips_missed_ones() {
+        let start = Instant::now();
+        let mut timer = IntervalTimer { interval: Duration::from_millis(10), last: start };
+        let is_due_at = [9, 10, 11, 45, 54, 55].map(|ms| timer.is_due_at(start + Duration::from_millis(ms)));
         assert_eq!(is_due_at, [false, true, false, true, false, true]);
     }
 }

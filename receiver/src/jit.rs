@@ -1,8 +1,9 @@
-//! Names of code that processes made while they ran.
+//! Names of code that processes generate at run time.
 //!
-//! Runtimes write them where perf(1) looks for them: in `/tmp/perf-PID.map` of the process's own root and by its number in its
-//! own PID namespace, or in a `jit-PID.dump` that they map. Others keep them in memory, for debuggers. [`JitSource`] is where,
-//! and is made while the process is there; [`JitNames`] reads it when names are asked for, which may be later.
+//! Runtimes write the names where perf(1) looks for them: in `/tmp/perf-PID.map` in the process's own root, with the PID
+//! from the process's own PID namespace, or in a `jit-PID.dump` file that they map. Others keep them in memory, for
+//! debuggers. [`JitSource`] says where; the sampling thread creates it while the process exists. [`JitNames`] reads the
+//! names when they are looked up, which may be later.
 
 mod gdb_interface;
 mod source;
@@ -19,26 +20,27 @@ use gdb_interface::GdbJitInterface;
 use sidewinder_process::ProcessKey;
 pub(crate) use source::{JitSource, Runtime};
 
-/// How long what was read counts as new for an address that it names. Code may have taken the place of other code meanwhile.
+/// How long a known name is used before the source is read again. New code may have replaced old code at the same address.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
-/// After how long files that were not there, and what is in memory, are looked at again, which takes longer than to see that
-/// an open file has not grown.
+/// The shortest time between two attempts to open missing files and read the debugger interface in memory. These take longer
+/// than checking that an open file has not grown.
 const DISCOVERY_INTERVAL: Duration = Duration::from_millis(200);
-/// Of the room for all processes, the part that one may take.
+/// The share of the memory for all processes that one process may use, as a divisor.
 const PROCESS_SHARE: usize = 2;
-/// Of all time, one part in so many may go into reading what processes write, beyond what may go at once: a file without
-/// end would take all of it. Each process has an equal share of that.
+/// The share of all time that may be spent reading what processes write, as a divisor, in addition to [`READING_BURST`]. It
+/// bounds the cost of endless files. Each process has an equal part of it.
 const READING_SHARE: u32 = 8;
 const READING_BURST: Duration = Duration::from_secs(2);
 
-/// See the [module](self).
+/// The names of generated code, by process.
 #[derive(Debug)]
 pub(crate) struct JitNames {
     processes: HashMap<ProcessKey, ProcessJitState>,
     budget_bytes: usize,
-    /// Functions left out so far, those of forgotten processes too, and look-ups for which nothing could be read in time.
+    /// Functions that were omitted so far, including those of removed processes, and look-ups that failed because the time
+    /// to read was used up.
     omitted: u64,
-    /// Files that are not read.
+    /// The record of refused files.
     refusals: Arc<Refusals>,
     started_at: Instant,
     is_reading_stopped: bool,
@@ -47,43 +49,43 @@ pub(crate) struct JitNames {
 #[derive(Debug)]
 struct ProcessJitState {
     source: Arc<JitSource>,
-    /// As many as the place has files; `None` for one that is not there.
+    /// One entry for each file of the source; `None` if the file doesn't exist.
     maps: Vec<Option<JitMap>>,
     gdb_interface: GdbInterfaceState,
-    /// When open files were read to their ends, by `CLOCK_MONOTONIC`; 0 where they never were.
+    /// When open files were last read to their ends, in `CLOCK_MONOTONIC` nanoseconds; 0 if never.
     refreshed_at_ns: u64,
-    /// When all was looked for, by the same clock.
+    /// When missing files and the debugger interface were last looked for, by the same clock.
     discovered_at_ns: u64,
-    /// For reading, so far.
+    /// The total time spent on reading.
     reading_time: Duration,
     used_at: Instant,
 }
 
-/// What is known of code that a process made.
+/// The result of a look-up of generated code.
 #[derive(Debug)]
 pub(crate) enum JitName {
     Named(Arc<str>, Runtime),
-    /// The process says nothing of it.
+    /// The process provides no name.
     Unnamed,
-    /// Not all that the process says was read since the code ran, so that there may be a name the next time.
+    /// Not all sources were read since the code ran, so a later look-up may find a name.
     NotYetRead,
 }
 
-/// What a process has in its memory for debuggers.
+/// The state of a process's debugger interface.
 #[derive(Debug)]
 enum GdbInterfaceState {
-    /// Nothing has asked for it.
+    /// Not looked for yet.
     Unknown,
     None,
     Found(GdbJitInterface),
 }
 
 impl JitNames {
-    /// Names that take `room_bytes` at most.
-    pub(crate) fn new(room_bytes: usize, refusals: Arc<Refusals>) -> Self {
+    /// `budget_bytes` limits the memory for all names.
+    pub(crate) fn new(budget_bytes: usize, refusals: Arc<Refusals>) -> Self {
         Self {
             processes: HashMap::new(),
-            budget_bytes: room_bytes,
+            budget_bytes,
             omitted: 0,
             refusals,
             started_at: Instant::now(),
@@ -91,88 +93,90 @@ impl JitNames {
         }
     }
 
-    pub(crate) fn add_process(&mut self, process: ProcessKey, place: Arc<JitSource>) {
-        let known = ProcessJitState {
-            source: place,
+    pub(crate) fn add_process(&mut self, process: ProcessKey, source: Arc<JitSource>) {
+        let state = ProcessJitState {
+            source,
             maps: Vec::new(),
             gdb_interface: GdbInterfaceState::Unknown,
             refreshed_at_ns: 0,
             discovered_at_ns: 0,
-            reading_time: self.processes.get(&process).map_or(Duration::ZERO, |known| known.reading_time),
+            reading_time: self.processes.get(&process).map_or(Duration::ZERO, |state| state.reading_time),
             used_at: Instant::now(),
         };
-        self.processes.insert(process, known);
+        self.processes.insert(process, state);
     }
 
     pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         self.processes.remove(&process);
     }
 
-    /// Functions left out for want of room or time, and what is in no form that is known.
+    /// Functions omitted because of the memory budget or the time limit, and entries in an unknown format.
     pub(crate) fn omitted(&self) -> u64 {
         self.omitted
     }
 
-    /// The function at an address of a process, where code ran at a time of `CLOCK_MONOTONIC`, and whose code it is.
+    /// The name of the function at an address of a process, and its runtime. `ran_at_ns` is when the code ran, in
+    /// `CLOCK_MONOTONIC` nanoseconds.
     ///
-    /// Runtimes name their code before they run it. So what was read after it ran tells its name, or there is none.
+    /// Runtimes publish the name of code before they run it. So a source that was read after the code ran has its name, or
+    /// there is none.
     pub(crate) fn lookup(&mut self, process: ProcessKey, address: u64, ran_at_ns: u64) -> JitName {
-        let Some(known) = self.processes.get_mut(&process) else { return JitName::Unnamed };
-        known.used_at = Instant::now();
-        let is_known = known.lookup(address).is_some();
+        let Some(state) = self.processes.get_mut(&process) else { return JitName::Unnamed };
+        state.used_at = Instant::now();
+        let is_known = state.lookup(address).is_some();
         let is_due = if is_known {
-            is_older(known.refreshed_at_ns, REFRESH_INTERVAL)
+            is_older(state.refreshed_at_ns, REFRESH_INTERVAL)
         } else {
-            known.refreshed_at_ns <= ran_at_ns
+            state.refreshed_at_ns <= ran_at_ns
         };
         let may_read = !is_due || self.may_read(process);
         if is_due && may_read {
             self.refresh_process(process, address);
         }
-        let Some(known) = self.processes.get(&process) else { return JitName::Unnamed };
-        match known.lookup(address) {
-            Some(name) => JitName::Named(Arc::from(name), known.source.runtime),
+        let Some(state) = self.processes.get(&process) else { return JitName::Unnamed };
+        match state.lookup(address) {
+            Some(name) => JitName::Named(Arc::from(name), state.source.runtime),
             None if !may_read => {
                 self.omitted += 1;
                 JitName::Unnamed
             }
-            None if known.covers(ran_at_ns) => JitName::Unnamed,
+            None if state.covers(ran_at_ns) => JitName::Unnamed,
             None => JitName::NotYetRead,
         }
     }
 
-    /// Names from here on with what has been read so far.
+    /// Stops reading. Later look-ups use what has been read so far.
     pub(crate) fn stop_reading(&mut self) {
         self.is_reading_stopped = true;
     }
 
-    /// Whether a process's share of time is not used up.
+    /// Whether a process has time left for reading.
     fn may_read(&self, process: ProcessKey) -> bool {
         if self.is_reading_stopped {
             return false;
         }
         let time = READING_BURST + self.started_at.elapsed() / READING_SHARE;
         let processes = u32::try_from(self.processes.len()).unwrap_or(u32::MAX);
-        self.processes.get(&process).is_some_and(|known| known.reading_time <= time / processes)
+        self.processes.get(&process).is_some_and(|state| state.reading_time <= time / processes)
     }
 
-    /// Takes up what a process has written since, for the sake of an address.
+    /// Reads what a process has written since the last time, to look up an address.
     fn refresh_process(&mut self, process: ProcessKey, address: u64) {
-        let began = Instant::now();
+        let start = Instant::now();
         self.evict_least_recent();
-        let room_bytes = self.budget_bytes / PROCESS_SHARE;
-        let Some(known) = self.processes.get_mut(&process) else { return };
-        self.omitted += known.refresh(room_bytes, address, &self.refusals);
-        known.reading_time += began.elapsed();
+        let process_bytes = self.budget_bytes / PROCESS_SHARE;
+        let Some(state) = self.processes.get_mut(&process) else { return };
+        self.omitted += state.refresh(process_bytes, address, &self.refusals);
+        state.reading_time += start.elapsed();
     }
 
-    /// Forgets the names of the processes that were asked for longest ago, until another one fits.
+    /// Frees the names of the least recently used processes until another process fits.
     fn evict_least_recent(&mut self) {
         while self.processes.values().map(ProcessJitState::heap_bytes).sum::<usize>()
             > self.budget_bytes - self.budget_bytes / PROCESS_SHARE
         {
-            let holding = self.processes.values_mut().filter(|known| known.heap_bytes() > 0);
-            let Some(oldest) = holding.min_by_key(|known| known.used_at) else { break };
+            let non_empty = self.processes.values_mut().filter(|state| state.heap_bytes() > 0);
+            let Some(oldest) = non_empty.min_by_key(|state| state.used_at) else { break };
             oldest.maps.clear();
             oldest.gdb_interface = GdbInterfaceState::Unknown;
             oldest.refreshed_at_ns = 0;
@@ -182,65 +186,65 @@ impl JitNames {
 }
 
 impl ProcessJitState {
-    /// Whether what was read tells of all code that ran at a time. A file that is not there, which is most programs', is
-    /// taken for one that will not come.
+    /// Whether the sources read so far cover all code that ran at a time. A missing file, as for most programs, is assumed
+    /// never to appear.
     fn covers(&self, ran_at_ns: u64) -> bool {
         self.refreshed_at_ns > ran_at_ns
             && (matches!(self.gdb_interface, GdbInterfaceState::None) || self.discovered_at_ns > ran_at_ns)
     }
 
     fn lookup(&self, address: u64) -> Option<&str> {
-        let written = self.maps.iter().flatten().find_map(|map| map.lookup(address));
-        written.or_else(|| match &self.gdb_interface {
+        let in_maps = self.maps.iter().flatten().find_map(|map| map.lookup(address));
+        in_maps.or_else(|| match &self.gdb_interface {
             GdbInterfaceState::Found(interface) => interface.lookup(address),
             GdbInterfaceState::Unknown | GdbInterfaceState::None => None,
         })
     }
 
     fn heap_bytes(&self) -> usize {
-        let of_interface = match &self.gdb_interface {
+        let interface_bytes = match &self.gdb_interface {
             GdbInterfaceState::Found(interface) => interface.heap_bytes(),
             GdbInterfaceState::Unknown | GdbInterfaceState::None => 0,
         };
-        of_interface + self.maps.iter().flatten().map(JitMap::heap_bytes).sum::<usize>()
+        interface_bytes + self.maps.iter().flatten().map(JitMap::heap_bytes).sum::<usize>()
     }
 
     fn omitted(&self) -> u64 {
-        let of_interface = match &self.gdb_interface {
+        let interface_omitted = match &self.gdb_interface {
             GdbInterfaceState::Found(interface) => interface.omitted(),
             GdbInterfaceState::Unknown | GdbInterfaceState::None => 0,
         };
-        of_interface + self.maps.iter().flatten().map(JitMap::cut).sum::<u64>()
+        interface_omitted + self.maps.iter().flatten().map(JitMap::cut).sum::<u64>()
     }
 
-    /// Takes up what has been written since, and returns how much of it was left out.
-    fn refresh(&mut self, room_bytes: usize, address: u64, refusals: &Refusals) -> u64 {
+    /// Reads what has been written since the last time, and returns how many functions were omitted.
+    fn refresh(&mut self, budget_bytes: usize, address: u64, refusals: &Refusals) -> u64 {
         let now_ns = monotonic_ns();
         let before = self.omitted();
-        let is_seeking = is_older(self.discovered_at_ns, DISCOVERY_INTERVAL);
-        if is_seeking {
+        let is_discovery_due = is_older(self.discovered_at_ns, DISCOVERY_INTERVAL);
+        if is_discovery_due {
             self.discovered_at_ns = now_ns;
-            // A file may come late: some runtimes write it as they end.
-            self.source.open(&mut self.maps, room_bytes, refusals);
+            // A file may appear late: some runtimes write it when they exit.
+            self.source.open(&mut self.maps, budget_bytes, refusals);
         }
         let mut is_all_read = true;
         for map in self.maps.iter_mut().flatten() {
-            // What can't be read any more says what it said.
+            // A file that can no longer be read keeps its names.
             is_all_read &= map.refresh().unwrap_or(true);
         }
         if is_all_read {
             self.refreshed_at_ns = now_ns;
         }
-        if is_seeking {
-            self.discover_gdb_interface(room_bytes, address);
+        if is_discovery_due {
+            self.discover_gdb_interface(budget_bytes, address);
         }
         self.omitted().saturating_sub(before)
     }
 
-    fn discover_gdb_interface(&mut self, room_bytes: usize, address: u64) {
-        // Looking for it takes time, and most runtimes that write names have none in memory.
+    fn discover_gdb_interface(&mut self, budget_bytes: usize, address: u64) {
+        // Looking for the interface takes time, and most runtimes that write files don't have it.
         if matches!(self.gdb_interface, GdbInterfaceState::Unknown) && self.lookup(address).is_none() {
-            self.gdb_interface = match self.source.gdb_interface(room_bytes) {
+            self.gdb_interface = match self.source.gdb_interface(budget_bytes) {
                 Some(interface) => GdbInterfaceState::Found(interface),
                 None => GdbInterfaceState::None,
             };
@@ -251,7 +255,7 @@ impl ProcessJitState {
     }
 }
 
-/// Whether a time of `CLOCK_MONOTONIC` is at least so long ago.
+/// Whether a time of `CLOCK_MONOTONIC` is at least `age` ago.
 fn is_older(at_ns: u64, age: Duration) -> bool {
     Duration::from_nanos(monotonic_ns().saturating_sub(at_ns)) >= age
 }

@@ -7,15 +7,15 @@ use sidewinder_address::Avma;
 use sidewinder_bpf::Opener;
 use sidewinder_symbolize::{KernelFunction, KernelName, KernelSymbols};
 
-/// Functions that are remembered. A busy machine is met in some hundred.
+/// The maximum number of cached functions. A busy machine needs some hundred.
 const CACHE_MAX: usize = 4096;
 
-/// Asks the kernel for each function that is met, once. A kernel that can't be asked has its whole list read instead, when
-/// the first name is wanted.
+/// Queries the kernel once for each function that is looked up. If the kernel can't be queried, reads all of
+/// `/proc/kallsyms` at the first look-up instead.
 #[derive(Debug)]
 pub(crate) struct KernelNameCache {
     opener: Option<Opener>,
-    /// By start: the end, and the name.
+    /// By start address: the end address, and the name.
     cache: BTreeMap<u64, (u64, Arc<str>)>,
     kallsyms: Option<KernelSymbols>,
 }
@@ -25,10 +25,10 @@ impl KernelNameCache {
         Self { opener, cache: BTreeMap::new(), kallsyms: None }
     }
 
-    /// The name of the function that holds an address.
+    /// The name of the function that contains an address.
     pub(crate) fn lookup(&mut self, address: Avma) -> Arc<str> {
-        let before = self.cache.range(..=address.0).next_back();
-        if let Some((_, (_, name))) = before.filter(|(_, (end, _))| address.0 < *end) {
+        let cached = self.cache.range(..=address.0).next_back();
+        if let Some((_, (_, name))) = cached.filter(|(_, (end, _))| address.0 < *end) {
             return Arc::clone(name);
         }
         match self.query_kernel(address) {
@@ -39,7 +39,7 @@ impl KernelNameCache {
         }
     }
 
-    /// `None`: the kernel can't be asked.
+    /// Queries the kernel for a function and caches its name; `None`: the kernel can't be queried.
     fn query_kernel(&mut self, address: Avma) -> Option<Arc<str>> {
         let Ok(Some(text)) = self.opener.as_ref()?.kernel_symbol(address.0) else {
             self.opener = None;
@@ -62,11 +62,11 @@ impl KernelNameCache {
 mod tests {
     use super::*;
 
-    /// Functions of the kernel itself that have one name, in the list's order.
+    /// The functions of the kernel itself, without modules, that have a single name, by address.
     fn listed() -> Vec<(u64, String)> {
-        let list = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let mut found: BTreeMap<u64, Vec<String>> = BTreeMap::new();
-        for line in list.lines() {
+        let kallsyms = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let mut functions: BTreeMap<u64, Vec<String>> = BTreeMap::new();
+        for line in kallsyms.lines() {
             let mut fields = line.split_ascii_whitespace();
             let (Some(start), Some("t" | "T"), Some(name), None) =
                 (fields.next(), fields.next(), fields.next(), fields.next())
@@ -74,34 +74,34 @@ mod tests {
                 continue;
             };
             let start = u64::from_str_radix(start, 16).unwrap_or_default();
-            found.entry(start).or_default().push(name.to_owned());
+            functions.entry(start).or_default().push(name.to_owned());
         }
-        found.remove(&0);
-        found
+        functions.remove(&0);
+        functions
             .into_iter()
             .filter_map(|(at, mut names)| Some((at, names.pop().filter(|_| names.is_empty())?)))
             .collect()
     }
 
     #[test]
-    fn the_kernel_names_its_functions_as_its_list_does() {
+    fn names_from_the_kernel_match_kallsyms() {
         let listed = listed();
-        let mut asked = KernelNameCache::new(Some(Opener::start().unwrap()));
-        if listed.is_empty() || asked.query_kernel(Avma(listed[0].0)).is_none() {
+        let mut names = KernelNameCache::new(Some(Opener::start().unwrap()));
+        if listed.is_empty() || names.query_kernel(Avma(listed[0].0)).is_none() {
             eprintln!("SKIPPED: the kernel names no function here");
             return;
         }
-        let every = listed.len() / 500 + 1;
+        let step = listed.len() / 500 + 1;
         let mut unnamed = 0;
-        for (at, name) in listed.iter().step_by(every) {
-            match &*asked.lookup(Avma(*at)) {
-                // The list has marks, too, such as the end of all code.
+        for (at, name) in listed.iter().step_by(step) {
+            match &*names.lookup(Avma(*at)) {
+                // kallsyms also contains marker symbols, such as the end of all code.
                 KernelName::UNNAMED => unnamed += 1,
-                asked => assert_eq!(asked, name, "{at:#x}"),
+                queried => assert_eq!(queried, name, "{at:#x}"),
             }
         }
-        assert!(asked.cache.len() >= 400 && unnamed < 10, "{} of {}", unnamed, asked.cache.len());
-        assert!(asked.kallsyms.is_none(), "nobody needed the list");
-        assert_eq!(&*asked.lookup(Avma(8)), KernelName::UNNAMED);
+        assert!(names.cache.len() >= 400 && unnamed < 10, "{} of {}", unnamed, names.cache.len());
+        assert!(names.kallsyms.is_none(), "kallsyms was not needed");
+        assert_eq!(&*names.lookup(Avma(8)), KernelName::UNNAMED);
     }
 }

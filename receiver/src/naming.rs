@@ -1,4 +1,7 @@
-//! What frames are called.
+//! Names of frames: functions and source lines from symbols and debug information, from the kernel, and from JIT runtimes.
+//!
+//! Owner: the thread of the reporter or command that has the [`Namer`]. Input: frames, and messages about files and
+//! processes. Output: [`NamedFrame`]s.
 
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -18,44 +21,44 @@ use crate::refusals::RefusedFiles;
 use crate::sampling::debug_files::DebugRoots;
 use crate::sampling::message::FileInfo;
 
-/// A frame with all that is known of it.
+/// A frame with its location and its names.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedFrame {
     pub(crate) location: FrameLocation,
-    /// What symbols and debug information say of it, inlined calls first; empty where they say nothing.
+    /// The functions according to symbols and debug information, inlined calls first; empty if there is no name.
     pub(crate) functions: Arc<[CodeFrame]>,
-    /// What to call it otherwise: the kernel's function, or `file+0x...`.
+    /// The name if `functions` is empty: the kernel's function, or `file+0x...`.
     pub(crate) name: Arc<str>,
     pub(crate) origin: CodeOrigin,
-    /// Whether a name was not looked for in all that there is, so that there may be one the next time.
+    /// Whether not every source was searched for a name, so that a later attempt may find one.
     pub(crate) is_provisional: bool,
-    /// Whether only a frame pointer that nothing vouches for says that this is a caller.
+    /// Whether the frame was found only by an unproven frame pointer.
     pub(crate) is_guessed: bool,
 }
 
 /// Where a frame is. Return addresses are already moved into the call.
 #[derive(Clone, Debug)]
 pub(crate) enum FrameLocation {
-    /// In a file, at an address as the file states it, in one of its segments.
+    /// In a file, at an address as stated in the file, in one of its segments.
     File { id: FileId, facts: Arc<FileInfo>, svma: Svma, load: LoadSegment },
     /// In the kernel.
     Kernel { address: u64 },
-    /// In memory that no file backs, or in a file of which nothing is known.
+    /// In memory that no file backs, or in an unknown file.
     Anonymous { address: u64 },
 }
 
-/// What a frame executes.
+/// The kind of code that a frame executes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum CodeOrigin {
     Native,
     Rust,
     Go,
     Kernel,
-    /// Made while the process ran.
+    /// Code generated at run time.
     Jit(Runtime),
 }
 
-/// Which names are wanted.
+/// Which names to look up, and the limits of the look-up.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct NamingOptions {
     /// Names of functions in files.
@@ -66,52 +69,53 @@ pub(crate) struct NamingOptions {
     pub(crate) lines: bool,
     /// Inlined calls.
     pub(crate) inlines: bool,
-    /// For symbol tables, names, and what is known of debug information.
+    /// The memory for symbol tables, names, and indexes of debug information.
     pub(crate) budget_bytes: usize,
-    /// Whether names may take as long as they take.
+    /// Whether look-ups may take unlimited time.
     pub(crate) has_no_time_limit: bool,
     /// Where debug files may be.
     pub(crate) debug_roots: Arc<DebugRoots>,
-    /// Asks the kernel for its names. Without, they are read from its list.
+    /// Queries the kernel for its names. `None`: they are read from `/proc/kallsyms`.
     pub(crate) opener: Option<Opener>,
 }
 
-/// How frames were named, counted.
+/// The counters of naming.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct NameCounts {
     /// In files.
     pub(crate) symbols: SymbolizerStats,
-    /// Functions that processes made while they ran and that had no room, or no legible entry.
+    /// Generated functions that were omitted because of the memory budget or the time limit, or because their entry is
+    /// invalid.
     pub(crate) jit: u64,
-    /// Files that processes named and that were not read.
+    /// Files that processes name and that were refused.
     pub(crate) files: RefusedFiles,
 }
 
 impl NameCounts {
-    /// Look-ups for whose symbols there was no room, symbols that tables had none for, and functions that processes made.
+    /// Look-ups whose symbols didn't fit the memory, symbols that were cut from tables, and omitted generated functions.
     pub(crate) fn omitted(&self) -> u64 {
         self.symbols.no_room + self.symbols.symbols_cut + self.jit
     }
 
-    /// Files of which there was no room for lines and inlined calls, and look-ups for which there was no time.
+    /// Files whose lines and inlined calls didn't fit the memory, and look-ups without lines because time ran out.
     pub(crate) fn omitted_lines(&self) -> u64 {
         self.symbols.files_without_lines + self.symbols.lines_left_out
     }
 }
 
 impl AddAssign for NameCounts {
-    fn add_assign(&mut self, more: Self) {
-        let Self { symbols, jit, files } = more;
+    fn add_assign(&mut self, other: Self) {
+        let Self { symbols, jit, files } = other;
         self.symbols += symbols;
         self.jit += jit;
         self.files += files;
     }
 }
 
-/// Of the room for names, the part that is for code which processes made while they ran.
+/// The share of the memory for names that is for generated code, as a divisor.
 const JIT_SHARE: usize = 4;
 
-/// Gives names to frames of files that it was told of.
+/// Names the frames of the files and processes that were added to it.
 #[derive(Debug)]
 pub(crate) struct Namer {
     options: NamingOptions,
@@ -123,7 +127,7 @@ pub(crate) struct Namer {
     empty_name: Arc<str>,
 }
 
-/// What the reporter knows of the messages before, by which a window names events.
+/// The reporter's state from earlier messages, with which a window names events.
 pub(crate) struct NamingContext<'a> {
     pub(crate) namer: &'a mut Namer,
     pub(crate) processes: &'a HashMap<ProcessKey, Arc<ProcessDescription>>,
@@ -147,26 +151,26 @@ impl Namer {
         }
     }
 
-    /// Learns of a file, or more of it.
-    pub(crate) fn add_file(&mut self, id: FileId, facts: Arc<FileInfo>) {
-        // A name may have been sought in vain while the file's headers were not known.
+    /// Adds a file, or replaces it after its headers were read.
+    pub(crate) fn add_file(&mut self, id: FileId, info: Arc<FileInfo>) {
+        // A look-up may have failed while the file's headers were unknown.
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
-        self.files.insert(id, facts);
+        self.files.insert(id, info);
     }
 
-    /// Forgets a file, which closes it.
+    /// Removes a file, and closes it.
     pub(crate) fn remove_file(&mut self, id: FileId) {
         self.symbols.forget(sidewinder_symbolize::BinaryId(id.0));
         self.files.remove(&id);
     }
 
-    /// Reads no more files, nor what runtimes write: frames are named from what has been read so far.
+    /// Stops reading files and the output of runtimes. Frames are named from what has been read so far.
     pub(crate) fn stop_reading(&mut self) {
         self.symbols.stop_reading();
         self.jit.stop_reading();
     }
 
-    /// What has been counted so far.
+    /// The counters so far.
     pub(crate) fn counts(&self) -> NameCounts {
         NameCounts {
             symbols: self.symbols.stats(),
@@ -175,17 +179,17 @@ impl Namer {
         }
     }
 
-    /// Learns where a process's runtime names its code.
-    pub(crate) fn add_jit_source(&mut self, process: ProcessKey, place: Arc<JitSource>) {
-        self.jit.add_process(process, place);
+    /// Adds the JIT source of a process.
+    pub(crate) fn add_jit_source(&mut self, process: ProcessKey, source: Arc<JitSource>) {
+        self.jit.add_process(process, source);
     }
 
-    /// Forgets a process.
+    /// Removes a process.
     pub(crate) fn remove_process(&mut self, process: ProcessKey) {
         self.jit.remove_process(process);
     }
 
-    /// All that is known of a frame of a process that was there at a time of `CLOCK_MONOTONIC`.
+    /// Names a frame of a process. `at_ns` is when the code ran, in `CLOCK_MONOTONIC` nanoseconds.
     pub(crate) fn resolve(&mut self, process: ProcessKey, frame: RawFrame, at_ns: u64) -> NamedFrame {
         let address = code_address(frame).address_for_lookup().0;
         let named = match frame.kind() {
@@ -198,47 +202,40 @@ impl Namer {
 
     fn resolve_native(&mut self, id: FileId, at: CodeAddress<FileOffset>) -> NamedFrame {
         let offset = at.address_for_lookup();
-        let Some(facts) = self.files.get(&id).cloned() else {
+        let Some(info) = self.files.get(&id).cloned() else {
             return self.unknown_frame(unnamed_frame("[unknown file]", offset), offset.0);
         };
-        let found = facts.loads.iter().find_map(|load| Some((*load, load.svma_of(offset)?)));
-        let Some((load, svma)) = found else {
-            return self.unknown_frame(unnamed_frame(facts.name(), offset), offset.0);
+        let located = info.loads.iter().find_map(|load| Some((*load, load.svma_of(offset)?)));
+        let Some((load, svma)) = located else {
+            return self.unknown_frame(unnamed_frame(info.name(), offset), offset.0);
         };
-        let lookup = self.lookup(id, &facts, svma);
-        let is_unsought = matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
+        let lookup = self.lookup(id, &info, svma);
+        let is_provisional = matches!(lookup, Lookup::Unnamed { why: UnnamedReason::NoRoom, .. });
         let (functions, name, language) = match lookup {
             Lookup::Named(functions) => {
-                // Inlined calls are code of the function that they were inlined into.
+                // Inlined calls have the language of the function that they were inlined into.
                 let language = functions.last().map_or(Language::Unknown, |function| function.name.language);
                 (functions, Arc::clone(&self.empty_name), language)
             }
             Lookup::Unnamed { language, .. } => {
-                (Arc::clone(&self.no_functions), Arc::from(unnamed_frame(facts.name(), offset)), language)
+                (Arc::clone(&self.no_functions), Arc::from(unnamed_frame(info.name(), offset)), language)
             }
         };
-        let code = match language {
+        let origin = match language {
             Language::Rust => CodeOrigin::Rust,
             Language::Go => CodeOrigin::Go,
             Language::Cpp | Language::Unknown => CodeOrigin::Native,
         };
-        let place = FrameLocation::File { id, facts, svma, load };
-        NamedFrame {
-            location: place,
-            functions,
-            name,
-            origin: code,
-            is_provisional: is_unsought,
-            is_guessed: false,
-        }
+        let location = FrameLocation::File { id, facts: info, svma, load };
+        NamedFrame { location, functions, name, origin, is_provisional, is_guessed: false }
     }
 
-    fn lookup(&mut self, id: FileId, facts: &FileInfo, svma: Svma) -> Lookup {
+    fn lookup(&mut self, id: FileId, info: &FileInfo, svma: Svma) -> Lookup {
         if !self.options.native {
             return Lookup::Unnamed { why: UnnamedReason::NoSymbols, language: Language::Unknown };
         }
-        let files = SymbolSources { facts, roots: &self.options.debug_roots };
-        self.symbols.name(sidewinder_symbolize::BinaryId(id.0), files, svma)
+        let sources = SymbolSources { info, roots: &self.options.debug_roots };
+        self.symbols.name(sidewinder_symbolize::BinaryId(id.0), sources, svma)
     }
 
     fn resolve_kernel(&mut self, address: u64) -> NamedFrame {
@@ -255,11 +252,11 @@ impl Namer {
     }
 
     fn resolve_anonymous(&mut self, process: ProcessKey, address: u64, ran_at_ns: u64) -> NamedFrame {
-        let found =
+        let jit_name =
             if self.options.native { self.jit.lookup(process, address, ran_at_ns) } else { JitName::Unnamed };
-        match found {
+        match jit_name {
             JitName::Unnamed | JitName::NotYetRead => NamedFrame {
-                is_provisional: matches!(found, JitName::NotYetRead),
+                is_provisional: matches!(jit_name, JitName::NotYetRead),
                 ..self.unknown_frame(format!("[anonymous]+{address:#x}"), address)
             },
             JitName::Named(name, runtime) => {
@@ -297,31 +294,31 @@ fn code_address(frame: RawFrame) -> CodeAddress<FileOffset> {
     }
 }
 
-/// What tells the names of a file: itself, and its debug files.
+/// The sources of a file's names: the file itself, and its debug files.
 struct SymbolSources<'a> {
-    facts: &'a FileInfo,
+    info: &'a FileInfo,
     roots: &'a DebugRoots,
 }
 
 impl BinaryFiles for SymbolSources<'_> {
     fn content(&self) -> std::io::Result<Image> {
-        self.facts.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), open_image)
+        self.info.content.as_ref().map_or(Err(std::io::ErrorKind::NotFound.into()), open_image)
     }
 
     fn debug_file(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(&self.facts.companions.debug.as_ref()?.file)))
+        Some(Image::from(Arc::clone(&self.info.companions.debug.as_ref()?.file)))
     }
 
     fn alternate(&self) -> Option<Image> {
-        Some(Image::from(Arc::clone(self.facts.companions.debug.as_ref()?.alternate.as_ref()?)))
+        Some(Image::from(Arc::clone(self.info.companions.debug.as_ref()?.alternate.as_ref()?)))
     }
 
     fn package(&self) -> Option<Image> {
-        self.split_unit(format!("{}.dwp", self.facts.path).as_bytes())
+        self.split_unit(format!("{}.dwp", self.info.path).as_bytes())
     }
 
     fn split_unit(&self, path: &[u8]) -> Option<Image> {
-        self.facts.companions.open_split(path, self.roots).map(Image::from)
+        self.info.companions.open_split(path, self.roots).map(Image::from)
     }
 }
 
@@ -336,38 +333,40 @@ fn open_image(content: &OpenedFile) -> std::io::Result<Image> {
     }
 }
 
-/// The outermost frame of a stack that isn't complete, as OTLP has it: `[truncated: no_rule]`.
+/// The name of the outermost frame of an incomplete stack, as in OTLP: `[truncated: no_rule]`. `None` if the stack is
+/// complete.
 pub(crate) fn truncation_marker(outcome: Outcome) -> Option<String> {
     match outcome {
         Outcome::Complete => None,
-        cut if cut.is_loss() => Some(format!("[truncated: {}]", cut.label())),
+        loss if loss.is_loss() => Some(format!("[truncated: {}]", loss.label())),
         other => Some(format!("[{}]", other.label())),
     }
 }
 
-/// The same for a sample whose stack never arrived.
+/// The reason in the marker of a sample whose stack never arrived.
 pub(crate) const STACK_MISSING: &str = "stack_body_missing";
-/// That in a few words, for people.
+/// The readable form of [`STACK_MISSING`].
 pub(crate) const STACK_MISSING_SUMMARY: &str = "stack not received";
 
-/// A [`truncation_marker`] as people are shown it: `[truncated: no unwind information]`. `None` for what is not one of this version.
+/// The readable form of a [`truncation_marker`]: `[truncated: no unwind information]`. `None` if it is not a marker of this
+/// version.
 pub(crate) fn marker_summary(marker: &str) -> Option<String> {
     map_marker_reason(marker, |text| {
         marker_reasons().find(|(label, _)| *label == text).map(|(_, summary)| summary)
     })
 }
 
-/// The [`truncation_marker`] that people are shown like that.
+/// The [`truncation_marker`] with this readable form.
 pub(crate) fn marker_of_summary(summary: &str) -> Option<String> {
     map_marker_reason(summary, |text| {
         marker_reasons().find(|(_, summary)| *summary == text).map(|(label, _)| label)
     })
 }
 
-/// Reasons of markers: their labels in OTLP, and in a few words.
+/// The reasons in markers: their labels in OTLP, and their readable forms.
 fn marker_reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let of_outcomes = Outcome::ALL.iter().map(|outcome| (outcome.label(), outcome.summary()));
-    of_outcomes.chain([(STACK_MISSING, STACK_MISSING_SUMMARY)])
+    let outcomes = Outcome::ALL.iter().map(|outcome| (outcome.label(), outcome.summary()));
+    outcomes.chain([(STACK_MISSING, STACK_MISSING_SUMMARY)])
 }
 
 fn map_marker_reason(marker: &str, rename: impl Fn(&str) -> Option<&'static str>) -> Option<String> {
@@ -383,15 +382,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_marker_has_words_for_people_from_which_it_is_found_again() {
+    fn every_marker_has_a_readable_form_that_converts_back() {
         for outcome in Outcome::ALL.iter().filter(|outcome| **outcome != Outcome::Complete) {
             let marker = truncation_marker(*outcome).unwrap();
             let summary = marker_summary(&marker).unwrap();
             assert!(!summary.contains('_'), "{summary}");
             assert_eq!(marker_of_summary(&summary), Some(marker));
         }
-        let shown = marker_summary("[truncated: no_rule]");
-        assert_eq!(shown.as_deref(), Some("[truncated: no unwind information]"));
+        let summary = marker_summary("[truncated: no_rule]");
+        assert_eq!(summary.as_deref(), Some("[truncated: no unwind information]"));
         assert_eq!(marker_summary("[truncated: of_another_version]"), None);
         assert_eq!(marker_summary("main"), None);
     }

@@ -1,8 +1,9 @@
-//! A share of all time for something that can wait.
+//! A budget of time for work that can be delayed.
 
 use std::time::{Duration, Instant};
 
-/// One part in so many of all time, of which some may be saved. More may be spent than there is: it is paid back by waiting.
+/// A share of wall-clock time, of which some can be saved, like a token bucket. More can be spent than is available; the
+/// debt is then paid off with time.
 #[derive(Debug)]
 pub(crate) struct TimeBudget {
     divisor: u32,
@@ -12,22 +13,18 @@ pub(crate) struct TimeBudget {
 }
 
 impl TimeBudget {
-    /// Begins with all that may be saved.
-    pub(crate) fn new(one_in: u32, saved_max: Duration) -> Self {
+    /// A budget of one part in `divisor` of all time, of which `burst` can be saved. It starts with `burst` saved.
+    pub(crate) fn new(divisor: u32, burst: Duration) -> Self {
         let now = Instant::now();
-        Self {
-            divisor: one_in,
-            burst: saved_max,
-            spent_until: now.checked_sub(saved_max * one_in).unwrap_or(now),
-        }
+        Self { divisor, burst, spent_until: now.checked_sub(burst * divisor).unwrap_or(now) }
     }
 
-    /// What may be spent now.
+    /// The time that may be spent now.
     pub(crate) fn remaining(&self, now: Instant) -> Duration {
         (now.saturating_duration_since(self.spent_until) / self.divisor).min(self.burst)
     }
 
-    /// Takes note of what was spent.
+    /// Records that time was spent.
     pub(crate) fn spend(&mut self, time: Duration, now: Instant) {
         let saved_from = now.checked_sub(self.burst * self.divisor).unwrap_or(self.spent_until);
         self.spent_until = self.spent_until.max(saved_from) + time * self.divisor;
@@ -41,16 +38,16 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn what_is_spent_is_earned_in_time_and_some_is_saved() {
-        let mut share = TimeBudget::new(100, SECOND);
-        // Far enough after the boot that the time before can be told.
+    fn spent_time_is_earned_back_and_savings_are_bounded() {
+        let mut budget = TimeBudget::new(100, SECOND);
+        // Far enough from boot that earlier times can be represented.
         let now = Instant::now() + 1000 * SECOND;
-        assert_eq!(share.remaining(now), SECOND, "no more is saved than that");
-        share.spend(SECOND / 2, now);
-        assert_eq!(share.remaining(now), SECOND / 2);
-        share.spend(SECOND, now);
-        assert_eq!(share.remaining(now + 40 * SECOND), Duration::ZERO, "half a second is owed");
-        assert_eq!(share.remaining(now + 60 * SECOND), SECOND / 10);
-        assert_eq!(share.remaining(now + 1000 * SECOND), SECOND);
+        assert_eq!(budget.remaining(now), SECOND, "savings are limited to the burst");
+        budget.spend(SECOND / 2, now);
+        assert_eq!(budget.remaining(now), SECOND / 2);
+        budget.spend(SECOND, now);
+        assert_eq!(budget.remaining(now + 40 * SECOND), Duration::ZERO, "half a second is owed");
+        assert_eq!(budget.remaining(now + 60 * SECOND), SECOND / 10);
+        assert_eq!(budget.remaining(now + 1000 * SECOND), SECOND);
     }
 }

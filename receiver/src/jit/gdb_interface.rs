@@ -1,4 +1,4 @@
-//! What a process has in its memory for debuggers of the code that it makes.
+//! The GDB JIT interface: symbol files of generated code that a process keeps in its memory for debuggers.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,37 +10,38 @@ use tracing::debug;
 
 use crate::foreign::ForeignProcess;
 
-/// Variables of one process that lead to lists: a program may have several compilers in it.
+/// The maximum number of descriptors of one process. A program may contain several compilers, each with its own descriptor.
 const DESCRIPTORS_MAX: usize = 4;
-/// The longest file that is read. LLVM's are some kB, with debug information some hundred.
+/// The largest symbol file that is read. LLVM's have some kB, or some hundred kB with debug information.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of files that are read at once. What is left is read the next time.
+/// The maximum size of the files that are read at once. The rest is read the next time.
 const READ_BATCH_BYTES_MAX: u64 = 8 << 20;
-/// How long a list that could not be read is left alone. One without end takes long each time.
+/// How long a list that could not be read is not retried. An endless list takes long each time.
 const BACKOFF: Duration = Duration::from_secs(10);
 
-/// How long the memory of a process is waited for: what is read at once takes some milliseconds.
+/// How long to wait for the memory of a process. One batch normally takes some milliseconds.
 const READ_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// See the [module](self).
+/// The symbol files of one process.
 #[derive(Debug)]
 pub(super) struct GdbJitInterface {
     descriptors: Vec<Avma>,
-    /// Files that have been taken up.
+    /// Files that have been loaded.
     loaded_files: HashSet<SymbolFile>,
     symbols: JitSymbols,
-    /// Lists and files that could not be read.
+    /// The number of lists and files that could not be read.
     failed_reads: u64,
     backoff_until: Option<Instant>,
 }
 
 impl GdbJitInterface {
-    /// That of a process whose variables are there; names take `room_bytes` at most.
-    pub(super) fn new(mut descriptors: Vec<Avma>, room_bytes: usize) -> Option<Self> {
+    /// The interface of a process with these descriptors; `None` if there are none. `budget_bytes` limits the memory for
+    /// names.
+    pub(super) fn new(mut descriptors: Vec<Avma>, budget_bytes: usize) -> Option<Self> {
         descriptors.sort_unstable();
         descriptors.dedup();
         descriptors.truncate(DESCRIPTORS_MAX);
-        let symbols = JitSymbols::new(room_bytes);
+        let symbols = JitSymbols::new(budget_bytes);
         (!descriptors.is_empty()).then(|| Self {
             descriptors,
             loaded_files: HashSet::new(),
@@ -50,14 +51,14 @@ impl GdbJitInterface {
         })
     }
 
-    /// Takes up what the process has made since, and forgets what it has thrown away.
+    /// Loads the files that the process has added since the last time, and forgets those that it has removed.
     pub(super) fn refresh(&mut self, process: &ForeignProcess) {
         if self.backoff_until.is_some_and(|until| Instant::now() < until) {
             return;
         }
-        let (descriptors, known) = (self.descriptors.clone(), self.loaded_files.clone());
-        let changes =
-            process.read_within(READ_TIMEOUT, move |memory| JitChanges::read(memory, &descriptors, known));
+        let (descriptors, loaded_files) = (self.descriptors.clone(), self.loaded_files.clone());
+        let changes = process
+            .read_within(READ_TIMEOUT, move |memory| JitChanges::read(memory, &descriptors, loaded_files));
         match changes {
             Ok(Ok(changes)) => self.apply(changes),
             Ok(Err(JitListError::Busy)) => {}
@@ -80,35 +81,35 @@ impl GdbJitInterface {
     }
 
     fn back_off(&mut self, error: &impl std::error::Error) {
-        debug!(%error, "no names of code that a process made");
+        debug!(%error, "can't read the names of generated code");
         self.failed_reads += 1;
         self.backoff_until = Some(Instant::now() + BACKOFF);
     }
 
-    /// The function that holds an address.
+    /// The function that contains an address.
     pub(super) fn lookup(&self, address: u64) -> Option<&str> {
         self.symbols.lookup(address)
     }
 
-    /// Functions for which there was no room, and what could not be read.
+    /// The number of functions that didn't fit the budget, and of lists and files that could not be read.
     pub(super) fn omitted(&self) -> u64 {
         self.failed_reads + self.symbols.cut()
     }
 
-    /// Memory held, in bytes.
+    /// The memory used, in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.symbols.heap_bytes() + self.loaded_files.capacity() * size_of::<SymbolFile>()
     }
 }
 
-/// What a process has made since it was looked at last.
+/// The changes of a process's symbol files since they were last read.
 #[derive(Debug)]
 struct JitChanges {
-    /// Files that have been taken up, those of now included.
+    /// All files that have been loaded, including the added ones.
     loaded_files: HashSet<SymbolFile>,
-    /// Whether what was known before is forgotten.
+    /// Whether the files that were loaded before are forgotten.
     is_reset: bool,
-    /// The files of now, of those that can be read their contents.
+    /// The contents of the added files; `None` for a file that can't be read.
     added: Vec<Option<Vec<u8>>>,
 }
 
@@ -116,32 +117,32 @@ impl JitChanges {
     fn read(
         memory: &ProcessMemory,
         descriptors: &[Avma],
-        mut known: HashSet<SymbolFile>,
+        mut loaded_files: HashSet<SymbolFile>,
     ) -> Result<Self, JitListError> {
         let lists: Result<Vec<_>, JitListError> =
             descriptors.iter().map(|descriptor| read_jit_list(memory, *descriptor)).collect();
         let listed = lists?.concat();
-        let now: HashSet<SymbolFile> = listed.iter().copied().collect();
-        // Nothing tells which names of what is gone are another file's too.
-        let is_anew = !known.is_subset(&now);
-        if is_anew {
-            known.clear();
+        let current: HashSet<SymbolFile> = listed.iter().copied().collect();
+        // After a file was removed, all are loaded again, since its names may be those of another file too.
+        let is_reset = !loaded_files.is_subset(&current);
+        if is_reset {
+            loaded_files.clear();
         }
         let mut added = Vec::new();
         let mut left_bytes = READ_BATCH_BYTES_MAX;
-        // In the order in which they were added, so that the newest holds.
+        // In the order in which they were added, so that the newest takes precedence.
         for file in listed.into_iter().rev() {
-            if known.contains(&file) {
+            if loaded_files.contains(&file) {
                 continue;
             }
             if file.bytes <= FILE_BYTES_MAX {
                 let Some(left) = left_bytes.checked_sub(file.bytes) else { break };
                 left_bytes = left;
             }
-            known.insert(file);
+            loaded_files.insert(file);
             added.push(read(memory, &file));
         }
-        Ok(Self { loaded_files: known, is_reset: is_anew, added })
+        Ok(Self { loaded_files, is_reset, added })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where a process's runtime tells of the code that it makes.
+//! Where a process's runtime publishes the names of the code that it generates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use super::gdb_interface::GdbJitInterface;
 use crate::foreign::{ForeignProcess, ForeignReader};
 use crate::refusals::Refusals;
 
-/// What is read of `/proc/PID/status`.
+/// The maximum size that is read from `/proc/PID/status`.
 const STATUS_BYTES: u64 = 16 << 10;
-/// Files of one process that are remembered. Java's, with all that it may load, are below a hundred.
+/// The maximum number of mapped files of one process that are kept. Java, with everything that it may load, has less than a
+/// hundred.
 const MAPPED_MAX: usize = 512;
 
-/// Whose code it is.
+/// The runtime that generated code.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Runtime {
     CPython,
@@ -41,11 +42,11 @@ impl Runtime {
     }
 }
 
-/// Where a process's runtime writes the names of its code.
+/// Where a process's runtime publishes the names of its code.
 #[derive(Debug)]
 pub(crate) struct JitSource {
     root: ProcessRoot,
-    /// Jitdumps before the perf map.
+    /// Jitdumps first, then the perf map.
     files: Vec<JitFile>,
     pub(super) runtime: Runtime,
     memory: ForeignProcess,
@@ -53,12 +54,12 @@ pub(crate) struct JitSource {
     mapped: HashMap<Arc<MappedFile>, ExecutableMapping>,
 }
 
-/// A file in which a runtime names its code.
+/// A file with the names of a runtime's code.
 #[derive(Debug)]
 enum JitFile {
-    /// The process has mapped it, so that it is found: the kernel says which file that is.
+    /// A file that the process maps, so that profilers find it. The kernel identifies the file.
     Jitdump(Arc<MappedFile>),
-    /// It has this path from the root, which tells nothing of who wrote it.
+    /// A path relative to the root. It doesn't say who wrote the file.
     PerfMap(Vec<u8>),
 }
 
@@ -79,14 +80,14 @@ impl JitFile {
 }
 
 impl JitSource {
-    /// That of a process which is there.
+    /// The source of a running process. `None`: the process has exited, or can't be read.
     pub(crate) fn from_process(process: &Process, program: &[u8], reader: &ForeignReader) -> Option<Self> {
         let pid = process.pid();
         let proc_root = ProcRoot::default();
         let status = ProcessDir::open(&proc_root, pid).ok()?.read_at_most("status", STATUS_BYTES).ok()?;
-        let map = format!("tmp/perf-{}.map", namespace_pid(&status).unwrap_or(pid).0).into_bytes();
+        let perf_map = format!("tmp/perf-{}.map", namespace_pid(&status).unwrap_or(pid).0).into_bytes();
         let mut files: Vec<_> = jitdumps(process).map(|file| JitFile::Jitdump(Arc::clone(file))).collect();
-        files.push(JitFile::PerfMap(map));
+        files.push(JitFile::PerfMap(perf_map));
         let mut mapped = HashMap::new();
         for mapping in process.mappings() {
             if let Some(file) = mapping.backing.file()
@@ -104,21 +105,21 @@ impl JitSource {
         })
     }
 
-    /// Whether the process has mapped no other file since.
+    /// Whether the process has mapped no new file since the source was created.
     pub(crate) fn is_current_for(&self, process: &Process) -> bool {
         let mut mapped = process.mappings().filter_map(|mapping| mapping.backing.file());
-        let has_room = self.mapped.len() < MAPPED_MAX;
+        let is_complete = self.mapped.len() < MAPPED_MAX;
         jitdumps(process).all(|dump| self.files.iter().any(|file| file.path() == dump.path()))
-            && (!has_room || mapped.all(|file| self.mapped.contains_key(file)))
+            && (!is_complete || mapped.all(|file| self.mapped.contains_key(file)))
     }
 
-    /// Opens the files that are not open yet and are there: as many entries as there are files. What is there and must not
-    /// be read is told to `refusals`.
-    pub(super) fn open(&self, maps: &mut Vec<Option<JitMap>>, room_bytes: usize, refusals: &Refusals) {
+    /// Opens the existing files that are not open yet. `maps` gets one entry for each file. Files that must not be read are
+    /// recorded in `refusals`.
+    pub(super) fn open(&self, maps: &mut Vec<Option<JitMap>>, budget_bytes: usize, refusals: &Refusals) {
         maps.resize_with(self.files.len(), || None);
         for (map, file) in maps.iter_mut().zip(&self.files).filter(|(map, _)| map.is_none()) {
             match self.open_file(file) {
-                Ok(image) => *map = Some(JitMap::new(image, file.format(), room_bytes)),
+                Ok(image) => *map = Some(JitMap::new(image, file.format(), budget_bytes)),
                 Err(error) => refusals.record(self.root.pid(), file.path(), &error),
             }
         }
@@ -140,13 +141,13 @@ impl JitSource {
         }
     }
 
-    /// What the process has in its memory for debuggers, if a file that it has mapped defines the variable for that.
-    pub(super) fn gdb_interface(&self, room_bytes: usize) -> Option<GdbJitInterface> {
+    /// The debugger interface of the process, if a file that it maps defines the descriptor variable.
+    pub(super) fn gdb_interface(&self, budget_bytes: usize) -> Option<GdbJitInterface> {
         let opened = self.root.open_mapped(self.mapped.keys().map(|file| &**file));
-        let defined = opened.zip(self.mapped.values()).filter_map(|(opened, mapping)| {
+        let descriptors = opened.zip(self.mapped.values()).filter_map(|(opened, mapping)| {
             GlobalVariable::read(&opened.ok()?, JIT_DESCRIPTOR).ok()??.in_memory(mapping)
         });
-        GdbJitInterface::new(defined.collect(), room_bytes)
+        GdbJitInterface::new(descriptors.collect(), budget_bytes)
     }
 
     pub(super) fn memory(&self) -> &ForeignProcess {
@@ -154,13 +155,13 @@ impl JitSource {
     }
 }
 
-/// The number of a process in its innermost PID namespace, from `/proc/PID/status`.
+/// The PID of a process in its innermost PID namespace, from `/proc/PID/status`.
 fn namespace_pid(status: &[u8]) -> Option<Pid> {
     let line = status.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"NSpid:"))?;
     str::from_utf8(line).ok()?.split_ascii_whitespace().last()?.parse().ok().map(Pid)
 }
 
-/// The jitdumps that a process has mapped, which it does so that they are found.
+/// The jitdumps that a process maps, so that profilers find them.
 fn jitdumps(process: &Process) -> impl Iterator<Item = &Arc<MappedFile>> {
     process
         .mappings()
@@ -168,11 +169,11 @@ fn jitdumps(process: &Process) -> impl Iterator<Item = &Arc<MappedFile>> {
         .filter(|file| is_jitdump_path(file.path()))
 }
 
-/// Whether a path is one that perf(1) would take for that of a jitdump.
+/// Whether perf(1) would treat a path as that of a jitdump.
 fn is_jitdump_path(path: &[u8]) -> bool {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let number = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
-    number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    let pid = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    pid.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
 }
 
 #[cfg(test)]
@@ -180,14 +181,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_innermost_number_of_a_process_is_taken() {
+    fn the_innermost_pid_of_a_process_is_used() {
         let status = b"Name:\tnode\nPid:\t4711\nNSpid:\t4711\t12\t1\nNSpgid:\t9\n";
         assert_eq!(namespace_pid(status), Some(Pid(1)));
         assert_eq!(namespace_pid(b"Name:\tnode\n"), None);
     }
 
     #[test]
-    fn only_a_dump_is_taken_for_one() {
+    fn only_jitdump_paths_are_recognized() {
         assert!(is_jitdump_path(b"/app/jit-12.dump") && is_jitdump_path(b"/jit-1.dump"));
         for other in [&b"/app/jit-.dump"[..], b"/app/jit-x.dump", b"/app/jit-12.dump (deleted)", b"/jit-1"] {
             assert!(!is_jitdump_path(other));

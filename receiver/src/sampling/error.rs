@@ -9,7 +9,7 @@ use thiserror::Error;
 pub(crate) enum SamplingError {
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("can't read the processes that already run")]
+    #[error("can't read the running processes")]
     Scan(#[source] ProcfsError),
     #[error(transparent)]
     NoPod(#[from] PodBoundsError),

@@ -1,4 +1,4 @@
-//! Sampling of real programs by the real eBPF programs.
+//! Tests that sample real programs with the real eBPF programs.
 
 mod contexts;
 
@@ -23,7 +23,7 @@ use crate::collect::{ProfileCollector, RecordingMetadata};
 use crate::memory::SamplingBudget;
 use crate::naming::{Namer, NamingOptions};
 
-/// A chain of calls without frame pointers that burns CPU at its end, and passes through `probed` all the while.
+/// A chain of calls without frame pointers that burns CPU at its end, and calls `probed` all the time.
 const PROGRAM: &str = r#"
 volatile unsigned long sink;
 #define LINK(name, callee) __attribute__((noinline)) unsigned long name(unsigned long x) { \
@@ -38,7 +38,7 @@ int main(void) { for (;;) sink = first(sink); }
 /// Root first.
 const CHAIN: [&str; 8] = ["main", "first", "second", "third", "fourth", "fifth", "burn", "probed"];
 
-/// A recursion deeper than any bound, whose innermost call burns nearly all of the time.
+/// A recursion deeper than any limit, whose innermost call burns nearly all of the time.
 const RECURSION: &str = r#"
 volatile unsigned long sink;
 __attribute__((noinline)) unsigned long burn(unsigned long x) {
@@ -48,10 +48,10 @@ __attribute__((noinline)) unsigned long recurse(int left, unsigned long x) {
 int main(void) { for (;;) sink = recurse(20000, sink); }
 "#;
 
-/// One sampler at a time: each looks at every CPU.
+/// Allows one sampler at a time, since each of them samples every CPU.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// How often each outcome occurs.
+/// The number of occurrences of each outcome.
 fn histogram(outcomes: &[Outcome]) -> BTreeMap<Outcome, usize> {
     let mut counts = BTreeMap::new();
     outcomes.iter().for_each(|outcome| *counts.entry(*outcome).or_default() += 1);
@@ -78,7 +78,7 @@ impl Burner {
         compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
         assert!(compiler.wait().unwrap().success());
         let child = Command::new(&program).spawn().unwrap();
-        // Until it runs its own code.
+        // Wait until it runs its own code.
         std::thread::sleep(Duration::from_millis(200));
         Self { child, program, _directory: directory }
     }
@@ -109,7 +109,7 @@ fn options(pid: u32, samples_per_second: u32, tables_bytes: u64) -> SamplingOpti
     }
 }
 
-/// A sampler, or the loud reason why this machine has none.
+/// A sampler, or `None` with a printed reason if this machine can't run one.
 fn sampler(storage: &mut Storage, options: SamplingOptions) -> Option<Sampler<'_>> {
     match Sampler::new(storage, options, Opener::start().unwrap()) {
         Ok(sampler) => Some(sampler),
@@ -135,8 +135,8 @@ fn poll_for(sampler: &mut Sampler<'_>, time: Duration) -> Vec<Message> {
 /// Polls until there are this many events, or half a minute has passed.
 fn poll_until(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
     let mut messages = Vec::new();
-    let patience = Instant::now() + Duration::from_secs(30);
-    while sampler.tally().events < events && Instant::now() < patience {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while sampler.tally().events < events && Instant::now() < deadline {
         messages.append(&mut poll_for(sampler, Duration::from_millis(200)));
     }
     messages
@@ -165,7 +165,7 @@ fn profile_of(kind: SampleKind, messages: Vec<Message>, sampler: &Sampler<'_>) -
     })
 }
 
-/// The names of the chain's functions on each stack, root first, how often it was seen, and whether it is marked as cut.
+/// For each stack: the names of the chain's functions, root first, its count, and whether it is marked as truncated.
 fn chains(profile: &Profile) -> Vec<(Vec<&str>, u64, bool)> {
     let frame = |index: &sidewinder_render::FrameIndex| &profile.frames[index.0 as usize];
     profile
@@ -189,10 +189,10 @@ fn offset_of(program: &Path, symbol: &str) -> FileOffset {
     sidewinder_unwind::load_segments(&file).iter().find_map(|load| load.file_offset_of(svma)).unwrap()
 }
 
-/// Has each pass of the burner through `probed` sampled; or the loud reason why this machine can't.
+/// Samples each call of `probed` in the burner; `None` with a printed reason if this machine can't.
 fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<AttachedProbe> {
-    let place = offset_of(&burner.program, "probed");
-    match sampler.profiler().attach_probe(&burner.program, place) {
+    let offset = offset_of(&burner.program, "probed");
+    match sampler.profiler().attach_probe(&burner.program, offset) {
         Ok(probe) => Some(probe),
         Err(error) if std::env::var_os("CI").is_none() => {
             eprintln!("SKIPPED: no uprobes here: {error}");
@@ -202,8 +202,8 @@ fn probe(sampler: &Sampler<'_>, burner: &Burner) -> Option<AttachedProbe> {
     }
 }
 
-/// Of all samples of a chain of calls, those of the probed place and those of the clock that interrupts the probe's own
-/// program, each has the chain in its order, from the root on, without gap or repetition.
+/// Every sample of a chain of calls has the chain in order, from the root on, without gaps or repetitions: both the samples
+/// of the probe, and those of the clock interrupts that interrupt the probe's own program.
 #[test]
 fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -230,35 +230,35 @@ fn programs_that_interrupt_each_other_never_mix_their_stacks() {
     let complete_of =
         |outcomes: &[Outcome]| histogram(outcomes).get(&Outcome::Complete).copied().unwrap_or(0);
     assert!(complete_of(&probes) * 1000 >= probes.len() * 990, "{:?}", histogram(&probes));
-    // Most interrupts find the thread on the kernel's own page for probed instructions, whose caller can't be told.
+    // Most interrupts hit the thread on the kernel's page for probed instructions, whose caller can't be determined.
     assert!(complete_of(&interrupts) >= 500, "{:?}", histogram(&interrupts));
     let lost = sampler.profiler().probes_lost();
     assert!(lost <= probes.len() as u64, "{lost} passes lost, {} sampled", probes.len());
     let nested = sampler.profiler().nested_walks();
-    assert!(nested > 100, "only {nested} walks were begun inside another one");
+    assert!(nested > 100, "only {nested} walks started inside another one");
 
     let profiles =
         [SampleKind::Probe, SampleKind::Cpu].map(|kind| profile_of(kind, messages.clone(), &sampler));
     for (chain, count, is_cut) in profiles.iter().flat_map(chains) {
         if !is_cut {
-            assert_eq!(chain, CHAIN[..chain.len()], "a stack that was never there, {count} times");
+            assert_eq!(chain, CHAIN[..chain.len()], "a stack that never existed, {count} times");
             assert!(!chain.is_empty(), "a complete stack without main");
         }
     }
 }
 
-/// With the tables taken away all the time, what is cut is counted, and what is complete is right.
+/// While tables are evicted continuously, truncated stacks are counted, and complete stacks are correct.
 #[test]
-fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
+fn stacks_walked_while_tables_are_evicted_are_correct_or_truncated() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let burner = Burner::start();
     let mut storage = Storage::uninit();
     let Some(mut sampler) = sampler(&mut storage, options(burner.child.id(), 9_973, 8 << 20)) else { return };
     sampler.start().unwrap();
     let mut messages = Vec::new();
-    let patience = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while sampler.profiler.tables.evictions() < 12 || sampler.control_counts().table_reloads < 4 {
-        assert!(Instant::now() < patience, "tables did not go, or did not come back on demand");
+        assert!(Instant::now() < deadline, "tables were not evicted, or not reloaded on demand");
         let profiler = &mut sampler.profiler;
         profiler.tables.evict_oldest(&mut profiler.arena);
         sampler.poll(Duration::from_millis(5), &mut messages);
@@ -270,16 +270,16 @@ fn stacks_walked_while_tables_come_and_go_are_right_or_cut() {
         tally.interrupts.outcomes.iter().find(|(o, _)| *o == outcome).map_or(0, |(_, count)| *count)
     };
     assert!(counted(Outcome::NoTable) > 0, "no walk missed a table, so nothing was tested");
-    assert!(counted(Outcome::Complete) > 0, "no table was ever there");
+    assert!(counted(Outcome::Complete) > 0, "no table was ever loaded");
     for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
         if !is_cut {
-            assert_eq!(chain, CHAIN[..chain.len()], "a stack that was never there, {count} times");
+            assert_eq!(chain, CHAIN[..chain.len()], "a stack that never existed, {count} times");
         }
     }
 }
 
 #[test]
-fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
+fn unmapped_files_are_forgotten_with_their_tables() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let burner = Burner::start();
     let mut storage = Storage::uninit();
@@ -297,7 +297,7 @@ fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
     assert!(!without_files(&sampler), "they may be run again soon");
     forget_files(&mut sampler, Duration::ZERO, &mut messages);
     assert!(without_files(&sampler));
-    let told = messages.iter().filter_map(|message| match message {
+    let announced = messages.iter().filter_map(|message| match message {
         Message::File(id, _) => Some(*id),
         _ => None,
     });
@@ -305,11 +305,11 @@ fn files_that_nobody_maps_any_more_are_forgotten_with_their_tables() {
         Message::ForgetFile(id) => Some(*id),
         _ => None,
     });
-    assert_eq!(told.collect::<BTreeSet<_>>(), forgotten.collect());
-    assert_eq!(sampler.profiler.tables.evictions(), 0, "nothing made room for anything");
+    assert_eq!(announced.collect::<BTreeSet<_>>(), forgotten.collect());
+    assert_eq!(sampler.profiler.tables.evictions(), 0, "no table was evicted to make room");
 }
 
-/// The witness's count of interrupts is the sum of the outcomes, and all events that are counted are emitted.
+/// The sum of the outcomes matches the independently counted interrupts, and all counted events are emitted.
 #[test]
 fn every_interrupt_ends_in_one_outcome() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -328,14 +328,14 @@ fn every_interrupt_ends_in_one_outcome() {
         "{sum} outcomes of {} interrupts",
         tally.interrupts.expected
     );
-    let silent =
+    let without_event =
         [Outcome::Idle, Outcome::OutOfScope, Outcome::KernelThread, Outcome::Busy, Outcome::RingFull];
-    let told: u64 =
-        tally.interrupts.outcomes.iter().filter(|(o, _)| !silent.contains(o)).map(|(_, count)| count).sum();
+    let outcomes = tally.interrupts.outcomes.iter();
+    let expected: u64 = outcomes.filter(|(o, _)| !without_event.contains(o)).map(|(_, count)| count).sum();
     let events = messages.iter().filter(|message| matches!(message, Message::Event(_))).count() as u64;
-    assert_eq!((told, events), (tally.events, tally.events));
+    assert_eq!((expected, events), (tally.events, tally.events));
     assert!(events > 500, "only {events} events");
-    // The control: a sum in which one outcome is left out is not the whole.
+    // The control experiment: a sum without one of the outcomes doesn't match.
     let without_complete: u64 = tally
         .interrupts
         .outcomes
@@ -346,13 +346,13 @@ fn every_interrupt_ends_in_one_outcome() {
     assert!(without_complete + tally.interrupts.missed() < tally.interrupts.expected);
 }
 
-/// Of a stack of 20,000 frames what is nearest to the leaf is kept, as much as the way to walk has room for, and the
-/// outermost frame says that and why it was cut.
+/// Of a stack of 20,000 frames those nearest to the leaf are kept, up to the limit of the walk mode. The outermost frame
+/// says that it was truncated, and why.
 #[test]
-fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
+fn a_stack_deeper_than_the_limit_is_marked_as_truncated_and_keeps_its_leaf_end() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let burner = Burner::start_with(RECURSION);
-    for (walk, bound) in [(WalkMode::Loop, 8192), (WalkMode::TailCalls, 1056)] {
+    for (walk, limit) in [(WalkMode::Loop, 8192), (WalkMode::TailCalls, 1056)] {
         let mut storage = Storage::uninit();
         let options = SamplingOptions { walk: Some(walk), ..options(burner.child.id(), 199, 8 << 20) };
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
@@ -365,31 +365,28 @@ fn a_stack_deeper_than_the_bound_is_visibly_cut_and_keeps_its_leaf_end() {
         let cut = cut.map_or(0, |(_, count)| *count);
         let profile = profile(messages, &sampler);
         let name = |index: &sidewinder_render::FrameIndex| &*profile.frames[index.0 as usize].name;
-        let (mut whole_bound, mut all) = (0, 0);
+        let (mut at_limit, mut all) = (0, 0);
         for (stack, count) in profile.stacks.iter().zip(profile.stack_counts()) {
             all += count;
             let Some((marker, frames)) = stack.split_last() else { continue };
             let names: Vec<&str> = frames.iter().map(name).collect();
             if name(marker) == "[truncated: frame limit reached]"
-                && names.len() == bound
+                && names.len() == limit
                 && names[0] == "burn"
             {
                 assert!(
                     names[1..].iter().all(|name| *name == "recurse"),
-                    "{walk:?}: a stack that was never there"
+                    "{walk:?}: a stack that never existed"
                 );
-                whole_bound += count;
+                at_limit += count;
             }
         }
-        assert!(
-            all >= 100 && whole_bound * 100 >= all * 95,
-            "{walk:?}: {whole_bound} of {all} cut at {bound}"
-        );
-        assert!(cut >= whole_bound, "{walk:?}: {cut} counted as cut");
+        assert!(all >= 100 && at_limit * 100 >= all * 95, "{walk:?}: {at_limit} of {all} cut at {limit}");
+        assert!(cut >= at_limit, "{walk:?}: {cut} counted as cut");
     }
 }
 
-/// Where programs can't loop, stacks within their bound are complete, in every order in which programs interrupt each other.
+/// On kernels where programs can't loop, stacks within the limit are complete, however programs interrupt each other.
 #[test]
 fn stacks_are_complete_without_loops_too() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -406,16 +403,14 @@ fn stacks_are_complete_without_loops_too() {
     sampler.stop(None, &mut messages);
 
     assert!(sampler.profiler().nested_walks() > 20, "nothing interrupted the walk of a probe");
-    let (mut all, mut whole) = (0, 0);
-    let profiles =
-        [SampleKind::Probe, SampleKind::Cpu].map(|kind| profile_of(kind, messages.clone(), &sampler));
-    for (chain, count, is_cut) in profiles.iter().flat_map(chains) {
+    let (mut all, mut complete) = (0, 0);
+    for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
         all += count;
         if !is_cut {
-            whole += count;
-            assert_eq!(chain, CHAIN[..chain.len()], "a stack that was never there, {count} times");
+            complete += count;
+            assert_eq!(chain, CHAIN[..chain.len()], "a stack that never existed, {count} times");
         }
     }
-    // Those that are cut found the thread on the kernel's own page for probed instructions.
-    assert!(all > 1_000 && whole * 100 >= all * 60, "{whole} of {all} are complete");
+    // The truncated ones hit the thread on the kernel's page for probed instructions.
+    assert!(all > 1_000 && complete * 100 >= all * 60, "{complete} of {all} are complete");
 }

@@ -202,7 +202,7 @@ impl Contexts {
 
     /// The next completed read among those of [`Self::push_pending_location`].
     pub(super) fn next_location(&mut self) -> Option<(ProcessKey, Result<Vec<TlsVariable>, ReadFailure>)> {
-        take_answer(&mut self.locations)
+        take_completed_read(&mut self.locations)
     }
 
     /// Whether threads may publish label sets, which no context announces.
@@ -222,7 +222,7 @@ impl Contexts {
     /// The next context read that has completed, or that is due and completes at once.
     pub(super) fn next_read(&mut self) -> Option<ContextRead> {
         let now = Instant::now();
-        while let Some((key, result)) = take_answer(&mut self.reads) {
+        while let Some((key, result)) = take_completed_read(&mut self.reads) {
             let result = result.unwrap_or_else(|failure| Err(ContextReadError::ReadFailed(failure)));
             let read = self.record(key, result, now);
             if read.is_some() {
@@ -301,7 +301,7 @@ impl Contexts {
                 warn!(
                     pid,
                     %error,
-                    "degraded: what processes publish of themselves can't be read: that takes CAP_SYS_PTRACE, or the \
+                    "degraded: the contexts that processes publish can't be read: this needs CAP_SYS_PTRACE, or the \
                      process's own user and a kernel.yama.ptrace_scope of 0"
                 );
             }
@@ -312,7 +312,7 @@ impl Contexts {
 }
 
 /// Takes the result of a read that has completed.
-pub(super) fn take_answer<T>(
+pub(super) fn take_completed_read<T>(
     pending: &mut Vec<(ProcessKey, PendingRead<T>)>,
 ) -> Option<(ProcessKey, Result<T, ReadFailure>)> {
     let (index, result) =

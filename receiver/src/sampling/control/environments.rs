@@ -9,7 +9,7 @@ use std::sync::Arc;
 use sidewinder_process::{Pid, ProcessDescription, ProcessKey, Registry, ResourceVariables};
 use tracing::debug;
 
-use super::contexts::take_answer;
+use super::contexts::take_completed_read;
 use crate::foreign::{ForeignReader, PendingRead, ReadProgress, ReadTarget};
 
 /// The reads of environments in progress.
@@ -40,7 +40,7 @@ impl Environments {
                     ResourceVariables::default()
                 }
                 Err(none) => {
-                    debug!(%pid, %none, "the environment of a process is not read");
+                    debug!(%pid, %none, "can't read the environment of a process");
                     ResourceVariables::default()
                 }
             }
@@ -59,7 +59,7 @@ impl Environments {
     /// Stores the environments whose reads have completed in the registry. Returns their processes.
     pub(super) fn take_completed(&mut self, registry: &mut Registry) -> Vec<ProcessKey> {
         let mut completed = Vec::new();
-        while let Some((key, result)) = take_answer(&mut self.pending) {
+        while let Some((key, result)) = take_completed_read(&mut self.pending) {
             let Ok(variables) = result else { continue };
             if variables != ResourceVariables::default()
                 && registry.set_resource(Pid(key.pid), key.instance, variables)

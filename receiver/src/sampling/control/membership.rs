@@ -53,7 +53,7 @@ impl Membership {
             }
         }
         if let Err(error) = profiler.open_side_band(event_scope) {
-            warn!(%error, "degraded: new mappings will be learnt only when a sample meets them");
+            warn!(%error, "degraded: new mappings are noticed only when a sample hits them");
         }
     }
 
@@ -119,7 +119,7 @@ impl Membership {
             }
         });
         if let Err(error) = evaluated {
-            warn!(%pid, "degraded: a process can't be taken into scope: {}", error_chain(&error));
+            warn!(%pid, "degraded: a process can't be added to the scope: {}", error_chain(&error));
         }
     }
 
@@ -222,7 +222,7 @@ impl Membership {
             && let Err(error) = self.evaluate_all(processes, profiler)
         {
             warn!(
-                "degraded: processes of a new container can't be taken into scope: {}",
+                "degraded: processes of a new container can't be added to the scope: {}",
                 error_chain(&error)
             );
         }

@@ -120,7 +120,7 @@ impl ProcessTracker {
                 Ok(())
             }
             Err(none) => {
-                debug!(%pid, %none, "the mappings of a process are not read");
+                debug!(%pid, %none, "can't read the mappings of a process");
                 self.registry.abandon_scan(pid);
                 Ok(())
             }
@@ -145,7 +145,7 @@ impl ProcessTracker {
                 false
             }
             Some(Err(none)) => {
-                debug!(%pid, %none, "the mappings of a process are not read");
+                debug!(%pid, %none, "can't read the mappings of a process");
                 registry.abandon_scan(*pid);
                 false
             }

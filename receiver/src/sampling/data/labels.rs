@@ -1,5 +1,5 @@
-//! The labels of events: what threads publish besides their span. Only the keys that the configuration allows are kept, and
-//! of each key a bounded number of values, since backends index them.
+//! The labels of events: the attributes that threads publish besides their span. Only the keys that the configuration allows
+//! are kept, with a bounded number of values for each, since backends index them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use sidewinder_otlp::builder::Link;
 
 use crate::hex;
 
-/// The most values of one key in a run. Further values become [`OTHER`].
+/// The maximum number of values of one key in a run. Further values become [`OTHER`].
 const VALUES_MAX: usize = 256;
-/// Stands for the values beyond [`VALUES_MAX`].
+/// Replaces the values beyond [`VALUES_MAX`].
 const OTHER: &str = "[other]";
 
-/// Attributes of an event, by key.
+/// Attributes of an event as key-value pairs, sorted by key.
 pub(crate) type Labels = Arc<[(Arc<str>, Arc<str>)]>;
 
-/// See the [module](self).
+/// Selects the labels that are kept.
 #[derive(Debug)]
 pub(super) struct LabelFilter {
     values: HashMap<Arc<str>, HashSet<Arc<str>>>,
     trace_id_labels: Vec<String>,
     span_id_labels: Vec<String>,
     other: Arc<str>,
-    /// The labels of the last event, which are those of most events that follow.
+    /// The labels of the last event. Most events have the same labels as the one before.
     last: Labels,
 }
 
@@ -41,22 +41,22 @@ impl LabelFilter {
         }
     }
 
-    /// The allowed attributes of a context, sorted by key. `keys` are the names of all keys, by number.
+    /// The allowed attributes of a context, sorted by key. `keys` are the names of all keys, by index.
     pub(super) fn labels_from_context(&mut self, context: &ThreadContext, keys: &[Box<str>]) -> Labels {
         self.filter(
-            context.attributes().filter_map(|(number, text)| Some((&**keys.get(usize::from(number))?, text))),
+            context.attributes().filter_map(|(index, text)| Some((&**keys.get(usize::from(index))?, text))),
         )
     }
 
-    /// The allowed labels of a set, sorted by key.
+    /// The allowed labels of a label set, sorted by key.
     pub(super) fn labels_from_set(&mut self, labels: &LabelSet) -> Labels {
-        // The first label of a key counts, but `filter` keeps the last.
+        // In a label set the first label with a key is the valid one, but `filter` keeps the last.
         self.filter(
             labels.iter().rev().filter_map(|(key, text)| Some((std::str::from_utf8(key).ok()?, text))),
         )
     }
 
-    /// The span that a set of labels states.
+    /// The span that a label set contains.
     pub(super) fn span_from_labels(&self, labels: &LabelSet) -> Option<Link> {
         let value_of = |names: &[String]| {
             names.iter().find_map(|name| {
@@ -68,14 +68,14 @@ impl LabelFilter {
         (trace_id != [0; 16] && span_id != [0; 8]).then_some(Link { trace_id, span_id })
     }
 
-    fn filter<'text>(&mut self, given: impl Iterator<Item = (&'text str, &'text [u8])>) -> Labels {
+    fn filter<'text>(&mut self, candidates: impl Iterator<Item = (&'text str, &'text [u8])>) -> Labels {
         let mut labels: Vec<(Arc<str>, Arc<str>)> = Vec::new();
-        for (key, text) in given {
+        for (key, text) in candidates {
             let Some((key, _)) = self.values.get_key_value(key) else { continue };
             let key = Arc::clone(key);
             let value = self.value(&key, &String::from_utf8_lossy(text));
-            match labels.iter_mut().find(|(held, _)| *held == key) {
-                Some((_, held)) => *held = value,
+            match labels.iter_mut().find(|(existing, _)| *existing == key) {
+                Some((_, existing)) => *existing = value,
                 None => labels.push((key, value)),
             }
         }
@@ -104,7 +104,7 @@ impl LabelFilter {
 mod tests {
     use super::*;
 
-    fn allowing(keys: &[&str]) -> LabelFilter {
+    fn filter_for_keys(keys: &[&str]) -> LabelFilter {
         let attributes = keys.iter().map(|key| (*key).to_owned()).collect();
         LabelFilter::new(&TraceContext { attributes, ..TraceContext::default() })
     }
@@ -114,36 +114,35 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_named_by_number_and_only_those_that_are_allowed() {
-        let mut allowed = allowing(&["user", "http.route"]);
+    fn only_allowed_keys_are_kept_and_are_looked_up_by_index() {
+        let mut filter = filter_for_keys(&["user", "http.route"]);
         let keys: Vec<Box<str>> = ["secret", "http.route", "user"].map(Box::from).to_vec();
-        let labels = |allowed: &mut LabelFilter, attributes: &[u8]| {
-            allowed.labels_from_context(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
+        let labels = |filter: &mut LabelFilter, attributes: &[u8]| {
+            filter.labels_from_context(&ThreadContext::new([1; 16], [1; 8], attributes), &keys)
         };
-        let both = labels(&mut allowed, b"\x00\x01x\x02\x01a\x01\x02/b\x09\x01c");
+        let both = labels(&mut filter, b"\x00\x01x\x02\x01a\x01\x02/b\x09\x01c");
         assert_eq!(texts(&both), [("http.route", "/b"), ("user", "a")]);
-        let twice = labels(&mut allowed, b"\x02\x01a\x02\x01b");
-        assert_eq!(texts(&twice), [("user", "b")], "the last one counts");
-        let no_text = labels(&mut allowed, b"\x02\x02\xff\xfe");
-        assert_eq!(texts(&no_text), [("user", "\u{fffd}\u{fffd}")]);
-        assert!(labels(&mut allowed, b"\x00\x01x").is_empty());
+        let repeated = labels(&mut filter, b"\x02\x01a\x02\x01b");
+        assert_eq!(texts(&repeated), [("user", "b")], "the last one is kept");
+        let not_utf8 = labels(&mut filter, b"\x02\x02\xff\xfe");
+        assert_eq!(texts(&not_utf8), [("user", "\u{fffd}\u{fffd}")]);
+        assert!(labels(&mut filter, b"\x00\x01x").is_empty());
         assert!(
-            allowing(&[])
+            filter_for_keys(&[])
                 .labels_from_context(&ThreadContext::new([1; 16], [1; 8], b"\x02\x01a"), &keys)
                 .is_empty()
         );
     }
 
     #[test]
-    fn a_key_has_no_more_values_than_it_may() {
-        let mut allowed = allowing(&["user"]);
+    fn the_values_of_a_key_are_bounded() {
+        let mut filter = filter_for_keys(&["user"]);
         let keys = [Box::from("user")];
         let mut seen = HashSet::new();
         for number in 0..10_000_u32 {
             let text = number.to_string();
             let attributes = [&[0, text.len() as u8], text.as_bytes()].concat();
-            let labels =
-                allowed.labels_from_context(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
+            let labels = filter.labels_from_context(&ThreadContext::new([1; 16], [1; 8], &attributes), &keys);
             seen.insert(labels[0].1.to_string());
         }
         assert_eq!(seen.len(), VALUES_MAX + 1);
@@ -151,16 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn of_a_set_of_labels_the_first_of_a_key_counts() {
+    fn the_first_label_of_a_key_in_a_label_set_is_kept() {
         let labels = LabelSet::new([(&b"user"[..], &b"a"[..]), (b"user", b"b"), (b"secret", b"c")]);
-        assert_eq!(texts(&allowing(&["user"]).labels_from_set(&labels)), [("user", "a")]);
+        assert_eq!(texts(&filter_for_keys(&["user"]).labels_from_set(&labels)), [("user", "a")]);
     }
 
     #[test]
-    fn the_span_of_a_goroutine_is_in_the_labels_that_sdks_use() {
+    fn the_span_of_a_goroutine_is_found_in_the_labels_that_sdks_use() {
         let span = |labels: &[(&str, &str)]| {
             let labels = labels.iter().map(|(key, value)| (key.as_bytes(), value.as_bytes()));
-            allowing(&[])
+            filter_for_keys(&[])
                 .span_from_labels(&LabelSet::new(labels))
                 .map(|link| (link.trace_id[15], link.span_id))
         };
@@ -168,7 +167,7 @@ mod tests {
         let found = Some((0x36, [0, 0xf0, 0x67, 0xaa, 0x0b, 0xa9, 0x02, 0xb7]));
         assert_eq!(span(&[("trace_id", trace), ("span_id", "00f067aa0ba902b7")]), found);
         assert_eq!(span(&[("other", "x"), ("span id", "00F067AA0BA902B7"), ("trace id", trace)]), found);
-        assert_eq!(span(&[("span_id", "00f067aa0ba902b7")]), None, "no trace");
+        assert_eq!(span(&[("span_id", "00f067aa0ba902b7")]), None, "no trace ID");
         assert_eq!(span(&[("trace_id", trace), ("span_id", "67667974324578999")]), None, "not hexadecimal");
         assert_eq!(span(&[("trace_id", trace), ("span_id", "0000000000000000")]), None);
     }

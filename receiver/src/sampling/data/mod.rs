@@ -1,8 +1,8 @@
-//! The data part of sampling: from the records of the kernel's rings to events.
+//! The data part of sampling: turns records from the kernel's rings into events.
 //!
-//! Owner: the sampling thread. Input: samples, stacks and snapshots of the eBPF programs, and the processes and files of the
-//! control part as they were when a sample was taken. Output: an event for each sample in scope, what walks lacked (to the
-//! control part), and the counts of how interrupts ended.
+//! Owner: the sampling thread. Input: samples, stacks and snapshots from the eBPF programs, and the control part's processes
+//! and files as they were when a sample was taken. Output: an event for each sample in scope, requests to the control part
+//! for what walks were missing, and the tally of interrupts by outcome.
 
 mod deferred;
 mod labels;
@@ -32,7 +32,7 @@ use super::SamplingOptions;
 use super::control::Control;
 use super::message::{Message, SampleEvent, Stack};
 
-/// See the [module](self).
+/// The data part's state.
 #[derive(Debug)]
 pub(super) struct Data {
     pub(super) stacks: StackCache,
@@ -65,7 +65,7 @@ impl Data {
         }
     }
 
-    /// Takes the records of the rings. Samples stay pending until [`Self::release`].
+    /// Takes the records from the rings. Samples stay pending until [`Self::release`].
     pub(super) fn take_records(
         &mut self,
         control: &mut Control,
@@ -75,12 +75,12 @@ impl Data {
         let mut records = Vec::new();
         profiler.rings().drain(&mut records);
         self.pending.begin_poll();
-        let mut room = self.deferred.free_bytes();
+        let mut free_bytes = self.deferred.free_bytes();
         for record in records {
             match record {
                 Record::Body(body) => self.take_body(body, control, messages),
-                Record::Newcomer(newcomer) => control.open_container(newcomer, profiler),
-                Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut room),
+                Record::Newcomer(new_container) => control.open_container(new_container, profiler),
+                Record::Snapshot(snapshot) => self.deferred.add_snapshot(snapshot, &mut free_bytes),
                 Record::Sample(sample) => {
                     control.descriptions.note_sampled(Pid(sample.pid), &mut control.processes);
                     self.pending.push(sample);
@@ -101,7 +101,8 @@ impl Data {
         self.stacks.insert(body);
     }
 
-    /// Emits the pending samples from before a time. All process events up to that time have been applied, and none after it.
+    /// Emits the pending samples from before a time. The caller has applied all process events up to that time, and none
+    /// after it.
     pub(super) fn release(&mut self, before_ns: u64, control: &mut Control, messages: &mut Vec<Message>) {
         for (sample, stack) in self.pending.take_before(before_ns, &mut self.stacks) {
             self.take_sample(sample, stack, control, messages);
@@ -127,7 +128,8 @@ impl Data {
         self.emit(key, &sample, stack, control, messages);
     }
 
-    /// Cuts a stack where the process no longer mapped what the walk used. Process events are applied up to the sample's time.
+    /// Truncates a stack at the first frame in a file range that the process no longer mapped when the sample was taken.
+    /// Process events are applied up to the sample's time.
     fn truncate_stale_frames(
         &mut self,
         sample: SampleRecord,
@@ -138,22 +140,22 @@ impl Data {
             return (sample, stack);
         }
         let Some(process) = control.processes.process_of(&sample) else { return (sample, stack) };
-        let stale = stack.as_ref().and_then(|stack| {
+        let stale_index = stack.as_ref().and_then(|stack| {
             self.stale_mappings.first_stale_frame(&stack.frames, process, &mut control.files.table)
         });
-        let (Some(stale), Some(stack)) = (stale, &stack) else { return (sample, stack) };
-        let frames = stack.frames.iter().take(stale).copied().collect();
+        let (Some(stale_index), Some(stack)) = (stale_index, &stack) else { return (sample, stack) };
+        let frames = stack.frames.iter().take(stale_index).copied().collect();
         let outcome = Outcome::StaleMapping;
         self.corrections.add(&sample, outcome);
         (SampleRecord { outcome, ..sample }, Some(self.stacks.intern(frames)))
     }
 
-    /// Gives samples that wait for a deferred walk the processes that have become known.
+    /// Passes newly known processes to the deferred walks that wait for them.
     pub(super) fn update_deferred(&mut self, control: &Control) {
         self.deferred.set_processes(|pid| control.processes.registry.process(pid));
     }
 
-    /// Does the deferred walks whose tables are there.
+    /// Performs the deferred walks whose tables are loaded, and emits their events.
     pub(super) fn walk_deferred(
         &mut self,
         control: &mut Control,
@@ -161,8 +163,8 @@ impl Data {
         messages: &mut Vec<Message>,
     ) {
         let binaries = &control.files.binaries;
-        let has_answer = |file, at| binaries.has_rule(file, at, &profiler.arena, &profiler.tables);
-        for deferred in self.deferred.take_ready(has_answer) {
+        let has_rule = |file, at| binaries.has_rule(file, at, &profiler.arena, &profiler.tables);
+        for deferred in self.deferred.take_ready(has_rule) {
             match self.walk(&deferred, control, profiler, messages) {
                 Ok((frames, outcome)) => {
                     let stack = self.stacks.intern(frames);
@@ -178,29 +180,29 @@ impl Data {
         }
     }
 
-    /// Whether samples wait for a deferred walk.
+    /// Whether any deferred walk is waiting.
     pub(super) fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
     }
 
-    /// Gives up the deferred walks that still wait.
+    /// Gives up the waiting deferred walks, and emits their samples as they are.
     pub(super) fn abandon_deferred(&mut self, control: &mut Control, messages: &mut Vec<Message>) {
         for deferred in self.deferred.take_all() {
             self.emit_unwalked(&deferred, control, messages);
         }
     }
 
-    /// Emits a sample with the stack that the kernel side walked.
+    /// Emits a sample with the stack that the eBPF programs walked.
     fn emit_unwalked(&mut self, deferred: &DeferredWalk, control: &mut Control, messages: &mut Vec<Message>) {
         let stack = self.stacks.get(deferred.sample.stack);
         control.request_missing(&deferred.sample, stack.as_deref());
         self.emit(deferred.process_key(), &deferred.sample, stack, control, messages);
     }
 
-    /// The frames of a deferred walk, those of the kernel first, and how it ends.
+    /// The frames of a deferred walk, kernel frames first, and its outcome.
     ///
     /// # Errors
-    /// The rule that the walk has to wait for; `None`: the process is unknown.
+    /// The rule that the walk needs and that is not loaded; `None`: the process is unknown.
     fn walk(
         &mut self,
         deferred: &DeferredWalk,
@@ -215,13 +217,13 @@ impl Data {
         for file in code.into_files_seen() {
             control.files.announce(file, messages);
         }
-        let first = self.stacks.get(deferred.sample.stack);
-        let kernel = first.iter().flat_map(|stack| &stack.frames).copied();
-        let kernel = kernel.take_while(|frame| frame.kind() == Some(RawFrameKind::Kernel));
-        Ok((kernel.chain(frames).collect(), outcome))
+        let sampled = self.stacks.get(deferred.sample.stack);
+        let kernel_frames = sampled.iter().flat_map(|stack| &stack.frames).copied();
+        let kernel_frames = kernel_frames.take_while(|frame| frame.kind() == Some(RawFrameKind::Kernel));
+        Ok((kernel_frames.chain(frames).collect(), outcome))
     }
 
-    /// Emits an event, after what the reporter needs to know of its process.
+    /// Emits an event, and before it the messages that the reporter needs about its process.
     fn emit(
         &mut self,
         process: Option<ProcessKey>,
@@ -233,8 +235,8 @@ impl Data {
         let process = process.unwrap_or(ProcessKey { pid: sample.pid, instance: 0 });
         control.descriptions.announce(process, &mut control.processes, messages);
         if stack.as_ref().is_some_and(|stack| stack.has_anonymous_code) {
-            let place = control.descriptions.take_jit_source(process);
-            messages.extend(place.map(|place| Message::JitSource(process, place)));
+            let source = control.descriptions.take_jit_source(process);
+            messages.extend(source.map(|source| Message::JitSource(process, source)));
         }
         self.events += 1;
         self.bodies_missing += u64::from(stack.is_none());
@@ -264,7 +266,7 @@ impl Data {
         }));
     }
 
-    /// How all interrupts since the start ended.
+    /// The outcomes of all interrupts since the start.
     pub(super) fn tally(&self, profiler: &Profiler<'_>) -> SamplingTally {
         let mut interrupts = profiler.interrupts();
         self.corrections.apply(&mut interrupts);

@@ -1,4 +1,4 @@
-//! Samples that have arrived before the process events of their time.
+//! Samples that have arrived before all process events up to their time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use sidewinder_bpf::SampleRecord;
 use super::stacks::StackCache;
 use crate::sampling::message::Stack;
 
-/// The polls that a sample waits for its stack.
+/// How many polls a sample waits for its stack.
 pub(crate) const STACK_TIMEOUT_POLLS: u32 = 3;
 
-/// See the [module](self).
+/// The samples that wait to be released.
 #[derive(Debug, Default)]
 pub(super) struct PendingSamples {
-    /// By time.
+    /// Sorted by time.
     samples: VecDeque<PendingSample>,
 }
 
 #[derive(Debug)]
 struct PendingSample {
     sample: SampleRecord,
-    /// The polls since the sample arrived.
+    /// The number of polls since the sample arrived.
     polls: u32,
 }
 
 impl PendingSamples {
-    /// Counts a poll.
+    /// Counts a poll for all pending samples.
     pub(super) fn begin_poll(&mut self) {
         self.samples.iter_mut().for_each(|pending| pending.polls += 1);
     }
 
-    /// Adds a sample. [`Self::sort`] follows the last of a poll.
+    /// Adds a sample. Call [`Self::sort`] after the last one of a poll.
     pub(super) fn push(&mut self, sample: SampleRecord) {
         self.samples.push_back(PendingSample { sample, polls: 0 });
     }
 
-    /// Puts the samples in order of time.
+    /// Sorts the samples by time.
     pub(super) fn sort(&mut self) {
         self.samples.make_contiguous().sort_by_key(|pending| pending.sample.time_ns);
     }
 
-    /// Takes the samples from before a time, but those whose stack may still arrive.
+    /// Takes the samples from before a time, except those whose stack may still arrive.
     pub(super) fn take_before(
         &mut self,
         before_ns: u64,
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_taken_in_order_of_time_and_wait_some_polls_for_their_stack() {
+    fn samples_are_taken_in_order_of_time_and_wait_a_few_polls_for_their_stack() {
         let mut stacks = StackCache::default();
         stacks.insert(StackBody {
             hash: StackHash(7, 0),
@@ -104,7 +104,7 @@ mod tests {
             let taken = pending.take_before(before_ns, &mut stacks).into_iter();
             taken.map(|(sample, stack)| (sample.time_ns, stack.is_some())).collect()
         };
-        assert_eq!(taken(9), [(1, true), (3, true)], "the stack of one may still arrive");
+        assert_eq!(taken(9), [(1, true), (3, true)], "the missing stack may still arrive");
         assert!(taken(9).is_empty());
         assert_eq!(taken(9), [(2, false)]);
         assert_eq!(taken(10), [(9, true)]);

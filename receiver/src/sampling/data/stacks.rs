@@ -1,4 +1,6 @@
 //! The stacks that samples refer to, by hash, kept for two epochs.
+//!
+//! Owner: the sampling thread.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,11 +9,11 @@ use sidewinder_bpf::{RawFrame, StackBody, StackEntries, StackHash};
 
 use crate::sampling::message::Stack;
 
-/// See the [module](self).
+/// A cache of stacks.
 #[derive(Debug, Default)]
 pub(crate) struct StackCache {
     bodies: HashMap<StackHash, CachedStack>,
-    /// The stacks of user space's own, of this epoch.
+    /// The stacks that user space has made in this epoch.
     interned: HashMap<Box<[RawFrame]>, Arc<Stack>>,
     last_id: u64,
     frames: usize,
@@ -31,10 +33,10 @@ enum StackContent {
 }
 
 impl StackCache {
-    /// Adds a body, or notes that a known one was sent again.
+    /// Adds a body, or records that a known one was sent again.
     pub(crate) fn insert(&mut self, body: StackBody) {
-        if let Some(held) = self.bodies.get_mut(&body.hash) {
-            held.epoch = body.epoch;
+        if let Some(cached) = self.bodies.get_mut(&body.hash) {
+            cached.epoch = body.epoch;
             return;
         }
         let content = match body.entries {
@@ -47,7 +49,7 @@ impl StackCache {
         self.bodies.insert(body.hash, CachedStack { epoch: body.epoch, content });
     }
 
-    /// The stack of a hash, if all of it has arrived.
+    /// The stack with this hash, if it has arrived completely.
     pub(crate) fn get(&mut self, hash: StackHash) -> Option<Arc<Stack>> {
         let chunks = match &self.bodies.get(&hash)?.content {
             StackContent::Stack(stack) => return Some(Arc::clone(stack)),
@@ -63,13 +65,13 @@ impl StackCache {
         }
         self.frames += frames.len();
         let stack = self.insert_new(frames.into());
-        if let Some(held) = self.bodies.get_mut(&hash) {
-            held.content = StackContent::Stack(Arc::clone(&stack));
+        if let Some(cached) = self.bodies.get_mut(&hash) {
+            cached.content = StackContent::Stack(Arc::clone(&stack));
         }
         Some(stack)
     }
 
-    /// The stack of frames that user space has walked or cut.
+    /// The stack with these frames, which user space has walked or truncated.
     pub(crate) fn intern(&mut self, frames: Vec<RawFrame>) -> Arc<Stack> {
         let frames: Box<[RawFrame]> = frames.into();
         if let Some(stack) = self.interned.get(&frames) {
@@ -81,20 +83,20 @@ impl StackCache {
         stack
     }
 
-    /// Forgets the bodies that were sent neither in `epoch` nor in the one before.
+    /// Forgets the bodies that were sent neither in `epoch` nor in the previous one.
     pub(crate) fn begin_epoch(&mut self, epoch: u32) {
         let frames = &mut self.frames;
         *frames -= self.interned.drain().map(|(frames, _)| 2 * frames.len()).sum::<usize>();
-        self.bodies.retain(|_, held| {
-            let is_recent = epoch.wrapping_sub(held.epoch) <= 1;
-            if let (false, StackContent::Stack(stack)) = (is_recent, &held.content) {
+        self.bodies.retain(|_, cached| {
+            let is_recent = epoch.wrapping_sub(cached.epoch) <= 1;
+            if let (false, StackContent::Stack(stack)) = (is_recent, &cached.content) {
                 *frames -= stack.frames.len();
             }
             is_recent
         });
     }
 
-    /// About how many bytes the bodies take.
+    /// The approximate memory that the stacks use.
     pub(crate) fn bytes(&self) -> usize {
         self.frames * size_of::<RawFrame>() + self.bodies.len() * (size_of::<CachedStack>() + 64)
     }

@@ -1,8 +1,8 @@
-//! The check of stacks that were walked by mappings which the process had replaced.
+//! The check for stacks that were walked with mappings which the process had already replaced.
 //!
-//! Between the replacement of a mapping and its publication a stack may be wrong, and only a frame in the unmapped library
-//! shows it. The stacks of that time are compared with the mappings at the time of their sample, and cut at the first frame
-//! that does not match.
+//! Between the replacement of a mapping and the publication of the new one, a stack may be wrong, and the only sign is a
+//! frame in the unmapped library. Stacks from that window are compared with the mappings at the time of their sample, and
+//! truncated at the first frame that doesn't match.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,15 +14,15 @@ use sidewinder_process::{FileId, FileTable, MappingSet, Process};
 
 use crate::sampling::message::file_location;
 
-/// See the [module](self).
+/// Compares stacks with the mappings of their process.
 #[derive(Debug, Default)]
 pub(crate) struct StaleMappingCheck {
-    /// What the process of the last check mapped.
+    /// The mapped ranges of the last checked process, which are likely to be needed again.
     last_mapped: Option<MappedRanges>,
 }
 
 impl StaleMappingCheck {
-    /// The first frame in a file, or a part of one, that the process does not map.
+    /// The index of the first frame in a file, or part of a file, that the process doesn't map.
     pub(super) fn first_stale_frame(
         &mut self,
         frames: &[RawFrame],
@@ -39,13 +39,13 @@ impl StaleMappingCheck {
         })
     }
 
-    /// Frees what the last check keeps.
+    /// Frees the cached ranges.
     pub(crate) fn sweep(&mut self) {
         self.last_mapped = None;
     }
 }
 
-/// The parts of files that a process maps.
+/// The file ranges that a process maps.
 #[derive(Debug)]
 struct MappedRanges {
     mappings: Arc<MappingSet>,
@@ -54,18 +54,18 @@ struct MappedRanges {
 
 impl MappedRanges {
     fn new(process: &Process, files: &mut FileTable) -> Self {
-        let mut parts: HashMap<FileId, Vec<Range<FileOffset>>> = HashMap::new();
+        let mut ranges: HashMap<FileId, Vec<Range<FileOffset>>> = HashMap::new();
         for mapping in process.mappings() {
             if let Some(identified) = files.identify(process, mapping) {
                 let end = FileOffset(mapping.file_offset.0.saturating_add(mapping.len_bytes()));
-                parts.entry(identified.id).or_default().push(mapping.file_offset..end);
+                ranges.entry(identified.id).or_default().push(mapping.file_offset..end);
             }
         }
-        Self { mappings: Arc::clone(process.mapping_set()), ranges: parts }
+        Self { mappings: Arc::clone(process.mapping_set()), ranges }
     }
 
     fn contains(&self, frame: &RawFrame) -> bool {
         let Some((file, at)) = file_location(frame) else { return false };
-        self.ranges.get(&file).is_some_and(|parts| parts.iter().any(|part| part.contains(&at)))
+        self.ranges.get(&file).is_some_and(|ranges| ranges.iter().any(|range| range.contains(&at)))
     }
 }

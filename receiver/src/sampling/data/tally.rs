@@ -1,47 +1,47 @@
-//! How interrupts ended.
+//! The tally of interrupts by outcome.
 
 use std::collections::BTreeMap;
 
 use sidewinder_bpf::{Interrupts, Outcome, SampleKind, SampleRecord};
 
-/// How all interrupts since the start ended.
+/// The outcomes of all interrupts since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SamplingTally {
     pub(crate) interrupts: Interrupts,
-    /// Events that were emitted.
+    /// Emitted events.
     pub(crate) events: u64,
-    /// Of these, without their stack.
+    /// Emitted events without their stack.
     pub(crate) stacks_missing: u64,
-    /// Of these, with the stack of a deferred walk, whose outcome is theirs.
+    /// Emitted events with the stack and the outcome of a deferred walk.
     pub(crate) deferred_walks: u64,
-    /// Walks that lacked something, and for whose snapshot there was no room.
+    /// Walks that were missing something, and for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
 }
 
-/// Interrupts whose outcome user space has changed.
+/// The interrupts whose outcome user space has corrected.
 #[derive(Debug, Default)]
 pub(super) struct OutcomeCorrections {
-    /// By the outcome that the kernel side counted, and the one that counts.
+    /// The number of interrupts, by the outcome that the eBPF programs counted and the corrected one.
     by_outcomes: BTreeMap<(Outcome, Outcome), u64>,
 }
 
 impl OutcomeCorrections {
-    /// Changes the outcome of a sample.
+    /// Records the corrected outcome of a sample.
     pub(super) fn add(&mut self, sample: &SampleRecord, outcome: Outcome) {
-        // The kernel side counts only interrupts.
+        // The eBPF programs count only interrupts, which have the kind `Cpu`.
         if sample.kind == SampleKind::Cpu {
             *self.by_outcomes.entry((sample.outcome, outcome)).or_default() += 1;
         }
     }
 
-    /// Moves the counts of the kernel side to the outcomes that count.
+    /// Moves interrupts from the outcomes that the eBPF programs counted to the corrected ones.
     pub(super) fn apply(&self, interrupts: &mut Interrupts) {
-        for ((counted, right), count) in &self.by_outcomes {
+        for ((counted, corrected), count) in &self.by_outcomes {
             for (outcome, total) in &mut interrupts.outcomes {
                 if outcome == counted {
                     *total = total.saturating_sub(*count);
                 }
-                if outcome == right {
+                if outcome == corrected {
                     *total += count;
                 }
             }

@@ -1,4 +1,4 @@
-//! What real processes publish of themselves.
+//! Tests of the contexts that real processes publish.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use sidewinder_process::context::ContextValue;
 use super::*;
 use crate::sampling::message::SampleEvent;
 
-/// Publishes a process context by the steps of OTEP 4719 when it is told to, while a thread burns CPU.
+/// Publishes a process context by the steps of OTEP 4719 four seconds after its start, while a thread burns CPU.
 const PUBLISHER: &str = include_str!("programs/publisher.c");
 
-/// A process that publishes its context long after its introduction is introduced again.
+/// A process that publishes its context long after it was announced is announced again.
 #[test]
-fn a_context_is_found_that_is_published_late() {
+fn a_context_that_is_published_late_is_found() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let burner = Burner::start_with(PUBLISHER);
     for is_enabled in [true, false] {
@@ -24,8 +24,8 @@ fn a_context_is_found_that_is_published_late() {
         let Some(mut sampler) = sampler(&mut storage, options) else { return };
         sampler.start().unwrap();
         let mut contexts = Vec::new();
-        let patience = Instant::now() + Duration::from_secs(if is_enabled { 20 } else { 2 });
-        while Instant::now() < patience && !contexts.iter().any(Option::is_some) {
+        let deadline = Instant::now() + Duration::from_secs(if is_enabled { 20 } else { 2 });
+        while Instant::now() < deadline && !contexts.iter().any(Option::is_some) {
             let messages = poll_for(&mut sampler, Duration::from_millis(200));
             contexts.extend(messages.into_iter().filter_map(|message| match message {
                 Message::Process(_, description) => Some(description.context.clone()),
@@ -34,21 +34,21 @@ fn a_context_is_found_that_is_published_late() {
         }
         if is_enabled {
             let [None, Some(context)] = &contexts[..] else {
-                panic!("introduced without a context, then with it: {contexts:?}");
+                panic!("announced without a context, then with it: {contexts:?}");
             };
             assert_eq!(context.resource[..], [("service.name".into(), ContextValue::Text("by-sdk".into()))]);
         } else {
-            assert!(matches!(contexts[..], [None]), "it was not to be read: {contexts:?}");
+            assert!(matches!(contexts[..], [None]), "reading contexts is disabled: {contexts:?}");
         }
     }
 }
 
-/// Four threads that are in turns inside of a span of their own, inside of another within it, and in none. Each of these is
-/// a function, so that stacks tell the truth. Ids tell the thread. Records lie across the end of a page, all of them whole
-/// but those of the threads that are told to be hostile.
+/// Four threads that alternate between a span of their own, another span nested in it, and no span. Each of these is a
+/// separate function, so that stacks show the actual state. IDs contain the thread's ID. Records lie across the end of a
+/// page, and all of them are valid except those of the threads in hostile mode.
 const SPANS: &str = include_str!("programs/spans.c");
 
-/// A program in its folder, with what it needs there.
+/// Compiles a program into a directory.
 fn compile(directory: &Path, name: &str, source: &str, arguments: &[&str]) -> PathBuf {
     let output = directory.join(name);
     let arguments = [&["-O1", "-x", "c", "-", "-o", output.to_str().unwrap()], arguments].concat();
@@ -77,31 +77,32 @@ fn function_of(event: &SampleEvent, namer: &mut Namer) -> Option<&'static str> {
     FUNCTIONS.into_iter().find(|function| names.iter().any(|name| **name == **function))
 }
 
-/// A program that ends with the test.
-struct Killed(Child);
+/// A child process that is killed on drop.
+struct KillOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// How often each function was seen in each span, by the first byte of its id.
+/// The number of samples of each function in each span, by one byte of the span ID.
 type SpanCounts = BTreeMap<(&'static str, u8), u64>;
 
-/// Polls until there are so many more events, or half a minute has passed.
+/// Polls until there are this many more events, or half a minute has passed.
 fn poll_until_more(sampler: &mut Sampler<'_>, events: u64) -> Vec<Message> {
     let before = sampler.tally().events;
     poll_until(sampler, before + events)
 }
 
-/// What comes until so many events have followed the first that tells a span, for which it waits 20 s, and when that was.
+/// Waits up to 20 s for the first event with a span, then for this many more events. Returns all messages, and a time at
+/// which the span was known.
 fn linked_messages(sampler: &mut Sampler<'_>, events: u64) -> (Vec<Message>, u64) {
     let mut messages = Vec::new();
-    let patience = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(20);
     let is_linked = |message: &Message| matches!(message, Message::Event(event) if event.span.is_some());
-    while !messages.iter().any(is_linked) && Instant::now() < patience {
+    while !messages.iter().any(is_linked) && Instant::now() < deadline {
         messages.append(&mut poll_for(sampler, Duration::from_millis(100)));
     }
     let known_ns = sidewinder_bpf::monotonic_ns();
@@ -110,13 +111,13 @@ fn linked_messages(sampler: &mut Sampler<'_>, events: u64) -> (Vec<Message>, u64
     (messages, known_ns)
 }
 
-/// What was seen of a program once its threads were known to publish.
+/// Samples a program, and counts the samples from the time when its threads were known to publish.
 fn spans_by_function(
     program: &mut Command,
     walk: Option<WalkMode>,
     attributes: &[&str],
 ) -> Option<(SpanCounts, ContextCounts)> {
-    let child = Killed(program.spawn().unwrap());
+    let child = KillOnDrop(program.spawn().unwrap());
     std::thread::sleep(Duration::from_millis(200));
     let mut storage = Storage::uninit();
     let mut options = SamplingOptions { walk, ..options(child.0.id(), 997, 8 << 20) };
@@ -128,7 +129,7 @@ fn spans_by_function(
     let mut counts = BTreeMap::new();
     for message in messages {
         match message {
-            Message::File(id, facts) => namer.add_file(id, facts),
+            Message::File(id, info) => namer.add_file(id, info),
             Message::Event(event) if event.time_ns > known_ns => {
                 let Some(function) = function_of(&event, &mut namer) else { continue };
                 let span = event.span.map_or(0, |link| link.span_id[0]);
@@ -152,10 +153,10 @@ fn spans_by_function(
     Some((counts, sampler.profiler().contexts()))
 }
 
-/// Between the last word that ends a span and the first instruction of a function no call lies, so that every sample of the
-/// function tells.
+/// There is no call between the write that ends a span and the first instruction of the function, so every sample of the
+/// function shows the right span.
 #[test]
-fn samples_tell_the_span_that_their_thread_is_in() {
+fn samples_have_the_span_that_their_thread_is_in() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let exported = compile(directory.path(), "exported", SPANS, &["-rdynamic"]);
@@ -186,7 +187,7 @@ fn samples_tell_the_span_that_their_thread_is_in() {
 }
 
 #[test]
-fn hostile_records_tell_of_no_span_and_are_counted() {
+fn hostile_records_yield_no_span_and_are_counted() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().unwrap();
     let program = compile(directory.path(), "exported", SPANS, &["-rdynamic"]);
@@ -195,21 +196,21 @@ fn hostile_records_tell_of_no_span_and_are_counted() {
     else {
         return;
     };
-    let right =
+    let expected_spans =
         [("in_outer", 0xa), ("in_inner", 0xb), ("outside", 0), ("changing", 0), ("wild", 0), ("cut", 0xc)];
-    assert!(counts.keys().all(|key| right.contains(key)), "{counts:?}");
-    assert_eq!(counts.len(), right.len(), "{counts:?}");
+    assert!(counts.keys().all(|key| expected_spans.contains(key)), "{counts:?}");
+    assert_eq!(counts.len(), expected_spans.len(), "{counts:?}");
     assert!(contexts.changing >= counts[&("changing", 0)], "{contexts:?} {counts:?}");
     assert!(contexts.unreadable >= counts[&("wild", 0)], "{contexts:?} {counts:?}");
 }
 
-/// Goroutines that are in turns in a span of their own and in none, each in a function of its own, as [`SPANS`] has it.
+/// Goroutines that alternate between spans of their own and no span, each in a separate function, as in [`SPANS`].
 const GOROUTINES: &str = include_str!("programs/goroutines.go");
 
-/// With the version of Go that is installed, linked by Go and by the C compiler; and with those in `SIDEWINDER_GO`, such as
-/// `go1.21.13,go1.24.13`, which are then downloaded.
+/// Runs with the installed version of Go, linked by Go and by the C compiler; and with the versions in `SIDEWINDER_GO`, for
+/// example `go1.21.13,go1.24.13`, which are then downloaded.
 #[test]
-fn samples_tell_the_span_that_their_goroutine_is_in() {
+fn samples_have_the_span_that_their_goroutine_is_in() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     if Command::new("go").arg("version").output().is_err() {
         eprintln!("SKIPPED: no go");
@@ -228,7 +229,7 @@ fn samples_tell_the_span_that_their_goroutine_is_in() {
             .args(["-o", "spans", "."]);
         build.env("GOTOOLCHAIN", version).env("CGO_ENABLED", if is_external { "1" } else { "0" });
         assert!(build.current_dir(directory.path()).status().unwrap().success(), "{version} builds nothing");
-        let child = Killed(Command::new(directory.path().join("spans")).spawn().unwrap());
+        let child = KillOnDrop(Command::new(directory.path().join("spans")).spawn().unwrap());
         std::thread::sleep(Duration::from_millis(200));
         let mut storage = Storage::uninit();
         let mut options = options(child.0.id(), 997, 8 << 20);
@@ -240,7 +241,7 @@ fn samples_tell_the_span_that_their_goroutine_is_in() {
         let mut counts = SpanCounts::new();
         for message in messages {
             match message {
-                Message::File(id, facts) => namer.add_file(id, facts),
+                Message::File(id, info) => namer.add_file(id, info),
                 Message::Event(event) if event.time_ns > known_ns => {
                     let names = functions_of(&event, &mut namer);
                     let functions = ["in_outer", "in_inner", "outside"];
@@ -255,12 +256,13 @@ fn samples_tell_the_span_that_their_goroutine_is_in() {
                 _ => {}
             }
         }
-        let right = [("in_inner", 0xb), ("in_outer", 0xa), ("outside", 0)];
+        let expected_spans = [("in_inner", 0xb), ("in_outer", 0xa), ("outside", 0)];
         let seen: u64 = counts.values().sum();
-        let wrong: u64 = counts.iter().filter(|(key, _)| !right.contains(key)).map(|(_, count)| count).sum();
+        let wrong: u64 =
+            counts.iter().filter(|(key, _)| !expected_spans.contains(key)).map(|(_, count)| count).sum();
         eprintln!("{version}, external linker {is_external}: {counts:?}");
         assert!(
-            right.iter().all(|key| counts.get(key).is_some_and(|count| *count > 100)),
+            expected_spans.iter().all(|key| counts.get(key).is_some_and(|count| *count > 100)),
             "{version}: {counts:?}"
         );
         assert_eq!(wrong, 0, "{version}: {counts:?} of {seen}");

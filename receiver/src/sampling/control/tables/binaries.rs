@@ -1,7 +1,7 @@
 //! The files that processes execute, and the state of their unwind tables: being built, loaded, evicted, or none.
 //!
-//! Owner: the sampling thread. Input: the mappings of processes, what walks have missed, and what the
-//! [table builder](super::table_builder) delivers. Output: tables in the BPF maps, and the segments by which ranges name them.
+//! Owner: the sampling thread. Input: the mappings of processes, table misses of walks, and deliveries from the [table
+//! builder](super::table_builder). Output: tables in the BPF maps, and the segments by which mapped ranges refer to them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use super::table_builder::{BuildRequest, BuildScope, Delivery, TableBuilder};
 use crate::sampling::options::PackingRules;
 use crate::time_budget::TimeBudget;
 
-/// The share of one CPU's time that may go into rebuilding evicted tables, as one part of this many: the most that a budget
-/// far too small costs. Time that is not needed is saved up to a limit.
+/// The share of one CPU's time that may be spent on rebuilding evicted tables, as a divisor. It bounds the cost of a budget
+/// that is far too small. Unused time is saved, up to [`REBUILD_BURST`].
 const REBUILD_SHARE: u32 = 400;
 const REBUILD_BURST: Duration = Duration::from_secs(3);
 
-/// See the [module](self).
+/// The executed files, with the state of their tables.
 #[derive(Debug)]
 pub(crate) struct Binaries {
     builder: TableBuilder,
@@ -34,20 +34,20 @@ pub(crate) struct Binaries {
     binaries: HashMap<FileId, TrackedBinary>,
     /// The files that each process maps.
     files_by_user: HashMap<Pid, BTreeSet<FileId>>,
-    /// The table of files without unwind information.
+    /// The segment for files without unwind information: an empty table.
     empty_table: SegmentId,
     reloads: u64,
     rebuild_time: TimeBudget,
     incomplete: IncompleteFiles,
 }
 
-/// Files whose tables are incomplete or missing for want of memory to read them. A file that is forgotten and met again is
-/// the same if its path and its size are.
+/// Files whose tables are incomplete or missing because the memory budget doesn't allow reading them. A file that is
+/// forgotten and seen again is identified by its path and its size.
 #[derive(Default, Debug)]
 struct IncompleteFiles {
-    /// By file, the room that there was, in bytes.
+    /// The budget that was available for each file, in bytes.
     known: HashMap<FileKey, u64>,
-    /// All such files, also those that are no longer in `known`.
+    /// The number of incomplete files, including those that are no longer in `known`.
     count: u64,
 }
 
@@ -57,18 +57,18 @@ impl IncompleteFiles {
     const KNOWN_MAX: usize = 4096;
 
     /// Adds a file. Returns whether it is new.
-    fn add(&mut self, file: FileKey, room_bytes: u64) -> bool {
+    fn add(&mut self, file: FileKey, budget_bytes: u64) -> bool {
         if self.known.len() >= Self::KNOWN_MAX {
             self.known.clear();
         }
-        let is_new = self.known.insert(file, room_bytes).is_none();
+        let is_new = self.known.insert(file, budget_bytes).is_none();
         self.count += u64::from(is_new);
         is_new
     }
 
-    /// Whether a file would not fit again: there is less than twice the room that there was.
-    fn would_not_fit(&self, file: &FileKey, room_bytes: impl Fn() -> u64) -> bool {
-        self.known.get(file).is_some_and(|had_bytes| room_bytes() / 2 < *had_bytes)
+    /// Whether a build of a file would probably run out of budget again: less than twice the previous budget is available.
+    fn would_not_fit(&self, file: &FileKey, budget_bytes: impl Fn() -> u64) -> bool {
+        self.known.get(file).is_some_and(|previous_bytes| budget_bytes() / 2 < *previous_bytes)
     }
 }
 
@@ -83,27 +83,28 @@ struct TrackedBinary {
     state: TableState,
     /// Processes that map it.
     users: BTreeSet<Pid>,
-    /// When a process last began or ceased to map it.
+    /// When a process last started or stopped mapping it.
     used_at: Instant,
-    /// Whether the builder works on it.
+    /// Whether a build of it is in progress.
     is_build_requested: bool,
     /// Segments that walks have missed.
     missed_segments: BTreeSet<SegmentId>,
-    /// Of a divided file, the functions that walks have met.
+    /// The functions that walks have encountered, if the file is built function by function (see [`BuiltTable::unbuilt`]).
     sampled_functions: Option<SampledFunctions>,
 }
 
-/// The functions of a divided file that walks have met, by segment. Its tables cover no others.
+/// The functions that walks have encountered in a file that is built function by function, by segment. Its tables cover no
+/// others.
 #[derive(Default, Debug)]
 struct SampledFunctions {
-    /// A place in each function.
+    /// A file offset within each function.
     functions: BTreeMap<SegmentId, BTreeSet<FileOffset>>,
-    /// Segments whose tables lack some of these functions.
+    /// Segments whose tables are missing some of these functions.
     outdated_segments: BTreeSet<SegmentId>,
 }
 
 impl SampledFunctions {
-    /// The most functions of one part. Those that are met first stay.
+    /// The maximum number of functions in one segment. Those encountered first are kept.
     const FUNCTIONS_MAX: usize = 2048;
 
     fn add(&mut self, id: SegmentId, at: FileOffset) {
@@ -116,11 +117,11 @@ impl SampledFunctions {
 
 #[derive(Debug)]
 enum TableState {
-    /// With the segments so far, in order, and the channel for what walks miss.
+    /// The segments so far, in order, and the channel for the file offsets that walks miss.
     Building { segments: Vec<TableSegment>, wanted: Sender<FileOffset> },
-    /// With all segments, in order.
+    /// All segments, in order.
     Built(Vec<TableSegment>),
-    /// Without a table: walks use frame pointers.
+    /// There is no table: walks use frame pointers.
     NoTable,
 }
 
@@ -133,7 +134,7 @@ impl TableState {
     }
 }
 
-/// A file with new segments: its processes are to be published again.
+/// A file with new segments, whose processes are to be published again.
 #[derive(Debug)]
 pub(crate) struct ReadyFile {
     pub(crate) file: FileId,
@@ -141,7 +142,7 @@ pub(crate) struct ReadyFile {
     pub(crate) loads: Vec<LoadSegment>,
     /// Why it has no table, or an incomplete one.
     pub(crate) failure: Option<BuildError>,
-    /// Whether this failure of this file is known.
+    /// Whether this file has failed in this way before.
     pub(crate) is_known_failure: bool,
 }
 
@@ -153,23 +154,23 @@ impl Binaries {
         arena: &mut Arena,
         tables: &mut UnwindTables,
     ) -> Option<Self> {
-        let blank = tables.reserve()?;
-        tables.load(arena, blank, &PackedSegment::empty()).ok()?;
+        let empty_table = tables.reserve()?;
+        tables.load(arena, empty_table, &PackedSegment::empty()).ok()?;
         Some(Self {
             builder,
             packing_rules: rules,
             debug_roots,
             binaries: HashMap::new(),
             files_by_user: HashMap::new(),
-            empty_table: blank,
+            empty_table,
             reloads: 0,
             rebuild_time: TimeBudget::new(REBUILD_SHARE, REBUILD_BURST),
             incomplete: IncompleteFiles::default(),
         })
     }
 
-    /// Has the table of a file built, unless that is done. `user` is a process that maps it or did: its file system may have a
-    /// debug file. Returns false if the file can't be read.
+    /// Requests the table of a file, unless it was requested before. `user` is a process that maps the file or did so: its
+    /// root may contain a debug file. Returns false if the file can't be read.
     pub(crate) fn request_table(&mut self, file: FileId, files: &FileTable, user: Pid) -> bool {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.used_at = Instant::now();
@@ -201,19 +202,20 @@ impl Binaries {
         true
     }
 
-    /// Records the files that a process maps, none once it has exited. New tables have their processes published again.
+    /// Records the files that a process maps; none once it has exited. Each file's processes are published again when it has
+    /// new tables.
     pub(crate) fn set_mapped_files(&mut self, user: Pid, files: BTreeSet<FileId>) {
         for file in &files {
             if let Some(binary) = self.binaries.get_mut(file) {
                 binary.users.insert(user);
             }
         }
-        let before = if files.is_empty() {
+        let previous = if files.is_empty() {
             self.files_by_user.remove(&user)
         } else {
             self.files_by_user.insert(user, files.clone())
         };
-        for file in before.unwrap_or_default().difference(&files) {
+        for file in previous.unwrap_or_default().difference(&files) {
             if let Some(binary) = self.binaries.get_mut(file) {
                 binary.users.remove(&user);
                 binary.used_at = Instant::now();
@@ -224,12 +226,12 @@ impl Binaries {
     /// Forgets the files that no process has mapped for this long, with their tables and descriptors, and returns them.
     pub(crate) fn forget_unused(
         &mut self,
-        time: Duration,
+        age: Duration,
         arena: &mut Arena,
         tables: &mut UnwindTables,
     ) -> Vec<FileId> {
         let unused = self.binaries.extract_if(|_, binary| {
-            binary.users.is_empty() && !binary.is_build_requested && binary.used_at.elapsed() >= time
+            binary.users.is_empty() && !binary.is_build_requested && binary.used_at.elapsed() >= age
         });
         let forget = |(file, binary): (FileId, TrackedBinary)| {
             binary.state.segments().iter().for_each(|segment| tables.release(arena, segment.id));
@@ -238,7 +240,7 @@ impl Binaries {
         unused.map(forget).collect()
     }
 
-    /// Adds the ranges of one mapping: a part for each segment of its file.
+    /// Appends the ranges of one mapping, one for each segment of its file.
     pub(crate) fn push_ranges(
         &self,
         ranges: &mut Vec<MappedRange>,
@@ -263,14 +265,15 @@ impl Binaries {
         }
     }
 
-    /// Records that a walk has missed the table at a place, to be built or loaded again.
+    /// Records that a walk has missed the table at a file offset, so that it is built or loaded again.
     pub(crate) fn record_miss(&mut self, file: FileId, at: FileOffset) {
         if let Some(binary) = self.binaries.get_mut(&file) {
             binary.record_miss(at);
         }
     }
 
-    /// The rule at a place of a file, as walks find it. `None`: its table is not loaded, and is recorded as missed.
+    /// The rule at an offset of a file, or the outcome of a walk there. `None`: its table is not loaded, and a miss is
+    /// recorded.
     pub(crate) fn rule_at(
         &mut self,
         file: FileId,
@@ -279,19 +282,19 @@ impl Binaries {
         tables: &UnwindTables,
     ) -> Option<Result<Rule, Outcome>> {
         let binary = self.binaries.get_mut(&file)?;
-        let found = match (&binary.state, segment_at(binary.state.segments(), at)) {
+        let rule = match (&binary.state, segment_at(binary.state.segments(), at)) {
             (TableState::NoTable, _) => Some(Err(Outcome::NoRule)),
             (TableState::Built(_), None) => Some(Err(Outcome::NoTable)),
             (_, Some(segment)) => loaded_rule(segment.id, at, arena, tables),
             (TableState::Building { .. }, None) => None,
         };
-        if found.is_none() {
+        if rule.is_none() {
             binary.record_miss(at);
         }
-        found
+        rule
     }
 
-    /// Whether [`rule_at`](Self::rule_at) has an answer.
+    /// Whether [`rule_at`](Self::rule_at) would return a result.
     pub(crate) fn has_rule(
         &self,
         file: FileId,
@@ -306,45 +309,43 @@ impl Binaries {
         }
     }
 
-    /// Orders what walks have missed, and loads what has been built.
+    /// Requests the tables that walks have missed, and loads those that have been built.
     pub(crate) fn load_ready(&mut self, arena: &mut Arena, tables: &mut UnwindTables) -> Vec<ReadyFile> {
         let can_rebuild = !self.rebuild_time.remaining(Instant::now()).is_zero();
         for (file, binary) in self.binaries.iter_mut().filter(|_| can_rebuild) {
-            if let Some(what) = binary.rebuild_scope(tables) {
+            if let Some(scope) = binary.rebuild_scope(tables) {
                 self.reloads += 1;
-                self.builder.request(binary.build_request(*file, what));
+                self.builder.request(binary.build_request(*file, scope));
             }
         }
         let mut ready = Vec::new();
-        while let Some(Delivery { file, built, cpu_time: took, budget_bytes: room_bytes }) =
-            self.builder.try_next()
-        {
+        while let Some(Delivery { file, built, cpu_time, budget_bytes }) = self.builder.try_next() {
             let Some(binary) = self.binaries.get_mut(&file) else { continue };
-            let is_again = matches!(binary.state, TableState::Built(_));
-            if let Some(took) = took {
+            let is_rebuild = matches!(binary.state, TableState::Built(_));
+            if let Some(cpu_time) = cpu_time {
                 binary.is_build_requested = false;
-                if is_again {
-                    self.rebuild_time.spend(took, Instant::now());
+                if is_rebuild {
+                    self.rebuild_time.spend(cpu_time, Instant::now());
                 }
             }
-            match (built, is_again) {
+            match (built, is_rebuild) {
                 (Ok(built), true) => binary.reinstall(&built, arena, tables),
                 (Ok(built), false) => {
                     let failure = built.over_budget_bytes.map(BuildError::OverBudget);
                     let is_known_failure =
-                        failure.is_some() && !self.incomplete.add(binary.key(), room_bytes);
+                        failure.is_some() && !self.incomplete.add(binary.key(), budget_bytes);
                     binary.install(&built, arena, tables);
-                    if took.is_some() {
+                    if cpu_time.is_some() {
                         binary.state = TableState::Built(binary.state.segments().to_vec());
                     }
                     let (users, loads) = (binary.users(), built.loads);
                     ready.push(ReadyFile { file, users, loads, failure, is_known_failure });
                 }
-                // The file could be read before, so it has changed: its evicted tables are lost.
+                // The file was readable before, so it has changed, and its evicted tables are lost.
                 (Err(_), true) => binary.missed_segments.clear(),
                 (Err(failure), false) => {
                     let is_known_failure = matches!(failure, BuildError::OverBudget(_))
-                        && !self.incomplete.add(binary.key(), room_bytes);
+                        && !self.incomplete.add(binary.key(), budget_bytes);
                     binary.debug_file = DebugFile::Searched(Companions::default());
                     binary.state = TableState::NoTable;
                     let (users, loads, failure) = (binary.users(), Vec::new(), Some(failure));
@@ -352,14 +353,14 @@ impl Binaries {
                 }
             }
         }
-        // Of several parts of a file, the last covers all.
+        // Of several deliveries for a file, the last one includes the earlier ones.
         let mut seen = BTreeSet::new();
         ready.reverse();
         ready.retain(|ready| seen.insert(ready.file));
         ready
     }
 
-    /// The companions of a file whose table has been built.
+    /// The companions of a file; empty until its table has been built.
     pub(crate) fn companions(&self, file: FileId) -> Companions {
         match self.binaries.get(&file).map(|binary| &binary.debug_file) {
             Some(DebugFile::Searched(companions)) => companions.clone(),
@@ -367,7 +368,7 @@ impl Binaries {
         }
     }
 
-    /// Tables that are being built.
+    /// The number of builds in progress.
     pub(crate) fn in_progress(&self) -> usize {
         self.builder.in_progress()
     }
@@ -377,18 +378,19 @@ impl Binaries {
         self.binaries.values().any(|binary| !binary.missed_segments.is_empty())
     }
 
-    /// Files whose tables are incomplete or missing for want of memory to read them.
+    /// The number of files whose tables are incomplete or missing because the memory budget doesn't allow reading them.
     pub(crate) fn incomplete_files(&self) -> u64 {
         self.incomplete.count
     }
 
-    /// Files read again because a walk missed an evicted table.
+    /// The number of builds that were repeated because a walk missed an evicted table.
     pub(crate) fn reloads(&self) -> u64 {
         self.reloads
     }
 }
 
-/// The rule at a place, or the outcome of a walk there. `None`: the segment's table is not loaded, or lacks the function.
+/// The rule at a file offset, or the outcome of a walk there. `None`: the segment's table is not loaded, or doesn't cover
+/// the function yet.
 fn loaded_rule(
     id: SegmentId,
     at: FileOffset,
@@ -403,20 +405,20 @@ impl TrackedBinary {
         (self.path.clone(), self.content.size_bytes())
     }
 
-    fn build_request(&self, file: FileId, what: BuildScope) -> BuildRequest {
+    fn build_request(&self, file: FileId, scope: BuildScope) -> BuildRequest {
         let (content, debug_file) = (self.content.clone(), self.debug_file.clone());
-        BuildRequest { file, content, packing: self.packing, debug_file, scope: what }
+        BuildRequest { file, content, packing: self.packing, debug_file, scope }
     }
 
     fn record_miss(&mut self, at: FileOffset) {
         match (&self.state, segment_at(self.state.segments(), at)) {
             (_, Some(segment)) => {
                 self.missed_segments.insert(segment.id);
-                if let Some(met) = &mut self.sampled_functions {
-                    met.add(segment.id, at);
+                if let Some(sampled) = &mut self.sampled_functions {
+                    sampled.add(segment.id, at);
                 }
             }
-            // If the builder is past that place, it has delivered it.
+            // If the builder has passed this offset, its segment is already delivered.
             (TableState::Building { wanted, .. }, None) => drop(wanted.send(at)),
             (TableState::Built(_) | TableState::NoTable, None) => {}
         }
@@ -426,22 +428,23 @@ impl TrackedBinary {
         self.users.iter().copied().collect()
     }
 
-    /// The order for what walks have missed, if there is any and the builder is not at work on the file.
+    /// What to build again because walks have missed it, unless a build of the file is in progress.
     fn rebuild_scope(&mut self, tables: &UnwindTables) -> Option<BuildScope> {
         let TableState::Built(segments) = &self.state else { return None };
         if self.missed_segments.is_empty() || self.is_build_requested {
             return None;
         }
-        let met = &mut self.sampled_functions;
-        let has_grown = |id: &SegmentId| met.as_ref().is_some_and(|met| met.outdated_segments.contains(id));
+        let sampled = &mut self.sampled_functions;
+        let has_grown =
+            |id: &SegmentId| sampled.as_ref().is_some_and(|sampled| sampled.outdated_segments.contains(id));
         self.missed_segments.retain(|id| !tables.is_loaded(*id) || has_grown(id));
         let missed: Vec<_> =
             segments.iter().filter(|segment| self.missed_segments.contains(&segment.id)).collect();
         let stand_alone = missed.iter().all(|segment| segment.is_self_contained);
         let mut functions = |id| {
-            let met = met.as_mut()?;
-            met.outdated_segments.remove(&id);
-            Some(met.functions.get(&id).into_iter().flatten().copied().collect())
+            let sampled = sampled.as_mut()?;
+            sampled.outdated_segments.remove(&id);
+            Some(sampled.functions.get(&id).into_iter().flatten().copied().collect())
         };
         let wanted: Vec<_> = missed
             .iter()
@@ -455,30 +458,30 @@ impl TrackedBinary {
         })
     }
 
-    /// Reserves an ID for each segment, and loads its table if there is room. Walks have the others loaded when they miss them.
+    /// Reserves an ID for each segment, and loads its table if there is room. The others are loaded when walks miss them.
     fn install(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
         self.debug_file = built.debug_file.clone();
         self.outline = built.outline.clone();
         let TableState::Building { segments, .. } = &mut self.state else { return };
         segments.extend(built.segments.iter().map_while(|packed| {
             let id = tables.reserve()?;
-            // The kernel may have memory when a walk misses the table.
+            // A failed load is retried when a walk misses the table: the kernel may have memory then.
             let _ = tables.load_if_room(arena, id, packed);
-            let part = TextRange::from(packed);
-            let stands_alone = !built.from_machine_code.iter().any(|code| part.overlaps(code));
-            Some(TableSegment { range: part, is_self_contained: stands_alone, id })
+            let range = TextRange::from(packed);
+            let is_self_contained = !built.from_machine_code.iter().any(|code| range.overlaps(code));
+            Some(TableSegment { range, is_self_contained, id })
         }));
         if !built.unbuilt.is_empty() {
             self.sampled_functions = Some(SampledFunctions::default());
         }
         let unbuilt = built.unbuilt.iter();
-        segments.extend(unbuilt.map_while(|part| {
-            Some(TableSegment { range: *part, is_self_contained: true, id: tables.reserve()? })
+        segments.extend(unbuilt.map_while(|range| {
+            Some(TableSegment { range: *range, is_self_contained: true, id: tables.reserve()? })
         }));
         segments.sort_unstable_by_key(|segment| segment.range.file_offset);
     }
 
-    /// Loads tables that walks have missed, and evicts others for them. What finds no room stays missed.
+    /// Loads tables that walks have missed, and evicts others to make room. Tables that don't fit remain missed.
     fn reinstall(&mut self, built: &BuiltTable, arena: &mut Arena, tables: &mut UnwindTables) {
         let TableState::Built(segments) = &self.state else { return };
         if let Some(outline) = &built.outline {
@@ -501,16 +504,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_did_not_fit_is_new_once_though_it_is_forgotten_and_met_again() {
-        let mut cut = IncompleteFiles::default();
+    fn an_incomplete_file_is_counted_once_even_if_it_is_forgotten_and_seen_again() {
+        let mut incomplete = IncompleteFiles::default();
         let file = |size_bytes| (b"/usr/bin/node".to_vec(), size_bytes);
-        assert!(cut.add(file(1), 100));
-        assert!(!cut.add(file(1), 100));
-        assert!(cut.add(file(2), 100), "another version of it");
-        assert_eq!(cut.count, 2);
-        assert!(cut.would_not_fit(&file(1), || 199) && !cut.would_not_fit(&file(1), || 200));
-        assert!(!cut.would_not_fit(&file(3), || 0), "it was not tried");
-        (0..2 * IncompleteFiles::KNOWN_MAX as u64).for_each(|size_bytes| _ = cut.add(file(size_bytes), 100));
-        assert!(cut.known.len() <= IncompleteFiles::KNOWN_MAX);
+        assert!(incomplete.add(file(1), 100));
+        assert!(!incomplete.add(file(1), 100));
+        assert!(incomplete.add(file(2), 100), "another version of it");
+        assert_eq!(incomplete.count, 2);
+        assert!(incomplete.would_not_fit(&file(1), || 199) && !incomplete.would_not_fit(&file(1), || 200));
+        assert!(!incomplete.would_not_fit(&file(3), || 0), "no build of it was tried");
+        (0..2 * IncompleteFiles::KNOWN_MAX as u64)
+            .for_each(|size_bytes| _ = incomplete.add(file(size_bytes), 100));
+        assert!(incomplete.known.len() <= IncompleteFiles::KNOWN_MAX);
     }
 }

@@ -1,7 +1,7 @@
-//! Building the unwind tables of files: whole, in parts, and parts again.
+//! Builds the unwind tables of files: whole, in parts, and single parts again.
 //!
-//! Runs on the threads of the [table builder](super::table_builder). Input: a file, its debug file, and where walks have met the
-//! file. Output: packed segments of its table.
+//! Runs on the threads of the [table builder](super::table_builder). Input: a file, its debug file, and the file offsets
+//! that walks have missed. Output: packed segments of the file's table.
 
 use std::io::{Read, Seek};
 use std::ops::Range;
@@ -29,13 +29,13 @@ pub(crate) enum BuildError {
     Elf(#[from] object::Error),
     #[error("no unwind table")]
     Unwind(#[from] sidewinder_unwind::UnwindTableError),
-    #[error("no room for {0} bytes of the file beside everything else: raise memory_limit_mib")]
+    #[error("no memory left to read {0} bytes of the file: raise memory_limit_mib")]
     OverBudget(u64),
-    #[error("building the unwind table has panicked: please report it, with the file")]
+    #[error("building the unwind table panicked: please report this, with the file")]
     Panicked,
 }
 
-/// Some pages of a file.
+/// A page-aligned range of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TextRange {
     pub(crate) file_offset: FileOffset,
@@ -61,7 +61,7 @@ impl TextRange {
         self.file_offset < other.end && other.start < self.end()
     }
 
-    /// The stated addresses of what a load segment has of the part.
+    /// The part of the range that is in a load segment, as addresses stated in the file.
     fn within(self, load: &LoadSegment) -> Option<Range<Svma>> {
         let load_end = FileOffset(load.file_offset.0.saturating_add(load.size));
         let (first, end) = (self.file_offset.max(load.file_offset), self.end().min(load_end));
@@ -70,11 +70,11 @@ impl TextRange {
     }
 }
 
-/// A segment that is to be built.
+/// A segment to build.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentRequest {
     pub(crate) range: TextRange,
-    /// Places in the functions that it is to cover; `None`: all.
+    /// File offsets within the functions that it is to cover; `None`: all functions.
     pub(crate) functions: Option<Vec<FileOffset>>,
 }
 
@@ -83,34 +83,36 @@ pub(crate) struct SegmentRequest {
 pub(crate) struct BuiltTable {
     pub(crate) loads: Vec<LoadSegment>,
     pub(crate) segments: Vec<PackedSegment>,
-    /// Parts of a large file if memory is limited: only the functions that walks meet are built.
+    /// Parts of a large file that are not built yet, because memory is limited. Only the functions that walks encounter are
+    /// built.
     pub(crate) unbuilt: Vec<TextRange>,
-    /// Makes building segments again faster.
+    /// Speeds up building segments again.
     pub(crate) outline: Option<Arc<FileOutline>>,
-    /// Where rows come from machine code alone, which is analysed as a whole.
+    /// The ranges whose rows come from machine code alone. Machine code can only be analysed as a whole.
     pub(crate) from_machine_code: Vec<Range<FileOffset>>,
     pub(crate) debug_file: DebugFile,
-    /// The size of the first piece of the file that there was no room to read, if any: the table lacks its rows and later ones.
+    /// The size of the first piece of the file that didn't fit the budget, if any. The rows of this piece and of later ones
+    /// are missing from the table.
     pub(crate) over_budget_bytes: Option<u64>,
 }
 
-/// The share of the memory for building that goes to what is read, as one part of this many. The rest is for rows.
+/// The share of the build's memory that is used for reading the file, as a divisor. The rest is for rows.
 const READ_BUDGET_SHARE: u64 = 2;
 
-/// Files with more code are built in parts, lest walks wait for all of it.
+/// Files with more code are built in parts, so that walks don't have to wait for the whole file.
 const WHOLE_CODE_BYTES_MAX: u64 = 8 << 20;
-/// The size of such a part: some milliseconds' work.
+/// The size of one part: it takes some milliseconds to build.
 const PART_BYTES: u64 = 1 << 20;
-/// Parts that no walk has missed are delivered together with what else is built in this time: each delivery publishes every
-/// process that maps the file again.
+/// Parts that no walk has missed are batched for this long, because each delivery publishes every process that maps the file
+/// again.
 const PARTS_PER_DELIVERY: Duration = Duration::from_millis(50);
 
-/// The size of the parts of a file that is not built as a whole. Large parts save segment numbers; but each further function
-/// of a part has all its known functions built again.
+/// The minimum size of the parts of a file that is not built as a whole. Large parts save segment IDs, but each newly
+/// encountered function of a part makes all its known functions be built again.
 const UNBUILT_PART_BYTES_MIN: u64 = 64 << 10;
 const UNBUILT_PARTS_MAX: u64 = 256;
 
-/// A file whose table is to be built.
+/// A file whose table is built, and the limits of the build.
 #[derive(Debug)]
 pub(crate) struct BuildSource<'a> {
     pub(crate) content: &'a OpenedFile,
@@ -118,20 +120,21 @@ pub(crate) struct BuildSource<'a> {
     pub(crate) debug_file: &'a DebugFile,
     /// The outline of an earlier build.
     pub(crate) outline: Option<&'a Arc<FileOutline>>,
-    /// Memory that building may take.
+    /// The memory that the build may use; `u64::MAX`: unlimited.
     pub(crate) budget_bytes: u64,
 }
 
 impl BuildSource<'_> {
-    /// Reads a file's table and packs it. All but the last of it goes to `deliver` as soon as it is built, and what walks miss
-    /// comes first. If memory is limited, a large file is divided instead, and nothing of it is built yet.
+    /// Reads a file's table and packs it. Parts are passed to `deliver` as soon as they are built, those that walks miss
+    /// first; the last part is returned. If memory is limited, a large file is only divided into parts, and nothing is built
+    /// yet.
     pub(crate) fn build(
         &self,
         trust: TrustedSide,
         wanted: &Receiver<FileOffset>,
         deliver: impl FnMut(BuiltTable),
     ) -> Result<BuiltTable, BuildError> {
-        // No file has more code than bytes: smaller ones need not be looked at twice.
+        // A file doesn't have more code than bytes, so small files need not be parsed twice.
         if self.budget_bytes != u64::MAX
             && self.content.size_bytes() > WHOLE_CODE_BYTES_MAX
             && trust == TrustedSide::Rows
@@ -142,12 +145,12 @@ impl BuildSource<'_> {
         self.build_whole(trust, wanted, deliver)
     }
 
-    /// Divides a large file into parts that are built one by one; `None`: the file is not large, or has no index by which a
-    /// part can be read alone.
+    /// Divides a large file into parts that are built separately. `None`: the file is not large, or has no index for reading
+    /// a part alone.
     fn divide(&self) -> Result<Option<BuiltTable>, BuildError> {
-        let allowance = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
-        let reader = BoundedReader::new(self.content, &allowance);
-        let file = parse_elf(&reader, &allowance)?;
+        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
+        let reader = BoundedReader::new(self.content, &budget);
+        let file = parse_elf(&reader, &budget)?;
         let loads = load_segments(&file);
         let code: Vec<_> =
             code_ranges(&file)?.iter().filter_map(|code| to_file_range(&loads, code)).collect();
@@ -176,22 +179,22 @@ impl BuildSource<'_> {
         wanted: &Receiver<FileOffset>,
         deliver: impl FnMut(BuiltTable),
     ) -> Result<BuiltTable, BuildError> {
-        let allowance = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
-        // What was read is freed before all rows are packed, which takes memory too.
+        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
+        // The cached pieces are freed before the rows are packed, because packing needs memory too.
         let (loads, table, companions) = {
-            let reader = BoundedReader::new(self.content, &allowance);
-            let file = parse_elf(&reader, &allowance)?;
+            let reader = BoundedReader::new(self.content, &budget);
+            let file = parse_elf(&reader, &budget)?;
             let loads = load_segments(&file);
             let companions = self.debug_file.find(&file);
             let debug_reader =
-                companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, &allowance));
+                companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, &budget));
             let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
             let mut sources = UnwindSources::new(&file, debug.as_slice())?;
             let code_bytes: u64 = executable_segments(&loads).map(|load| load.size).sum();
-            // The code is checked as a whole, and other sources are gone through as a whole.
+            // Checking the code and reading other sources than .eh_frame need the whole file.
             let has_parts = trust == TrustedSide::Rows && sources.has_only_eh_frame();
             if code_bytes > WHOLE_CODE_BYTES_MAX && has_parts {
-                let mut parts = SegmentedBuild {
+                let mut segmented = SegmentedBuild {
                     sources,
                     loads,
                     packing: self.packing,
@@ -199,57 +202,58 @@ impl BuildSource<'_> {
                     from_machine_code: Vec::new(),
                     segments: Vec::new(),
                 };
-                let built = parts.build(wanted, deliver);
-                return Ok(BuiltTable { over_budget_bytes: allowance.refused_bytes(), ..built });
+                let built = segmented.build(wanted, deliver);
+                return Ok(BuiltTable { over_budget_bytes: budget.refused_bytes(), ..built });
             }
             let table = sources.table();
             (loads, resolve_conflicts(&file, table, trust)?, companions)
         };
         let segments =
             executable_segments(&loads).flat_map(|load| pack(&table, load, self.packing)).collect();
-        let by_machine_code =
+        let from_machine_code =
             table.by_machine_code().filter_map(|code| to_file_range(&loads, &code)).collect();
         Ok(BuiltTable {
             segments,
-            from_machine_code: by_machine_code,
+            from_machine_code,
             debug_file: DebugFile::Searched(companions),
-            over_budget_bytes: allowance.refused_bytes(),
+            over_budget_bytes: budget.refused_bytes(),
             ..BuiltTable::with_loads(loads)
         })
     }
 
-    /// Reads and packs some segments of a file's table, most of them again. Unless they stand alone, the rest of the file is
-    /// read too.
+    /// Reads and packs some segments of a file's table, most of which were built before. Unless `stand_alone`, the rest of
+    /// the file is read too.
     pub(crate) fn rebuild(
         &self,
         wanted: &[SegmentRequest],
         stand_alone: bool,
         trust: TrustedSide,
     ) -> Result<BuiltTable, BuildError> {
-        let allowance = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
-        let reader = BoundedReader::new(self.content, &allowance);
-        // The code is checked as a whole.
-        let parts_do = stand_alone && trust == TrustedSide::Rows;
-        if let (Some(outline), true) = (self.outline, parts_do) {
+        let budget = ReadBudget::new(self.budget_bytes / READ_BUDGET_SHARE);
+        let reader = BoundedReader::new(self.content, &budget);
+        // Checking the code needs the whole file.
+        let can_build_parts = stand_alone && trust == TrustedSide::Rows;
+        if let (Some(outline), true) = (self.outline, can_build_parts) {
             return Ok(self.build_segments(outline, &reader, wanted));
         }
-        let file = parse_elf(&reader, &allowance)?;
-        if parts_do && let Some(outline) = self.part_outline(&file)? {
+        let file = parse_elf(&reader, &budget)?;
+        if can_build_parts && let Some(outline) = self.part_outline(&file)? {
             return Ok(self.build_segments(&Arc::new(outline), &reader, wanted));
         }
         let loads = load_segments(&file);
-        let places: Vec<_> =
+        let located: Vec<_> =
             wanted.iter().filter_map(|wanted| locate_in_loads(wanted.range, &loads)).collect();
-        let addresses: Vec<_> = places.iter().map(|(_, _, addresses)| addresses.clone()).collect();
+        let addresses: Vec<_> = located.iter().map(|(_, _, addresses)| addresses.clone()).collect();
         let (table, companions) =
-            read_unwind_table(&file, self.debug_file, parts_do.then_some(&*addresses), &allowance)?;
+            read_unwind_table(&file, self.debug_file, can_build_parts.then_some(&*addresses), &budget)?;
         let table = resolve_conflicts(&file, table, trust)?;
-        if let Some(refused_bytes) = allowance.refused_bytes() {
-            // A table made of less than the first one would differ from it.
+        if let Some(refused_bytes) = budget.refused_bytes() {
+            // A table built from less of the file than the first time would differ from the first one.
             return Err(BuildError::OverBudget(refused_bytes));
         }
-        let again = |part: &TextRange, load| repack(&table, load, self.packing, part.file_offset..part.end());
-        let segments = places.iter().map(|(part, load, _)| again(part, load)).collect();
+        let repack_part =
+            |part: &TextRange, load| repack(&table, load, self.packing, part.file_offset..part.end());
+        let segments = located.iter().map(|(part, load, _)| repack_part(part, load)).collect();
         Ok(BuiltTable {
             segments,
             debug_file: DebugFile::Searched(companions),
@@ -257,7 +261,7 @@ impl BuildSource<'_> {
         })
     }
 
-    /// Builds segments, or the wanted functions of them, from what describes them alone.
+    /// Builds segments, or only the requested functions in them, by reading only their own unwind information.
     fn build_segments<'data, R: ReadFile<'data>>(
         &self,
         outline: &Arc<FileOutline>,
@@ -268,9 +272,9 @@ impl BuildSource<'_> {
             let (part, load, addresses) = locate_in_loads(*part, outline.loads())?;
             let table = match functions {
                 None => outline.table_of_parts(reader, &[addresses]),
-                Some(places) => {
-                    let places: Vec<_> = places.iter().filter_map(|at| load.svma_of(*at)).collect();
-                    outline.table_of_functions(reader, &places)
+                Some(offsets) => {
+                    let addresses: Vec<_> = offsets.iter().filter_map(|at| load.svma_of(*at)).collect();
+                    outline.table_of_functions(reader, &addresses)
                 }
             };
             Some(repack(&table, load, self.packing, part.file_offset..part.end()))
@@ -283,7 +287,7 @@ impl BuildSource<'_> {
         }
     }
 
-    /// The outline by which parts of a file are built without the rest, if the result is the same.
+    /// The outline for building parts of a file without the rest; `None` if the result would differ.
     fn part_outline<'data, R: ReadFile<'data>>(
         &self,
         file: &object::File<'data, R>,
@@ -309,14 +313,14 @@ impl BuiltTable {
     }
 }
 
-/// A large file that is built in parts.
+/// The build of a large file in parts.
 struct SegmentedBuild<'file, 'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> {
     sources: UnwindSources<'file, 'data, 'debug, R, D>,
     loads: Vec<LoadSegment>,
     packing: Packing,
     companions: Companions,
     from_machine_code: Vec<Range<FileOffset>>,
-    /// Segments that are not delivered yet.
+    /// Built segments that are not delivered yet.
     segments: Vec<PackedSegment>,
 }
 
@@ -324,15 +328,15 @@ impl<'data, 'debug, R: ReadFile<'data>, D: ReadFile<'debug>> SegmentedBuild<'_, 
     fn build(&mut self, wanted: &Receiver<FileOffset>, mut deliver: impl FnMut(BuiltTable)) -> BuiltTable {
         let code = self.sources.read_code();
         self.from_machine_code = code.iter().filter_map(|code| to_file_range(&self.loads, code)).collect();
-        let mut left: Vec<TextRange> =
+        let mut remaining: Vec<TextRange> =
             executable_segments(&self.loads).flat_map(|load| split(page_range(load), PART_BYTES)).collect();
-        let mut delivered = Instant::now();
-        while !left.is_empty() {
-            let met = wanted.try_iter().find_map(|at| left.iter().position(|part| part.contains(at)));
-            self.pack(left.remove(met.unwrap_or(0)));
-            if met.is_some() || delivered.elapsed() >= PARTS_PER_DELIVERY {
+        let mut delivered_at = Instant::now();
+        while !remaining.is_empty() {
+            let missed = wanted.try_iter().find_map(|at| remaining.iter().position(|part| part.contains(at)));
+            self.pack(remaining.remove(missed.unwrap_or(0)));
+            if missed.is_some() || delivered_at.elapsed() >= PARTS_PER_DELIVERY {
                 deliver(self.take_built());
-                delivered = Instant::now();
+                delivered_at = Instant::now();
             }
         }
         self.take_built()
@@ -369,7 +373,7 @@ fn covering_range(pages: &Range<FileOffset>) -> TextRange {
     TextRange { file_offset: pages.start, text_bytes: pages.end.0.saturating_sub(pages.start.0) }
 }
 
-/// A part, the load segment that it lies in, and its stated addresses.
+/// A part, the load segment that contains it, and its addresses as stated in the file.
 fn locate_in_loads(part: TextRange, loads: &[LoadSegment]) -> Option<(TextRange, &LoadSegment, Range<Svma>)> {
     executable_segments(loads).find_map(|load| Some((part, load, part.within(load)?)))
 }
@@ -381,15 +385,15 @@ fn to_file_range(loads: &[LoadSegment], code: &Range<Svma>) -> Option<Range<File
 
 fn parse_elf<'data, R: ReadFile<'data>>(
     file: R,
-    allowance: &ReadBudget,
+    budget: &ReadBudget,
 ) -> Result<object::File<'data, R>, BuildError> {
-    object::File::parse(file).map_err(|error| match allowance.refused_bytes() {
+    object::File::parse(file).map_err(|error| match budget.refused_bytes() {
         None => error.into(),
         Some(refused_bytes) => BuildError::OverBudget(refused_bytes),
     })
 }
 
-/// A file's table, and where the file has its code.
+/// A file's table, and its code ranges.
 pub(crate) struct WholeTable {
     pub(crate) loads: Vec<LoadSegment>,
     /// The ranges of instructions.
@@ -397,7 +401,7 @@ pub(crate) struct WholeTable {
     pub(crate) table: UnwindTable,
 }
 
-/// Reads a file's table, with the help of its debug file if it has one.
+/// Reads a file's table, and uses its debug file if there is one.
 pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Result<WholeTable, BuildError> {
     let cache = ReadCache::new(file);
     let file = object::File::parse(&cache)?;
@@ -405,15 +409,15 @@ pub(crate) fn read_table(file: impl Read + Seek, debug_file: &DebugFile) -> Resu
     Ok(WholeTable { loads: load_segments(&file), code: code_ranges(&file)?, table })
 }
 
-/// The table of a file, or of parts of it, and its companions, from which rows may come too.
+/// The table of a file or of parts of it, and its companions, which may contribute rows.
 fn read_unwind_table<'data, R: ReadFile<'data>>(
     file: &object::File<'data, R>,
     debug_file: &DebugFile,
     parts: Option<&[Range<Svma>]>,
-    allowance: &ReadBudget,
+    budget: &ReadBudget,
 ) -> Result<(UnwindTable, Companions), BuildError> {
     let companions = debug_file.find(file);
-    let debug_reader = companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, allowance));
+    let debug_reader = companions.debug.as_deref().map(|found| BoundedReader::new(&*found.file, budget));
     let debug = debug_reader.as_ref().and_then(|reader| object::File::parse(reader).ok());
     let mut sources = UnwindSources::new(file, debug.as_slice())?;
     let table = match parts {
@@ -442,13 +446,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_part_that_a_walk_has_met_comes_first_and_none_is_left_out() {
+    fn a_part_that_a_walk_missed_comes_first_and_no_part_is_left_out() {
         let program = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let file = object::File::parse(&*program).unwrap();
         let loads = load_segments(&file);
         let code = *executable_segments(&loads).max_by_key(|load| load.size).unwrap();
         let last = FileOffset(code.file_offset.0 + code.size - 1);
-        let mut parts = SegmentedBuild {
+        let mut build = SegmentedBuild {
             sources: UnwindSources::<_, &[u8]>::new(&file, &[]).unwrap(),
             loads,
             packing: Packing::Auto,
@@ -459,9 +463,9 @@ mod tests {
         let (sender, wanted) = mpsc::channel();
         sender.send(last).unwrap();
         let mut delivered = Vec::new();
-        let last_of_all = parts.build(&wanted, |built| delivered.push(built));
+        let final_delivery = build.build(&wanted, |built| delivered.push(built));
         assert!(delivered[0].segments.iter().any(|segment| TextRange::from(segment).contains(last)));
-        delivered.push(last_of_all);
+        delivered.push(final_delivery);
         let segments = delivered.iter().flat_map(|built| &built.segments);
         let mut parts: Vec<TextRange> = segments.map(TextRange::from).collect();
         parts.sort_unstable_by_key(|part| part.file_offset);

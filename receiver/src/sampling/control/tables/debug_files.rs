@@ -1,8 +1,8 @@
-//! The search for the debug files of a binary: first in directories of the operator, then in the root of the process that maps
-//! it.
+//! The search for the debug files of a binary: first in the operator's directories, then in the root of the process that
+//! maps it.
 //!
-//! Runs on the threads that build tables. Input: a binary and its references to debug files. Output: opened files that are
-//! proven to belong to it.
+//! Runs on the table builder threads. Input: a binary and its references to debug files. Output: open files that are
+//! verified to belong to it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,43 +17,43 @@ use sidewinder_unwind::debug_file::{AlternateReference, DebugFileMatch, DebugFil
 use super::reader::SeekableContent;
 use crate::refusals::Refusals;
 
-/// The largest debug file that is read for its checksum. Build IDs need no reading.
+/// The largest debug file that is read to verify its checksum. Verifying a build ID needs no read of the file.
 const CHECKSUM_BYTES_MAX: u64 = 256 << 20;
-/// The binaries whose result is remembered; then all are forgotten.
+/// How many search results are cached. When the cache is full, it is cleared.
 const CACHED_MAX: usize = 4096;
 /// Where distributions install debug files.
 const DEFAULT_DIRECTORY: &[u8] = b"usr/lib/debug";
 
-/// A debug file, and the alternate file with what it shares with others.
+/// A debug file, and its alternate file (`.gnu_debugaltlink`), with the debug information that it shares with others.
 #[derive(Clone, Debug)]
 pub(crate) struct DebugFiles {
     pub(crate) file: Arc<File>,
     pub(crate) alternate: Option<Arc<File>>,
-    /// As [`has_split_units`].
+    /// See [`has_split_units`].
     has_split_units: bool,
 }
 
-/// The files that complete a binary.
+/// The separate files with a binary's debug information.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Companions {
     pub(crate) debug: Option<Arc<DebugFiles>>,
-    /// The place of the binary in the root of a process, if debug information may be split off to files there.
+    /// The binary's location in the root of a process, if debug information may be split off into files there.
     split: Option<Arc<BinaryLocation>>,
 }
 
 impl Companions {
-    /// Opens a file with split-off debug information, in our own root or in that of the process. The binary states the path, so
-    /// in either root it leads no further than the process could go.
+    /// Opens a file with split-off debug information, in our own root or in that of the process. The binary states the path,
+    /// so in either root only files are opened that the process itself could read.
     pub(crate) fn open_split(&self, path: &[u8], roots: &DebugRoots) -> Option<File> {
-        let place = self.split.as_ref()?;
-        let of_process = place.root.as_ref()?;
-        let credentials = of_process.credentials().ok()?;
+        let location = self.split.as_ref()?;
+        let process_root = location.root.as_ref()?;
+        let credentials = process_root.credentials().ok()?;
         let path = path.strip_prefix(b"/").unwrap_or(path);
-        [roots.own.as_ref(), Some(of_process)]
+        [roots.own.as_ref(), Some(process_root)]
             .into_iter()
             .flatten()
             .find_map(|root| {
-                let trust = place.trust(&credentials);
+                let trust = location.trust(&credentials);
                 RootSearch { root, trust, refusals: &roots.refusals }.open(vec![path.to_vec()]).next()
             })
             .map(|(_, file)| file)
@@ -69,20 +69,20 @@ pub(crate) enum DebugFile {
     Searched(Companions),
 }
 
-/// The roots that are searched for any binary: our own, that of the machine, and the directories that the user names. None of
-/// them is on a network. A result holds for every binary with the same build ID.
+/// The roots that are searched for every binary: our own, that of the machine, and the directories that the user configures.
+/// None of them is on a network. A result is valid for every binary with the same build ID.
 #[derive(Debug, Default)]
 pub(crate) struct DebugRoots {
     own: Option<ProcessRoot>,
     machine: Option<ProcessRoot>,
     directories: Vec<Vec<u8>>,
     cache: Mutex<HashMap<DebugFileReference, Option<Weak<DebugFiles>>>>,
-    /// Files that are refused: debug files, and others that processes name.
+    /// The record of files that were refused: debug files, and other files that processes name.
     refusals: Arc<Refusals>,
 }
 
 impl DebugRoots {
-    /// Opens the roots, as far as we may. The directories are absolute paths in our own root.
+    /// Opens the roots that we have permission for. `directories` are absolute paths in our own root.
     pub(crate) fn open<P: AsRef<std::path::Path>>(directories: impl IntoIterator<Item = P>) -> Self {
         let identity = |path: &str| std::fs::metadata(path).ok().map(|root| (root.dev(), root.ino()));
         let is_another = identity("/proc/1/root") != identity("/");
@@ -104,8 +104,8 @@ impl DebugRoots {
     }
 
     fn find(&self, reference: &DebugFileReference, directory: &[u8]) -> Option<Arc<DebugFiles>> {
-        let mut found = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        match found.get(reference) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        match cache.get(reference) {
             Some(None) => return None,
             Some(Some(known)) => {
                 if let Some(files) = known.upgrade() {
@@ -115,9 +115,9 @@ impl DebugRoots {
             None => {}
         }
         let below = |debug_directory: &[u8]| reference.candidates_below(debug_directory, directory);
-        let named = self.directories.iter().flat_map(|debug_directory| below(debug_directory)).flatten();
-        let usual = || below(DEFAULT_DIRECTORY).into_iter().flatten();
-        let in_own = named.chain(usual()).collect();
+        let configured = self.directories.iter().flat_map(|debug_directory| below(debug_directory)).flatten();
+        let default = || below(DEFAULT_DIRECTORY).into_iter().flatten();
+        let in_own = configured.chain(default()).collect();
         let refusals = &*self.refusals;
         let files = self
             .own
@@ -126,22 +126,22 @@ impl DebugRoots {
                 RootSearch { root, trust: PathTrust::Operator, refusals }.find(in_own, reference)
             })
             .or_else(|| {
-                // In a pod the first process may be anybody's.
+                // In a pod the first process may belong to any user.
                 let root = self.machine.as_ref()?;
                 let reader = root.credentials().ok()?;
                 let trust = PathTrust::Proven { reader: &reader, binary_owner: None };
-                RootSearch { root, trust, refusals }.find(usual().collect(), reference)
+                RootSearch { root, trust, refusals }.find(default().collect(), reference)
             })
             .map(Arc::new);
-        if found.len() >= CACHED_MAX {
-            found.clear();
+        if cache.len() >= CACHED_MAX {
+            cache.clear();
         }
-        found.insert(reference.clone(), files.as_ref().map(Arc::downgrade));
+        cache.insert(reference.clone(), files.as_ref().map(Arc::downgrade));
         files
     }
 }
 
-/// The place of a binary.
+/// The location of a binary: the root and the directory that it is in, and its owner.
 #[derive(Debug)]
 pub(crate) struct BinaryLocation {
     root: Option<ProcessRoot>,
@@ -155,7 +155,7 @@ impl BinaryLocation {
         Self { root, directory: directory.into(), owner }
     }
 
-    /// The trust in files that the binary names.
+    /// How far files that the binary names are trusted.
     const fn trust<'a>(&self, reader: &'a Credentials) -> PathTrust<'a> {
         PathTrust::Proven { reader, binary_owner: self.owner }
     }
@@ -170,42 +170,45 @@ impl DebugFile {
 
     /// The debug file of a binary with this absolute path in our own root, and this owner.
     pub(crate) fn from_own_root(path: &[u8], owner: Option<u32>) -> Self {
-        let place = BinaryLocation::new(ProcessRoot::own().ok(), path, owner);
-        Self::Unsearched(Arc::default(), Some(Arc::new(place)))
+        let location = BinaryLocation::new(ProcessRoot::own().ok(), path, owner);
+        Self::Unsearched(Arc::default(), Some(Arc::new(location)))
     }
 
-    /// The companions of a binary with this content. Callers keep the first result: it decides how the table is cut.
+    /// The companions of a binary with this content. Callers keep the first result, since it decides how the table is split.
     ///
     /// A file that others could have put into the root of the process is used only if the operator's directories have none.
     pub(crate) fn find<'data, R: ReadRef<'data>>(&self, file: &object::File<'data, R>) -> Companions {
         match self {
             Self::Searched(companions) => companions.clone(),
-            Self::Unsearched(roots, place) => {
-                let debug = place.as_ref().and_then(|place| {
+            Self::Unsearched(roots, location) => {
+                let debug = location.as_ref().and_then(|location| {
                     let reference = DebugFileReference::from_file(file)?;
-                    roots.find(&reference, &place.directory).or_else(|| {
-                        let paths = reference.candidates(&place.directory).collect();
-                        let root = place.root.as_ref()?;
+                    roots.find(&reference, &location.directory).or_else(|| {
+                        let paths = reference.candidates(&location.directory).collect();
+                        let root = location.root.as_ref()?;
                         let credentials = root.credentials().ok()?;
-                        let search =
-                            RootSearch { root, trust: place.trust(&credentials), refusals: &roots.refusals };
+                        let search = RootSearch {
+                            root,
+                            trust: location.trust(&credentials),
+                            refusals: &roots.refusals,
+                        };
                         search.find(paths, &reference).map(Arc::new)
                     })
                 });
                 let is_split =
                     has_split_units(file) || debug.as_ref().is_some_and(|debug| debug.has_split_units);
-                Companions { debug, split: place.clone().filter(|_| is_split) }
+                Companions { debug, split: location.clone().filter(|_| is_split) }
             }
         }
     }
 }
 
-/// Whether units of a file's debug information may be in other files, with their addresses in this one.
+/// Whether units of a file's debug information may be split off into other files, with their addresses in this one.
 fn has_split_units<'data, R: ReadRef<'data>>(file: &object::File<'data, R>) -> bool {
     file.section_by_name(".debug_addr").is_some()
 }
 
-/// A root, and the trust in its files.
+/// A search in one root, with the trust in its files.
 struct RootSearch<'a> {
     root: &'a ProcessRoot,
     trust: PathTrust<'a>,
@@ -213,7 +216,7 @@ struct RootSearch<'a> {
 }
 
 impl<'a> RootSearch<'a> {
-    /// The files at these paths that exist and may be read.
+    /// Opens the files at these paths that exist and that we are allowed to read.
     fn open(&self, paths: Vec<Vec<u8>>) -> impl Iterator<Item = (Vec<u8>, File)> + use<'a> {
         let (pid, refusals) = (self.root.pid(), self.refusals);
         let opened = self.root.open(paths.clone().into_iter(), self.trust);
@@ -223,7 +226,7 @@ impl<'a> RootSearch<'a> {
         })
     }
 
-    /// The first of the files at these paths that is proven to be the right one.
+    /// The first of the files at these paths that is verified to match the reference.
     fn find(&self, paths: Vec<Vec<u8>>, reference: &DebugFileReference) -> Option<DebugFiles> {
         let mut opened = self.open(paths);
         let (path, file) = opened.find(|(_, file)| matches_reference(reference, file).unwrap_or(false))?;
@@ -234,7 +237,7 @@ impl<'a> RootSearch<'a> {
         Some(DebugFiles { file: Arc::new(file), alternate, has_split_units })
     }
 
-    /// The alternate file of a debug file in a directory.
+    /// The alternate file of a debug file that is in `directory`.
     fn alternate_of(&self, file: &File, directory: &[u8]) -> Option<File> {
         let cache = ReadCache::new(SeekableContent::new(file));
         let reference = AlternateReference::from_file(&object::File::parse(&cache).ok()?)?;
@@ -247,11 +250,10 @@ impl<'a> RootSearch<'a> {
     }
 }
 
-/// Whether a file is what a reference names; `None`: it can't be read.
+/// Whether a file matches a reference; `None`: it can't be read.
 fn matches_reference(reference: &DebugFileReference, file: &File) -> Option<bool> {
     let cache = ReadCache::new(SeekableContent::new(file));
-    let proof = reference.verify(&object::File::parse(&cache).ok()?);
-    match proof {
+    match reference.verify(&object::File::parse(&cache).ok()?) {
         DebugFileMatch::BuildId => Some(true),
         DebugFileMatch::Mismatch => Some(false),
         DebugFileMatch::Crc(_) if file.metadata().ok()?.len() > CHECKSUM_BYTES_MAX => Some(false),
@@ -283,7 +285,7 @@ mod tests {
     use super::*;
     use crate::sampling::build::read_table;
 
-    /// A program without unwind information of its own, and its debug file, in a directory.
+    /// Builds a program without unwind information and its debug file, in a directory.
     fn split_program(options: &[&str]) -> Option<tempfile::TempDir> {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
@@ -293,13 +295,13 @@ mod tests {
         };
         let link = format!("--add-gnu-debuglink={}", path("p.debug"));
         let common = ["-g", "-fno-asynchronous-unwind-tables", "-o"];
-        let made = run("gcc", &[&common[..], &[&*path("p")], options, &[&*path("p.c")]].concat())
+        let is_built = run("gcc", &[&common[..], &[&*path("p")], options, &[&*path("p.c")]].concat())
             && run("objcopy", &["--only-keep-debug", &path("p"), &path("p.debug")])
             && run("objcopy", &["--strip-all", &link, &path("p")]);
-        if !made {
+        if !is_built {
             eprintln!("SKIPPED: gcc and objcopy don't make a program and its debug file here");
         }
-        made.then_some(directory)
+        is_built.then_some(directory)
     }
 
     fn functions_from_debug_file(directory: &tempfile::TempDir) -> u64 {
@@ -328,7 +330,7 @@ mod tests {
         assert_eq!(functions_from_debug_file(&directory), 0);
     }
 
-    /// The build ID of a file in the hexadecimal form of paths.
+    /// The build ID of a file in hexadecimal, as in paths.
     fn build_id_of(program: &std::path::Path) -> String {
         let bytes = fs::read(program).unwrap();
         let file = object::File::parse(&*bytes).unwrap();
@@ -337,15 +339,15 @@ mod tests {
     }
 
     #[test]
-    fn a_debug_file_in_a_directory_that_the_user_names_is_looked_for_once() {
+    fn a_debug_file_in_a_configured_directory_is_searched_once() {
         let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
         let program = directory.path().join("p");
         let id = build_id_of(&program);
-        let named = tempfile::tempdir().unwrap();
-        let below = named.path().join(".build-id").join(&id[..2]);
+        let configured = tempfile::tempdir().unwrap();
+        let below = configured.path().join(".build-id").join(&id[..2]);
         fs::create_dir_all(&below).unwrap();
-        let there = below.join(format!("{}.debug", &id[2..]));
-        fs::rename(directory.path().join("p.debug"), &there).unwrap();
+        let debug_path = below.join(format!("{}.debug", &id[2..]));
+        fs::rename(directory.path().join("p.debug"), &debug_path).unwrap();
 
         let pid = Pid(std::process::id());
         let path = program.to_str().unwrap().as_bytes();
@@ -353,22 +355,22 @@ mod tests {
         let file = object::File::parse(&*bytes).unwrap();
         let find =
             |roots: &Arc<DebugRoots>| DebugFile::from_process(pid, path, None, roots).find(&file).debug;
-        assert!(find(&Arc::new(DebugRoots::open::<&str>([]))).is_none(), "nobody named the directory");
-        let roots = Arc::new(DebugRoots::open([named.path()]));
+        assert!(find(&Arc::new(DebugRoots::open::<&str>([]))).is_none(), "the directory is not configured");
+        let roots = Arc::new(DebugRoots::open([configured.path()]));
         let found = find(&roots).unwrap();
-        assert!(Arc::ptr_eq(&found, &find(&roots).unwrap()), "it is known now");
-        // What was not found is not sought again either.
-        let late = Arc::new(DebugRoots::open([named.path()]));
-        let hidden = there.with_extension("hidden");
-        fs::rename(&there, &hidden).unwrap();
-        assert!(find(&late).is_none());
-        fs::rename(&hidden, &there).unwrap();
-        assert!(find(&late).is_none());
-        assert!(find(&Arc::new(DebugRoots::open([named.path()]))).is_some());
+        assert!(Arc::ptr_eq(&found, &find(&roots).unwrap()), "the result is cached");
+        // A failed search is cached too.
+        let roots_before_install = Arc::new(DebugRoots::open([configured.path()]));
+        let hidden = debug_path.with_extension("hidden");
+        fs::rename(&debug_path, &hidden).unwrap();
+        assert!(find(&roots_before_install).is_none());
+        fs::rename(&hidden, &debug_path).unwrap();
+        assert!(find(&roots_before_install).is_none());
+        assert!(find(&Arc::new(DebugRoots::open([configured.path()]))).is_some());
     }
 
     #[test]
-    fn what_debug_files_share_is_found_by_its_path_and_only_with_its_build_id() {
+    fn an_alternate_file_is_found_by_its_path_and_only_with_its_build_id() {
         let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
         let at = |name: &str| directory.path().join(name);
         let run = |command: &str, arguments: &[&str]| {
@@ -393,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_units_were_split_off_to_are_opened_in_the_roots_of_programs_that_have_such() {
+    fn split_units_are_opened_only_for_programs_with_split_debug_information() {
         let Some(directory) = split_program(&["-Wl,--build-id"]) else { return };
         let path = |name: &str| directory.path().join(name).to_str().unwrap().as_bytes().to_vec();
         let run = |command: &str, arguments: &[&str]| {
@@ -402,8 +404,9 @@ mod tests {
         };
         let companions = |name: &str| {
             let bytes = fs::read(directory.path().join(name)).unwrap();
-            let place = DebugFile::from_process(Pid(std::process::id()), &path(name), None, &Arc::default());
-            place.find(&object::File::parse(&*bytes).unwrap())
+            let debug_file =
+                DebugFile::from_process(Pid(std::process::id()), &path(name), None, &Arc::default());
+            debug_file.find(&object::File::parse(&*bytes).unwrap())
         };
         let opens_units = |companions: &Companions| {
             let open = |path: &[u8]| companions.open_split(path, &DebugRoots::default());
@@ -412,12 +415,12 @@ mod tests {
             assert!(open(b"no\0path").is_none());
             open(&path("unit.dwo")).is_some()
         };
-        assert!(companions("p").split.is_none(), "its root needn't be held");
+        assert!(companions("p").split.is_none(), "its root need not be kept open");
         run("gcc", &["-g", "-gsplit-dwarf", "-c", "-o", "unit.o", "p.c"]);
         run("gcc", &["-o", "s", "unit.o"]);
         assert!(opens_units(&companions("s")));
         run("objcopy", &["--only-keep-debug", "s", "s.debug"]);
         run("objcopy", &["--strip-debug", "--add-gnu-debuglink=s.debug", "s"]);
-        assert!(opens_units(&companions("s")), "its debug file has the skeletons");
+        assert!(opens_units(&companions("s")), "its debug file has the skeleton units");
     }
 }

@@ -1,4 +1,4 @@
-//! The unwind tables of files: built beside sampling, loaded where walks find them.
+//! The unwind tables of files: built on their own threads, loaded into the BPF maps by the sampling thread.
 
 pub(crate) mod binaries;
 pub(crate) mod build;

@@ -1,4 +1,4 @@
-//! Files as `object` reads them, piece by piece, with a bound on the pieces that are kept.
+//! Readers through which `object` parses files, piece by piece, with a bound on the memory for cached pieces.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -14,11 +14,11 @@ use object::{LittleEndian, ReadCache, ReadRef};
 use sidewinder_process::{OpenedFile, ReadAt};
 use sidewinder_unwind::ReadFile;
 
-/// What a string costs that is read alone.
+/// The budget that one string takes.
 const STRING_BYTES: u64 = 256;
 
-/// The bytes that several readers together may keep. After one piece finds no room all others are refused too, lest a result
-/// be made of some of them.
+/// The memory that several readers may use together for cached pieces. After one piece didn't fit, all new pieces are
+/// refused, so that no result is built from only some of them.
 #[derive(Debug)]
 pub(crate) struct ReadBudget {
     left_bytes: Cell<u64>,
@@ -30,7 +30,7 @@ impl ReadBudget {
         Self { left_bytes: Cell::new(bytes), refused_bytes: Cell::new(None) }
     }
 
-    /// The size of the piece that found no room, if any.
+    /// The size of the piece that didn't fit, if any.
     pub(crate) fn refused_bytes(&self) -> Option<u64> {
         self.refused_bytes.get()
     }
@@ -52,27 +52,27 @@ impl ReadBudget {
     }
 }
 
-/// A [`ReadCache`] that keeps only what an allowance has room for.
+/// A [`ReadCache`] that caches only what fits a [`ReadBudget`].
 #[derive(Debug)]
 pub(crate) struct BoundedReader<'file, C: SizedReadAt> {
     cache: ReadCache<SeekableContent<'file, C>>,
     content: &'file C,
-    /// The pieces that are kept, by offset and length; the length of a string is 0.
+    /// The cached pieces, by offset and length. The length of a string is 0.
     cached_pieces: RefCell<HashSet<(u64, u64)>>,
     budget: &'file ReadBudget,
 }
 
 impl<'file, C: SizedReadAt> BoundedReader<'file, C> {
-    pub(crate) fn new(content: &'file C, allowance: &'file ReadBudget) -> Self {
+    pub(crate) fn new(content: &'file C, budget: &'file ReadBudget) -> Self {
         let cache = ReadCache::new(SeekableContent::new(content));
-        Self { cache, content, cached_pieces: RefCell::default(), budget: allowance }
+        Self { cache, content, cached_pieces: RefCell::default(), budget }
     }
 
     fn reserve_piece(&self, piece: (u64, u64), bytes: u64) -> Result<(), ()> {
-        let mut kept = self.cached_pieces.borrow_mut();
-        if !kept.contains(&piece) {
+        let mut cached = self.cached_pieces.borrow_mut();
+        if !cached.contains(&piece) {
             self.budget.reserve(bytes)?;
-            kept.insert(piece);
+            cached.insert(piece);
         }
         Ok(())
     }
@@ -102,7 +102,7 @@ impl<'data, C: SizedReadAt> ReadFile<'data> for &'data BoundedReader<'_, C> {
 
 /// A file whose size is known.
 pub(crate) trait SizedReadAt: ReadAt {
-    /// Its size when it was opened.
+    /// The file's size; for an [`OpenedFile`], its size when it was opened.
     fn size_bytes(&self) -> u64;
 }
 
@@ -118,15 +118,16 @@ impl SizedReadAt for File {
     }
 }
 
-/// A file, read by seeking and reading. Mapping it would turn a shrinking file into a signal.
+/// A file, read by seeking and reading. It is not memory-mapped, since truncating a mapped file would raise SIGBUS.
 ///
-/// `object` reads the whole of `.symtab` with the headers. For some files that is as much as all unwind information, and
-/// tables need few names of it. So the section is hidden: its type reads as `SHT_NULL`. Source: System V ABI, "Sections".
+/// `object` reads the whole `.symtab` together with the headers. In some files it is as large as all unwind information,
+/// while tables need few of its names. So the section is hidden: its type reads as `SHT_NULL`. Source: System V ABI,
+/// "Sections".
 #[derive(Debug)]
 pub(crate) struct SeekableContent<'content, C> {
     content: &'content C,
     position: u64,
-    /// Where the header of `.symtab` states its type.
+    /// The file range of the `sh_type` field in the header of `.symtab`; reads as zero.
     masked: Range<u64>,
 }
 
@@ -136,9 +137,9 @@ impl<'content, C: SizedReadAt> SeekableContent<'content, C> {
     }
 }
 
-/// Where in a file the header of `.symtab` states the type of the section.
+/// The file range of the `sh_type` field in the section header of `.symtab`.
 fn symbol_table_type_range(content: &impl ReadAt) -> Option<Range<u64>> {
-    // Words, since a header is aligned like one.
+    // A buffer of words, since headers have the alignment of a word.
     let mut header = [0_u64; size_of::<FileHeader64<LittleEndian>>() / 8];
     content.read_exact_at(bytes_of_slice_mut(&mut header), 0).ok()?;
     let (header, _) = from_bytes::<FileHeader64<LittleEndian>>(bytes_of_slice(&header)).ok()?;
@@ -146,15 +147,15 @@ fn symbol_table_type_range(content: &impl ReadAt) -> Option<Range<u64>> {
         return None;
     }
     let header_bytes = size_of::<SectionHeader64<LittleEndian>>();
-    // No more than a number of 16 bits can state.
+    // `e_shnum` has 16 bits, which bounds the allocation.
     let mut headers = vec![0_u64; header_bytes / 8 * usize::from(header.e_shnum.get(LittleEndian))];
     let from = header.e_shoff.get(LittleEndian);
     content.read_exact_at(bytes_of_slice_mut(&mut headers), from).ok()?;
     let headers = bytes_of_slice(&headers);
     let sections = slice_from_all_bytes::<SectionHeader64<LittleEndian>>(headers).ok()?;
-    let number = sections.iter().position(|section| section.sh_type(LittleEndian) == SHT_SYMTAB)?;
-    let within = number * header_bytes + offset_of!(SectionHeader64<LittleEndian>, sh_type);
-    let start = from.checked_add(within as u64)?;
+    let index = sections.iter().position(|section| section.sh_type(LittleEndian) == SHT_SYMTAB)?;
+    let in_headers = index * header_bytes + offset_of!(SectionHeader64<LittleEndian>, sh_type);
+    let start = from.checked_add(in_headers as u64)?;
     Some(start..start.checked_add(4)?)
 }
 
@@ -163,9 +164,9 @@ impl<C: SizedReadAt> Read for SeekableContent<'_, C> {
         let read = self.content.read_at(bytes, self.position)?;
         let end = self.position.saturating_add(read as u64);
         if self.position < self.masked.end && self.masked.start < end {
-            let places = (self.position..end).zip(bytes.iter_mut());
+            let positions = (self.position..end).zip(bytes.iter_mut());
             // `SHT_NULL` is 0.
-            places.filter(|(at, _)| self.masked.contains(at)).for_each(|(_, byte)| *byte = 0);
+            positions.filter(|(at, _)| self.masked.contains(at)).for_each(|(_, byte)| *byte = 0);
         }
         self.position = end;
         Ok(read)
@@ -199,47 +200,47 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_room_is_refused_and_what_is_kept_costs_once() {
-        let allowance = ReadBudget::new(100);
+    fn pieces_over_budget_are_refused_and_cached_pieces_cost_once() {
+        let budget = ReadBudget::new(100);
         let file = file_of_sevens();
-        let reader = BoundedReader::new(&file, &allowance);
+        let reader = BoundedReader::new(&file, &budget);
         let read = |offset, size| (&reader).read_bytes_at(offset, size).map(<[u8]>::len);
         assert_eq!(read(0, 60), Ok(60));
-        assert_eq!(read(0, 60), Ok(60), "it is there already");
+        assert_eq!(read(0, 60), Ok(60), "it is cached already");
         assert_eq!(read(0, 61), Err(()));
-        assert_eq!(read(1000, 1), Err(()), "nothing is read any more");
-        assert_eq!(read(0, 60), Ok(60), "but for what is there");
-        assert_eq!(allowance.refused_bytes(), Some(61));
+        assert_eq!(read(1000, 1), Err(()), "no new piece is read any more");
+        assert_eq!(read(0, 60), Ok(60), "except cached pieces");
+        assert_eq!(budget.refused_bytes(), Some(61));
         let mut seen = [0; 100];
-        assert_eq!((&reader).read_into(3000, &mut seen), Some(()), "what is not kept needs no room");
+        assert_eq!((&reader).read_into(3000, &mut seen), Some(()), "uncached reads need no budget");
         assert_eq!(seen, [7; 100]);
-        assert_eq!((&reader).read_into(4000, &mut seen), None, "the file ends before");
+        assert_eq!((&reader).read_into(4000, &mut seen), None, "beyond the end of the file");
     }
 
     #[test]
-    fn symbols_are_hidden_and_can_be_read_all_the_same() {
+    fn the_symbol_table_is_hidden_but_can_be_read_by_offset() {
         let program = File::open(std::env::current_exe().unwrap()).unwrap();
         let cache = ReadCache::new(&program);
-        let seen = object::File::parse(&cache).unwrap();
-        let allowance = ReadBudget::new(1 << 20);
-        let reader = BoundedReader::new(&program, &allowance);
+        let plain = object::File::parse(&cache).unwrap();
+        let budget = ReadBudget::new(1 << 20);
+        let reader = BoundedReader::new(&program, &budget);
         let hidden = object::File::parse(&reader).unwrap();
-        assert!(seen.symbols().count() > 1000);
+        assert!(plain.symbols().count() > 1000);
         assert_eq!(hidden.symbols().count(), 0);
-        assert_eq!(hidden.dynamic_symbols().count(), seen.dynamic_symbols().count());
-        // A section of no kind has no data, but its place is stated.
-        let (offset, size) = seen.section_by_name(".symtab").unwrap().file_range().unwrap();
+        assert_eq!(hidden.dynamic_symbols().count(), plain.dynamic_symbols().count());
+        // A section of type `SHT_NULL` has no data, but the header still states its file range.
+        let (offset, size) = plain.section_by_name(".symtab").unwrap().file_range().unwrap();
         let mut symbols = vec![0; usize::try_from(size).unwrap()];
         (&reader).read_into(offset, &mut symbols).unwrap();
-        assert_eq!(symbols, seen.section_by_name(".symtab").unwrap().data().unwrap());
-        assert_eq!(allowance.refused_bytes(), None);
+        assert_eq!(symbols, plain.section_by_name(".symtab").unwrap().data().unwrap());
+        assert_eq!(budget.refused_bytes(), None);
     }
 
     #[test]
-    fn readers_share_what_there_is() {
-        let allowance = ReadBudget::new(100);
+    fn readers_share_a_budget() {
+        let budget = ReadBudget::new(100);
         let file = file_of_sevens();
-        let [one, other] = [(), ()].map(|()| BoundedReader::new(&file, &allowance));
+        let [one, other] = [(), ()].map(|()| BoundedReader::new(&file, &budget));
         assert!((&one).read_bytes_at(0, 60).is_ok());
         assert!((&other).read_bytes_at(0, 30).is_ok());
         assert!((&other).read_bytes_at(30, 11).is_err());

@@ -1,11 +1,11 @@
-//! The segments of a file's table, and the ranges of processes that name them.
+//! The segments of a file's table, and the mapped ranges that refer to them.
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{MappedRange, SegmentId};
 
 use super::build::TextRange;
 
-/// A piece of a file that has a table of its own.
+/// A part of a file with a table of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableSegment {
     pub(super) range: TextRange,
@@ -14,38 +14,39 @@ pub(super) struct TableSegment {
     pub(super) id: SegmentId,
 }
 
-/// The segment at a place.
+/// The segment that contains a file offset.
 pub(super) fn segment_at(segments: &[TableSegment], at: FileOffset) -> Option<&TableSegment> {
     segments.iter().find(|segment| segment.range.contains(at))
 }
 
-/// Splits a range at the borders of segments. Parts that no segment covers have no table.
+/// Splits a range at segment boundaries and appends the parts. Parts that no segment covers have no table.
 pub(super) fn push_segment_ranges(
     ranges: &mut Vec<MappedRange>,
     whole: MappedRange,
     segments: &[TableSegment],
 ) {
-    let mut rest = whole;
+    let mut remaining = whole;
     for segment in segments {
-        let end = rest.file_offset.0 + rest.bytes;
+        let end = remaining.file_offset.0 + remaining.bytes;
         let part = segment.range;
-        let (from, to) = (rest.file_offset.0.max(part.file_offset.0), end.min(part.end().0));
-        if rest.bytes == 0 || from >= to {
+        let (from, to) = (remaining.file_offset.0.max(part.file_offset.0), end.min(part.end().0));
+        if remaining.bytes == 0 || from >= to {
             continue;
         }
-        let before = from - rest.file_offset.0;
+        let before = from - remaining.file_offset.0;
         if before > 0 {
-            ranges.push(MappedRange { bytes: before, ..rest });
-            rest = advance(rest, before);
+            ranges.push(MappedRange { bytes: before, ..remaining });
+            remaining = advance(remaining, before);
         }
-        ranges.push(MappedRange { bytes: to - from, segment: Some(segment.id), ..rest });
-        rest = advance(rest, to - from);
+        ranges.push(MappedRange { bytes: to - from, segment: Some(segment.id), ..remaining });
+        remaining = advance(remaining, to - from);
     }
-    if rest.bytes > 0 {
-        ranges.push(rest);
+    if remaining.bytes > 0 {
+        ranges.push(remaining);
     }
 }
 
+/// The range without its first `bytes` bytes.
 fn advance(range: MappedRange, bytes: u64) -> MappedRange {
     MappedRange {
         start: Avma(range.start.0 + bytes),

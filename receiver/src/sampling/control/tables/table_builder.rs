@@ -1,7 +1,7 @@
-//! The threads that build unwind tables, so that sampling does not wait for them.
+//! The threads that build unwind tables, so that sampling doesn't wait for them.
 //!
-//! Input: orders of [`Binaries`](super::binaries::Binaries), in order of arrival, small files and large ones apart. Output:
-//! deliveries, which the sampling thread takes without waiting.
+//! Input: build requests from [`Binaries`](super::binaries::Binaries), in separate queues for small and large files. Output:
+//! deliveries, which the sampling thread takes without blocking. The [`TableBuilder`] is owned by the sampling thread.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,15 +22,15 @@ use crate::memory::TableBuildBudget;
 use crate::privilege;
 use crate::supervise::ThreadSupervisor;
 
-/// Larger files take so long that others must not wait for them.
+/// Larger files take so long to build that smaller ones must not wait for them.
 const SMALL_FILE_BYTES_MAX: u64 = 16 << 20;
-/// The larger files that are built at once if memory is unlimited: a compiler has two such libraries.
+/// How many large files are built at the same time if memory is unlimited. A compiler has two large libraries.
 const LARGE_CONCURRENCY: usize = 2;
 
-/// How long a build may take. The largest files known take a minute on a busy machine.
+/// How long a build may take. The largest known files take a minute on a busy machine.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// See the [module](self).
+/// The sampling thread's handle to the builder threads.
 #[derive(Debug)]
 pub(crate) struct TableBuilder {
     small: Sender<BuildRequest>,
@@ -40,7 +40,7 @@ pub(crate) struct TableBuilder {
     in_progress: usize,
 }
 
-/// What to build.
+/// A request to build a file's table, or segments of it.
 #[derive(Debug)]
 pub(crate) struct BuildRequest {
     pub(crate) file: FileId,
@@ -53,47 +53,45 @@ pub(crate) struct BuildRequest {
 /// How much of a file to build.
 #[derive(Debug)]
 pub(crate) enum BuildScope {
-    /// All of it, first where walks miss it.
+    /// The whole file. The parts that walks miss, received from `wanted`, are built first.
     WholeFile { wanted: Receiver<FileOffset> },
-    /// Segments that walks have missed, and whether each can be built without the rest.
+    /// Segments that walks have missed, and whether they can all be built without the rest of the file.
     Segments { wanted: Vec<SegmentRequest>, stand_alone: bool, outline: Option<Arc<FileOutline>> },
 }
 
-/// The result of an order, or a part of it.
+/// The result of a request, or a part of it.
 #[derive(Debug)]
 pub(crate) struct Delivery {
     pub(crate) file: FileId,
     pub(crate) built: Result<BuiltTable, BuildError>,
-    /// The CPU time that the order took; `None`: more is to come.
+    /// The CPU time that the request took; `None`: more deliveries follow.
     pub(crate) cpu_time: Option<Duration>,
-    /// The memory that building could take.
+    /// The memory that was available for the build.
     pub(crate) budget_bytes: u64,
 }
 
 impl BuildRequest {
-    /// Builds and sends. Returns false once sampling has ended.
-    fn build_and_send(&self, trust: TrustedSide, room_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
-        let began = thread_cpu_time();
-        let send = |built, took| {
-            outgoing
-                .send(Delivery { file: self.file, built, cpu_time: took, budget_bytes: room_bytes })
-                .is_ok()
+    /// Builds the table and sends the deliveries. Returns false once sampling has ended.
+    fn build_and_send(&self, trust: TrustedSide, budget_bytes: u64, outgoing: &Sender<Delivery>) -> bool {
+        let start = thread_cpu_time();
+        let send = |built, cpu_time| {
+            outgoing.send(Delivery { file: self.file, built, cpu_time, budget_bytes }).is_ok()
         };
         let (content, packing, debug_file) = (&self.content, self.packing, &self.debug_file);
         let outline = match &self.scope {
             BuildScope::WholeFile { .. } => None,
             BuildScope::Segments { outline, .. } => outline.as_ref(),
         };
-        let source = BuildSource { content, packing, debug_file, outline, budget_bytes: room_bytes };
+        let source = BuildSource { content, packing, debug_file, outline, budget_bytes };
         let deliver = |built| {
             send(Ok(built), None);
         };
-        // A panic costs the table of this file alone.
+        // A panic loses only the table of this file.
         let built = catch_unwind(AssertUnwindSafe(|| match &self.scope {
             BuildScope::WholeFile { wanted } => source.build(trust, wanted, deliver),
             BuildScope::Segments { wanted, stand_alone, .. } => source.rebuild(wanted, *stand_alone, trust),
         }));
-        send(built.unwrap_or(Err(BuildError::Panicked)), Some(thread_cpu_time().saturating_sub(began)))
+        send(built.unwrap_or(Err(BuildError::Panicked)), Some(thread_cpu_time().saturating_sub(start)))
     }
 }
 
@@ -106,57 +104,57 @@ fn thread_cpu_time() -> Duration {
 impl TableBuilder {
     pub(crate) fn start(
         trust: TrustedSide,
-        building: TableBuildBudget,
-        watched: &ThreadSupervisor,
+        budget: TableBuildBudget,
+        supervisor: &ThreadSupervisor,
     ) -> io::Result<Self> {
         let (outgoing, deliveries) = mpsc::channel();
         let start = |name: &'static str, threads: usize| -> io::Result<Sender<BuildRequest>> {
-            let (orders, incoming) = mpsc::channel::<BuildRequest>();
+            let (requests, incoming) = mpsc::channel::<BuildRequest>();
             let incoming = Arc::new(Mutex::new(incoming));
             for _ in 0..threads {
                 let (incoming, outgoing) = (Arc::clone(&incoming), outgoing.clone());
-                let heartbeat = watched.register(name, HEARTBEAT_TIMEOUT);
+                let heartbeat = supervisor.register(name, HEARTBEAT_TIMEOUT);
                 let next = move || incoming.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
                 thread::Builder::new().name(name.to_owned()).spawn(move || {
                     // Debug files may lie in the roots of processes.
                     privilege::drop_all_but(privilege::PROCESS_ACCESS);
                     heartbeat.idle();
-                    while let Some(order) = next() {
+                    while let Some(request) = next() {
                         heartbeat.beat(HEARTBEAT_TIMEOUT);
-                        if !order.build_and_send(trust, building.available_bytes(), &outgoing) {
+                        if !request.build_and_send(trust, budget.available_bytes(), &outgoing) {
                             return;
                         }
                         heartbeat.idle();
                     }
                 })?;
             }
-            Ok(orders)
+            Ok(requests)
         };
-        let large_at_once = if building.is_limited() { 1 } else { LARGE_CONCURRENCY };
-        let (small, large) = (start("tables", 1)?, start("large-tables", large_at_once)?);
-        Ok(Self { small, large, deliveries, budget: building, in_progress: 0 })
+        let large_concurrency = if budget.is_limited() { 1 } else { LARGE_CONCURRENCY };
+        let (small, large) = (start("tables", 1)?, start("large-tables", large_concurrency)?);
+        Ok(Self { small, large, deliveries, budget, in_progress: 0 })
     }
 
-    /// Orders the table of a file, or some of its segments again.
-    pub(crate) fn request(&mut self, order: BuildRequest) {
-        let is_small = order.content.size_bytes() <= SMALL_FILE_BYTES_MAX;
-        let orders = if is_small { &self.small } else { &self.large };
-        self.in_progress += usize::from(orders.send(order).is_ok());
+    /// Requests the table of a file, or some of its segments again.
+    pub(crate) fn request(&mut self, request: BuildRequest) {
+        let is_small = request.content.size_bytes() <= SMALL_FILE_BYTES_MAX;
+        let requests = if is_small { &self.small } else { &self.large };
+        self.in_progress += usize::from(requests.send(request).is_ok());
     }
 
-    /// The next delivery, without waiting.
+    /// The next delivery, without blocking.
     pub(crate) fn try_next(&mut self) -> Option<Delivery> {
         let delivery = self.deliveries.try_recv().ok()?;
         self.in_progress -= usize::from(delivery.cpu_time.is_some());
         Some(delivery)
     }
 
-    /// The memory that building a table may take now.
+    /// The memory that building a table may use now.
     pub(crate) fn room_bytes(&self) -> u64 {
         self.budget.available_bytes()
     }
 
-    /// Orders that are not complete.
+    /// The number of requests that are not complete.
     pub(crate) fn in_progress(&self) -> usize {
         self.in_progress
     }

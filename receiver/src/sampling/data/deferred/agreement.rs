@@ -1,5 +1,5 @@
-//! The walk of the programs and the walk of snapshots are one: given the same registers, stack and tables, both find the
-//! same frames and the same end.
+//! Tests that the walk of the eBPF programs and the walk of snapshots agree: given the same registers, stack and tables,
+//! both find the same frames and the same outcome.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,34 +23,34 @@ use super::walk::{CodeLocation, CodeLookup, walk};
 const FRAME_LIMIT: u32 = 12;
 
 const PAGE_BYTES: u64 = StackMemory::PAGE_BYTES as u64;
-/// Two pages, so that windows end in the middle of what can be read, and at its end.
+/// Two pages, so that reads end in the middle of the readable memory, and at its end.
 const STACK_PAGES: usize = 2;
 const STACK_BYTES: u64 = STACK_PAGES as u64 * PAGE_BYTES;
 
-/// Code lies right below the stack: a page with a table, one whose table is not loaded, and one that no file backs.
+/// The code is right below the stack: a page with a table, one whose table is not loaded, and one that no file backs.
 const CODE_PAGES: u64 = 3;
 const CODE_BYTES: u64 = CODE_PAGES * PAGE_BYTES;
 const CODE_FILE: u32 = 7;
 
-/// Each entry of the table holds for so many bytes.
+/// The number of bytes that each entry of the table covers.
 const SPACING: u64 = 64;
 const ENTRIES_MAX: usize = (PAGE_BYTES / SPACING) as usize;
 
-/// The entry that keeps frame pointers in every table.
+/// The index of the entry that is the frame-pointer rule in every table.
 const FRAME_POINTER_ENTRY: usize = 0;
 
-/// A word of a stack or a register, before it is known where stack and code are.
+/// A word of a stack or a register, relative to the addresses of stack and code.
 #[derive(Clone, Copy, Debug)]
 enum Word {
-    /// In code with a table: the number of the entry, and how far behind its start.
+    /// In code with a table: the index of the entry, and the offset from its start in bytes.
     Code(usize, u64),
-    /// Anywhere in the pages of code, or just beside them.
+    /// Anywhere in the code pages or the page on either side of them: the offset in bytes.
     NearCode(u64),
-    /// So many bytes from the start of the stack; it may lie beyond its end.
+    /// The offset in bytes from the start of the stack; may be beyond its end.
     Stack(u64),
-    /// Above where the word itself is, by so many words: as saved frame pointers are.
+    /// The number of words above the word itself, as for saved frame pointers.
     Above(u64),
-    Number(u64),
+    Literal(u64),
 }
 
 impl Word {
@@ -61,12 +61,12 @@ impl Word {
             Self::NearCode(offset) => code - PAGE_BYTES + offset,
             Self::Stack(offset) => stack + offset,
             Self::Above(words) => at + words * 8,
-            Self::Number(number) => number,
+            Self::Literal(value) => value,
         }
     }
 }
 
-/// A thread: its stack pointer and its frame pointer, in bytes from the start of the stack; its other registers; its pc; and
+/// A thread: its stack pointer, in bytes from the start of the stack; its frame pointer; its pc; its other registers; and
 /// the words that its stack repeats.
 #[derive(Clone, Debug)]
 struct SimulatedThread {
@@ -83,15 +83,15 @@ fn word() -> impl Strategy<Value = Word> {
         1 => (0..(CODE_PAGES + 2) * PAGE_BYTES).prop_map(Word::NearCode),
         2 => (0..STACK_BYTES + 64).prop_map(Word::Stack),
         8 => (0u64..24).prop_map(Word::Above),
-        2 => prop_oneof![4 => Just(0), 1 => 0u64..64, 1 => Just(u64::MAX), 1 => Just(1 << 63)].prop_map(Word::Number),
+        2 => prop_oneof![4 => Just(0), 1 => 0u64..64, 1 => Just(u64::MAX), 1 => Just(1 << 63)].prop_map(Word::Literal),
     ]
 }
 
-/// Saved frame pointers that lead anywhere in the stack, each before a return address into code that keeps them.
-fn frames_of_loops() -> impl Strategy<Value = Vec<Word>> {
+/// Saved frame pointers that lead anywhere in the stack, each before a return address into code with the frame-pointer rule.
+fn looping_frames() -> impl Strategy<Value = Vec<Word>> {
     let frame = (0..STACK_BYTES / 16, 1..SPACING);
     vec(frame, 1..8).prop_map(|frames| {
-        let words = |(place, offset)| [Word::Stack(place * 16), Word::Code(FRAME_POINTER_ENTRY, offset)];
+        let words = |(slot, offset)| [Word::Stack(slot * 16), Word::Code(FRAME_POINTER_ENTRY, offset)];
         frames.into_iter().flat_map(words).collect()
     })
 }
@@ -105,7 +105,7 @@ fn thread() -> impl Strategy<Value = SimulatedThread> {
         1 => generated,
         1 => word()
     ];
-    let words = prop_oneof![12 => vec(word(), 1..96), 1 => frames_of_loops()];
+    let words = prop_oneof![12 => vec(word(), 1..96), 1 => looping_frames()];
     (sp, fp, pc, vec(word(), 16), words).prop_map(|(sp, fp, pc, others, words)| SimulatedThread {
         sp,
         fp,
@@ -166,7 +166,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     )
 }
 
-/// What compilers make.
+/// Rules that compilers produce.
 fn usual_rule() -> impl Strategy<Value = Rule> {
     let frame_pointer = prop_oneof![Just(SavedRegister::Same), Just(SavedRegister::AtCfa(-16))];
     (1i32..6, frame_pointer)
@@ -184,7 +184,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     ]
 }
 
-/// Instructions, of which calls are what counts: of functions close by, and by a register.
+/// Instructions, with direct calls of nearby functions and calls through a register, which are what walks look at.
 fn instructions() -> impl Strategy<Value = Vec<u8>> {
     let instruction = prop_oneof![
         Just(vec![0xff, 0xd0]),
@@ -194,7 +194,7 @@ fn instructions() -> impl Strategy<Value = Vec<u8>> {
     vec(instruction, 8..64).prop_map(|instructions| instructions.concat())
 }
 
-/// The programs, and the memory that they walk: code, and above it a stack.
+/// The eBPF programs, and the memory that they walk: code, and a stack above it.
 struct Programs<'obj> {
     profiler: Profiler<'obj>,
     memory: StackMemory,
@@ -215,18 +215,18 @@ impl Programs<'_> {
         &mut self.memory.words()[CODE_BYTES as usize / 8..]
     }
 
-    /// Has this process execute these instructions, with these rules, from now on.
+    /// Publishes these instructions and rules as the code of this process.
     fn publish(&mut self, instructions: &[u8], entries: &[Entry]) {
         let mut bytes = instructions.iter().copied().cycle();
         for word in &mut self.memory.words()[..CODE_BYTES as usize / 8] {
             *word = u64::from_ne_bytes(std::array::from_fn(|_| bytes.next().unwrap()));
         }
         let code = self.code();
-        let page = |number, file, segment| MappedRange {
-            start: Avma(code + number * PAGE_BYTES),
+        let page = |index, file, segment| MappedRange {
+            start: Avma(code + index * PAGE_BYTES),
             bytes: PAGE_BYTES,
             file,
-            file_offset: FileOffset(number * PAGE_BYTES),
+            file_offset: FileOffset(index * PAGE_BYTES),
             segment,
         };
         let [with_table, without] = self.segments;
@@ -236,12 +236,12 @@ impl Programs<'_> {
         tables.evict(arena, with_table);
         tables.load(arena, with_table, &PackedSegment::from_entries(entries, SPACING)).unwrap();
         processes.publish(arena, std::process::id(), &ranges, &[], monotonic_ns()).unwrap();
-        // What was remembered of other rules at the same places does not hold.
+        // Invalidates cached rules for the same addresses.
         tables.advance_clock();
         arena.reclaim();
     }
 
-    /// What the programs make of a thread.
+    /// The frames and the outcome of the eBPF programs' walk of a thread.
     fn walk(&mut self, registers: &RegisterFile) -> (Vec<RawFrame>, Outcome) {
         assert!(self.profiler.walk_from_registers(registers).unwrap(), "no scratch");
         let mut records = Vec::new();
@@ -253,7 +253,7 @@ impl Programs<'_> {
                     let StackEntries::Frames(frames) = body.entries else { panic!("stacks are short") };
                     self.bodies.insert(body.hash, frames.into_vec());
                 }
-                Record::Sample(of_walk) => sample = Some(of_walk),
+                Record::Sample(record) => sample = Some(record),
                 Record::Snapshot(_) | Record::Newcomer(_) => {}
             }
         }
@@ -261,7 +261,7 @@ impl Programs<'_> {
         (self.bodies[&sample.stack].clone(), sample.outcome)
     }
 
-    fn place_at(&self, address: Avma) -> CodeLocation {
+    fn location_at(&self, address: Avma) -> CodeLocation {
         let Some(offset) = address.0.checked_sub(self.code()) else { return CodeLocation::Unmapped };
         let (file, offset) = (FileId(CODE_FILE), FileOffset(offset));
         let Profiler { arena, tables, .. } = &self.profiler;
@@ -276,7 +276,7 @@ impl Programs<'_> {
         }
     }
 
-    /// Puts a thread into memory; returns its registers.
+    /// Writes a thread's stack to memory, and returns its registers.
     fn enter(&mut self, thread: &SimulatedThread) -> RegisterFile {
         let stack = self.stack();
         for (i, word) in self.stack_words().iter_mut().enumerate() {
@@ -301,12 +301,12 @@ impl Programs<'_> {
 
 impl CodeLookup for Programs<'_> {
     fn locate(&mut self, address: Avma) -> CodeLocation {
-        self.place_at(address)
+        self.location_at(address)
     }
 
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]> {
         let from_start = address.0.checked_sub(self.memory.start())? as usize;
-        // Programs can't read what lies before the code, and take it for no call.
+        // The programs can't read the memory before the code, and treat it as not a call.
         let Some(at) = from_start.checked_sub(CALL_BYTES) else { return Some([0; CALL_BYTES]) };
         let before = self.memory.words().get(at / 8..at / 8 + 2)?;
         let bytes: Vec<u8> = before.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -314,7 +314,7 @@ impl CodeLookup for Programs<'_> {
     }
 }
 
-/// The programs are loaded, or it is said why they aren't.
+/// Loads the programs, or prints why they can't be loaded.
 fn programs(storage: &mut Storage) -> Option<Programs<'_>> {
     let options = Options {
         walk: Some(WalkMode::Loop),
@@ -339,7 +339,8 @@ fn may_skip(error: &LoadError) -> bool {
     error.is_permission_denied() && std::env::var_os("CI").is_none()
 }
 
-/// What can't be read is a page that is absent, or no page, to the programs, and the end of what was kept to the receiver.
+/// Maps outcomes that differ by design: unreadable memory is an absent page or a bad address to the programs, and the end of
+/// the snapshot to the receiver.
 fn comparable(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::BadAddress | Outcome::PageAbsent => Outcome::SnapshotEnd,
@@ -348,11 +349,11 @@ fn comparable(outcome: Outcome) -> Outcome {
 }
 
 #[test]
-fn both_walks_find_the_same_frames_and_the_same_end() {
+fn both_walks_find_the_same_frames_and_the_same_outcome() {
     let mut storage = Storage::uninit();
     let Some(programs) = programs(&mut storage) else { return };
     let programs = std::cell::RefCell::new(programs);
-    let ends = std::cell::RefCell::new(BTreeMap::<Outcome, usize>::new());
+    let outcomes = std::cell::RefCell::new(BTreeMap::<Outcome, usize>::new());
     let (deep, guessed) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
 
     let config = Config { cases: 240, failure_persistence: None, ..Config::default() };
@@ -360,8 +361,8 @@ fn both_walks_find_the_same_frames_and_the_same_end() {
         entries[FRAME_POINTER_ENTRY] = Entry::Rule(Rule::FRAME_POINTER);
         entries
     });
-    let worlds = (instructions(), tables, vec(thread(), 24));
-    let result = TestRunner::new(config).run(&worlds, |(instructions, entries, threads)| {
+    let inputs = (instructions(), tables, vec(thread(), 24));
+    let result = TestRunner::new(config).run(&inputs, |(instructions, entries, threads)| {
         let mut programs = programs.borrow_mut();
         programs.publish(&instructions, &entries);
         for thread in &threads {
@@ -370,7 +371,7 @@ fn both_walks_find_the_same_frames_and_the_same_end() {
             let snapshot = programs.snapshot(registers);
             let deferred = walk(&snapshot, FRAME_LIMIT as usize, &mut *programs);
             let (deferred_frames, deferred_outcome) =
-                deferred.expect("every table is there, or counts as absent");
+                deferred.expect("every table is loaded, or counts as absent");
             prop_assert_eq!(
                 &frames,
                 &deferred_frames,
@@ -380,20 +381,20 @@ fn both_walks_find_the_same_frames_and_the_same_end() {
                 thread
             );
             prop_assert_eq!(comparable(outcome), deferred_outcome, "{:?}", thread);
-            *ends.borrow_mut().entry(comparable(outcome)).or_default() += 1;
+            *outcomes.borrow_mut().entry(comparable(outcome)).or_default() += 1;
             deep.set(deep.get() + usize::from(frames.len() >= 4));
             guessed.set(guessed.get() + usize::from(frames.iter().any(|frame| frame.is_unproven())));
         }
         Ok(())
     });
-    let (ends, deep, guessed) = (ends.into_inner(), deep.get(), guessed.get());
-    let walks: usize = ends.values().sum();
-    eprintln!("of {walks} walks, {deep} of four frames and more, {guessed} by guesses; {ends:?}");
+    let (outcomes, deep, guessed) = (outcomes.into_inner(), deep.get(), guessed.get());
+    let walks: usize = outcomes.values().sum();
+    eprintln!("of {walks} walks, {deep} of four frames and more, {guessed} by guesses; {outcomes:?}");
     if let Err(error) = result {
         panic!("{error}");
     }
     // Of 5,760 walks.
-    assert!(deep > 400, "{deep} walks went any distance");
+    assert!(deep > 400, "{deep} walks were four frames deep");
     assert!(guessed > 100, "{guessed} walks had to guess");
     for end in [
         Outcome::Complete,
@@ -406,6 +407,6 @@ fn both_walks_find_the_same_frames_and_the_same_end() {
         Outcome::StackNotRising,
         Outcome::UnsupportedRule,
     ] {
-        assert!(ends.get(&end).copied().unwrap_or(0) > 10, "{end:?} is hardly tested: {ends:?}");
+        assert!(outcomes.get(&end).copied().unwrap_or(0) > 10, "{end:?} is hardly tested: {outcomes:?}");
     }
 }

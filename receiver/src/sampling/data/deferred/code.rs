@@ -1,4 +1,4 @@
-//! The code of a process, as deferred walks find it: from files and tables alone, since the process may have exited.
+//! Looks up the code of a process for deferred walks. It uses only files and tables, since the process may have exited.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use sidewinder_unwind::CALL_BYTES;
 use super::walk::{CodeLocation, CodeLookup};
 use crate::sampling::control::FileTracker;
 
-/// See the [module](self).
+/// The code of a process.
 pub(crate) struct ProcessCode<'a, 'obj> {
     process: &'a Process,
     files: &'a mut FileTracker,
@@ -27,14 +27,14 @@ impl<'a, 'obj> ProcessCode<'a, 'obj> {
         Self { process, files, profiler, files_seen: HashSet::new() }
     }
 
-    /// The files that the walk has met.
+    /// The files that the walk has encountered.
     pub(crate) fn into_files_seen(self) -> HashSet<FileId> {
         self.files_seen
     }
 }
 
 impl CodeLookup for ProcessCode<'_, '_> {
-    /// Has the table of a file built if the file is new.
+    /// Also requests the table of a file that is seen for the first time.
     fn locate(&mut self, address: Avma) -> CodeLocation {
         let (process, files) = (self.process, &mut *self.files);
         let Some(mapping) = process.mapping_set().find(address) else { return CodeLocation::Unmapped };

@@ -1,4 +1,4 @@
-//! The walk of a snapshot, by the same steps as in `c/unwind.bpf.h`.
+//! Walks the stack in a snapshot, by the same steps as `c/unwind.bpf.h`.
 
 use sidewinder_address::{Avma, FileOffset};
 use sidewinder_bpf::{
@@ -9,17 +9,17 @@ use sidewinder_process::FileId;
 use sidewinder_unwind::{CALL_BYTES, call_before};
 use sidewinder_unwind_table::{Cfa, FrameRegisters, Memory, Register, ReturnAddress, Rule, StepError};
 
-/// The place of a file whose rule a walk lacks.
+/// The file and file offset of a rule that a walk needs and that is not loaded.
 pub(crate) type MissingRule = (FileId, FileOffset);
 
-/// What is at an address of a process.
+/// The code at an address of a process.
 #[derive(Debug)]
 pub(crate) enum CodeLocation {
     /// No code.
     Unmapped,
     /// Code that no file backs.
     Anonymous,
-    /// A file, and the rule of its table, or the outcome of a walk there.
+    /// Code of a file, with its rule, or the outcome of a walk there.
     File { file: FileId, offset: FileOffset, rule: Result<Rule, Outcome> },
     /// Code of a file whose table is not loaded yet.
     TableNotLoaded { file: FileId, offset: FileOffset },
@@ -27,17 +27,17 @@ pub(crate) enum CodeLocation {
 
 /// The code that a process maps.
 pub(crate) trait CodeLookup {
-    /// What is at an address.
+    /// The code at an address.
     fn locate(&mut self, address: Avma) -> CodeLocation;
 
     /// The bytes before an address, if they can be read.
     fn bytes_before(&mut self, address: Avma) -> Option<[u8; CALL_BYTES]>;
 }
 
-/// The frames of the user's stack, leaf first, and how the walk ended.
+/// The frames of the user stack, leaf first, and the outcome of the walk.
 ///
 /// # Errors
-/// The place whose rule the walk lacks.
+/// The location of a rule that is not loaded.
 pub(crate) fn walk(
     snapshot: &StackSnapshot,
     frame_limit: usize,
@@ -47,18 +47,18 @@ pub(crate) fn walk(
     let mut registers = FrameRegisters::interrupted(&snapshot.registers);
     let (mut is_return_address, mut is_unproven) = (false, false);
     let (mut has_guessed, mut stack_switches) = (false, 0);
-    let end = loop {
+    let outcome = loop {
         let address = Avma(registers.pc.0.wrapping_sub(u64::from(is_return_address)));
-        let place = code.locate(address);
+        let location = code.locate(address);
         if frames.len() >= frame_limit
-            && !matches!(place, CodeLocation::TableNotLoaded { .. } | CodeLocation::Unmapped)
+            && !matches!(location, CodeLocation::TableNotLoaded { .. } | CodeLocation::Unmapped)
         {
             break Outcome::FrameLimit;
         }
         let mut push =
             |kind, address| frames.push(RawFrame::new(kind, address, is_return_address, is_unproven));
         let mut is_generated = false;
-        let rule = match place {
+        let rule = match location {
             CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
             // The base of a fibre's stack: see `is_base` in `c/unwind.bpf.h`.
             CodeLocation::Unmapped
@@ -98,7 +98,7 @@ pub(crate) fn walk(
             Ok(caller) => caller,
             Err(outcome) => break outcome,
         };
-        // A leaf that moved its return address into a register has no frame.
+        // A leaf function that keeps its return address in a register has no frame.
         let has_no_frame =
             rule.is_some_and(|rule| matches!(rule.return_address, ReturnAddress::InRegister(_)));
         if caller.sp <= registers.sp && !(caller.sp == registers.sp && has_no_frame) {
@@ -112,13 +112,13 @@ pub(crate) fn walk(
         has_guessed |= is_unproven;
         registers = caller;
     };
-    Ok((frames, end))
+    Ok((frames, outcome))
 }
 
-/// The caller if no rule covers the code, as in `c/unwind.bpf.h`.
+/// Guesses the caller of code that no rule covers, as `c/unwind.bpf.h` does.
 ///
 /// # Errors
-/// The place in the caller whose rule the walk lacks.
+/// The location of a rule in the caller that is not loaded.
 fn guess_caller(
     registers: &FrameRegisters,
     address: Avma,
@@ -127,25 +127,25 @@ fn guess_caller(
     code: &mut impl CodeLookup,
 ) -> Result<Option<FrameRegisters>, MissingRule> {
     let above = registers.fp.wrapping_sub(registers.sp);
-    let has_place =
+    let is_plausible =
         registers.fp & 7 == 0 && registers.fp >= registers.sp && above <= UNPROVEN_FRAME_BYTES_MAX;
     let mut by_frame_pointer = None;
-    if let Some(caller) = Rule::FRAME_POINTER.step(registers, stack).ok().filter(|_| has_place) {
-        let place = code.locate(Avma(caller.pc.0.wrapping_sub(1)));
-        if let CodeLocation::TableNotLoaded { file, offset } = place {
+    if let Some(caller) = Rule::FRAME_POINTER.step(registers, stack).ok().filter(|_| is_plausible) {
+        let location = code.locate(Avma(caller.pc.0.wrapping_sub(1)));
+        if let CodeLocation::TableNotLoaded { file, offset } = location {
             return Err((file, offset));
         }
-        let (is_after_call, is_of_another) =
+        let (is_after_call, calls_another) =
             match code.bytes_before(caller.pc).map(|code| call_before(caller.pc, code)) {
                 Some(Some(call)) => (true, !is_generated && !call.may_lead_to(address)),
                 Some(None) => (false, false),
-                // Generated code, and code of a file that is gone, can't be read later.
+                // Generated code and code of a deleted file can't be read afterwards.
                 None => {
-                    let can_be_code = !matches!(place, CodeLocation::Unmapped);
-                    (matches!(place, CodeLocation::Anonymous) || is_generated && can_be_code, false)
+                    let can_be_code = !matches!(location, CodeLocation::Unmapped);
+                    (matches!(location, CodeLocation::Anonymous) || is_generated && can_be_code, false)
                 }
             };
-        if is_after_call && !is_of_another {
+        if is_after_call && !calls_another {
             return Ok(Some(caller));
         }
         by_frame_pointer = Some(caller).filter(|_| is_after_call);
@@ -153,8 +153,8 @@ fn guess_caller(
     if !is_generated && by_frame_pointer.is_none() {
         return Ok(None);
     }
-    let places = (0..SEARCH_WORDS).map(|word| registers.sp.wrapping_add(word * 8));
-    for at in places.take_while(|at| is_generated || *at < registers.fp) {
+    let slots = (0..SEARCH_WORDS).map(|word| registers.sp.wrapping_add(word * 8));
+    for at in slots.take_while(|at| is_generated || *at < registers.fp) {
         let Some(pc) = stack.word(at).map(Avma) else { break };
         let call = code.bytes_before(pc).and_then(|bytes| call_before(pc, bytes));
         if call.is_none_or(|call| !is_generated && !call.leads_near(address)) {
@@ -171,25 +171,25 @@ fn guess_caller(
             return Ok(Some(caller));
         }
     }
-    // It was reached by a jump from the function that was called.
+    // The code was reached by a jump from the function that was called.
     Ok(by_frame_pointer)
 }
 
-/// Whether a return address lies in code; for a caller of generated code, also whether its own return address follows a call
-/// that may lead to it.
+/// Whether a return address is in code; for a caller of generated code, also whether the caller's own return address follows
+/// a call that may lead to it.
 ///
 /// # Errors
-/// The place whose rule the walk lacks.
+/// The location of a rule that is not loaded.
 fn is_plausible_caller(
     caller: &FrameRegisters,
-    is_of_generated: bool,
+    calls_generated: bool,
     stack: &SnapshotStack<'_>,
     code: &mut impl CodeLookup,
 ) -> Result<bool, MissingRule> {
     let rule = match code.locate(Avma(caller.pc.0.wrapping_sub(1))) {
         CodeLocation::Unmapped => return Ok(false),
         CodeLocation::TableNotLoaded { file, offset } => return Err((file, offset)),
-        CodeLocation::File { rule: Ok(rule), .. } if is_of_generated => rule,
+        CodeLocation::File { rule: Ok(rule), .. } if calls_generated => rule,
         CodeLocation::Anonymous | CodeLocation::File { .. } => return Ok(true),
     };
     let (
@@ -213,7 +213,7 @@ fn outcome_from_error(error: StepError) -> Outcome {
     }
 }
 
-/// The words of a snapshot.
+/// The stack memory in a snapshot.
 struct SnapshotStack<'a>(&'a StackSnapshot);
 
 impl Memory for SnapshotStack<'_> {
@@ -237,17 +237,17 @@ mod tests {
         StackPiece { start, bytes: words.iter().flat_map(|word| word.to_ne_bytes()).collect() }
     }
 
-    /// A thread that was interrupted in a leaf, with these words on its stack.
+    /// A thread that was interrupted in a leaf function, with these words on its stack.
     fn snapshot(words: &[u64]) -> StackSnapshot {
         let mut registers = [0; 17];
         (registers[7], registers[16]) = (SP, LEAF);
         StackSnapshot { tid: 1, time_ns: 2, registers, pieces: vec![piece(SP, words)] }
     }
 
-    /// Code that is said by a function. Each return address comes after a call of what a function is for that.
-    struct Parts<P, C>(P, C);
+    /// Code that closures describe: the location of an address, and the bytes before an address.
+    struct MockCode<P, C>(P, C);
 
-    impl<P: Fn(Avma) -> CodeLocation, C: Fn(Avma) -> Option<[u8; CALL_BYTES]>> CodeLookup for Parts<P, C> {
+    impl<P: Fn(Avma) -> CodeLocation, C: Fn(Avma) -> Option<[u8; CALL_BYTES]>> CodeLookup for MockCode<P, C> {
         fn locate(&mut self, address: Avma) -> CodeLocation {
             self.0(address)
         }
@@ -257,8 +257,9 @@ mod tests {
         }
     }
 
-    /// Each function has its part of one file: a leaf, its caller, and where the stack starts.
-    fn place_of(address: Avma) -> CodeLocation {
+    /// One file with a leaf function, its caller and the root function of the stack, each in its own 256 bytes; and code
+    /// without a loaded table, generated code, and unmapped addresses.
+    fn locate(address: Avma) -> CodeLocation {
         let rule = match address.0 & !0xff {
             LEAF | CALLER => Ok(Rule::LEAF),
             START => Ok(Rule::ROOT),
@@ -270,14 +271,14 @@ mod tests {
     }
 
     fn walked(words: &[u64]) -> Result<(Vec<u64>, Outcome), MissingRule> {
-        let (frames, outcome) = walk(&snapshot(words), 9, &mut Parts(place_of, |_| None))?;
+        let (frames, outcome) = walk(&snapshot(words), 9, &mut MockCode(locate, |_| None))?;
         Ok((frames.iter().map(|frame| frame.address()).collect(), outcome))
     }
 
     #[test]
-    fn a_stack_is_walked_to_its_proven_start() {
+    fn a_stack_is_walked_to_its_proven_root() {
         let (frames, outcome) =
-            walk(&snapshot(&[CALLER + 5, START + 1]), 9, &mut Parts(place_of, |_| None)).unwrap();
+            walk(&snapshot(&[CALLER + 5, START + 1]), 9, &mut MockCode(locate, |_| None)).unwrap();
         let addresses: Vec<_> =
             frames.iter().map(|frame| (frame.address(), frame.is_return_address())).collect();
         assert_eq!(addresses, [(LEAF, false), (CALLER + 5, true), (START + 1, true)]);
@@ -285,59 +286,56 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_may_lie_between_what_was_kept_of_its_stack() {
-        let large = |address: Avma| match place_of(address) {
+    fn a_frame_may_lie_between_the_captured_pieces_of_its_stack() {
+        let large = |address: Avma| match locate(address) {
             CodeLocation::File { file, offset, .. } if offset.0 == CALLER => {
                 CodeLocation::File { file, offset, rule: Ok(Rule::above_stack_pointer(0x8000)) }
             }
             other => other,
         };
         let mut snapshot = snapshot(&[CALLER + 1]);
-        assert_eq!(walk(&snapshot, 9, &mut Parts(large, |_| None)).unwrap().1, Outcome::SnapshotEnd);
+        assert_eq!(walk(&snapshot, 9, &mut MockCode(large, |_| None)).unwrap().1, Outcome::SnapshotEnd);
         snapshot.pieces.push(piece(SP + 0x8000, &[START + 1]));
-        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(large, |_| None)).unwrap();
+        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(large, |_| None)).unwrap();
         assert_eq!((frames.len(), outcome), (3, Outcome::Complete));
     }
 
-    /// At a multiple of 16, as a called function's frame ends, a return address of 0 is the base of a stack.
+    /// A return address of 0 is the base of a stack if the stack pointer is a multiple of 16, as at the end of a called
+    /// function's frame.
     #[test]
-    fn a_return_address_of_zero_ends_a_stack_where_it_can_be_one() {
+    fn a_return_address_of_zero_ends_an_aligned_stack() {
         assert_eq!(walked(&[CALLER + 5, 0]), Ok((vec![LEAF, CALLER + 5], Outcome::Complete)));
-        assert_eq!(walked(&[0]), Ok((vec![LEAF], Outcome::NoMapping)), "a word beside");
+        assert_eq!(walked(&[0]), Ok((vec![LEAF], Outcome::NoMapping)), "not aligned");
         let guessed = |words: &[u64]| {
             let mut snapshot = snapshot(words);
             (snapshot.registers[6], snapshot.registers[16]) = (SP + 8, 0x501);
             let call = Some([0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0]);
-            walk(&snapshot, 9, &mut Parts(place_of, |_| call)).unwrap().1
+            walk(&snapshot, 9, &mut MockCode(locate, |_| call)).unwrap().1
         };
-        assert_eq!(
-            guessed(&[0, 0, CALLER + 5, 0]),
-            Outcome::NoMapping,
-            "after a step that nothing vouches for"
-        );
+        assert_eq!(guessed(&[0, 0, CALLER + 5, 0]), Outcome::NoMapping, "after a guessed step");
     }
 
-    /// Code that is generated, and keeps no frame pointers, returns through the first word that is a return address.
+    /// Generated code without frame pointers returns to the first word that is a return address.
     #[test]
     fn a_caller_of_generated_code_is_searched() {
         let mut snapshot = snapshot(&[7, START + 8, CALLER + 5, START + 1]);
         snapshot.registers[16] = 0x501;
         let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
         let called = |at: Avma| [CALLER + 5, START + 1].contains(&at.0).then_some(call);
-        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(place_of, called)).unwrap();
+        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(locate, called)).unwrap();
         let found: Vec<_> = frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect();
         assert_eq!(found, [(0x501, false), (CALLER + 5, true), (START + 1, false)]);
         assert_eq!(outcome, Outcome::Complete);
     }
 
-    /// A return address that an earlier call left in the frame of generated code leads, by its rule, to no return address.
+    /// A stale return address from an earlier call, in the frame of generated code, leads by its rule to no return address.
     #[test]
     fn a_function_that_has_returned_is_no_caller_of_generated_code() {
         let mut snapshot = snapshot(&[7, CALLER + 9, 8, CALLER + 5, START + 1]);
         snapshot.registers[16] = 0x501;
         let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
         let called = |at: Avma| (at.0 > CALLER).then_some(call);
-        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(place_of, called)).unwrap();
+        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(locate, called)).unwrap();
         let found: Vec<_> = frames.iter().map(|frame| frame.address()).collect();
         assert_eq!((found, outcome), (vec![0x501, CALLER + 5, START + 1], Outcome::Complete));
     }
@@ -348,16 +346,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_cuts_a_stack_and_is_named() {
+    fn missing_data_truncates_a_stack_and_sets_the_outcome() {
         assert_eq!(walked(&[CALLER + 5]), Ok((vec![LEAF, CALLER + 5], Outcome::SnapshotEnd)));
         assert_eq!(walked(&[0x901]), Ok((vec![LEAF], Outcome::NoMapping)));
         let no_frame_pointer = Ok((vec![LEAF, 0x501], Outcome::NoRule));
         assert_eq!(walked(&[0x501]), no_frame_pointer);
-        let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, &mut Parts(place_of, |_| None)).unwrap();
+        let recursion = walk(&snapshot(&[CALLER + 1; 20]), 9, &mut MockCode(locate, |_| None)).unwrap();
         assert_eq!((recursion.0.len(), recursion.1), (9, Outcome::FrameLimit));
     }
 
-    /// `E8 rel32` from right before `RETURN` to a target.
+    /// `call rel32` (`E8`) right before `RETURN`, to a target.
     fn call_of(target: u64) -> [u8; CALL_BYTES] {
         let mut code = [0x90; CALL_BYTES];
         code[3] = 0xe8;
@@ -368,26 +366,26 @@ mod tests {
     const UNKNOWN: u64 = 0x600;
     const RETURN: u64 = UNKNOWN + 0x40;
 
-    /// A function without a rule, with a frame pointer to a frame that returns to `RETURN`, and what a walk makes of that
-    /// where this lies before it.
+    /// Walks from a function without a rule whose frame pointer leads to a frame that returns to `RETURN`, with `code`
+    /// before each return address. Returns each frame's address and whether it is unproven, and the outcome.
     fn walked_by_frame_pointer(pc: u64, code: Option<[u8; CALL_BYTES]>) -> (Vec<(u64, bool)>, Outcome) {
-        let place_of = |address: Avma| match address.0 & !0xff {
+        let locate = |address: Avma| match address.0 & !0xff {
             UNKNOWN => CodeLocation::File {
                 file: FileId(1),
                 offset: FileOffset(address.0),
                 rule: Err(Outcome::NoRule),
             },
-            _ => place_of(address),
+            _ => locate(address),
         };
         let mut snapshot = snapshot(&[0, RETURN]);
         (snapshot.registers[6], snapshot.registers[16]) = (SP, pc);
-        let (frames, outcome) = walk(&snapshot, 9, &mut Parts(place_of, |_| code)).unwrap();
+        let (frames, outcome) = walk(&snapshot, 9, &mut MockCode(locate, |_| code)).unwrap();
         (frames.iter().map(|frame| (frame.address(), frame.is_unproven())).collect(), outcome)
     }
 
-    /// A function that leaves its caller's frame pointer alone: what that leads to has called its caller.
+    /// A function that doesn't set up a frame pointer keeps its caller's, which leads to the caller's caller.
     #[test]
-    fn a_return_address_below_the_frame_pointer_comes_first_where_that_leads_past_a_caller() {
+    fn a_return_address_below_the_frame_pointer_comes_first_if_the_frame_pointer_skips_a_caller() {
         const OWN: u64 = RETURN + 0x30;
         let pc = UNKNOWN + 0x20;
         let unknown = |address: Avma| match address.0 & !0xff {
@@ -396,7 +394,7 @@ mod tests {
                 offset: FileOffset(address.0),
                 rule: Err(Outcome::NoRule),
             },
-            _ => place_of(address),
+            _ => locate(address),
         };
         let walked = |outer_target: u64, own_target: u64| {
             let mut snapshot = snapshot(&[7, OWN, 0, RETURN]);
@@ -412,17 +410,17 @@ mod tests {
                 OWN => call_to(OWN, own_target),
                 _ => None,
             };
-            let (frames, _) = walk(&snapshot, 2, &mut Parts(unknown, before)).unwrap();
+            let (frames, _) = walk(&snapshot, 2, &mut MockCode(unknown, before)).unwrap();
             frames[1].address()
         };
         let (own, elsewhere) = (UNKNOWN + 0x10, UNKNOWN + 0x80);
         assert_eq!(walked(elsewhere, own), OWN);
         assert_eq!(walked(elsewhere, elsewhere), RETURN, "it was reached by a jump");
-        assert_eq!(walked(own, own), RETURN, "nothing speaks against the frame pointer");
+        assert_eq!(walked(own, own), RETURN, "the frame pointer is consistent");
     }
 
     #[test]
-    fn a_guessed_caller_has_called_its_callee_and_is_marked() {
+    fn a_guessed_caller_must_have_called_its_callee_and_is_marked() {
         let pc = UNKNOWN + 0x20;
         let found = (vec![(pc, false), (RETURN, true)], Outcome::NoRule);
         let stopped = (vec![(pc, false)], Outcome::NoRule);
@@ -442,6 +440,6 @@ mod tests {
         let (frames, _) = walked_by_frame_pointer(pc, Some(call_of(0x900)));
         assert_eq!(frames, [(pc, false), (RETURN, true)]);
         assert_eq!(walked_by_frame_pointer(pc, Some([0x90; CALL_BYTES])).0.len(), 1);
-        assert_eq!(walked_by_frame_pointer(pc, None).0.len(), 2, "what cannot be asked any more");
+        assert_eq!(walked_by_frame_pointer(pc, None).0.len(), 2, "the code can't be read any more");
     }
 }
