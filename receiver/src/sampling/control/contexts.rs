@@ -305,7 +305,7 @@ impl Contexts {
                      process's own user and a kernel.yama.ptrace_scope of 0"
                 );
             }
-            Err(error) => debug!(pid, ?error, "no process context"),
+            Err(error) => debug!(pid, unread = ?error, "no process context"),
         }
         Some(read)
     }

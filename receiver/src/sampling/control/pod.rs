@@ -120,7 +120,7 @@ pub(super) fn exists(pid: u32) -> bool {
 /// Warns that the events of every task are opened, and why.
 pub(super) fn warn_of_every_task(error: &EventError) {
     warn!(
-        "degraded: all interrupts of the node are inspected, and ignored if they are not this pod's, because the events of \
+        "degraded: all interrupts of the node are looked at, and ignored if they are not this pod's, because the events of \
          a container can't be opened: {}",
         error_chain(error)
     );

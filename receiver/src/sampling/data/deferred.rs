@@ -27,10 +27,10 @@ const TABLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a deferred walk waits for its process to be known.
 const PROCESS_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Each snapshot may use this fraction, as a divisor, of the free memory. So the less memory there is, the less is kept of
-/// deep stacks.
+/// Each piece of a snapshot is truncated to the free memory divided by this: the less memory is free, the less is kept of deep
+/// stacks.
 const SNAPSHOTS_MIN: usize = 64;
-/// The part of each piece of a snapshot that is always kept.
+/// The size up to which each piece of a snapshot is always kept.
 const SNAPSHOT_BYTES_MIN: usize = 8 << 10;
 
 /// A sample whose walk is deferred.

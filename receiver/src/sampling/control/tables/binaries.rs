@@ -1,7 +1,8 @@
 //! The files that processes execute, and the state of their unwind tables: being built, loaded, evicted, or none.
 //!
-//! Owner: the sampling thread. Input: the mappings of processes, table misses of walks, and deliveries from the [table
-//! builder](super::table_builder). Output: tables in the BPF maps, and the segments by which mapped ranges refer to them.
+//! Owner: the sampling thread. Input: the mappings of processes, table misses of walks, and deliveries from the
+//! [table builder](super::table_builder). Output: tables in the BPF maps, and the segments by which mapped ranges refer to
+//! them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

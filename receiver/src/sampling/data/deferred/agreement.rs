@@ -23,7 +23,7 @@ use super::walk::{CodeLocation, CodeLookup, walk};
 const FRAME_LIMIT: u32 = 12;
 
 const PAGE_BYTES: u64 = StackMemory::PAGE_BYTES as u64;
-/// Two pages, so that reads end in the middle of the readable memory, and at its end.
+/// Two pages, so that read windows end in the middle of the readable memory, and at its end.
 const STACK_PAGES: usize = 2;
 const STACK_BYTES: u64 = STACK_PAGES as u64 * PAGE_BYTES;
 

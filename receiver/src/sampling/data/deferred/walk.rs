@@ -98,7 +98,7 @@ pub(crate) fn walk(
             Ok(caller) => caller,
             Err(outcome) => break outcome,
         };
-        // A leaf function that keeps its return address in a register has no frame.
+        // A leaf function that has moved its return address into a register has no frame.
         let has_no_frame =
             rule.is_some_and(|rule| matches!(rule.return_address, ReturnAddress::InRegister(_)));
         if caller.sp <= registers.sp && !(caller.sp == registers.sp && has_no_frame) {
