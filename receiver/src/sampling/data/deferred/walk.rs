@@ -317,7 +317,7 @@ mod tests {
 
     /// Generated code without frame pointers returns to the first word that is a return address.
     #[test]
-    fn a_caller_of_generated_code_is_searched() {
+    fn a_caller_of_generated_code_is_searched_on_the_stack() {
         let mut snapshot = snapshot(&[7, START + 8, CALLER + 5, START + 1]);
         snapshot.registers[16] = 0x501;
         let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
@@ -330,7 +330,7 @@ mod tests {
 
     /// A stale return address from an earlier call, in the frame of generated code, leads by its rule to no return address.
     #[test]
-    fn a_function_that_has_returned_is_no_caller_of_generated_code() {
+    fn a_function_that_has_returned_is_not_a_caller_of_generated_code() {
         let mut snapshot = snapshot(&[7, CALLER + 9, 8, CALLER + 5, START + 1]);
         snapshot.registers[16] = 0x501;
         let call = [0xff, 0xd0, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0];
