@@ -1,4 +1,7 @@
-//! Events of one recording, gathered for people: how often each stack was seen, when, and on which thread.
+//! Aggregates the events of one recording into a profile for people to read: how often each stack was seen, when, and on
+//! which thread.
+//!
+//! Input: [`Message`]s from sampling, on the thread that calls [`ProfileCollector::handle`]. Output: a [`Profile`].
 
 mod compact;
 mod counts;
@@ -24,7 +27,7 @@ use crate::sampling::SamplingTally;
 use crate::sampling::message::{Message, SampleEvent, Stack};
 use crate::stats::ReceiverCounters;
 
-/// See the [module](self).
+/// Counts the events of one recording, and names them when it ends.
 #[derive(Debug)]
 pub(crate) struct ProfileCollector {
     namer: Namer,
@@ -36,7 +39,7 @@ pub(crate) struct ProfileCollector {
     counts: TimeSlicedCounts<EventKey>,
 }
 
-/// What the events have in common that are counted together.
+/// The properties shared by the events that are counted together. The integers are indices and a stack ID.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct EventKey {
     thread: u32,
@@ -45,11 +48,11 @@ struct EventKey {
     outcome: Outcome,
 }
 
-/// What was recorded, but for the events.
+/// What a profile says about its recording, apart from the events.
 pub(crate) struct RecordingMetadata<'a> {
     pub(crate) title: String,
     pub(crate) start: SystemTime,
-    /// The same by `CLOCK_MONOTONIC`.
+    /// The start by `CLOCK_MONOTONIC`.
     pub(crate) start_ns: u64,
     pub(crate) duration: Duration,
     pub(crate) tally: &'a SamplingTally,
@@ -76,20 +79,20 @@ impl ProfileCollector {
                 self.processes.insert(key, description);
             }
             Message::JitSource(key, place) => self.namer.add_jit_source(key, place),
-            // Their events are still to be named.
+            // The recording may still hold events that refer to them, which are named at its end.
             Message::ProcessExited(_) | Message::ForgetFile(_) => {}
             Message::Event(event) if event.kind == self.kind => self.add_event(event),
             Message::Event(_) => {}
         }
     }
 
-    /// What the live page names events by.
+    /// What the live page needs to name events.
     pub(crate) fn naming_context(&mut self) -> NamingContext<'_> {
         NamingContext { namer: &mut self.namer, processes: &self.processes }
     }
 
     fn add_event(&mut self, event: SampleEvent) {
-        let seen = EventKey {
+        let key = EventKey {
             thread: self.threads.intern(ThreadKey {
                 process: event.process,
                 tid: event.tid,
@@ -102,30 +105,33 @@ impl ProfileCollector {
         if let Some(stack) = event.stack {
             self.stacks.entry(stack.id).or_insert(stack);
         }
-        self.counts.add(event.time_ns, seen, event.value);
+        self.counts.add(event.time_ns, key, event.value);
     }
 
-    /// Names everything and makes a profile of it.
-    pub(crate) fn into_profile(mut self, of: RecordingMetadata<'_>) -> Profile {
-        let mut rows: Vec<_> = self.counts.rows_since(of.start_ns).collect();
-        // The same profile for the same events, whatever the hash maps' order.
-        rows.sort_unstable_by_key(|(slice, seen, _)| {
-            (*slice, seen.thread, seen.stack, seen.outcome.label(), seen.span)
+    /// Names all frames and builds the profile.
+    pub(crate) fn into_profile(mut self, recording: RecordingMetadata<'_>) -> Profile {
+        let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: recording.rate_hz });
+        let mut rows: Vec<_> = self.counts.rows_since(recording.start_ns).collect();
+        // The same events give the same profile, whatever the order of the hash maps.
+        rows.sort_unstable_by_key(|(slice, key, _)| {
+            (*slice, key.thread, key.stack, key.outcome.label(), key.span)
         });
-        let mut draft = ProfileBuilder::new(Profile::new(of.title, SampleType::from_kind(self.kind)));
-        let end_ns = of.start_ns.saturating_add(u64::try_from(of.duration.as_nanos()).unwrap_or(u64::MAX));
-        let samples = rows.into_iter().filter_map(|(slice, seen, count)| {
-            let thread = self.threads.values.get(seen.thread as usize)?;
-            let walked = seen.stack.and_then(|number| self.stacks.get(&number));
+        let mut builder = ProfileBuilder::new(Profile::new(recording.title, measure));
+        let end_ns = recording
+            .start_ns
+            .saturating_add(u64::try_from(recording.duration.as_nanos()).unwrap_or(u64::MAX));
+        let samples = rows.into_iter().filter_map(|(slice, key, count)| {
+            let thread = self.threads.values.get(key.thread as usize)?;
+            let stack = key.stack.and_then(|id| self.stacks.get(&id));
             Some(ProfileSample {
                 slice,
-                thread: ThreadIndex(seen.thread),
-                span: seen.span.map(SpanIndex),
-                stack: draft.stack(
+                thread: ThreadIndex(key.thread),
+                span: key.span.map(SpanIndex),
+                stack: builder.stack(
                     &mut self.namer,
                     thread.process,
-                    walked.map(|stack| &**stack),
-                    seen.outcome,
+                    stack.map(|stack| &**stack),
+                    key.outcome,
                     end_ns,
                 ),
                 count,
@@ -136,19 +142,19 @@ impl ProfileCollector {
             key.to_profile_thread(self.processes.get(&key.process).map(|process| &**process))
         };
         Profile {
-            start: of.start,
-            duration: of.duration,
+            start: recording.start,
+            duration: recording.duration,
             slice: self.counts.slice(),
             threads: self.threads.values.iter().map(thread).collect(),
             spans: self.spans.to_spans(),
             samples,
-            outcomes: outcome_counts(of.tally),
-            ..draft.profile
+            outcomes: outcome_counts(recording.tally),
+            ..builder.profile
         }
     }
 }
 
-/// Numbers for values, in the order of arrival.
+/// Assigns indices to values, in the order of their first use.
 #[derive(Debug)]
 pub(crate) struct IndexedSet<T> {
     pub(crate) values: Vec<T>,
@@ -171,7 +177,7 @@ impl<T: Copy + Eq + Hash> IndexedSet<T> {
 }
 
 impl IndexedSet<Link> {
-    /// As a profile has them, by number.
+    /// The spans of a profile, in the order of their indices.
     pub(crate) fn to_spans(&self) -> Vec<ProfileSpan> {
         self.values
             .iter()
@@ -180,25 +186,25 @@ impl IndexedSet<Link> {
     }
 }
 
-/// The lines of a summary: what happened to each interrupt.
+/// The lines of a recording's summary: the outcomes of its interrupts.
 pub(crate) fn outcome_counts(tally: &SamplingTally) -> Vec<sidewinder_render::OutcomeCount> {
     let counts = tally.interrupts.outcomes.iter().copied();
     outcome_counts_with(counts, [(MISSED, tally.interrupts.missed()), (NO_BODY, tally.stacks_missing)])
 }
 
-/// The same for those who look while profiling goes on.
-pub(crate) fn current_outcome_counts(counted: &ReceiverCounters) -> Vec<sidewinder_render::OutcomeCount> {
+/// The same from the counters of a running receiver, for the live page.
+pub(crate) fn current_outcome_counts(counters: &ReceiverCounters) -> Vec<sidewinder_render::OutcomeCount> {
     let counts =
-        Outcome::ALL.iter().filter_map(|&outcome| Some((outcome, *counted.outcomes.get(outcome.label())?)));
+        Outcome::ALL.iter().filter_map(|&outcome| Some((outcome, *counters.outcomes.get(outcome.label())?)));
     let others = [
-        (MISSED, counted.missed),
-        (NO_BODY, counted.stack_bodies_missing),
-        (DROPPED, counted.events_dropped),
+        (MISSED, counters.missed),
+        (NO_BODY, counters.stack_bodies_missing),
+        (DROPPED, counters.events_dropped),
     ];
     outcome_counts_with(counts, others)
 }
 
-/// Ends of interrupts and samples that no walk reports: a name, what it means for the profile, and why.
+/// An outcome that no walk reports: its name, what it means for the profile, and an explanation.
 type UnwalkedOutcome = (&'static str, Severity, &'static str);
 const MISSED: UnwalkedOutcome =
     ("missed", Severity::Lost, "the kernel did not run the program for these interrupts");
@@ -223,17 +229,17 @@ fn outcome_counts_with<const OTHERS: usize>(
         severity,
         help: help.to_owned(),
     };
-    let of_walks =
+    let walk_outcomes =
         counts.map(|(outcome, count)| row(outcome.summary(), count, severity(outcome), outcome.meaning()));
     let others = others.map(|((name, severity, help), count)| row(name, count, severity, help));
-    of_walks.chain(others).filter(|row| row.count > 0).collect()
+    walk_outcomes.chain(others).filter(|row| row.count > 0).collect()
 }
 
 fn severity(outcome: Outcome) -> Severity {
     match outcome {
         Outcome::Complete => Severity::Complete,
         Outcome::Busy | Outcome::RingFull => Severity::Lost,
-        cut if cut.is_loss() => Severity::Truncated,
+        truncated if truncated.is_loss() => Severity::Truncated,
         _ => Severity::Excluded,
     }
 }
@@ -246,13 +252,11 @@ pub(crate) mod tests {
     use crate::naming::NamingOptions;
     use crate::sampling::message::Labels;
 
-    pub(crate) const CPU: Kind = Kind::Cpu { samples_per_second: 97 };
-
-    pub(crate) fn nothing_known() -> (Namer, HashMap<ProcessKey, Arc<ProcessDescription>>) {
+    pub(crate) fn empty_naming_context() -> (Namer, HashMap<ProcessKey, Arc<ProcessDescription>>) {
         (Namer::new(NamingOptions::default()), HashMap::new())
     }
 
-    /// An event of now on a stack of one frame, at `stack * 0x1000`.
+    /// An event with the current time, whose stack has one frame, at `stack * 0x1000`.
     pub(crate) fn event(stack: u64, span: Option<Link>) -> Message {
         let frame = RawFrame::new(RawFrameKind::Anonymous, stack << 12, false, false);
         let mut comm = [0; 16];

@@ -1,4 +1,4 @@
-//! A draft without what no sample refers to any more.
+//! Compaction of a profile's tables: entries that no sample refers to any more are dropped, and the others get new indices.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -10,7 +10,7 @@ use sidewinder_render::{
 
 use super::profile_builder::{ProfileBuilder, ResolvedFunction};
 
-/// Where things of a table went, by where they were.
+/// The new indices of a table's entries, by their old indices.
 pub(super) struct IndexRemap<T>(Vec<Option<T>>);
 
 impl<T: Copy> IndexRemap<T> {
@@ -18,27 +18,27 @@ impl<T: Copy> IndexRemap<T> {
         Self(vec![None; count])
     }
 
-    /// Where it went; the first time that is asked it goes there. `None`: it never was.
-    fn remap_or_insert_with(&mut self, from: u32, go: impl FnOnce() -> T) -> Option<T> {
-        self.0.get_mut(from as usize).map(|to| *to.get_or_insert_with(go))
+    /// The new index of an entry; `insert` moves it to the new table the first time. `None`: the old table has no such entry.
+    fn remap_or_insert_with(&mut self, from: u32, insert: impl FnOnce() -> T) -> Option<T> {
+        self.0.get_mut(from as usize).map(|to| *to.get_or_insert_with(insert))
     }
 
     fn get(&self, from: u32) -> Option<T> {
         self.0.get(from as usize).copied().flatten()
     }
 
-    /// The entries of things that went somewhere.
+    /// The entries of `indices` that were kept, with their new indices. `raw` gives the integer of an index.
     pub(super) fn remap_values<K: Eq + Hash>(
         &self,
-        numbers: HashMap<K, T>,
-        from: impl Fn(T) -> u32,
+        indices: HashMap<K, T>,
+        raw: impl Fn(T) -> u32,
     ) -> HashMap<K, T> {
-        numbers.into_iter().filter_map(|(key, number)| Some((key, self.get(from(number))?))).collect()
+        indices.into_iter().filter_map(|(key, index)| Some((key, self.get(raw(index))?))).collect()
     }
 }
 
 impl ProfileBuilder {
-    /// Keeps what these samples refer to, which they do by new numbers afterwards. Returns those of threads and spans.
+    /// Keeps only what these samples refer to, and updates their indices. Returns the remapped indices of threads and spans.
     pub(super) fn retain_referenced<'a>(
         &mut self,
         samples: impl Iterator<Item = &'a mut ProfileSample>,
@@ -64,8 +64,8 @@ impl ProfileBuilder {
                 })
             });
             let stack = stacks.remap_or_insert_with(sample.stack.0, || {
-                let held = from.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
-                let moved = held.iter().filter_map(|index| {
+                let old_frames = from.stacks.get(sample.stack.0 as usize).map_or(&[][..], Vec::as_slice);
+                let moved = old_frames.iter().filter_map(|index| {
                     let frame = from.frames.get(index.0 as usize)?;
                     frames.remap_or_insert_with(index.0, || {
                         let binary = frame.binary.and_then(|binary| {
@@ -92,9 +92,9 @@ impl ProfileBuilder {
                 *sample = ProfileSample { thread, span, stack, ..*sample };
             }
         }
-        self.binary_numbers = binaries.remap_values(old.binary_numbers, |binary| binary.0);
+        self.binary_indices = binaries.remap_values(old.binary_indices, |binary| binary.0);
         self.kernel = old.kernel.and_then(|kernel| binaries.get(kernel.0));
-        self.stack_numbers = stacks.remap_values(old.stack_numbers, |stack| stack.0);
+        self.stack_indices = stacks.remap_values(old.stack_indices, |stack| stack.0);
         (threads, spans)
     }
 }

@@ -1,17 +1,17 @@
-//! How often events with everything in common occurred, and when, in bounded room.
+//! Event counts by key and slice of time, in bounded memory. When there are too many slices or rows, slices become longer.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// Slices of time begin with this length.
+/// The initial length of a slice of time.
 const SLICE_NS: u64 = 1_000_000;
-/// With more slices than this, each becomes twice as long.
+/// With more slices than this, the length of a slice doubles.
 const SLICES_MAX: u64 = 2000;
-/// With more rows than this as well, as long as that makes them fewer.
+/// With more rows than this, the length of a slice doubles too, as long as that reduces their number.
 const ROWS_MAX: usize = 1 << 19;
 
-/// Counts by slice of `CLOCK_MONOTONIC`, and by what the events have in common.
+/// Event counts by slice of `CLOCK_MONOTONIC`, and by key: what the events have in common.
 #[derive(Debug)]
 pub(crate) struct TimeSlicedCounts<K> {
     slice_ns: u64,
@@ -26,38 +26,38 @@ impl<K: Copy + Eq + Hash> TimeSlicedCounts<K> {
         Self { slice_ns: SLICE_NS, first: u64::MAX, last: 0, rows: HashMap::new(), rows_max: ROWS_MAX }
     }
 
-    pub(crate) fn add(&mut self, time_ns: u64, what: K, count: u64) {
+    pub(crate) fn add(&mut self, time_ns: u64, key: K, count: u64) {
         let slice = time_ns / self.slice_ns;
         (self.first, self.last) = (self.first.min(slice), self.last.max(slice));
-        *self.rows.entry((slice, what)).or_default() += count;
+        *self.rows.entry((slice, key)).or_default() += count;
         while self.last - self.first >= SLICES_MAX {
             self.coarsen();
         }
         if self.rows.len() > self.rows_max {
             self.coarsen();
-            // What does not merge now, because it differs in more than its time, will not merge later.
+            // Rows that did not merge now, because they differ in more than their time, will not merge later.
             self.rows_max = ROWS_MAX.max(self.rows.len() * 2);
         }
     }
 
-    /// How long a slice is now.
+    /// The current length of a slice.
     pub(crate) fn slice(&self) -> Duration {
         Duration::from_nanos(self.slice_ns)
     }
 
-    /// Each row, with its slice counted from the one that holds `start_ns`; what is earlier belongs to that one.
+    /// Each row, with its slice counted from the one that contains `start_ns`. Earlier events are counted in that slice.
     pub(crate) fn rows_since(&self, start_ns: u64) -> impl Iterator<Item = (u32, K, u64)> {
         let first = start_ns / self.slice_ns;
-        self.rows.iter().map(move |(&(slice, what), &count)| {
-            (u32::try_from(slice.saturating_sub(first)).unwrap_or(u32::MAX), what, count)
+        self.rows.iter().map(move |(&(slice, key), &count)| {
+            (u32::try_from(slice.saturating_sub(first)).unwrap_or(u32::MAX), key, count)
         })
     }
 
     fn coarsen(&mut self) {
         self.slice_ns *= 2;
         (self.first, self.last) = (self.first / 2, self.last / 2);
-        for ((slice, what), count) in std::mem::take(&mut self.rows) {
-            *self.rows.entry((slice / 2, what)).or_default() += count;
+        for ((slice, key), count) in std::mem::take(&mut self.rows) {
+            *self.rows.entry((slice / 2, key)).or_default() += count;
         }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_everything_makes_slices_grow_once_only() {
+    fn rows_that_never_merge_make_slices_grow_only_once() {
         let mut counts = TimeSlicedCounts { rows_max: 100, ..TimeSlicedCounts::new() };
         for event in 0..1000_u64 {
             counts.add(event, event, 1);

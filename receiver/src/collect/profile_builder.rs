@@ -1,4 +1,4 @@
-//! The tables of a profile in the making: what events refer to, each once.
+//! Builds the tables of a profile: binaries, frames and stacks, each of them once, with their names.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::naming::{
 };
 use crate::sampling::message::{Stack, is_anonymous};
 
-/// A thread under one name.
+/// Identifies a thread by its name too: a thread that changes its name is a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct ThreadKey {
     pub(super) process: ProcessKey,
@@ -25,8 +25,8 @@ pub(super) struct ThreadKey {
 }
 
 impl ThreadKey {
-    /// As people are told of it.
-    pub(super) fn to_profile_thread(self, process: Option<&ProcessDescription>) -> ProfileThread {
+    /// The thread as a profile shows it.
+    pub(super) fn to_profile_thread(&self, process: Option<&ProcessDescription>) -> ProfileThread {
         let name = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         let name: Arc<str> = String::from_utf8_lossy(name).into();
         let container = process.and_then(|process| process.container_id.as_ref());
@@ -42,48 +42,48 @@ impl ThreadKey {
     }
 }
 
-/// A stack as it was walked, and how that ended; of one that means something in one process only, with that.
+/// A stack's ID and the outcome of its walk; with the process if the stack has frames that are valid in one process only.
 type WalkedStackKey = (Option<u64>, Outcome, Option<ProcessKey>);
 
-/// See the [module](self).
+/// A profile under construction, and the indices of what it contains.
 #[derive(Debug)]
 pub(super) struct ProfileBuilder {
-    /// What holds the tables.
+    /// The tables.
     pub(super) profile: Profile,
-    /// By the number of the file.
-    pub(super) binary_numbers: HashMap<u32, BinaryIndex>,
+    /// By file ID.
+    pub(super) binary_indices: HashMap<u32, BinaryIndex>,
     pub(super) kernel: Option<BinaryIndex>,
-    pub(super) stack_numbers: HashMap<WalkedStackKey, StackIndex>,
-    /// Stacks that were walked in different ways may have the same names.
+    pub(super) stack_indices: HashMap<WalkedStackKey, StackIndex>,
+    /// By frames: different walks may have the same named frames.
     named_stacks: HashMap<Arc<[FrameIndex]>, StackIndex>,
-    /// The frames of a place in code; of a place that means something in one process only, with that.
+    /// The named frames of a walked frame; with the process if the frame is valid in one process only.
     frames_by_location: HashMap<(sidewinder_bpf::RawFrame, Option<ProcessKey>), Vec<FrameIndex>>,
-    frame_numbers: HashMap<FrameKey, FrameIndex>,
-    /// Bytes of all names and paths.
+    frame_indices: HashMap<FrameKey, FrameIndex>,
+    /// The size of all names and paths in bytes.
     string_bytes: usize,
-    /// Frames of all stacks.
+    /// The total length of all stacks.
     stack_frames: usize,
 }
 
-/// A frame by its binary, its address, its function, its line, and whether it was guessed.
+/// A frame's binary, address, function, line, and whether the frame was guessed.
 type FrameKey = (Option<BinaryIndex>, u64, Box<str>, u32, bool);
 
 impl ProfileBuilder {
     pub(super) fn new(profile: Profile) -> Self {
         Self {
             profile,
-            binary_numbers: HashMap::new(),
+            binary_indices: HashMap::new(),
             kernel: None,
-            stack_numbers: HashMap::new(),
+            stack_indices: HashMap::new(),
             named_stacks: HashMap::new(),
             frames_by_location: HashMap::new(),
-            frame_numbers: HashMap::new(),
+            frame_indices: HashMap::new(),
             string_bytes: 0,
             stack_frames: 0,
         }
     }
 
-    /// A stack, which was there at a time of `CLOCK_MONOTONIC`, with all its names; `walked` is `None` where it never arrived.
+    /// Names a stack that was sampled at a time of `CLOCK_MONOTONIC`. `walked` is `None` if its frames never arrived.
     pub(super) fn stack(
         &mut self,
         namer: &mut Namer,
@@ -92,26 +92,26 @@ impl ProfileBuilder {
         outcome: Outcome,
         at_ns: u64,
     ) -> StackIndex {
-        // The process is part of what is known where it means something in one process only.
-        let of_process = walked.filter(|stack| stack.has_anonymous_code).map(|_| process);
-        let key = (walked.map(|stack| stack.id), outcome, of_process);
-        if let Some(index) = self.stack_numbers.get(&key) {
+        // Anonymous frames are valid in one process only.
+        let process_scope = walked.filter(|stack| stack.has_anonymous_code).map(|_| process);
+        let key = (walked.map(|stack| stack.id), outcome, process_scope);
+        if let Some(index) = self.stack_indices.get(&key) {
             return *index;
         }
         let mut frames = Vec::new();
-        let mut has_unsought = false;
+        let mut has_provisional = false;
         match walked {
             Some(stack) => {
                 for frame in &stack.frames {
-                    has_unsought |= self.add_named_frame(namer, process, *frame, at_ns, &mut frames);
+                    has_provisional |= self.add_named_frame(namer, process, *frame, at_ns, &mut frames);
                 }
                 frames.extend(truncation_marker(outcome).map(|marker| self.marker_frame(&marker)));
             }
             None => frames.push(self.marker_frame(&format!("[truncated: {STACK_MISSING}]"))),
         }
         let index = self.intern_stack(frames);
-        if !has_unsought {
-            self.stack_numbers.insert(key, index);
+        if !has_provisional {
+            self.stack_indices.insert(key, index);
         }
         index
     }
@@ -125,23 +125,23 @@ impl ProfileBuilder {
         })
     }
 
-    /// Seeks names anew from now on: there may be better ones.
+    /// Looks up all names again from now on: there may be better ones.
     pub(super) fn invalidate_names(&mut self) {
         self.frames_by_location.clear();
-        self.stack_numbers.clear();
+        self.stack_indices.clear();
     }
 
-    /// The same for code that processes make: it may be thrown away, and its place taken.
+    /// The same for code that processes generate: other code may be at its address now.
     pub(super) fn invalidate_jit_names(&mut self) {
-        self.frames_by_location.retain(|(_, of_process), _| of_process.is_none());
-        self.stack_numbers.retain(|(_, _, of_process), _| of_process.is_none());
+        self.frames_by_location.retain(|(_, process), _| process.is_none());
+        self.stack_indices.retain(|(_, _, process), _| process.is_none());
     }
 
-    /// About how many bytes it takes.
+    /// The approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         // A hash map is three quarters full on average.
-        let entries = size_of::<(FrameKey, FrameIndex)>() * self.frame_numbers.len()
-            + size_of::<(WalkedStackKey, StackIndex)>() * self.stack_numbers.len()
+        let entries = size_of::<(FrameKey, FrameIndex)>() * self.frame_indices.len()
+            + size_of::<(WalkedStackKey, StackIndex)>() * self.stack_indices.len()
             + size_of::<(Arc<[FrameIndex]>, StackIndex)>() * self.named_stacks.len()
             + size_of::<(sidewinder_bpf::RawFrame, Option<ProcessKey>, Vec<FrameIndex>)>()
                 * self.frames_by_location.len();
@@ -153,36 +153,36 @@ impl ProfileBuilder {
         entries / 3 * 4 + tables + self.string_bytes
     }
 
-    /// Adds the frames that a frame of the walk stands for, leaf first. Returns whether they may have a better name the next
-    /// time.
+    /// Appends the named frames of a walked frame, leaf first: several if calls were inlined. Returns whether they may have
+    /// better names the next time.
     fn add_named_frame(
         &mut self,
         namer: &mut Namer,
         process: ProcessKey,
         frame: sidewinder_bpf::RawFrame,
         at_ns: u64,
-        to: &mut Vec<FrameIndex>,
+        frames: &mut Vec<FrameIndex>,
     ) -> bool {
         let key = (frame, is_anonymous(&frame).then_some(process));
-        if let Some(frames) = self.frames_by_location.get(&key) {
-            to.extend(frames);
+        if let Some(known) = self.frames_by_location.get(&key) {
+            frames.extend(known);
             return false;
         }
         let named = namer.resolve(process, frame, at_ns);
-        let frames = self.frames(&named);
-        to.extend(&frames);
+        let named_frames = self.frames(&named);
+        frames.extend(&named_frames);
         if !named.is_provisional {
-            self.frames_by_location.insert(key, frames);
+            self.frames_by_location.insert(key, named_frames);
         }
         named.is_provisional
     }
 
-    /// A frame of its own for each inlined call, leaf first.
+    /// One frame for each inlined call, leaf first.
     fn frames(&mut self, named: &NamedFrame) -> Vec<FrameIndex> {
         let (binary, address) = match &named.location {
             FrameLocation::File { id, facts, svma, .. } => {
                 let binaries = &mut self.profile.binaries;
-                let binary = *self.binary_numbers.entry(id.0).or_insert_with(|| {
+                let binary = *self.binary_indices.entry(id.0).or_insert_with(|| {
                     let build_id = facts.build_ids.gnu.as_ref().map(ToString::to_string);
                     let htlhash = facts.hash.map(|hash| hash.to_string());
                     binaries.push(ProfileBinary { path: facts.path.clone(), build_id, htlhash });
@@ -230,7 +230,7 @@ impl ProfileBuilder {
         functions.map(|function| self.intern_frame(binary, address, kind, &function)).collect()
     }
 
-    /// A frame that is no code, named in words for people.
+    /// A frame that is a marker rather than code, with a name in words.
     fn marker_frame(&mut self, text: &str) -> FrameIndex {
         let summary = marker_summary(text);
         let name = summary.as_deref().unwrap_or(text);
@@ -238,7 +238,7 @@ impl ProfileBuilder {
         self.intern_frame(None, 0, FrameCategory::Marker, &function)
     }
 
-    /// The number of a frame.
+    /// The index of a frame, which is added if it is new.
     pub(super) fn intern_frame(
         &mut self,
         binary: Option<BinaryIndex>,
@@ -247,9 +247,9 @@ impl ProfileBuilder {
         function: &ResolvedFunction<'_>,
     ) -> FrameIndex {
         let ResolvedFunction { name, is_named, system_name, path, line, is_guessed } = *function;
-        let (frames, texts_bytes) = (&mut self.profile.frames, &mut self.string_bytes);
-        *self.frame_numbers.entry((binary, address, name.into(), line, is_guessed)).or_insert_with(|| {
-            *texts_bytes += 2 * name.len() + system_name.len() + path.len();
+        let (frames, string_bytes) = (&mut self.profile.frames, &mut self.string_bytes);
+        *self.frame_indices.entry((binary, address, name.into(), line, is_guessed)).or_insert_with(|| {
+            *string_bytes += 2 * name.len() + system_name.len() + path.len();
             frames.push(ProfileFrame {
                 name: name.to_owned(),
                 is_named,
@@ -266,7 +266,7 @@ impl ProfileBuilder {
     }
 }
 
-/// A function in a frame.
+/// The function that a frame is in. An empty text is unknown, and so is line 0.
 #[derive(Default)]
 pub(super) struct ResolvedFunction<'a> {
     pub(super) name: &'a str,

@@ -1,4 +1,7 @@
-//! The newest events, in bounded room, for those who look while profiling goes on.
+//! A sliding window of the newest events, in bounded memory, for the live page.
+//!
+//! Input: the [`Message`]s of one receiver. Output: incremental updates for the page, and a [`Profile`] of a range of time.
+//! Owner: [`LiveFeed`](crate::live::LiveFeed), which locks it.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -20,35 +23,35 @@ use super::profile_builder::{ProfileBuilder, ThreadKey};
 use crate::naming::Namer;
 use crate::sampling::message::{Message, SampleEvent};
 
-/// How long a slice of time is.
+/// The length of a slice of time.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 const SLICE_NS: u64 = SLICE.as_nanos() as u64;
-/// Events are merged into rows over so much time, unless somebody asks earlier.
+/// Events within this time are merged into rows, unless a page requests an update earlier.
 const MERGED_SLICES: u32 = 10;
-/// Rows that may be merged at a time.
+/// The most distinct rows that are merged at a time.
 const UNMERGED_MAX: usize = 1 << 13;
 
-/// What is known of processes.
+/// Descriptions of the processes that events refer to.
 type ProcessDescriptions = HashMap<ProcessKey, Arc<ProcessDescription>>;
 
-/// How much is held.
+/// How much a window holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WindowLimits {
     /// How long events are held.
     pub(crate) max_age: Duration,
-    /// What all of it may take.
+    /// The size of the whole window, approximately.
     pub(crate) max_bytes: usize,
 }
 
 impl WindowLimits {
-    /// Those of a page that is configured so.
+    /// The limits in the configuration of a page.
     pub(crate) fn from_config(page: &Ui) -> Self {
         let mib = usize::try_from(page.memory_limit_mib.get()).unwrap_or(usize::MAX);
         Self { max_age: page.window, max_bytes: mib.saturating_mul(1 << 20) }
     }
 }
 
-/// See the [module](self).
+/// The newest events of one receiver, with the tables that name them.
 #[derive(Debug)]
 pub(crate) struct SlidingWindow {
     limits: WindowLimits,
@@ -56,38 +59,37 @@ pub(crate) struct SlidingWindow {
     start_ns: u64,
     builder: ProfileBuilder,
     document: DocumentBuilder,
-    thread_numbers: HashMap<ThreadKey, ThreadIndex>,
-    span_numbers: HashMap<Link, SpanIndex>,
-    /// The newest events, not yet rows, by what they have in common: samples that count nothing.
+    thread_indices: HashMap<ThreadKey, ThreadIndex>,
+    span_indices: HashMap<Link, SpanIndex>,
+    /// The newest events, not yet in `rows`, by what they have in common: samples whose count is 0.
     unmerged: HashMap<ProfileSample, u64>,
-    /// The first slice of `open`.
+    /// The first slice of `unmerged`.
     unmerged_since: u32,
-    /// About in the order of time.
+    /// Approximately in the order of time.
     rows: VecDeque<ProfileSample>,
-    /// How many rows were held before the first of `rows`.
+    /// How many rows were evicted before the first of `rows`.
     evicted_rows: u64,
-    /// Slices before this one are no longer held whole.
+    /// The first slice that is still complete.
     first_slice: u32,
-    /// Events that were held and are no longer.
+    /// How many events were evicted.
     evicted_events: u64,
-    /// Tables are numbered anew in each. Begins anywhere: another window's is another one.
+    /// Changes whenever table indices change. Starts at random, so that the cursor of another window doesn't match.
     generation: u32,
     is_closed: bool,
 }
 
 impl SlidingWindow {
-    /// A window that opens now, on the events of this kind.
-    pub(crate) fn new(title: String, kind: Kind, bounds: WindowLimits) -> Self {
-        let measure = SampleType::from_kind(kind);
+    /// An empty window that starts now.
+    pub(crate) fn new(title: String, rate_hz: u32, limits: WindowLimits) -> Self {
+        let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: rate_hz });
         let (start, start_ns) = (SystemTime::now(), monotonic_ns());
         Self {
-            limits: bounds,
-            kind,
+            limits,
             start_ns,
             builder: ProfileBuilder::new(Profile { start, slice: SLICE, ..Profile::new(title, measure) }),
             document: DocumentBuilder::default(),
-            thread_numbers: HashMap::new(),
-            span_numbers: HashMap::new(),
+            thread_indices: HashMap::new(),
+            span_indices: HashMap::new(),
             unmerged: HashMap::new(),
             unmerged_since: 0,
             rows: VecDeque::new(),
@@ -99,7 +101,7 @@ impl SlidingWindow {
         }
     }
 
-    /// Takes what sampling says; `namer` and `processes` know of it what came before.
+    /// Adds a message from sampling. `namer` and `processes` have the messages before it.
     pub(crate) fn handle(&mut self, message: &Message, namer: &mut Namer, processes: &ProcessDescriptions) {
         match message {
             // Frames of this file may have a better name now.
@@ -111,14 +113,14 @@ impl SlidingWindow {
         }
     }
 
-    /// Nothing more will come.
+    /// Marks the end: no more messages follow.
     pub(crate) fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Keeps to other bounds from now on.
-    pub(crate) fn set_limits(&mut self, bounds: WindowLimits) {
-        self.limits = bounds;
+    /// Applies other limits from the next flush on.
+    pub(crate) fn set_limits(&mut self, limits: WindowLimits) {
+        self.limits = limits;
     }
 
     fn add_event(&mut self, event: &SampleEvent, namer: &mut Namer, processes: &ProcessDescriptions) {
@@ -151,7 +153,7 @@ impl SlidingWindow {
     fn thread(&mut self, event: &SampleEvent, processes: &ProcessDescriptions) -> ThreadIndex {
         let key = ThreadKey { process: event.process, tid: event.tid, comm: event.comm };
         let threads = &mut self.builder.profile.threads;
-        *self.thread_numbers.entry(key).or_insert_with(|| {
+        *self.thread_indices.entry(key).or_insert_with(|| {
             threads.push(key.to_profile_thread(processes.get(&key.process).map(|process| &**process)));
             ThreadIndex(threads.len() as u32 - 1)
         })
@@ -159,19 +161,19 @@ impl SlidingWindow {
 
     fn span(&mut self, link: Link) -> SpanIndex {
         let spans = &mut self.builder.profile.spans;
-        *self.span_numbers.entry(link).or_insert_with(|| {
+        *self.span_indices.entry(link).or_insert_with(|| {
             spans.push(ProfileSpan { trace_id: link.trace_id, span_id: link.span_id });
             SpanIndex(spans.len() as u32 - 1)
         })
     }
 
-    /// Makes rows of the events so far, and lets go what is beyond the bounds.
+    /// Merges the events so far into rows, and evicts what exceeds the limits.
     fn flush(&mut self) {
-        let mut settled: Vec<_> =
+        let mut merged: Vec<_> =
             self.unmerged.drain().map(|(sample, count)| ProfileSample { count, ..sample }).collect();
-        settled.sort_unstable();
-        self.rows.extend(settled);
-        // What runtimes write of their code may be another's by now.
+        merged.sort_unstable();
+        self.rows.extend(merged);
+        // Runtimes may have placed other code at the same addresses by now.
         self.builder.invalidate_jit_names();
         self.document.update(&self.builder.profile);
         let slices_held =
@@ -187,7 +189,7 @@ impl SlidingWindow {
         }
         if self.tables_bytes() > half {
             self.compact();
-            // With hardly any room left the next time would come at once.
+            // If the tables still nearly filled their half, the next compaction would follow at once.
             while self.tables_bytes() > half / 4 * 3 && !self.rows.is_empty() {
                 (0..self.rows.len().div_ceil(2)).for_each(|_| self.evict_row());
                 self.compact();
@@ -202,30 +204,30 @@ impl SlidingWindow {
         self.first_slice = self.first_slice.max(row.slice.saturating_add(1));
     }
 
-    /// About what stacks, names, threads and spans take.
+    /// The approximate size of stacks, names, threads and spans in bytes.
     fn tables_bytes(&self) -> usize {
-        let entries = size_of::<(ThreadKey, ThreadIndex)>() * self.thread_numbers.len()
-            + size_of::<(Link, SpanIndex)>() * self.span_numbers.len();
+        let entries = size_of::<(ThreadKey, ThreadIndex)>() * self.thread_indices.len()
+            + size_of::<(Link, SpanIndex)>() * self.span_indices.len();
         self.builder.bytes() + self.document.bytes() + entries / 3 * 4
     }
 
-    /// Keeps of the tables what rows refer to.
+    /// Drops the table entries that no row refers to. All indices change.
     fn compact(&mut self) {
         let (threads, spans) = self.builder.retain_referenced(self.rows.iter_mut());
-        self.thread_numbers =
-            threads.remap_values(std::mem::take(&mut self.thread_numbers), |thread| thread.0);
-        self.span_numbers = spans.remap_values(std::mem::take(&mut self.span_numbers), |span| span.0);
+        self.thread_indices =
+            threads.remap_values(std::mem::take(&mut self.thread_indices), |thread| thread.0);
+        self.span_indices = spans.remap_values(std::mem::take(&mut self.span_indices), |span| span.0);
         self.document = DocumentBuilder::default();
         self.document.update(&self.builder.profile);
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// What there is to tell somebody who was told everything up to `asked`, which is what [`LiveUpdate::next`] said;
-    /// everything, where that is not known.
-    pub(crate) fn update_since(&mut self, asked: &str, outcomes: Vec<OutcomeCount>) -> Vec<u8> {
+    /// The JSON of what is new since `cursor`, the [`LiveUpdate::next`] of an earlier update. If the cursor is not valid, the
+    /// update has everything.
+    pub(crate) fn update_since(&mut self, cursor: &str, outcomes: Vec<OutcomeCount>) -> Vec<u8> {
         self.flush();
         self.update_metadata(outcomes);
-        let known = Cursor::parse(asked).filter(|cursor| self.is_valid_cursor(cursor));
+        let known = Cursor::parse(cursor).filter(|cursor| self.is_valid_cursor(cursor));
         let is_whole = known.is_none();
         let since =
             known.unwrap_or(Cursor { generation: self.generation, row: 0, lengths: TableLengths::default() });
@@ -244,12 +246,12 @@ impl SlidingWindow {
         let skipped = usize::try_from(since.row.saturating_sub(self.evicted_rows)).unwrap_or(usize::MAX);
         let rows = self.rows.iter().skip(skipped).copied();
         let mut out = Vec::new();
-        // Writing into memory does not fail.
+        // Writing to memory does not fail.
         let _ = self.document.write_since(since.lengths, &self.builder.profile, rows, Some(live), &mut out);
         out
     }
 
-    /// The events of a range of slices, as one recording.
+    /// A profile of the events in a range of slices.
     pub(crate) fn profile(&mut self, slices: Range<u32>, outcomes: Vec<OutcomeCount>) -> Profile {
         self.flush();
         self.update_metadata(outcomes);
@@ -261,7 +263,7 @@ impl SlidingWindow {
         Profile { start: all.start + SLICE * from, duration: SLICE * (to - from), samples, ..all.clone() }
     }
 
-    /// How many slices ended before now.
+    /// How many slices have ended.
     pub(crate) fn slices(&self) -> u32 {
         self.slice_at(monotonic_ns())
     }
@@ -272,7 +274,7 @@ impl SlidingWindow {
         profile.duration = Duration::from_nanos(monotonic_ns().saturating_sub(self.start_ns));
     }
 
-    /// Whether it told that itself, and can go on from there.
+    /// Whether an update can continue at this cursor: it is from this window, with the same table indices.
     fn is_valid_cursor(&self, cursor: &Cursor) -> bool {
         let rows = self.evicted_rows..=self.evicted_rows + self.rows.len() as u64;
         cursor.generation == self.generation
@@ -281,7 +283,7 @@ impl SlidingWindow {
     }
 }
 
-/// How far somebody was told: `generation.row.MARK`.
+/// How far a page has been updated: `GENERATION.ROW.LENGTHS`.
 struct Cursor {
     generation: u32,
     row: u64,
@@ -307,7 +309,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::collect::tests::{CPU, event, nothing_known};
+    use crate::collect::tests::{empty_naming_context, event};
 
     fn window(bytes: usize) -> SlidingWindow {
         SlidingWindow::new(
@@ -318,7 +320,7 @@ mod tests {
     }
 
     fn fill(window: &mut SlidingWindow, stacks: impl Iterator<Item = u64>) {
-        let (mut namer, processes) = nothing_known();
+        let (mut namer, processes) = empty_naming_context();
         for stack in stacks {
             let id = stack.to_be_bytes();
             let link = Link { trace_id: [1; 16], span_id: id };
@@ -326,41 +328,45 @@ mod tests {
         }
     }
 
-    fn told(window: &mut SlidingWindow, asked: &str) -> Value {
-        serde_json::from_slice(&window.update_since(asked, Vec::new())).unwrap()
+    fn update(window: &mut SlidingWindow, cursor: &str) -> Value {
+        serde_json::from_slice(&window.update_since(cursor, Vec::new())).unwrap()
     }
 
-    fn next(told: &Value) -> &str {
-        told["live"]["next"].as_str().unwrap()
+    fn next(update: &Value) -> &str {
+        update["live"]["next"].as_str().unwrap()
     }
 
-    fn events(told: &Value) -> u64 {
-        told["samples"]["count"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
+    fn events(update: &Value) -> u64 {
+        update["samples"]["count"].as_array().unwrap().iter().map(|count| count.as_u64().unwrap()).sum()
     }
 
     #[test]
-    fn who_asks_again_is_told_what_is_new_and_nothing_twice() {
+    fn an_update_has_only_what_is_new_since_its_cursor() {
         let mut window = window(1 << 20);
         fill(&mut window, 1..=10);
-        let first = told(&mut window, "");
+        let first = update(&mut window, "");
         assert_eq!((events(&first), &first["live"]["is_whole"]), (10, &true.into()));
-        let nothing = told(&mut window, next(&first));
+        let nothing = update(&mut window, next(&first));
         assert_eq!((events(&nothing), &nothing["live"]["is_whole"]), (0, &false.into()));
         fill(&mut window, 9..=11);
-        let second = told(&mut window, next(&nothing));
+        let second = update(&mut window, next(&nothing));
         assert_eq!(events(&second), 3);
-        assert_eq!(second["nodes"]["place"].as_array().unwrap().len(), 1, "two stacks were told of before");
+        assert_eq!(
+            second["nodes"]["place"].as_array().unwrap().len(),
+            1,
+            "two of the stacks were in an earlier update"
+        );
         assert_eq!(second["spans"]["span"].as_array().unwrap().len(), 1);
-        // Another window knows nothing of this.
-        assert_eq!(told(&mut self::window(1 << 20), next(&second))["live"]["is_whole"], true);
+        // The cursor is not valid in another window.
+        assert_eq!(update(&mut self::window(1 << 20), next(&second))["live"]["is_whole"], true);
         let garbage = ["", "x", "1", "1.2", "1.2.3.4.5.6.7.8", "-1.0.0.0.0.0.0.0", "../../etc/passwd"];
-        for asked in garbage {
-            assert_eq!(events(&told(&mut window, asked)), 13, "{asked}");
+        for cursor in garbage {
+            assert_eq!(events(&update(&mut window, cursor)), 13, "{cursor}");
         }
     }
 
     #[test]
-    fn what_is_held_stays_within_its_bytes_and_what_is_let_go_is_counted() {
+    fn a_window_stays_within_its_size_and_counts_evicted_events() {
         const EVENTS: u64 = 50_000;
         const BYTES: usize = 1 << 20;
         let mut window = window(BYTES);
@@ -371,46 +377,46 @@ mod tests {
             most = most.max(window.tables_bytes() + window.rows.len() * size_of::<ProfileSample>());
         }
         assert!(most <= BYTES, "{most} bytes");
-        let whole = told(&mut window, "");
+        let whole = update(&mut window, "");
         let forgotten = whole["live"]["forgotten"].as_u64().unwrap();
         assert!(forgotten > 0 && events(&whole) > 0, "{forgotten} of {EVENTS}");
-        assert_eq!(events(&whole) + forgotten, EVENTS, "none is lost without a word");
+        assert_eq!(events(&whole) + forgotten, EVENTS, "each event is either held or counted");
         let newest = format!("[anonymous]+{:#x}", EVENTS << 12);
-        let is_held = whole["strings"].as_array().unwrap().iter().any(|text| *text == *newest);
-        assert!(is_held, "it is the oldest that are let go");
+        let has_newest = whole["strings"].as_array().unwrap().iter().any(|text| *text == *newest);
+        assert!(has_newest, "the oldest are evicted");
     }
 
     #[test]
-    fn tables_that_are_numbered_anew_say_the_same() {
+    fn compaction_keeps_the_meaning_of_samples() {
         let mut window = window(1 << 20);
         fill(&mut window, 1..=100);
-        let before = told(&mut window, "");
+        let before = update(&mut window, "");
         (0..50).for_each(|_| window.evict_row());
         window.compact();
-        let after = told(&mut window, next(&before));
-        assert_eq!(after["live"]["is_whole"], true, "numbers mean something else now");
+        let after = update(&mut window, next(&before));
+        assert_eq!(after["live"]["is_whole"], true, "indices have changed");
         assert_eq!((events(&after), &after["live"]["forgotten"]), (50, &50.into()));
         let profile = window.profile(0..u32::MAX, Vec::new());
         for (sample, stack) in profile.samples.iter().zip(51_u64..) {
-            // Within a slice rows are in the order of their stacks.
+            // Within a slice, rows are in the order of their stacks.
             let frame = &profile.frames[profile.stacks[sample.stack.0 as usize][0].0 as usize];
             assert_eq!(frame.address, stack << 12);
             assert_eq!(profile.spans[sample.span.unwrap().0 as usize].span_id, stack.to_be_bytes());
         }
         fill(&mut window, 100..=100);
-        assert_eq!(window.builder.profile.stacks.len(), 50, "what is known is found again");
+        assert_eq!(window.builder.profile.stacks.len(), 50, "a known stack is found again");
         assert_eq!(window.builder.profile.threads.len(), 1);
     }
 
     #[test]
-    fn what_is_older_than_the_window_is_let_go() {
+    fn rows_older_than_the_window_are_evicted() {
         let mut window = window(1 << 20);
         fill(&mut window, 1..=3);
         window.flush();
         window.set_limits(WindowLimits { max_age: Duration::ZERO, max_bytes: 1 << 20 });
         std::thread::sleep(2 * SLICE);
-        let told = told(&mut window, "");
-        assert_eq!((events(&told), &told["live"]["forgotten"]), (0, &3.into()));
-        assert!(told["live"]["first_slice"].as_u64() >= Some(2));
+        let update = update(&mut window, "");
+        assert_eq!((events(&update), &update["live"]["forgotten"]), (0, &3.into()));
+        assert!(update["live"]["first_slice"].as_u64() >= Some(2));
     }
 }
