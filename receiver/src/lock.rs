@@ -1,8 +1,8 @@
-//! Mutexes that outlive a panic of the thread that held them.
+//! Locking of mutexes that may be poisoned.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also one whose holder has panicked: what these mutexes guard is changed whole.
+/// Locks a mutex even if a thread panicked while holding it: no change to what these mutexes guard can be left half done.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

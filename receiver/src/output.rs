@@ -1,7 +1,8 @@
-//! Files that commands write: the whole of it, or what was there before.
+//! Writes the output files of commands: atomically where that is possible.
 //!
-//! A regular file is written without a name, then linked beside its destination and renamed over it: a full disk, a signal
-//! or a crash leaves the old file. What can't be replaced, such as a pipe or a device, is written to directly, once.
+//! A regular file is written as an unnamed temporary file, then linked beside its destination and renamed over it: a full
+//! disk, a signal or a crash leaves the old file. A target that can't be replaced, such as a pipe or a device, is written
+//! to directly, once.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
@@ -22,32 +23,32 @@ use crate::cli::FormatArg;
 use crate::exit::{ExitCause, Failure};
 use crate::terminal::print_notice;
 
-/// What to do where a file can't be written.
+/// The next step for a user whose file can't be written.
 const WRITE_ELSEWHERE_HINT: &str =
     "choose another place with -o FILE: a folder that exists, on a disk with room";
-/// How often it is looked whether somebody reads a named pipe.
+/// How often a named pipe is checked for a reader.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// As many as the kernel follows (path_resolution(7)).
+/// The limit of the kernel (path_resolution(7)).
 const SYMLINKS_MAX: usize = 40;
 
-/// What a command can write a profile as.
+/// The format in which a command writes a profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OutputFormat {
     /// OpenTelemetry's `ProfilesData`.
     Otlp,
-    /// Another.
+    /// A format for people and other tools.
     Rendered(ProfileFormat),
 }
 
 impl OutputFormat {
-    /// The one that was asked for, else what the end of the file's name tells.
+    /// The requested format, or else the one that the suffix of the file's name stands for.
     ///
     /// # Errors
-    /// Where neither tells it.
-    pub(crate) fn from_path(path: &Path, asked: Option<FormatArg>) -> Result<Self, Failure> {
+    /// If no format is requested and the suffix is unknown.
+    pub(crate) fn from_path(path: &Path, requested: Option<FormatArg>) -> Result<Self, Failure> {
         const OTLP: &str = ".otlp";
-        if let Some(asked) = asked {
-            return Ok(asked.into());
+        if let Some(requested) = requested {
+            return Ok(requested.into());
         }
         if path.file_name().is_some_and(|name| name.to_string_lossy().to_lowercase().ends_with(OTLP)) {
             return Ok(Self::Otlp);
@@ -55,14 +56,14 @@ impl OutputFormat {
         ProfileFormat::from_path(path, &[OTLP]).map(Self::Rendered).map_err(|error| {
             Failure::new(ExitCause::Usage, "can't write the profile")
                 .with_source(error)
-                .with_next_step("give the file such a name, or say --format")
+                .with_next_step("give the file such a name, or use --format")
         })
     }
 }
 
 impl From<FormatArg> for OutputFormat {
-    fn from(asked: FormatArg) -> Self {
-        match asked {
+    fn from(format: FormatArg) -> Self {
+        match format {
             FormatArg::Otlp => Self::Otlp,
             FormatArg::Pprof => Self::Rendered(ProfileFormat::Pprof),
             FormatArg::Folded => Self::Rendered(ProfileFormat::Folded),
@@ -77,44 +78,44 @@ impl From<FormatArg> for OutputFormat {
 /// Where a command writes its result.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// As the user names it.
+    /// As the user gave it.
     path: PathBuf,
     target: OutputTarget,
 }
 
 #[derive(PartialEq, Eq, Debug)]
 enum OutputTarget {
-    /// A regular file, or none yet, behind all symbolic links.
+    /// A regular file, or a path with no file yet, with all symbolic links resolved.
     File(PathBuf),
     /// A pipe or a device.
     Stream,
-    /// A descriptor of ours, whatever it is open on.
+    /// A descriptor of this process, whatever it refers to.
     Descriptor(u32),
 }
 
 impl Output {
-    /// Finds out whether the file can be written, before the work and not after it. Changes nothing.
+    /// Checks that the file can be written, so that a user learns of a problem before the recording. Changes nothing.
     ///
     /// # Errors
-    /// Where it can't.
+    /// If it can't be written.
     pub(crate) fn new(path: &Path) -> Result<Self, Failure> {
         let failed = |error| write_failure(ExitCause::Usage, path, error);
-        let place = resolve_target(path).map_err(failed)?;
-        if let OutputTarget::File(destination) = &place {
+        let target = resolve_target(path).map_err(failed)?;
+        if let OutputTarget::File(destination) = &target {
             check_replaceable(destination).map_err(failed)?;
         }
-        Ok(Self { path: path.to_owned(), target: place })
+        Ok(Self { path: path.to_owned(), target })
     }
 
-    /// The name, as the user gave it.
+    /// The path as the user gave it.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what `fill` writes. A named pipe is waited for until somebody reads it, or `stop` is set meanwhile.
+    /// Writes the output with `fill`. For a named pipe, waits until it has a reader, or `stop` is set meanwhile.
     ///
     /// # Errors
-    /// Where that fails: a file is as it was then.
+    /// If that fails; an existing file is then unchanged.
     pub(crate) fn write<E: Into<Box<dyn Error + Send + Sync>>>(
         &self,
         stop: &AtomicBool,
@@ -133,7 +134,7 @@ impl Output {
                 fill(&partial.file)?;
                 partial.persist(destination).map_err(|error| failed(error.into()))
             }
-            // Opened anew, a file that the shell has redirected to would be written from its beginning.
+            // Opening /dev/stdout again would write from the beginning of a file that the shell redirects to.
             OutputTarget::Descriptor(1) => {
                 fill(&duplicate(io::stdout()).map_err(|error| failed(error.into()))?)
             }
@@ -148,7 +149,7 @@ impl Output {
 
     fn open_stream(&self, stop: &AtomicBool) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let mut is_told = false;
+        let mut is_waiting = false;
         loop {
             match open(&self.path, flags | OFlags::NONBLOCK, Mode::empty()) {
                 Err(Errno::NXIO) if is_pipe(&self.path) => {}
@@ -158,8 +159,8 @@ impl Output {
                     return Ok(file.into());
                 }
             }
-            if !std::mem::replace(&mut is_told, true) {
-                // An interrupt that has ended the recording does not end this too.
+            if !std::mem::replace(&mut is_waiting, true) {
+                // The interrupt that ended the recording must not end this wait too.
                 stop.store(false, Ordering::Relaxed);
                 print_notice(format_args!(
                     "waiting for somebody to read {}; Ctrl-C ends\n",
@@ -180,25 +181,25 @@ fn write_failure(cause: ExitCause, path: &Path, error: impl Into<Box<dyn Error +
         .with_next_step(WRITE_ELSEWHERE_HINT)
 }
 
-/// What a path names.
+/// Resolves a path to what it refers to.
 fn resolve_target(path: &Path) -> io::Result<OutputTarget> {
     let mut at = path.to_owned();
     for _ in 0..SYMLINKS_MAX {
-        if let Some(number) = parse_descriptor_path(&at) {
-            return Ok(OutputTarget::Descriptor(number));
+        if let Some(descriptor) = parse_descriptor_path(&at) {
+            return Ok(OutputTarget::Descriptor(descriptor));
         }
-        let found = match fs::symlink_metadata(&at) {
-            Ok(found) => found,
+        let metadata = match fs::symlink_metadata(&at) {
+            Ok(metadata) => metadata,
             Err(error) if error.kind() == io::ErrorKind::NotFound && at.file_name().is_some() => {
                 return Ok(OutputTarget::File(at));
             }
             Err(error) => return Err(error),
         };
-        if found.is_symlink() {
+        if metadata.is_symlink() {
             at = parent_directory(&at).join(fs::read_link(&at)?);
-        } else if found.is_dir() {
+        } else if metadata.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
-        } else if found.is_file() {
+        } else if metadata.is_file() {
             return Ok(OutputTarget::File(at));
         } else {
             return Ok(OutputTarget::Stream);
@@ -207,7 +208,7 @@ fn resolve_target(path: &Path) -> io::Result<OutputTarget> {
     Err(Errno::LOOP.into())
 }
 
-/// The descriptor of ours that a path stands for, as `/dev/fd/63` does.
+/// The descriptor of this process that a path stands for, such as `/dev/fd/63`.
 fn parse_descriptor_path(path: &Path) -> Option<u32> {
     let is_ours =
         parent_directory(path).canonicalize().ok()? == Path::new(&format!("/proc/{}/fd", std::process::id()));
@@ -219,7 +220,7 @@ fn duplicate(stream: impl AsFd) -> io::Result<File> {
 }
 
 fn is_pipe(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+    fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 fn parent_directory(path: &Path) -> &Path {
@@ -229,7 +230,7 @@ fn parent_directory(path: &Path) -> &Path {
     }
 }
 
-/// Whether a file can be replaced: it may be written to, and so may its folder.
+/// Checks that a file can be replaced: that it and its folder are writable.
 fn check_replaceable(destination: &Path) -> io::Result<()> {
     match OpenOptions::new().write(true).open(destination) {
         Ok(_) => {}
@@ -239,26 +240,26 @@ fn check_replaceable(destination: &Path) -> io::Result<()> {
     PartialFile::create(destination).map(drop)
 }
 
-/// A file in the making, on the same filesystem as its destination. It is removed unless it [persists](Self::persist).
+/// A temporary file on the same filesystem as its destination. It is removed unless it is [persisted](Self::persist).
 struct PartialFile {
     file: File,
-    /// None where the filesystem keeps files without one; then nothing is left of it even if we are killed.
+    /// `None` if the filesystem supports unnamed files: nothing is left behind even if the process is killed.
     name: Option<PathBuf>,
 }
 
 impl PartialFile {
-    /// Creates it, with the permissions that any new file would get.
+    /// Creates the file with the default permissions of a new file.
     fn create(destination: &Path) -> io::Result<Self> {
         let folder = parent_directory(destination);
         let mode = Mode::from_raw_mode(0o666);
         match open(folder, OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC, mode) {
             Ok(file) => Ok(Self { file: file.into(), name: None }),
-            // What a filesystem says that can't, and a kernel that does not know the flag.
+            // Errors of a filesystem without unnamed files, and of a kernel that does not know the flag.
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::create_named(destination),
             Err(error) => {
-                let said =
+                let message =
                     format!("no file can be created in {}: {}", folder.display(), io::Error::from(error));
-                Err(io::Error::new(io::Error::from(error).kind(), said))
+                Err(io::Error::new(io::Error::from(error).kind(), message))
             }
         }
     }
@@ -269,10 +270,10 @@ impl PartialFile {
         Ok(Self { file, name: Some(name) })
     }
 
-    /// Puts it in the place of `destination`, whose permissions it gets, once all of it is on the disk.
+    /// Syncs the file to disk, then replaces `destination` with it. Keeps the permissions of a file that it replaces.
     fn persist(mut self, destination: &Path) -> io::Result<()> {
         if let Ok(replaced) = fs::metadata(destination) {
-            // Who may not give files away keeps the new one; changing the owner also takes set-user-ID away.
+            // Without the privilege to change the owner, the new owner stays. Changing the owner also clears set-user-ID.
             let _ = fchown(&self.file, Some(replaced.uid()), Some(replaced.gid()));
             self.file.set_permissions(replaced.permissions())?;
         }
@@ -289,7 +290,7 @@ impl PartialFile {
                 self.name = None;
                 Ok(())
             }
-            // Where something is mounted, as a container's engine does with single files, nothing else can be put.
+            // A mount point, such as a single file that a container engine mounts, can't be replaced.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
                 let mut to = OpenOptions::new().write(true).truncate(true).open(destination)?;
                 self.file.rewind()?;
@@ -300,7 +301,7 @@ impl PartialFile {
         }
     }
 
-    /// Gives it a name; `None` where the filesystem refuses that, late.
+    /// Gives the file a name; `None` if the filesystem supports unnamed files but can't link them.
     fn link(&self, destination: &Path) -> Option<PathBuf> {
         let name = partial_name(destination);
         let ours = format!("/proc/self/fd/{}", self.file.as_raw_fd());
@@ -311,7 +312,7 @@ impl PartialFile {
 impl Drop for PartialFile {
     fn drop(&mut self) {
         if let Some(name) = &self.name {
-            // It may be gone, or its folder be out of reach: then there is nothing more to do.
+            // Nothing more can be done if it is gone, or its folder is no longer accessible.
             let _ = fs::remove_file(name);
         }
     }
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_leaves_what_was_there_and_nothing_beside_it() {
+    fn a_failed_write_keeps_the_old_file_and_leaves_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         fs::write(&path, "old").unwrap();
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["out"]);
     }
 
-    /// As on filesystems that keep no file without a name.
+    /// As on filesystems without unnamed files.
     #[test]
     fn a_partial_file_with_a_name_is_renamed_or_removed() {
         let folder = tempfile::tempdir().unwrap();
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_to_where_they_lead() {
+    fn symbolic_links_are_followed() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("far")).unwrap();
         let (near, far) = (folder.path().join("near"), folder.path().join("far/out"));
@@ -408,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_output_is_told_at_once() {
+    fn a_path_that_cant_be_written_fails_early() {
         let folder = tempfile::tempdir().unwrap();
         for path in [folder.path().to_owned(), folder.path().join("no/out"), PathBuf::from("/")] {
             let error = Output::new(&path).unwrap_err();
@@ -436,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_pipe_is_waited_for_until_it_is_read_or_we_are_interrupted() {
+    fn writing_a_named_pipe_waits_for_a_reader_or_an_interrupt() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         rustix::fs::mknodat(CWD, &path, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -444,7 +445,7 @@ mod tests {
         let stop = AtomicBool::new(true);
         let interrupted = thread::scope(|threads| {
             let writing = threads.spawn(|| output.write(&stop, |out| out.write_all(b"lost")));
-            // The interrupt before does not count.
+            // The interrupt from before the write is ignored.
             while stop.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -458,6 +459,6 @@ mod tests {
             reading.join().unwrap()
         });
         assert_eq!(read, "whole");
-        assert!(is_pipe(&path), "it is still there");
+        assert!(is_pipe(&path), "the pipe is still there");
     }
 }

@@ -1,4 +1,7 @@
-//! Events become OTLP reports.
+//! Builds OTLP reports from events.
+//!
+//! Input: [`Message`]s from sampling. Output: one [`Report`] per list of processors and reporting interval. Owner: the
+//! reporting thread.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,22 +25,22 @@ use crate::processor;
 use crate::resource::resource_attributes;
 use crate::sampling::message::{Labels, Message, SampleEvent, is_anonymous};
 
-/// Events of one report: with these it is far below what a Collector takes, and takes little memory while
-/// it is made. Where there are more, reports are made more often.
+/// The most events in a report: this keeps it far below the size limit of a Collector, and takes little memory to build.
+/// With more events, reports are made more often.
 const EVENTS_MAX: usize = 100_000;
 
-/// See the [module](self).
+/// Builds the reports of one receiver.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     namer: Namer,
     pending_reports: Vec<PendingReport>,
-    /// What is interned is thrown away when all of it has grown to this.
+    /// Interned data is dropped when its total size exceeds this.
     interned_bytes_max: usize,
     descriptions: HashMap<ProcessKey, Arc<ProcessDescription>>,
     clock: WallClock,
 }
 
-/// A report in the making, of what some processors make of the events.
+/// A report under construction, with the events as one list of processors changes them.
 #[derive(Debug)]
 struct PendingReport {
     processors: Vec<ResourceProcessor>,
@@ -45,41 +48,41 @@ struct PendingReport {
     interned: InternedIndices,
 }
 
-/// A stack, and how it ended. The process is part of it where it has frames that mean something in one process only.
+/// A stack's ID and the outcome of its walk; with the process if the stack has frames that are valid in one process only.
 type SampleStackKey = (Option<u64>, sidewinder_bpf::Outcome, Option<ProcessKey>);
 
-/// What the builder has numbers for.
+/// The builder's indices of what was added to it.
 #[derive(Debug, Default)]
 struct InternedIndices {
     resources: HashMap<ProcessKey, ResourceIndex>,
     locations: HashMap<sidewinder_bpf::RawFrame, LocationIndex>,
-    /// Of frames that mean something in one process only, and may mean something else later.
+    /// Of frames that are valid in one process only, and whose address may hold other code later.
     process_locations: HashMap<(ProcessKey, sidewinder_bpf::RawFrame), LocationIndex>,
     stacks: HashMap<SampleStackKey, StackIndex>,
     attributes: HashMap<EventAttributes, AttributeSetIndex>,
 }
 
 impl InternedIndices {
-    /// Forgets what means something in one process only.
+    /// Removes what is valid in one process only.
     fn clear_process_specific(&mut self) {
         self.process_locations.clear();
         self.stacks.retain(|(_, _, process), _| process.is_none());
     }
 
-    /// About how many bytes all of it takes.
+    /// The approximate size in bytes.
     fn bytes(&self) -> usize {
-        let of_each = size_of::<(sidewinder_bpf::RawFrame, LocationIndex)>() * self.locations.len()
+        let entries = size_of::<(sidewinder_bpf::RawFrame, LocationIndex)>() * self.locations.len()
             + size_of::<((ProcessKey, sidewinder_bpf::RawFrame), LocationIndex)>()
                 * self.process_locations.len()
             + size_of::<(SampleStackKey, StackIndex)>() * self.stacks.len()
             + size_of::<(EventAttributes, AttributeSetIndex)>() * self.attributes.len()
             + size_of::<(ProcessKey, ResourceIndex)>() * self.resources.len();
         // A hash map is three quarters full on average.
-        of_each / 3 * 4
+        entries / 3 * 4
     }
 }
 
-/// What an event's attributes are made of.
+/// The properties of an event that become its attributes.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct EventAttributes {
     tid: u32,
@@ -90,8 +93,13 @@ struct EventAttributes {
 }
 
 impl Reporter {
-    /// Makes a report for each list of processors, of which there is at least one.
-    pub(crate) fn new(namer: Namer, processors: &[&[ResourceProcessor]], interned_bytes_max: usize) -> Self {
+    /// A reporter that makes one report for each list of processors, of which there is at least one.
+    pub(crate) fn new(
+        namer: Namer,
+        samples_per_second: u32,
+        processors: &[&[ResourceProcessor]],
+        interned_bytes_max: usize,
+    ) -> Self {
         Self {
             namer,
             interned_bytes_max,
@@ -104,12 +112,12 @@ impl Reporter {
         }
     }
 
-    /// Makes reports for other lists of processors from now on. What was not drained before is lost.
+    /// Makes reports for other lists of processors from now on. If they differ, events that have not been drained are lost.
     pub(crate) fn change_processors(&mut self, processors: &[&[ResourceProcessor]]) {
         if !self
             .pending_reports
             .iter()
-            .map(|draft| draft.processors.as_slice())
+            .map(|pending| pending.processors.as_slice())
             .eq(processors.iter().copied())
         {
             self.pending_reports =
@@ -122,28 +130,28 @@ impl Reporter {
             Message::File(id, facts) => {
                 self.namer.add_file(id, facts);
                 // Frames of this file may have a better name now.
-                for draft in &mut self.pending_reports {
-                    draft.interned.locations.clear();
-                    draft.interned.stacks.clear();
+                for pending in &mut self.pending_reports {
+                    pending.interned.locations.clear();
+                    pending.interned.stacks.clear();
                 }
             }
             Message::ForgetFile(id) => self.namer.remove_file(id),
             Message::Process(key, description) => {
-                for draft in &mut self.pending_reports {
-                    draft.interned.resources.remove(&key);
+                for pending in &mut self.pending_reports {
+                    pending.interned.resources.remove(&key);
                 }
                 self.descriptions.insert(key, description);
             }
             Message::JitSource(key, place) => {
                 self.namer.add_jit_source(key, place);
-                for draft in &mut self.pending_reports {
-                    draft.interned.clear_process_specific();
+                for pending in &mut self.pending_reports {
+                    pending.interned.clear_process_specific();
                 }
             }
             Message::ProcessExited(key) => {
                 self.namer.remove_process(key);
-                for draft in &mut self.pending_reports {
-                    draft.interned.resources.remove(&key);
+                for pending in &mut self.pending_reports {
+                    pending.interned.resources.remove(&key);
                 }
                 self.descriptions.remove(&key);
             }
@@ -151,43 +159,44 @@ impl Reporter {
         }
     }
 
-    /// Whether the next reports are better made now than when they are due.
+    /// Whether the next reports should be made now rather than when they are due.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending_reports.iter().any(|draft| draft.builder.pending_events() >= EVENTS_MAX)
+        self.pending_reports.iter().any(|pending| pending.builder.pending_events() >= EVENTS_MAX)
     }
 
-    /// The reports of all events since the last ones, one for each list of processors, which cover this time of
-    /// `CLOCK_MONOTONIC`. `None` where there was no event.
+    /// The reports of all events since the previous call, one for each list of processors. `monotonic_ns` is the time that they
+    /// cover, by `CLOCK_MONOTONIC`. `None` if there were no events.
     pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
         let share = self.interned_bytes_max / self.pending_reports.len().max(1);
         let reports =
-            self.pending_reports.iter_mut().map(|draft| draft.drain(interval.clone(), share)).collect();
+            self.pending_reports.iter_mut().map(|pending| pending.drain(interval.clone(), share)).collect();
         self.clock = WallClock::now();
         reports
     }
 
-    /// Names from here on with what has been read so far.
+    /// From now on, names are looked up only in files that have already been read.
     pub(crate) fn stop_reading(&mut self) {
         self.namer.stop_reading();
     }
 
-    /// What the live page names events by.
+    /// What the live page needs to name events.
     pub(crate) fn naming_context(&mut self) -> NamingContext<'_> {
         NamingContext { namer: &mut self.namer, processes: &self.descriptions }
     }
 
-    /// What names lack so far.
+    /// Counts of frames without names, or without complete ones.
     pub(crate) fn name_counts(&self) -> NameCounts {
         self.namer.counts()
     }
 
     fn add_event(&mut self, event: &SampleEvent) {
-        let nothing = ProcessDescription::default();
-        let description = self.descriptions.get(&event.process).map_or(&nothing, |description| description);
+        let kind = self.kind;
+        let unknown = ProcessDescription::default();
+        let description = self.descriptions.get(&event.process).map_or(&unknown, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
-        for draft in &mut self.pending_reports {
-            draft.add(event, time_ns, description, &mut self.namer);
+        for pending in &mut self.pending_reports {
+            pending.add(event, kind, time_ns, description, &mut self.namer);
         }
     }
 }
@@ -200,7 +209,7 @@ impl PendingReport {
 
     fn drain(&mut self, unix_ns: Range<u64>, interned_bytes_max: usize) -> Option<Report> {
         let report = self.builder.drain(unix_ns);
-        // Code that a process made may be thrown away, and its place taken.
+        // Other code may be at the addresses of code that a process generated.
         self.interned.clear_process_specific();
         if self.builder.interned_bytes() + self.interned.bytes() > interned_bytes_max {
             *self = Self::new(std::mem::take(&mut self.processors));
@@ -241,14 +250,14 @@ impl PendingReport {
 
     fn attributes(&mut self, event: &SampleEvent, outcome: Option<&'static str>) -> AttributeSetIndex {
         let builder = &mut self.builder;
-        let circumstances = EventAttributes {
+        let key = EventAttributes {
             tid: event.tid,
             comm: event.comm,
             cpu: event.cpu,
             outcome,
             labels: Labels::clone(&event.labels),
         };
-        *self.interned.attributes.entry(circumstances).or_insert_with(|| {
+        *self.interned.attributes.entry(key).or_insert_with(|| {
             let name = event.comm.split(|byte| *byte == 0).next().unwrap_or_default();
             builder.attributes(&SampleAttributes {
                 thread_id: Some(event.tid.into()),
@@ -262,19 +271,19 @@ impl PendingReport {
 
     fn stack(&mut self, event: &SampleEvent, namer: &mut Namer) -> StackIndex {
         let (stack, outcome, process) = (event.stack.as_ref(), event.outcome, event.process);
-        let of_process = stack.filter(|stack| stack.has_anonymous_code).map(|_| process);
-        let key = (stack.map(|stack| stack.id), outcome, of_process);
+        let process_scope = stack.filter(|stack| stack.has_anonymous_code).map(|_| process);
+        let key = (stack.map(|stack| stack.id), outcome, process_scope);
         if let Some(index) = self.interned.stacks.get(&key) {
             return *index;
         }
         let frames = stack.map_or(&[][..], |stack| &stack.frames);
         let (builder, interned) = (&mut self.builder, &mut self.interned);
-        let mut has_unsought = false;
+        let mut has_provisional = false;
         let mut locations: Vec<LocationIndex> = frames
             .iter()
             .map(|frame| {
-                let of_process = is_anonymous(frame).then_some((process, *frame));
-                let known = match &of_process {
+                let process_key = is_anonymous(frame).then_some((process, *frame));
+                let known = match &process_key {
                     Some(key) => interned.process_locations.get(key),
                     None => interned.locations.get(frame),
                 };
@@ -283,8 +292,8 @@ impl PendingReport {
                 }
                 let named = namer.resolve(process, *frame, event.time_ns);
                 let index = location(builder, &named);
-                match of_process {
-                    _ if named.is_provisional => has_unsought = true,
+                match process_key {
+                    _ if named.is_provisional => has_provisional = true,
                     Some(key) => drop(interned.process_locations.insert(key, index)),
                     None => drop(interned.locations.insert(*frame, index)),
                 }
@@ -297,7 +306,7 @@ impl PendingReport {
         };
         locations.extend(marker.map(|marker| marker_location(&mut self.builder, &marker)));
         let index = self.builder.stack(&locations);
-        if !has_unsought {
+        if !has_provisional {
             self.interned.stacks.insert(key, index);
         }
         index
@@ -311,7 +320,7 @@ fn labels(labels: &Labels) -> Vec<(&str, Value<'_>)> {
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
     let (mapping, address) = match &named.location {
         FrameLocation::File { facts, svma, load, .. } => {
-            // A mapping says what its file is by this hash. Of a file that could not be read the name of the frame tells.
+            // The hash identifies the file of a mapping. For a file that could not be read, the name of the frame has the path.
             let mapping = facts.hash.map(|hash| {
                 builder.mapping(&Mapping {
                     memory_start: load.svma.0,
@@ -340,7 +349,7 @@ fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
         CodeOrigin::Jit(Runtime::V8) => FrameType::V8js,
         CodeOrigin::Jit(Runtime::Unknown) => FrameType::Native,
     };
-    // A place without a name is left to backends that have symbols: they know the file and the address.
+    // A location without a name is left to backends that have symbols: it has the file and the address.
     let lines: Vec<Line> = match &*named.functions {
         [] if mapping.is_some() => Vec::new(),
         [] => vec![Line::new(builder.function(&Function { name: &named.name, ..Function::default() }))],
@@ -378,25 +387,25 @@ fn marker_location(builder: &mut ReportBuilder, marker: &str) -> LocationIndex {
     })
 }
 
-/// The time of day of moments of `CLOCK_MONOTONIC`, by what both clocks said at one moment.
+/// Converts times of `CLOCK_MONOTONIC` to Unix time, by the offset between both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallClock {
     unix_offset_ns: u64,
 }
 
 impl WallClock {
-    /// Comparisons of the clocks, of which the quickest counts: between the readings of one this thread may lose its CPU.
+    /// How often the clocks are compared. The quickest comparison is used: this thread may be preempted between two readings.
     const ATTEMPTS: u32 = 8;
 
     pub(crate) fn now() -> Self {
-        let tries = (0..Self::ATTEMPTS).map(|_| {
+        let attempts = (0..Self::ATTEMPTS).map(|_| {
             let before_ns = monotonic_ns();
             let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let took_ns = monotonic_ns().saturating_sub(before_ns);
             let unix_ns = u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX);
             (took_ns, unix_ns.saturating_sub(before_ns + took_ns / 2))
         });
-        Self { unix_offset_ns: tries.min().map_or(0, |(_, ahead_ns)| ahead_ns) }
+        Self { unix_offset_ns: attempts.min().map_or(0, |(_, ahead_ns)| ahead_ns) }
     }
 
     pub(crate) fn unix_ns(self, monotonic_ns: u64) -> u64 {
@@ -413,7 +422,7 @@ mod tests {
     use crate::naming::NamingOptions;
     use crate::sampling::message::Stack;
 
-    /// Two spans on one stack, one of them by two routes: three samples, of one stack, each with its own events.
+    /// One stack without a span, with one span, and with another span under two routes: four samples share one stack.
     #[test]
     fn samples_that_differ_in_their_span_or_labels_stay_apart_and_share_their_stack() {
         let namer = Namer::new(NamingOptions::default());
@@ -431,11 +440,11 @@ mod tests {
             (link(2), route("/b")),
             (link(1), Labels::default()),
         ];
-        for (number, (span, labels)) in events.into_iter().enumerate() {
+        for (index, (span, labels)) in events.into_iter().enumerate() {
             reporter.handle(Message::Event(SampleEvent {
                 kind: Kind::Cpu { samples_per_second: 97 },
                 value: 1,
-                time_ns: now_ns + number as u64,
+                time_ns: now_ns + index as u64,
                 process: ProcessKey { pid: 7, instance: 1 },
                 tid: 7,
                 cpu: 0,
@@ -465,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_a_process_that_has_departed() {
+    fn nothing_is_kept_of_an_exited_process() {
         let namer = Namer::new(NamingOptions::default());
         let mut reporter = Reporter::new(namer, &[&[]], usize::MAX);
         let processes = (1..=1_000).map(|instance| ProcessKey { pid: 7, instance });

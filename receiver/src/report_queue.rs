@@ -1,4 +1,5 @@
-//! The queue from the sampling thread to the reporter. It is bounded, and never blocks sampling.
+//! The queue of messages from the sampling thread to the reporter. It is bounded, and does not block sampling until it is
+//! closed.
 
 use std::mem;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -84,20 +85,20 @@ mod tests {
     #[test]
     fn the_queue_is_bounded_and_keeps_what_events_refer_to() {
         let (mut queue, incoming) = ReportQueue::new();
-        let departed = || Message::ProcessExited(ProcessKey { pid: 7, instance: 1 });
+        let exited = || Message::ProcessExited(ProcessKey { pid: 7, instance: 1 });
         for _ in 0..BATCHES_MAX {
-            queue.pending.push(departed());
+            queue.pending.push(exited());
             queue.flush_now("test");
         }
         assert!(queue.pending.is_empty());
-        // Nobody takes anything.
+        // The reporter takes nothing.
         queue.pending.extend((0..PENDING_MAX as u64).map(|stack| event(stack, None)));
         queue.flush_now("test");
         assert_eq!((queue.dropped(), queue.pending.len()), (0, PENDING_MAX));
-        queue.pending.push(departed());
+        queue.pending.push(exited());
         queue.flush_now("test");
         assert_eq!((queue.dropped(), queue.pending.len()), (PENDING_MAX as u64, 1));
-        // Room again.
+        // The queue has room again.
         assert_eq!(incoming.try_iter().count(), BATCHES_MAX);
         queue.close();
         assert!(matches!(incoming.try_recv().as_deref(), Ok([Message::ProcessExited(_)])));
