@@ -1,4 +1,4 @@
-//! `sidewinder check`: what works here, what its absence costs, and what to do about it.
+//! `sidewinder check`: which features work on this machine, what the missing ones cost, and how to get them.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::exit::{ExitCause, Failure};
 use crate::sampling::SamplingError;
 use crate::terminal::supports_colour;
 
-/// What to do where all is well.
+/// The next step if nothing required is missing.
 const FIRST_RECORDING_HINT: &str = "sidewinder record -a -d 10s -o profile.html";
 
 pub(crate) fn check(args: &CheckArgs) -> CommandResult {
@@ -32,13 +32,13 @@ fn is_ready(probes: &[Probe]) -> bool {
     probes.iter().all(|probe| ProbeStatus::from_probe(probe) != ProbeStatus::Missing)
 }
 
-/// What there is to say of a probe in one word.
+/// The result of a probe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProbeStatus {
     Ok,
-    /// Profiling works, and lacks something.
+    /// Profiling works without this feature.
     Limited,
-    /// Nothing works without it.
+    /// Profiling does not work without this feature.
     Missing,
 }
 
@@ -70,39 +70,40 @@ impl ProbeStatus {
 }
 
 fn to_text(probes: &[Probe], is_coloured: bool) -> String {
-    let paint = |state: ProbeStatus, text: &str| match is_coloured {
-        true => format!("\u{1b}[{}m{text}\u{1b}[0m", state.colour_code()),
+    let paint = |status: ProbeStatus, text: &str| match is_coloured {
+        true => format!("\u{1b}[{}m{text}\u{1b}[0m", status.colour_code()),
         false => text.to_owned(),
     };
     let mut text = format!("Sidewinder {} on Linux {}\n\n", env!("CARGO_PKG_VERSION"), kernel());
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     for probe in probes {
-        let state = ProbeStatus::from_probe(probe);
-        _ = writeln!(text, "{}  {}", paint(state, &format!("{:<7}", state.label())), probe.name);
+        let status = ProbeStatus::from_probe(probe);
+        _ = writeln!(text, "{}  {}", paint(status, &format!("{:<7}", status.label())), probe.name);
         if let Support::No { why } = &probe.support {
-            for (what, words) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
-                _ = writeln!(text, "         {what}  {words}");
+            for (label, text_part) in [("why ", &**why), ("cost", probe.cost), ("next", probe.remedy)] {
+                _ = writeln!(text, "         {label}  {text_part}");
             }
         }
     }
-    let count = |state| probes.iter().filter(|probe| ProbeStatus::from_probe(probe) == state).count();
-    let next =
-        |state| probes.iter().find(|probe| ProbeStatus::from_probe(probe) == state).map(|probe| probe.remedy);
-    let (verdict, step) = match (count(ProbeStatus::Missing), count(ProbeStatus::Limited)) {
+    let count = |status| probes.iter().filter(|probe| ProbeStatus::from_probe(probe) == status).count();
+    let next = |status| {
+        probes.iter().find(|probe| ProbeStatus::from_probe(probe) == status).map(|probe| probe.remedy)
+    };
+    let (conclusion, step) = match (count(ProbeStatus::Missing), count(ProbeStatus::Limited)) {
         (0, 0) => (paint(ProbeStatus::Ok, "Ready to profile."), None),
         (0, limits) => {
             (paint(ProbeStatus::Limited, &format!("Ready to profile, with limits ({limits}).")), None)
         }
         (missing, _) => {
-            let verdict = format!("Not ready: {missing} of these can't be done without.");
-            (paint(ProbeStatus::Missing, &verdict), next(ProbeStatus::Missing))
+            let text = format!("Not ready: {missing} of these can't be done without.");
+            (paint(ProbeStatus::Missing, &text), next(ProbeStatus::Missing))
         }
     };
-    _ = writeln!(text, "\n{verdict}\nNext: {}", step.unwrap_or(FIRST_RECORDING_HINT));
+    _ = writeln!(text, "\n{conclusion}\nNext: {}", step.unwrap_or(FIRST_RECORDING_HINT));
     text
 }
 
-/// The keys are a promise: see VERSIONING.md.
+/// The keys are part of the stable interface: see VERSIONING.md.
 fn to_json(probes: &[Probe]) -> Value {
     let checks = probes.iter().map(|probe| {
         let (why, cost, next) = match &probe.support {
@@ -127,7 +128,7 @@ fn to_json(probes: &[Probe]) -> Value {
     })
 }
 
-/// The release of the kernel, as `uname -r` says it.
+/// The release of the kernel, as `uname -r` prints it.
 fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
@@ -139,8 +140,8 @@ fn print_verified() -> CommandResult {
         let counts =
             verified.programs.iter().map(|(program, instructions)| (program.as_str(), *instructions));
         let load_ms = ("load_ms", u64::try_from(verified.load_time.as_millis()).unwrap_or(u64::MAX));
-        for (what, number) in counts.chain([load_ms]) {
-            writeln!(out, "{}\t{what}\t{number}", walk.label())
+        for (label, value) in counts.chain([load_ms]) {
+            writeln!(out, "{}\t{label}\t{value}", walk.label())
                 .map_err(|error| Failure::runtime("can't print", error))?;
         }
     }
@@ -151,23 +152,23 @@ fn print_verified() -> CommandResult {
 mod tests {
     use super::*;
 
-    fn probe_of(id: &'static str, required: bool, works: bool) -> Probe {
+    fn test_probe(id: &'static str, required: bool, works: bool) -> Probe {
         let support = if works { Support::Yes } else { Support::No { why: format!("{id} is refused") } };
         Probe { id, name: id, required, support, cost: "its cost", remedy: "its remedy" }
     }
 
     #[test]
-    fn the_worst_probe_tells_the_verdict_and_the_next_step() {
-        let ok = [probe_of("a", true, true)];
-        let limited = [probe_of("a", true, true), probe_of("b", false, false)];
-        let missing = [probe_of("a", true, false), probe_of("b", false, false)];
-        for (probes, verdict, next, is_ready) in [
+    fn the_worst_probe_decides_the_conclusion_and_the_next_step() {
+        let ok = [test_probe("a", true, true)];
+        let limited = [test_probe("a", true, true), test_probe("b", false, false)];
+        let missing = [test_probe("a", true, false), test_probe("b", false, false)];
+        for (probes, conclusion, next, is_ready) in [
             (&ok[..], "Ready to profile.", FIRST_RECORDING_HINT, true),
             (&limited, "Ready to profile, with limits (1).", FIRST_RECORDING_HINT, true),
             (&missing, "Not ready: 1 of these can't be done without.", "its remedy", false),
         ] {
             let text = to_text(probes, false);
-            assert!(text.ends_with(&format!("\n{verdict}\nNext: {next}\n")), "{text}");
+            assert!(text.ends_with(&format!("\n{conclusion}\nNext: {next}\n")), "{text}");
             assert!(!text.contains('\u{1b}'), "{text}");
             assert_eq!(to_json(probes)["ready"], is_ready);
         }
@@ -177,8 +178,8 @@ mod tests {
     }
 
     #[test]
-    fn a_document_for_programs_has_just_these_keys() {
-        let document = to_json(&[probe_of("a", true, true), probe_of("b", false, false)]);
+    fn the_json_document_has_exactly_these_keys() {
+        let document = to_json(&[test_probe("a", true, true), test_probe("b", false, false)]);
         let keys = |value: &Value| value.as_object().map(|object| object.keys().cloned().collect::<Vec<_>>());
         assert_eq!(
             keys(&document),

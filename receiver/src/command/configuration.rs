@@ -8,7 +8,7 @@ use crate::configuration::read;
 use crate::exit::Failure;
 use crate::terminal::print_notice;
 
-/// Reads the configuration that a command line asks for, and says on standard error what should be known about it.
+/// Reads the configuration that the arguments name, and prints its warnings on standard error.
 fn read_with_warnings(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {
     let loaded = read(args)?;
     for warning in &loaded.warnings {
@@ -35,16 +35,18 @@ pub(crate) fn print(args: &PrintConfigArgs) -> CommandResult {
     print_all(&print_config(&loaded.config, mode, format))
 }
 
-/// Lists what stands at the second level of the reference: `receivers::profiling`, `exporters::file`, ...
+/// Lists the components, which are the second level of the reference: `receivers::profiling`, `exporters::file`, ...
 pub(crate) fn components() -> CommandResult {
-    let mut shown = std::collections::BTreeSet::new();
+    let mut components = std::collections::BTreeSet::new();
     for key in reference().into_iter().filter(|key| key.limitation.is_none()) {
         let mut parts = key.path.split("::");
         if let (Some(section @ ("receivers" | "exporters" | "processors" | "extensions")), Some(kind)) =
             (parts.next(), parts.next())
         {
-            shown.insert((section.to_owned(), kind.to_owned()));
+            components.insert((section.to_owned(), kind.to_owned()));
         }
     }
-    print_all(&shown.into_iter().map(|(section, kind)| format!("{section:<11} {kind}\n")).collect::<String>())
+    print_all(
+        &components.into_iter().map(|(section, kind)| format!("{section:<11} {kind}\n")).collect::<String>(),
+    )
 }

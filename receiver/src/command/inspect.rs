@@ -43,7 +43,7 @@ pub(crate) fn inspect(args: &InspectArgs) -> CommandResult {
     print_result(result.and_then(|()| out.flush()))
 }
 
-/// What a table can be read from.
+/// A source that a table can be read from.
 trait ReadSeek: Read + Seek {}
 
 impl<T: Read + Seek> ReadSeek for T {}
@@ -62,7 +62,7 @@ fn open(path: &Path) -> io::Result<(Box<dyn ReadSeek>, DebugFile)> {
     Ok((Box::new(file), debug_file))
 }
 
-/// The rows that contradict the code, one a line, and what was checked.
+/// Prints the rows that contradict the code, one per line, and a summary of what was checked.
 fn print_validation(out: &mut impl Write, args: &InspectArgs, validation: &Validation) -> io::Result<()> {
     validation.mismatches.iter().try_for_each(|mismatch| writeln!(out, "{mismatch}"))?;
     writeln!(
@@ -84,7 +84,7 @@ fn print_rows(out: &mut impl Write, table: &UnwindTable) -> io::Result<()> {
     table.rows().try_for_each(|row| writeln!(out, "{row}"))
 }
 
-/// The mode in which a range is walked under a forced way of walking.
+/// The unwind method of a range if `unwind` restricts the methods.
 fn effective_mode(mode: UnwindMethod, unwind: UnwindArg) -> String {
     match (unwind, mode) {
         (UnwindArg::FramePointers, UnwindMethod::Table(reason)) => {
@@ -142,11 +142,11 @@ fn print_summary(out: &mut impl Write, args: &InspectArgs, whole: &WholeTable) -
         writeln!(out, "  given up    {bytes} bytes of code: {reason}")?;
     }
     writeln!(out, "  ways to walk, by bytes of code:")?;
-    let mut bytes_by_way = std::collections::BTreeMap::<String, u64>::new();
+    let mut bytes_by_mode = std::collections::BTreeMap::<String, u64>::new();
     for (mode, bytes) in bytes_by_method(table, code) {
-        *bytes_by_way.entry(effective_mode(mode, args.unwind)).or_default() += bytes;
+        *bytes_by_mode.entry(effective_mode(mode, args.unwind)).or_default() += bytes;
     }
-    let mut rows: Vec<_> = bytes_by_way.into_iter().collect();
+    let mut rows: Vec<_> = bytes_by_mode.into_iter().collect();
     rows.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     for (mode, bytes) in rows {
         writeln!(out, "    {:>5.1}%  {mode}", percent(bytes))?;

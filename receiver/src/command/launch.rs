@@ -1,7 +1,7 @@
-//! Starting a command so that not one of its interrupts is missed.
+//! Launches a command such that sampling covers it from its first instruction.
 //!
-//! A child of ours stops itself before it becomes the command, and is continued when sampling has begun. It needs
-//! nothing between fork and exec that safe Rust can't do: the child is this very program.
+//! A child process stops itself before it executes the command, and is continued when sampling has started. The child is
+//! this same program, so that nothing between fork and exec needs unsafe Rust.
 
 use std::ffi::{CStr, OsString};
 use std::io;
@@ -14,39 +14,39 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use super::CommandResult;
 use crate::exit::{ExitCause, Failure};
 
-/// The first argument of that child. No command of the command line: neither help nor completions show it.
+/// The first argument of the child. It is not a command of the command line: help and completions don't show it.
 const EXEC_WHEN_CONTINUED: &str = "exec-when-continued";
 
-/// What that child is called once it can't become the command: who waits for it learns so from the kernel, also where the
-/// command would have ended with the same code.
+/// The thread name (`comm`) that the child sets when it can't execute the command. It tells the parent a failed exec from a
+/// command that exits with the same code.
 const EXEC_FAILED_COMM: &CStr = c"sw-never-ran";
 
-/// A command that is about to run, or running.
+/// A command that is stopped before its exec, running, or ended.
 #[derive(Debug)]
 pub(crate) struct LaunchedCommand {
     child: Child,
-    /// Once it has ended.
+    /// `None` while it has not ended.
     ended: Option<CommandExit>,
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum CommandExit {
-    /// By itself, or by somebody else: the code by which a shell would report it.
+    /// It exited, or another process killed it: the code with which a shell would report it.
     Exited(ExitCode),
-    /// Because we have asked it to.
+    /// It was still running when [`LaunchedCommand::terminate`] was called.
     Terminated,
-    /// There was no such command, or it could not be executed: the code that tells which.
+    /// The command was not found, or could not be executed: the exit code says which.
     FailedToExec(ExitCode),
 }
 
 impl LaunchedCommand {
-    /// Starts a process that will be the command once it is [continued](Self::resume).
+    /// Starts a process that executes the command once it is [resumed](Self::resume).
     pub(crate) fn spawn_stopped(command: &[OsString]) -> Result<Self, Failure> {
         let failed =
             |error| Failure::new(ExitCause::RecordFailed, "can't start the command").with_source(error);
-        let ourselves = std::env::current_exe().map_err(failed)?;
-        let child = Command::new(ourselves).arg(EXEC_WHEN_CONTINUED).args(command).spawn().map_err(failed)?;
+        let own_path = std::env::current_exe().map_err(failed)?;
+        let child = Command::new(own_path).arg(EXEC_WHEN_CONTINUED).args(command).spawn().map_err(failed)?;
         let launched = Self { child, ended: None };
         waitid(
             WaitId::Pid(launched.process()?),
@@ -60,14 +60,14 @@ impl LaunchedCommand {
         self.child.id()
     }
 
-    /// Lets it become the command.
+    /// Lets the child execute the command.
     pub(crate) fn resume(&self) -> Result<(), Failure> {
         kill_process(self.process()?, Signal::CONT).map_err(|error| {
             Failure::new(ExitCause::RecordFailed, "can't continue the command").with_source(error)
         })
     }
 
-    /// Whether it has ended.
+    /// Whether the child has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
             self.ended = self.try_wait();
@@ -76,17 +76,17 @@ impl LaunchedCommand {
     }
 
     fn try_wait(&mut self) -> Option<CommandExit> {
-        // What it is called is known until it is waited for.
+        // `comm` can be read until the child is reaped.
         let comm = format!("/proc/{}/comm", self.child.id());
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(self.process().ok()?), options).ok()??;
-        let is_ours =
+        let has_failed_to_exec =
             std::fs::read(comm).is_ok_and(|name| name.trim_ascii_end() == EXEC_FAILED_COMM.to_bytes());
         let code = exit_code(self.child.try_wait().ok()??);
-        Some(if is_ours { CommandExit::FailedToExec(code) } else { CommandExit::Exited(code) })
+        Some(if has_failed_to_exec { CommandExit::FailedToExec(code) } else { CommandExit::Exited(code) })
     }
 
-    /// Asks it to end if it has not, waits a while for that, and returns how it ended.
+    /// Terminates the command if it is still running, waits up to 2 s for it to end, and returns how it ended.
     pub(crate) fn terminate(&mut self) -> CommandExit {
         if self.has_ended()
             && let Some(ended) = self.ended
@@ -94,7 +94,7 @@ impl LaunchedCommand {
             return ended;
         }
         if let Ok(process) = self.process() {
-            // It may have ended by itself meanwhile. One that was never continued can't see that it is to end.
+            // It may have ended meanwhile. A child that was never resumed handles SIGTERM only once it is continued.
             let _ = kill_process(process, Signal::TERM);
             let _ = kill_process(process, Signal::CONT);
         }
@@ -108,24 +108,24 @@ impl LaunchedCommand {
     }
 
     fn process(&self) -> Result<Pid, Failure> {
-        let number = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        number.ok_or_else(|| Failure::new(ExitCause::RecordFailed, "the command has no process number"))
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| Failure::new(ExitCause::RecordFailed, "the command has no valid process ID"))
     }
 }
 
-/// The code by which a shell would report how the command ended.
+/// The code with which a shell would report how the command ended.
 fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     ExitCode::from(code.and_then(|code| u8::try_from(code & 0xff).ok()).unwrap_or(1))
 }
 
-/// The command that this process is to become, where it is such a child.
+/// The command to execute if this process is the child of [`LaunchedCommand::spawn_stopped`].
 pub(crate) fn requested_exec() -> Option<Vec<OsString>> {
     let mut arguments = std::env::args_os().skip(1);
     (arguments.next()? == EXEC_WHEN_CONTINUED).then(|| arguments.collect())
 }
 
-/// The other side: stops, and becomes the command when continued.
+/// Runs in the child: stops, and executes the command when continued.
 pub(crate) fn exec_when_continued(command: &[OsString]) -> CommandResult {
     kill_process(rustix::process::getpid(), Signal::STOP).map_err(|error| {
         Failure::new(ExitCause::RecordFailed, "can't stop before the command").with_source(error)
@@ -135,7 +135,7 @@ pub(crate) fn exec_when_continued(command: &[OsString]) -> CommandResult {
     };
     // Returns only if it fails.
     let error = Command::new(program).args(arguments).exec();
-    // If that fails, so does telling it.
+    // If this fails, the parent takes the exit code for the command's own.
     let _ = rustix::thread::set_name(EXEC_FAILED_COMM);
     let cause =
         if error.kind() == io::ErrorKind::NotFound { ExitCause::NotFound } else { ExitCause::NotExecutable };

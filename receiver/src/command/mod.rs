@@ -1,4 +1,4 @@
-//! What the command line can ask for: a module for each command.
+//! The commands of the command line, one module each, and what they share.
 
 pub(crate) mod check;
 pub(crate) mod configuration;
@@ -38,17 +38,17 @@ fn print_all(text: &str) -> CommandResult {
     print_result(io::stdout().write_all(text.as_bytes()))
 }
 
-/// How a command ends that has printed its result.
+/// The exit code of a command after it has printed its result. A closed pipe is not an error.
 fn print_result(result: io::Result<()>) -> CommandResult {
     match result.and_then(|()| io::stdout().flush()) {
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(error) => Err(Failure::runtime("can't print", error)),
         Ok(()) => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Manual pages for every command that is not hidden.
+/// Writes manual pages for every command that is not hidden.
 pub(crate) fn write_manual(folder: &Path) -> CommandResult {
     std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder)).map_err(
         |error| {
@@ -59,14 +59,14 @@ pub(crate) fn write_manual(folder: &Path) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The processes that `--pid` and `--comm` choose, and what to call them; where there is neither, every process.
+/// The processes that `--pid` and `--comm` select, and a title for them. Without either option: all processes.
 fn scope_from_args(pids: &[u32], names: &[String]) -> (SamplingScope, String) {
     match (pids, names) {
         ([], []) => (SamplingScope::whole_node(), "all processes".to_owned()),
         ([], names) => (SamplingScope::from_names(names), format!("processes named {}", names.join(", "))),
         (pids, _) => {
-            let numbers: Vec<String> = pids.iter().map(ToString::to_string).collect();
-            (SamplingScope::from_pids(pids.iter().copied()), format!("process {}", numbers.join(", ")))
+            let pids_text: Vec<String> = pids.iter().map(ToString::to_string).collect();
+            (SamplingScope::from_pids(pids.iter().copied()), format!("process {}", pids_text.join(", ")))
         }
     }
 }
@@ -81,18 +81,19 @@ impl From<UnwindArg> for sidewinder_config::UnwindMode {
     }
 }
 
-/// Becomes true when we are told to stop. A second signal ends us at once.
+/// A flag that SIGINT and SIGTERM set. A second signal ends the process at once.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     stop_flag_for(&[SIGINT, SIGTERM])
 }
 
-/// The same for commands that belong to a terminal: they end with it, unless `nohup` or the like has them stay.
+/// The same for interactive commands: they also end when their terminal is closed, unless `nohup` or the like has them
+/// ignore SIGHUP.
 fn stop_flag_in_terminal() -> Result<Arc<AtomicBool>, Failure> {
     let signals = [SIGINT, SIGTERM, SIGHUP];
     stop_flag_for(if is_signal_ignored(SIGHUP) { &signals[..2] } else { &signals })
 }
 
-/// Whether whoever started us has us ignore a signal.
+/// Whether this process ignores a signal, which is inherited from its parent.
 fn is_signal_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -110,7 +111,7 @@ fn stop_flag_for(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(flag)
 }
 
-/// How wide the terminal is; 100 columns where there is none.
+/// The width of the terminal in columns; 100 without a terminal.
 fn terminal_columns() -> usize {
     rustix::termios::tcgetwinsize(io::stdout())
         .ok()
@@ -119,17 +120,17 @@ fn terminal_columns() -> usize {
         .unwrap_or(100)
 }
 
-/// A log for people, on standard error.
+/// Sets up logging to standard error, as text. `SIDEWINDER_LOG` overrides the level.
 fn log_to_stderr(default_level: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("SIDEWINDER_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default_level));
-    // A log that was set up already stays.
+    // If logging is set up already, it stays as it is.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(supports_colour(&io::stderr()))
         .with_target(false)
-        // Where the terminal is closed nobody can be told, not even that.
+        // If standard error is closed, errors of logging can't be printed either.
         .log_internal_errors(false)
         .try_init();
 }

@@ -1,4 +1,6 @@
-//! `sidewinder record`: profile for a while and write a file.
+//! `sidewinder record`: profiles for a while, or while a command runs, and writes a file.
+//!
+//! The main thread samples, and owns the sampler; a second one names events and collects them.
 
 mod page;
 
@@ -47,16 +49,16 @@ use crate::terminal::{print_notice, supports_colour};
 
 /// How often the rings are drained, and progress is shown.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How often it is looked whether the same CPUs are online.
+/// How often the set of online CPUs is checked for changes.
 const CPU_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// For symbol tables, names, and what is known of debug information.
+/// The budget for symbol tables, names, and debug information.
 const SYMBOL_BUDGET_BYTES: usize = 32 << 20;
 
 pub(crate) fn record(args: RecordArgs) -> CommandResult {
     log_to_stderr(if args.quiet { "error" } else { "warn" });
     let is_for_command = !args.command.is_empty();
     record_target(&args).map_err(|failure| match failure.cause {
-        // Other codes are the command's own.
+        // Other exit codes would be taken for those of the command.
         ExitCause::Runtime | ExitCause::Privilege | ExitCause::Usage if is_for_command => {
             failure.with_cause(ExitCause::RecordFailed)
         }
@@ -64,7 +66,7 @@ pub(crate) fn record(args: RecordArgs) -> CommandResult {
     })
 }
 
-/// The span, or the trace, inside of which events are wanted; all of them where neither is given.
+/// Selects events of a span or a trace. Without either, all events match.
 #[derive(Clone, Copy)]
 struct SpanFilter {
     span: Option<[u8; 8]>,
@@ -79,38 +81,38 @@ impl SpanFilter {
     }
 }
 
-/// Where events go, by the form of the output.
+/// Collects events, by the format of the output.
 enum EventSink {
     Report(Box<Reporter>),
     Profile(Box<ProfileCollector>, ProfileFormat),
 }
 
 impl EventSink {
-    /// Takes all messages that are wanted, until the queue is closed, and tees them to the page. The queue has no bound: it is
-    /// small beside what a recording keeps.
-    fn run(&mut self, incoming: Receiver<Vec<Message>>, wanted: SpanFilter, shown: Option<&LiveFeed>) {
-        for message in incoming.into_iter().flatten().filter(|message| wanted.matches(message)) {
-            if let Some(shown) = shown {
-                shown.tee(&message, self.naming_context());
+    /// Handles all messages that match the filter until the queue is closed, and tees them to the page. The queue is not
+    /// bounded: it is small compared with what a recording keeps.
+    fn run(&mut self, incoming: Receiver<Vec<Message>>, filter: SpanFilter, feed: Option<&LiveFeed>) {
+        for message in incoming.into_iter().flatten().filter(|message| filter.matches(message)) {
+            if let Some(feed) = feed {
+                feed.tee(&message, self.naming_context());
             }
             self.handle(message);
         }
-        if let Some(shown) = shown {
-            shown.close();
+        if let Some(feed) = feed {
+            feed.close();
         }
     }
 
     fn naming_context(&mut self) -> NamingContext<'_> {
         match self {
             Self::Report(reporter) => reporter.naming_context(),
-            Self::Profile(collection, _) => collection.naming_context(),
+            Self::Profile(collector, _) => collector.naming_context(),
         }
     }
 
     fn handle(&mut self, message: Message) {
         match self {
             Self::Report(reporter) => reporter.handle(message),
-            Self::Profile(collection, _) => collection.handle(message),
+            Self::Profile(collector, _) => collector.handle(message),
         }
     }
 }
@@ -136,6 +138,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         OutputFormat::Rendered(form) => {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, kind(args))), form)
         }
+        OutputFormat::Rendered(format) => EventSink::Profile(Box::new(ProfileCollector::new(namer)), format),
     };
     let output = Output::new(&args.output)?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;
@@ -145,19 +148,19 @@ fn record_target(args: &RecordArgs) -> CommandResult {
 
     let mut launched =
         if args.command.is_empty() { None } else { Some(LaunchedCommand::spawn_stopped(&args.command)?) };
-    let wanted = SpanFilter { span: args.span, trace: args.trace };
-    // Reading symbols takes long, and sampling does not wait for it.
+    let filter = SpanFilter { span: args.span, trace: args.trace };
+    // Reading symbols takes long: it has a thread of its own, so that sampling does not wait for it.
     let recorded = thread::scope(|threads| {
         let (outgoing, incoming) = channel();
-        let shown = page.as_ref().map(|page| Arc::clone(&page.feed));
+        let feed = page.as_ref().map(|page| Arc::clone(&page.feed));
         let sink = &mut sink;
-        threads.spawn(move || sink.run(incoming, wanted, shown.as_deref()));
+        threads.spawn(move || sink.run(incoming, filter, feed.as_deref()));
         sample(args, launched.as_mut(), page.as_mut(), &stop, &outgoing, &debug_roots, opener)
     });
     let ended = launched.as_mut().map(LaunchedCommand::terminate);
     let recorded = recorded?;
     if let Some(CommandExit::FailedToExec(code)) = ended {
-        // It has said why, and nothing of it was recorded.
+        // The child has printed the error, and there is nothing to write.
         return Ok(code);
     }
 
@@ -174,7 +177,7 @@ fn record_target(args: &RecordArgs) -> CommandResult {
     })
 }
 
-/// What there is to say of a recording beside its events.
+/// Statistics of a recording, apart from its events.
 struct RecordingStats {
     tally: SamplingTally,
     start: SystemTime,
@@ -219,7 +222,7 @@ fn sample(
     };
     let options = if args.pid.is_empty() { options } else { options.for_running_processes() };
     let mut cpus = CpuList::online().ok();
-    let (mut flushing, mut looking_at_cpus) =
+    let (mut flush_timer, mut cpu_timer) =
         (IntervalTimer::new(FLUSH_INTERVAL), IntervalTimer::new(CPU_CHECK_INTERVAL));
     let mut sampler = Sampler::new(&mut storage, options, opener)?;
     let (start, start_ns) = (SystemTime::now(), monotonic_ns());
@@ -229,20 +232,21 @@ fn sample(
     }
 
     let began = Instant::now();
-    // The other side only ends after this one.
+    // The receiving thread ends only after the sender is dropped.
     let flush = |messages: &mut Vec<Message>| _ = sink.send(mem::take(messages));
     let mut messages = Vec::new();
     let mut has_ended = false;
     while !stop.load(Ordering::Relaxed) && !has_ended && !sampler.is_finished() {
-        let rest = args.duration.map_or(POLL_INTERVAL, |whole| whole.saturating_sub(began.elapsed()));
-        if rest.is_zero() {
+        let remaining =
+            args.duration.map_or(POLL_INTERVAL, |duration| duration.saturating_sub(began.elapsed()));
+        if remaining.is_zero() {
             break;
         }
-        sampler.poll(rest.min(POLL_INTERVAL), &mut messages);
-        if flushing.is_due() {
+        sampler.poll(remaining.min(POLL_INTERVAL), &mut messages);
+        if flush_timer.is_due() {
             flush(&mut messages);
         }
-        if cpus.is_some() && looking_at_cpus.is_due() && cpus != CpuList::online().ok() {
+        if cpus.is_some() && cpu_timer.is_due() && cpus != CpuList::online().ok() {
             cpus = None;
             warn!("degraded: CPUs came or went: those that came are not recorded");
         }
@@ -271,7 +275,7 @@ fn sample(
     })
 }
 
-/// Returns what was written; for a report for OpenTelemetry, only where its table is wanted.
+/// Writes the output. Returns the profile that was written; for OTLP, only if a table of it is requested.
 fn write(
     args: &RecordArgs,
     sink: EventSink,
@@ -290,10 +294,10 @@ fn write(
             output.write(stop, |out| out.write_all(report.as_bytes()))?;
             args.table.then(|| profile_from_report(&report, args, recorded)).transpose()?
         }
-        EventSink::Profile(collection, form) => {
+        EventSink::Profile(collector, format) => {
             progress.show("naming functions");
             let duration = Duration::from_nanos(recorded.end_ns.saturating_sub(recorded.start_ns));
-            let profile = collection.into_profile(RecordingMetadata {
+            let profile = collector.into_profile(RecordingMetadata {
                 title: title(args),
                 start: recorded.start,
                 start_ns: recorded.start_ns,
@@ -301,7 +305,7 @@ fn write(
                 tally: &recorded.tally,
             });
             progress.end();
-            output.write(stop, |out| sidewinder_render::write(&profile, form, out))?;
+            output.write(stop, |out| sidewinder_render::write(&profile, format, out))?;
             Some(profile)
         }
     };
@@ -312,7 +316,7 @@ fn write(
     Ok(profile)
 }
 
-/// The profile that a report holds, for its table.
+/// The profile in a report, for its table.
 fn profile_from_report(
     report: &Report,
     args: &RecordArgs,
@@ -329,7 +333,7 @@ fn print_table(profile: &Profile) -> Result<(), Failure> {
     print_all(&sidewinder_render::table(profile, options)).map(drop)
 }
 
-/// Says at the end what was recorded.
+/// Prints a summary of the recording.
 fn log_summary(args: &RecordArgs, profile: Option<&Profile>, recorded: &RecordingStats) {
     if args.quiet {
         return;
@@ -348,18 +352,18 @@ fn log_summary(args: &RecordArgs, profile: Option<&Profile>, recorded: &Recordin
     print_notice(format_args!("wrote {}\n", args.output.display()));
 }
 
-/// What to look at where nothing was recorded.
+/// The next step for a user whose recording is empty.
 fn empty_recording_hint(args: &RecordArgs) -> &'static str {
     if args.span.is_some() || args.trace.is_some() {
-        "see whether threads of the target say which span they are in, and were in this one just then: otlp/TRACES.md"
+        "check that the threads of the target publish their span, and were in this one during the recording: otlp/TRACES.md"
     } else if !args.comm.is_empty() {
-        "see with `ps -e -o comm` whether a process of such a name runs; it counts when it uses a CPU"
+        "see with `ps -e -o comm` whether a process of this name runs; it is sampled only while it uses a CPU"
     } else {
-        "record for longer, or while what is profiled works: what waits uses no CPU"
+        "record for longer, or while the target is busy: a thread that waits uses no CPU"
     }
 }
 
-/// For programs: how every interrupt ended, and in which binaries callers were guessed.
+/// The machine-readable summary: the outcomes of all interrupts, and in which binaries callers were guessed.
 fn summary_json(recorded: &RecordingStats, refused: &RefusedFiles, profile: Option<&Profile>) -> String {
     let mut counts = serde_json::Map::new();
     for (outcome, count) in &recorded.tally.interrupts.outcomes {
@@ -372,7 +376,10 @@ fn summary_json(recorded: &RecordingStats, refused: &RefusedFiles, profile: Opti
     let by_frames: serde_json::Map<_, _> =
         classes.map(|(class, count)| (format!(">={}", 1_u64 << class), json!(count))).collect();
     let guessed_in: Option<serde_json::Map<_, _>> = profile.map(|profile| {
-        guessed_callers(profile).into_iter().map(|of| (of.binary.to_owned(), json!(of.callers))).collect()
+        guessed_callers(profile)
+            .into_iter()
+            .map(|guessed| (guessed.binary.to_owned(), json!(guessed.callers)))
+            .collect()
     });
     let summary = json!({
         "interrupts_by_witness": recorded.tally.interrupts.expected,
@@ -410,7 +417,7 @@ fn title(args: &RecordArgs) -> String {
     scope_from_args(&args.pid, &args.comm).1
 }
 
-/// A line that tells how it goes, where somebody watches.
+/// A progress line on standard error, if that is a terminal.
 struct Progress {
     is_shown: bool,
 }
@@ -426,7 +433,7 @@ impl Progress {
         }
     }
 
-    /// Asks for a tally, which means reading what the kernel counts, only where somebody sees it.
+    /// Shows a tally. Calls `tally`, which reads the kernel's counters, only if the line is shown.
     fn show_tally(&self, tally: impl FnOnce() -> SamplingTally, elapsed: Duration) {
         if !self.is_shown {
             return;

@@ -1,4 +1,4 @@
-//! `sidewinder run`: profile as configured, until told to stop.
+//! `sidewinder run`: profiles as configured, until a signal stops it.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sidewinder_bpf::Opener;
@@ -19,10 +19,10 @@ pub(crate) fn run(args: &ConfigArgs) -> CommandResult {
     service::run(args, &signals, opener)
 }
 
-/// Raises the limit of descriptors as far as it may be: every binary that a process maps is held open. That it is low at
-/// first is for programs that use `select`(2), which takes no number from 1,024 on.
+/// Raises the limit of open file descriptors to the hard limit: every binary that a process maps is held open. The soft limit
+/// is low for the sake of programs that use `select`(2), which supports only descriptors below 1,024.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // Refused or not: what can't be opened is told where it is missed.
+    // A failure here is ignored: a file that can't be opened is reported where it is needed.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

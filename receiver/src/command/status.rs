@@ -1,4 +1,4 @@
-//! `sidewinder status`: how the profilers that run here are; `sidewinder health`: whether they are up.
+//! `sidewinder status`: the state of the profilers that run on this machine; `sidewinder health`: whether they are up.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -10,18 +10,18 @@ use crate::cli::{HealthArgs, StatusArgs};
 use crate::exit::{ExitCause, Failure};
 use crate::telemetry::status;
 
-/// Ends with 0 where everybody who answers is well.
+/// Prints the status of each profiler that responds. Exits with 0 if none of them has a problem.
 pub(crate) fn status(args: &StatusArgs) -> CommandResult {
     let documents = status_documents(args.pid)?;
-    let said: String = match args.json {
+    let text: String = match args.json {
         true => documents.iter().map(|document| format!("{document}\n")).collect(),
         false => documents.iter().map(to_text).collect(),
     };
-    print_all(&said)?;
+    print_all(&text)?;
     Ok(exit_code(documents.iter().all(is_healthy)))
 }
 
-/// Ends with 0 where everybody who answers is up: what the page of `health_check` says, without a port.
+/// Exits with 0 if every profiler that responds is up: the same check as the page of `health_check`, without a port.
 pub(crate) fn health(args: &HealthArgs) -> CommandResult {
     let documents = status_documents(args.pid)?;
     let line = |document: &Value| {
@@ -37,39 +37,42 @@ fn exit_code(is_good: bool) -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::from(ExitCause::Runtime as u8) }
 }
 
-/// What the profilers that run here answer: all, or the one with this process id. At least one does.
+/// The status documents of all running profilers, or of the one with this process ID.
+///
+/// # Errors
+/// If none responds.
 fn status_documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
     let mut documents =
         status::query_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
     documents.retain(|document| pid.is_none_or(|pid| document.get("pid") == Some(&Value::from(pid))));
     if documents.is_empty() {
-        let what = "no profiler answers here: none runs in this network namespace, or only another user's";
-        let next = "ask where it runs, as its user: `kubectl exec POD -c sidewinder -- /sidewinder status`";
+        let what = "no profiler responds: none runs in this network namespace, or only under another user";
+        let next =
+            "run this where it runs, as its user: `kubectl exec POD -c sidewinder -- /sidewinder status`";
         return Err(match pid {
-            // Others may answer.
-            Some(pid) => Failure::new(
-                ExitCause::Runtime,
-                format!("no profiler with the process id {pid} answers here"),
-            )
-            .with_next_step("leave --pid out to see those that do"),
+            // Other profilers may have responded.
+            Some(pid) => {
+                Failure::new(ExitCause::Runtime, format!("no profiler with the process ID {pid} responds"))
+                    .with_next_step("leave --pid out to see those that do")
+            }
             None => Failure::new(ExitCause::Runtime, what).with_next_step(next),
         });
     }
     Ok(documents)
 }
 
-/// Threads that hang or have panicked, in words.
+/// Descriptions of the threads that hang or have panicked.
 fn thread_faults(document: &Value) -> impl Iterator<Item = String> {
     let faults = document.get("faulty_threads").and_then(Value::as_array);
     faults.into_iter().flatten().filter_map(Value::as_str).map(printable)
 }
 
-/// Whether it has started and was not told to stop, and all its threads are at work.
+/// Whether the profiler has started, is not stopping, and all its threads are running.
 fn is_up(document: &Value) -> bool {
     document.get("up") == Some(&Value::Bool(true))
 }
 
-/// Whether it knows of nothing that is wrong.
+/// Whether the profiler reports no problem.
 fn is_healthy(document: &Value) -> bool {
     problems(document).next().is_none()
 }
@@ -78,42 +81,42 @@ fn problems(document: &Value) -> impl Iterator<Item = &Value> {
     document.get("problems").and_then(Value::as_array).into_iter().flatten()
 }
 
-fn entries<'a>(of: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
-    of.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
+fn entries<'a>(document: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    document.get(key).and_then(Value::as_object).into_iter().flat_map(Map::iter)
 }
 
-fn string_field(of: &Value, key: &str) -> String {
-    match of.get(key) {
+fn string_field(document: &Value, key: &str) -> String {
+    match document.get(key) {
         Some(Value::String(text)) => printable(text),
         Some(Value::Null) | None => String::new(),
         Some(other) => other.to_string(),
     }
 }
 
-/// Without what a terminal would act on.
+/// Replaces control characters, which a terminal would interpret.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
 
-/// Numbers that are not zero, as `key=value` words.
-fn format_nonzero(of: Option<&Value>) -> String {
-    let entries = of.and_then(Value::as_object).into_iter().flat_map(Map::iter);
-    let counted = entries.filter(|(_, value)| value.as_u64().is_some_and(|count| count > 0));
-    counted.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+/// Formats the counts that are not zero as `key=value` words.
+fn format_nonzero(counts: Option<&Value>) -> String {
+    let entries = counts.and_then(Value::as_object).into_iter().flat_map(Map::iter);
+    let nonzero = entries.filter(|(_, value)| value.as_u64().is_some_and(|count| count > 0));
+    nonzero.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-/// A line that says it all, what is wrong, then the numbers.
+/// A summary line, then the problems, then the counters.
 fn to_text(document: &Value) -> String {
     let mut out = String::new();
-    let verdict = match problems(document).count() {
-        0 => "all is well".to_owned(),
+    let summary = match problems(document).count() {
+        0 => "healthy".to_owned(),
         1 => "1 problem".to_owned(),
         count => format!("{count} problems"),
     };
-    // Writing into a string does not fail.
+    // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "sidewinder {}, process {}: {verdict}",
+        "sidewinder {}, process {}: {summary}",
         string_field(document, "version"),
         string_field(document, "pid"),
     );
@@ -148,7 +151,7 @@ fn to_text(document: &Value) -> String {
         }
         let refused = format_nonzero(receiver.get("files_refused"));
         if !refused.is_empty() {
-            let _ = writeln!(out, "    files that processes name, not read: {refused}");
+            let _ = writeln!(out, "    files that processes name, refused: {refused}");
         }
     }
     for (id, exporter) in entries(document, "exporters") {
@@ -171,9 +174,9 @@ fn to_text(document: &Value) -> String {
     out
 }
 
-/// A text of several lines, below what comes before it.
-fn indented_field(of: &Value, key: &str) -> String {
-    string_field(of, key).replace('\n', "\n      ")
+/// A text field whose further lines are indented.
+fn indented_field(document: &Value, key: &str) -> String {
+    string_field(document, key).replace('\n', "\n      ")
 }
 
 #[cfg(test)]
@@ -202,21 +205,21 @@ mod tests {
     }
 
     #[test]
-    fn well_is_who_knows_of_no_problem() {
+    fn a_profiler_without_problems_is_healthy() {
         assert!(is_healthy(&document(&[])));
         assert!(!is_healthy(&document(&["a"])));
     }
 
     #[test]
-    fn up_is_who_says_so() {
+    fn a_profiler_is_up_only_if_it_says_so() {
         assert!(is_up(&json!({ "up": true })));
         assert!(!is_up(&json!({ "up": false })));
         assert!(!is_up(&document(&[])));
     }
 
     #[test]
-    fn the_text_says_what_is_wrong_and_nothing_that_a_terminal_acts_on() {
-        assert_eq!(to_text(&document(&[])).lines().next(), Some("sidewinder 0.1.0, process 7: all is well"));
+    fn the_text_has_problems_and_no_control_characters() {
+        assert_eq!(to_text(&document(&[])).lines().next(), Some("sidewinder 0.1.0, process 7: healthy"));
         let text = to_text(&document(&["can't sample\u{1b}[2J", "unknown\nkey"]));
         for part in [
             "sidewinder 0.1.0, process 7: 2 problems\n",

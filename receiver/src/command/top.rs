@@ -1,4 +1,6 @@
-//! `sidewinder top`: the busiest functions and processes in the terminal, while they run.
+//! `sidewinder top`: shows the busiest functions and processes in the terminal, live.
+//!
+//! Three threads: the main one samples and owns the sampler, one names events into the window, one draws and reads keys.
 
 mod rows;
 mod screen;
@@ -36,22 +38,22 @@ use crate::terminal::print_notice;
 
 /// How often the rings are drained.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// How often it is counted how interrupts ended.
+/// How often outcomes are counted.
 const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);
-/// For symbol tables, names, and what is known of debug information.
+/// The budget for symbol tables, names, and debug information.
 const SYMBOL_BUDGET_BYTES: usize = 32 << 20;
-/// For the events that are shown, and those that may be.
+/// The size of the window: the events that are shown, and those of the longest time range.
 const WINDOW_BYTES: usize = 32 << 20;
-/// Stacks that wait for tables.
+/// The budget for unwind tables.
 const TABLES_BYTES: u64 = 32 << 20;
 
 pub(crate) fn top(args: &TopArgs) -> CommandResult {
-    // What is logged would tear the screen.
+    // Log lines would garble the screen.
     log_to_stderr("off");
     if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
         return Err(Failure::new(
             ExitCause::Usage,
-            "top draws on a terminal, and this is none: `sidewinder record --table` prints a table anywhere",
+            "top draws on a terminal, and there is none: `sidewinder record --table` prints a table anywhere",
         ));
     }
     let (scope, title) = scope_from_args(&args.pid, &args.comm);
@@ -70,34 +72,35 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     sampler.start()?;
 
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
-    let shown = live.add_receiver("top", title.clone(), Kind::Cpu { samples_per_second: args.frequency });
-    let told = Mutex::<Vec<OutcomeCount>>::default();
+    let feed = live.add_receiver("top", title.clone(), args.frequency);
+    let outcomes = Mutex::<Vec<OutcomeCount>>::default();
     let mut screen = Screen::new(title, args.frequency, args.seconds);
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);
     let drawn = thread::scope(|threads| {
         let (queue, incoming) = ReportQueue::new();
-        threads.spawn(|| names.run(incoming, &shown));
-        // Neither naming nor drawing makes sampling wait.
+        threads.spawn(|| names.run(incoming, &feed));
+        // Sampling waits neither for naming nor for drawing.
         let drawing = threads.spawn(|| {
-            let drawn = screen.run(&shown, &told, &stop);
+            let drawn = screen.run(&feed, &outcomes, &stop);
             stop.store(true, Ordering::Relaxed);
             drawn
         });
-        sample(&mut sampler, queue, &told, &stop);
+        sample(&mut sampler, queue, &outcomes, &stop);
         drawing.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that draws has panicked")))
     });
     drawn.map_err(|error| Failure::runtime("can't draw on the terminal", error))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Samples until told to stop; where all has ended that was to be sampled, there is still something to look at.
+/// Samples until `stop` is set. When all sampled processes have ended, continues without sampling: the screen still shows the
+/// newest events.
 fn sample(
     sampler: &mut Sampler<'_>,
     mut queue: ReportQueue,
-    told: &Mutex<Vec<OutcomeCount>>,
+    outcomes: &Mutex<Vec<OutcomeCount>>,
     stop: &AtomicBool,
 ) {
-    let mut counting = IntervalTimer::new(OUTCOME_INTERVAL);
+    let mut outcome_timer = IntervalTimer::new(OUTCOME_INTERVAL);
     while !stop.load(Ordering::Relaxed) {
         if sampler.is_finished() {
             queue.flush("top");
@@ -106,14 +109,15 @@ fn sample(
         }
         sampler.poll(POLL_INTERVAL, &mut queue.pending);
         queue.flush("top");
-        if counting.is_due() {
-            *lock(told) = current_outcome_counts(&ReceiverCounters::from_sampler(sampler, queue.dropped()));
+        if outcome_timer.is_due() {
+            *lock(outcomes) =
+                current_outcome_counts(&ReceiverCounters::from_sampler(sampler, queue.dropped()));
         }
     }
     sampler.stop(None, &mut queue.pending);
 }
 
-/// The processes, files and names that the screen shows events by.
+/// The processes, files and names of the events that the screen shows.
 struct NameResolver {
     namer: Namer,
     processes: HashMap<ProcessKey, Arc<ProcessDescription>>,
@@ -134,9 +138,9 @@ impl NameResolver {
         Self { namer, processes: HashMap::new() }
     }
 
-    fn run(mut self, incoming: Receiver<Vec<Message>>, shown: &LiveFeed) {
+    fn run(mut self, incoming: Receiver<Vec<Message>>, feed: &LiveFeed) {
         for message in incoming.into_iter().flatten() {
-            shown.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
+            feed.tee(&message, NamingContext { namer: &mut self.namer, processes: &self.processes });
             self.handle(message);
         }
     }

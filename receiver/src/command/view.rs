@@ -1,4 +1,4 @@
-//! `sidewinder view` and `sidewinder diff`: profiles that were written earlier, to look at.
+//! `sidewinder view` and `sidewinder diff`: show, convert or compare profiles that were written earlier.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -18,17 +18,17 @@ use crate::server::{Handler, PageResponse, Server};
 use crate::terminal::{print_notice, supports_colour};
 use crate::{encode, import};
 
-/// How often it is looked whether to end.
+/// How often the stop flag is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn view(args: &ViewArgs) -> CommandResult {
     log_to_stderr("warn");
-    let written = match &args.output {
+    let target = match &args.output {
         Some(path) => Some((OutputFormat::from_path(path, args.format)?, Output::new(path)?)),
         None => None,
     };
     let profile = load_profile(&args.file)?;
-    match written {
+    match target {
         Some((format, output)) => write_file(&profile, format, &output),
         None => serve(&profile),
     }
@@ -62,37 +62,36 @@ fn page_output(path: &Path) -> Result<Output, Failure> {
 fn load_profile(path: &Path) -> Result<Profile, Failure> {
     let failed = |why: import::ImportError| {
         Failure::new(ExitCause::Usage, format!("can't show {}", path.display())).with_source(why).with_next_step(
-            "give what `record` has written as .otlp, .pb.gz or .folded, or anybody's pprof or folded stacks",
+            "give a file that `record` wrote as .otlp, .pb.gz or .folded, or any pprof file or folded stacks",
         )
     };
     let profile = import::read_profile(path).map_err(failed)?;
     if profile.total_count() == 0 {
-        return Err(Failure::new(ExitCause::Usage, format!("{} holds no samples", path.display()))
-            .with_next_step("record again, for longer, or while what is profiled works"));
+        return Err(Failure::new(ExitCause::Usage, format!("{} has no samples", path.display()))
+            .with_next_step("record again, for longer, or while the target is busy"));
     }
     Ok(profile)
 }
 
 fn write_file(profile: &Profile, format: OutputFormat, output: &Output) -> CommandResult {
-    // Nobody else sets it: an interrupt ends us at once, and leaves what was there.
-    let never = AtomicBool::new(false);
+    // Never set: an interrupt ends the process at once, and leaves an existing file unchanged.
+    let never_stop = AtomicBool::new(false);
     match format {
         OutputFormat::Otlp => {
             let report = encode::report(profile).map_err(|error| {
                 Failure::new(ExitCause::Usage, format!("can't write {}", output.path().display()))
                     .with_source(error)
-                    .with_next_step("write another form: .pb.gz, .folded or .html take any number")
+                    .with_next_step("write another format: .pb.gz, .folded or .html take any number")
             })?;
-            output.write(&never, |out| out.write_all(report.as_bytes()))?;
+            output.write(&never_stop, |out| out.write_all(report.as_bytes()))?;
         }
-        OutputFormat::Rendered(form) => output.write(&never, |out| write(profile, form, out))?,
+        OutputFormat::Rendered(format) => output.write(&never_stop, |out| write(profile, format, out))?,
     }
     print_notice(format_args!("wrote {}\n", output.path().display()));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves the page on this machine alone until told to stop. Whoever else is on the machine would have to guess its
-/// address.
+/// Serves the page on the loopback interface until interrupted. Its random path keeps it from other users of the machine.
 fn serve(profile: &Profile) -> CommandResult {
     let stop = stop_flag_in_terminal()?;
     let failed = |error: std::io::Error| Failure::runtime("can't serve the page", error);
@@ -101,13 +100,13 @@ fn serve(profile: &Profile) -> CommandResult {
         .map_err(|error| Failure::runtime("can't make the page", error))?;
     let page = String::from_utf8(page).map_err(|error| Failure::runtime("can't make the page", error))?;
     let path = format!("/{:016x}{:016x}/", rand::random::<u64>(), rand::random::<u64>());
-    let answer: Arc<Handler> = {
+    let handler: Arc<Handler> = {
         let path = path.clone();
-        Arc::new(move |asked| (asked == path).then(|| PageResponse::with_own_policy(page.clone())))
+        Arc::new(move |requested| (requested == path).then(|| PageResponse::with_own_policy(page.clone())))
     };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(failed)?;
-    let (_server, address) = Server::start_on_free_port(answer, runtime.handle()).map_err(failed)?;
+    let (_server, address) = Server::start_on_free_port(handler, runtime.handle()).map_err(failed)?;
     writeln!(std::io::stdout(), "http://{address}{path}\nOpen this in a browser; Ctrl-C ends.")
         .map_err(failed)?;
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! The page that follows a recording: `record --ui`.
+//! The live page of a recording: `record --ui`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::sampling::SamplingTally;
 use crate::server::Server;
 use crate::terminal::print_notice;
 
-/// How often it is told how interrupts ended.
+/// How often the page gets new outcome counts.
 const OUTCOME_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Serves until it is dropped.
+/// The server of the live page. Stops when it is dropped.
 pub(super) struct LivePage {
     pub(super) feed: Arc<LiveFeed>,
     outcomes: Arc<Mutex<Vec<OutcomeCount>>>,
@@ -38,14 +38,14 @@ impl LivePage {
             .build()
             .map_err(failed)?;
         let live = Arc::new(LiveView::new(Some(WindowLimits::from_config(&Ui::default()))));
-        let shown = live.add_receiver("record", title, kind);
+        let feed = live.add_receiver("record", title, samples_per_second);
         let outcomes = Arc::<Mutex<Vec<OutcomeCount>>>::default();
-        let told = Arc::clone(&outcomes);
-        let answer = live.handler(Arc::new(move |_| lock(&told).clone()));
-        let server = Server::start("ui".to_owned(), address.clone(), answer, runtime.handle());
+        let served_outcomes = Arc::clone(&outcomes);
+        let handler = live.handler(Arc::new(move |_| lock(&served_outcomes).clone()));
+        let server = Server::start("ui".to_owned(), address.clone(), handler, runtime.handle());
         print_notice(format_args!("http://{address}/ follows what is recorded\n"));
         Ok(Self {
-            feed: shown,
+            feed,
             outcomes,
             outcome_timer: IntervalTimer::new(OUTCOME_INTERVAL),
             _server: server,
@@ -53,7 +53,7 @@ impl LivePage {
         })
     }
 
-    /// Tells how interrupts ended, every so often.
+    /// Updates the outcome counts of the page, at most once per [`OUTCOME_INTERVAL`].
     pub(super) fn update_outcomes(&mut self, tally: impl FnOnce() -> SamplingTally) {
         if self.outcome_timer.is_due() {
             *lock(&self.outcomes) = outcome_counts(&tally());

@@ -1,10 +1,10 @@
-//! What the screen shows of a profile: rows, sorted and filtered.
+//! The rows of the screen, from a profile: sorted and filtered.
 
 use std::collections::HashMap;
 
 use sidewinder_render::{OutcomeCount, Profile, Severity, escaped, functions};
 
-/// What rows are of.
+/// What each row stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tab {
     Functions,
@@ -14,24 +14,24 @@ pub(super) enum Tab {
 /// What rows are sorted by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SortOrder {
-    /// What each did itself, the most first.
+    /// By self count, descending.
     SelfCount,
-    /// What each caused.
+    /// By total count, descending.
     TotalCount,
     Name,
 }
 
-/// One function or process. Texts hold nothing that a terminal acts on.
+/// One function or process. The texts have no control characters.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct TopRow {
     pub(super) name: String,
-    /// The function's binary, or the process's number.
+    /// The function's binary, or the process ID.
     pub(super) owner: String,
     pub(super) self_count: u64,
     pub(super) total_count: u64,
 }
 
-/// The rows of a profile, of which each has a part of its texts that the filter names.
+/// The rows of a profile whose name or owner contains the filter, whatever its case.
 pub(super) fn rows(profile: &Profile, tab: Tab, order: SortOrder, filter: &str) -> Vec<TopRow> {
     let mut rows = match tab {
         Tab::Functions => function_rows(profile),
@@ -79,18 +79,18 @@ fn process_rows(profile: &Profile) -> Vec<TopRow> {
     rows.collect()
 }
 
-/// How the interrupts since the start ended, in a line.
+/// One line on the outcomes of interrupts since the start.
 pub(super) fn outcomes_line(outcomes: &[OutcomeCount]) -> String {
     let sum = |severity| -> u64 {
         outcomes.iter().filter(|outcome| outcome.severity == severity).map(|outcome| outcome.count).sum()
     };
-    let [complete, cut, lost] = [Severity::Complete, Severity::Truncated, Severity::Lost].map(sum);
-    let wanted = complete + cut + lost;
-    if wanted == 0 {
+    let [complete, truncated, lost] = [Severity::Complete, Severity::Truncated, Severity::Lost].map(sum);
+    let total = complete + truncated + lost;
+    if total == 0 {
         return "no samples so far".to_owned();
     }
-    let share = 100.0 * complete as f64 / wanted as f64;
-    format!("{share:.1}% complete, {cut} truncated, {lost} lost since the start")
+    let share = 100.0 * complete as f64 / total as f64;
+    format!("{share:.1}% complete, {truncated} truncated, {lost} lost since the start")
 }
 
 #[cfg(test)]
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// Two processes: `a` calls `b` in the first, and works itself in the other.
+    /// Two processes: `a` calls `B` in the first, and uses the CPU itself in the other.
     fn profile() -> Profile {
         let frame = |name: &str| ProfileFrame {
             name: name.to_owned(),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sorted_and_filtered_and_hold_nothing_that_a_terminal_acts_on() {
+    fn rows_are_sorted_filtered_and_without_control_characters() {
         let (a, b) = (("a\\u{7}".to_owned(), 4, 10), ("B".to_owned(), 6, 6));
         assert_eq!(named(Tab::Functions, SortOrder::SelfCount, ""), [b.clone(), a.clone()]);
         assert_eq!(named(Tab::Functions, SortOrder::TotalCount, ""), [a.clone(), b.clone()]);
@@ -156,11 +156,11 @@ mod tests {
         assert_eq!(named(Tab::Functions, SortOrder::SelfCount, "b"), [b]);
         let processes = [("one".to_owned(), 6, 6), ("two".to_owned(), 4, 4)];
         assert_eq!(named(Tab::Processes, SortOrder::SelfCount, ""), processes);
-        assert_eq!(named(Tab::Processes, SortOrder::SelfCount, "2"), processes[1..], "by its number");
+        assert_eq!(named(Tab::Processes, SortOrder::SelfCount, "2"), processes[1..], "by its process ID");
     }
 
     #[test]
-    fn whatever_is_cut_or_lost_is_said() {
+    fn truncated_and_lost_samples_are_shown() {
         let outcome =
             |severity, count| OutcomeCount { name: String::new(), count, severity, help: String::new() };
         assert_eq!(outcomes_line(&[outcome(Severity::Excluded, 7)]), "no samples so far");

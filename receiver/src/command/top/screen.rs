@@ -1,4 +1,4 @@
-//! The screen of `top`: what it shows, and what its keys do.
+//! The screen of `top`: draws the rows, and handles keys. Owner: the drawing thread of `top`.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,19 +18,19 @@ use crate::collect::SLICE;
 use crate::live::LiveFeed;
 use crate::lock::lock;
 
-/// How much time can be shown at a time, in seconds.
+/// The selectable time ranges in seconds.
 const TIME_RANGES: [u32; 4] = [5, 10, 30, 60];
 /// The longest of them.
 pub(super) const MAX_TIME_RANGE: Duration = Duration::from_secs(60);
-/// How often the picture is drawn anew.
+/// How often the screen is redrawn.
 const DRAW_INTERVAL: Duration = Duration::from_secs(1);
-/// How often it is looked whether to end.
+/// How often the stop flag is checked.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 const KEY_HELP: &str =
     "q quit  Tab processes  s self  t total  n name  / filter  + - time  p pause  arrows scroll";
 
-/// See the [module](self).
+/// The state of the screen.
 pub(super) struct Screen {
     title: String,
     samples_per_second: u32,
@@ -38,7 +38,7 @@ pub(super) struct Screen {
     tab: Tab,
     sort_order: SortOrder,
     filter: String,
-    /// The filter is being typed.
+    /// Whether the filter is being typed.
     is_editing_filter: bool,
     is_paused: bool,
     profile: Option<Profile>,
@@ -47,7 +47,7 @@ pub(super) struct Screen {
     table: TableState,
 }
 
-/// Whether to go on.
+/// What to do after a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ScreenAction {
     Continue,
@@ -72,22 +72,22 @@ impl Screen {
         }
     }
 
-    /// Draws until the user has enough or `stop` says so, and leaves the terminal as it was.
+    /// Draws until the user quits or `stop` is set, and restores the terminal.
     pub(super) fn run(
         &mut self,
-        shown: &LiveFeed,
+        feed: &LiveFeed,
         outcomes: &Mutex<Vec<OutcomeCount>>,
         stop: &AtomicBool,
     ) -> io::Result<()> {
         let mut terminal = ratatui::try_init()?;
-        let ended = self.draw_until_quit(&mut terminal, shown, outcomes, stop);
+        let ended = self.draw_until_quit(&mut terminal, feed, outcomes, stop);
         ratatui::try_restore().and(ended)
     }
 
     fn draw_until_quit(
         &mut self,
         terminal: &mut DefaultTerminal,
-        shown: &LiveFeed,
+        feed: &LiveFeed,
         outcomes: &Mutex<Vec<OutcomeCount>>,
         stop: &AtomicBool,
     ) -> io::Result<()> {
@@ -95,7 +95,7 @@ impl Screen {
         while !stop.load(Ordering::Relaxed) {
             if Instant::now() >= due {
                 due = Instant::now() + DRAW_INTERVAL;
-                self.refresh(shown, outcomes);
+                self.refresh(feed, outcomes);
                 terminal.draw(|frame| self.draw(frame))?;
             }
             if !event::poll(STOP_CHECK_INTERVAL.min(due.saturating_duration_since(Instant::now())))? {
@@ -115,30 +115,30 @@ impl Screen {
         Ok(())
     }
 
-    /// Takes what is newest.
-    fn refresh(&mut self, shown: &LiveFeed, outcomes: &Mutex<Vec<OutcomeCount>>) {
+    /// Loads the newest data, unless paused.
+    fn refresh(&mut self, feed: &LiveFeed, outcomes: &Mutex<Vec<OutcomeCount>>) {
         if self.is_paused {
             return;
         }
         self.outcomes = lock(outcomes).clone();
-        if let Some(window) = shown.window().as_mut() {
+        if let Some(window) = feed.window().as_mut() {
             let now = window.slices();
-            let held =
+            let slices =
                 u32::try_from(Duration::from_secs(self.seconds.into()).as_millis() / SLICE.as_millis());
-            let from = now.saturating_sub(held.unwrap_or(u32::MAX));
+            let from = now.saturating_sub(slices.unwrap_or(u32::MAX));
             self.profile = Some(window.profile(from..now + 1, Vec::new()));
         }
         self.sort();
     }
 
     fn sort(&mut self) {
-        let chosen = self.table.selected().and_then(|at| self.rows.get(at)).map(|row| row.name.clone());
+        let selected = self.table.selected().and_then(|at| self.rows.get(at)).map(|row| row.name.clone());
         if let Some(profile) = &self.profile {
             self.rows = rows(profile, self.tab, self.sort_order, &self.filter);
         }
-        // What was chosen is still chosen, wherever it went.
-        let place = chosen.and_then(|name| self.rows.iter().position(|row| row.name == name));
-        self.table.select(place.or_else(|| self.table.selected().filter(|at| *at < self.rows.len())));
+        // The selected row stays selected, wherever it has moved.
+        let index = selected.and_then(|name| self.rows.iter().position(|row| row.name == name));
+        self.table.select(index.or_else(|| self.table.selected().filter(|at| *at < self.rows.len())));
     }
 
     fn handle_key(&mut self, key: KeyEvent) -> ScreenAction {
@@ -208,12 +208,12 @@ impl Screen {
         let total = self.profile.as_ref().map_or(0, Profile::total_count);
         let table = self.table(total, bold);
         frame.render_stateful_widget(table, body, &mut self.table);
-        let said = match (self.is_editing_filter, &*self.filter) {
+        let footer_text = match (self.is_editing_filter, &*self.filter) {
             (true, filter) => format!("filter: {filter}_   Enter keeps it, Esc clears it"),
             (false, "") => KEY_HELP.to_owned(),
             (false, filter) => format!("filter: {filter}   Esc clears it   {KEY_HELP}"),
         };
-        frame.render_widget(Line::from(said).style(Style::new().add_modifier(Modifier::DIM)), footer);
+        frame.render_widget(Line::from(footer_text).style(Style::new().add_modifier(Modifier::DIM)), footer);
     }
 
     fn counts(&self) -> String {
@@ -233,16 +233,16 @@ impl Screen {
         };
         let mark =
             |order, name: &str| if self.sort_order == order { format!("{name}↓") } else { name.to_owned() };
-        let (name, of) = match self.tab {
+        let (name, owner) = match self.tab {
             Tab::Functions => ("function", "binary"),
             Tab::Processes => ("process", "pid"),
         };
-        let of_numbers = |order, name| format!("{:>7}", mark(order, name));
+        let number_header = |order, name| format!("{:>7}", mark(order, name));
         let head = [
-            of_numbers(SortOrder::SelfCount, "self"),
-            of_numbers(SortOrder::TotalCount, "total"),
+            number_header(SortOrder::SelfCount, "self"),
+            number_header(SortOrder::TotalCount, "total"),
             mark(SortOrder::Name, name),
-            of.to_owned(),
+            owner.to_owned(),
         ];
         let widths = [Constraint::Length(8), Constraint::Length(8), Constraint::Fill(1), Constraint::Max(28)];
         Table::new(self.rows.iter().map(row), widths)
