@@ -1,4 +1,6 @@
-//! Small pages over HTTP: one listener each, bounded in everything.
+//! A small HTTP server for read-only pages, with limits on connections, sizes and times.
+//!
+//! Runs on the runtime of its caller: one task accepts connections, and one task serves each.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,26 +23,26 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tracing::{debug, warn};
 
-/// Requests that are answered at a time; more wait.
+/// The most connections that are served at a time; others wait.
 const CONNECTIONS_MAX: usize = 8;
-/// From a connection to the end of its answer.
+/// The longest time from a connection to the end of its response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// A request's line and headers.
+/// The size limit of a request's line and headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// A port that is taken is tried again this often.
+/// How often binding a port that is in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What pages without scripts may do.
+/// The content security policy of pages without scripts.
 const STRICT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-/// A page that states its own policy is in no other site's frame; that a page can't state.
+/// The policy of a document that declares its own: only this directive can't be declared in a document.
 const SELF_DECLARED_POLICY: &str = "frame-ancestors 'none'";
 
-/// What a path is answered with.
+/// The response for a path.
 pub(crate) struct PageResponse {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
-    /// What the browser lets it do.
+    /// The content security policy.
     pub(crate) policy: &'static str,
 }
 
@@ -49,66 +51,66 @@ impl PageResponse {
         Self { status: StatusCode::OK, content_type, body: body.into(), policy: STRICT_POLICY }
     }
 
-    /// A document that states its own policy.
+    /// A document that declares its own content security policy.
     pub(crate) fn with_own_policy(body: impl Into<Bytes>) -> Self {
         Self { policy: SELF_DECLARED_POLICY, ..Self::ok("text/html; charset=utf-8", body) }
     }
 
-    pub(crate) fn text(status: StatusCode, words: &str) -> Self {
-        Self { status, ..Self::ok("text/plain; charset=utf-8", format!("{words}\n")) }
+    pub(crate) fn text(status: StatusCode, text: &str) -> Self {
+        Self { status, ..Self::ok("text/plain; charset=utf-8", format!("{text}\n")) }
     }
 }
 
-/// Answers for a path; `None`: there is no such page.
+/// Returns the response for a path; `None` if there is no such page.
 pub(crate) type Handler = dyn Fn(&str) -> Option<PageResponse> + Send + Sync;
 
-/// Listens until it is dropped.
+/// A server that listens until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     accept_task: JoinHandle<()>,
 }
 
 impl Server {
-    /// Listens at `address`, now or as soon as the port is free: a port that another program has is a warning.
+    /// Listens at `address`, now or as soon as the port is free. Logs a warning while another program uses the port.
     pub(crate) fn start(
         what: String,
         address: ListenAddress,
-        answer: Arc<Handler>,
+        handler: Arc<Handler>,
         runtime: &Handle,
     ) -> Self {
-        let accepting = runtime.spawn(async move {
+        let accept_task = runtime.spawn(async move {
             let listener = listener(&what, &address).await;
-            accept(listener, address, answer).await;
+            accept(listener, address, handler).await;
         });
-        Self { accept_task: accepting }
+        Self { accept_task }
     }
 
-    /// Listens on a free port of this machine, for nobody else, and says which.
+    /// Listens on a free port of the loopback interface, and returns the address.
     pub(crate) fn start_on_free_port(
-        answer: Arc<Handler>,
+        handler: Arc<Handler>,
         runtime: &Handle,
     ) -> io::Result<(Self, SocketAddr)> {
         let host = Ipv4Addr::LOCALHOST;
         let listener = runtime.block_on(TcpListener::bind((host, 0)))?;
         let local = listener.local_addr()?;
         let address = ListenAddress { host: host.to_string(), port: local.port() };
-        let accepting = runtime.spawn(accept(listener, address, answer));
-        Ok((Self { accept_task: accepting }, local))
+        let accept_task = runtime.spawn(accept(listener, address, handler));
+        Ok((Self { accept_task }, local))
     }
 }
 
-async fn accept(listener: TcpListener, address: ListenAddress, answer: Arc<Handler>) {
-    let turns = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn accept(listener: TcpListener, address: ListenAddress, handler: Arc<Handler>) {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let address = Arc::new(address);
     loop {
-        let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let connection = serve(stream, Arc::clone(&address), Arc::clone(&answer));
+                let connection = serve(stream, Arc::clone(&address), Arc::clone(&handler));
                 tokio::spawn(async move {
-                    // Who asks too slowly gets no answer.
+                    // A request that takes too long gets no response.
                     let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-                    drop(turn);
+                    drop(permit);
                 });
             }
             Err(error) => {
@@ -126,16 +128,16 @@ impl Drop for Server {
 }
 
 async fn listener(what: &str, address: &ListenAddress) -> TcpListener {
-    let mut is_told = false;
+    let mut has_warned = false;
     loop {
         match bind(address).await {
             Ok(listener) => {
-                if is_told {
+                if has_warned {
                     warn!(what, %address, "the port is free now: listening");
                 }
                 return listener;
             }
-            Err(error) if !std::mem::replace(&mut is_told, true) => {
+            Err(error) if !std::mem::replace(&mut has_warned, true) => {
                 warn!(what, %address, error = &error as &dyn std::error::Error, "can't listen, trying again");
             }
             Err(_) => {}
@@ -148,7 +150,7 @@ async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
     if !address.host.is_empty() {
         return TcpListener::bind((address.host.as_str(), address.port)).await;
     }
-    // Every interface: that of IPv6 takes IPv4 too, where there is one.
+    // Every interface: a socket of IPv6 takes connections of IPv4 too. Without IPv6, fall back to IPv4.
     match TcpListener::bind(("::", address.port)).await {
         Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
             TcpListener::bind(("0.0.0.0", address.port)).await
@@ -157,10 +159,10 @@ async fn bind(address: &ListenAddress) -> io::Result<TcpListener> {
     }
 }
 
-async fn serve(stream: TcpStream, address: Arc<ListenAddress>, answer: Arc<Handler>) {
+async fn serve(stream: TcpStream, address: Arc<ListenAddress>, handler: Arc<Handler>) {
     let Ok(local) = stream.local_addr() else { return };
     let service = service_fn(move |request: Request<Incoming>| {
-        let page = page(&request, &address, local, &*answer);
+        let page = page(&request, &address, local, &*handler);
         async move { Ok::<_, Infallible>(response(page)) }
     });
     let connection = http1::Builder::new()
@@ -169,7 +171,7 @@ async fn serve(stream: TcpStream, address: Arc<ListenAddress>, answer: Arc<Handl
         .timer(TokioTimer::new())
         .header_read_timeout(CONNECTION_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
-    // What goes wrong here is the caller's.
+    // Errors of a connection are the client's problem.
     let _ = connection.await;
 }
 
@@ -177,7 +179,7 @@ fn page<B>(
     request: &Request<B>,
     address: &ListenAddress,
     local: SocketAddr,
-    answer: &Handler,
+    handler: &Handler,
 ) -> PageResponse {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     if !host.is_some_and(|host| is_allowed_host(host, address, local.ip())) {
@@ -189,11 +191,11 @@ fn page<B>(
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return PageResponse::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD");
     }
-    answer(request.uri().path()).unwrap_or_else(|| PageResponse::text(StatusCode::NOT_FOUND, "no such page"))
+    handler(request.uri().path()).unwrap_or_else(|| PageResponse::text(StatusCode::NOT_FOUND, "no such page"))
 }
 
-/// Whether the header `Host` names this listener: a page that some site makes a browser ask for under that site's name
-/// (DNS rebinding) is not answered.
+/// Whether the header `Host` names this listener. Other names are refused, which prevents DNS rebinding: a site that makes a
+/// browser send requests here under the site's own name.
 fn is_allowed_host(host: &str, address: &ListenAddress, local: IpAddr) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -213,7 +215,7 @@ fn response(page: PageResponse) -> Response<Full<Bytes>> {
     headers.insert("x-content-type-options", HeaderValue::from_static("nosniff"));
     headers.insert("content-security-policy", HeaderValue::from_static(page.policy));
     headers.insert("referrer-policy", HeaderValue::from_static("no-referrer"));
-    // What is here is no other site's, not even as a picture or a script.
+    // No other site may embed this, not even as an image or a script.
     headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if page.status == StatusCode::METHOD_NOT_ALLOWED {
@@ -228,49 +230,54 @@ mod tests {
 
     use super::*;
 
-    fn ask(port: u16, request: &str) -> String {
+    fn send_request(port: u16, request: &str) -> String {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
     }
 
     #[test]
-    fn only_its_own_pages_are_served_and_only_to_who_calls_it_by_its_name() {
+    fn only_own_pages_are_served_and_only_under_allowed_host_names() {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let address = ListenAddress { host: "127.0.0.1".to_owned(), port };
-        let answer: Arc<Handler> =
+        let handler: Arc<Handler> =
             Arc::new(|path| (path == "/page").then(|| PageResponse::ok("text/plain", "it".to_owned())));
-        let _server = Server::start("test".to_owned(), address, answer, runtime.handle());
+        let _server = Server::start("test".to_owned(), address, handler, runtime.handle());
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             std::thread::sleep(Duration::from_millis(5));
         }
-        let page =
-            |path: &str, host: &str| ask(port, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        let page = |path: &str, host: &str| {
+            send_request(port, &format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"))
+        };
         for host in ["127.0.0.1", "localhost:1", &format!("127.0.0.1:{port}")] {
-            let answer = page("/page", host);
-            assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("it"), "{host}: {answer}");
-            assert!(!answer.to_lowercase().contains("access-control"), "no other site reads it: {answer}");
+            let response = page("/page", host);
+            assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("it"), "{host}: {response}");
+            assert!(
+                !response.to_lowercase().contains("access-control"),
+                "no other site can read it: {response}"
+            );
             for header in ["cross-origin-resource-policy: same-origin", "x-content-type-options: nosniff"] {
-                assert!(answer.contains(header), "{header}: {answer}");
+                assert!(response.contains(header), "{header}: {response}");
             }
         }
         for host in ["evil.example", "127.0.0.2", "", "[::1]"] {
             assert!(page("/page", host).starts_with("HTTP/1.1 421"), "{host}");
         }
         assert!(page("/../etc/passwd", "localhost").starts_with("HTTP/1.1 404"));
-        let posted = ask(port, "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
-        assert!(posted.starts_with("HTTP/1.1 405"), "{posted}");
+        let post_response =
+            send_request(port, "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+        assert!(post_response.starts_with("HTTP/1.1 405"), "{post_response}");
         let long =
             format!("GET /page HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(2 * HEAD_BYTES_MAX));
-        assert!(!ask(port, &long).starts_with("HTTP/1.1 200"));
+        assert!(!send_request(port, &long).starts_with("HTTP/1.1 200"));
     }
 
     #[test]
-    fn a_host_is_ours_by_name_or_by_the_address_that_was_reached() {
+    fn a_host_is_allowed_by_name_or_by_local_address() {
         let address = ListenAddress { host: "node-7".to_owned(), port: 1 };
         let local = "10.0.0.7".parse().unwrap();
         for host in ["node-7:8888", "NODE-7", "localhost", "10.0.0.7:8888", "[::ffff:10.0.0.7]:8888"] {

@@ -1,4 +1,6 @@
-//! The exporters that pipelines use, and how they are replaced without losing what they hold.
+//! The exporters that pipelines use. A reload replaces them without losing what they have queued.
+//!
+//! Owner: the main thread of the service.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,54 +16,58 @@ use crate::memory::MemoryBudget;
 use crate::stats::ServiceStats;
 use crate::supervise;
 
-/// How long it may take from the signal to stop until exporters have sent what is left.
+/// How long after the stop signal exporters may take to send what is queued.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1500);
-/// What exporters have for that at the least: a request to a Collector nearby.
+/// The least time that exporters have for that: enough for a request to a Collector nearby.
 const LAST_REQUEST_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long the thread of an exporter may take to end after that.
+/// How long after that the thread of an exporter may take to end.
 const THREAD_JOIN_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long an exporter that was replaced goes on sending what it holds.
+/// How long a replaced exporter may continue to send what it has queued.
 const RETIREMENT_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// See the [module](self).
+/// All exporters in use, and those that were replaced and have not ended yet.
 #[derive(Debug)]
 pub(super) struct Destinations {
     stats: Arc<ServiceStats>,
     active: BTreeMap<ComponentId, Arc<Destination>>,
-    /// Those that were replaced and still send, and until when they may.
+    /// The exporters that were replaced and still send, each with its deadline.
     retired: Vec<(Arc<Destination>, Instant)>,
 }
 
-/// New exporters that nobody uses yet.
+/// Exporters that are opened but not in use yet.
 #[derive(Debug)]
 pub(super) struct NewExporters(BTreeMap<ComponentId, Arc<Destination>>);
 
 impl Destinations {
     pub(super) fn open(config: &Config, stats: &Arc<ServiceStats>) -> Result<Self, Failure> {
-        let mut present = BTreeMap::new();
+        let mut active = BTreeMap::new();
         for (id, _) in used_exporters(config) {
             let destination = open(id, config)?;
             stats.add_exporter(&destination);
-            present.insert(id.clone(), destination);
+            active.insert(id.clone(), destination);
         }
-        Ok(Self { stats: Arc::clone(stats), active: present, retired: Vec::new() })
+        Ok(Self { stats: Arc::clone(stats), active, retired: Vec::new() })
     }
 
     pub(super) fn get(&self, id: &ComponentId) -> Option<&Arc<Destination>> {
         self.active.get(id)
     }
 
-    /// Opens what `next` has and `config` has not, or not like this. Where one can't be opened none is.
+    /// Opens the exporters that are new or different in `next`.
     ///
-    /// Exporters that keep their queue on disk are left to [`Self::replace`]: the disk belongs to one at a time.
+    /// Exporters that keep their queue on disk are left to [`Self::replace`]: only one at a time may use the disk.
+    ///
+    /// # Errors
+    /// If one of them can't be opened; then none stays open.
     pub(super) fn prepare(&self, config: &Config, next: &Config) -> Result<NewExporters, Failure> {
-        let written: BTreeSet<&Path> =
+        let written_files: BTreeSet<&Path> =
             used_exporters(config).filter_map(|(_, exporter)| output_file(exporter)).collect();
         let mut opened = NewExporters(BTreeMap::new());
         for (id, exporter) in used_exporters(next).filter(|(id, _)| !is_unchanged(id, config, next)) {
-            if output_file(exporter).is_some_and(|path| written.contains(path)) {
-                let what =
-                    format!("exporter {id} would begin a file anew that is being written: name another path");
+            if output_file(exporter).is_some_and(|path| written_files.contains(path)) {
+                let what = format!(
+                    "exporter {id} would overwrite a file that is being written: choose another path"
+                );
                 return Err(Failure::new(ExitCause::Usage, what));
             }
             if !has_storage(exporter) {
@@ -71,7 +77,7 @@ impl Destinations {
         Ok(opened)
     }
 
-    /// Puts exporters into the place of those that `next` does not have, or not like this. Nobody may send meanwhile.
+    /// Replaces the exporters that are missing or different in `next`. No receiver may send meanwhile.
     pub(super) fn replace(&mut self, config: &Config, next: &Config, opened: NewExporters) {
         let wanted: BTreeSet<&ComponentId> = used_exporters(next).map(|(id, _)| id).collect();
         let is_replaced = |id: &ComponentId| !wanted.contains(id) || !is_unchanged(id, config, next);
@@ -79,7 +85,7 @@ impl Destinations {
         for id in replaced {
             let Some(destination) = self.active.remove(&id) else { continue };
             if config.exporters.get(&id).is_some_and(has_storage) {
-                // What is not sent by then stays on the disk.
+                // What is not sent in time stays on disk.
                 self.retire(&destination, SHUTDOWN_TIMEOUT);
             } else {
                 self.retired.push((destination, Instant::now() + RETIREMENT_TIMEOUT));
@@ -91,12 +97,12 @@ impl Destinations {
                 continue;
             }
             let reopened = open(id, next).or_else(|failure| {
-                error!(exporter = %id, "{failure}; going on with the exporter as it was");
+                error!(exporter = %id, "{failure}; the exporter keeps its old configuration");
                 open(id, config)
             });
             match reopened {
                 Ok(destination) => drop(new.insert(id.clone(), destination)),
-                Err(failure) => error!(exporter = %id, "{failure}; nothing is sent by this exporter"),
+                Err(failure) => error!(exporter = %id, "{failure}; this exporter sends nothing"),
             }
         }
         for (id, destination) in new {
@@ -105,7 +111,7 @@ impl Destinations {
         }
     }
 
-    /// Ends those that were replaced and have sent what they held.
+    /// Ends the replaced exporters that have sent everything, or whose deadline has passed.
     pub(super) fn reap_retired(&mut self) {
         let retiring = std::mem::take(&mut self.retired);
         for (destination, deadline) in retiring {
@@ -123,19 +129,19 @@ impl Destinations {
         self.stats.retire_exporter(destination);
     }
 
-    /// Sends what is left in the time that there is since `told_at`, and logs how many events each exporter delivered and
-    /// lost. False: the thread of an exporter hangs.
-    pub(super) fn shutdown(self, told_at: Instant) -> bool {
+    /// Sends what is queued, within [`SHUTDOWN_TIMEOUT`] of `stop_time`, and logs how many events each exporter delivered and
+    /// lost. Returns false if the thread of an exporter hangs.
+    pub(super) fn shutdown(self, stop_time: Instant) -> bool {
         let retiring = self.retired.into_iter().map(|(destination, _)| destination);
         let all: Vec<Arc<Destination>> = self.active.into_values().chain(retiring).collect();
-        // All at once: one that takes its time must not take the others'.
-        let timeout = SHUTDOWN_TIMEOUT.saturating_sub(told_at.elapsed()).max(LAST_REQUEST_TIMEOUT);
+        // All at once, so that a slow exporter does not use up the time of the others.
+        let timeout = SHUTDOWN_TIMEOUT.saturating_sub(stop_time.elapsed()).max(LAST_REQUEST_TIMEOUT);
         all.iter().for_each(|destination| destination.close(timeout));
         finish(&all, Instant::now() + timeout + THREAD_JOIN_TIMEOUT)
     }
 }
 
-/// Waits until these exporters have ended, or until the deadline. False: one has not.
+/// Waits until these exporters have ended, or until the deadline. Returns false if one has not.
 fn finish(destinations: &[Arc<Destination>], deadline: Instant) -> bool {
     destinations.iter().fold(true, |all_ended, destination| {
         let ending = Arc::clone(destination);
@@ -152,7 +158,7 @@ fn finish(destinations: &[Arc<Destination>], deadline: Instant) -> bool {
 }
 
 fn open(id: &ComponentId, config: &Config) -> Result<Arc<Destination>, Failure> {
-    // A share for each: one whose receiver is gone must not fill up what others need.
+    // Equal shares: an exporter whose endpoint is gone must not use up the memory of the others.
     let memory_bytes = MemoryBudget::for_queues(config) / used_exporters(config).count().max(1);
     Destination::open(id, config, memory_bytes).map(Arc::new)
 }
@@ -180,7 +186,7 @@ fn has_storage(exporter: &ExporterConfig) -> bool {
     }
 }
 
-/// Whether both configurations say the same of an exporter and the extensions that it asks.
+/// Whether an exporter and the extensions that it uses are the same in both configurations.
 fn is_unchanged(id: &ComponentId, config: &Config, next: &Config) -> bool {
     let is_used = |config: &Config| used_exporters(config).any(|(used, _)| used == id);
     is_used(config)
@@ -193,10 +199,10 @@ fn exporter_with_extensions<'a>(
     config: &'a Config,
 ) -> (Option<&'a ExporterConfig>, Vec<Option<&'a Extension>>) {
     let exporter = config.exporters.get(id);
-    let asked = match exporter {
+    let extensions = match exporter {
         Some(ExporterConfig::OtlpGrpc(exporter)) => [&exporter.auth, &exporter.sending_queue.storage],
         Some(ExporterConfig::OtlpHttp(exporter)) => [&exporter.auth, &exporter.sending_queue.storage],
         Some(ExporterConfig::File(_) | ExporterConfig::Debug(_)) | None => [&None, &None],
     };
-    (exporter, asked.map(|id| id.as_ref().and_then(|id| config.extensions.get(id))).to_vec())
+    (exporter, extensions.map(|id| id.as_ref().and_then(|id| config.extensions.get(id))).to_vec())
 }

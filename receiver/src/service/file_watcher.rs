@@ -1,8 +1,8 @@
-//! Files that a configuration was read from, and whether they have changed.
+//! Detects changes of the files that a configuration was read from.
 //!
-//! They are looked at, not listened to: what a path names is compared with what it named before, through every
-//! symbolic link. So the way in which a file changes does not matter (written in place, renamed over, a link swapped
-//! in a folder above it as Kubernetes does for ConfigMaps), nor the kind of its filesystem.
+//! The files are polled: the file that a path leads to, through every symbolic link, is compared with the one before. So
+//! it does not matter how a file changes (written in place, renamed over, a link swapped in a folder above it as
+//! Kubernetes does for ConfigMaps), nor on what kind of filesystem it is.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use crate::interval_timer::IntervalTimer;
 
-/// How often files are looked at, at the most.
+/// The shortest time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// What a path names; two that are equal have the same content, as far as a filesystem tells.
+/// Identifies a version of a file: equal identities have the same content, as far as the filesystem records changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct FileIdentity {
     device: u64,
@@ -25,54 +25,55 @@ struct FileIdentity {
     changed: (i64, i64),
 }
 
-/// See the [module](self).
+/// A set of files, with the versions of them that are in use.
 #[derive(Debug)]
 pub(super) struct FileWatcher {
     files: Vec<(PathBuf, Option<FileIdentity>)>,
-    /// What was seen of the files last, where that differs from `files`: they may still be written.
+    /// The versions that the last check found, if they differ from `files`: the files may still be being written.
     unsettled: Option<Vec<Option<FileIdentity>>>,
     check_timer: IntervalTimer,
 }
 
 impl FileWatcher {
-    /// Watches `files`, of which what they are now is known.
+    /// Watches `files` for changes from now on.
     pub(super) fn new(files: Vec<PathBuf>) -> Self {
-        let files = files.into_iter().map(|path| (identity(&path), path)).map(|(seen, path)| (path, seen));
+        let files =
+            files.into_iter().map(|path| (identity(&path), path)).map(|(current, path)| (path, current));
         Self { files: files.collect(), unsettled: None, check_timer: IntervalTimer::new(CHECK_INTERVAL) }
     }
 
-    /// Whether a file has changed since the last time this was true, and has not been changing for a moment.
+    /// Whether a file has changed since this last returned true, and all files were the same in two checks in a row.
     pub(super) fn has_changed(&mut self) -> bool {
         self.check_timer.is_due() && self.check()
     }
 
     fn check(&mut self) -> bool {
-        let seen: Vec<Option<FileIdentity>> = self.files.iter().map(|(path, _)| identity(path)).collect();
-        if self.files.iter().map(|(_, known)| known).eq(&seen) {
+        let current: Vec<Option<FileIdentity>> = self.files.iter().map(|(path, _)| identity(path)).collect();
+        if self.files.iter().map(|(_, known)| known).eq(&current) {
             self.unsettled = None;
             return false;
         }
-        if self.unsettled.as_ref() != Some(&seen) {
-            self.unsettled = Some(seen);
+        if self.unsettled.as_ref() != Some(&current) {
+            self.unsettled = Some(current);
             return false;
         }
         self.unsettled = None;
-        for ((_, known), seen) in self.files.iter_mut().zip(seen) {
-            *known = seen;
+        for ((_, known), current) in self.files.iter_mut().zip(current) {
+            *known = current;
         }
         true
     }
 }
 
-/// What a path names; `None` where it names nothing.
+/// The identity of the file at a path; `None` if there is none.
 fn identity(path: &std::path::Path) -> Option<FileIdentity> {
-    let found = fs::metadata(path).ok()?;
+    let metadata = fs::metadata(path).ok()?;
     Some(FileIdentity {
-        device: found.dev(),
-        inode: found.ino(),
-        size: found.size(),
-        modified: (found.mtime(), found.mtime_nsec()),
-        changed: (found.ctime(), found.ctime_nsec()),
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        size: metadata.size(),
+        modified: (metadata.mtime(), metadata.mtime_nsec()),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
     })
 }
 
@@ -82,10 +83,10 @@ mod tests {
 
     use super::*;
 
-    /// Whether two looks, as far apart as files settle, find a change.
-    fn changes(watch: &mut FileWatcher) -> bool {
-        watch.check();
-        watch.check()
+    /// Whether two checks in a row find a change.
+    fn changes(watcher: &mut FileWatcher) -> bool {
+        watcher.check();
+        watcher.check()
     }
 
     #[test]
@@ -93,8 +94,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
         fs::write(&path, "one").unwrap();
-        let mut watch = FileWatcher::new(vec![path.clone()]);
-        assert!(!changes(&mut watch));
+        let mut watcher = FileWatcher::new(vec![path.clone()]);
+        assert!(!changes(&mut watcher));
         for change in [
             &(|| fs::write(&path, "other").unwrap()) as &dyn Fn(),
             &|| {
@@ -104,14 +105,14 @@ mod tests {
             &|| fs::remove_file(&path).unwrap(),
         ] {
             change();
-            assert!(changes(&mut watch));
-            assert!(!changes(&mut watch));
+            assert!(changes(&mut watcher));
+            assert!(!changes(&mut watcher));
         }
     }
 
     /// As kubelet does: `a.yaml -> ..data/a.yaml`, `..data -> ..1`, and `..data` is renamed over.
     #[test]
-    fn a_link_that_is_swapped_in_the_folder_is_a_change() {
+    fn a_swapped_link_in_the_folder_is_a_change() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for version in ["..1", "..2"] {
@@ -120,11 +121,11 @@ mod tests {
         }
         symlink("..1", at("..data")).unwrap();
         symlink("..data/a.yaml", at("a.yaml")).unwrap();
-        let mut watch = FileWatcher::new(vec![at("a.yaml")]);
-        assert!(!changes(&mut watch));
+        let mut watcher = FileWatcher::new(vec![at("a.yaml")]);
+        assert!(!changes(&mut watcher));
         symlink("..2", at("..data_tmp")).unwrap();
         fs::rename(at("..data_tmp"), at("..data")).unwrap();
-        assert!(changes(&mut watch));
+        assert!(changes(&mut watcher));
     }
 
     #[test]
@@ -132,11 +133,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.yaml");
         fs::write(&path, "").unwrap();
-        let mut watch = FileWatcher::new(vec![path.clone()]);
+        let mut watcher = FileWatcher::new(vec![path.clone()]);
         for text in ["r", "re", "rec"] {
             fs::write(&path, text).unwrap();
-            assert!(!watch.check());
+            assert!(!watcher.check());
         }
-        assert!(watch.check());
+        assert!(watcher.check());
     }
 }

@@ -1,13 +1,16 @@
-//! The profiler as a service: what a configuration says, kept up until told to stop, and changed while it runs.
+//! The profiler as a service: runs what a configuration describes until it is stopped, and applies changes while it runs.
 //!
-//! | Module         | Holds                                                        |
+//! Owner: the main thread. Inputs: the configuration, its changes, and signals. Each receiver samples and reports on threads
+//! of its own; the reports go to the exporters.
+//!
+//! | Module         | Contents                                                     |
 //! |----------------|--------------------------------------------------------------|
-//! | `receiver`     | one receiver's threads                                       |
-//! | `plan`         | what of a receiver changes while it samples                  |
+//! | `receiver`     | the threads of one receiver                                  |
+//! | `plan`         | the settings of a receiver that change while it samples      |
 //! | `destinations` | the exporters                                                |
-//! | `ui`           | the page that follows what is profiled                       |
-//! | `signals`      | what the outside tells us                                    |
-//! | `watch`        | whether the files of the configuration have changed          |
+//! | `ui`           | the server of the live page                                  |
+//! | `signals`      | the signals that stop or reload the service                  |
+//! | `file_watcher` | whether the files of the configuration have changed          |
 
 mod destinations;
 mod file_watcher;
@@ -45,20 +48,21 @@ use receiver::Receiver;
 pub(crate) use signals::Signals;
 use ui::UiServer;
 
-/// How often files and receivers are looked at.
+/// How often files and receivers are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long receivers may take to end what they have begun, when we are told to stop or a configuration takes them away.
-/// A thread that hangs then can't be ended but with the process.
+/// How long receivers may take to end when the service stops, or when a reload removes or restarts them. A thread that hangs
+/// longer can only be ended with the process.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of that, what they have to name what they sampled: a configuration that is read again waits, and so do names.
+/// The part of that for naming what they sampled, in a reload.
 const NAMING_TIMEOUT: Duration = Duration::from_secs(8);
-/// The same when we are told to stop, of the two seconds that there are altogether.
+/// The same when the service stops, out of two seconds in total.
 const FINAL_NAMING_TIMEOUT: Duration = Duration::from_millis(700);
-/// How long telemetry may take after that.
+/// How long the shutdown of telemetry may take after that.
 const TELEMETRY_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs what the command line's configuration says until told to stop. `opener` does what takes privileges.
+/// Runs the service until a signal stops it, or a receiver ends by itself or hangs. `opener` runs operations that need
+/// privileges.
 pub(crate) fn run(args: &ConfigArgs, signals: &Signals, opener: Opener) -> Result<ExitCode, Failure> {
     let loaded = configuration::read(args)?;
     for warning in &loaded.warnings {
@@ -89,7 +93,7 @@ fn runtime() -> Result<Runtime, Failure> {
         .map_err(|error| Failure::runtime("can't start the thread of telemetry", error))
 }
 
-/// Everything that a configuration made.
+/// The running service: everything that is set up from the configuration.
 struct Service {
     config: Arc<Config>,
     stats: Arc<ServiceStats>,
@@ -99,11 +103,12 @@ struct Service {
     receivers: BTreeMap<ComponentId, Receiver>,
     opener: Opener,
     file_watcher: FileWatcher,
-    /// Those that were online before the receivers started: events are open on each CPU of then, and end with it for good.
+    /// The CPUs that were online before the receivers started. Perf events are open on each of them; those of a CPU that goes
+    /// offline don't come back.
     cpus: Option<CpuList>,
-    /// While it is there the kernel measures the time of our programs.
+    /// While this is open, the kernel measures the run time of eBPF programs.
     bpf_stats: Option<OwnedFd>,
-    /// Threads that did not end in time: the process has to.
+    /// Set when threads did not end in time: the process has to end.
     hung_threads: Option<Failure>,
 }
 
@@ -129,7 +134,7 @@ impl Service {
             hung_threads: None,
         };
         service.enable_bpf_stats();
-        // From here on nothing takes more.
+        // Nothing after this needs more privileges.
         privilege::restrict_opener(&service.opener)
             .map_err(|error| Failure::runtime("can't give up privileges", error))?;
         service.stats.set_degraded(degraded_features(&service.opener));
@@ -138,7 +143,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Starts a receiver that a pipeline uses.
+    /// Starts a receiver, if a pipeline uses it.
     fn start_receiver(&mut self, id: &ComponentId, receiver: &ProfilingReceiver) -> Result<(), Failure> {
         let Some(plan) = ReceiverPlan::from_config(id, receiver, &self.config, &self.destinations) else {
             return Ok(());
@@ -150,20 +155,21 @@ impl Service {
         Ok(())
     }
 
-    /// Takes `CAP_SYS_ADMIN`, which there is at the start alone.
+    /// Enables the kernel's run time statistics if metrics are detailed, else disables them. Enabling needs `CAP_SYS_ADMIN`,
+    /// which is only available at the start.
     fn enable_bpf_stats(&mut self) {
-        let is_wanted = self.config.telemetry.metrics.level == MetricLevel::Detailed;
-        if is_wanted && self.bpf_stats.is_none() {
+        let is_enabled = self.config.telemetry.metrics.level == MetricLevel::Detailed;
+        if is_enabled && self.bpf_stats.is_none() {
             self.bpf_stats = run_privileged(&self.opener, measure_run_time)
-                .and_then(|measured| measured)
+                .and_then(|result| result)
                 .inspect_err(|error| {
                     warn!(
                         error = error as &dyn std::error::Error,
-                        "the time in eBPF programs is not measured"
+                        "the run time of eBPF programs is not measured"
                     );
                 })
                 .ok();
-        } else if !is_wanted {
+        } else if !is_enabled {
             self.bpf_stats = None;
         }
     }
@@ -173,16 +179,16 @@ impl Service {
         self.receivers.values().any(Receiver::has_ended)
     }
 
-    /// Reads the configuration again and takes it over, or goes on with the old one and says why.
+    /// Reads the configuration again and applies it. If that fails, logs why and keeps the old one.
     fn reload(&mut self, args: &ConfigArgs) {
-        let taken_over = configuration::read(args).and_then(|loaded| {
+        let applied = configuration::read(args).and_then(|loaded| {
             for warning in &loaded.warnings {
                 warn!("{warning}");
             }
             self.file_watcher = FileWatcher::new(loaded.files);
             self.apply_config(loaded.config)
         });
-        match taken_over {
+        match applied {
             Ok(()) => info!("the configuration was reloaded"),
             Err(failure) => {
                 error!("the changed configuration is refused, and the old one stays in use: {failure}");
@@ -191,7 +197,7 @@ impl Service {
         }
     }
 
-    /// What can fail comes first, and leaves everything as it was.
+    /// Applies a configuration. The steps before the configuration is replaced may fail, and then leave everything unchanged.
     fn apply_config(&mut self, next: Config) -> Result<(), Failure> {
         let opened = self.destinations.prepare(&self.config, &next)?;
         self.telemetry
@@ -200,7 +206,7 @@ impl Service {
         let before = std::mem::replace(&mut self.config, Arc::new(next));
         let next = Arc::clone(&self.config);
 
-        // Those that go on wait with their next report until it is known where it goes.
+        // The receivers that are not restarted hold back their next report until they have a new plan.
         let restarted: Vec<ComponentId> =
             self.receivers.keys().filter(|id| must_restart(id, &before, &next)).cloned().collect();
         self.stop_receivers(&restarted);
@@ -233,31 +239,31 @@ impl Service {
         Ok(())
     }
 
-    /// Starts every receiver anew where other CPUs are online than those that it samples.
+    /// Restarts every receiver if the set of online CPUs has changed.
     fn restart_on_cpu_change(&mut self) {
         let Ok(online) = CpuList::online() else { return };
         if self.cpus.as_ref() == Some(&online) {
             return;
         }
-        info!(cpus = online.iter().count(), "the machine has other CPUs now: profiling starts anew");
+        info!(cpus = online.iter().count(), "the set of online CPUs has changed: profiling starts anew");
         let running: Vec<ComponentId> = self.receivers.keys().cloned().collect();
         self.stop_receivers(&running);
         match self.start_missing_receivers() {
             Ok(()) => self.cpus = Some(online),
-            Err(failure) => error!("profiling can't start anew, it will be tried again: {failure}"),
+            Err(failure) => error!("profiling can't start anew, trying again: {failure}"),
         }
     }
 
-    /// Ends these; what they have sampled is sent.
+    /// Stops these receivers, which send what they have sampled.
     fn stop_receivers(&mut self, ids: &[ComponentId]) {
-        let leaving: Vec<Receiver> = ids.iter().filter_map(|id| self.receivers.remove(id)).collect();
+        let stopping: Vec<Receiver> = ids.iter().filter_map(|id| self.receivers.remove(id)).collect();
         let now = Instant::now();
-        leaving.iter().for_each(|receiver| receiver.stop(now + NAMING_TIMEOUT));
+        stopping.iter().for_each(|receiver| receiver.stop(now + NAMING_TIMEOUT));
         let deadline = now + STOP_TIMEOUT;
-        for receiver in leaving {
+        for receiver in stopping {
             match receiver.join_by(deadline) {
                 Some(Ok(())) => {}
-                Some(Err(failure)) => error!("a receiver ended by itself, another one follows: {failure}"),
+                Some(Err(failure)) => error!("a receiver ended by itself, and is restarted: {failure}"),
                 None => {
                     self.hung_threads =
                         Some(hung_threads_failure(&self.stats, "a receiver did not end in time"));
@@ -276,24 +282,24 @@ impl Service {
         Ok(())
     }
 
-    /// Samples no more, sends what is left, and ends.
+    /// Stops sampling, sends what is queued, and stops telemetry.
     fn shutdown(self) -> Result<(), Failure> {
         self.stats.set_is_up(false);
-        let told_at = Instant::now();
-        self.receivers.values().for_each(|receiver| receiver.stop(told_at + FINAL_NAMING_TIMEOUT));
-        let deadline = told_at + STOP_TIMEOUT;
+        let stop_time = Instant::now();
+        self.receivers.values().for_each(|receiver| receiver.stop(stop_time + FINAL_NAMING_TIMEOUT));
+        let deadline = stop_time + STOP_TIMEOUT;
         let mut ended = self.hung_threads.map_or(Ok(()), Err);
         for receiver in self.receivers.into_values() {
-            let of_this = receiver
+            let result = receiver
                 .join_by(deadline)
                 .unwrap_or_else(|| Err(hung_threads_failure(&self.stats, "a receiver did not end in time")));
-            ended = ended.and(of_this);
+            ended = ended.and(result);
         }
-        if !self.destinations.shutdown(told_at) {
+        if !self.destinations.shutdown(stop_time) {
             ended = ended.and(Err(Failure::new(ExitCause::Runtime, "the thread of an exporter hangs")));
         }
         let telemetry = self.telemetry;
-        // A reader of metrics that hangs is told of nowhere any more.
+        // If the metrics reader hangs, that can't be reported any more.
         let _ = supervise::run_with_deadline(
             Instant::now() + TELEMETRY_SHUTDOWN_TIMEOUT,
             "end-telemetry",
@@ -303,14 +309,14 @@ impl Service {
     }
 }
 
-/// Why the process ends though threads go on.
+/// The failure with which the process ends although threads are still running.
 fn hung_threads_failure(stats: &ServiceStats, what: &str) -> Failure {
     let threads = stats.threads().describe_active();
     error!(threads, "{what}: the process ends without these threads");
     Failure::new(ExitCause::Runtime, format!("{what}: threads that have not ended: {threads}"))
 }
 
-/// Whether a receiver can't go on under the next configuration as it is.
+/// Whether a receiver can't apply the next configuration while it runs.
 fn must_restart(id: &ComponentId, before: &Config, next: &Config) -> bool {
     let is_used = next.pipelines.values().any(|pipeline| pipeline.receivers.contains(id));
     match (before.receivers.get(id), next.receivers.get(id)) {
@@ -322,18 +328,18 @@ fn must_restart(id: &ComponentId, before: &Config, next: &Config) -> bool {
     }
 }
 
-/// What works less well here than it could.
+/// The features that are not available on this machine.
 fn degraded_features(opener: &Opener) -> Vec<DegradedFeature> {
-    let found = run_privileged(opener, probe).unwrap_or_default().into_iter().filter_map(|probe| {
+    let features = run_privileged(opener, probe).unwrap_or_default().into_iter().filter_map(|probe| {
         let Support::No { why } = &probe.support else { return None };
-        let refused = ["not permitted", "ermission denied"].iter().any(|words| why.contains(words));
+        let refused = ["not permitted", "ermission denied"].iter().any(|text| why.contains(text));
         let reason = if refused { "privilege" } else { "kernel" };
         Some(DegradedFeature { feature: probe.name, cost: probe.cost, reason })
     });
-    found.collect()
+    features.collect()
 }
 
-/// Does something that takes privileges, on a thread that has them.
+/// Runs an operation that needs privileges, on a thread that has them.
 fn run_privileged<T: Send + 'static>(
     opener: &Opener,
     run: impl FnOnce() -> T + Send + 'static,

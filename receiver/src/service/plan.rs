@@ -1,4 +1,7 @@
-//! What of a receiver can change while it samples: how often it reports, and where to.
+//! The settings of a receiver that can change while it samples: how often it reports, and where to.
+//!
+//! The service sets a [`CurrentPlan`]; the receiver's threads read it. To replace a plan the service withdraws it, and waits
+//! until no thread uses it.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
@@ -10,28 +13,28 @@ use super::destinations::Destinations;
 use crate::export::Destination;
 use crate::lock::lock;
 
-/// One receiver's part in a configuration.
+/// The settings of one receiver, from a configuration.
 #[derive(Debug)]
 pub(super) struct ReceiverPlan {
     pub(super) error_mode: ErrorMode,
     pub(super) monitor_interval: Duration,
     reporter_interval: Duration,
-    /// Share by which each interval is shifted at random, either way.
+    /// The largest share by which each interval is shortened or lengthened at random.
     reporter_jitter: f64,
-    /// No two have the same processors.
+    /// No two routes have the same processors.
     pub(super) routes: Vec<Route>,
 }
 
-/// Where reports go, and what happens to them on the way.
+/// A list of processors, and the exporters that get the reports.
 #[derive(Debug)]
 pub(super) struct Route {
     processors: Vec<ResourceProcessor>,
-    /// None twice: whoever is fed by two pipelines in the same way gets each event once.
+    /// Without duplicates: an exporter of two pipelines with the same processors gets each event once.
     pub(super) exporters: Vec<Arc<Destination>>,
 }
 
 impl ReceiverPlan {
-    /// What `config` says of a receiver; `None` where no pipeline uses it.
+    /// The plan of a receiver in `config`; `None` if no pipeline uses it.
     pub(super) fn from_config(
         id: &ComponentId,
         receiver: &ProfilingReceiver,
@@ -42,11 +45,11 @@ impl ReceiverPlan {
         for pipeline in config.pipelines.values().filter(|pipeline| pipeline.receivers.contains(id)) {
             let processors: Vec<ResourceProcessor> =
                 pipeline.processors.iter().filter_map(|id| config.processors.get(id).cloned()).collect();
-            let at = routes.iter().position(|route| route.processors == processors).unwrap_or_else(|| {
+            let index = routes.iter().position(|route| route.processors == processors).unwrap_or_else(|| {
                 routes.push(Route { processors, exporters: Vec::new() });
                 routes.len() - 1
             });
-            let Some(route) = routes.get_mut(at) else { continue };
+            let Some(route) = routes.get_mut(index) else { continue };
             for exporter in pipeline.exporters.iter().filter_map(|id| destinations.get(id)) {
                 if !route.exporters.iter().any(|known| Arc::ptr_eq(known, exporter)) {
                     route.exporters.push(Arc::clone(exporter));
@@ -67,7 +70,7 @@ impl ReceiverPlan {
         self.routes.iter().map(|route| route.processors.as_slice()).collect()
     }
 
-    /// The time to the next report: about the interval.
+    /// The time until the next report: the interval with jitter, but at least 100 ms.
     pub(super) fn next_interval(&self) -> Duration {
         const SHORTEST: Duration = Duration::from_millis(100);
         let shift = self.reporter_jitter * rand::random_range(-1.0..=1.0);
@@ -75,15 +78,15 @@ impl ReceiverPlan {
     }
 }
 
-/// The plan that holds; another one may take its place at any time.
+/// The plan in use, which may be replaced at any time.
 #[derive(Debug)]
 pub(super) struct CurrentPlan {
-    /// `None` while it is being changed.
+    /// `None` while it is being replaced.
     plan: Mutex<Option<Arc<ReceiverPlan>>>,
     changed: Condvar,
 }
 
-/// How long to wait between two looks at who still acts by a plan.
+/// How often a withdrawn plan is checked for users.
 const WITHDRAW_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl CurrentPlan {
@@ -91,8 +94,8 @@ impl CurrentPlan {
         Self { plan: Mutex::new(Some(Arc::new(plan))), changed: Condvar::new() }
     }
 
-    /// The plan; waits while it is being changed. Who acts by it asks every now and then whether it still
-    /// [holds](Self::is_current), and gives it back if not, after finishing what it began.
+    /// The plan; blocks while it is being replaced. Its user must check regularly whether it [is current](Self::is_current),
+    /// and drop it if not, after finishing its work.
     pub(super) fn get(&self) -> Arc<ReceiverPlan> {
         let mut plan = lock(&self.plan);
         loop {
@@ -103,7 +106,7 @@ impl CurrentPlan {
         }
     }
 
-    /// The plan, unless it is being changed.
+    /// The plan; `None` while it is being replaced.
     pub(super) fn try_get(&self) -> Option<Arc<ReceiverPlan>> {
         lock(&self.plan).clone()
     }
@@ -112,8 +115,8 @@ impl CurrentPlan {
         lock(&self.plan).as_ref().is_some_and(|current| Arc::ptr_eq(current, plan))
     }
 
-    /// Takes the plan away and waits until nobody acts by it any more. Another one must follow. False: somebody still
-    /// does at the deadline.
+    /// Withdraws the plan and waits until no thread uses it. Must be followed by [`Self::set`]. Returns false if it is still in
+    /// use at the deadline.
     pub(super) fn withdraw(&self, deadline: Instant) -> bool {
         let plan = lock(&self.plan).take();
         while plan.as_ref().is_some_and(|plan| Arc::strong_count(plan) > 1) {
@@ -125,7 +128,7 @@ impl CurrentPlan {
         true
     }
 
-    /// Puts a plan in the place of the one that was taken away.
+    /// Sets a plan after the previous one was withdrawn.
     pub(super) fn set(&self, plan: ReceiverPlan) {
         *lock(&self.plan) = Some(Arc::new(plan));
         self.changed.notify_all();
@@ -157,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_changed_only_after_everybody_has_finished_with_the_old_one() {
+    fn a_plan_is_withdrawn_only_after_its_users_have_finished() {
         let current = Arc::new(CurrentPlan::new(plan(1, 0.0)));
         let held = current.get();
         let finished = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let actor = thread::spawn({
+        let user = thread::spawn({
             let (current, finished) = (Arc::clone(&current), Arc::clone(&finished));
             move || {
                 while current.is_current(&held) {
@@ -176,8 +179,8 @@ mod tests {
         assert!(current.withdraw(Instant::now() + Duration::from_secs(600)));
         assert!(finished.load(std::sync::atomic::Ordering::SeqCst));
         current.set(plan(2, 0.0));
-        assert_eq!(actor.join().unwrap(), Duration::from_secs(2));
+        assert_eq!(user.join().unwrap(), Duration::from_secs(2));
         let _held = current.get();
-        assert!(!current.withdraw(Instant::now() + 2 * WITHDRAW_POLL_INTERVAL), "somebody holds on to it");
+        assert!(!current.withdraw(Instant::now() + 2 * WITHDRAW_POLL_INTERVAL), "the plan is still in use");
     }
 }

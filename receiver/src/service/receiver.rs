@@ -1,4 +1,7 @@
 //! One receiver: a thread that samples and one that names and reports.
+//!
+//! The `sample` thread owns the sampler, and starts the `report` thread, which owns the reporter. Messages pass between them
+//! through the report queue; reports go to the exporters of the plan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver as Incoming, RecvTimeoutError};
@@ -29,31 +32,31 @@ use crate::sampling::scope::SamplingScope;
 use crate::stats::{Activity, ReceiverCounters, ReceiverStats, ServiceStats};
 use crate::supervise::panic_message;
 
-/// How often the rings are drained while little happens, and how late we hear that we are to stop. They wake us when they
-/// fill up.
+/// How often the rings are drained while there are few events, and the longest delay before a stop is noticed. Rings that
+/// fill up wake the thread earlier.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How often it is looked whether a receiver has ended.
+/// How often a join checks whether the receiver has ended.
 const END_POLL_INTERVAL: Duration = Duration::from_millis(5);
-/// How long to wait before trying again what a privilege or the kernel refused.
+/// How long to wait before sampling is tried again after a failure.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Loading programs and building the tables of all that runs takes a minute on a slow machine.
+/// The start: loading programs and building the tables of all running processes takes a minute on a slow machine.
 const START_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(180);
-/// How long a thread may be silent while it is at work: sampling takes milliseconds at a time, naming seconds where much
-/// debug information is new.
+/// The longest time between two heartbeats of a working thread: sampling takes milliseconds at a time, naming takes seconds
+/// if there is much new debug information.
 const SAMPLING_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 const REPORTING_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(30);
-/// The last stacks are walked and named.
+/// The stop: the last stacks are walked and named.
 const STOP_HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Of the time until the deadline of a stop, what is left for naming once deferred walks are given up.
+/// The time before the deadline of a stop that is reserved for naming. Deferred walks are given up when it begins.
 const NAMING_RESERVE: Duration = Duration::from_millis(300);
 
-/// Whether a receiver is to stop, and the deadline by which all that it sampled is to be with its exporters.
+/// Whether a receiver must stop, and the deadline by which its exporters must have everything that it sampled.
 #[derive(Clone, Default, Debug)]
 struct StopRequest(Arc<OnceLock<Instant>>);
 
 impl StopRequest {
-    /// The first deadline holds.
+    /// Requests a stop. If there is a deadline already, it stays.
     fn request(&self, deadline: Instant) {
         self.0.get_or_init(|| deadline);
     }
@@ -71,7 +74,7 @@ impl StopRequest {
     }
 }
 
-/// A receiver that runs.
+/// The handle of a running receiver.
 #[derive(Debug)]
 pub(super) struct Receiver {
     pub(super) plan: Arc<CurrentPlan>,
@@ -108,18 +111,18 @@ impl Receiver {
         Ok(Self { plan, stop, thread })
     }
 
-    /// Whether it has ended by itself, which it does where its errors are to be propagated.
+    /// Whether it has ended: by itself only in the error mode `propagate`.
     pub(super) fn has_ended(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Tells it to stop. By the deadline everything that it sampled is with its exporters, named from what has been read
-    /// until then.
+    /// Requests a stop. By the deadline its exporters have everything that it sampled, with names from the files that have been
+    /// read by then.
     pub(super) fn stop(&self, deadline: Instant) {
         self.stop.request(deadline);
     }
 
-    /// How it ended; `None`: it has not by the deadline, and goes on without anybody who waits for it.
+    /// Waits for it to end, and returns its result. `None`: it has not ended by the deadline, and its thread is detached.
     pub(super) fn join_by(self, deadline: Instant) -> Option<Result<(), Failure>> {
         while !self.thread.is_finished() {
             if Instant::now() >= deadline {
@@ -132,7 +135,7 @@ impl Receiver {
     }
 }
 
-/// What the threads of a receiver share.
+/// The data that the threads of a receiver share.
 struct ReceiverContext {
     name: String,
     config: ProfilingReceiver,
@@ -145,7 +148,7 @@ struct ReceiverContext {
 }
 
 impl ReceiverContext {
-    /// Samples until told to stop, as the error mode says also through failures.
+    /// Samples until a stop is requested. Depending on the error mode, ends at a failure or tries again.
     fn run_until_stopped(&self) -> Result<(), Failure> {
         let ended = loop {
             self.stats.set_activity(&self.name, Activity::Starting);
@@ -170,7 +173,7 @@ impl ReceiverContext {
         ended
     }
 
-    /// Waits until told to stop, at the longest for `timeout`, and returns whether it was.
+    /// Waits for a stop request, at most for `timeout`, and returns whether there is one.
     fn wait_for_stop(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while !self.is_stopped() && Instant::now() < deadline {
@@ -183,8 +186,8 @@ impl ReceiverContext {
         self.stop.is_requested()
     }
 
-    /// Samples once, until told to stop. Where everything that was to be sampled has ended, what it left is sent, and
-    /// there is nothing more to do until then.
+    /// Samples until a stop is requested. If all processes in scope have ended before that, sends the last events and waits
+    /// for the request.
     fn sample(&self) -> Result<(), Failure> {
         let heartbeat = self.stats.threads().register("sample", START_HEARTBEAT_TIMEOUT);
         let mut storage = Storage::uninit();
@@ -208,7 +211,7 @@ impl ReceiverContext {
             let start_ns = monotonic_ns();
             sampler.start()?;
             let report = move || {
-                // Files in which runtimes name their code are in the roots of processes.
+                // Perf maps, in which runtimes name their code, are in the roots of processes.
                 privilege::drop_all_but(privilege::KERNEL_SYMBOLS | privilege::PROCESS_ACCESS);
                 lower_priority();
                 self.report(namer, &incoming, start_ns);
@@ -234,26 +237,26 @@ impl ReceiverContext {
                 queue.flush(&self.name);
                 if self.plan.try_get().is_some_and(|plan| counted_at.elapsed() >= plan.monitor_interval) {
                     counted_at = Instant::now();
-                    let counted = self.publish_counters(&sampler, queue.dropped());
-                    debug!(receiver = self.name, "so far: {counted}");
+                    let counters = self.publish_counters(&sampler, queue.dropped());
+                    debug!(receiver = self.name, "so far: {counters}");
                 }
             }
             heartbeat.beat(STOP_HEARTBEAT_TIMEOUT);
             let is_over = sampler.is_finished();
             let walk_until = self.stop.deadline().and_then(|deadline| deadline.checked_sub(NAMING_RESERVE));
             sampler.stop(walk_until, &mut queue.pending);
-            let counted = self.publish_counters(&sampler, queue.dropped());
+            let counters = self.publish_counters(&sampler, queue.dropped());
             queue.close();
             if let Err(panic) = report.join() {
                 return Err(panic_failure("report", &*panic));
             }
-            info!(receiver = self.name, "profiling ended: {counted}");
+            info!(receiver = self.name, "profiling ended: {counters}");
             if is_over {
                 self.stats.set_activity(&self.name, Activity::OutOfScope);
             }
             Ok::<_, Failure>(())
         })?;
-        // The maps are of no more use.
+        // Free the maps before the wait.
         drop(sampler);
         drop(heartbeat);
         self.stats.record_receiver_end(&self.name);
@@ -261,7 +264,7 @@ impl ReceiverContext {
         Ok(())
     }
 
-    /// Tells what this run has counted, and returns what all of them have.
+    /// Publishes the counters of this run, and returns the totals of all runs of this receiver.
     fn publish_counters(&self, sampler: &Sampler<'_>, dropped: u64) -> ReceiverStats {
         self.stats.record_counters(&self.name, ReceiverCounters::from_sampler(sampler, dropped))
     }
@@ -289,13 +292,18 @@ impl ReceiverContext {
         }
     }
 
-    /// Names events and sends a report of them every so often, until no more come.
+    /// Names events and sends reports at the interval of the plan, until the queue is closed.
     fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
         let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
-        let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
-        let kind = Kind::Cpu { samples_per_second: self.config.samples_per_second.get() };
-        let shown = self.live.add_receiver(&self.name, self.name.clone(), kind);
+        let mut reporter = Reporter::new(
+            namer,
+            self.config.samples_per_second.get(),
+            &plan.processors(),
+            self.budget.interned_bytes,
+        );
+        let feed =
+            self.live.add_receiver(&self.name, self.name.clone(), self.config.samples_per_second.get());
         let mut due = Instant::now() + plan.next_interval();
         loop {
             let received =
@@ -307,7 +315,7 @@ impl ReceiverContext {
                 if self.stop.is_overdue() {
                     reporter.stop_reading();
                 }
-                shown.tee(&message, reporter.naming_context());
+                feed.tee(&message, reporter.naming_context());
                 reporter.handle(message);
             }
             self.stats.record_name_counts(&self.name, reporter.name_counts());
@@ -317,7 +325,7 @@ impl ReceiverContext {
                 self.send(reporter.drain(start_ns..end_ns), &plan);
                 start_ns = end_ns;
                 if is_over {
-                    shown.close();
+                    feed.close();
                     return;
                 }
                 if is_outdated {
@@ -330,7 +338,7 @@ impl ReceiverContext {
         }
     }
 
-    /// Sends the report of each route to its exporters. All reports are of the same events.
+    /// Sends the report of each route to its exporters. All reports have the same events.
     fn send(&self, reports: Vec<Option<Report>>, plan: &ReceiverPlan) {
         for (index, (report, route)) in reports.into_iter().zip(&plan.routes).enumerate() {
             let Some(report) = report else { continue };
@@ -348,10 +356,10 @@ fn panic_failure(thread: &str, panic: &(dyn std::any::Any + Send)) -> Failure {
     Failure::new(ExitCause::Runtime, format!("thread {thread} has panicked: {}", panic_message(panic)))
 }
 
-/// Lets what is profiled go first: names can wait. It is the thread's own niceness, as Linux has it.
+/// Lowers the priority of this thread: naming may wait for the profiled processes. On Linux, niceness belongs to a thread.
 fn lower_priority() {
     const NICENESS: i32 = 10;
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
-        debug!(%error, "names are sought at the usual priority");
+        debug!(%error, "names are looked up at normal priority");
     }
 }

@@ -1,4 +1,4 @@
-//! The page that follows what is profiled, as `service::ui` says.
+//! The server of the live page, configured by `service::ui`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::live::{LiveView, OutcomeSource};
 use crate::server::Server;
 use crate::stats::ServiceStats;
 
-/// See the [module](self).
+/// The live view of all receivers, and the server of its page if it is enabled.
 pub(super) struct UiServer {
     config: UiConfig,
     live: Arc<LiveView>,
@@ -36,12 +36,12 @@ impl UiServer {
         ui
     }
 
-    /// What receivers show themselves to.
+    /// The view that receivers feed.
     pub(super) fn live(&self) -> Arc<LiveView> {
         Arc::clone(&self.live)
     }
 
-    /// Takes over another configuration.
+    /// Applies another configuration.
     pub(super) fn reconfigure(&mut self, config: &UiConfig) {
         let before = std::mem::replace(&mut self.config, config.clone());
         if before != *config {
@@ -56,9 +56,9 @@ impl UiServer {
     fn listen(&mut self) {
         if self.config.enabled {
             let endpoint = self.config.endpoint.clone();
-            info!(url = %format_args!("http://{endpoint}/"), "the page that follows what is profiled");
-            let answer = self.live.handler(Arc::clone(&self.outcomes));
-            self.server = Some(Server::start("ui".to_owned(), endpoint, answer, &self.runtime));
+            info!(url = %format_args!("http://{endpoint}/"), "serving the live page");
+            let handler = self.live.handler(Arc::clone(&self.outcomes));
+            self.server = Some(Server::start("ui".to_owned(), endpoint, handler, &self.runtime));
         }
     }
 }
