@@ -1,22 +1,22 @@
-//! Privileges: taken up where the system offers them, kept by as few threads as need them, for as long as they do.
+//! Privileges: raised where the system permits them, held by as few threads as need them, and dropped as early as possible.
 //!
-//! Capabilities belong to threads (capabilities(7)). The binary of an image carries them as permitted only, so that it also
-//! starts where some are refused; whoever needs them raises them. Once the service samples, its threads have these at the
-//! most, permitted as well as effective, and inherit none. An end-to-end test holds them against this table.
+//! Capabilities belong to threads (capabilities(7)). The binary of an image has them as file capabilities, permitted only, so
+//! that it also starts where some are refused; the process raises them itself. Once the service samples, its threads have at
+//! most these, permitted as well as effective, and no inheritable ones. An end-to-end test checks this table.
 //!
 //! | thread | capabilities | for |
 //! |---|---|---|
-//! | `opener`, and `probe` for a moment | [`OPENER`]; `CAP_SYS_ADMIN` too on Debian's Linux 5.10 ([`restrict_opener`]) | events and maps; cgroups of containers, through the roots of other users' processes; what it hands on to the next two |
+//! | `opener`, and `probe` for a moment | [`OPENER`]; `CAP_SYS_ADMIN` too on Debian's Linux 5.10 ([`restrict_opener`]) | events and maps; cgroups of containers, through the roots of other users' processes; the capabilities of the next two, which it starts |
 //! | `report` | [`PROCESS_ACCESS`], [`KERNEL_SYMBOLS`] | files in which runtimes name their code; names of the kernel |
 //! | `sample` | [`PROCESS_ACCESS`], [`MAP_FILES`]; `CAP_BPF` too on some kernels before 6.0 ([`drop_all_but_while`]) | files of other users' processes |
 //! | `tables`, `large-tables` | [`PROCESS_ACCESS`] | debug files in the roots of processes |
 //! | `reader` | [`PROCESS_ACCESS`] | memory and mappings of other users' processes ([`crate::foreign`]) |
 //! | every other one | none | |
 //!
-//! So a service of root's reads the files of other users that everybody, or root by its number, may read, on a host as in a
-//! pod: `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH` are given up, and what takes `CAP_SYS_ADMIN` (the time that eBPF
-//! programs take) is done before. `record` and `top` keep on their other threads what their user has, as perf(1) does: they
-//! write files, and run commands, for that user.
+//! So a service that runs as root, on a host or in a pod, can read only those files of other users whose mode lets everybody
+//! or user ID 0 read them: `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH` are dropped. What needs `CAP_SYS_ADMIN` (measuring the
+//! run time of eBPF programs) is done before. The other threads of `record` and `top` keep the capabilities of their user, as
+//! perf(1) does: they write files, and run commands, for that user.
 
 use std::io;
 
@@ -28,71 +28,71 @@ use rustix::thread::{
 use sidewinder_bpf::{Opener, can_create_maps, can_open_events};
 use tracing::warn;
 
-/// Nothing.
+/// No capabilities.
 pub(crate) const NONE: CapabilitySet = CapabilitySet::empty();
-/// What looking at processes of other users takes.
+/// For access to processes of other users.
 pub(crate) const PROCESS_ACCESS: CapabilitySet = CapabilitySet::SYS_PTRACE;
-/// What the kernel's own addresses take.
+/// For the addresses of kernel symbols.
 pub(crate) const KERNEL_SYMBOLS: CapabilitySet = CapabilitySet::SYSLOG;
-/// What takes `/proc/PID/map_files`, and so mapped files that have lost their names: libraries that an upgrade replaced. No
-/// pod is granted it; root on a host has it.
+/// For `/proc/PID/map_files`, and so for mapped files that have been unlinked, such as libraries that an upgrade replaced. Pods
+/// don't have it; root on a host does.
 pub(crate) const MAP_FILES: CapabilitySet = CapabilitySet::CHECKPOINT_RESTORE;
-/// What the opener takes, and the threads that it starts.
+/// For the opener, and the threads that it starts.
 pub(crate) const OPENER: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(PROCESS_ACCESS)
     .union(KERNEL_SYMBOLS)
     .union(MAP_FILES);
 
-/// Puts into effect what this process is permitted. Threads that it starts have the same.
+/// Makes all permitted capabilities effective. Threads that this one starts inherit that.
 pub(crate) fn raise() {
     change_capabilities(|sets| CapabilitySets { effective: sets.permitted, ..sets });
 }
 
-/// Gives up, for good, what this process could gain by executing another program. To be called while it has one thread: the
-/// others have what they were started with.
+/// Permanently prevents this process from gaining privileges by executing another program. Must be called while the process
+/// has one thread: it affects this thread and those that it starts.
 pub(crate) fn set_no_new_privileges() {
     if let Err(error) = set_no_new_privs(true) {
         warn!(%error, "can't set no_new_privs");
     }
     for capability in CapabilitySet::all().iter() {
-        // Refused without CAP_SETPCAP: whoever started us has then bounded what there is to gain.
+        // Refused without CAP_SETPCAP: then the bounding set stays as the parent process left it.
         let _ = remove_capability_from_bounding_set(capability);
     }
 }
 
-/// Has the opener give up, for good, all but what it is for.
+/// Permanently drops all privileges of the opener but those that it needs.
 ///
 /// # Errors
-/// When its thread has ended.
+/// If its thread has ended.
 pub(crate) fn restrict_opener(opener: &Opener) -> io::Result<()> {
-    // Debian's Linux 5.10 has a third level of kernel.perf_event_paranoid, its default, which CAP_PERFMON does not pass.
+    // Debian's Linux 5.10 has level 3 of kernel.perf_event_paranoid as its default, which CAP_PERFMON does not override.
     opener.reduce_privileges(|| {
         lift_memory_lock_limit();
         drop_all_but_or_add(OPENER, CapabilitySet::SYS_ADMIN, can_open_events);
     })
 }
 
-/// Before Linux 5.11, maps count as locked memory, of which processes may have 64 KiB as a rule. Lifting the limit takes a
-/// privilege that is given up next; elsewhere it is left alone.
+/// Lifts the limit of locked memory if it prevents maps: before Linux 5.11, maps count as locked memory, and the limit is
+/// usually 64 KiB. This needs a privilege that is dropped next.
 fn lift_memory_lock_limit() {
     if !can_create_maps() {
         let unlimited = Rlimit { current: None, maximum: None };
-        // Where that is refused, so are the maps, which is said.
+        // If this is refused, creating the maps fails later, with an error.
         let _ = setrlimit(Resource::Memlock, unlimited);
     }
 }
 
-/// As [`drop_all_but`], on a thread that goes on to change maps. Before Linux 6.0 some kernels refuse any use of bpf(2) to who
-/// lacks `CAP_BPF`: there it is kept too. `works` tries such a use.
+/// Like [`drop_all_but`], on a thread that continues to change maps. Some kernels before Linux 6.0 refuse every use of bpf(2)
+/// without `CAP_BPF`: there it is kept too. `works` tries such a use.
 pub(crate) fn drop_all_but_while(kept: CapabilitySet, works: impl Fn() -> bool) {
     drop_all_but_or_add(kept, CapabilitySet::BPF, works);
 }
 
-/// As [`drop_all_but`], and another capability where something doesn't work without.
+/// Like [`drop_all_but`], but also keeps `added` if `works` fails without it.
 fn drop_all_but_or_add(kept: CapabilitySet, added: CapabilitySet, works: impl Fn() -> bool) {
-    let works_with = |wanted| {
-        change_capabilities(|sets| CapabilitySets { effective: sets.permitted & wanted, ..sets });
+    let works_with = |capabilities| {
+        change_capabilities(|sets| CapabilitySets { effective: sets.permitted & capabilities, ..sets });
         works()
     };
     let kept = if works_with(kept) { kept } else { kept | added };
@@ -100,7 +100,7 @@ fn drop_all_but_or_add(kept: CapabilitySet, added: CapabilitySet, works: impl Fn
     drop_all_but(kept);
 }
 
-/// Gives up, for good, all capabilities that this thread has but these.
+/// Permanently drops all capabilities of this thread but these.
 pub(crate) fn drop_all_but(kept: CapabilitySet) {
     change_capabilities(|sets| CapabilitySets {
         effective: sets.effective & kept,
@@ -109,8 +109,7 @@ pub(crate) fn drop_all_but(kept: CapabilitySet) {
     });
 }
 
-/// Changes the capabilities of this thread. A change to fewer is never refused; where the system knows none there is
-/// nothing to change.
+/// Changes the capabilities of this thread. Dropping some is never refused. Without support for capabilities, does nothing.
 fn change_capabilities(to: impl FnOnce(CapabilitySets) -> CapabilitySets) {
     let Ok(sets) = capabilities(None) else { return };
     if let Err(error) = set_capabilities(None, to(sets)) {
@@ -122,48 +121,54 @@ fn change_capabilities(to: impl FnOnce(CapabilitySets) -> CapabilitySets) {
 mod tests {
     use super::*;
 
-    fn on_a_thread_of_its_own<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    fn on_own_thread<T: Send>(run: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|threads| threads.spawn(run).join().unwrap())
     }
 
     #[test]
-    fn what_is_dropped_can_not_be_raised_again() {
-        let left = on_a_thread_of_its_own(|| {
+    fn dropped_capabilities_cant_be_raised_again() {
+        let remaining = on_own_thread(|| {
             drop_all_but(NONE);
             raise();
             capabilities(None).unwrap()
         });
-        assert!(left.effective.is_empty() && left.permitted.is_empty(), "{left:?}");
-        let left = on_a_thread_of_its_own(|| {
+        assert!(remaining.effective.is_empty() && remaining.permitted.is_empty(), "{remaining:?}");
+        let remaining = on_own_thread(|| {
             raise();
             drop_all_but(PROCESS_ACCESS);
             capabilities(None).unwrap()
         });
-        assert!(PROCESS_ACCESS.contains(left.permitted) && left.effective == left.permitted, "{left:?}");
+        assert!(
+            PROCESS_ACCESS.contains(remaining.permitted) && remaining.effective == remaining.permitted,
+            "{remaining:?}"
+        );
     }
 
     #[test]
-    fn what_the_opener_starts_has_no_more_than_the_opener() {
+    fn a_thread_of_the_opener_has_no_more_than_the_opener() {
         let opener = Opener::start().unwrap();
         restrict_opener(&opener).unwrap();
-        let left = opener.spawn("test", || capabilities(None).unwrap()).unwrap().join().unwrap();
-        assert!(OPENER.contains(left.permitted) && OPENER.contains(left.effective), "{left:?}");
-        assert!(left.inheritable.is_empty(), "{left:?}");
+        let remaining = opener.spawn("test", || capabilities(None).unwrap()).unwrap().join().unwrap();
+        assert!(
+            OPENER.contains(remaining.permitted) && OPENER.contains(remaining.effective),
+            "{remaining:?}"
+        );
+        assert!(remaining.inheritable.is_empty(), "{remaining:?}");
         let before = capabilities(None).unwrap().permitted;
-        assert_eq!(left.permitted, before & OPENER);
+        assert_eq!(remaining.permitted, before & OPENER);
     }
 
     #[test]
-    fn maps_stay_within_reach() {
-        let left = |works| {
-            on_a_thread_of_its_own(move || {
+    fn cap_bpf_is_kept_only_if_maps_need_it() {
+        let remaining = |works| {
+            on_own_thread(move || {
                 raise();
                 drop_all_but_while(PROCESS_ACCESS, || works);
                 capabilities(None).unwrap().effective
             })
         };
         let before = capabilities(None).unwrap().permitted;
-        assert_eq!(left(true), before & PROCESS_ACCESS);
-        assert_eq!(left(false), before & (PROCESS_ACCESS | CapabilitySet::BPF));
+        assert_eq!(remaining(true), before & PROCESS_ACCESS);
+        assert_eq!(remaining(false), before & (PROCESS_ACCESS | CapabilitySet::BPF));
     }
 }

@@ -1,8 +1,8 @@
-//! Which threads are at work, which have fallen silent, and which have panicked.
+//! Supervision of long-running threads: which are working, which hang, and which have panicked.
 //!
-//! A thread that goes on for long has a [`Heartbeat`], by which it says now and then within what time it will be heard of
-//! again. Whoever is asked for health looks whether all have kept their word. A thread that hangs can't be ended, only the
-//! process can; one that panics is told of here until another one takes its place.
+//! Each long-running thread has a [`Heartbeat`], and at each beat states within what time the next one follows. Health checks
+//! and metrics report the threads that are late. A thread that hangs can't be ended, only the process can; one that panics
+//! is reported until another thread of the same name is registered.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use tracing::error;
 
 use crate::lock::lock;
 
-/// Never: the thread waits for work.
+/// A deadline that never passes: the thread waits for work.
 const NO_DEADLINE: u64 = u64::MAX;
 
-/// All threads that have a heartbeat.
+/// The registry of all threads that have a heartbeat.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadSupervisor(Arc<SupervisorState>);
 
@@ -35,18 +35,18 @@ struct SupervisedThread {
     has_panicked: bool,
 }
 
-/// In milliseconds since the threads began to be watched.
+/// Times in milliseconds since [`SupervisorState::started_at`].
 #[derive(Debug)]
 struct HeartbeatState {
     last_ms: AtomicU64,
-    /// When it is late.
+    /// When the next beat is due.
     due_ms: AtomicU64,
 }
 
-/// Why a thread is not at work.
+/// Why a thread is faulty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ThreadFault {
-    /// Nothing was heard of it for so long.
+    /// Its beat is overdue; the last one was this long ago.
     Hung(Duration),
     Panicked,
 }
@@ -60,7 +60,7 @@ impl ThreadFault {
     }
 }
 
-/// A thread that is not at work.
+/// A thread that hangs or has panicked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct FaultyThread {
     pub(crate) thread: &'static str,
@@ -85,24 +85,24 @@ impl Default for ThreadSupervisor {
 }
 
 impl ThreadSupervisor {
-    /// Watches a thread from now on, which will be heard of within this time.
+    /// Registers a thread, whose next beat follows within this time.
     pub(crate) fn register(&self, name: &'static str, within: Duration) -> Heartbeat {
-        let heard =
+        let state =
             Arc::new(HeartbeatState { last_ms: AtomicU64::new(0), due_ms: AtomicU64::new(NO_DEADLINE) });
         let mut threads = lock(&self.0.threads);
-        // It takes the place of those that have panicked.
+        // It replaces threads of the same name that have panicked.
         threads.retain(|_, thread| !(thread.has_panicked && thread.name == name));
-        let number = threads.last_key_value().map_or(0, |(number, _)| number + 1);
-        threads.insert(number, SupervisedThread { name, state: Arc::clone(&heard), has_panicked: false });
-        let heartbeat = Heartbeat { number, state: heard, supervisor: self.clone() };
+        let id = threads.last_key_value().map_or(0, |(id, _)| id + 1);
+        threads.insert(id, SupervisedThread { name, state: Arc::clone(&state), has_panicked: false });
+        let heartbeat = Heartbeat { id, state, supervisor: self.clone() };
         heartbeat.beat(within);
         heartbeat
     }
 
-    /// Those that are late or have panicked.
+    /// The threads that are late or have panicked.
     pub(crate) fn faulty_threads(&self) -> Vec<FaultyThread> {
         let now_ms = self.now_ms();
-        let of_each = |thread: &SupervisedThread| {
+        let describe = |thread: &SupervisedThread| {
             let due_ms = thread.state.due_ms.load(Ordering::Relaxed);
             let silent_ms = now_ms.saturating_sub(thread.state.last_ms.load(Ordering::Relaxed));
             let fault = match thread.has_panicked {
@@ -112,21 +112,21 @@ impl ThreadSupervisor {
             };
             Some(FaultyThread { thread: thread.name, fault })
         };
-        lock(&self.0.threads).values().filter_map(of_each).collect()
+        lock(&self.0.threads).values().filter_map(describe).collect()
     }
 
-    /// Those that are at work or hang, and for how long each has been silent: for the log.
+    /// A text for the log: the threads that are working or hang, and how long ago the last beat of each was.
     pub(crate) fn describe_active(&self) -> String {
         let now_ms = self.now_ms();
-        let of_each = |thread: &SupervisedThread| {
+        let describe = |thread: &SupervisedThread| {
             let silent_ms = now_ms.saturating_sub(thread.state.last_ms.load(Ordering::Relaxed));
             format!("{} (silent for {} s)", thread.name, silent_ms / 1000)
         };
         let threads = lock(&self.0.threads);
-        let is_at_work = |thread: &&SupervisedThread| {
+        let is_active = |thread: &&SupervisedThread| {
             !thread.has_panicked && thread.state.due_ms.load(Ordering::Relaxed) != NO_DEADLINE
         };
-        threads.values().filter(is_at_work).map(of_each).collect::<Vec<_>>().join(", ")
+        threads.values().filter(is_active).map(describe).collect::<Vec<_>>().join(", ")
     }
 
     fn now_ms(&self) -> u64 {
@@ -134,16 +134,16 @@ impl ThreadSupervisor {
     }
 }
 
-/// A thread's own end. When it is dropped the thread is not watched any more, unless it is dropped by a panic.
+/// A thread's own handle. Dropping it unregisters the thread; a panic that drops it marks the thread as panicked.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    number: u64,
+    id: u64,
     state: Arc<HeartbeatState>,
     supervisor: ThreadSupervisor,
 }
 
 impl Heartbeat {
-    /// Says that the thread is at work, and will be heard of again within this time.
+    /// Reports that the thread is working, and that its next beat follows within this time.
     pub(crate) fn beat(&self, within: Duration) {
         let now_ms = self.supervisor.now_ms();
         let within_ms = u64::try_from(within.as_millis()).unwrap_or(NO_DEADLINE);
@@ -151,7 +151,7 @@ impl Heartbeat {
         self.state.due_ms.store(now_ms.saturating_add(within_ms), Ordering::Relaxed);
     }
 
-    /// Says that the thread waits for work, for however long.
+    /// Reports that the thread waits for work, without a time limit.
     pub(crate) fn idle(&self) {
         self.state.due_ms.store(NO_DEADLINE, Ordering::Relaxed);
     }
@@ -161,20 +161,20 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         let mut threads = lock(&self.supervisor.0.threads);
         if thread::panicking() {
-            threads.entry(self.number).and_modify(|thread| thread.has_panicked = true);
+            threads.entry(self.id).and_modify(|thread| thread.has_panicked = true);
         } else {
-            threads.remove(&self.number);
+            threads.remove(&self.id);
         }
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn std::any::Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
 
-/// Has panics logged, with the thread's name, instead of printed.
+/// From now on, panics are logged with the thread's name instead of printed.
 pub(crate) fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = thread::current();
@@ -187,8 +187,8 @@ pub(crate) fn log_panics() {
     }));
 }
 
-/// Runs something that may hang, on a thread of its own, and waits for it until the deadline. `None`: it has not ended by
-/// then, or has panicked, or there is no thread.
+/// Runs something that may hang, on a thread of its own, and waits for it until the deadline. `None` if it has not ended by
+/// then, has panicked, or the thread could not be started.
 pub(crate) fn run_with_deadline<T: Send + 'static>(
     deadline: Instant,
     name: &str,
@@ -196,7 +196,7 @@ pub(crate) fn run_with_deadline<T: Send + 'static>(
 ) -> Option<T> {
     let (sender, result) = channel();
     let run = move || {
-        // Whoever has asked may not wait any more.
+        // The caller may no longer be waiting.
         let _ = sender.send(run());
     };
     thread::Builder::new().name(name.to_owned()).spawn(run).ok()?;
@@ -230,11 +230,11 @@ mod tests {
         late.beat(Duration::ZERO);
         drop(late);
         thread::sleep(Duration::from_millis(5));
-        assert_eq!(names(&threads), [""; 0], "it has ended");
+        assert_eq!(names(&threads), [""; 0], "a thread that has ended is not faulty");
     }
 
     #[test]
-    fn a_thread_that_panics_is_faulty_until_another_one_takes_its_place() {
+    fn a_panicked_thread_is_faulty_until_another_one_replaces_it() {
         let threads = ThreadSupervisor::default();
         let heartbeat = threads.register("fragile", LONG);
         let panicked = thread::Builder::new().name("fragile".to_owned()).spawn(move || {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hangs_is_waited_for_no_longer_than_until_the_deadline() {
+    fn the_wait_for_a_hanging_operation_ends_at_the_deadline() {
         let (release, released) = channel::<()>();
         let soon = Instant::now() + Duration::from_millis(20);
         assert_eq!(
