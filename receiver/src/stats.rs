@@ -1,6 +1,7 @@
-//! The state of the service: what each receiver has counted, and how the events of each exporter ended.
+//! The state of the service: the counters of each receiver, and the states of each exporter's events.
 //!
-//! Metrics, status pages and `sidewinder status` all read this and nothing else.
+//! Inputs: the threads of receivers and exporters update it. Outputs: metrics, status pages and `sidewinder status` read
+//! only this. Shared by all threads; each part has a lock of its own.
 
 pub(crate) mod counters;
 mod history;
@@ -28,7 +29,7 @@ use crate::lock::lock;
 use crate::naming::NameCounts;
 use crate::supervise::ThreadSupervisor;
 
-/// See the [module](self).
+/// All statistics of a service.
 #[derive(Debug)]
 pub(crate) struct ServiceStats {
     started_at: SystemTime,
@@ -40,55 +41,55 @@ pub(crate) struct ServiceStats {
     configuration: Mutex<ConfigurationStats>,
     degraded: Mutex<Vec<DegradedFeature>>,
     history: Mutex<StatsHistory>,
-    /// Where depths of stacks go while metrics are measured.
+    /// The histogram of stack depths, while metrics are measured.
     stack_depths: Mutex<Option<Histogram<u64>>>,
 }
 
-/// All exporters that have had this name since the start.
+/// All exporters of one name since the start.
 #[derive(Debug, Default)]
 struct ExporterHistory {
-    /// Of those that are gone.
+    /// The counts of those that have ended.
     retired: Counts,
-    /// Those that take or still send, the newest last.
+    /// Those that accept or still send, the newest last.
     active: Vec<Arc<Destination>>,
 }
 
-/// An exporter at one moment.
+/// The state of an exporter at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct ExporterSnapshot {
     pub(crate) name: String,
-    /// Where the newest of that name sends to.
+    /// Labels that say where the newest exporter of that name sends to.
     pub(crate) labels: Vec<(&'static str, String)>,
     pub(crate) stats: ExporterStats,
 }
 
-/// Which configuration holds.
+/// The configuration in use, and the reloads so far.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigurationStats {
     pub(crate) config: Arc<Config>,
-    /// Since when.
+    /// Since when it is in use.
     pub(crate) since: SystemTime,
-    /// How often another one was taken over.
+    /// How many reloads were applied.
     pub(crate) reloads: u64,
-    /// How often one was refused.
+    /// How many reloads were refused.
     pub(crate) refused: u64,
-    /// Why the last one was refused; `None`: it was not.
+    /// Why the last reload was refused; `None` if it was applied.
     pub(crate) refusal: Option<String>,
 }
 
-/// Something that works less well than it could here.
+/// A feature that is not available, or limited, on this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DegradedFeature {
-    /// What.
+    /// The name of the feature, which is a label of a metric.
     pub(crate) feature: &'static str,
-    /// What it costs.
+    /// What its absence costs the user.
     pub(crate) cost: &'static str,
-    /// Why, in a word.
+    /// The reason in one word, which is a label of a metric.
     pub(crate) reason: &'static str,
 }
 
 impl ServiceStats {
-    /// Of a service that is about to start with this configuration.
+    /// The statistics of a service that starts with this configuration.
     pub(crate) fn new(config: Arc<Config>) -> Self {
         let now = SystemTime::now();
         Self {
@@ -119,7 +120,7 @@ impl ServiceStats {
         self.started.elapsed()
     }
 
-    /// Whether the service is up: between its start and its end, with every thread at work.
+    /// Whether the service is up: it has started, is not stopping, and no thread is faulty.
     pub(crate) fn is_up(&self) -> bool {
         self.is_up.load(Ordering::Relaxed) && self.threads.faulty_threads().is_empty()
     }
@@ -133,17 +134,17 @@ impl ServiceStats {
         self.is_up.store(is_up, Ordering::Relaxed);
     }
 
-    /// A run of a receiver does this now.
+    /// Sets the current activity of a receiver.
     pub(crate) fn set_activity(&self, name: &str, activity: Activity) {
         self.with_receiver(name, |receiver| receiver.activity = activity);
     }
 
-    /// A run of a receiver has counted this so far. Returns what all of them have.
-    pub(crate) fn record_counters(&self, name: &str, counted: ReceiverCounters) -> ReceiverStats {
+    /// Records the counters of a receiver's current run. Returns the totals of all its runs.
+    pub(crate) fn record_counters(&self, name: &str, counters: ReceiverCounters) -> ReceiverStats {
         let depths = lock(&self.stack_depths).clone();
         self.with_receiver(name, |receiver| {
-            let counted = counted.plus_previous(&receiver.previous_runs);
-            let before = mem::replace(&mut receiver.counters, counted);
+            let totals = counters.plus_previous(&receiver.previous_runs);
+            let before = mem::replace(&mut receiver.counters, totals);
             if let Some(depths) = depths {
                 record_stack_depths(&depths, name, &before.depths, &receiver.counters.depths);
             }
@@ -151,7 +152,7 @@ impl ServiceStats {
         })
     }
 
-    /// A run of a receiver has ended: what it counted stays, what it held is free.
+    /// Records the end of a receiver's run: its counters are kept, its gauges become zero.
     pub(crate) fn record_receiver_end(&self, name: &str) {
         self.with_receiver(name, |receiver| {
             receiver.counters.table_bytes = 0;
@@ -164,12 +165,12 @@ impl ServiceStats {
         });
     }
 
-    /// A receiver has handed this to its pipelines.
+    /// Adds what a receiver has handed to its pipelines.
     pub(crate) fn record_accepted(&self, name: &str, tally: Tally) {
         self.with_receiver(name, |receiver| receiver.accepted += tally);
     }
 
-    /// A run of a receiver has named so much so far.
+    /// Records the name counts of a receiver's current run.
     pub(crate) fn record_name_counts(&self, name: &str, counts: NameCounts) {
         self.with_receiver(name, |receiver| {
             receiver.names = counts;
@@ -186,18 +187,18 @@ impl ServiceStats {
         lock(&self.receivers).clone()
     }
 
-    /// An exporter takes from now on.
+    /// Adds a new exporter.
     pub(crate) fn add_exporter(&self, destination: &Arc<Destination>) {
         let mut exporters = lock(&self.exporters);
         exporters.entry(destination.name().to_owned()).or_default().active.push(Arc::clone(destination));
     }
 
-    /// An exporter has ended: what it counted stays.
+    /// Removes an exporter that has ended. Its counts are kept.
     pub(crate) fn retire_exporter(&self, destination: &Arc<Destination>) {
         let mut exporters = lock(&self.exporters);
         let Some(exporter) = exporters.get_mut(destination.name()) else { return };
         let before = exporter.active.len();
-        exporter.active.retain(|present| !Arc::ptr_eq(present, destination));
+        exporter.active.retain(|active| !Arc::ptr_eq(active, destination));
         if exporter.active.len() < before {
             exporter.retired += destination.stats().counts;
         }
@@ -216,8 +217,8 @@ impl ServiceStats {
                     last_failure: None,
                     outage: None,
                 };
-                for present in &exporter.active {
-                    let now = present.stats();
+                for destination in &exporter.active {
+                    let now = destination.stats();
                     stats.counts += now.counts;
                     stats.queue_bytes += now.queue_bytes;
                     stats.queue_capacity_bytes = now.queue_capacity_bytes;
@@ -254,17 +255,17 @@ impl ServiceStats {
     pub(crate) fn degraded(&self) -> Vec<DegradedFeature> {
         let mut degraded = lock(&self.degraded).clone();
         let receivers = lock(&self.receivers);
-        let of_any = |is_so: fn(&ReceiverCounters) -> bool| {
-            receivers.values().any(|receiver| is_so(&receiver.counters))
+        let any_receiver = |condition: fn(&ReceiverCounters) -> bool| {
+            receivers.values().any(|receiver| condition(&receiver.counters))
         };
-        if of_any(|counted| counted.event_coverage == EventCoverage::EveryTaskForPod) {
+        if any_receiver(|counters| counters.event_coverage == EventCoverage::EveryTaskForPod) {
             degraded.push(DegradedFeature {
                 feature: "events of this pod's containers alone",
-                cost: "each interrupt of the node is looked at, and left if it is another pod's",
+                cost: "every interrupt of the node runs the program, which ignores those of other pods",
                 reason: "container",
             });
         }
-        if of_any(|counted| counted.contexts_refused > 0) {
+        if any_receiver(|counters| counters.contexts_refused > 0) {
             degraded.push(DegradedFeature {
                 feature: "what processes publish of themselves",
                 cost: "profiles without the resource of the SDK, samples without the span of their thread",
@@ -275,15 +276,15 @@ impl ServiceStats {
             receivers.values().filter_map(|receiver| receiver.counters.scope_full_cost).collect();
         let feature = "the list of included or excluded processes";
         degraded.extend(full.into_iter().map(|cost| DegradedFeature { feature, cost, reason: "list_full" }));
-        if of_any(|counted| counted.reads.in_quarantine > 0) {
+        if any_receiver(|counters| counters.reads.in_quarantine > 0) {
             degraded.push(DegradedFeature {
                 feature: "reading of every process",
-                cost: "a process whose memory is not given to readers (userfaultfd, FUSE) is in quarantine: its stacks are \
+                cost: "a process whose memory can't be read in time (userfaultfd, FUSE) is in quarantine: its stacks are \
                        profiled, its resource and spans are not read",
                 reason: "process",
             });
         }
-        if of_any(|counted| counted.reads.is_stuck()) {
+        if any_receiver(|counters| counters.reads.is_stuck()) {
             degraded.push(DegradedFeature {
                 feature: "reading of processes",
                 cost: "all threads that read are stuck: no resource and no span of any process is read",
@@ -293,15 +294,15 @@ impl ServiceStats {
         degraded
     }
 
-    /// Notes what has been counted, for [`Self::snapshot_before_window`].
+    /// Stores a snapshot of all counters, for [`Self::snapshot_before_window`].
     pub(crate) fn take_snapshot(&self) {
         let exporters = self.exporters().into_iter().map(|exporter| (exporter.name, exporter.stats.counts));
-        let note =
+        let snapshot =
             StatsSnapshot { at: Instant::now(), receivers: self.receivers(), exporters: exporters.collect() };
-        lock(&self.history).add(note);
+        lock(&self.history).add(snapshot);
     }
 
-    /// What had been counted before the last minutes; `None` where we did not run then.
+    /// The last snapshot from before the [`WINDOW`]; `None` if there is none that old.
     pub(crate) fn snapshot_before_window(&self) -> Option<StatsSnapshot> {
         lock(&self.history).before(Instant::now()).cloned()
     }
@@ -310,18 +311,18 @@ impl ServiceStats {
         *lock(&self.degraded) = degraded;
     }
 
-    /// Where depths of stacks go from now on.
+    /// Sets the histogram in which stack depths are recorded from now on.
     pub(crate) fn measure_stack_depths(&self, histogram: Option<Histogram<u64>>) {
         *lock(&self.stack_depths) = histogram;
     }
 }
 
-/// Records the stacks that have been counted meanwhile, each as one in the middle of its class.
+/// Records the stacks that were counted since `before`, each with the depth in the middle of its class.
 fn record_stack_depths(histogram: &Histogram<u64>, receiver: &str, before: &[u64], now: &[u64]) {
     let labels = [KeyValue::new("receiver", receiver.to_owned())];
     let before = before.iter().copied().chain(iter::repeat(0));
     for (class, (now, before)) in now.iter().zip(before).enumerate() {
-        // A histogram takes one value at a time.
+        // A histogram has no way to record a value several times at once.
         for _ in before..*now {
             histogram.record((3 << class) / 2, &labels);
         }

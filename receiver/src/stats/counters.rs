@@ -1,5 +1,5 @@
-//! What receivers count, a row for each counter. Metrics, `sidewinder status`, the log and `docs/metrics.md` are made of
-//! these rows: whoever adds a counter adds a row.
+//! The table of a receiver's counters, one row each. Metrics, `sidewinder status`, the log and `docs/metrics.md` are made
+//! from it: a new counter needs a new row.
 
 use std::fmt;
 
@@ -9,53 +9,53 @@ use super::receiver::ReceiverStats;
 
 /// A counter of a receiver. It only grows while the profiler runs.
 pub(crate) struct Counter {
-    /// The metric is `sidewinder_` and this.
+    /// The name of the metric without its prefix `sidewinder_`.
     pub(crate) name: &'static str,
-    /// Counters that are one metric differ in the value of this label.
+    /// A label's key and value. Counters of the same metric differ in the value.
     pub(crate) label: Option<(&'static str, &'static str)>,
-    /// What one of them is, in plural.
+    /// What is counted, in plural.
     pub(crate) unit: &'static str,
     pub(crate) description: &'static str,
     pub(crate) metric: CounterMetric,
     pub(crate) read: fn(&ReceiverStats) -> u64,
-    /// When it means that something is wrong.
+    /// When the counter indicates a problem.
     pub(crate) alarm: Option<Alarm>,
 }
 
 /// Which metric shows a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CounterMetric {
-    /// One of its own, from this `service::telemetry::metrics::level` on.
+    /// A metric of its own, from this `service::telemetry::metrics::level` on.
     FromLevel(MetricLevel),
-    /// Another one, of a Collector's name or with more labels.
+    /// A part of another metric, which has a Collector's name or more labels.
     Part(&'static str),
-    /// None, for this reason.
+    /// No metric, for this reason.
     None(&'static str),
 }
 
-/// When a counter means that something is wrong.
+/// When a counter indicates a problem.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Alarm {
     pub(crate) window: AlarmWindow,
-    /// The share of the interrupts of that time that may be counted, of 1.
+    /// The count may reach this share (0 to 1) of the interrupts in the window.
     pub(crate) threshold: f64,
-    /// What is wrong; the number comes before it.
+    /// What is wrong, as a text that follows the count.
     pub(crate) message: &'static str,
     /// What to do.
     pub(crate) next_step: &'static str,
 }
 
-/// Of which time a number counts as wrong now.
+/// The time in which a count indicates a problem.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AlarmWindow {
-    /// The last minutes: what is over is history.
+    /// The last minutes: earlier counts no longer matter.
     Recently,
-    /// Since the start: it stays as it is.
+    /// Since the start: the problem does not go away.
     Start,
 }
 
 impl Counter {
-    /// The word for it in the log and in `status --json`.
+    /// Its key in the log and in `status --json`.
     pub(crate) fn key(&self) -> String {
         match self.label {
             Some((_, value)) => format!("{}_{value}", self.name),
@@ -96,45 +96,29 @@ impl Counter {
         Self { metric: CounterMetric::None(why), ..self }
     }
 
-    /// Any number of the last minutes is wrong.
-    const fn alarm(self, says: &'static str, next: &'static str) -> Self {
+    /// Any count in the last minutes is a problem.
+    const fn alarm(self, message: &'static str, next_step: &'static str) -> Self {
         Self {
-            alarm: Some(Alarm {
-                window: AlarmWindow::Recently,
-                threshold: 0.0,
-                message: says,
-                next_step: next,
-            }),
+            alarm: Some(Alarm { window: AlarmWindow::Recently, threshold: 0.0, message, next_step }),
             ..self
         }
     }
 
-    /// Any number is wrong for as long as the profiler runs.
-    const fn permanent_alarm(self, says: &'static str, next: &'static str) -> Self {
-        Self {
-            alarm: Some(Alarm { window: AlarmWindow::Start, threshold: 0.0, message: says, next_step: next }),
-            ..self
-        }
+    /// Any count since the start is a problem.
+    const fn permanent_alarm(self, message: &'static str, next_step: &'static str) -> Self {
+        Self { alarm: Some(Alarm { window: AlarmWindow::Start, threshold: 0.0, message, next_step }), ..self }
     }
 
-    /// More than this share of the interrupts of the last minutes is wrong.
-    const fn alarm_above(self, beyond: f64, says: &'static str, next: &'static str) -> Self {
-        Self {
-            alarm: Some(Alarm {
-                window: AlarmWindow::Recently,
-                threshold: beyond,
-                message: says,
-                next_step: next,
-            }),
-            ..self
-        }
+    /// A count above this share of the interrupts in the last minutes is a problem.
+    const fn alarm_above(self, threshold: f64, message: &'static str, next_step: &'static str) -> Self {
+        Self { alarm: Some(Alarm { window: AlarmWindow::Recently, threshold, message, next_step }), ..self }
     }
 }
 
 const MORE_MEMORY_HINT: &str = "raise memory_limit_mib of the receiver";
 const FEWER_SAMPLES_HINT: &str = "lower samples_per_second of the receiver, or give the profiler more CPU";
 
-/// All that it has counted, as `key=value` words, outcomes first.
+/// All counters as `key=value` words, outcomes first.
 impl fmt::Display for ReceiverStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (outcome, count) in self.counters.outcomes.iter().filter(|(_, count)| **count > 0) {
@@ -142,7 +126,7 @@ impl fmt::Display for ReceiverStats {
         }
         for counter in COUNTERS {
             let count = (counter.read)(self);
-            // Those that add up are told even where they are 0.
+            // Counters that are terms of a sum are shown even if they are 0.
             if count > 0 || !matches!(counter.metric, CounterMetric::FromLevel(_)) {
                 write!(f, "{}={count} ", counter.key())?;
             }
@@ -151,37 +135,37 @@ impl fmt::Display for ReceiverStats {
     }
 }
 
-/// Every counter of a receiver but the outcomes of interrupts, which are a list of their own.
+/// All counters of a receiver, except the outcomes of interrupts, which have a list of their own.
 pub(crate) static COUNTERS: &[Counter] = &[
     // Interrupts and events.
-    Counter::new("missed", "interrupts", "Interrupts that no program of ours was run for.", |r| {
+    Counter::new("missed", "interrupts", "Interrupts for which the kernel did not run Sidewinder's program.", |r| {
         r.counters.missed
     })
     .part_of_metric("sidewinder_interrupts")
     .alarm_above(
         0.05,
-        "interrupts were missed: the kernel ran no program of ours for them",
+        "interrupts were missed: the kernel did not run Sidewinder's program for them",
         FEWER_SAMPLES_HINT,
     ),
-    Counter::new("interrupts_by_witness", "interrupts", "Interrupts by the clocks of the CPUs.", |r| {
+    Counter::new("interrupts_by_witness", "interrupts", "Interrupts that were due by the clocks of the CPUs.", |r| {
         r.counters.due
     })
     .without_metric("it is the sum of sidewinder_interrupts"),
     Counter::new(
         "idle_inferred",
         "interrupts",
-        "Of the idle interrupts, those that no program of ours was run for, because their CPU slept.",
+        "Idle interrupts for which the kernel did not run Sidewinder's program, because the CPU slept.",
         |r| r.counters.idle_inferred,
     ),
-    Counter::new("events_exported", "events", "Events that were handed on to be named.", |r| {
+    Counter::new("events_exported", "events", "Events that were passed on for naming.", |r| {
         r.counters.events_exported
     })
-    .without_metric("what came of them is in sidewinder_receiver_events"),
-    Counter::new("events_dropped", "events", "Events that came faster than they could be named.", |r| {
+    .without_metric("the named ones are in sidewinder_receiver_events"),
+    Counter::new("events_dropped", "events", "Events that were dropped because they arrived faster than they could be named.", |r| {
         r.counters.events_dropped
     })
     .part_of_metric("otelcol_receiver_refused_profile_samples")
-    .alarm("events were dropped: they came faster than they could be named", FEWER_SAMPLES_HINT),
+    .alarm("events were dropped: they arrived faster than they could be named", FEWER_SAMPLES_HINT),
     Counter::new("stack_bodies_missing", "events", "Events whose stack never arrived.", |r| {
         r.counters.stack_bodies_missing
     })
@@ -195,34 +179,34 @@ pub(crate) static COUNTERS: &[Counter] = &[
     )
     .permanent_alarm(
         "records of the eBPF programs could not be read",
-        "report this: it is a fault of Sidewinder",
+        "report this: it is a bug of Sidewinder",
     ),
     // Walks.
     Counter::new(
         "walked_late",
         "events",
-        "Events whose stack was walked after the interrupt, because its table was not there in time.",
+        "Events whose stack was walked after the interrupt, because an unwind table was missing at the time.",
         |r| r.counters.deferred_walks,
     ),
     Counter::new(
         "snapshots_refused",
         "walks",
-        "Walks that lacked a table and kept too little, for want of room, to be walked later.",
+        "Walks without an unwind table whose snapshot had no room, so that they could not be completed later.",
         |r| r.counters.snapshots_refused,
     ),
     Counter::new(
         "nested_walks",
         "walks",
-        "Walks that began while another one was under way on the same CPU.",
+        "Walks that started during another walk on the same CPU.",
         |r| r.counters.nested_walks,
     ),
     Counter::new(
         "stacks_known",
         "stacks",
-        "Stacks that the receiver had got before, of which only a number was sent.",
+        "Stacks that the receiver already had, of which only the ID was sent.",
         |r| r.counters.stacks_known,
     ),
-    Counter::new("stacks_sent", "stacks", "Stacks that were sent to the receiver whole.", |r| {
+    Counter::new("stacks_sent", "stacks", "Stacks that were sent to the receiver with all frames.", |r| {
         r.counters.stacks_sent
     }),
     Counter::new(FRAMES, "frames", FRAMES_DESCRIPTION, |r| r.counters.steps[0]).labelled("by", "table"),
@@ -235,31 +219,31 @@ pub(crate) static COUNTERS: &[Counter] = &[
     })
     .without_metric("it is recorded as the histogram sidewinder_stack_depth"),
     // Tables.
-    Counter::new("tables_evictions", "tables", "Unwind tables that made room for others.", |r| {
+    Counter::new("tables_evictions", "tables", "Unwind tables that were evicted to make room for others.", |r| {
         r.counters.table_evictions
     }),
     Counter::new(
         "tables_reloads",
         "tables",
-        "Files that were read again because a walk lacked a table that had made room.",
+        "Files that were read again because a walk needed an evicted unwind table.",
         |r| r.counters.table_reloads,
     ),
     Counter::new(
         "tables_cut",
         "files",
-        "Files without a whole unwind table, for want of memory to read them.",
+        "Files without a complete unwind table, because of the memory limit.",
         |r| r.counters.incomplete_tables,
     )
     .permanent_alarm(
-        "files have no whole unwind table, for want of memory: stacks through them may be cut",
+        "files have no complete unwind table, because of the memory limit: stacks through them may be truncated",
         MORE_MEMORY_HINT,
     ),
-    // That these are some is a degradation.
+    // A count above 0 is shown as a degraded feature.
     Counter::new(
         "scope_list_full",
         "processes",
-        "Processes for which the scope's list of processes had no room: not sampled where they are included; where they are \
-         excluded, no process that is younger than the profiler is sampled from then on.",
+        "Processes that did not fit in the scope's list of processes: included ones are not sampled; once an excluded one \
+         does not fit, no process that started after the profiler is sampled.",
         |r| r.counters.scope_full,
     )
     .at_level(MetricLevel::Basic),
@@ -270,11 +254,11 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("result", "changing"),
     Counter::new(CONTEXTS, "readings", CONTEXTS_DESCRIPTION, |r| r.counters.contexts.unreadable)
         .labelled("result", "unreadable"),
-    // That these are some is a degradation.
+    // A count above 0 is shown as a degraded feature.
     Counter::new(
         "contexts_refused",
         "processes",
-        "Processes that publish a context which can't be read, for want of CAP_SYS_PTRACE.",
+        "Processes that publish a context which can't be read without CAP_SYS_PTRACE.",
         |r| r.counters.contexts_refused,
     ),
     Counter::new(READS, "reads", READS_DESCRIPTION, |r| r.counters.reads.completed).labelled("result", "answered"),
@@ -287,32 +271,32 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(
         "process_events",
         "events",
-        "Events of processes that were taken up: forks, execs, mappings, exits.",
+        "Process events that were applied: forks, execs, mappings, exits.",
         |r| r.counters.processes.events,
     ),
-    // They are made up for: what they told is read from /proc.
+    // No alarm: what was lost is read from /proc.
     Counter::new(
         "process_events_lost",
         "events",
-        "Events of processes that the kernel had no room for; /proc is read again then.",
+        "Process events that the kernel lost because a buffer was full; /proc is then read again.",
         |r| r.counters.processes.lost_events,
     ),
     Counter::new(
         "process_events_outdated",
         "events",
-        "Events of processes that tell less than what was read of their process meanwhile.",
+        "Process events that were ignored because /proc had been read after them.",
         |r| r.counters.processes.outdated_events,
     ),
     Counter::new(
         "process_events_outside",
         "events",
-        "Events of processes outside of our PID namespace.",
+        "Process events of other PID namespaces.",
         |r| r.counters.processes.outside_events,
     ),
     Counter::new(
         "process_events_unordered",
         "events",
-        "Events of processes that were taken up before earlier ones could have come, because too many waited.",
+        "Process events that were applied before all earlier ones had arrived, because too many were pending.",
         |r| r.counters.released_early,
     ),
     Counter::new("process_reads", "processes", "Processes that were read from /proc.", |r| {
@@ -321,30 +305,30 @@ pub(crate) static COUNTERS: &[Counter] = &[
     Counter::new(
         "processes_left_out",
         "processes",
-        "Processes that are not followed, because too many run.",
+        "Processes that are not tracked, because too many are running.",
         |r| r.counters.processes.processes_left_out,
     )
-    .alarm("processes are not followed: too many run", "name fewer in scope of the receiver"),
+    .alarm("processes are not tracked: too many are running", "select fewer in scope of the receiver"),
     Counter::new(
         "processes_unreadable",
         "processes",
-        "Processes of which /proc does not tell the mappings; such as those that have just ended.",
+        "Processes whose mappings could not be read from /proc, for example because they have just ended.",
         |r| r.counters.processes.unreadable_processes,
     ),
     Counter::new(
         "mappings_left_out",
         "mappings",
-        "Mappings that are not followed, because their process has too many.",
+        "Mappings that are not tracked, because their process has too many.",
         |r| r.counters.processes.mappings_left_out,
     )
     .alarm(
-        "mappings are not followed, for their process has too many: code in them has no names",
+        "mappings are not tracked, because their process has too many: code in them has no names",
         "exclude that process in scope of the receiver",
     ),
     Counter::new("maps_lines_malformed", "lines", "Lines of /proc/PID/maps that could not be read.", |r| {
         r.counters.processes.malformed_maps_lines
     })
-    .permanent_alarm("lines of /proc/PID/maps could not be read", "report this: it is a fault of Sidewinder"),
+    .permanent_alarm("lines of /proc/PID/maps could not be read", "report this: it is a bug of Sidewinder"),
     // Names.
     Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.named)
         .labelled("result", "named"),
@@ -358,60 +342,60 @@ pub(crate) static COUNTERS: &[Counter] = &[
         .labelled("result", "not_covered"),
     Counter::new(LOOKUPS, "lookups", LOOKUPS_DESCRIPTION, |r| r.names.symbols.no_room)
         .labelled("result", "no_room"),
-    Counter::new("symbols_left_out", "symbols", "Symbols that had no room in their file's table.", |r| {
+    Counter::new("symbols_left_out", "symbols", "Symbols that did not fit in their file's table.", |r| {
         r.names.symbols.symbols_cut
     })
-    .without_metric("it is a part of sidewinder_names_left_out"),
+    .without_metric("it is part of sidewinder_names_left_out"),
     Counter::new(
         "jit_names_left_out",
         "functions",
-        "Functions that processes made while they ran and that had no room, or no legible entry.",
+        "Functions generated at run time that did not fit, or whose entry could not be parsed.",
         |r| r.names.jit,
     )
-    .without_metric("it is a part of sidewinder_names_left_out"),
+    .without_metric("it is part of sidewinder_names_left_out"),
     Counter::new(
         "names_left_out",
         "names",
-        "Look-ups that gave no name, and functions without one, for want of memory for the symbols.",
+        "Lookups without a name, and functions without one, because of the memory limit for symbols.",
         |r| r.names.omitted(),
     )
-    .alarm("names of functions are missing, for want of memory for the symbols", MORE_MEMORY_HINT),
+    .alarm("names of functions are missing, because of the memory limit for symbols", MORE_MEMORY_HINT),
     Counter::new(
         "lines_left_out",
         "lines",
-        "Files without all lines and inlined calls, for want of memory, and look-ups, for want of time.",
+        "Files without all lines and inlined calls because of the memory limit, and lookups without them because of the time limit.",
         |r| r.names.omitted_lines(),
     ),
     Counter::new(
         "files_without_lines",
         "files",
-        "Files without all lines and inlined calls, for want of memory.",
+        "Files without all lines and inlined calls, because of the memory limit.",
         |r| r.names.symbols.files_without_lines,
     )
-    .without_metric("it is a part of sidewinder_lines_left_out"),
-    Counter::new("line_lookups_left_out", "lookups", "Look-ups that gave no line, for want of time.", |r| {
+    .without_metric("it is part of sidewinder_lines_left_out"),
+    Counter::new("line_lookups_left_out", "lookups", "Lookups without a line, because of the time limit.", |r| {
         r.names.symbols.lines_left_out
     })
-    .without_metric("it is a part of sidewinder_lines_left_out"),
-    Counter::new("names_shortened", "names", "Names that were longer than is kept.", |r| {
+    .without_metric("it is part of sidewinder_lines_left_out"),
+    Counter::new("names_shortened", "names", "Names that were truncated because they were too long.", |r| {
         r.names.symbols.names_cut
     }),
     Counter::new(
         "symbol_tables_reads",
         "tables",
-        "Tables of symbols that were read, again after an eviction included.",
+        "Symbol tables that were read, including again after an eviction.",
         |r| r.names.symbols.tables_read,
     ),
-    Counter::new("symbol_tables_evictions", "tables", "Tables of symbols that made room for others.", |r| {
+    Counter::new("symbol_tables_evictions", "tables", "Symbol tables that were evicted to make room for others.", |r| {
         r.names.symbols.tables_evicted
     }),
 ];
 
 const FRAMES: &str = "frames";
-const FRAMES_DESCRIPTION: &str = "Callers that walks found, by how: by a table, by a frame pointer that a table proves, or by a frame pointer that nothing vouches for, which is a guess and marked as one.";
+const FRAMES_DESCRIPTION: &str = "Callers that walks found, by method: by a table, by a frame pointer that a table proves, or by an unproven frame pointer, which is a guess and marked as such.";
 const CONTEXTS: &str = "thread_contexts";
-const CONTEXTS_DESCRIPTION: &str = "Readings of the span that a sampled thread is in: read; changing, where the thread was just writing it; unreadable.";
+const CONTEXTS_DESCRIPTION: &str = "Reads of the span that a sampled thread is in, by result: read; changing, if the thread was writing it; unreadable.";
 const READS: &str = "foreign_reads";
-const READS_DESCRIPTION: &str = "Reads of processes' memory by how they ended: answered; timed_out; late, after they timed out; quarantined, not tried as the process had timed out before; refused, not tried as too many waited; failed.";
+const READS_DESCRIPTION: &str = "Reads of processes' memory, by result: answered; timed_out; late, after they timed out; quarantined, not tried because the process had timed out before; refused, not tried because too many were pending; failed.";
 const LOOKUPS: &str = "name_lookups";
-const LOOKUPS_DESCRIPTION: &str = "Look-ups of a function's name, by what came of them.";
+const LOOKUPS_DESCRIPTION: &str = "Lookups of a function's name, by result.";

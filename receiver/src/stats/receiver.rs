@@ -1,4 +1,4 @@
-//! What one receiver does and has counted.
+//! The activity and the counters of one receiver.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,18 +11,18 @@ use crate::foreign::ReadCounts;
 use crate::naming::NameCounts;
 use crate::sampling::Sampler;
 
-/// What a receiver does.
+/// What a receiver is doing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Activity {
-    /// Loading programs, reading what runs.
+    /// Loading programs and reading the running processes.
     Starting,
     /// Taking samples.
     Profiling,
-    /// Every process that was to be sampled has ended.
+    /// All processes in scope have ended.
     OutOfScope,
-    /// Trying again soon what went wrong for this reason.
+    /// Failed for this reason; will try again.
     Failed(String),
-    /// Told to end.
+    /// Stopped on request.
     Stopped,
 }
 
@@ -38,17 +38,17 @@ impl Activity {
     }
 }
 
-/// A receiver at one moment.
+/// The state of a receiver at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceiverStats {
     pub(crate) activity: Activity,
-    /// Of all runs since the start.
+    /// The totals of all runs since the start.
     pub(crate) counters: ReceiverCounters,
-    /// Handed to pipelines.
+    /// What was handed to pipelines.
     pub(crate) accepted: Tally,
-    /// How frames were named.
+    /// How frames were named, in all runs.
     pub(crate) names: NameCounts,
-    /// Of the runs that have ended.
+    /// The totals of the runs that have ended.
     pub(super) previous_runs: ReceiverCounters,
     pub(super) previous_names: NameCounts,
 }
@@ -66,74 +66,75 @@ impl ReceiverStats {
     }
 }
 
-/// What a receiver has counted. Each counter has a row in [`COUNTERS`](super::counters::COUNTERS).
+/// The counters of a receiver. Each has a row in [`COUNTERS`](super::counters::COUNTERS).
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ReceiverCounters {
-    /// Interrupts by how they ended, each once; their sum with [`Self::missed`] is what was due.
+    /// Interrupts by outcome, each counted once; their sum plus [`Self::missed`] equals [`Self::due`].
     pub(crate) outcomes: BTreeMap<&'static str, u64>,
-    /// Interrupts of which no program heard.
+    /// Interrupts for which no program ran.
     pub(crate) missed: u64,
-    /// Interrupts that were due by the events' own clocks.
+    /// Interrupts that were due according to the events' own clocks.
     pub(crate) due: u64,
-    /// Of the idle ones, those of which no program heard.
+    /// Those of the idle interrupts for which no program ran.
     pub(crate) idle_inferred: u64,
-    /// Events that were handed on to be named.
+    /// Events that were passed on for naming.
     pub(crate) events_exported: u64,
-    /// Events that were not: naming could not keep up.
+    /// Events that were dropped because naming could not keep up.
     pub(crate) events_dropped: u64,
     pub(crate) stack_bodies_missing: u64,
     pub(crate) deferred_walks: u64,
-    /// Walks that lacked something, and for whose snapshot there was no room.
+    /// Incomplete walks for whose snapshot there was no room.
     pub(crate) snapshots_refused: u64,
-    /// What became of the readings of threads' contexts.
+    /// Reads of threads' contexts, by result.
     pub(crate) contexts: ContextCounts,
-    /// Processes that publish a context which must not be read.
+    /// Processes that publish a context which this process has no privilege to read.
     pub(crate) contexts_refused: u64,
-    /// How reads of processes' memory ended.
+    /// Reads of processes' memory, by result.
     pub(crate) reads: ReadCounts,
-    /// Records of the eBPF programs that are of no kind that is known here.
+    /// Records of the eBPF programs whose kind is unknown.
     pub(crate) unknown_records: u64,
-    /// Walks that were begun while another one was under way on the same CPU.
+    /// Walks that started during another walk on the same CPU.
     pub(crate) nested_walks: u64,
-    /// Samples whose stack was known, and stacks that were sent.
+    /// Samples whose stack had been sent before.
     pub(crate) stacks_known: u64,
+    /// Stacks that were sent with all frames.
     pub(crate) stacks_sent: u64,
-    /// Of processes.
+    /// The counters of the process registry.
     pub(crate) processes: RegistryCounters,
-    /// Events of processes that were taken up before all earlier ones had come.
+    /// Process events that were applied before all earlier ones had arrived.
     pub(crate) released_early: u64,
-    /// Frames found by rows, by proven frame pointers and by unproven ones.
+    /// Frames found by table rows, by proven frame pointers and by unproven ones.
     pub(crate) steps: [u64; 3],
     /// Stacks by classes of their number of frames: 2^i up to 2^(i+1)-1.
     pub(crate) depths: Vec<u64>,
     pub(crate) table_evictions: u64,
-    /// Files read again because a walk missed an evicted table.
+    /// Files that were read again because a walk needed an evicted table.
     pub(crate) table_reloads: u64,
-    /// Files of whose tables a part is missing, or all, for want of memory to read them.
+    /// Files whose table is missing, or incomplete, because of the memory limit.
     pub(crate) incomplete_tables: u64,
-    /// Processes for which the scope's list had no room.
+    /// Processes for which there was no room in the list of the scope.
     pub(crate) scope_full: u64,
-    /// What it costs that this list was full in the run at hand, if it was.
+    /// The cost for the user if that list has been full in the current run.
     pub(crate) scope_full_cost: Option<&'static str>,
-    /// Time in our programs, where the kernel measures it.
+    /// The run time of Sidewinder's eBPF programs; `None` if the kernel does not measure it.
     pub(crate) run_time: Option<Duration>,
-    /// Bytes of unwind tables in the arena, now.
+    /// The current size of the unwind tables in the arena, in bytes.
     pub(crate) table_bytes: u64,
-    /// Bytes of kernel memory of all maps, now.
+    /// The current kernel memory of all maps, in bytes.
     pub(crate) map_bytes: u64,
-    /// Whose events are open, now.
+    /// For which tasks events are open now.
     pub(crate) event_coverage: EventCoverage,
 }
 
-/// Whose events are open.
+/// For which tasks events are open.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum EventCoverage {
-    /// Those of every task, as the scope wants it.
+    /// For all tasks, as the scope requires.
     #[default]
     EveryTask,
-    /// Those of so many containers of the pod.
+    /// For this number of containers of the pod.
     Containers(usize),
-    /// Those of every task, though the scope is the pod.
+    /// For all tasks, although the scope is the pod.
     EveryTaskForPod,
 }
 
@@ -179,9 +180,9 @@ impl ReceiverCounters {
         }
     }
 
-    /// What both counted; what they hold now is `self`'s.
+    /// The sum with the counters of previous runs; gauges are those of `self`.
     pub(super) fn plus_previous(mut self, before: &Self) -> Self {
-        // Without `..`: a counter that is added must be added up.
+        // Without `..`, so that a new counter does not compile until it is added up here.
         let Self {
             outcomes,
             missed,
@@ -190,7 +191,7 @@ impl ReceiverCounters {
             events_exported,
             events_dropped,
             stack_bodies_missing,
-            deferred_walks: walked_late,
+            deferred_walks,
             snapshots_refused,
             contexts,
             contexts_refused,
@@ -205,7 +206,7 @@ impl ReceiverCounters {
             depths,
             table_evictions,
             table_reloads,
-            incomplete_tables: tables_cut,
+            incomplete_tables,
             scope_full,
             scope_full_cost: _,
             run_time,
@@ -222,7 +223,7 @@ impl ReceiverCounters {
         self.events_exported += events_exported;
         self.events_dropped += events_dropped;
         self.stack_bodies_missing += stack_bodies_missing;
-        self.deferred_walks += walked_late;
+        self.deferred_walks += deferred_walks;
         self.snapshots_refused += snapshots_refused;
         self.contexts += *contexts;
         self.contexts_refused += contexts_refused;
@@ -238,7 +239,7 @@ impl ReceiverCounters {
         self.depths.iter_mut().zip(depths).for_each(|(now, before)| *now += before);
         self.table_evictions += table_evictions;
         self.table_reloads += table_reloads;
-        self.incomplete_tables += tables_cut;
+        self.incomplete_tables += incomplete_tables;
         self.scope_full += scope_full;
         self.run_time = match (self.run_time, *run_time) {
             (Some(now), Some(before)) => Some(now + before),

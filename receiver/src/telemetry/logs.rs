@@ -1,4 +1,4 @@
-//! The log: where lines go, in which form, which are left out.
+//! The log: its outputs, its encoding, and the filter of levels and repeated lines.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,7 +25,7 @@ use super::otlp::{self, OtlpError};
 use crate::lock::lock;
 use crate::terminal::supports_colour;
 
-/// Why there is no log as configured.
+/// Why the log can't be set up as configured.
 #[derive(Debug, Error)]
 pub(crate) enum LogError {
     #[error("can't open the log {path}")]
@@ -38,14 +38,14 @@ pub(crate) enum LogError {
 
 type Layers = Vec<Box<dyn Layer<Registry> + Send + Sync>>;
 
-/// The log of this process; it can be set up anew.
+/// The log of this process, whose configuration can be changed.
 pub(super) struct ReloadableLog {
     handle: reload::Handle<Layers, Registry>,
     provider: Option<SdkLoggerProvider>,
 }
 
 impl ReloadableLog {
-    /// Sets up the log. Needs the context of a runtime where log records are sent.
+    /// Sets up the log. Must be called in the context of a runtime if log records are sent.
     pub(super) fn start(config: &LogTelemetry, resource: &Resource) -> Result<Self, LogError> {
         let (layers, provider) = layers(config, resource)?;
         let (layer, handle) = reload::Layer::new(layers);
@@ -53,20 +53,20 @@ impl ReloadableLog {
         Ok(Self { handle, provider })
     }
 
-    /// Changes the log to what is configured now; it stays as it is where that fails.
+    /// Applies another configuration. If that fails, the log is unchanged.
     pub(super) fn reconfigure(&mut self, config: &LogTelemetry, resource: &Resource) -> Result<(), LogError> {
         let (layers, provider) = layers(config, resource)?;
-        // The log is there as long as this process is.
+        // Fails only if the subscriber is gone, which lives as long as the process.
         let _ = self.handle.reload(layers);
         self.flush_and_stop();
         self.provider = provider;
         Ok(())
     }
 
-    /// Sends what waits to be sent, and nothing after that.
+    /// Sends the pending log records, and stops sending.
     pub(super) fn flush_and_stop(&mut self) {
         if let Some(provider) = self.provider.take() {
-            // A log of what could not be sent would have nowhere to go.
+            // If the log can't be sent, this can't be logged either.
             let _ = provider.shutdown();
         }
     }
@@ -90,26 +90,26 @@ fn layers(
     let lines = tracing_subscriber::fmt::layer().with_target(false).with_writer(writer);
     let lines: Box<dyn Layer<Registry> + Send + Sync> = match config.encoding {
         LogEncoding::Json => Box::new(lines.json()),
-        // Colours only where a terminal may be read.
+        // Colours only if standard error is a terminal.
         LogEncoding::Console => Box::new(lines.with_ansi(supports_colour(&std::io::stderr()))),
     };
-    let said = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
+    let filtered = |layer: Box<dyn Layer<Registry> + Send + Sync>| -> Box<dyn Layer<Registry> + Send + Sync> {
         Box::new(layer.with_filter(LogFilter::new(level_targets(config.level), config.sampling.clone())))
     };
-    let mut layers = vec![said(lines)];
+    let mut layers = vec![filtered(lines)];
     let mut provider = SdkLoggerProvider::builder().with_resource(resource.clone());
     for processor in &config.processors {
         provider = provider.with_batch_exporter(otlp::log_exporter(processor)?);
     }
     let provider = (!config.processors.is_empty()).then(|| provider.build());
     if let Some(provider) = &provider {
-        layers.push(said(Box::new(OpenTelemetryTracingBridge::new(provider))));
+        layers.push(filtered(Box::new(OpenTelemetryTracingBridge::new(provider))));
     }
     Ok((layers, provider))
 }
 
-/// What is said at `level`: our own lines, and of libraries only what a user should look into. What sends the log's
-/// records says nothing into it: that would go on for ever.
+/// The filter for `level`: Sidewinder's own lines at that level, and at most warnings of libraries. Libraries that send log
+/// records log nothing: their lines would cause further ones without end.
 fn level_targets(level: LogLevel) -> Targets {
     let ours = match level {
         LogLevel::Debug => LevelFilter::DEBUG,
@@ -118,7 +118,8 @@ fn level_targets(level: LogLevel) -> Targets {
         LogLevel::Error => LevelFilter::ERROR,
     };
     Targets::new().with_default(ours.min(LevelFilter::WARN)).with_target("sidewinder", ours).with_targets(
-        ["h2", "hyper", "hyper_util", "tonic", "tower", "opentelemetry"].map(|of| (of, LevelFilter::OFF)),
+        ["h2", "hyper", "hyper_util", "tonic", "tower", "opentelemetry"]
+            .map(|target| (target, LevelFilter::OFF)),
     )
 }
 
@@ -135,11 +136,11 @@ fn writer(output: &LogOutput) -> Result<BoxMakeWriter, LogError> {
     })
 }
 
-/// What is said: lines of the wanted levels, of which those that repeat are left out: of each place in the source, the
-/// first few in a tick of the clock pass, then one in so many.
+/// Passes lines by level, and samples repeated ones: from each callsite, the first `initial` lines in a tick pass, then one
+/// in `thereafter`.
 ///
-/// This is one filter, and asked for every line: tracing-subscriber 0.3 keeps, for a thread's next line, what a filter
-/// thought of the last one, where another filter around it left that out or nobody asks again.
+/// Both in one filter, which is evaluated for every line: tracing-subscriber 0.3 keeps a filter's result for the thread's
+/// next line if another filter around it rejected the last one, or if the filter is not evaluated again.
 struct LogFilter {
     targets: Targets,
     sampling: Option<LogSampling>,
@@ -151,10 +152,10 @@ impl LogFilter {
         Self { targets, sampling, counts_by_callsite: Mutex::default() }
     }
 
-    fn passes(&self, place: Identifier, now: Instant) -> bool {
+    fn passes(&self, callsite: Identifier, now: Instant) -> bool {
         let Some(sampling) = &self.sampling else { return true };
-        let mut counted = lock(&self.counts_by_callsite);
-        let (since, count) = counted.entry(place).or_insert((now, 0));
+        let mut counts = lock(&self.counts_by_callsite);
+        let (since, count) = counts.entry(callsite).or_insert((now, 0));
         if now.duration_since(*since) >= sampling.tick {
             (*since, *count) = (now, 0);
         }
@@ -194,19 +195,19 @@ mod tests {
     const TICK: Duration = Duration::from_secs(10);
 
     #[test]
-    fn lines_that_repeat_are_left_out_until_the_clock_has_ticked() {
+    fn repeated_lines_are_left_out_until_the_next_tick() {
         let sampling = LogSampling { tick: TICK, initial: 2, thereafter: 3 };
-        let said = LogFilter::new(Targets::new(), Some(sampling));
-        let place = tracing::callsite!(name: "line", kind: tracing::metadata::Kind::EVENT, fields: );
-        let place = tracing::Callsite::metadata(place).callsite();
+        let filter = LogFilter::new(Targets::new(), Some(sampling));
+        let callsite = tracing::callsite!(name: "line", kind: tracing::metadata::Kind::EVENT, fields: );
+        let callsite = tracing::Callsite::metadata(callsite).callsite();
         let now = Instant::now();
-        let passed: Vec<bool> = (0..8).map(|_| said.passes(place.clone(), now)).collect();
+        let passed: Vec<bool> = (0..8).map(|_| filter.passes(callsite.clone(), now)).collect();
         assert_eq!(passed, [true, true, false, false, true, false, false, true]);
-        assert!(said.passes(place, now + TICK));
+        assert!(filter.passes(callsite, now + TICK));
     }
 
     #[test]
-    fn a_line_is_said_whatever_was_left_out_before() {
+    fn a_line_passes_whatever_was_left_out_before() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let config = LogTelemetry {
@@ -216,9 +217,9 @@ mod tests {
         };
         let (layers, _) = layers(&config, &Resource::builder_empty().build()).unwrap();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layers), || {
-            for number in 0..5 {
+            for index in 0..5 {
                 debug!("not at this level");
-                info!("line {number}");
+                info!("line {index}");
             }
             for _ in 0..5 {
                 debug!("not at this level, elsewhere");
@@ -226,7 +227,7 @@ mod tests {
             info!("the last");
         });
         let log = std::fs::read_to_string(path).unwrap();
-        let said: Vec<&str> = log.lines().filter_map(|line| line.split("INFO ").nth(1)).collect();
-        assert_eq!(said, ["line 0", "line 1", "the last"]);
+        let lines: Vec<&str> = log.lines().filter_map(|line| line.split("INFO ").nth(1)).collect();
+        assert_eq!(lines, ["line 0", "line 1", "the last"]);
     }
 }

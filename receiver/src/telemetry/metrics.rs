@@ -1,8 +1,8 @@
-//! The metrics that Sidewinder gives of itself, each listed once: here, or in [`COUNTERS`] where it is what a receiver counts.
+//! Sidewinder's metrics of itself, each listed once: here, or in [`COUNTERS`] if a receiver counts it.
 //!
-//! Those named `otelcol_*` are a Collector's: names, types and label keys are what a scrape of one shows, so that
-//! dashboards made for Collectors show Sidewinder too. Both units of contracts are told: `otelcol_*` count samples
-//! (`Sample` messages), `sidewinder_events` counts events (interrupts).
+//! The metrics named `otelcol_*` have the names, types and label keys of a Collector, so that dashboards for Collectors show
+//! Sidewinder too. There are two units: `otelcol_*` count samples (`Sample` messages), `sidewinder_events` counts events
+//! (interrupts).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::memory;
 use crate::stats::counters::{COUNTERS, Counter, CounterMetric as Of};
 use crate::stats::{ExporterSnapshot, ReceiverStats, ServiceStats};
 
-/// One metric: what it is called and how it is read.
+/// One metric: its description, and how its values are read.
 struct Metric {
     name: &'static str,
     description: &'static str,
     unit: &'static str,
     kind: InstrumentKind,
-    /// From which `service::telemetry::metrics::level` on it is measured.
+    /// The lowest `service::telemetry::metrics::level` at which it is measured.
     level: MetricLevel,
     read: fn(&ServiceStats) -> Vec<Point>,
 }
@@ -54,7 +54,7 @@ fn point(value: u64, labels: &[(&'static str, &str)]) -> Point {
     Point { value: value as f64, labels }
 }
 
-/// What a Collector labels with the place that an exporter sends to.
+/// One point per exporter, with the labels of the endpoint, as in a Collector.
 fn send_target_points(stats: &ServiceStats, read: impl Fn(&ExporterSnapshot) -> u64) -> Vec<Point> {
     let labels = |exporter: &ExporterSnapshot| {
         let mut labels = vec![("exporter", exporter.name.as_str())];
@@ -68,7 +68,7 @@ fn exporter_points(stats: &ServiceStats, read: impl Fn(&ExporterSnapshot) -> u64
     stats.exporters().iter().map(|exporter| point(read(exporter), &[("exporter", &exporter.name)])).collect()
 }
 
-/// What a Collector labels with the kind of data.
+/// One point per exporter, with the label of the data type, as in a Collector.
 fn request_points(exporters: &[ExporterSnapshot], read: impl Fn(&ExporterSnapshot) -> u64) -> Vec<Point> {
     let labels = |exporter: &ExporterSnapshot| {
         point(read(exporter), &[("exporter", &exporter.name), ("data_type", "profiles")])
@@ -76,7 +76,7 @@ fn request_points(exporters: &[ExporterSnapshot], read: impl Fn(&ExporterSnapsho
     exporters.iter().map(labels).collect()
 }
 
-/// Of the exporters that have a queue.
+/// One point per exporter that has a queue.
 fn queue_points(stats: &ServiceStats, read: impl Fn(&ExporterSnapshot) -> u64) -> Vec<Point> {
     let mut exporters = stats.exporters();
     exporters.retain(|exporter| exporter.stats.queue_capacity_bytes > 0);
@@ -90,13 +90,13 @@ fn collector_receiver_points(stats: &ServiceStats, read: impl Fn(&ReceiverStats)
     stats.receivers().iter().map(labels).collect()
 }
 
-/// As [`collector_receiver_points`], without a Collector's label.
+/// Like [`collector_receiver_points`], without the label `transport` of a Collector.
 fn receiver_points(stats: &ServiceStats, read: impl Fn(&ReceiverStats) -> u64) -> Vec<Point> {
     let receivers = stats.receivers();
     receivers.iter().map(|(name, receiver)| point(read(receiver), &[("receiver", name)])).collect()
 }
 
-/// States in which an exporter gave up samples that it had taken.
+/// The states of samples that an exporter had accepted and failed to send.
 const SEND_FAILED: [State; 9] = [
     State::Rejected,
     State::PartiallyRejected,
@@ -180,7 +180,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "otelcol_receiver_failed_profile_samples",
-        description: "Number of profile samples that failed inside of the receiver: the body of their stack never arrived.",
+        description: "Number of profile samples that failed inside the receiver: the frames of their stack never arrived.",
         unit: "{samples}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
@@ -212,17 +212,17 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_interrupts",
-        description: "Interrupts by how they ended; the outcomes of a receiver add up to the interrupts that were due.",
+        description: "Interrupts by outcome; the outcomes of a receiver add up to the interrupts that were due.",
         unit: "{interrupts}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
         read: |stats| {
             let mut points = Vec::new();
             for (name, receiver) in stats.receivers() {
-                let counted = &receiver.counters;
-                let missed = ("missed", counted.missed);
+                let counters = &receiver.counters;
+                let missed = ("missed", counters.missed);
                 for (outcome, count) in
-                    counted.outcomes.iter().map(|(outcome, count)| (*outcome, *count)).chain([missed])
+                    counters.outcomes.iter().map(|(outcome, count)| (*outcome, *count)).chain([missed])
                 {
                     points.push(point(count, &[("receiver", &name), ("outcome", outcome)]));
                 }
@@ -257,7 +257,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_bpf_run_seconds",
-        description: "Time in eBPF programs; only where the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed from the start with CAP_SYS_ADMIN, which is given up then).",
+        description: "Time in eBPF programs; only where the kernel measures it (sysctl kernel.bpf_stats_enabled, or metrics::level: detailed from the start with CAP_SYS_ADMIN, which is dropped then).",
         unit: "s",
         kind: InstrumentKind::FractionalCounter,
         level: MetricLevel::Basic,
@@ -289,8 +289,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_files_refused",
-        description: "Files that processes name (maps of code, debug files) and that are not read: somebody else's, or what \
-                      the process could not read itself.",
+        description: "Files that processes refer to (perf maps, debug files) and that are not read, because they belong to another user or the process could not read them itself.",
         unit: "{files}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Normal,
@@ -306,7 +305,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_quarantined_processes",
-        description: "Processes of which nothing is read for now, as their memory was not given in time.",
+        description: "Processes whose memory is not read for now, because a read of it has timed out.",
         unit: "{processes}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
@@ -314,7 +313,7 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_stuck_reader_threads",
-        description: "Threads that read processes' memory and whose read does not return.",
+        description: "Threads that read processes' memory and are stuck in a read.",
         unit: "{threads}",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Normal,
@@ -328,15 +327,15 @@ static METRICS: &[Metric] = &[
         level: MetricLevel::Basic,
         read: |stats| {
             let faulty = stats.threads().faulty_threads();
-            let of_each = |faulty: &crate::supervise::FaultyThread| {
+            let to_point = |faulty: &crate::supervise::FaultyThread| {
                 point(1, &[("thread", faulty.thread), ("fault", faulty.fault.label())])
             };
-            faulty.iter().map(of_each).collect()
+            faulty.iter().map(to_point).collect()
         },
     },
     Metric {
         name: "sidewinder_receiver_activity",
-        description: "1 for what a receiver does now: starting, profiling, out_of_scope, failed or stopped.",
+        description: "1 for the current activity of a receiver: starting, profiling, out_of_scope, failed or stopped.",
         unit: "1",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
@@ -350,21 +349,21 @@ static METRICS: &[Metric] = &[
     },
     Metric {
         name: "sidewinder_degraded",
-        description: "1 for each feature that works less well than it could.",
+        description: "1 for each feature that is limited or not available.",
         unit: "1",
         kind: InstrumentKind::Gauge,
         level: MetricLevel::Basic,
         read: |stats| {
             let degraded = stats.degraded();
-            let labels = |what: &crate::stats::DegradedFeature| {
-                point(1, &[("feature", what.feature), ("reason", what.reason)])
+            let labels = |degraded: &crate::stats::DegradedFeature| {
+                point(1, &[("feature", degraded.feature), ("reason", degraded.reason)])
             };
             degraded.iter().map(labels).collect()
         },
     },
     Metric {
         name: "sidewinder_config_reloads",
-        description: "Configurations that were read again, by whether they were taken over.",
+        description: "Reloads of the configuration, by result.",
         unit: "{reloads}",
         kind: InstrumentKind::Counter,
         level: MetricLevel::Basic,
@@ -378,13 +377,13 @@ static METRICS: &[Metric] = &[
     },
 ];
 
-/// The names of the metrics of [`COUNTERS`], each once.
+/// The names of the metrics of [`COUNTERS`] at a level, each once.
 fn counter_names(level: MetricLevel) -> BTreeSet<&'static str> {
     let is_measured = |counter: &&Counter| matches!(counter.metric, Of::FromLevel(from) if from <= level);
     COUNTERS.iter().filter(is_measured).map(|counter| counter.name).collect()
 }
 
-/// What the counters of this name have counted, for each receiver.
+/// The values of the counters of this name, for each receiver.
 fn counter_points(name: &str, stats: &ServiceStats) -> Vec<Point> {
     let receivers = stats.receivers();
     let counters = || COUNTERS.iter().filter(|counter| counter.name == name);
@@ -397,16 +396,16 @@ fn counter_points(name: &str, stats: &ServiceStats) -> Vec<Point> {
     points.collect()
 }
 
-/// The one metric that is not read but recorded.
+/// The only metric that is recorded when values change, rather than read.
 const STACK_DEPTH: &str = "sidewinder_stack_depth";
-const STACK_DEPTH_DESCRIPTION: &str = "Frames of stacks, complete or cut, in the middle of their class: 1, 2 to 3, 4 to 7 and so on. A walk takes a round of \
-     its loop for four of user mode, or a tail call for 32.";
+const STACK_DEPTH_DESCRIPTION: &str = "Frames per stack, complete or truncated, as the middle of their class: 1, 2 to 3, 4 to 7 and so on. A walk needs an iteration of its loop for four user frames, or a tail call for 32.";
 
-/// The last of each class of depths that are counted together.
+/// The largest depth of each class of depths that are counted together.
 const DEPTH_BUCKETS: [f64; 14] =
     [1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 127.0, 255.0, 511.0, 1_023.0, 2_047.0, 4_095.0, 8_191.0, 16_383.0];
 
-/// Makes `meter` read every metric of `level` from `stats`, and returns where depths of stacks are to be recorded.
+/// Registers every metric of `level` with `meter`, which reads them from `stats`. Returns the histogram in which stack
+/// depths must be recorded.
 pub(super) fn register(
     meter: &Meter,
     level: MetricLevel,
@@ -418,8 +417,8 @@ pub(super) fn register(
                 _ = with_callback(meter.u64_observable_counter(metric.name), metric, stats, to_u64).build();
             }
             InstrumentKind::FractionalCounter => {
-                let same = |value| value;
-                _ = with_callback(meter.f64_observable_counter(metric.name), metric, stats, same).build();
+                let identity = |value| value;
+                _ = with_callback(meter.f64_observable_counter(metric.name), metric, stats, identity).build();
             }
             InstrumentKind::Gauge => {
                 _ = with_callback(meter.u64_observable_gauge(metric.name), metric, stats, to_u64).build();
@@ -456,23 +455,23 @@ fn to_u64(value: f64) -> u64 {
     value as u64
 }
 
-/// An instrument that says what the metric is and reads it whenever asked.
+/// Adds the metric's description, and a callback that reads its values, to an instrument. `convert` converts a value.
 fn with_callback<'a, I, M: 'static>(
     instrument: AsyncInstrumentBuilder<'a, I, M>,
     metric: &'static Metric,
     stats: &Arc<ServiceStats>,
-    number: fn(f64) -> M,
+    convert: fn(f64) -> M,
 ) -> AsyncInstrumentBuilder<'a, I, M> {
     let stats = Arc::clone(stats);
     let observe = move |observer: &dyn AsyncInstrument<M>| {
         for point in (metric.read)(&stats) {
-            observer.observe(number(point.value), &point.labels);
+            observer.observe(convert(point.value), &point.labels);
         }
     };
     instrument.with_description(metric.description).with_unit(metric.unit).with_callback(observe)
 }
 
-/// All metrics in Markdown, as `docs/metrics.md` has them.
+/// All metrics in Markdown: the contents of `docs/metrics.md`.
 #[cfg(test)]
 fn documentation() -> String {
     use std::fmt::Write as _;
@@ -510,26 +509,26 @@ fn documentation() -> String {
     rows.sort();
     let mut out = String::from(
         "# Metrics\n\n\
-         Of `service::telemetry::metrics`, from the level that is named on. Made from the tables in\n\
+         Metrics of `service::telemetry::metrics`, each from the given level on. Generated from the tables in\n\
          `receiver/src/telemetry/metrics.rs` and `receiver/src/stats/counters.rs` by\n\
          `METRICS=accept cargo test -p sidewinder metrics_are_documented`.\n\n\
-         | Metric | Kind | Unit | Level | What it says |\n|---|---|---|---|---|\n",
+         | Metric | Kind | Unit | Level | Description |\n|---|---|---|---|---|\n",
     );
     for (name, kind, unit, level, description) in rows {
         writeln!(out, "| `{name}` | {kind} | `{unit}` | {level} | {description} |").unwrap();
     }
     out.push_str(
-        "\n## What is counted and has no metric of its own\n\n\
+        "\n## Counters without a metric of their own\n\n\
          In the log at the end, and in `sidewinder status --json` under `counters`.\n\n\
-         | Counter | What it says | Where it is seen |\n|---|---|---|\n",
+         | Counter | Description | Where it is shown |\n|---|---|---|\n",
     );
     for counter in COUNTERS {
-        let place = match counter.metric {
+        let shown_in = match counter.metric {
             Of::FromLevel(_) => continue,
             Of::Part(metric) => format!("in `{metric}`"),
             Of::None(why) => why.to_owned(),
         };
-        writeln!(out, "| `{}` | {} | {place} |", counter.key(), counter.description).unwrap();
+        writeln!(out, "| `{}` | {} | {shown_in} |", counter.key(), counter.description).unwrap();
     }
     out
 }
@@ -550,104 +549,104 @@ mod tests {
     use crate::refusals::RefusedFiles;
     use crate::stats::{EventCoverage, ReceiverCounters};
 
-    /// A number of its own for each counter.
+    /// Assigns a unique value to each counter.
     #[derive(Default)]
-    struct Numbers(BTreeMap<u64, &'static str>);
+    struct UniqueValues(BTreeMap<u64, &'static str>);
 
-    impl Numbers {
-        fn of(&mut self, counter: &'static str) -> u64 {
-            // So far apart that no sum of two is a third.
-            let number = 1_u64 << (self.0.len() + 1);
-            self.0.insert(number, counter);
-            number
+    impl UniqueValues {
+        fn assign(&mut self, counter: &'static str) -> u64 {
+            // Powers of two, so that no sum of some values is another value.
+            let value = 1_u64 << (self.0.len() + 1);
+            self.0.insert(value, counter);
+            value
         }
     }
 
-    /// Each field of each struct of counters, without `..`: what is added does not compile until it has a number here, and
-    /// fails until it has a row in [`COUNTERS`] or a metric in [`METRICS`].
+    /// Sets each field of each struct of counters, without `..`: a new counter does not compile until it has a value here,
+    /// and the test fails until it has a row in [`COUNTERS`] or a metric in [`METRICS`].
     #[test]
     fn every_counter_is_in_a_metric_or_has_a_reason_not_to_be() {
-        let mut numbers = Numbers::default();
-        let mut of = |name| numbers.of(name);
-        let counted = ReceiverCounters {
-            outcomes: [("complete", of("outcomes"))].into(),
-            missed: of("missed"),
-            due: of("due"),
-            idle_inferred: of("idle_inferred"),
-            events_exported: of("events_exported"),
-            events_dropped: of("events_dropped"),
-            stack_bodies_missing: of("stack_bodies_missing"),
-            deferred_walks: of("walked_late"),
-            snapshots_refused: of("snapshots_refused"),
+        let mut values = UniqueValues::default();
+        let mut unique = |name| values.assign(name);
+        let counters = ReceiverCounters {
+            outcomes: [("complete", unique("outcomes"))].into(),
+            missed: unique("missed"),
+            due: unique("due"),
+            idle_inferred: unique("idle_inferred"),
+            events_exported: unique("events_exported"),
+            events_dropped: unique("events_dropped"),
+            stack_bodies_missing: unique("stack_bodies_missing"),
+            deferred_walks: unique("walked_late"),
+            snapshots_refused: unique("snapshots_refused"),
             contexts: ContextCounts {
-                read: of("contexts.read"),
-                changing: of("contexts.changing"),
-                unreadable: of("contexts.unreadable"),
+                read: unique("contexts.read"),
+                changing: unique("contexts.changing"),
+                unreadable: unique("contexts.unreadable"),
             },
-            contexts_refused: of("contexts_refused"),
+            contexts_refused: unique("contexts_refused"),
             reads: ReadCounts {
-                completed: of("reads.answered"),
-                timed_out: of("reads.timed_out"),
-                late: of("reads.late"),
-                quarantined: of("reads.quarantined"),
-                refused: of("reads.refused"),
-                failed: of("reads.failed"),
-                in_quarantine: of("reads.in_quarantine"),
-                stuck_threads: of("reads.stuck_threads"),
+                completed: unique("reads.answered"),
+                timed_out: unique("reads.timed_out"),
+                late: unique("reads.late"),
+                quarantined: unique("reads.quarantined"),
+                refused: unique("reads.refused"),
+                failed: unique("reads.failed"),
+                in_quarantine: unique("reads.in_quarantine"),
+                stuck_threads: unique("reads.stuck_threads"),
             },
-            unknown_records: of("unknown_records"),
-            nested_walks: of("nested_walks"),
-            stacks_known: of("stacks_known"),
-            stacks_sent: of("stacks_sent"),
+            unknown_records: unique("unknown_records"),
+            nested_walks: unique("nested_walks"),
+            stacks_known: unique("stacks_known"),
+            stacks_sent: unique("stacks_sent"),
             processes: RegistryCounters {
-                events: of("processes.events"),
-                lost_events: of("processes.lost_events"),
-                outdated_events: of("processes.outdated_events"),
-                outside_events: of("processes.outside_events"),
-                reads: of("processes.reads"),
-                processes_left_out: of("processes.processes_left_out"),
-                mappings_left_out: of("processes.mappings_left_out"),
-                malformed_maps_lines: of("processes.malformed_maps_lines"),
-                unreadable_processes: of("processes.unreadable_processes"),
+                events: unique("processes.events"),
+                lost_events: unique("processes.lost_events"),
+                outdated_events: unique("processes.outdated_events"),
+                outside_events: unique("processes.outside_events"),
+                reads: unique("processes.reads"),
+                processes_left_out: unique("processes.processes_left_out"),
+                mappings_left_out: unique("processes.mappings_left_out"),
+                malformed_maps_lines: unique("processes.malformed_maps_lines"),
+                unreadable_processes: unique("processes.unreadable_processes"),
             },
-            released_early: of("released_early"),
-            steps: [of("steps.table"), of("steps.frame_pointer"), of("steps.unproven")],
-            depths: vec![of("depths")],
-            table_evictions: of("table_evictions"),
-            table_reloads: of("table_reloads"),
-            incomplete_tables: of("tables_cut"),
-            scope_full: of("scope_full"),
-            // Told in words, as a degradation.
+            released_early: unique("released_early"),
+            steps: [unique("steps.table"), unique("steps.frame_pointer"), unique("steps.unproven")],
+            depths: vec![unique("depths")],
+            table_evictions: unique("table_evictions"),
+            table_reloads: unique("table_reloads"),
+            incomplete_tables: unique("tables_cut"),
+            scope_full: unique("scope_full"),
+            // Shown as a degraded feature.
             scope_full_cost: None,
-            run_time: Some(std::time::Duration::from_secs(of("run_time"))),
-            table_bytes: of("table_bytes"),
-            map_bytes: of("map_bytes"),
-            // Told in words, by `status` and as a degradation.
+            run_time: Some(std::time::Duration::from_secs(unique("run_time"))),
+            table_bytes: unique("table_bytes"),
+            map_bytes: unique("map_bytes"),
+            // Shown by `status` and as a degraded feature.
             event_coverage: EventCoverage::EveryTask,
         };
         let names = NameCounts {
             symbols: SymbolizerStats {
-                named: of("symbols.named"),
-                not_opened: of("symbols.not_opened"),
-                broken: of("symbols.broken"),
-                no_symbols: of("symbols.no_symbols"),
-                not_covered: of("symbols.not_covered"),
-                no_room: of("symbols.no_room"),
-                names_cut: of("symbols.names_cut"),
-                symbols_cut: of("symbols.symbols_cut"),
-                tables_read: of("symbols.tables_read"),
-                tables_evicted: of("symbols.tables_evicted"),
-                files_without_lines: of("symbols.files_without_lines"),
-                lines_left_out: of("symbols.lines_left_out"),
+                named: unique("symbols.named"),
+                not_opened: unique("symbols.not_opened"),
+                broken: unique("symbols.broken"),
+                no_symbols: unique("symbols.no_symbols"),
+                not_covered: unique("symbols.not_covered"),
+                no_room: unique("symbols.no_room"),
+                names_cut: unique("symbols.names_cut"),
+                symbols_cut: unique("symbols.symbols_cut"),
+                tables_read: unique("symbols.tables_read"),
+                tables_evicted: unique("symbols.tables_evicted"),
+                files_without_lines: unique("symbols.files_without_lines"),
+                lines_left_out: unique("symbols.lines_left_out"),
             },
-            jit: of("jit"),
-            // Each reason is in sidewinder_files_refused: it is made from the closed list.
+            jit: unique("jit"),
+            // sidewinder_files_refused has each reason: it is made from the enumeration.
             files: RefusedFiles::default(),
         };
         let stats = ServiceStats::new(Arc::new(Config::default()));
         let receiver = {
             stats.record_name_counts("profiling", names);
-            stats.record_counters("profiling", counted)
+            stats.record_counters("profiling", counters)
         };
         let in_metrics = METRICS.iter().flat_map(|metric| (metric.read)(&stats));
         let in_metrics = in_metrics.chain(
@@ -656,19 +655,23 @@ mod tests {
         let shown: BTreeSet<u64> = in_metrics.map(|point| to_u64(point.value)).collect();
         let mut explained = BTreeSet::new();
         for counter in COUNTERS {
-            let number = (counter.read)(&receiver);
+            let expected = (counter.read)(&receiver);
             match counter.metric {
-                Of::FromLevel(_) => assert!(shown.contains(&number), "{} is not shown", counter.name),
+                Of::FromLevel(_) => assert!(shown.contains(&expected), "{} is not shown", counter.name),
                 Of::Part(metric) => {
-                    let metric = METRICS.iter().find(|one| one.name == metric).unwrap();
+                    let metric = METRICS.iter().find(|candidate| candidate.name == metric).unwrap();
                     let values = (metric.read)(&stats).into_iter().map(|point| to_u64(point.value));
-                    assert!(values.into_iter().any(|value| value == number), "{} is not in it", counter.name);
+                    assert!(
+                        values.into_iter().any(|value| value == expected),
+                        "{} is not in it",
+                        counter.name
+                    );
                 }
-                Of::None(_) => _ = explained.insert(number),
+                Of::None(_) => _ = explained.insert(expected),
             }
         }
-        for (number, name) in &numbers.0 {
-            assert!(shown.contains(number) || explained.contains(number), "{name} is told to nobody");
+        for (value, name) in &values.0 {
+            assert!(shown.contains(value) || explained.contains(value), "{name} is not shown anywhere");
         }
     }
 
@@ -692,13 +695,13 @@ mod tests {
     #[test]
     fn metrics_are_documented() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
-        let made = documentation();
+        let expected = documentation();
         if std::env::var_os("METRICS").is_some_and(|value| value == "accept") {
-            std::fs::write(&path, &made).unwrap();
+            std::fs::write(&path, &expected).unwrap();
         }
-        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        let actual = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
-            kept == made,
+            actual == expected,
             "docs/metrics.md is not up to date: METRICS=accept cargo test -p sidewinder metrics"
         );
     }

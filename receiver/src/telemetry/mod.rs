@@ -1,7 +1,7 @@
-//! What Sidewinder says about itself, in the shape of `service::telemetry`: a log, metrics, pages.
+//! Sidewinder's own telemetry, as configured by `service::telemetry` and extensions: log, metrics, pages.
 //!
-//! Nothing listens and nothing is sent unless configured; what listens does so on this machine alone unless told
-//! otherwise. Only the socket of `sidewinder status` is always there.
+//! Input: [`ServiceStats`]. Runs on the telemetry runtime. Nothing listens and nothing is sent unless configured, and by
+//! default listeners are on the loopback interface. Only the socket of `sidewinder status` is always open.
 
 mod logs;
 mod metrics;
@@ -35,7 +35,7 @@ use logs::{LogError, ReloadableLog};
 use otlp::OtlpError;
 use status::StatusSocket;
 
-/// Why there is no telemetry as configured.
+/// Why telemetry can't be set up as configured.
 #[derive(Debug, Error)]
 pub(crate) enum TelemetryError {
     #[error(transparent)]
@@ -46,20 +46,20 @@ pub(crate) enum TelemetryError {
     Prometheus(#[source] opentelemetry_sdk::error::OTelSdkError),
 }
 
-/// See the [module](self).
+/// All running telemetry of the service.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     runtime: Handle,
     stats: Arc<ServiceStats>,
     instance: String,
-    configured: TelemetrySetup,
+    setup: TelemetrySetup,
     log: ReloadableLog,
     metrics: Option<MetricsPipeline>,
     pages: BTreeMap<String, Server>,
     _status: Option<StatusSocket>,
 }
 
-/// What is set up anew when it changes.
+/// The parts of the configuration that telemetry depends on.
 #[derive(Clone, PartialEq, Debug)]
 struct TelemetrySetup {
     telemetry: TelemetryConfig,
@@ -73,7 +73,7 @@ impl TelemetrySetup {
     }
 }
 
-/// Metrics and who reads them.
+/// The metrics, and the servers of their Prometheus pages.
 #[derive(Debug)]
 struct MetricsPipeline {
     provider: SdkMeterProvider,
@@ -84,53 +84,44 @@ impl Telemetry {
     /// Starts the log, the metrics and the pages.
     ///
     /// # Errors
-    /// Where the configuration names what can't be: a log that can't be opened, an address that is none. A port that
-    /// is taken and a receiver of telemetry that does not answer are warnings.
+    /// If the configuration can't be applied: a log file can't be opened, or an address is invalid. A port that is in use
+    /// and an endpoint that does not respond only cause warnings.
     pub(crate) fn start(
         config: &Config,
         stats: Arc<ServiceStats>,
         runtime: &Handle,
     ) -> Result<Self, TelemetryError> {
         let _context = runtime.enter();
-        let configured = TelemetrySetup::from_config(config);
+        let setup = TelemetrySetup::from_config(config);
         let instance = instance_id();
-        let resource = resource(&configured.telemetry, &instance);
-        let log = ReloadableLog::start(&configured.telemetry.logs, &resource)?;
-        let metrics = MetricsPipeline::start(&configured.telemetry.metrics, resource, &stats, runtime)?;
+        let resource = resource(&setup.telemetry, &instance);
+        let log = ReloadableLog::start(&setup.telemetry.logs, &resource)?;
+        let metrics = MetricsPipeline::start(&setup.telemetry.metrics, resource, &stats, runtime)?;
         let status = StatusSocket::open(Arc::clone(&stats), runtime)
             .inspect_err(|error| {
-                warn!(error = error as &dyn std::error::Error, "`sidewinder status` will get no answer");
+                warn!(error = error as &dyn std::error::Error, "`sidewinder status` will get no response");
             })
             .ok();
-        runtime.spawn(take_notes(Arc::downgrade(&stats)));
-        let pages = configured
+        runtime.spawn(take_snapshots(Arc::downgrade(&stats)));
+        let pages = setup
             .extensions
             .iter()
             .filter_map(|(id, extension)| {
                 Some((id.clone(), start_extension_page(id, extension, &stats, runtime)?))
             })
             .collect();
-        Ok(Self {
-            runtime: runtime.clone(),
-            stats,
-            instance,
-            configured,
-            log,
-            metrics,
-            pages,
-            _status: status,
-        })
+        Ok(Self { runtime: runtime.clone(), stats, instance, setup, log, metrics, pages, _status: status })
     }
 
-    /// Takes over another configuration. What it does not change stays as it is.
+    /// Applies another configuration. Unchanged parts keep running.
     ///
     /// # Errors
-    /// As [`Self::start`]; what was there before stays.
+    /// Like [`Self::start`]; the previous configuration then stays in use.
     pub(crate) fn reconfigure(&mut self, config: &Config) -> Result<(), TelemetryError> {
         let runtime = self.runtime.clone();
         let _context = runtime.enter();
-        let configured = TelemetrySetup::from_config(config);
-        let (now, before) = (&configured.telemetry, &self.configured.telemetry);
+        let setup = TelemetrySetup::from_config(config);
+        let (now, before) = (&setup.telemetry, &self.setup.telemetry);
         let resource = resource(now, &self.instance);
         let is_other_resource = now.resource != before.resource;
         if now.logs != before.logs || is_other_resource {
@@ -150,19 +141,19 @@ impl Telemetry {
                 }
             }
         }
-        self.pages.retain(|id, _| configured.extensions.get(id) == self.configured.extensions.get(id));
-        for (id, extension) in &configured.extensions {
+        self.pages.retain(|id, _| setup.extensions.get(id) == self.setup.extensions.get(id));
+        for (id, extension) in &setup.extensions {
             if !self.pages.contains_key(id) {
                 self.pages.extend(
                     start_extension_page(id, extension, &self.stats, &runtime).map(|page| (id.clone(), page)),
                 );
             }
         }
-        self.configured = configured;
+        self.setup = setup;
         Ok(())
     }
 
-    /// Sends what waits to be sent, in bounded time, and ends.
+    /// Sends what is pending, in bounded time, and stops.
     pub(crate) fn shutdown(mut self) {
         shutdown_metrics(self.metrics.take());
         self.log.flush_and_stop();
@@ -220,9 +211,9 @@ impl MetricsPipeline {
     }
 }
 
-/// Notes every so often what has been counted, for as long as there is somebody to count: what `status` calls wrong now is
-/// what has been counted since.
-async fn take_notes(stats: Weak<ServiceStats>) {
+/// Takes a snapshot of the counters every [`INTERVAL`], until the statistics are dropped. `status` compares the counters
+/// with them.
+async fn take_snapshots(stats: Weak<ServiceStats>) {
     let mut interval = tokio::time::interval(INTERVAL);
     loop {
         interval.tick().await;
@@ -231,33 +222,34 @@ async fn take_notes(stats: Weak<ServiceStats>) {
     }
 }
 
-/// Sends the last metrics.
+/// Sends the last metrics and stops.
 fn shutdown_metrics(metrics: Option<MetricsPipeline>) {
     const TIMEOUT: Duration = Duration::from_secs(1);
     if let Some(metrics) = metrics {
-        // Whoever was to receive them is told nothing more, and the log may have ended.
+        // A failure can't be reported: the log may have ended.
         let _ = metrics.provider.shutdown_with_timeout(TIMEOUT);
     }
 }
 
-/// The page of an extension that has one.
+/// Starts the page of an extension, if it has one.
 fn start_extension_page(
     id: &str,
     extension: &Extension,
     stats: &Arc<ServiceStats>,
     runtime: &Handle,
 ) -> Option<Server> {
-    let (address, answer) = match extension {
+    let (address, handler) = match extension {
         Extension::HealthCheck(config) => {
             (&config.endpoint, pages::health_handler(config, Arc::clone(stats)))
         }
         Extension::Zpages(config) => (&config.endpoint, pages::zpages_handler(Arc::clone(stats))),
         Extension::FileStorage(_) | Extension::BearerTokenAuth(_) | Extension::BasicAuth(_) => return None,
     };
-    Some(Server::start(id.to_owned(), address.clone(), answer, runtime))
+    Some(Server::start(id.to_owned(), address.clone(), handler, runtime))
 }
 
-/// What a Collector says of itself, and what the user adds, changes or takes away.
+/// The resource of Sidewinder's telemetry: the attributes that a Collector has, with the user's additions, changes and
+/// removals.
 fn resource(config: &TelemetryConfig, instance: &str) -> Resource {
     let mut attributes: BTreeMap<&str, &str> = BTreeMap::from([
         ("service.name", "sidewinder"),
@@ -272,11 +264,11 @@ fn resource(config: &TelemetryConfig, instance: &str) -> Resource {
     }
     let attributes =
         attributes.into_iter().map(|(key, value)| KeyValue::new(key.to_owned(), value.to_owned()));
-    // Empty: the environment has no say.
+    // Starts empty, so that environment variables add nothing.
     Resource::builder_empty().with_attributes(attributes).build()
 }
 
-/// Random, as a Collector's; empty where the kernel gives none.
+/// A random instance ID, as in a Collector; empty if the kernel provides none.
 fn instance_id() -> String {
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
     uuid.trim().to_owned()

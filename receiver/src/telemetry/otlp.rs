@@ -1,8 +1,8 @@
-//! The way by which metrics and logs of our own are sent: OTLP over gRPC, as `service::telemetry` says and nothing else.
+//! Exporters of Sidewinder's own metrics and logs: OTLP over gRPC, configured by `service::telemetry` only.
 //!
-//! The SDK's exporters also listen to `OTEL_EXPORTER_OTLP_*`, which here are about profiles. What the configuration
-//! says is therefore said again where the environment can't: the connection is ours, and each request's metadata is
-//! set after the exporter has set its own.
+//! The SDK's exporters also read the environment variables `OTEL_EXPORTER_OTLP_*`, which in Sidewinder configure profiles.
+//! To override them, the exporters use a channel that is made here, and each request's metadata is replaced after the
+//! exporter has set its own.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use tonic::Request;
 use tonic::metadata::{MetadataKey, MetadataMap};
 use tonic::transport::{Channel, ClientTlsConfig, Endpoint};
 
-/// Why telemetry of our own can't be sent.
+/// Why an exporter of telemetry can't be set up.
 #[derive(Debug, Error)]
 pub(crate) enum OtlpError {
     #[error(
-        "{endpoint} is no address for OTLP over gRPC: give host:port, http://host:port or https://host:port"
+        "{endpoint} is not an address for OTLP over gRPC: give host:port, http://host:port or https://host:port"
     )]
     Endpoint { endpoint: String, source: tonic::transport::Error },
     #[error("the header {0:?} can't be sent over gRPC")]
@@ -27,7 +27,7 @@ pub(crate) enum OtlpError {
     Exporter { endpoint: String, source: opentelemetry_otlp::ExporterBuildError },
 }
 
-/// Sends metrics.
+/// An exporter of metrics.
 pub(super) fn metric_exporter(config: &OtlpTelemetry) -> Result<MetricExporter, OtlpError> {
     let metadata = metadata(config)?;
     MetricExporter::builder()
@@ -45,7 +45,7 @@ pub(super) fn metric_exporter(config: &OtlpTelemetry) -> Result<MetricExporter, 
         .map_err(|source| OtlpError::Exporter { endpoint: config.endpoint.clone(), source })
 }
 
-/// Sends log records.
+/// An exporter of log records.
 pub(super) fn log_exporter(config: &OtlpTelemetry) -> Result<LogExporter, OtlpError> {
     let metadata = metadata(config)?;
     LogExporter::builder()
@@ -58,16 +58,16 @@ pub(super) fn log_exporter(config: &OtlpTelemetry) -> Result<LogExporter, OtlpEr
         .map_err(|source| OtlpError::Exporter { endpoint: config.endpoint.clone(), source })
 }
 
-/// A connection that is made when something is to be sent, and made again when it breaks.
+/// A channel that connects when something is sent, and reconnects when the connection breaks.
 fn channel(config: &OtlpTelemetry) -> Result<Channel, OtlpError> {
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-    let given = config.endpoint.as_str();
-    let url = match given.contains("://") {
-        true => given.to_owned(),
-        false if config.insecure => format!("http://{given}"),
-        false => format!("https://{given}"),
+    let address = config.endpoint.as_str();
+    let url = match address.contains("://") {
+        true => address.to_owned(),
+        false if config.insecure => format!("http://{address}"),
+        false => format!("https://{address}"),
     };
-    let failed = |source| OtlpError::Endpoint { endpoint: given.to_owned(), source };
+    let failed = |source| OtlpError::Endpoint { endpoint: address.to_owned(), source };
     let is_encrypted = url.starts_with("https://");
     let mut endpoint = Endpoint::from_shared(url).map_err(failed)?.connect_timeout(CONNECT_TIMEOUT);
     if is_encrypted {
@@ -86,7 +86,7 @@ fn metadata(config: &OtlpTelemetry) -> Result<MetadataMap, OtlpError> {
     Ok(metadata)
 }
 
-/// The request with `metadata` and none besides.
+/// The request with exactly this metadata.
 fn replace_metadata(metadata: &MetadataMap, mut request: Request<()>) -> Result<Request<()>, tonic::Status> {
     *request.metadata_mut() = metadata.clone();
     Ok(request)
@@ -97,12 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_carries_what_is_configured_and_nothing_else() {
-        let mut foreign = Request::new(());
-        foreign.metadata_mut().insert("authorization", "from the environment".parse().unwrap());
+    fn a_request_has_exactly_the_configured_metadata() {
+        let mut original = Request::new(());
+        original.metadata_mut().insert("authorization", "from the environment".parse().unwrap());
         let headers = [("x-org".to_owned(), sidewinder_config::Secret::new("mine".to_owned()))];
         let config = OtlpTelemetry { headers: headers.into(), ..OtlpTelemetry::default() };
-        let request = replace_metadata(&metadata(&config).unwrap(), foreign).unwrap();
+        let request = replace_metadata(&metadata(&config).unwrap(), original).unwrap();
         assert_eq!(request.metadata().len(), 1);
         assert_eq!(request.metadata().get("x-org").unwrap(), "mine");
     }

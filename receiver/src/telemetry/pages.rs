@@ -1,4 +1,4 @@
-//! What the pages say: metrics for Prometheus, health, and the inside for people.
+//! The contents of the telemetry pages: metrics for Prometheus, health, and the internal state as HTML.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -30,8 +30,9 @@ pub(super) fn metrics_handler(registry: Registry) -> Arc<Handler> {
     })
 }
 
-/// The answer of the Collector's extension `health_check`: whether the service is up. What it can't do here is for
-/// `sidewinder status`: a probe that fails for want of a privilege would take the pod out of its service.
+/// The page of the Collector's extension `health_check`: whether the service is up. Degraded features don't matter here,
+/// only in `sidewinder status`: a readiness probe that fails because a privilege is missing would remove the pod from its
+/// service.
 pub(super) fn health_handler(config: &HealthCheck, stats: Arc<ServiceStats>) -> Arc<Handler> {
     let config = config.clone();
     Arc::new(move |path| {
@@ -64,7 +65,7 @@ fn health_document(stats: &ServiceStats, is_up: bool) -> String {
     document.to_string()
 }
 
-/// The pages of the Collector's extension `zpages` that have a meaning here.
+/// The pages of the Collector's extension `zpages` that apply to Sidewinder.
 pub(super) fn zpages_handler(stats: Arc<ServiceStats>) -> Arc<Handler> {
     Arc::new(move |path| {
         let (title, part) = match path.trim_end_matches('/') {
@@ -77,9 +78,9 @@ pub(super) fn zpages_handler(stats: Arc<ServiceStats>) -> Arc<Handler> {
             _ => return None,
         };
         let document = status::document(&stats);
-        let shown = match part {
+        let value = match part {
             Some(part) => document.get(part).cloned().unwrap_or_default(),
-            // What has a page of its own is left out.
+            // Parts that have a page of their own are left out.
             None => match document {
                 Value::Object(all) => {
                     all.into_iter().filter(|(_, value)| !value.is_object() && !value.is_array()).collect()
@@ -88,7 +89,7 @@ pub(super) fn zpages_handler(stats: Arc<ServiceStats>) -> Arc<Handler> {
             },
         };
         let mut body = String::new();
-        write_value(&mut body, &shown);
+        write_value(&mut body, &value);
         Some(html_page(title, &body))
     })
 }
@@ -102,27 +103,27 @@ fn zpages_index() -> String {
     format!("<ul>{links}</ul>")
 }
 
-fn write_value(to: &mut String, value: &Value) {
+fn write_value(out: &mut String, value: &Value) {
     match value {
         Value::Object(map) => {
-            to.push_str("<table>");
+            out.push_str("<table>");
             for (key, value) in map {
-                // Writing into a string does not fail.
-                let _ = write!(to, "<tr><th>{}</th><td>", escape(key));
-                write_value(to, value);
-                to.push_str("</td></tr>");
+                // Writing to a string does not fail.
+                let _ = write!(out, "<tr><th>{}</th><td>", escape(key));
+                write_value(out, value);
+                out.push_str("</td></tr>");
             }
-            to.push_str("</table>");
+            out.push_str("</table>");
         }
         Value::Array(items) => {
             for item in items {
-                write_value(to, item);
-                to.push_str("<br>");
+                write_value(out, item);
+                out.push_str("<br>");
             }
         }
-        Value::String(text) => to.push_str(&escape(text)),
+        Value::String(text) => out.push_str(&escape(text)),
         Value::Null => {}
-        other => to.push_str(&other.to_string()),
+        other => out.push_str(&other.to_string()),
     }
 }
 
@@ -167,29 +168,29 @@ mod tests {
     #[test]
     fn health_is_bad_before_the_start_and_good_after_it() {
         let stats = stats();
-        let answer = health_handler(&HealthCheck::default(), Arc::clone(&stats));
-        assert_eq!(answer("/").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
-        assert!(answer("/other").is_none());
+        let handler = health_handler(&HealthCheck::default(), Arc::clone(&stats));
+        assert_eq!(handler("/").unwrap().status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(handler("/other").is_none());
         stats.set_is_up(true);
-        let page = answer("/").unwrap();
+        let page = handler("/").unwrap();
         assert_eq!(page.status, StatusCode::OK);
         let document: Value = serde_json::from_slice(&page.body).unwrap();
         assert_eq!(document["status"], "Server available");
     }
 
     #[test]
-    fn health_answers_in_the_words_that_are_configured() {
+    fn health_responds_with_the_configured_body() {
         let response_body = Some(ResponseBody { healthy: "well".to_owned(), unhealthy: "ill".to_owned() });
         let config = HealthCheck { response_body, path: "/healthz".to_owned(), ..HealthCheck::default() };
         let stats = stats();
-        let answer = health_handler(&config, Arc::clone(&stats));
-        assert_eq!(answer("/healthz").unwrap().body, "ill");
+        let handler = health_handler(&config, Arc::clone(&stats));
+        assert_eq!(handler("/healthz").unwrap().body, "ill");
         stats.set_is_up(true);
-        assert_eq!(answer("/healthz").unwrap().body, "well");
+        assert_eq!(handler("/healthz").unwrap().body, "well");
     }
 
     #[test]
-    fn what_comes_from_elsewhere_is_text_on_a_page() {
+    fn external_text_is_escaped() {
         let stats = stats();
         stats.set_activity("profiling", Activity::Failed("<script>\u{1b}[2J".to_owned()));
         let page = zpages_handler(Arc::clone(&stats))("/debug/receiverz").unwrap();

@@ -1,6 +1,7 @@
-//! What is wrong now, in words, each with what to do about it.
+//! The current problems, each with a next step, for `sidewinder status`.
 //!
-//! Now is the last [`WINDOW`], or the time since the start where that is shorter; what is a state counts as long as it holds.
+//! Counters are a problem if they grew in the last [`WINDOW`], or since the start if that is shorter; states are a problem
+//! as long as they last.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,14 +13,14 @@ use crate::stats::{
     Activity, DegradedFeature, ExporterSnapshot, ReceiverStats, ServiceStats, StatsSnapshot, WINDOW,
 };
 
-/// A queue that is fuller than this, of 1, will soon drop.
+/// A queue that is filled above this share (0 to 1) will soon drop events.
 const QUEUE_FULL_THRESHOLD: f64 = 0.8;
-/// The share of interrupts that may be lost in our programs, of 1: as in the alert of the chart.
+/// The share of interrupts (0 to 1) that may be lost in the eBPF programs, as in the alert of the chart.
 const LOST_THRESHOLD: f64 = 0.05;
-/// Outcomes of interrupts of which nothing is left.
+/// The outcomes of interrupts that left no sample.
 const LOST_OUTCOMES: [&str; 2] = ["busy", "ring_full"];
 
-/// Something that is wrong.
+/// A problem, and what to do about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct HealthProblem {
     pub(super) message: String,
@@ -27,8 +28,8 @@ pub(super) struct HealthProblem {
 }
 
 impl HealthProblem {
-    fn new(what: impl Into<String>, next: impl Into<String>) -> Self {
-        Self { message: what.into(), next_step: next.into() }
+    fn new(message: impl Into<String>, next_step: impl Into<String>) -> Self {
+        Self { message: message.into(), next_step: next_step.into() }
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -36,26 +37,26 @@ impl HealthProblem {
     }
 }
 
-/// What is wrong, what matters most first.
+/// The current problems, the most important first.
 pub(super) fn problems(stats: &ServiceStats) -> Vec<HealthProblem> {
     let before = stats.snapshot_before_window();
     let during = format!("in the last {}", approximate_duration(window_duration(stats)));
     let mut problems = Vec::new();
     if let Some(reason) = stats.configuration().refusal {
         problems.push(HealthProblem::new(
-            format!("the configuration that was read last is refused, the one before it is in use: {reason}"),
-            "correct it; `sidewinder validate` checks it without using it",
+            format!("the last reload of the configuration was refused, the previous one is in use: {reason}"),
+            "correct it; `sidewinder validate` checks it without applying it",
         ));
     }
     problems.extend(stats.threads().faulty_threads().iter().map(|faulty| {
         HealthProblem::new(
             faulty.to_string(),
-            "restart the profiler, and report this: it is a fault of Sidewinder",
+            "restart the profiler, and report this: it is a bug of Sidewinder",
         )
     }));
     for (name, receiver) in stats.receivers() {
         problems.extend(activity_problem(&name, &receiver.activity));
-        let before = before.as_ref().and_then(|note| note.receivers.get(&name));
+        let before = before.as_ref().and_then(|snapshot| snapshot.receivers.get(&name));
         problems.extend(counter_problems(&name, &receiver, before, &during));
     }
     for exporter in stats.exporters() {
@@ -70,7 +71,7 @@ fn activity_problem(name: &str, activity: &Activity) -> Option<HealthProblem> {
         Activity::Profiling | Activity::OutOfScope => None,
         Activity::Starting => Some(HealthProblem::new(
             format!("receiver {name} is starting and takes no samples yet"),
-            "ask again in some seconds",
+            "check again in a few seconds",
         )),
         Activity::Failed(reason) => {
             // A failure has its own next step.
@@ -92,28 +93,30 @@ fn counter_problems(
 ) -> Vec<HealthProblem> {
     let since = |read: &dyn Fn(&ReceiverStats) -> u64| read(now).saturating_sub(before.map_or(0, read));
     let due = since(&|receiver| receiver.counters.due);
-    let is_beyond = |count: u64, share: f64| count > 0 && count as f64 > share * due as f64;
+    let exceeds = |count: u64, share: f64| count > 0 && count as f64 > share * due as f64;
     let mut problems = Vec::new();
     for counter in COUNTERS {
-        let Some(Alarm { window: when, threshold: beyond, message: says, next_step: next }) = counter.alarm
-        else {
+        let Some(Alarm { window, threshold, message, next_step }) = counter.alarm else {
             continue;
         };
-        let (count, during) = match when {
+        let (count, during) = match window {
             AlarmWindow::Recently => (since(&counter.read), during),
             AlarmWindow::Start => ((counter.read)(now), "since the start"),
         };
-        if is_beyond(count, beyond) {
-            problems.push(HealthProblem::new(format!("receiver {name}: {count} {says} ({during})"), next));
+        if exceeds(count, threshold) {
+            problems.push(HealthProblem::new(
+                format!("receiver {name}: {count} {message} ({during})"),
+                next_step,
+            ));
         }
     }
     let lost = since(&|receiver| {
         LOST_OUTCOMES.iter().filter_map(|outcome| receiver.counters.outcomes.get(outcome)).sum()
     });
-    if is_beyond(lost, LOST_THRESHOLD) {
+    if exceeds(lost, LOST_THRESHOLD) {
         problems.push(HealthProblem::new(
             format!(
-                "receiver {name}: {lost} of {due} interrupts left no sample, for want of room ({during})"
+                "receiver {name}: {lost} of {due} interrupts left no sample, because buffers were full ({during})"
             ),
             "raise memory_limit_mib of the receiver, or lower samples_per_second",
         ));
@@ -129,31 +132,31 @@ fn exporter_problems(
     let (name, stats) = (&exporter.name, &exporter.stats);
     let mut problems = Vec::new();
     if let Some(outage) = &stats.outage {
-        let lasting = SystemTime::now().duration_since(outage.since).unwrap_or_default();
-        let label = |wanted| exporter.labels.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
+        let duration = SystemTime::now().duration_since(outage.since).unwrap_or_default();
+        let label = |name| exporter.labels.iter().find(|(key, _)| *key == name).map(|(_, value)| value);
         let port = label("server_port").map(|port| format!(":{port}")).unwrap_or_default();
-        let place = label("server_address").map(|host| format!(" to {host}{port}")).unwrap_or_default();
+        let target = label("server_address").map(|host| format!(" to {host}{port}")).unwrap_or_default();
         problems.push(HealthProblem::new(
             format!(
-                "exporter {name}: nothing could be sent{place} for {}, in {} attempts: {}",
-                approximate_duration(lasting),
+                "exporter {name}: nothing could be sent{target} for {}, in {} attempts: {}",
+                approximate_duration(duration),
                 outage.attempts,
                 outage.reason
             ),
             "see that the receiver runs, and check the exporter's endpoint, TLS and headers",
         ));
     }
-    let counts_before = before.and_then(|note| note.exporters.get(name)).copied().unwrap_or_default();
+    let counts_before = before.and_then(|snapshot| snapshot.exporters.get(name)).copied().unwrap_or_default();
     for &state in State::ALL {
-        let Some((says, next)) = state_description(state) else { continue };
+        let Some((message, next_step)) = state_description(state) else { continue };
         let count = recent_count(stats.counts, counts_before, state);
         if count > 0 {
-            let answer = stats.last_partial_success.as_ref().filter(|_| is_refusal(state));
-            let answer = answer.filter(|answer| !answer.message.is_empty());
-            let answer = answer.map(|answer| format!(": {}", answer.message)).unwrap_or_default();
+            let response = stats.last_partial_success.as_ref().filter(|_| is_refusal(state));
+            let response = response.filter(|response| !response.message.is_empty());
+            let response = response.map(|response| format!(": {}", response.message)).unwrap_or_default();
             problems.push(HealthProblem::new(
-                format!("exporter {name}: {count} events {says} ({during}){answer}"),
-                next,
+                format!("exporter {name}: {count} events {message} ({during}){response}"),
+                next_step,
             ));
         }
     }
@@ -161,10 +164,10 @@ fn exporter_problems(
     if capacity > 0 && bytes as f64 > QUEUE_FULL_THRESHOLD * capacity as f64 {
         problems.push(HealthProblem::new(
             format!(
-                "exporter {name}: its queue is {}% full; what has no room is dropped",
+                "exporter {name}: its queue is {}% full; events that do not fit are dropped",
                 100 * bytes / capacity
             ),
-            "see why the receiver takes so little, or raise sending_queue.queue_size",
+            "find out why the receiver is slow, or raise sending_queue.queue_size",
         ));
     }
     problems
@@ -178,31 +181,29 @@ const fn is_refusal(state: State) -> bool {
     matches!(state, State::Rejected | State::PartiallyRejected)
 }
 
-/// What is wrong with events in a state, and what to do; `None` where nothing is.
+/// The problem with events in a state, and the next step; `None` if there is none.
 const fn state_description(state: State) -> Option<(&'static str, &'static str)> {
     Some(match state {
         State::Queued | State::Delivered => return None,
-        State::Rejected => {
-            ("were rejected by the receiver", "see the receiver's log: it says what it does not take")
-        }
+        State::Rejected => ("were rejected by the receiver", "see the receiver's log, which says why"),
         State::PartiallyRejected => (
             "were in requests of which the receiver rejected a part",
-            "see the receiver's log: it says what it does not take",
+            "see the receiver's log, which says why",
         ),
         State::Incompatible => (
             "were rejected: the receiver speaks another version of OTLP profiles",
             "use a version of the receiver that VERSIONING.md names",
         ),
         State::Unknown => (
-            "were sent and never properly answered: the receiver may have them",
-            "see the receiver's log, and whatever is between here and there",
+            "were sent without a valid response: the receiver may have them",
+            "see the logs of the receiver, and of proxies on the way to it",
         ),
         State::DroppedQueueFull => (
             "were dropped: the queue was full",
-            "see why the receiver takes so little, or raise sending_queue.queue_size",
+            "find out why the receiver is slow, or raise sending_queue.queue_size",
         ),
         State::DroppedTooLarge => (
-            "were dropped: alone they were larger than a request may be",
+            "were dropped: each of them exceeded the size limit of a request",
             "raise the receiver's limit of a request's size",
         ),
         State::DroppedRetriesExhausted => (
@@ -213,12 +214,11 @@ const fn state_description(state: State) -> Option<(&'static str, &'static str)>
             ("were dropped: their exporter ended before they were sent", "see that the receiver runs")
         }
         State::DroppedWriteFailed => {
-            ("were dropped: they could not be written", "see that the disk has room and can be written to")
+            ("were dropped: they could not be written", "check that the disk has room and is writable")
         }
-        State::DroppedStorageDamaged => (
-            "were lost: the queue on disk was damaged",
-            "see that the disk is sound; nothing else needs to be done",
-        ),
+        State::DroppedStorageDamaged => {
+            ("were lost: the queue on disk was damaged", "check the disk; nothing else needs to be done")
+        }
     })
 }
 
@@ -226,11 +226,11 @@ fn degraded_problem(degraded: &DegradedFeature) -> HealthProblem {
     let DegradedFeature { feature, cost, reason } = degraded;
     HealthProblem::new(
         format!("{feature} can't be used here ({reason}): {cost}"),
-        "run `sidewinder check` where the profiler runs: it says what helps",
+        "run `sidewinder check` where the profiler runs: it says how to get it",
     )
 }
 
-/// A time for people: `42 s`, `5 min`, `3 h`.
+/// A duration in rounded words: `42 s`, `5 min`, `3 h`.
 pub(super) fn approximate_duration(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..120 => format!("{seconds} s"),
@@ -239,7 +239,7 @@ pub(super) fn approximate_duration(time: Duration) -> String {
     }
 }
 
-/// How long the time is that counts as now.
+/// The length of the time that counts as current.
 pub(super) fn window_duration(stats: &ServiceStats) -> Duration {
     stats.uptime().min(WINDOW)
 }
@@ -279,9 +279,9 @@ mod tests {
     }
 
     #[test]
-    fn an_exporter_that_reaches_nobody_is_a_problem_from_its_first_attempt() {
-        let well = exporter(Counts { delivered: events(5), queued: events(3), ..Counts::default() }, None);
-        assert_eq!(exporter_problems(&well, None, "in the last 9 s"), []);
+    fn an_unreachable_endpoint_is_a_problem_from_the_first_attempt() {
+        let healthy = exporter(Counts { delivered: events(5), queued: events(3), ..Counts::default() }, None);
+        assert_eq!(exporter_problems(&healthy, None, "in the last 9 s"), []);
         let outage = Outage {
             since: SystemTime::now() - Duration::from_secs(300),
             attempts: 9,
@@ -297,16 +297,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_dropped_before_the_window_is_history() {
+    fn drops_before_the_window_are_no_problem() {
         let dropped = |count| Counts { dropped_queue_full: events(count), ..Counts::default() };
-        let note = |count| StatsSnapshot {
+        let snapshot = |count| StatsSnapshot {
             at: std::time::Instant::now(),
             receivers: std::collections::BTreeMap::new(),
             exporters: [("otlp_grpc".to_owned(), dropped(count))].into(),
         };
         let now = exporter(dropped(7), None);
-        assert_eq!(exporter_problems(&now, Some(&note(7)), "in the last 5 min"), []);
-        let [problem] = &exporter_problems(&now, Some(&note(4)), "in the last 5 min")[..] else { panic!() };
+        assert_eq!(exporter_problems(&now, Some(&snapshot(7)), "in the last 5 min"), []);
+        let [problem] = &exporter_problems(&now, Some(&snapshot(4)), "in the last 5 min")[..] else {
+            panic!()
+        };
         assert_eq!(
             problem.message,
             "exporter otlp_grpc: 3 events were dropped: the queue was full (in the last 5 min)"
@@ -314,10 +316,10 @@ mod tests {
     }
 
     #[test]
-    fn every_state_in_which_events_are_lost_is_told_and_a_refusal_with_the_receivers_words() {
+    fn every_state_of_lost_events_is_a_problem_and_a_refusal_quotes_the_receiver() {
         for &state in State::ALL {
             let mut counts = Counts::default();
-            for (of, count) in [
+            for (tally, its_state) in [
                 (&mut counts.rejected, State::Rejected),
                 (&mut counts.partially_rejected, State::PartiallyRejected),
                 (&mut counts.incompatible, State::Incompatible),
@@ -329,7 +331,7 @@ mod tests {
                 (&mut counts.dropped_write_failed, State::DroppedWriteFailed),
                 (&mut counts.dropped_storage_damaged, State::DroppedStorageDamaged),
             ] {
-                *of = events(u64::from(count == state));
+                *tally = events(u64::from(its_state == state));
             }
             let problems = exporter_problems(&exporter(counts, None), None, "");
             let is_lost = !matches!(state, State::Queued | State::Delivered);
@@ -340,44 +342,47 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_problems_in_their_time_and_beyond_their_share() {
+    fn counters_are_problems_within_their_window_and_above_their_threshold() {
         let stats = ServiceStats::new(Arc::new(Config::default()));
-        let receiver = |counted| stats.record_counters("profiling", counted);
-        let counted = ReceiverCounters {
+        let receiver = |counters| stats.record_counters("profiling", counters);
+        let counters = ReceiverCounters {
             due: 1_000,
             missed: 40,
             incomplete_tables: 2,
             events_dropped: 3,
             ..ReceiverCounters::default()
         };
-        let before = receiver(counted.clone());
-        let said = |now: &ReceiverStats, before| -> Vec<String> {
+        let before = receiver(counters.clone());
+        let messages = |now: &ReceiverStats, before| -> Vec<String> {
             let problems = counter_problems("profiling", now, before, "in the last 5 min");
             problems.into_iter().map(|problem| problem.message).collect()
         };
-        let tables = "receiver profiling: 2 files have no whole unwind table, for want of memory: stacks through them \
-                      may be cut (since the start)";
+        let tables = "receiver profiling: 2 files have no complete unwind table, because of the memory limit: \
+                      stacks through them may be truncated (since the start)";
         assert_eq!(
-            said(&before, None),
+            messages(&before, None),
             [
-                "receiver profiling: 3 events were dropped: they came faster than they could be named (in the last 5 min)",
+                "receiver profiling: 3 events were dropped: they arrived faster than they could be named (in the last 5 min)",
                 tables
             ]
         );
-        let later = receiver(ReceiverCounters { due: 2_000, missed: 40, ..counted.clone() });
-        assert_eq!(said(&later, Some(&before)), [tables], "drops are history, what is cut is still cut");
-        let missed = receiver(ReceiverCounters { due: 2_000, missed: 91, ..counted });
-        let of_missed = said(&missed, Some(&before));
-        assert!(of_missed[0].starts_with("receiver profiling: 51 interrupts were missed"), "{of_missed:?}");
+        let later = receiver(ReceiverCounters { due: 2_000, missed: 40, ..counters.clone() });
+        assert_eq!(messages(&later, Some(&before)), [tables], "drops are over, incomplete tables remain");
+        let missed = receiver(ReceiverCounters { due: 2_000, missed: 91, ..counters });
+        let missed_messages = messages(&missed, Some(&before));
+        assert!(
+            missed_messages[0].starts_with("receiver profiling: 51 interrupts were missed"),
+            "{missed_messages:?}"
+        );
         let busy =
             ReceiverCounters { due: 100, outcomes: [("busy", 6)].into(), ..ReceiverCounters::default() };
         let stats = ServiceStats::new(Arc::new(Config::default()));
-        let of_busy = said(&stats.record_counters("profiling", busy), None);
-        assert!(of_busy[0].contains("6 of 100 interrupts left no sample"), "{of_busy:?}");
+        let busy_messages = messages(&stats.record_counters("profiling", busy), None);
+        assert!(busy_messages[0].contains("6 of 100 interrupts left no sample"), "{busy_messages:?}");
     }
 
     #[test]
-    fn a_receiver_that_does_not_sample_a_refused_configuration_and_what_is_degraded_are_problems() {
+    fn failed_receivers_refused_reloads_and_degraded_features_are_problems() {
         let stats = ServiceStats::new(Arc::new(Config::default()));
         stats.set_activity("profiling", Activity::Profiling);
         assert_eq!(problems(&stats), []);
@@ -389,11 +394,11 @@ mod tests {
             reason: "kernel",
         }]);
         let problems = problems(&stats);
-        let whats: Vec<_> = problems.iter().map(|problem| &*problem.message).collect();
+        let messages: Vec<_> = problems.iter().map(|problem| &*problem.message).collect();
         assert_eq!(
-            whats,
+            messages,
             [
-                "the configuration that was read last is refused, the one before it is in use: unknown key",
+                "the last reload of the configuration was refused, the previous one is in use: unknown key",
                 "receiver profiling takes no samples: no right",
                 "loops can't be used here (kernel): stacks are cut",
             ]

@@ -1,10 +1,10 @@
-//! What this process itself takes.
+//! Resource use of this process.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// User and system time of all threads, those that ended included.
+/// User and system CPU time of all threads, including those that have ended.
 pub(super) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();

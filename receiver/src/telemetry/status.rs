@@ -1,8 +1,8 @@
-//! How things are, as one JSON document, for `sidewinder status` and the pages.
+//! The status of the service as one JSON document, for `sidewinder status` and the pages.
 //!
 //! The command finds running profilers by their abstract unix sockets (unix(7)), which have no file, vanish with their
-//! process, and reach no further than the network namespace: a pod. Each connection is answered with the document, if
-//! the caller is root or the same user, and closed.
+//! process, and are visible only in their network namespace: a pod. Each connection gets the document, if the peer is root
+//! or the same user, and is closed. The socket's task runs on the telemetry runtime.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -28,14 +28,14 @@ use crate::memory;
 use crate::stats::counters::COUNTERS;
 use crate::stats::{Activity, EventCoverage, ExporterSnapshot, ReceiverStats, ServiceStats};
 
-/// Each socket's name begins with this; random digits follow, because process ids repeat across PID namespaces.
+/// The prefix of each socket's name. A random UUID follows, because process IDs repeat across PID namespaces.
 const PREFIX: &str = "sidewinder/status/";
-/// How long one side waits for the other.
+/// The timeout of each side.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
-/// No document is longer.
+/// The size limit of a document in bytes.
 const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 
-/// The document.
+/// The document. Its keys are a public interface: see VERSIONING.md.
 pub(super) fn document(stats: &ServiceStats) -> Value {
     let configuration = stats.configuration();
     let receivers = stats.receivers();
@@ -44,7 +44,7 @@ pub(super) fn document(stats: &ServiceStats) -> Value {
     let degraded: Vec<Value> = stats
         .degraded()
         .iter()
-        .map(|what| json!({ "feature": what.feature, "reason": what.reason, "cost": what.cost }))
+        .map(|degraded| json!({ "feature": degraded.feature, "reason": degraded.reason, "cost": degraded.cost }))
         .collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -61,7 +61,7 @@ pub(super) fn document(stats: &ServiceStats) -> Value {
             "refusal": configuration.refusal,
         },
         "receivers": receivers.iter().map(by_id).collect::<BTreeMap<_, _>>(),
-        "exporters": exporters.iter().map(|of| (of.name.clone(), exporter_document(of))).collect::<BTreeMap<_, _>>(),
+        "exporters": exporters.iter().map(|exporter| (exporter.name.clone(), exporter_document(exporter))).collect::<BTreeMap<_, _>>(),
         "pipelines": pipelines(&configuration.config),
         "extensions": ids(configuration.config.extensions.keys()),
         "ui": configuration.config.ui.enabled.then(|| format!("http://{}/", configuration.config.ui.endpoint)),
@@ -73,7 +73,7 @@ pub(super) fn document(stats: &ServiceStats) -> Value {
 }
 
 fn receiver_document(receiver: &ReceiverStats) -> Value {
-    let counted = &receiver.counters;
+    let counters = &receiver.counters;
     let reason = match &receiver.activity {
         Activity::Failed(reason) => Some(reason),
         _ => None,
@@ -81,25 +81,25 @@ fn receiver_document(receiver: &ReceiverStats) -> Value {
     json!({
         "activity": receiver.activity.label(),
         "reason": reason,
-        "events_of": match counted.event_coverage {
+        "events_of": match counters.event_coverage {
             EventCoverage::Containers(count) => format!("{count} containers"),
             EventCoverage::EveryTask | EventCoverage::EveryTaskForPod => "every task".to_owned(),
         },
-        "interrupts": counted.outcomes,
-        "interrupts_missed": counted.missed,
+        "interrupts": counters.outcomes,
+        "interrupts_missed": counters.missed,
         "events": receiver.accepted.events,
         "samples": receiver.accepted.samples,
-        "events_dropped": counted.events_dropped,
-        "map_bytes": counted.map_bytes,
-        "table_bytes": counted.table_bytes,
-        "table_evictions": counted.table_evictions,
-        "tables_cut": counted.incomplete_tables,
-        "scope_list_full": counted.scope_full,
-        "contexts_read": counted.contexts.read,
-        "contexts_refused": counted.contexts_refused,
-        "foreign_reads": BTreeMap::from(counted.reads.by_result()),
-        "quarantined_processes": counted.reads.in_quarantine,
-        "stuck_reader_threads": counted.reads.stuck_threads,
+        "events_dropped": counters.events_dropped,
+        "map_bytes": counters.map_bytes,
+        "table_bytes": counters.table_bytes,
+        "table_evictions": counters.table_evictions,
+        "tables_cut": counters.incomplete_tables,
+        "scope_list_full": counters.scope_full,
+        "contexts_read": counters.contexts.read,
+        "contexts_refused": counters.contexts_refused,
+        "foreign_reads": BTreeMap::from(counters.reads.by_result()),
+        "quarantined_processes": counters.reads.in_quarantine,
+        "stuck_reader_threads": counters.reads.stuck_threads,
         "names_left_out": receiver.names.omitted(),
         "lines_left_out": receiver.names.omitted_lines(),
         "files_refused": receiver.names.files.by_reason().collect::<BTreeMap<_, _>>(),
@@ -145,12 +145,12 @@ fn ids<'a>(ids: impl IntoIterator<Item = &'a ComponentId>) -> Vec<String> {
     ids.into_iter().map(ToString::to_string).collect()
 }
 
-/// RFC 3339.
+/// Formats a time as in RFC 3339; `None` if it is out of range.
 pub(super) fn rfc3339(time: SystemTime) -> Option<String> {
     Timestamp::try_from(time).ok().map(|time| time.to_string())
 }
 
-/// Answers `sidewinder status` until it is dropped.
+/// Serves the document to `sidewinder status` until it is dropped.
 #[derive(Debug)]
 pub(super) struct StatusSocket {
     accept_task: JoinHandle<()>,
@@ -160,33 +160,33 @@ impl StatusSocket {
     /// Opens the socket.
     ///
     /// # Errors
-    /// Where the kernel refuses it.
+    /// If the kernel refuses it.
     pub(super) fn open(stats: Arc<ServiceStats>, runtime: &Handle) -> io::Result<Self> {
         let name = format!("{PREFIX}{}", std::fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim());
         let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)?;
         listener.set_nonblocking(true)?;
         let _context = runtime.enter();
         let listener = tokio::net::UnixListener::from_std(listener)?;
-        let answering = runtime.spawn(async move {
+        let accept_task = runtime.spawn(async move {
             loop {
                 let Ok((mut stream, _)) = listener.accept().await else {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 };
                 if !stream.peer_cred().is_ok_and(|peer| is_trusted(peer.uid())) {
-                    debug!("somebody who is neither root nor this user asked for the status");
+                    debug!("refused the status to a peer that is neither root nor this user");
                     continue;
                 }
                 let text = document(&stats).to_string();
-                let answer = async {
+                let response = async {
                     stream.write_all(text.as_bytes()).await?;
                     stream.shutdown().await
                 };
-                // Who does not read gets no answer; one at a time is enough.
-                let _ = tokio::time::timeout(IO_TIMEOUT, answer).await;
+                // A peer that does not read in time gets no document. Serving one at a time is enough.
+                let _ = tokio::time::timeout(IO_TIMEOUT, response).await;
             }
         });
-        Ok(Self { accept_task: answering })
+        Ok(Self { accept_task })
     }
 }
 
@@ -200,10 +200,10 @@ fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()
 }
 
-/// The document of each profiler of this network namespace that answers: run by root or by this user.
+/// The documents of all profilers in this network namespace that respond and are run by root or by this user.
 ///
 /// # Errors
-/// When the kernel's list of sockets can't be read.
+/// If the kernel's list of sockets can't be read.
 pub(crate) fn query_all() -> io::Result<Vec<Value>> {
     let sockets = std::fs::read_to_string("/proc/net/unix")?;
     let mut names: Vec<&str> = sockets
@@ -219,7 +219,7 @@ pub(crate) fn query_all() -> io::Result<Vec<Value>> {
 
 fn query(name: &str) -> io::Result<Option<Value>> {
     let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?;
-    // Anybody can take a name.
+    // Any process can bind such a name.
     if !is_trusted(socket_peercred(&stream)?.uid.as_raw()) {
         return Ok(None);
     }
