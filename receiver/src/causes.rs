@@ -1,31 +1,31 @@
-//! Errors in one line, each with what it is due to.
+//! Formats errors with their causes in one line.
 
 use std::error::Error;
 use std::fmt;
 
-/// An error in one line, with what it is due to.
+/// An error and its causes in one line.
 pub(crate) fn error_chain(error: &dyn Error) -> String {
-    let what = error.to_string();
-    format!("{what}{}", ErrorChain { message: &what, source: error.source() })
+    let message = error.to_string();
+    format!("{message}{}", ErrorChain { message: &message, source: error.source() })
 }
 
-/// What an error is due to, each cause behind a colon.
+/// Formats the causes of an error, each after a colon.
 pub(crate) struct ErrorChain<'a> {
-    /// What has been written already.
+    /// The error's own message, which has been written already.
     pub(crate) message: &'a str,
     pub(crate) source: Option<&'a dyn Error>,
 }
 
 impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut said, mut cause) = (self.message.to_owned(), self.source);
+        let (mut previous, mut cause) = (self.message.to_owned(), self.source);
         while let Some(error) = cause {
-            // Some errors repeat their source in their own words.
-            let words = error.to_string();
-            if !said.ends_with(&words) {
-                write!(f, ": {words}")?;
+            // Some errors have the message of their source in their own.
+            let message = error.to_string();
+            if !previous.ends_with(&message) {
+                write!(f, ": {message}")?;
             }
-            said = words;
+            previous = message;
             cause = error.source();
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line. The doc comments of arguments are the help texts.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::hex;
     version,
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  \
-        sidewinder record -F 997 -d 10s -o profile.html -a          what this machine does, as a flame graph\n  \
+        sidewinder record -F 997 -d 10s -o profile.html -a          this whole machine, as a flame graph\n  \
         sidewinder record -o out.pb.gz -- ./server --port 8080      a command, for `go tool pprof`\n  \
         sidewinder --config sidewinder.yaml                         beside an OpenTelemetry Collector\n  \
         sidewinder check                                            what this kernel allows\n\n\
@@ -33,7 +33,7 @@ pub(crate) struct Cli {
     pub(crate) command: Option<Command>,
 }
 
-/// What to do instead of running as configured.
+/// A command other than running as configured.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run as configured; the same as no command
@@ -61,9 +61,9 @@ pub(crate) enum Command {
         .html    an interactive page that needs no network\n  \
         .firefox.json     for https://profiler.firefox.com\n  \
         .speedscope.json  for https://www.speedscope.app\n\n\
-        A file that is there already is replaced once the whole profile is written. Ctrl-C, SIGTERM, SIGHUP and a closed \
+        An existing file is replaced once the whole profile is written. Ctrl-C, SIGTERM, SIGHUP and a closed \
         terminal end a recording, which is then written.\n\n\
-        With a command, its exit code is passed on, or 0 where we have ended the command, after -d or when told to stop. \
+        With a command, its exit code is passed on, or 0 if sidewinder ended the command, after -d or a signal. \
         125: sidewinder itself failed, 126: the command can't be executed, 127: there is no such command; nothing is \
         written then.")]
     Record(RecordArgs),
@@ -75,29 +75,29 @@ pub(crate) enum Command {
         Keys: q quits, Tab shows processes, s, t and n sort by self, total and name, / filters, + and - change the \
         time that is shown, p pauses, the arrows scroll.")]
     Top(TopArgs),
-    /// Show a profile in the browser, or write it in another form
+    /// Show a profile in the browser, or write it in another format
     #[command(after_help = "Examples:\n  \
         sidewinder view profile.otlp                 prints an address to open; Ctrl-C ends\n  \
         sidewinder view -o out.html cpu.pb.gz        writes the page into a file\n  \
-        sidewinder view -o cpu.otlp cpu.pb.gz        as OpenTelemetry's profile\n  \
+        sidewinder view -o cpu.otlp cpu.pb.gz        converts it to OTLP\n  \
         perf script | stackcollapse-perf.pl > out.folded && sidewinder view out.folded\n\n\
-        Reads OTLP, pprof and folded stacks, written by sidewinder or by other tools, and writes every form that \
-        record does. The page is served on this machine alone, under an address that cannot be guessed.")]
+        Reads OTLP, pprof and folded stacks, written by sidewinder or by other tools, and writes every format that \
+        record does. The page is served on this machine only, under an address that cannot be guessed.")]
     View(ViewArgs),
     /// Compare two profiles: a table here, and the page in the browser
     #[command(after_help = "Examples:\n  \
         sidewinder diff before.pb.gz after.pb.gz\n  \
         sidewinder diff -o change.html before.otlp after.otlp\n\n\
-        What is compared are shares of all samples, so the profiles need not be of the same length.")]
+        Shares of all samples are compared, so the profiles may have different lengths.")]
     Diff(DiffArgs),
     /// Show the unwind table that the profiler would use for a file
     #[command(after_help = "Examples:\n  \
         sidewinder inspect /usr/bin/openssl                 how it is unwound, and how large its table is\n  \
-        sidewinder inspect --pc 0x2a1f0 /usr/bin/openssl    what holds at an address\n  \
+        sidewinder inspect --pc 0x2a1f0 /usr/bin/openssl    the row of an address\n  \
         sidewinder inspect --rows '[vdso]'\n  \
         sidewinder inspect --validate ./server              where the file contradicts its own code")]
     Inspect(InspectArgs),
-    /// Report what this kernel and these privileges allow, and what is lost where they don't
+    /// Report what this kernel and these privileges allow, and what missing features cost
     #[command(after_help = "Examples:\n  \
         sidewinder check\n  \
         kubectl exec POD -c sidewinder -- /sidewinder check\n  \
@@ -111,14 +111,14 @@ pub(crate) enum Command {
         sidewinder status\n  \
         kubectl exec POD -c sidewinder -- /sidewinder status\n  \
         sidewinder status --json | jq '.problems[]'\n\n\
-        Lists problems first, each with what to do: those of now, and losses of the last five minutes.\n\n\
-        Exit codes: 0 all is well, 1 something is wrong, or no profiler answers.")]
+        Lists problems first, each with a next step: current ones, and losses of the last five minutes.\n\n\
+        Exit codes: 0 healthy, 1 something is wrong, or no profiler responds.")]
     Status(StatusArgs),
     /// Check whether the profilers that run here are up, for a probe; `status` reports degradations
     #[command(after_help = "Examples:\n  \
         sidewinder health && echo up\n  \
         livenessProbe: { exec: { command: [/sidewinder, health] } }      in a container's spec\n\n\
-        Exit codes: 0 all are up, 1 one is not, or none answers.")]
+        Exit codes: 0 all are up, 1 one is not, or none responds.")]
     Health(HealthArgs),
     /// Check the configuration, and report everything that is wrong with it at once
     #[command(after_help = "Examples:\n  \
@@ -141,14 +141,14 @@ pub(crate) enum Command {
         sidewinder completions bash > /etc/bash_completion.d/sidewinder\n  \
         sidewinder completions zsh > \"${fpath[1]}/_sidewinder\"")]
     Completions {
-        /// For which shell
+        /// The shell
         shell: Shell,
     },
     /// Write manual pages, one for each command
     #[command(after_help = "Examples:\n  \
         sidewinder manual /usr/local/share/man/man1")]
     Manual {
-        /// Into which folder, which is made if need be
+        /// The folder to write to, which is created if it does not exist
         folder: PathBuf,
     },
 }
@@ -171,13 +171,13 @@ pub(crate) struct ConfigArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Serve a page on this machine that follows what is profiled: the same as --set service.ui.enabled=true
+    /// Serve a live page on this machine: the same as --set service.ui.enabled=true
     #[arg(long)]
     pub(crate) ui: bool,
 }
 
 impl RunArgs {
-    /// Where the configuration comes from, the flags included.
+    /// The sources of the configuration, including other flags.
     pub(crate) fn into_config(mut self) -> ConfigArgs {
         if self.ui {
             self.config.set.push("service.ui.enabled=true".to_owned());
@@ -195,32 +195,33 @@ pub(crate) struct RecordArgs {
     /// A process; may be given several times
     #[arg(short, long, value_name = "PID", value_parser = process)]
     pub(crate) pid: Vec<u32>,
-    /// Processes of this name, those to come included; `*` and `?` stand for any characters; may be given several times
+    /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) comm: Vec<String>,
     /// Every process
     #[arg(short, long)]
     pub(crate) all: bool,
-    /// For how long, as 10s or 1m30s; until interrupted, or the end of what is profiled, where not given
+    /// For how long, as 10s or 1m30s; by default until interrupted, or until all profiled processes have ended
     #[arg(short, long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// Only what ran inside of this span: 16 hexadecimal digits
+    /// Only events inside of this span: 16 hexadecimal digits
     #[arg(long, value_name = "ID", value_parser = identifier::<8>)]
     pub(crate) span: Option<[u8; 8]>,
-    /// Only what ran inside of spans of this trace: 32 hexadecimal digits
+    /// Only events inside of spans of this trace: 32 hexadecimal digits
     #[arg(long, value_name = "ID", value_parser = identifier::<16>)]
     pub(crate) trace: Option<[u8; 16]>,
-    /// Read the labels of the library custom-labels too: which span a thread is in, where it publishes no record
+    /// Also read the labels of the library custom-labels, for the span of threads that publish no record
     #[arg(long)]
     pub(crate) custom_labels: bool,
-    /// A key of what threads publish besides their span, to become an attribute of samples, in .otlp; may be given several times
+    /// A key that threads publish besides their span, to add to samples as an attribute, in .otlp; may be given several
+    /// times
     #[arg(long, value_name = "KEY")]
     pub(crate) attribute: Vec<String>,
     /// The file to write; its suffix sets the format. A pipe or a device is written to directly
     #[arg(short, long, value_name = "FILE", default_value = "profile.html")]
     pub(crate) output: PathBuf,
-    /// The form, whatever the name ends in, as for -o /dev/stdout
-    #[arg(long, value_name = "FORM")]
+    /// The format, whatever the suffix of the file, for example for -o /dev/stdout
+    #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<FormatArg>,
     /// How stacks are unwound
     #[arg(long, value_name = "MODE", default_value = "auto")]
@@ -237,10 +238,10 @@ pub(crate) struct RecordArgs {
     /// Memory for unwind tables, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=512))]
     pub(crate) table_budget_mib: u32,
-    /// Also write to this file, as JSON, how each interrupt ended
+    /// Also write a summary to this file, as JSON, with the outcome of every interrupt
     #[arg(long, value_name = "FILE")]
     pub(crate) summary_json: Option<PathBuf>,
-    /// Meanwhile serve a page on this machine that follows what is recorded, there or at another address
+    /// Serve a live page during the recording, on this machine or at another address
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "localhost:7878")]
     pub(crate) ui: Option<ListenAddress>,
     /// Also print a table of the busiest functions
@@ -259,13 +260,13 @@ pub(crate) struct TopArgs {
     /// A process; may be given several times; without this and --comm every process
     #[arg(short, long, value_name = "PID", value_parser = process, conflicts_with = "comm")]
     pub(crate) pid: Vec<u32>,
-    /// Processes of this name, those to come included; `*` and `?` stand for any characters; may be given several times
+    /// Processes of this name, including future ones; `*` and `?` stand for any characters; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) comm: Vec<String>,
     /// Samples per second and CPU
     #[arg(short = 'F', long, value_name = "HZ", default_value_t = 97, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) frequency: u32,
-    /// How much of the time is shown, in seconds
+    /// The time range that is shown, in seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     pub(crate) seconds: u32,
     /// Leave kernel frames out
@@ -277,13 +278,13 @@ pub(crate) struct TopArgs {
 pub(crate) enum UnwindArg {
     /// By frame pointers where they are proven, by tables elsewhere
     Auto,
-    /// By frame pointers alone
+    /// By frame pointers only
     FramePointers,
-    /// By tables alone
+    /// By tables only
     Tables,
 }
 
-/// What a profile is written as.
+/// The format in which a profile is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum FormatArg {
     /// OpenTelemetry ProfilesData, as .otlp
@@ -309,14 +310,14 @@ pub(crate) struct InspectArgs {
     /// Print every row: start, CFA, frame pointer, return address, separated by tabs
     #[arg(long, conflicts_with = "ranges")]
     pub(crate) rows: bool,
-    /// Print every range with its mode and why
+    /// Print every range with its mode and the reason
     #[arg(long)]
     pub(crate) ranges: bool,
-    /// Print what holds at one address, as stated in the file
+    /// Print the row of one address, as stated in the file
     #[arg(long, value_name = "ADDRESS", value_parser = address, conflicts_with_all = ["rows", "ranges"])]
     pub(crate) pc: Option<u64>,
     /// Check the rows against the machine code: print each row that contradicts it (start, end, which statement,
-    /// the row, what the code does, separated by tabs), then one line with the counts. Ends with 0 all the same
+    /// the row, what the code does, separated by tabs), then one line with the counts. Exits with 0 in any case
     #[arg(long, conflicts_with_all = ["rows", "ranges", "pc"])]
     pub(crate) validate: bool,
     /// How stacks would be unwound
@@ -331,8 +332,8 @@ pub(crate) struct ViewArgs {
     /// Write it to this file instead; its suffix sets the format, as with record
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// The form, whatever the name ends in, as for -o /dev/stdout
-    #[arg(long, value_name = "FORM", requires = "output")]
+    /// The format, whatever the suffix of the file, for example for -o /dev/stdout
+    #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<FormatArg>,
 }
 
@@ -345,35 +346,35 @@ pub(crate) struct DiffArgs {
     /// Write the page here instead of showing it: a name that ends in .html
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Functions in the table at most
+    /// The most functions in the table
     #[arg(long, value_name = "ROWS", default_value_t = 20)]
     pub(crate) rows: usize,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckArgs {
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only load the programs of each way to walk that this kernel has, and print for each, separated by tabs: the way,
-    /// the program, the instructions that the verifier followed; at last, as `load_ms`, how long that took
+    /// Only load the programs of each walk mode that this kernel supports, and print for each, separated by tabs: the mode,
+    /// the program, the number of instructions that the verifier followed; and finally the load time, as `load_ms`
     #[arg(long, hide = true, conflicts_with = "json")]
     pub(crate) verify: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// For programs: a JSON document a line
+    /// Print JSON, one document per line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Only the one with this process id
+    /// Only the profiler with this process ID
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HealthArgs {
-    /// Only the one with this process id
+    /// Only the profiler with this process ID
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
 }
@@ -385,7 +386,7 @@ pub(crate) struct PrintConfigArgs {
     /// Whether secrets are shown
     #[arg(long, default_value = "redacted")]
     pub(crate) mode: PrintModeArg,
-    /// In which notation
+    /// The notation to print
     #[arg(long, default_value = "yaml")]
     pub(crate) format: PrintFormatArg,
 }
@@ -409,8 +410,8 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 fn process(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| "not the number of a process; processes are named with --comm".to_owned())
+    let pid = text.parse().ok().filter(|pid| *pid > 0);
+    pid.ok_or_else(|| "not a process ID; to select processes by name, use --comm".to_owned())
 }
 
 fn identifier<const BYTES: usize>(text: &str) -> Result<[u8; BYTES], String> {
@@ -434,13 +435,13 @@ mod tests {
     }
 
     #[test]
-    fn each_command_has_examples_that_are_taken() {
+    fn each_command_has_valid_examples() {
         for command in Cli::command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Examples:"), "{} has none", command.get_name());
             let examples = help.lines().map(str::trim).filter_map(|line| line.strip_prefix("sidewinder "));
             for example in examples {
-                // Two spaces come before what is said of it.
+                // Two spaces separate an example from its description.
                 let words = example.split("  ").next().unwrap_or_default();
                 let words = words.split([' ']).take_while(|word| !["|", "&&", ">"].contains(word));
                 let words = words.map(|word| word.trim_matches('\''));

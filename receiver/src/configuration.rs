@@ -1,4 +1,4 @@
-//! The configuration that a command line asks for.
+//! Loads the configuration from the sources that the command line names.
 
 use sidewinder_config::{ConfigSource, LoadedConfig, ProcessEnvironment, load};
 
@@ -6,15 +6,15 @@ use crate::cli::ConfigArgs;
 use crate::exit::{ExitCause, Failure};
 use crate::terminal::print_notice;
 
-/// Gates that are known, and what they do. None in this version.
+/// The known feature gates, and their effects. There are none in this version.
 const FEATURE_GATES: &[(&str, &str)] = &[];
 
-/// Reads the configuration that a command line asks for.
+/// Loads and checks the configuration. Prints a warning for each unknown feature gate.
 pub(crate) fn read(args: &ConfigArgs) -> Result<LoadedConfig, Failure> {
     for gate in &args.feature_gates {
         let id = gate.trim_start_matches(['+', '-']);
         if !FEATURE_GATES.iter().any(|(known, _)| *known == id) {
-            print_notice(format_args!("warning: feature gate {id:?} is unknown here and changes nothing\n"));
+            print_notice(format_args!("warning: feature gate {id:?} is unknown and has no effect\n"));
         }
     }
     let sources: Vec<ConfigSource> =

@@ -1,4 +1,4 @@
-//! How the command ends.
+//! Exit codes, and the failures that lead to them.
 
 use std::error::Error;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::process::ExitCode;
 use crate::causes::ErrorChain;
 use crate::sampling::SamplingError;
 
-/// The codes that users build on; 0 is success.
+/// The documented exit codes; 0 is success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum ExitCause {
-    /// Something went wrong on the way.
+    /// Something failed at run time.
     Runtime = 1,
-    /// The command line or the configuration.
+    /// The command line or the configuration is not valid.
     Usage = 2,
-    /// A privilege or the kernel.
+    /// A privilege or a kernel feature is missing.
     Privilege = 3,
-    /// `record -- COMMAND`: we failed, not the command.
+    /// `record -- COMMAND`: Sidewinder failed, not the command.
     RecordFailed = 125,
     /// `record -- COMMAND`: the command can't be executed.
     NotExecutable = 126,
@@ -25,18 +25,18 @@ pub(crate) enum ExitCause {
     NotFound = 127,
 }
 
-/// Why the command ends without success: what failed, why, and what to do now.
+/// Why Sidewinder ends without success: what failed, why, and the next step.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) cause: ExitCause,
-    what: String,
+    message: String,
     source: Option<Box<dyn Error + Send + Sync>>,
     next_step: Option<&'static str>,
 }
 
 impl Failure {
-    pub(crate) fn new(cause: ExitCause, what: impl Into<String>) -> Self {
-        Self { cause, what: what.into(), source: None, next_step: None }
+    pub(crate) fn new(cause: ExitCause, message: impl Into<String>) -> Self {
+        Self { cause, message: message.into(), source: None, next_step: None }
     }
 
     pub(crate) fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
@@ -44,20 +44,23 @@ impl Failure {
         self
     }
 
-    /// What to do now.
+    /// Adds the next step for the user.
     pub(crate) const fn with_next_step(mut self, next_step: &'static str) -> Self {
         self.next_step = Some(next_step);
         self
     }
 
-    /// The same failure under another exit code.
+    /// The same failure with another exit code.
     pub(crate) fn with_cause(self, cause: ExitCause) -> Self {
         Self { cause, ..self }
     }
 
-    /// A failure at something else than the profile itself.
-    pub(crate) fn runtime(what: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::new(ExitCause::Runtime, what).with_source(source)
+    /// A failure at run time.
+    pub(crate) fn runtime(
+        message: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::new(ExitCause::Runtime, message).with_source(source)
     }
 
     /// The exit code.
@@ -74,14 +77,14 @@ impl From<SamplingError> for Failure {
             SamplingError::NoProcess(_) => (
                 ExitCause::Runtime,
                 Some(
-                    "look it up with `pgrep -a NAME`, on this side of a container's border; or use --comm NAME",
+                    "look it up with `pgrep -a NAME`, in the PID namespace of sidewinder; or use --comm NAME",
                 ),
             ),
             SamplingError::Rate { .. } => {
-                (ExitCause::Usage, Some("ask for fewer samples a second, or raise the limit with sysctl"))
+                (ExitCause::Usage, Some("use a lower rate, or raise the limit with sysctl"))
             }
             SamplingError::Scan(_) | SamplingError::Thread(_) => {
-                (ExitCause::Runtime, Some("see what is allowed here with `sidewinder check`"))
+                (ExitCause::Runtime, Some("run `sidewinder check` to see what is allowed here"))
             }
             SamplingError::Budget(_) => (ExitCause::Usage, Some("raise memory_limit_mib")),
         };
@@ -92,9 +95,9 @@ impl From<SamplingError> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.what)?;
+        write!(f, "{}", self.message)?;
         if let Some(source) = &self.source {
-            write!(f, "{}", ErrorChain { message: &self.what, source: Some(&**source) })?;
+            write!(f, "{}", ErrorChain { message: &self.message, source: Some(&**source) })?;
         }
         self.next_step.map_or(Ok(()), |step| write!(f, "\n  next: {step}"))
     }

@@ -1,6 +1,6 @@
-//! Identifiers as people and programs write them.
+//! Parses identifiers in hexadecimal digits.
 
-/// So many bytes in twice as many digits, and nothing else: no sign, no prefix.
+/// Decodes exactly two digits per byte. `None` for any other text: no sign and no prefix is accepted.
 pub(crate) fn decode<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     if digits.len() != 2 * BYTES {
@@ -16,7 +16,7 @@ pub(crate) fn decode<const BYTES: usize>(digits: &[u8]) -> Option<[u8; BYTES]> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn identifiers_are_of_their_own_length() {
+    fn identifiers_have_their_exact_length() {
         assert_eq!(super::decode(b"0aFf"), Some([0x0a, 0xff]));
         for wrong in ["", "0a", "0aff0", "0x0aff", "+aff", "0aé"] {
             assert_eq!(super::decode::<2>(wrong.as_bytes()), None, "{wrong}");

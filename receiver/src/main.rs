@@ -1,30 +1,30 @@
 //! The `sidewinder` command.
 //!
-//! | Module       | Holds                                                                                    |
+//! | Module       | Contents                                                                                 |
 //! |--------------|------------------------------------------------------------------------------------------|
-//! | `sampling`   | from the rings of the kernel to events with stacks; from processes back to its maps      |
-//! | `naming`     | what frames are called                                                                   |
-//! | `jit`        | what code is called that processes made while they ran                                   |
-//! | `resource`   | whose events they are                                                                    |
-//! | `processor`  | what pipelines change of that                                                            |
+//! | `sampling`   | the data flow from ring buffers to events, and the control flow from processes to maps   |
+//! | `naming`     | names of frames                                                                          |
+//! | `jit`        | names of code that processes generate at run time                                        |
+//! | `resource`   | the resource of a process                                                                |
+//! | `processor`  | the processors that change it                                                            |
 //! | `report_queue` | the queue from the sampling thread to the reporter                                     |
-//! | `report`     | events become OTLP reports                                                               |
-//! | `export`     | where reports go                                                                         |
+//! | `report`     | OTLP reports from events                                                                 |
+//! | `export`     | the exporters of reports                                                                 |
 //! | `foreign`    | reads of other processes' memory, which may never return                                 |
-//! | `supervise`  | which threads are at work, and which hang                                                |
-//! | `memory`     | how much memory there is, and for what                                                   |
-//! | `privilege`  | who keeps which capabilities                                                             |
-//! | `service`    | a configuration kept up, and changed while it runs                                       |
-//! | `stats`     | the state of the service; `telemetry` shows it                                          |
-//! | `collect`    | events become a profile for people; `import` reads one from a file, `encode` the way back|
-//! | `live`       | the page that follows what is profiled                                                   |
-//! | `server`     | small pages over HTTP                                                                    |
-//! | `terminal`   | whether what goes to a terminal is coloured                                              |
-//! | `output`     | files that commands write, whole or not at all                                           |
+//! | `supervise`  | supervision of threads: which are working, and which hang                                |
+//! | `memory`     | memory budgets                                                                           |
+//! | `privilege`  | the capabilities of each thread                                                          |
+//! | `service`    | the service: runs a configuration, and applies changes to it                             |
+//! | `stats`      | the counters and states of the service, which `telemetry` shows                          |
+//! | `collect`    | a profile from events; `import` reads one from a file, `encode` makes a report of one    |
+//! | `live`       | the live page                                                                            |
+//! | `server`     | a small HTTP server for pages                                                            |
+//! | `terminal`   | colours, and notices to the user                                                         |
+//! | `output`     | files that commands write, atomically                                                    |
 //! | `command`    | one module for each command                                                              |
-//! | `cli`, `exit`| the command line, and how it ends                                                        |
-//! | `configuration` | the configuration that a command line asks for                                       |
-//! | `causes`, `lock` | errors with what they are due to; mutexes that outlive a panic                      |
+//! | `cli`, `exit`| the command line, and exit codes                                                         |
+//! | `configuration` | loads the configuration that the command line names                                   |
+//! | `causes`, `lock` | errors with their causes; mutexes that may be poisoned                               |
 #![forbid(unsafe_code)]
 
 mod causes;

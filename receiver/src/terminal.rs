@@ -1,17 +1,17 @@
-//! What terminals are told apart by, and telling people something.
+//! Terminals: whether they show colours, and notices to the user.
 
 use std::fmt;
 use std::io::{IsTerminal, Write as _};
 
-/// Whether what goes there is coloured: to a terminal that can show it, unless `NO_COLOR` is set (<https://no-color.org>).
+/// Whether output to this stream is coloured: it is a terminal that supports colours, and `NO_COLOR` is not set
+/// (<https://no-color.org>).
 pub(crate) fn supports_colour(stream: &impl IsTerminal) -> bool {
-    let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_disabled = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let can_show = std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb");
-    stream.is_terminal() && can_show && !is_unwanted
+    stream.is_terminal() && can_show && !is_disabled
 }
 
-/// Says something to the user on standard error. Where nobody listens any more, such as in a terminal that was closed,
-/// there is nobody to tell.
+/// Prints a text for the user on standard error. Errors are ignored: for example, the terminal may have been closed.
 pub(crate) fn print_notice(text: fmt::Arguments<'_>) {
     let _ = std::io::stderr().write_fmt(text);
 }
