@@ -1,4 +1,4 @@
-//! A profile for people as a report of OpenTelemetry: the way back of `import`.
+//! Encodes a profile as an OTLP report: the inverse of `import`.
 
 use std::collections::HashMap;
 use std::iter;
@@ -15,25 +15,21 @@ use sidewinder_render::{FrameCategory, FrameIndex, Profile, ProfileThread};
 use crate::naming::marker_of_summary;
 use crate::resource::key;
 
-/// More events than this are written as their number: each would take a timestamp of its own.
+/// With more events than this, their counts are written instead of a timestamp for each.
 const TIMESTAMPS_MAX: u64 = 16 << 20;
 
-/// Why there is no report.
+/// Why a profile can't be encoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EncodeError {
-    /// Nothing was sampled.
-    #[error("the profile holds no samples")]
+    /// It has no samples.
+    #[error("the profile has no samples")]
     Empty,
-    /// Its numbers are bytes, or times of unknown parts.
-    #[error(
-        "its values are {0:?}, not numbers of {counted} of {measured} time, which is all that is written as OTLP",
-        counted = SAMPLES.display,
-        measured = CPU_TIME.display
-    )]
+    /// Its values are bytes, or times without a known sampling rate.
+    #[error("its values are {0:?}, but only counts of CPU samples can be written as OTLP")]
     UnsupportedSampleType(String),
 }
 
-/// The report of all events, each at the beginning of its slice of time. Where no times are known, their numbers.
+/// A report with all events, each at the beginning of its slice of time. If no times are known, it has counts instead.
 pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     let kind = kind(profile)?;
     let mut builder = ReportBuilder::new(ReportOptions::new(env!("CARGO_PKG_VERSION")));
@@ -41,10 +37,10 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
         .binaries
         .iter()
         .map(|binary| {
-            // Without its hash a file can't be told from others; the names of its functions stay.
+            // A mapping needs the hash that identifies its file. Without it, the names of functions are still written.
             let htlhash = binary.htlhash.as_deref()?;
             let build_ids = MappingBuildIds { htlhash, gnu: binary.build_id.as_deref(), go: None };
-            // Addresses are the file's own, wherever it was mapped.
+            // Addresses are those stated in the file, wherever it was mapped.
             Some(builder.mapping(&Mapping { filename: &binary.path, build_ids, ..Mapping::default() }))
         })
         .collect();
@@ -54,7 +50,7 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
         .iter()
         .map(|stack| {
             let stack: Vec<_> =
-                group_inlined(profile, stack).map(|at| locations.intern(&mut builder, at)).collect();
+                group_inlined(profile, stack).map(|frames| locations.intern(&mut builder, frames)).collect();
             builder.stack(&stack)
         })
         .collect();
@@ -93,11 +89,11 @@ pub(crate) fn report(profile: &Profile) -> Result<Report, EncodeError> {
     for (identity, count) in counts {
         builder.event(&identity, start, i64::try_from(count).unwrap_or(i64::MAX));
     }
-    let lasting = u64::try_from(profile.duration.as_nanos()).unwrap_or(u64::MAX);
-    builder.finish(start..start.saturating_add(lasting)).ok_or(EncodeError::Empty)
+    let duration_ns = u64::try_from(profile.duration.as_nanos()).unwrap_or(u64::MAX);
+    builder.finish(start..start.saturating_add(duration_ns)).ok_or(EncodeError::Empty)
 }
 
-/// What the events of a profile are on the wire.
+/// The kind of a profile's events in OTLP.
 fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     let samples_per_second = u32::try_from(profile.measure.rate_hz).unwrap_or(u32::MAX);
     let has_times = !profile.slice.is_zero() && profile.total_count() <= TIMESTAMPS_MAX;
@@ -110,12 +106,12 @@ fn kind(profile: &Profile) -> Result<Kind, EncodeError> {
     }
 }
 
-/// The frames of a stack by the places in code that they are at: calls that were inlined are at their caller's.
+/// Groups the frames of a stack by location: inlined calls are at the same location as their caller.
 fn group_inlined<'a>(
     profile: &'a Profile,
     stack: &'a [FrameIndex],
 ) -> impl Iterator<Item = &'a [FrameIndex]> {
-    let place = |index: &FrameIndex| {
+    let location = |index: &FrameIndex| {
         profile
             .frames
             .get(index.0 as usize)
@@ -124,10 +120,10 @@ fn group_inlined<'a>(
     let mut rest = stack;
     iter::from_fn(move || {
         let first = rest.first()?;
-        let is_marker = place(first).is_none_or(|(_, address, ..)| address == 0);
-        // The same frame once more is a function that called itself.
+        let is_marker = location(first).is_none_or(|(_, address, ..)| address == 0);
+        // The same frame again is a function that calls itself.
         let count = (1..rest.len())
-            .find(|&at| is_marker || place(&rest[at]) != place(first) || rest[..at].contains(&rest[at]))
+            .find(|&at| is_marker || location(&rest[at]) != location(first) || rest[..at].contains(&rest[at]))
             .unwrap_or(rest.len());
         let (group, after) = rest.split_at(count);
         rest = after;
@@ -135,7 +131,7 @@ fn group_inlined<'a>(
     })
 }
 
-/// A location for each place in code that is reached.
+/// The locations of a report, by the frames at each of them.
 struct LocationTable<'a> {
     profile: &'a Profile,
     mappings: Vec<Option<MappingIndex>>,
@@ -143,17 +139,17 @@ struct LocationTable<'a> {
 }
 
 impl<'a> LocationTable<'a> {
-    fn intern(&mut self, builder: &mut ReportBuilder, place: &'a [FrameIndex]) -> LocationIndex {
-        if let Some(number) = self.indices.get(place) {
-            return *number;
+    fn intern(&mut self, builder: &mut ReportBuilder, group: &'a [FrameIndex]) -> LocationIndex {
+        if let Some(index) = self.indices.get(group) {
+            return *index;
         }
-        let frames = || place.iter().filter_map(|index| self.profile.frames.get(index.0 as usize));
+        let frames = || group.iter().filter_map(|index| self.profile.frames.get(index.0 as usize));
         let outermost = frames().next_back();
         let (kind, address) =
             outermost.map_or((FrameCategory::Marker, 0), |frame| (frame.kind, frame.address));
         let binary = outermost.and_then(|frame| frame.binary).filter(|_| kind != FrameCategory::Kernel);
         let mapping = binary.and_then(|binary| self.mappings.get(binary.0 as usize).copied().flatten());
-        // A place without a name is left to backends that have symbols: they know the file and the address.
+        // A location without a name is left to backends that have symbols: it has the file and the address.
         let lines: Vec<_> = frames()
             .filter(|frame| frame.is_named || mapping.is_none())
             .map(|frame| {
@@ -178,7 +174,7 @@ impl<'a> LocationTable<'a> {
             is_guessed: outermost.is_some_and(|frame| frame.is_guessed),
             lines: &lines,
         });
-        self.indices.insert(place, location);
+        self.indices.insert(group, location);
         location
     }
 }
@@ -189,7 +185,7 @@ fn frame_type(kind: FrameCategory) -> FrameType {
         FrameCategory::Go => FrameType::Go,
         FrameCategory::Python => FrameType::CPython,
         FrameCategory::Kernel => FrameType::Kernel,
-        // Which runtime made it is not known here.
+        // A profile does not say which runtime generated the code.
         FrameCategory::Native | FrameCategory::Jit | FrameCategory::Marker => FrameType::Native,
     }
 }
@@ -288,12 +284,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_conforms_and_is_read_back() {
+    fn a_report_conforms_and_can_be_read_back() {
         let report = report(&profile()).unwrap();
         assert_eq!(conformance::check(report.as_bytes()), []);
         let decoded = decode::decode_profiles_data(report.as_bytes()).unwrap();
         let outermost = decoded[0].samples.iter().filter_map(|sample| sample.stack.last()?.function());
-        assert!(outermost.into_iter().any(|name| name == "[truncated: no_rule]"), "by its outcome's name");
+        assert!(
+            outermost.into_iter().any(|name| name == "[truncated: no_rule]"),
+            "the marker has the outcome's label"
+        );
         let mut shapes: Vec<Vec<usize>> = decoded[0]
             .samples
             .iter()
@@ -303,7 +302,7 @@ mod tests {
         assert_eq!(
             shapes,
             [vec![1, 1, 1, 1], vec![2, 2]],
-            "a call that was inlined is at its caller's place"
+            "an inlined call is at the location of its caller"
         );
         let file = tempfile::Builder::new().suffix(".otlp").tempfile().unwrap();
         std::fs::write(file.path(), report.as_bytes()).unwrap();
@@ -320,46 +319,48 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_report_is_told() {
+    fn a_profile_that_cant_be_encoded_is_an_error() {
         let empty = report(&Profile { samples: Vec::new(), ..profile() });
         assert!(matches!(empty, Err(EncodeError::Empty)));
         let measure = SampleType { name: "inuse_space".to_owned(), rate_hz: 0, period_ns: 0 };
-        let of_bytes = report(&Profile { measure, ..profile() });
-        assert!(matches!(of_bytes, Err(EncodeError::UnsupportedSampleType(of)) if of == "inuse_space"));
+        let bytes_report = report(&Profile { measure, ..profile() });
+        assert!(
+            matches!(bytes_report, Err(EncodeError::UnsupportedSampleType(name)) if name == "inuse_space")
+        );
     }
 
-    /// Through a file of another form, which has no times, and back; one that is read a second time stays what it is.
+    /// Converts a profile to a format without times, and that to OTLP. The result can be read and encoded again.
     #[test]
-    fn other_forms_become_reports_that_conform_and_hold_the_same_stacks() {
+    fn other_formats_become_conforming_reports_with_the_same_stacks() {
         let folder = tempfile::tempdir().unwrap();
         let folded = |profile: &Profile| {
             let mut out = Vec::new();
             sidewinder_render::write(profile, sidewinder_render::ProfileFormat::Folded, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        for form in [sidewinder_render::ProfileFormat::Folded, sidewinder_render::ProfileFormat::Pprof] {
-            let other = folder.path().join(format!("other{}", form.suffix()));
+        for format in [sidewinder_render::ProfileFormat::Folded, sidewinder_render::ProfileFormat::Pprof] {
+            let other = folder.path().join(format!("other{}", format.suffix()));
             let mut file = std::fs::File::create(&other).unwrap();
-            sidewinder_render::write(&profile(), form, &mut file).unwrap();
+            sidewinder_render::write(&profile(), format, &mut file).unwrap();
             let read = import::read_profile(&other).unwrap();
             let report = report(&read).unwrap();
-            assert_eq!(conformance::check(report.as_bytes()), [], "{form:?}");
+            assert_eq!(conformance::check(report.as_bytes()), [], "{format:?}");
             let path = folder.path().join("out.otlp");
             std::fs::write(&path, report.as_bytes()).unwrap();
             let again = import::read_profile(&path).unwrap();
-            // Folded stacks hold the process as the outermost frame: it is one here.
-            assert_eq!(folded(&again), folded(&read), "{form:?}");
+            // Folded stacks have the process as their outermost frame.
+            assert_eq!(folded(&again), folded(&read), "{format:?}");
             assert_eq!(
                 (again.measure.rate_hz, again.measure.period_ns),
                 (read.measure.rate_hz, read.measure.period_ns)
             );
             let third = super::report(&again).unwrap();
-            assert_eq!(conformance::check(third.as_bytes()), [], "{form:?}");
+            assert_eq!(conformance::check(third.as_bytes()), [], "{format:?}");
         }
     }
 
     #[test]
-    fn numbers_beyond_all_memory_are_written_as_numbers() {
+    fn huge_counts_are_written_as_counts() {
         let mut large = profile();
         large.samples[0].count = u64::MAX / 2;
         let report = report(&large).unwrap();

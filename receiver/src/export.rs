@@ -1,4 +1,4 @@
-//! Where reports go: the exporters as configured.
+//! Creates exporters from the configuration, and gives them reports.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::exit::{ExitCause, Failure};
 
-/// One exporter.
+/// One configured exporter.
 #[derive(Debug)]
 pub(crate) struct Destination {
     name: String,
@@ -25,14 +25,14 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Opens an exporter, whose reports may take so many bytes of memory. Nothing is sent yet.
+    /// Opens an exporter whose queue may use `memory_bytes`. Nothing is sent yet.
     pub(crate) fn open(id: &ComponentId, config: &Config, memory_bytes: usize) -> Result<Self, Failure> {
         let name = id.to_string();
         let Some(exporter) = config.exporters.get(id) else {
             return Err(Failure::new(ExitCause::Usage, format!("there is no exporter {name}")));
         };
-        let settings = ExporterContext { name: &name, extensions: &config.extensions, memory_bytes };
-        match settings.open_exporter(exporter) {
+        let context = ExporterContext { name: &name, extensions: &config.extensions, memory_bytes };
+        match context.open_exporter(exporter) {
             Ok(opened) => Ok(Self { name, labels: labels(exporter), exporter: opened }),
             Err(error) => {
                 Err(Failure::new(ExitCause::Usage, format!("can't set up exporter {name}"))
@@ -41,7 +41,7 @@ impl Destination {
         }
     }
 
-    /// The exporter's id.
+    /// The exporter's ID.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -51,22 +51,22 @@ impl Destination {
         &self.labels
     }
 
-    /// What became of all events so far, and what waits.
+    /// The states of all events so far, and the state of the queue.
     pub(crate) fn stats(&self) -> ExporterStats {
         self.exporter.stats()
     }
 
-    /// Hands a report over; never waits for a receiver.
+    /// Enqueues a report. Never waits for an endpoint.
     pub(crate) fn send(&self, report: &Report) {
         self.exporter.enqueue(report.clone());
     }
 
-    /// Lets it send what is left, no longer than `timeout`. Does not wait for it.
+    /// Closes the exporter, which sends what is queued, for at most `timeout`. Does not wait for that.
     pub(crate) fn close(&self, timeout: Duration) {
         self.exporter.close(timeout);
     }
 
-    /// Waits until a closed exporter has ended, and logs how its events ended.
+    /// Waits until a closed exporter has ended, and logs the final states of its events.
     pub(crate) fn finish(&self) {
         let counts = self.exporter.shutdown(Duration::ZERO);
         self.log_counts(&counts);
@@ -84,7 +84,7 @@ impl Destination {
     }
 }
 
-/// The labels by which a Collector tells where an exporter of this type sends to.
+/// The labels with which a Collector describes the endpoint of an exporter of this type.
 fn labels(config: &ExporterConfig) -> Vec<(&'static str, String)> {
     let host_and_port = |target: &EndpointTarget| match target {
         EndpointTarget::Tcp { host, port } => {
@@ -93,7 +93,7 @@ fn labels(config: &ExporterConfig) -> Vec<(&'static str, String)> {
         EndpointTarget::Unix(_) => Vec::new(),
     };
     match config {
-        // Anything but host and port is taken whole.
+        // If the endpoint is a URL, the label has all of it.
         ExporterConfig::OtlpGrpc(config) if config.endpoint.as_str().contains("://") => {
             vec![("server_address", config.endpoint.to_string())]
         }
@@ -112,7 +112,7 @@ fn labels(config: &ExporterConfig) -> Vec<(&'static str, String)> {
     }
 }
 
-/// What an exporter is made of beside its own configuration.
+/// What an exporter needs besides its own configuration.
 struct ExporterContext<'a> {
     name: &'a str,
     extensions: &'a BTreeMap<ComponentId, Extension>,
@@ -140,10 +140,10 @@ impl ExporterContext<'_> {
     }
 
     fn options(&self, retry: Retry, queue: &SendingQueue) -> ExporterOptions {
-        let plain = self.default_options();
+        let defaults = self.default_options();
         let queue_bytes = match queue.sizer {
             Sizer::Bytes => queue.queue_size,
-            // Counted in bytes all the same: memory is what must be bounded.
+            // The queue is bounded by bytes in any case: it is memory that must be limited.
             Sizer::Items | Sizer::Requests => SendingQueue::DEFAULT_SIZE_BYTES,
         };
         let storage = queue.storage.as_ref().and_then(|id| self.extensions.get(id));
@@ -156,21 +156,21 @@ impl ExporterContext<'_> {
             }),
             _ => None,
         });
-        let asked = usize::try_from(queue_bytes).unwrap_or(usize::MAX);
-        if storage.is_none() && asked > self.memory_bytes {
+        let configured_bytes = usize::try_from(queue_bytes).unwrap_or(usize::MAX);
+        if storage.is_none() && configured_bytes > self.memory_bytes {
             warn!(
                 exporter = self.name,
-                queue_size = asked,
+                queue_size = configured_bytes,
                 memory_bytes = self.memory_bytes,
                 "the queue is smaller than configured: raise memory_limit_mib, or keep it on disk"
             );
         }
         ExporterOptions {
-            queue_bytes: asked.min(self.memory_bytes),
+            queue_bytes: configured_bytes.min(self.memory_bytes),
             storage,
             consumers: queue.num_consumers.get().try_into().unwrap_or(usize::MAX),
             retry,
-            ..plain
+            ..defaults
         }
     }
 

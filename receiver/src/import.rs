@@ -1,4 +1,4 @@
-//! Profiles from files: OpenTelemetry's here, other forms by the crate that writes them.
+//! Reads profiles from files: OTLP here, other formats in the crate that writes them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use sidewinder_render::{
 use crate::collect::{IndexedSet, TimeSlicedCounts};
 use crate::naming::marker_summary;
 
-/// Why a file can't be shown.
+/// Why a file can't be read as a profile.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImportError {
     #[error("it can't be read")]
@@ -28,16 +28,16 @@ pub(crate) enum ImportError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Other(#[from] ReadError),
-    #[error("none of its profiles is of {} of {} time", SAMPLES.display, CPU_TIME.display)]
+    #[error("none of its profiles has CPU samples")]
     NoCpuProfile,
 }
 
-/// Reads a profile in any form that is known.
+/// Reads a profile in any known format, by the suffix of the file.
 pub(crate) fn read_profile(path: &Path) -> Result<Profile, ImportError> {
     if path.extension().is_none_or(|extension| extension != "otlp") {
         let mut profile = sidewinder_render::read(path)?;
         if profile.start == SystemTime::UNIX_EPOCH {
-            // Folded stacks don't say when: not later than they were written.
+            // Folded stacks have no time: use the time when the file was written.
             profile.start = std::fs::metadata(path)?.modified()?;
         }
         return Ok(profile);
@@ -54,7 +54,7 @@ pub(crate) fn from_report_bytes(title: &str, bytes: &[u8]) -> Result<Profile, Im
     from_otlp_profiles(title, &decode::decode_profiles_data(bytes)?)
 }
 
-/// What the events have in common that are counted together.
+/// The properties shared by the events that are counted together.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct ImportedEventKey {
     thread: ThreadIndex,
@@ -62,7 +62,7 @@ struct ImportedEventKey {
     stack: StackIndex,
 }
 
-/// What is on CPUs becomes one profile, of whichever processes it is.
+/// Merges all profiles of CPU samples into one, whatever their processes.
 fn from_otlp_profiles(title: &str, profiles: &[decode::DecodedProfile]) -> Result<Profile, ImportError> {
     let cpu = || profiles.iter().filter(|profile| &*profile.sample_type == SAMPLES.name);
     let period_ns = cpu().next().ok_or(ImportError::NoCpuProfile)?.period;
@@ -72,39 +72,39 @@ fn from_otlp_profiles(title: &str, profiles: &[decode::DecodedProfile]) -> Resul
         0 => Kind::Aggregated { samples_per_second: 0 },
         _ => Kind::Cpu { samples_per_second: u32::try_from(rate_hz).unwrap_or(u32::MAX) },
     };
-    // Others have periods that are no whole part of a second.
+    // The period may not be a whole fraction of a second.
     let measure = SampleType { rate_hz, period_ns, ..SampleType::from_kind(kind) };
     let times = || {
         let samples = cpu().flat_map(|profile| &profile.samples);
         samples.flat_map(|sample| sample.timestamps_unix_ns.iter().copied())
     };
-    // Where events have no times, those of the whole.
-    let covered = |profile: &decode::DecodedProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
+    // If events have no times, the time range of the profiles is used.
+    let end_of = |profile: &decode::DecodedProfile| profile.time_unix_ns.saturating_add(profile.duration_ns);
     let start_ns = times().min().or_else(|| cpu().map(|profile| profile.time_unix_ns).min()).unwrap_or(0);
     let has_times = times().next().is_some();
-    let end_ns = times().max().or_else(|| cpu().map(covered).max()).unwrap_or(0).max(start_ns);
-    let mut draft = ImportBuilder::default();
+    let end_ns = times().max().or_else(|| cpu().map(end_of).max()).unwrap_or(0).max(start_ns);
+    let mut builder = ImportBuilder::default();
     let mut counts = TimeSlicedCounts::new();
     for profile in cpu() {
         for sample in &profile.samples {
-            let seen = ImportedEventKey {
-                thread: draft.thread(profile, sample),
-                span: sample.link.map(|link| SpanIndex(draft.spans.intern(link))),
-                stack: draft.stack(&sample.stack),
+            let key = ImportedEventKey {
+                thread: builder.thread(profile, sample),
+                span: sample.link.map(|link| SpanIndex(builder.spans.intern(link))),
+                stack: builder.stack(&sample.stack),
             };
             for time_ns in &sample.timestamps_unix_ns {
-                counts.add(*time_ns, seen, 1);
+                counts.add(*time_ns, key, 1);
             }
             if let ([], [value]) = (&*sample.timestamps_unix_ns, &*sample.values) {
-                counts.add(start_ns, seen, u64::try_from(*value).unwrap_or(0));
+                counts.add(start_ns, key, u64::try_from(*value).unwrap_or(0));
             }
         }
     }
-    let samples = counts.rows_since(start_ns).map(|(slice, seen, count)| ProfileSample {
+    let samples = counts.rows_since(start_ns).map(|(slice, key, count)| ProfileSample {
         slice,
-        thread: seen.thread,
-        span: seen.span,
-        stack: seen.stack,
+        thread: key.thread,
+        span: key.span,
+        stack: key.stack,
         count,
     });
     let samples = samples.collect();
@@ -112,17 +112,18 @@ fn from_otlp_profiles(title: &str, profiles: &[decode::DecodedProfile]) -> Resul
         start: SystemTime::UNIX_EPOCH + Duration::from_nanos(start_ns),
         duration: Duration::from_nanos(end_ns - start_ns),
         slice: if has_times && end_ns > start_ns { counts.slice() } else { Duration::ZERO },
-        binaries: draft.binaries,
-        frames: draft.frames,
-        stacks: draft.stacks,
-        threads: draft.threads,
-        spans: draft.spans.to_spans(),
+        binaries: builder.binaries,
+        frames: builder.frames,
+        stacks: builder.stacks,
+        threads: builder.threads,
+        spans: builder.spans.to_spans(),
         samples,
         ..Profile::new(title.to_owned(), measure)
     })
 }
 
-/// The tables of a profile in the making. What was decoded holds each frame and stack once: where it is tells which.
+/// The tables of a profile under construction. Decoded profiles contain each frame and stack once, so that its address
+/// identifies it.
 #[derive(Default)]
 struct ImportBuilder {
     binaries: Vec<ProfileBinary>,
@@ -130,16 +131,16 @@ struct ImportBuilder {
     stacks: Vec<Vec<FrameIndex>>,
     threads: Vec<ProfileThread>,
     spans: IndexedSet<Link>,
-    binary_numbers: HashMap<Arc<str>, BinaryIndex>,
-    frame_numbers: HashMap<*const decode::DecodedFrame, Vec<FrameIndex>>,
-    stack_numbers: HashMap<*const Arc<decode::DecodedFrame>, StackIndex>,
-    thread_numbers: HashMap<ProfileThread, ThreadIndex>,
+    binary_indices: HashMap<Arc<str>, BinaryIndex>,
+    frame_indices: HashMap<*const decode::DecodedFrame, Vec<FrameIndex>>,
+    stack_indices: HashMap<*const Arc<decode::DecodedFrame>, StackIndex>,
+    thread_indices: HashMap<ProfileThread, ThreadIndex>,
 }
 
 impl ImportBuilder {
     fn thread(&mut self, profile: &decode::DecodedProfile, sample: &decode::DecodedSample) -> ThreadIndex {
         let resource = |key: &str| profile.resource.get(key);
-        let number = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
+        let to_u32 = |value: Option<i64>| value.and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
         let name = resource("process.executable.name").or_else(|| resource("service.name"));
         let thread = ProfileThread {
             process: name
@@ -147,35 +148,35 @@ impl ImportBuilder {
                 .filter(|name| *name != UNKNOWN_SERVICE)
                 .unwrap_or_default()
                 .into(),
-            pid: number(resource("process.pid").and_then(DecodedValue::as_int)),
+            pid: to_u32(resource("process.pid").and_then(DecodedValue::as_int)),
             name: sample.thread_name().unwrap_or_default().into(),
-            tid: number(sample.thread_id()),
+            tid: to_u32(sample.thread_id()),
             container: resource("container.id").and_then(DecodedValue::as_str).unwrap_or_default().into(),
         };
         let threads = &mut self.threads;
-        *self.thread_numbers.entry(thread).or_insert_with_key(|thread| {
+        *self.thread_indices.entry(thread).or_insert_with_key(|thread| {
             threads.push(thread.clone());
             ThreadIndex(threads.len() as u32 - 1)
         })
     }
 
     fn stack(&mut self, stack: &Arc<[Arc<decode::DecodedFrame>]>) -> StackIndex {
-        if let Some(index) = self.stack_numbers.get(&stack.as_ptr()) {
+        if let Some(index) = self.stack_indices.get(&stack.as_ptr()) {
             return *index;
         }
         let frames = stack.iter().flat_map(|frame| self.frames_of(frame)).collect();
         let index = StackIndex(self.stacks.len() as u32);
         self.stacks.push(frames);
-        // Of empty ones none is where it is alone.
+        // Empty stacks don't have a unique address.
         if !stack.is_empty() {
-            self.stack_numbers.insert(stack.as_ptr(), index);
+            self.stack_indices.insert(stack.as_ptr(), index);
         }
         index
     }
 
-    /// A frame of its own for each inlined call, leaf first.
+    /// One frame for each inlined call, leaf first.
     fn frames_of(&mut self, frame: &Arc<decode::DecodedFrame>) -> Vec<FrameIndex> {
-        if let Some(frames) = self.frame_numbers.get(&Arc::as_ptr(frame)) {
+        if let Some(frames) = self.frame_indices.get(&Arc::as_ptr(frame)) {
             return frames.clone();
         }
         let path = match (&frame.mapping, frame.frame_type()) {
@@ -187,7 +188,7 @@ impl ImportBuilder {
         let htlhash = frame.mapping.as_ref().and_then(|mapping| mapping.htlhash());
         let binary = path.map(|path| {
             let binaries = &mut self.binaries;
-            *self.binary_numbers.entry(path).or_insert_with_key(|path| {
+            *self.binary_indices.entry(path).or_insert_with_key(|path| {
                 binaries.push(ProfileBinary {
                     path: path.to_string(),
                     build_id: build_id.map(str::to_owned),
@@ -228,7 +229,7 @@ impl ImportBuilder {
             is_guessed: frame.is_guessed(),
         }));
         let frames: Vec<_> = (first..self.frames.len() as u32).map(FrameIndex).collect();
-        self.frame_numbers.insert(Arc::as_ptr(frame), frames.clone());
+        self.frame_indices.insert(Arc::as_ptr(frame), frames.clone());
         frames
     }
 }

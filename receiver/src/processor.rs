@@ -1,4 +1,4 @@
-//! The processor `resource`: changes attributes of resources as the Collector's does.
+//! The processor `resource`: changes the attributes of a resource, like the Collector's processor of this name.
 
 use sha2::{Digest as _, Sha256};
 use sidewinder_config::{
@@ -7,15 +7,15 @@ use sidewinder_config::{
 
 use crate::resource::{ResourceAttributes, ResourceValue};
 
-/// Lets each processor, in order, act on the attributes.
+/// Applies the processors to the attributes, in order.
 pub(crate) fn apply(processors: &[ResourceProcessor], attributes: &mut ResourceAttributes) {
     for action in processors.iter().flat_map(|processor| &processor.attributes) {
         let key = action.key.as_str();
-        let is_there = attributes.get(key).is_some();
-        let is_given = attributes.is_explicitly_set(key);
+        let is_present = attributes.get(key).is_some();
+        let is_explicit = attributes.is_explicitly_set(key);
         let value = match &action.change {
-            AttributeChange::Insert(source) if !is_given => source_value(source, attributes),
-            AttributeChange::Update(source) if is_there => source_value(source, attributes),
+            AttributeChange::Insert(source) if !is_explicit => source_value(source, attributes),
+            AttributeChange::Update(source) if is_present => source_value(source, attributes),
             AttributeChange::Upsert(source) => source_value(source, attributes),
             AttributeChange::Insert(_) | AttributeChange::Update(_) => None,
             AttributeChange::Hash => attributes.get(key).map(hash),
@@ -31,29 +31,29 @@ pub(crate) fn apply(processors: &[ResourceProcessor], attributes: &mut ResourceA
 }
 
 fn source_value(source: &AttributeSource, attributes: &ResourceAttributes) -> Option<ResourceValue> {
-    let found = match &source.from {
+    let value = match &source.from {
         Some(AttributeOrigin::Value(value)) => Some(to_resource_value(value)),
         Some(AttributeOrigin::Attribute(key)) => attributes.get(key).cloned(),
         None => None,
     };
-    found.or_else(|| source.default_value.as_ref().map(to_resource_value))
+    value.or_else(|| source.default_value.as_ref().map(to_resource_value))
 }
 
 fn to_resource_value(value: &AttributeValue) -> ResourceValue {
     match value {
         AttributeValue::Text(text) => ResourceValue::Text(text.clone()),
         AttributeValue::Integer(number) => ResourceValue::Int(*number),
-        AttributeValue::Bool(truth) => ResourceValue::Bool(*truth),
+        AttributeValue::Bool(flag) => ResourceValue::Bool(*flag),
     }
 }
 
-/// SHA-256 of the text, of the number's eight bytes in little-endian order, or of one byte for a truth value, in
-/// hexadecimal digits.
+/// The SHA-256 digest in hexadecimal: of a text's bytes, of an integer's eight bytes in little-endian order, or of one byte
+/// for a boolean.
 fn hash(value: &ResourceValue) -> ResourceValue {
     let digest = match value {
         ResourceValue::Text(text) => Sha256::digest(text),
         ResourceValue::Int(number) => Sha256::digest(number.to_le_bytes()),
-        ResourceValue::Bool(truth) => Sha256::digest([u8::from(*truth)]),
+        ResourceValue::Bool(flag) => Sha256::digest([u8::from(*flag)]),
     };
     ResourceValue::Text(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// The value of `a`, which is "old" before, after `change`; `b` is absent.
+    /// The value of `key` after `change`. Before it, `a` is "old" and `b` is absent.
     fn after(key: &str, change: AttributeChange) -> Option<ResourceValue> {
         let mut attributes = ResourceAttributes::default();
         attributes.set("a", text("old"));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_mean_what_they_mean_to_the_collector() {
+    fn actions_behave_like_those_of_the_collector() {
         use AttributeChange::{Delete, Hash, Insert, Update, Upsert};
         for (key, change, value) in [
             ("a", Insert(source("new")), Some("old")),
@@ -113,9 +113,9 @@ mod tests {
         }
     }
 
-    /// The table at [`resource_attributes`], from its last line upwards.
+    /// Checks the table at [`resource_attributes`], from the last row to the first.
     #[test]
-    fn each_source_of_a_services_name_gives_way_to_those_above_it() {
+    fn each_source_of_a_service_name_yields_to_those_above_it() {
         let mut description = ProcessDescription {
             executable_path: Some(b"/usr/bin/shop".as_slice().into()),
             ..ProcessDescription::default()

@@ -1,5 +1,5 @@
-//! Files that processes name and that are not read, because they are somebody else's or the process could not read them
-//! itself ([`PathTrust`](sidewinder_process::PathTrust)): counted by reason, and said once each.
+//! Files that processes refer to and that are not read, because they belong to another user or the process could not read
+//! them itself ([`Trust`](sidewinder_process::Trust)). They are counted by reason, and each is logged once.
 
 use std::collections::HashSet;
 use std::ops::AddAssign;
@@ -8,9 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use sidewinder_process::{OpenError, Pid, Refusal};
 use tracing::warn;
 
-/// Files that are remembered, so that they are counted once; then all are forgotten.
+/// The most files that are remembered, so that each is counted once. Beyond this, all are forgotten.
 const REMEMBERED_MAX: usize = 4096;
-/// Files that the log names: whoever can make one can make any number.
+/// The most files that are logged: a process can create any number of them.
 const LOGGED_MAX: u32 = 50;
 
 /// How many files were not read, by reason.
@@ -24,12 +24,12 @@ impl RefusedFiles {
 }
 
 impl AddAssign for RefusedFiles {
-    fn add_assign(&mut self, more: Self) {
-        self.0.iter_mut().zip(more.0).for_each(|(count, more)| *count += more);
+    fn add_assign(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(count, other)| *count += other);
     }
 }
 
-/// See the [module](self).
+/// The files refused so far, shared by the threads that open them.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<RefusalState>);
 
@@ -45,7 +45,8 @@ impl Refusals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
     }
 
-    /// A file with this path in the root of a process could not be opened. It counts if it is there.
+    /// Records that a file at this path in the root of a process could not be opened. Counts only if the file was refused,
+    /// not if it does not exist.
     pub(crate) fn record(&self, pid: Pid, path: &[u8], error: &OpenError) {
         let Some(refusal) = error.refusal() else { return };
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,12 +62,12 @@ impl Refusals {
         state.logged = state.logged.saturating_add(1);
         let path = format!("/{}", String::from_utf8_lossy(path.strip_prefix(b"/").unwrap_or(path)));
         match state.logged {
-            // Quoted: whoever named it may have put anything into it.
+            // Quoted: a process may have put any characters into the path.
             ..=LOGGED_MAX => {
                 warn!(pid = pid.0, file = ?path, "not read for names: {error}");
             }
-            said if said == LOGGED_MAX + 1 => {
-                warn!("more files are not read for names: from here on they are only counted");
+            logged if logged == LOGGED_MAX + 1 => {
+                warn!("more files are not read for names: from now on they are only counted");
             }
             _ => {}
         }
@@ -77,7 +78,7 @@ impl Refusals {
 mod tests {
     use super::*;
 
-    fn counted(refusals: &Refusals) -> Vec<(&'static str, u64)> {
+    fn nonzero_counts(refusals: &Refusals) -> Vec<(&'static str, u64)> {
         refusals.counts().by_reason().filter(|(_, count)| *count > 0).collect()
     }
 
@@ -89,25 +90,25 @@ mod tests {
             refusals.record(Pid(2), b"tmp/perf-2.map", &OpenError::Link);
             refusals.record(Pid(2), b"tmp/perf-2.map", &OpenError::Owner(7));
         }
-        assert_eq!(counted(&refusals), [("symlink", 2), ("owner", 1)]);
+        assert_eq!(nonzero_counts(&refusals), [("symlink", 2), ("owner", 1)]);
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_none_that_was_refused() {
+    fn a_missing_file_is_not_a_refused_one() {
         let refusals = Refusals::default();
         for error in [OpenError::NotFound, OpenError::Gone, OpenError::NotCached, OpenError::Permission] {
             refusals.record(Pid(1), b"tmp/perf-1.map", &error);
         }
-        assert_eq!(counted(&refusals), []);
+        assert_eq!(nonzero_counts(&refusals), []);
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_files_is_bounded() {
         let refusals = Refusals::default();
         for pid in 0..2 * REMEMBERED_MAX as u32 {
             refusals.record(Pid(pid), b"x", &OpenError::HardLink);
         }
-        assert_eq!(counted(&refusals), [("hard_link", 2 * REMEMBERED_MAX as u64)]);
+        assert_eq!(nonzero_counts(&refusals), [("hard_link", 2 * REMEMBERED_MAX as u64)]);
         assert!(refusals.0.lock().unwrap().seen.len() <= REMEMBERED_MAX);
     }
 }

@@ -1,4 +1,6 @@
-//! Whose events they are: the resource of a process.
+//! The OpenTelemetry resource of a process: whose events they are.
+//!
+//! Input: the description of a process. Output: its attributes, which `resource` processors may change.
 
 use jiff::Timestamp;
 use sidewinder_otlp::Value;
@@ -17,14 +19,14 @@ pub(crate) mod key {
     pub(crate) const PROCESS_PID: &str = "process.pid";
 }
 
-/// How the name of a service begins to which nobody gave one (semantic conventions, "Service").
+/// The beginning of a service's default name (semantic conventions, "Service").
 const UNKNOWN_SERVICE_PREFIX: &str = "unknown_service";
 
-/// Attributes that own their text; no key twice.
+/// Owned attributes with unique keys.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct ResourceAttributes {
     entries: Vec<(String, ResourceValue)>,
-    /// Nobody gave the service a name: the one that is there gives way to any other.
+    /// Whether `service.name` is the default: any other name replaces it.
     has_default_name: bool,
 }
 
@@ -41,21 +43,21 @@ impl ResourceAttributes {
         self.entries.iter().find(|(known, _)| known == key).map(|(_, value)| value)
     }
 
-    /// Gives `key` this value, whether or not it had one.
+    /// Sets the value of `key`, which may have one already.
     pub(crate) fn set(&mut self, key: &str, value: ResourceValue) {
         self.has_default_name &= key != SERVICE_NAME;
         match self.entries.iter_mut().find(|(known, _)| known == key) {
-            Some((_, held)) => *held = value,
+            Some((_, current)) => *current = value,
             None => self.entries.push((key.to_owned(), value)),
         }
     }
 
-    /// Whether anybody gave `key` a value.
+    /// Whether `key` has a value other than the default name of a service.
     pub(crate) fn is_explicitly_set(&self, key: &str) -> bool {
         self.get(key).is_some() && !(self.has_default_name && key == SERVICE_NAME)
     }
 
-    /// Gives `key` this value where it has none.
+    /// Sets the value of `key` if it has none.
     fn set_if_absent(&mut self, key: &str, value: ResourceValue) {
         if self.get(key).is_none() {
             self.entries.push((key.to_owned(), value));
@@ -69,26 +71,27 @@ impl ResourceAttributes {
     pub(crate) fn borrowed(&self) -> Vec<(&str, Value<'_>)> {
         let value = |value| match value {
             &ResourceValue::Int(number) => Value::Int(number),
-            &ResourceValue::Bool(truth) => Value::Bool(truth),
+            &ResourceValue::Bool(flag) => Value::Bool(flag),
             ResourceValue::Text(text) => Value::Str(text),
         };
-        self.entries.iter().map(|(key, held)| (key.as_str(), value(held))).collect()
+        self.entries.iter().map(|(key, current)| (key.as_str(), value(current))).collect()
     }
 }
 
-/// Who names a process, the strongest first:
+/// The attributes of a process. The sources, in the order of precedence:
 ///
-/// | Source                                                                  | Where it comes from                |
+/// | Attributes                                                              | Source                             |
 /// |-------------------------------------------------------------------------|------------------------------------|
 /// | `resource` processors that update, upsert, hash or delete               | the configuration                  |
-/// | the resource of its SDK, but for `process.*` and `telemetry.sdk.*`       | its process context (OTEP 4719)    |
+/// | the resource of its SDK, except `process.*` and `telemetry.sdk.*`       | its process context (OTEP 4719)    |
 /// | `OTEL_SERVICE_NAME`, then `OTEL_RESOURCE_ATTRIBUTES`                    | the environment of the process     |
-/// | `container.id`, `k8s.pod.uid` by its cgroup; `process.*`                | what we see of it                  |
-/// | `resource` processors that insert: what the pod's spec says of it       | the configuration, of the chart    |
-/// | `unknown_service:EXECUTABLE`                                            | where nobody names the service     |
+/// | `container.id`, `k8s.pod.uid` from its cgroup; `process.*`              | observed in `/proc`                |
+/// | `resource` processors that insert: values from the pod's spec           | the configuration of the chart     |
+/// | `unknown_service:EXECUTABLE`                                            | the default name of a service      |
 ///
-/// An SDK has read the environment before it publishes. What it calls `process.*` is left to what we see: its numbers are
-/// those of another namespace, and its command line may hold secrets. No SDK made these profiles, so that none is named.
+/// The resource of an SDK takes the environment into account already. Its `process.*` are ignored: its IDs are those of
+/// another namespace, and its command line may contain secrets. Its `telemetry.sdk.*` are ignored because no SDK made these
+/// profiles.
 pub(crate) fn resource_attributes(
     process: ProcessKey,
     description: &ProcessDescription,
@@ -108,13 +111,13 @@ pub(crate) fn resource_attributes(
     for (key, value) in &description.resource.attributes {
         text(key, value.to_string());
     }
-    // As SDKs name a program that was given no name.
-    let unknown = name
+    // The default name, as SDKs form it.
+    let default_name = name
         .as_deref()
         .map_or(UNKNOWN_SERVICE_PREFIX.to_owned(), |name| format!("{UNKNOWN_SERVICE_PREFIX}:{name}"));
     attributes.has_default_name = attributes.get(SERVICE_NAME).is_none();
     let mut text = |key: &str, value: String| attributes.set_if_absent(key, ResourceValue::Text(value));
-    text(SERVICE_NAME, unknown);
+    text(SERVICE_NAME, default_name);
     if let Some(id) = &description.container_id {
         text(key::CONTAINER_ID, id.to_string());
     }
@@ -138,17 +141,17 @@ pub(crate) fn resource_attributes(
 }
 
 fn is_context_attribute_allowed(key: &str, value: &ContextValue) -> bool {
-    // What an SDK says that was given no name; it gives way as our own word for that does.
-    let is_no_name = key == SERVICE_NAME
+    // The default name of an SDK is ignored: any other source overrides it.
+    let is_default_name = key == SERVICE_NAME
         && matches!(value, ContextValue::Text(name) if name.is_empty() || name.starts_with(UNKNOWN_SERVICE_PREFIX));
-    !is_no_name && !key.starts_with("process.") && !key.starts_with("telemetry.sdk.")
+    !is_default_name && !key.starts_with("process.") && !key.starts_with("telemetry.sdk.")
 }
 
 fn to_resource_value(value: &ContextValue) -> ResourceValue {
     match value {
         ContextValue::Text(text) => ResourceValue::Text(text.to_string()),
         ContextValue::Number(number) => ResourceValue::Int(*number),
-        ContextValue::Truth(truth) => ResourceValue::Bool(*truth),
+        ContextValue::Truth(flag) => ResourceValue::Bool(*flag),
     }
 }
 
@@ -170,21 +173,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_says_of_itself_comes_first() {
+    fn the_environment_of_a_process_overrides_the_default_name() {
         let mut description = ProcessDescription {
             executable_path: Some(b"/usr/bin/shop".as_slice().into()),
             ..ProcessDescription::default()
         };
-        let name_of = |description: &ProcessDescription| value_of(description, SERVICE_NAME).unwrap();
-        assert_eq!(name_of(&description), "unknown_service:shop");
+        let service_name = |description: &ProcessDescription| value_of(description, SERVICE_NAME).unwrap();
+        assert_eq!(service_name(&description), "unknown_service:shop");
         description.resource.attributes = vec![("service.name".into(), "by-attributes".into())];
-        assert_eq!(name_of(&description), "by-attributes");
+        assert_eq!(service_name(&description), "by-attributes");
         description.resource.service_name = Some("by-name".to_owned());
-        assert_eq!(name_of(&description), "by-name");
+        assert_eq!(service_name(&description), "by-name");
     }
 
     #[test]
-    fn what_its_sdk_publishes_comes_before_its_environment_and_after_what_only_we_can_see() {
+    fn the_resource_of_an_sdk_overrides_the_environment_but_not_observed_attributes() {
         let text = |text: &str| ContextValue::Text(text.into());
         let resource = vec![
             (SERVICE_NAME.into(), text("by-sdk")),
@@ -200,21 +203,21 @@ mod tests {
         description.resource.service_name = Some("by-name".to_owned());
         description.resource.attributes =
             vec![("service.version".into(), "1".into()), ("team".into(), "a".into())];
-        let said = |key| value_of(&description, key);
-        assert_eq!(said(SERVICE_NAME).as_deref(), Some("by-sdk"));
-        assert_eq!((said("service.version").as_deref(), said("team").as_deref()), (Some("2"), Some("a")));
+        let value = |key| value_of(&description, key);
+        assert_eq!(value(SERVICE_NAME).as_deref(), Some("by-sdk"));
+        assert_eq!((value("service.version").as_deref(), value("team").as_deref()), (Some("2"), Some("a")));
         assert_eq!(
-            (said("shard").as_deref(), said("process.pid").as_deref()),
+            (value("shard").as_deref(), value("process.pid").as_deref()),
             (Some("Int(3)"), Some("Int(7)"))
         );
-        assert_eq!((said("process.command_line"), said("telemetry.sdk.name")), (None, None));
+        assert_eq!((value("process.command_line"), value("telemetry.sdk.name")), (None, None));
 
         description.context = context(vec![(SERVICE_NAME.into(), text("unknown_service:java"))]);
         assert_eq!(value_of(&description, SERVICE_NAME).as_deref(), Some("by-name"));
     }
 
     #[test]
-    fn a_start_time_reads_as_the_conventions_write_it() {
+    fn a_start_time_has_the_format_of_the_conventions() {
         let description = ProcessDescription {
             started_at: Some(UNIX_EPOCH + Duration::from_millis(951_826_154_007)),
             ..ProcessDescription::default()
