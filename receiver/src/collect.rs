@@ -78,7 +78,7 @@ impl ProfileCollector {
             Message::Process(key, description) => {
                 self.processes.insert(key, description);
             }
-            Message::JitSource(key, place) => self.namer.add_jit_source(key, place),
+            Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
             // The recording may still hold events that refer to them, which are named at its end.
             Message::ProcessExited(_) | Message::ForgetFile(_) => {}
             Message::Event(event) if event.kind == self.kind => self.add_event(event),

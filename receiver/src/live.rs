@@ -1,7 +1,7 @@
 //! The live page, over HTTP: a view of a running profile, for `service::ui` and `record --ui`.
 //!
-//! Owner: the reporting thread fills the window of its receiver with a tee of the messages that go to the reporter; the threads
-//! of the HTTP server read it.
+//! Owner: the reporting thread fills the window of its receiver with a tee of the messages that go to the reporter; the
+//! threads of the HTTP server read it.
 //!
 //! | Path               | Response                                                                     |
 //! |--------------------|------------------------------------------------------------------------------|

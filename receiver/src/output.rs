@@ -25,7 +25,7 @@ use crate::terminal::print_notice;
 
 /// The next step for a user whose file can't be written.
 const WRITE_ELSEWHERE_HINT: &str =
-    "choose another place with -o FILE: a folder that exists, on a disk with room";
+    "choose another path with -o FILE: an existing folder, on a disk with room";
 /// How often a named pipe is checked for a reader.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The limit of the kernel (path_resolution(7)).

@@ -1,8 +1,8 @@
 //! Privileges: raised where the system permits them, held by as few threads as need them, and dropped as early as possible.
 //!
-//! Capabilities belong to threads (capabilities(7)). The binary of an image has them as file capabilities, permitted only, so
-//! that it also starts where some are refused; the process raises them itself. Once the service samples, its threads have at
-//! most these, permitted as well as effective, and no inheritable ones. An end-to-end test checks this table.
+//! Capabilities belong to threads (capabilities(7)). The binary of an image has them as file capabilities, permitted only,
+//! so that it also starts where some are refused; the process raises them itself. Once the service samples, its threads have
+//! at most these, permitted as well as effective, and no inheritable ones. An end-to-end test checks this table.
 //!
 //! | thread | capabilities | for |
 //! |---|---|---|
@@ -14,9 +14,9 @@
 //! | every other one | none | |
 //!
 //! So a service that runs as root, on a host or in a pod, can read only those files of other users whose mode lets everybody
-//! or user ID 0 read them: `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH` are dropped. What needs `CAP_SYS_ADMIN` (measuring the
-//! run time of eBPF programs) is done before. The other threads of `record` and `top` keep the capabilities of their user, as
-//! perf(1) does: they write files, and run commands, for that user.
+//! or user ID 0 read them: `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH` are dropped. What needs `CAP_SYS_ADMIN` (measuring
+//! the run time of eBPF programs) is done before. The other threads of `record` and `top` keep the capabilities of their
+//! user, as perf(1) does: they write files, and run commands, for that user.
 
 use std::io;
 
@@ -34,8 +34,8 @@ pub(crate) const NONE: CapabilitySet = CapabilitySet::empty();
 pub(crate) const PROCESS_ACCESS: CapabilitySet = CapabilitySet::SYS_PTRACE;
 /// For the addresses of kernel symbols.
 pub(crate) const KERNEL_SYMBOLS: CapabilitySet = CapabilitySet::SYSLOG;
-/// For `/proc/PID/map_files`, and so for mapped files that have been unlinked, such as libraries that an upgrade replaced. Pods
-/// don't have it; root on a host does.
+/// For `/proc/PID/map_files`, and so for mapped files that have been unlinked, such as libraries that an upgrade replaced.
+/// Pods don't have it; root on a host does.
 pub(crate) const MAP_FILES: CapabilitySet = CapabilitySet::CHECKPOINT_RESTORE;
 /// For the opener, and the threads that it starts.
 pub(crate) const OPENER: CapabilitySet = CapabilitySet::BPF
@@ -83,8 +83,8 @@ fn lift_memory_lock_limit() {
     }
 }
 
-/// Like [`drop_all_but`], on a thread that continues to change maps. Some kernels before Linux 6.0 refuse every use of bpf(2)
-/// without `CAP_BPF`: there it is kept too. `works` tries such a use.
+/// Like [`drop_all_but`], on a thread that continues to change maps. Some kernels before Linux 6.0 refuse every use of
+/// bpf(2) without `CAP_BPF`: there it is kept too. `works` tries such a use.
 pub(crate) fn drop_all_but_while(kept: CapabilitySet, works: impl Fn() -> bool) {
     drop_all_but_or_add(kept, CapabilitySet::BPF, works);
 }

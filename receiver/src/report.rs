@@ -142,8 +142,8 @@ impl Reporter {
                 }
                 self.descriptions.insert(key, description);
             }
-            Message::JitSource(key, place) => {
-                self.namer.add_jit_source(key, place);
+            Message::JitSource(key, source) => {
+                self.namer.add_jit_source(key, source);
                 for pending in &mut self.pending_reports {
                     pending.interned.clear_process_specific();
                 }
@@ -164,8 +164,8 @@ impl Reporter {
         self.pending_reports.iter().any(|pending| pending.builder.pending_events() >= EVENTS_MAX)
     }
 
-    /// The reports of all events since the previous call, one for each list of processors. `monotonic_ns` is the time that they
-    /// cover, by `CLOCK_MONOTONIC`. `None` if there were no events.
+    /// The reports of all events since the previous call, one for each list of processors. `monotonic_ns` is the time that
+    /// they cover, by `CLOCK_MONOTONIC`. `None` if there were no events.
     pub(crate) fn drain(&mut self, monotonic_ns: Range<u64>) -> Vec<Option<Report>> {
         let interval = self.clock.unix_ns(monotonic_ns.start)..self.clock.unix_ns(monotonic_ns.end);
         let share = self.interned_bytes_max / self.pending_reports.len().max(1);
@@ -320,7 +320,8 @@ fn labels(labels: &Labels) -> Vec<(&str, Value<'_>)> {
 fn location(builder: &mut ReportBuilder, named: &NamedFrame) -> LocationIndex {
     let (mapping, address) = match &named.location {
         FrameLocation::File { facts, svma, load, .. } => {
-            // The hash identifies the file of a mapping. For a file that could not be read, the name of the frame has the path.
+            // The hash identifies the file of a mapping. For a file that could not be read, the name of the frame has the
+            // path.
             let mapping = facts.hash.map(|hash| {
                 builder.mapping(&Mapping {
                     memory_start: load.svma.0,
@@ -394,7 +395,8 @@ pub(crate) struct WallClock {
 }
 
 impl WallClock {
-    /// How often the clocks are compared. The quickest comparison is used: this thread may be preempted between two readings.
+    /// How often the clocks are compared. The quickest comparison is used: this thread may be preempted between two
+    /// readings.
     const ATTEMPTS: u32 = 8;
 
     pub(crate) fn now() -> Self {

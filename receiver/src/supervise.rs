@@ -1,8 +1,8 @@
 //! Supervision of long-running threads: which are working, which hang, and which have panicked.
 //!
-//! Each long-running thread has a [`Heartbeat`], and at each beat states within what time the next one follows. Health checks
-//! and metrics report the threads that are late. A thread that hangs can't be ended, only the process can; one that panics
-//! is reported until another thread of the same name is registered.
+//! Each long-running thread has a [`Heartbeat`], and at each beat states within what time the next one follows. Health
+//! checks and metrics report the threads that are late. A thread that hangs can't be ended, only the process can; one that
+//! panics is reported until another thread of the same name is registered.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -18,7 +18,8 @@ impl<T: Copy> IndexRemap<T> {
         Self(vec![None; count])
     }
 
-    /// The new index of an entry; `insert` moves it to the new table the first time. `None`: the old table has no such entry.
+    /// The new index of an entry; `insert` moves it to the new table the first time. `None`: the old table has no such
+    /// entry.
     fn remap_or_insert_with(&mut self, from: u32, insert: impl FnOnce() -> T) -> Option<T> {
         self.0.get_mut(from as usize).map(|to| *to.get_or_insert_with(insert))
     }

@@ -222,8 +222,8 @@ impl SlidingWindow {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// The JSON of what is new since `cursor`, the [`LiveUpdate::next`] of an earlier update. If the cursor is not valid, the
-    /// update has everything.
+    /// The JSON of what is new since `cursor`, the [`LiveUpdate::next`] of an earlier update. If the cursor is not valid,
+    /// the update has everything.
     pub(crate) fn update_since(&mut self, cursor: &str, outcomes: Vec<OutcomeCount>) -> Vec<u8> {
         self.flush();
         self.update_metadata(outcomes);

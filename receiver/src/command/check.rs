@@ -103,7 +103,7 @@ fn to_text(probes: &[Probe], is_coloured: bool) -> String {
     text
 }
 
-/// The keys are part of the stable interface: see VERSIONING.md.
+/// The keys are a public interface: see VERSIONING.md.
 fn to_json(probes: &[Probe]) -> Value {
     let checks = probes.iter().map(|probe| {
         let (why, cost, next) = match &probe.support {

@@ -141,7 +141,7 @@ fn print_summary(out: &mut impl Write, args: &InspectArgs, whole: &WholeTable) -
     for (reason, bytes) in &summary.unresolved_bytes {
         writeln!(out, "  given up    {bytes} bytes of code: {reason}")?;
     }
-    writeln!(out, "  ways to walk, by bytes of code:")?;
+    writeln!(out, "  unwind methods, by bytes of code:")?;
     let mut bytes_by_mode = std::collections::BTreeMap::<String, u64>::new();
     for (mode, bytes) in bytes_by_method(table, code) {
         *bytes_by_mode.entry(effective_mode(mode, args.unwind)).or_default() += bytes;

@@ -19,8 +19,8 @@ pub(crate) fn run(args: &ConfigArgs) -> CommandResult {
     service::run(args, &signals, opener)
 }
 
-/// Raises the limit of open file descriptors to the hard limit: every binary that a process maps is held open. The soft limit
-/// is low for the sake of programs that use `select`(2), which supports only descriptors below 1,024.
+/// Raises the limit of open file descriptors to the hard limit: every binary that a process maps is held open. The soft
+/// limit is low for the sake of programs that use `select`(2), which supports only descriptors below 1,024.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A failure here is ignored: a file that can't be opened is reported where it is needed.

@@ -46,7 +46,7 @@ fn status_documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
         status::query_all().map_err(|error| Failure::runtime("can't look for running profilers", error))?;
     documents.retain(|document| pid.is_none_or(|pid| document.get("pid") == Some(&Value::from(pid))));
     if documents.is_empty() {
-        let what = "no profiler responds: none runs in this network namespace, or only under another user";
+        let message = "no profiler responds: none runs in this network namespace, or only under another user";
         let next =
             "run this where it runs, as its user: `kubectl exec POD -c sidewinder -- /sidewinder status`";
         return Err(match pid {
@@ -55,7 +55,7 @@ fn status_documents(pid: Option<u32>) -> Result<Vec<Value>, Failure> {
                 Failure::new(ExitCause::Runtime, format!("no profiler with the process ID {pid} responds"))
                     .with_next_step("leave --pid out to see those that do")
             }
-            None => Failure::new(ExitCause::Runtime, what).with_next_step(next),
+            None => Failure::new(ExitCause::Runtime, message).with_next_step(next),
         });
     }
     Ok(documents)
@@ -144,7 +144,7 @@ fn to_text(document: &Value) -> String {
         if receiver.get("quarantined_processes").and_then(Value::as_u64).is_some_and(|count| count > 0) {
             let _ = writeln!(
                 out,
-                "    in quarantine: {} processes whose memory is not given to readers; reads {}",
+                "    in quarantine: {} processes whose memory could not be read in time; reads {}",
                 string_field(receiver, "quarantined_processes"),
                 format_nonzero(receiver.get("foreign_reads")),
             );

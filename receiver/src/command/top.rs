@@ -150,7 +150,7 @@ impl NameResolver {
             Message::File(id, facts) => self.namer.add_file(id, facts),
             Message::ForgetFile(id) => self.namer.remove_file(id),
             Message::Process(key, description) => drop(self.processes.insert(key, description)),
-            Message::JitSource(key, place) => self.namer.add_jit_source(key, place),
+            Message::JitSource(key, source) => self.namer.add_jit_source(key, source),
             Message::ProcessExited(key) => {
                 self.namer.remove_process(key);
                 self.processes.remove(&key);

@@ -65,10 +65,10 @@ impl Destinations {
         let mut opened = NewExporters(BTreeMap::new());
         for (id, exporter) in used_exporters(next).filter(|(id, _)| !is_unchanged(id, config, next)) {
             if output_file(exporter).is_some_and(|path| written_files.contains(path)) {
-                let what = format!(
+                let message = format!(
                     "exporter {id} would overwrite a file that is being written: choose another path"
                 );
-                return Err(Failure::new(ExitCause::Usage, what));
+                return Err(Failure::new(ExitCause::Usage, message));
             }
             if !has_storage(exporter) {
                 opened.0.insert(id.clone(), open(id, next)?);
@@ -79,8 +79,8 @@ impl Destinations {
 
     /// Replaces the exporters that are missing or different in `next`. No receiver may send meanwhile.
     pub(super) fn replace(&mut self, config: &Config, next: &Config, opened: NewExporters) {
-        let wanted: BTreeSet<&ComponentId> = used_exporters(next).map(|(id, _)| id).collect();
-        let is_replaced = |id: &ComponentId| !wanted.contains(id) || !is_unchanged(id, config, next);
+        let used: BTreeSet<&ComponentId> = used_exporters(next).map(|(id, _)| id).collect();
+        let is_replaced = |id: &ComponentId| !used.contains(id) || !is_unchanged(id, config, next);
         let replaced: Vec<ComponentId> = self.active.keys().filter(|id| is_replaced(id)).cloned().collect();
         for id in replaced {
             let Some(destination) = self.active.remove(&id) else { continue };
@@ -129,8 +129,8 @@ impl Destinations {
         self.stats.retire_exporter(destination);
     }
 
-    /// Sends what is queued, within [`SHUTDOWN_TIMEOUT`] of `stop_time`, and logs how many events each exporter delivered and
-    /// lost. Returns false if the thread of an exporter hangs.
+    /// Sends what is queued, within [`SHUTDOWN_TIMEOUT`] of `stop_time`, and logs how many events each exporter delivered
+    /// and lost. Returns false if the thread of an exporter hangs.
     pub(super) fn shutdown(self, stop_time: Instant) -> bool {
         let retiring = self.retired.into_iter().map(|(destination, _)| destination);
         let all: Vec<Arc<Destination>> = self.active.into_values().chain(retiring).collect();

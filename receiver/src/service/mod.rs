@@ -103,8 +103,8 @@ struct Service {
     receivers: BTreeMap<ComponentId, Receiver>,
     opener: Opener,
     file_watcher: FileWatcher,
-    /// The CPUs that were online before the receivers started. Perf events are open on each of them; those of a CPU that goes
-    /// offline don't come back.
+    /// The CPUs that were online before the receivers started. Perf events are open on each of them; those of a CPU that
+    /// goes offline don't come back.
     cpus: Option<CpuList>,
     /// While this is open, the kernel measures the run time of eBPF programs.
     bpf_stats: Option<OwnedFd>,
@@ -197,7 +197,8 @@ impl Service {
         }
     }
 
-    /// Applies a configuration. The steps before the configuration is replaced may fail, and then leave everything unchanged.
+    /// Applies a configuration. The steps before the configuration is replaced may fail, and then leave everything
+    /// unchanged.
     fn apply_config(&mut self, next: Config) -> Result<(), Failure> {
         let opened = self.destinations.prepare(&self.config, &next)?;
         self.telemetry
@@ -310,10 +311,10 @@ impl Service {
 }
 
 /// The failure with which the process ends although threads are still running.
-fn hung_threads_failure(stats: &ServiceStats, what: &str) -> Failure {
+fn hung_threads_failure(stats: &ServiceStats, message: &str) -> Failure {
     let threads = stats.threads().describe_active();
-    error!(threads, "{what}: the process ends without these threads");
-    Failure::new(ExitCause::Runtime, format!("{what}: threads that have not ended: {threads}"))
+    error!(threads, "{message}: the process ends without these threads");
+    Failure::new(ExitCause::Runtime, format!("{message}: threads that have not ended: {threads}"))
 }
 
 /// Whether a receiver can't apply the next configuration while it runs.

@@ -115,8 +115,8 @@ impl CurrentPlan {
         lock(&self.plan).as_ref().is_some_and(|current| Arc::ptr_eq(current, plan))
     }
 
-    /// Withdraws the plan and waits until no thread uses it. Must be followed by [`Self::set`]. Returns false if it is still in
-    /// use at the deadline.
+    /// Withdraws the plan and waits until no thread uses it. Must be followed by [`Self::set`]. Returns false if it is still
+    /// in use at the deadline.
     pub(super) fn withdraw(&self, deadline: Instant) -> bool {
         let plan = lock(&self.plan).take();
         while plan.as_ref().is_some_and(|plan| Arc::strong_count(plan) > 1) {

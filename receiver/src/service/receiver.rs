@@ -116,8 +116,8 @@ impl Receiver {
         self.thread.is_finished()
     }
 
-    /// Requests a stop. By the deadline its exporters have everything that it sampled, with names from the files that have been
-    /// read by then.
+    /// Requests a stop. By the deadline its exporters have everything that it sampled, with names from the files that have
+    /// been read by then.
     pub(super) fn stop(&self, deadline: Instant) {
         self.stop.request(deadline);
     }

@@ -43,7 +43,7 @@ impl LivePage {
         let served_outcomes = Arc::clone(&outcomes);
         let handler = live.handler(Arc::new(move |_| lock(&served_outcomes).clone()));
         let server = Server::start("ui".to_owned(), address.clone(), handler, runtime.handle());
-        print_notice(format_args!("http://{address}/ follows what is recorded\n"));
+        print_notice(format_args!("http://{address}/ shows the recording live\n"));
         Ok(Self {
             feed,
             outcomes,

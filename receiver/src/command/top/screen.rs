@@ -199,9 +199,14 @@ impl Screen {
             Layout::vertical([lines, lines, Constraint::Fill(1), lines]).areas(frame.area());
         let bold = Style::new().add_modifier(Modifier::BOLD);
         let state = if self.is_paused { "  paused" } else { "" };
-        let what = format!("  {}, {} Hz, the last {} s", self.title, self.samples_per_second, self.seconds);
+        let description =
+            format!("  {}, {} Hz, the last {} s", self.title, self.samples_per_second, self.seconds);
         frame.render_widget(
-            Line::from(vec![Span::styled("sidewinder top", bold), what.into(), Span::styled(state, bold)]),
+            Line::from(vec![
+                Span::styled("sidewinder top", bold),
+                description.into(),
+                Span::styled(state, bold),
+            ]),
             title,
         );
         frame.render_widget(Line::from(self.counts()), counts);
