@@ -110,13 +110,13 @@ impl ProfileCollector {
 
     /// Names all frames and builds the profile.
     pub(crate) fn into_profile(mut self, recording: RecordingMetadata<'_>) -> Profile {
-        let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: recording.rate_hz });
         let mut rows: Vec<_> = self.counts.rows_since(recording.start_ns).collect();
         // The same events give the same profile, whatever the order of the hash maps.
         rows.sort_unstable_by_key(|(slice, key, _)| {
             (*slice, key.thread, key.stack, key.outcome.label(), key.span)
         });
-        let mut builder = ProfileBuilder::new(Profile::new(recording.title, measure));
+        let mut builder =
+            ProfileBuilder::new(Profile::new(recording.title, SampleType::from_kind(self.kind)));
         let end_ns = recording
             .start_ns
             .saturating_add(u64::try_from(recording.duration.as_nanos()).unwrap_or(u64::MAX));
@@ -251,6 +251,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::naming::NamingOptions;
     use crate::sampling::message::Labels;
+
+    pub(crate) const CPU: Kind = Kind::Cpu { samples_per_second: 97 };
 
     pub(crate) fn empty_naming_context() -> (Namer, HashMap<ProcessKey, Arc<ProcessDescription>>) {
         (Namer::new(NamingOptions::default()), HashMap::new())

@@ -25,7 +25,11 @@ pub(crate) enum EncodeError {
     #[error("the profile has no samples")]
     Empty,
     /// Its values are bytes, or times without a known sampling rate.
-    #[error("its values are {0:?}, but only counts of CPU samples can be written as OTLP")]
+    #[error(
+        "its values are {0:?}, but only counts of {measured} {counted} can be written as OTLP",
+        counted = SAMPLES.display,
+        measured = CPU_TIME.display
+    )]
     UnsupportedSampleType(String),
 }
 

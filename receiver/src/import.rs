@@ -28,7 +28,7 @@ pub(crate) enum ImportError {
     Decode(#[from] DecodeError),
     #[error(transparent)]
     Other(#[from] ReadError),
-    #[error("none of its profiles has CPU samples")]
+    #[error("none of its profiles has {} {}", CPU_TIME.display, SAMPLES.display)]
     NoCpuProfile,
 }
 

@@ -57,9 +57,9 @@ impl LiveView {
         }
     }
 
-    /// Adds a receiver. A receiver of the same name is replaced, and what it showed is dropped.
-    pub(crate) fn add_receiver(&self, name: &str, title: String, samples_per_second: u32) -> Arc<LiveFeed> {
-        let feed = Arc::new(LiveFeed { title, samples_per_second, window: Mutex::default() });
+    /// Adds a receiver, which shows its events of one kind. A receiver of the same name is replaced, and what it showed is dropped.
+    pub(crate) fn add_receiver(&self, name: &str, title: String, kind: Kind) -> Arc<LiveFeed> {
+        let feed = Arc::new(LiveFeed { title, kind, window: Mutex::default() });
         feed.set_limits(*lock(&self.limits));
         lock(&self.feeds).insert(name.to_owned(), Arc::clone(&feed));
         feed
@@ -138,7 +138,7 @@ impl LiveFeed {
         match (limits, &mut *window) {
             (Some(limits), Some(window)) => window.set_limits(limits),
             (Some(limits), none) => {
-                *none = Some(SlidingWindow::new(self.title.clone(), self.samples_per_second, limits));
+                *none = Some(SlidingWindow::new(self.title.clone(), self.kind, limits));
             }
             (None, window) => *window = None,
         }
@@ -169,7 +169,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::collect::tests::{empty_naming_context, event};
+    use crate::collect::tests::{CPU, empty_naming_context, event};
 
     const LIMITS: WindowLimits = WindowLimits { max_age: Duration::from_secs(600), max_bytes: 1 << 20 };
 
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn each_receiver_has_its_own_page_data_and_files() {
         let live = Arc::new(LiveView::new(Some(LIMITS)));
-        let _empty = live.add_receiver("profiling", "first".to_owned(), 97);
-        let feed = live.add_receiver("profiling/two", "second".to_owned(), 97);
+        let _empty = live.add_receiver("profiling", "first".to_owned(), CPU);
+        let feed = live.add_receiver("profiling/two", "second".to_owned(), CPU);
         let (mut namer, processes) = empty_naming_context();
         feed.window().as_mut().unwrap().handle(&event(1, None), &mut namer, &processes);
         for path in ["/", "/1/"] {
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn nothing_is_held_while_there_is_no_page() {
         let live = Arc::new(LiveView::new(None));
-        let feed = live.add_receiver("profiling", String::new(), 97);
+        let feed = live.add_receiver("profiling", String::new(), CPU);
         assert!(feed.window().is_none());
         assert!(get(&live, "/data/0").is_none());
         live.set_limits(Some(LIMITS));

@@ -94,12 +94,7 @@ struct EventAttributes {
 
 impl Reporter {
     /// A reporter that makes one report for each list of processors, of which there is at least one.
-    pub(crate) fn new(
-        namer: Namer,
-        samples_per_second: u32,
-        processors: &[&[ResourceProcessor]],
-        interned_bytes_max: usize,
-    ) -> Self {
+    pub(crate) fn new(namer: Namer, processors: &[&[ResourceProcessor]], interned_bytes_max: usize) -> Self {
         Self {
             namer,
             interned_bytes_max,
@@ -191,12 +186,11 @@ impl Reporter {
     }
 
     fn add_event(&mut self, event: &SampleEvent) {
-        let kind = self.kind;
         let unknown = ProcessDescription::default();
         let description = self.descriptions.get(&event.process).map_or(&unknown, |description| description);
         let time_ns = self.clock.unix_ns(event.time_ns);
         for pending in &mut self.pending_reports {
-            pending.add(event, kind, time_ns, description, &mut self.namer);
+            pending.add(event, time_ns, description, &mut self.namer);
         }
     }
 }

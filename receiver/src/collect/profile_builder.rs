@@ -26,7 +26,7 @@ pub(super) struct ThreadKey {
 
 impl ThreadKey {
     /// The thread as a profile shows it.
-    pub(super) fn to_profile_thread(&self, process: Option<&ProcessDescription>) -> ProfileThread {
+    pub(super) fn to_profile_thread(self, process: Option<&ProcessDescription>) -> ProfileThread {
         let name = self.comm.split(|byte| *byte == 0).next().unwrap_or_default();
         let name: Arc<str> = String::from_utf8_lossy(name).into();
         let container = process.and_then(|process| process.container_id.as_ref());

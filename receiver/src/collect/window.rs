@@ -79,12 +79,13 @@ pub(crate) struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// An empty window that starts now.
-    pub(crate) fn new(title: String, rate_hz: u32, limits: WindowLimits) -> Self {
-        let measure = SampleType::from_kind(Kind::Cpu { samples_per_second: rate_hz });
+    /// An empty window that starts now, for the events of one kind.
+    pub(crate) fn new(title: String, kind: Kind, limits: WindowLimits) -> Self {
+        let measure = SampleType::from_kind(kind);
         let (start, start_ns) = (SystemTime::now(), monotonic_ns());
         Self {
             limits,
+            kind,
             start_ns,
             builder: ProfileBuilder::new(Profile { start, slice: SLICE, ..Profile::new(title, measure) }),
             document: DocumentBuilder::default(),
@@ -309,7 +310,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::collect::tests::{empty_naming_context, event};
+    use crate::collect::tests::{CPU, empty_naming_context, event};
 
     fn window(bytes: usize) -> SlidingWindow {
         SlidingWindow::new(

@@ -138,7 +138,6 @@ fn record_target(args: &RecordArgs) -> CommandResult {
         OutputFormat::Rendered(form) => {
             EventSink::Profile(Box::new(ProfileCollector::new(namer, kind(args))), form)
         }
-        OutputFormat::Rendered(format) => EventSink::Profile(Box::new(ProfileCollector::new(namer)), format),
     };
     let output = Output::new(&args.output)?;
     let summary_output = args.summary_json.as_deref().map(Output::new).transpose()?;

@@ -72,7 +72,7 @@ pub(crate) fn top(args: &TopArgs) -> CommandResult {
     sampler.start()?;
 
     let live = LiveView::new(Some(WindowLimits { max_age: screen::MAX_TIME_RANGE, max_bytes: WINDOW_BYTES }));
-    let feed = live.add_receiver("top", title.clone(), args.frequency);
+    let feed = live.add_receiver("top", title.clone(), Kind::Cpu { samples_per_second: args.frequency });
     let outcomes = Mutex::<Vec<OutcomeCount>>::default();
     let mut screen = Screen::new(title, args.frequency, args.seconds);
     let names = NameResolver::new(!args.no_kernel, debug_roots, opener);

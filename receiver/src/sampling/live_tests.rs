@@ -404,7 +404,9 @@ fn stacks_are_complete_without_loops_too() {
 
     assert!(sampler.profiler().nested_walks() > 20, "nothing interrupted the walk of a probe");
     let (mut all, mut complete) = (0, 0);
-    for (chain, count, is_cut) in chains(&profile(messages, &sampler)) {
+    let profiles =
+        [SampleKind::Probe, SampleKind::Cpu].map(|kind| profile_of(kind, messages.clone(), &sampler));
+    for (chain, count, is_cut) in profiles.iter().flat_map(chains) {
         all += count;
         if !is_cut {
             complete += count;

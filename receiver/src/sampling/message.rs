@@ -50,8 +50,8 @@ pub(crate) fn file_location(frame: &RawFrame) -> Option<(FileId, FileOffset)> {
 /// One sample.
 #[derive(Clone, Debug)]
 pub(crate) struct SampleEvent {
-    /// The event that caused it.
-    pub(crate) kind: SampleKind,
+    /// The kind of profile that it is for.
+    pub(crate) kind: Kind,
     /// Its weight, in the unit of its kind: 1 for an interrupt.
     pub(crate) value: u64,
     /// `CLOCK_MONOTONIC`.

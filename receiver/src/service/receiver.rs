@@ -296,14 +296,9 @@ impl ReceiverContext {
     fn report(&self, namer: Namer, incoming: &Incoming<Vec<Message>>, mut start_ns: u64) {
         let heartbeat = self.stats.threads().register("report", REPORTING_HEARTBEAT_TIMEOUT);
         let mut plan = self.plan.get();
-        let mut reporter = Reporter::new(
-            namer,
-            self.config.samples_per_second.get(),
-            &plan.processors(),
-            self.budget.interned_bytes,
-        );
-        let feed =
-            self.live.add_receiver(&self.name, self.name.clone(), self.config.samples_per_second.get());
+        let mut reporter = Reporter::new(namer, &plan.processors(), self.budget.interned_bytes);
+        let kind = Kind::Cpu { samples_per_second: self.config.samples_per_second.get() };
+        let feed = self.live.add_receiver(&self.name, self.name.clone(), kind);
         let mut due = Instant::now() + plan.next_interval();
         loop {
             let received =

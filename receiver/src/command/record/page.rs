@@ -38,7 +38,7 @@ impl LivePage {
             .build()
             .map_err(failed)?;
         let live = Arc::new(LiveView::new(Some(WindowLimits::from_config(&Ui::default()))));
-        let feed = live.add_receiver("record", title, samples_per_second);
+        let feed = live.add_receiver("record", title, kind);
         let outcomes = Arc::<Mutex<Vec<OutcomeCount>>>::default();
         let served_outcomes = Arc::clone(&outcomes);
         let handler = live.handler(Arc::new(move |_| lock(&served_outcomes).clone()));
