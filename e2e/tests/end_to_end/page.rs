@@ -39,7 +39,8 @@ fn judge_with(test: &str, judge: &str, variables: &[(&str, String)]) -> Result<b
         return Ok(false);
     }
     let ended = Command::new("node")
-        .args(["--test", "--test-reporter=spec", judge])
+        // A browser that a failing test leaves open keeps nobody waiting.
+        .args(["--test", "--test-reporter=spec", "--test-force-exit", judge])
         .current_dir(&folder_of_judges)
         .env("PAGES", folder()?)
         .envs(variables.iter().map(|(name, value)| (*name, value)))

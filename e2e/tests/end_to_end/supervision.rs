@@ -62,8 +62,11 @@ fn a_thread_hangs(name: &'static str) -> Result<()> {
     until("health", || Ok(page(health, "/")?.contains("Server available").then_some(())))?;
     let pid = daemon.running().pid();
     let arguments = |command| [command, "--pid".to_owned(), pid.to_string()];
-    let well = sidewinder::run(&arguments("status".to_owned()))?;
-    ensure!(well.status.success(), "{}", well.log);
+    until("a good status", || {
+        let well = sidewinder::run(&arguments("status".to_owned()))?;
+        ensure!(well.status.success(), "{}", well.log);
+        Ok(Some(()))
+    })?;
 
     let tracer = hang(pid, name)?;
     let deadline = Instant::now() + PATIENCE;

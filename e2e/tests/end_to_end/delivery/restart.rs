@@ -16,6 +16,7 @@ use sidewinder_e2e_support::sidewinder::Running;
 use sidewinder_e2e_support::workload::{self, Gated};
 use sidewinder_e2e_support::{requirement, sidewinder};
 
+use super::wait_until;
 use crate::bad_input::without_escapes;
 
 /// The configuration with a queue in `folder`.
@@ -72,15 +73,17 @@ fn what_was_written_before_a_kill_is_sent_after_it() -> Result<()> {
     let yaml = yaml(&Settings::of_process(pid), &format!("127.0.0.1:{grpc_port}"), queue.path());
     let running = start(folder.path(), &yaml)?;
     workload.open()?;
-    // Reports are made every second: the first three are on the disk by then.
+    let bytes_on_disk = || -> Result<u64> {
+        let files = fs::read_dir(queue.path().join("queue_otlp_grpc")).context("the queue on disk")?;
+        files.map(|file| Ok(file?.metadata()?.len())).sum()
+    };
+    // Reports are made every second: the first three are on the disk by then, on a machine that is not busy.
     thread::sleep(Duration::from_millis(3_600));
+    wait_until("a report on the disk", || bytes_on_disk().is_ok_and(|bytes| bytes > 0))?;
     signal::kill(Pid::from_raw(i32::try_from(running.pid())?), Signal::SIGKILL)?;
     let log_before = without_escapes(&running.log());
     drop(running);
-    let written: u64 = fs::read_dir(queue.path().join("queue_otlp_grpc"))?
-        .map(|file| Ok(file?.metadata()?.len()))
-        .sum::<Result<u64>>()
-        .context("the queue on disk")?;
+    let written = bytes_on_disk()?;
     assert!(written > 0, "nothing is on the disk");
 
     let collector = Collector::start_on(grpc_port, http_port)?;
