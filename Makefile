@@ -88,7 +88,7 @@ collectors: ## The delivery and conformance tests with each Collector that they 
 pods: ## The sidecar in pods, until a million events beside a neighbour have come and none of them was the neighbour's
 	@e2e/setup.sh --tests
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test -p sidewinder-e2e --test end_to_end pods:: -- \
+	SIDEWINDER=$(sidewinder) SIDEWINDER_WHOLE_PODS=1 cargo test -p sidewinder-e2e --test measured neighbours:: -- \
 		--test-threads=1 --nocapture
 
 cluster-test: ## Try the charts, the injector and a Collector's k8s_attributes on an API server of Kubernetes

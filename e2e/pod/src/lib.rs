@@ -5,6 +5,7 @@
 //! [`crun`](Container) starts. A container that comes anew has another id and another cgroup.
 #![forbid(unsafe_code)]
 
+pub mod application;
 mod bundle;
 mod cgroup;
 mod container;

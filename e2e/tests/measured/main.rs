@@ -9,6 +9,7 @@ mod budget;
 mod conservation;
 mod corpus;
 mod memory;
+mod neighbours;
 mod rates;
 mod scale;
 mod young_processes;

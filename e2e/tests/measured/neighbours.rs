@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
 use sidewinder_e2e_judge::{Chain, Judge};
+use sidewinder_e2e_pod::application::{
+    APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, WITH_OTHER_USERS, app, configuration, container_of,
+    security,
+};
 use sidewinder_e2e_pod::{
     Container, ENTRY_POINT, Image, Pod, PodSpec, SecurityContext, Sidecar, SidecarSpec,
 };
@@ -17,11 +21,6 @@ use sidewinder_e2e_support::received::Received;
 use sidewinder_e2e_support::session::{Daemon, Settings};
 use sidewinder_e2e_support::workload::{self, Report};
 use sidewinder_otlp::decode::DecodedEvent;
-
-use super::{
-    APP_USER, AS_THE_SAME_USER, HEARS_OF_EVERY_TASK, WITH_OTHER_USERS, app, configuration, container_of,
-    security,
-};
 
 /// The function that only the other pod's processes run.
 const FOREIGN: &str = "of_the_neighbour";
