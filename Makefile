@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test cluster-test fresh-test
+.PHONY: release built-tests built-examples workspace-tests end-to-end-tests measured-tests fuzz-built compilers-test help setup run span-picture picture architecture-picture unit test charts vm-test bench corpus stacks oracle names-oracle fuzz lint deny image-tools image image-test image-twice clean faults collectors pods libraries-test cluster-test fresh-test
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -48,19 +48,42 @@ unit: ## Run the fast tests: no end-to-end tests, no root (eBPF is then skipped)
 	@e2e/setup.sh
 	cargo test --workspace --exclude 'sidewinder-e2e*'
 
-# Of the end-to-end tests that run beside each other: they wait more than they compute.
-END_TO_END_THREADS ?= 4
-
-# All of one workspace, so that cargo chooses the same features and builds each dependency once.
+# Every step of the tests names the whole workspace: with fewer packages cargo chooses other features, and builds most
+# dependencies once more.
 test: ## Run every test; those that need eBPF want root
 	@e2e/setup.sh --tests
-	cargo build --release -p sidewinder
 	@rm -f $(compiled)/skipped.txt
-	SIDEWINDER=$(sidewinder) cargo test --workspace --exclude sidewinder-e2e
-	SIDEWINDER=$(sidewinder) cargo test --workspace --test end_to_end -- --test-threads=$(END_TO_END_THREADS)
-	@# One test at a time, with nothing beside it: they measure rates, shares and memory.
-	SIDEWINDER=$(sidewinder) cargo test --workspace --test measured -- --test-threads=1
+	@$(MAKE) --no-print-directory --jobs=1 release workspace-tests end-to-end-tests measured-tests
 	@if [ -s $(compiled)/skipped.txt ]; then echo; echo "Not run here:"; cat $(compiled)/skipped.txt; fi
+
+release:
+	cargo build --release -p sidewinder
+
+built-tests:
+	cargo test --workspace --no-run
+
+# As the tests build them when they are missing.
+built-examples:
+	for folder in service examples/custom_labels; do \
+		(cd e2e/$$folder && CARGO_TARGET_DIR=$(compiled)/$$folder cargo build --release --locked) || exit 1; \
+	done
+
+workspace-tests:
+	cargo test --workspace --exclude sidewinder-e2e
+
+# Tests that wait more than they compute.
+END_TO_END_THREADS ?= 4
+# The time of each test, which only nightly's test harness tells otherwise. What is compiled is not told.
+target_runner := CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')_RUNNER
+end_to_end := SIDEWINDER=$(sidewinder) $(target_runner)='env RUSTC_BOOTSTRAP=1' cargo test --workspace
+with_times := -Z unstable-options --report-time
+
+end-to-end-tests:
+	$(end_to_end) --test end_to_end -- --test-threads=$(END_TO_END_THREADS) $(with_times)
+
+# One at a time, with nothing beside them: they measure rates, shares and memory.
+measured-tests:
+	$(end_to_end) --test measured -- --test-threads=1 $(with_times)
 
 # With CHARTS=accept, what is made of other things that are made comes after them.
 charts: ## Test the Helm charts and the kustomize component; CHARTS=accept makes anew what is made from them
@@ -109,19 +132,26 @@ fresh-test: ## `make run` from a clean clone in a Debian of its own (debootstrap
 vm-test: ## Boot Debian's kernels in qemu and profile there; KERNELS=newest: that one, VERIFIER=accept takes new instruction counts as the baseline
 	@e2e/setup.sh --vm
 	cargo build --release -p sidewinder
-	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) cargo run -p sidewinder-e2e-vm --bin vm-test -- $(KERNELS)
+	cargo build --workspace --example vm-test
+	SIDEWINDER=$(sidewinder) VERIFIER=$(VERIFIER) $(examples)/vm-test $(KERNELS)
 
-# The oldest and the newest compiler that are tried. Each has a target folder of its own.
+examples := $(abspath $(target))/debug/examples
+# The newest compiler that is tried; the distribution's is the oldest.
 clang_21 := $(compiled)/tools/clang-21
-built_by_clang_21 := CLANG=$(clang_21) CARGO_TARGET_DIR=$(abspath $(target))/clang-21
+by_clang_21 := --features sidewinder-bpf/second-compiler
 
 compilers-test: ## Have the distribution's clang and clang 21 make the eBPF programs, and Linux 5.10 in qemu load both
 	@e2e/setup.sh --compilers
-	cargo build -p sidewinder-bpf --example verify
-	$(built_by_clang_21) cargo test -p sidewinder-bpf --lib
-	$(built_by_clang_21) cargo build -p sidewinder-bpf --example verify
-	cargo run -p sidewinder-e2e-vm --bin vm-test -- compilers \
-		$(abspath $(target))/debug/examples/verify $(abspath $(target))/clang-21/debug/examples/verify
+	@mkdir -p $(compiled)
+	cargo build --workspace --example verify --example vm-test
+	cp $(examples)/verify $(compiled)/verify
+	CLANG=$(clang_21) cargo build --workspace --example verify $(by_clang_21)
+	cp $(examples)/verify $(compiled)/verify-clang-21
+	CLANG=$(clang_21) cargo test --workspace --lib --no-run $(by_clang_21)
+	@# Of the libraries, that with the programs alone.
+	cd bpf && "$$(CLANG=$(clang_21) cargo test --workspace --lib --no-run --message-format=json $(by_clang_21) 2>/dev/null | \
+		sed -n 's|.*"executable":"\([^"]*/sidewinder_bpf-[^"]*\)".*|\1|p')"
+	$(examples)/vm-test compilers $(compiled)/verify $(compiled)/verify-clang-21
 
 bench: ## Measure Sidewinder beside its peers; wants root and a quiet machine
 	@e2e/setup.sh --tests
@@ -165,26 +195,14 @@ names-oracle: ## Compare names, lines and inlined calls of 22 programs, 10,000 a
 
 # Seconds for each of the fuzz targets.
 FUZZ_SECONDS ?= 10
+fuzz_target := $(abspath $(target))/fuzz
 fuzzed := receiver/unwind/fuzz receiver/process/fuzz receiver/symbolize/fuzz
-# Named, so that build scripts do without the flags.
-host = $(shell rustc -vV | sed -n 's/^host: //p')
-# What `cargo fuzz` asks of a nightly compiler, but for the sanitizer: the crate has no unsafe code.
-coverage := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
-	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-	-Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
 
 fuzz: ## Feed every parser of files with bytes that nobody meant, FUZZ_SECONDS each
-	@for folder in $(fuzzed); do \
-		(cd $$folder && RUSTFLAGS="$(coverage)" CARGO_TARGET_DIR=$(abspath $(target))/fuzz \
-			cargo build --release --target $(host)) || exit 1; \
-		for source in $$folder/fuzz_targets/*.rs; do \
-			name=$$(basename $$source .rs); mkdir -p $$folder/corpus/$$name $$folder/seeds/$$name; \
-			echo "== $$name, $(FUZZ_SECONDS) s"; \
-			$(abspath $(target))/fuzz/$(host)/release/$$name -max_total_time=$(FUZZ_SECONDS) -timeout=10 \
-				-rss_limit_mb=1024 -max_len=16384 -print_final_stats=1 -artifact_prefix=$$folder/ \
-				$$folder/corpus/$$name $$folder/seeds/$$name 2>&1 | grep -E 'ERROR|panicked|Test unit written|number_of_executed_units|peak_rss|^#[0-9]+.*DONE' || exit 1; \
-		done; \
-	done
+	.ci/fuzz $(fuzz_target) $(FUZZ_SECONDS) $(fuzzed)
+
+fuzz-built:
+	.ci/fuzz $(fuzz_target) 0 $(fuzzed)
 
 lint: ## Check form and lints
 	.ci/architectures
