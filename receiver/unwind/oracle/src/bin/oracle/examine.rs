@@ -71,7 +71,7 @@ pub(crate) fn file(path: &Path) -> Examined {
         rows,
         malformed: table.summary().malformed_total(),
         contradictions: Contradictions::from_validation(&validation),
-        stripped,
+        blind,
         size: TableSize::from_table(&file, &table),
         building,
     }))

@@ -84,12 +84,12 @@ impl OracleReport {
             self.unexplained_contradictions.push((path.to_owned(), contradictions.unexplained));
         }
         if let Some(blind) = findings.blind {
-            if stripped.wrong_percent() > MAX_WRONG_PERCENT {
-                self.misunderstood.push((stripped.wrong_percent(), path.to_owned()));
-                let examples = stripped.examples.iter().map(ToString::to_string).collect();
+            if blind.wrong_percent() > MAX_WRONG_PERCENT {
+                self.misunderstood.push((blind.wrong_percent(), path.to_owned()));
+                let examples = blind.examples.iter().map(ToString::to_string).collect();
                 self.misunderstood_examples.push((path.to_owned(), examples));
             }
-            self.blind.add(&stripped);
+            self.blind.add(&blind);
         }
         self.size.add(&findings.size);
         if findings.size.text_bytes >= MEASURED_TEXT_BYTES {
