@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::collector::Collector;
+use crate::observe;
 use crate::rate::{Expected, StolenTime};
 use crate::received::Received;
 use crate::sidewinder::{self, Ended, Running};
@@ -210,7 +211,20 @@ pub fn profile(command: Command, samples_per_second: u32) -> Result<Session> {
     Ok(Session { report, stolen_ns, received: collector.stop()?, log: ended.log })
 }
 
-/// Profiles a program that has no gate for `duration`, through a Collector, and ends it.
+/// How many times longer than asked for a program is profiled at the most, until it has had its CPU time.
+const LONGER_MAX: u32 = 3;
+
+/// Waits for `duration`, and until a process has had nine tenths of it in CPU time: beside others it gets a part of a CPU.
+fn wait_for_cpu_time(pid: u32, duration: Duration) {
+    let deadline = Instant::now() + LONGER_MAX * duration;
+    thread::sleep(duration);
+    let has_run = || observe::cpu_ns(pid).map_or(duration, Duration::from_nanos);
+    while has_run() < duration * 9 / 10 && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Profiles a program that has no gate through a Collector, and ends it: for `duration`, and until it has computed for so long.
 ///
 /// # Errors
 /// When any of the three fails.
@@ -219,7 +233,7 @@ pub fn profile_running(mut command: Command, duration: Duration) -> Result<(u32,
     let mut program = command.spawn()?;
     let pid = program.id();
     let sampled = Daemon::start(&Settings::of_process(pid), &collector.grpc_endpoint()).and_then(|daemon| {
-        thread::sleep(duration);
+        wait_for_cpu_time(pid, duration);
         daemon.stop()
     });
     program.kill()?;

@@ -14,8 +14,8 @@ use sidewinder_e2e_support::workload::{self, Program};
 use sidewinder_otlp::decode::DecodedEvent;
 
 const SAMPLES_PER_SECOND: &str = "499";
-const SECONDS: &str = "1.5";
-/// Of the interrupts that find a user stack; there are about 750 of each change, fewer on a busy machine.
+const SECONDS: &str = "2.5";
+/// Of the interrupts that find a user stack; there are about 1,250 of each change, fewer on a busy machine.
 const COMPLETE_SHARE: f64 = 0.98;
 /// Where a library takes another one's place 30 times a second: the first samples after each time are cut, visibly.
 const RELOADED_COMPLETE_SHARE: f64 = 0.3;

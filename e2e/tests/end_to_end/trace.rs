@@ -185,7 +185,7 @@ fn tasks_that_move_between_threads() -> Result<()> {
     if !requirement::ebpf("spans of tasks")? {
         return Ok(());
     }
-    let (stays, received, _) = profile_service(Service::start(8, 500)?, 32, 6)?;
+    let (stays, received, _) = profile_service(Service::start(8, 500)?, 32, 10)?;
     let (spans, moved) = (stays.spans(), stays.moved());
     eprintln!("{moved} of {spans} spans went on on another thread");
     ensure!(moved as f64 >= MOVED_SHARE * spans as f64, "only {moved} of {spans} spans moved");
@@ -198,7 +198,7 @@ fn a_span_every_ten_microseconds() -> Result<()> {
     if !requirement::ebpf("short spans")? {
         return Ok(());
     }
-    let switches = Switches::start(4, 8, 10)?;
+    let switches = Switches::start(8, 8, 10)?;
     let ((), received, log) = profile(switches.pid(), || switches.run())?;
     eprintln!("{}", counted(&log));
     judge(&events_once_known(&received)?, None)
@@ -217,7 +217,7 @@ fn no_event_is_linked_where_it_is_switched_off() -> Result<()> {
         ..Settings::of_process(service.pid())
     };
     let daemon = Daemon::start(&settings, &collector.grpc_endpoint())?;
-    service.ask(4, Duration::from_secs(2))?;
+    service.ask(4, Duration::from_secs(4))?;
     daemon.stop()?;
     let received = collector.stop()?;
     ensure!(received.events().count() > 500, "too few events");
