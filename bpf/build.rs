@@ -1,6 +1,6 @@
 //! Compiles the eBPF programs into a skeleton, and `c/intf.h` into its Rust view.
 //!
-//! `CLANG` names the compiler of the programs; without it, it is `clang`.
+//! The environment variable `CLANG` names the compiler of the programs; the default is `clang`.
 
 use std::env;
 use std::fs;
@@ -19,9 +19,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "x86_64" => "x86",
         other => return Err(format!("no eBPF registers for {other}: see c/arch").into()),
     };
-    // `-target bpf` has no multiarch directory of its own; <asm/types.h> lives there on Debian.
+    // `-target bpf` has no multiarch include directory, which holds <asm/types.h> on Debian.
     let multiarch = format!("-I/usr/include/{arch}-linux-gnu");
-    // The programs' line information names files: the same wherever this is built.
+    // The programs' line information contains file names; they must not depend on the build directory.
     let source_names = format!("-ffile-prefix-map={}=bpf", env::var("CARGO_MANIFEST_DIR")?);
 
     let has_test_programs = env::var_os("CARGO_FEATURE_TEST_PROGRAMS").is_some();
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .use_core()
         .allowlist_item("sw_.*|SW_.*")
         .prepend_enum_name(false)
-        // A kind that Rust doesn't map can't be compiled.
+        // A Rust enum, so that code which doesn't handle a kind fails to compile.
         .rustified_enum("sw_sample_kind")
         .derive_default(true)
         .layout_tests(true)
@@ -64,10 +64,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What makes structures of integers, without padding, readable from bytes and writable as bytes.
+/// Derives that make structures of integers, without padding, readable from bytes and writable as bytes.
 const PLAIN: &str = "zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable";
 
-/// Traits that the types of `c/intf.h` have in Rust, beside those that bindgen derives by itself.
+/// Derives traits for the types of `c/intf.h`, in addition to bindgen's defaults.
 #[derive(Debug)]
 struct Derives;
 
@@ -76,22 +76,22 @@ impl ParseCallbacks for Derives {
         if info.kind == TypeKind::Enum {
             return vec!["zerocopy::TryFromBytes".to_owned()];
         }
-        // Rules are told apart by what they say.
+        // Rules are compared by value.
         let compared = if info.name == "sw_rule" { ", PartialEq, Eq, Hash" } else { "" };
         vec![format!("{PLAIN}{compared}")]
     }
 }
 
-/// Makes the structures plain by which bindgen stands for bit fields and for arrays without a length: it asks for no
-/// derives of those.
+/// Adds the plain derives to bindgen's helper types for bit fields and flexible array members: bindgen doesn't call
+/// `add_derives` for those.
 fn with_plain_helpers(code: String) -> String {
     ["pub struct __BindgenBitfieldUnit", "pub struct __IncompleteArrayField"]
         .into_iter()
         .fold(code, |code, helper| code.replace(helper, &format!("#[derive({PLAIN})]\n{helper}")))
 }
 
-/// Turns the X-macro list of outcomes into Rust: the list stays in one place, and its words reach metric labels,
-/// markers and documentation.
+/// Generates Rust from the X-macro list of outcomes, so that there is one list, from which metric labels, markers and
+/// documentation take their words.
 fn outcomes(header: &str) -> Result<String, String> {
     let mut rows = Vec::new();
     let mut lines = header.lines().skip_while(|line| !line.starts_with("#define SW_OUTCOMES(X)"));
@@ -121,7 +121,7 @@ fn outcomes(header: &str) -> Result<String, String> {
     for (name, .., meaning) in &rows {
         code += &format!("    #[doc = {meaning}]\n    {},\n", camel(name));
     }
-    code += "}\n\nimpl Outcome {\n    /// Every outcome, in the order of its number.\n    pub const ALL: &[Self] = &[";
+    code += "}\n\nimpl Outcome {\n    /// Every outcome, in numeric order.\n    pub const ALL: &[Self] = &[";
     for (name, ..) in &rows {
         code += &format!("Self::{}, ", camel(name));
     }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * What the programs need of the architecture that they run on. A file of arch/ gives each of these:
+ * The architecture-dependent functions of the programs. Each architecture's file in arch/ defines all of these:
  *
  *   interrupted_user_mode        whether an interrupt found the CPU in user mode
- *   registers_of_interrupt       the registers of an interrupt, by DWARF number, and the pc
- *   registers_of_task            the user registers of the current task, which is in the kernel
- *   thread_pointer               where the current thread's control block is
- *   is_after_call                whether a call lies before an address, and where it leads
+ *   registers_of_interrupt       copies the registers of an interrupt, by DWARF number, and the pc
+ *   registers_of_task            copies the user registers of the current task, which is in the kernel
+ *   thread_pointer               the address of the current thread's control block
+ *   is_after_call                whether a call instruction ends at an address, and the call's target
  *
- * The two of registers return the ABI of the task: SW_ABI_NATIVE, SW_ABI_FOREIGN, or SW_ABI_NONE where these are no
- * registers of a user.
+ * The two functions that copy registers return the ABI of the task: SW_ABI_NATIVE, SW_ABI_FOREIGN, or SW_ABI_NONE if the
+ * registers aren't those of user mode.
  */
 #ifndef SIDEWINDER_ARCH_BPF_H
 #define SIDEWINDER_ARCH_BPF_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * The architecture that the programs run on: constants that the receiver shares. What only the programs need is in
- * arch.bpf.h. Nothing outside of arch/ names an architecture's registers, ABI, code or pages.
+ * Architecture-dependent constants that the programs and the receiver share. Those that only the programs need are in
+ * arch.bpf.h. Only files in arch/ depend on an architecture's registers, ABI, instructions or page size.
  */
 #ifndef SIDEWINDER_ARCH_H
 #define SIDEWINDER_ARCH_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Calls, seen from where they return to: a word of a stack is a return address only if a call lies before it. The same test
- * as in the receiver's `unwind::call`.
+ * Checks for return addresses: a word of a stack is a return address only if a call instruction ends there. The receiver's
+ * `unwind::call` has the same test.
  */
 #ifndef SIDEWINDER_CALL_BPF_H
 #define SIDEWINDER_CALL_BPF_H
@@ -9,8 +9,8 @@
 #include "arch.bpf.h"
 
 /*
- * Whether a call lies before an address, of the function that executes an instruction or, where the instruction is 0, of any.
- * Not static: the verifier looks at it once, and not from each place that steps to a caller.
+ * Whether a call of the function that contains `instruction` ends at an address; any call if `instruction` is 0. Not static:
+ * the verifier then checks it once, and not at each use.
  */
 __noinline int is_after_call_of(__u64 address, __u64 instruction)
 {
@@ -21,7 +21,7 @@ __noinline int is_after_call_of(__u64 address, __u64 instruction)
 	return !instruction || !target || instruction - target < SW_FUNCTION_BYTES_MAX;
 }
 
-/* Whether a call of a function that starts right before an instruction lies before an address that may be anything. */
+/* Whether a call of a function that starts shortly before `instruction` ends at an address that may be any word. */
 __noinline int is_after_near_call_of(__u64 address, __u64 instruction)
 {
 	__u64 target;

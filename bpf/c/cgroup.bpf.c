@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR MIT)
 /*
- * Which cgroups the receiver itself is in. A cgroup namespace hides those above its container, and so the pod, from
- * everybody but programs. Run once, by BPF_PROG_TEST_RUN, on the receiver's own thread.
+ * Finds the cgroups that the receiver is in. A cgroup namespace hides those above its container, including the pod's, from
+ * user space. Run once, by BPF_PROG_TEST_RUN, on the receiver's own thread.
  */
 #include "intf.h"
 #include <linux/bpf.h>
@@ -9,7 +9,7 @@
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-/* Ids, the root first; 0 below the last. On cgroup v1 there is the root alone. */
+/* IDs, from the root down; 0 after the last. On cgroup v1 there is only the root. */
 __u64 own_cgroups[SW_CGROUP_LEVELS];
 
 SEC("raw_tp")

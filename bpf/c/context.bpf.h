@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Which span the interrupted thread is in, as it says itself: a thread-local variable points to a record, or is null
- * (OTEP 4947, "Thread Context"). The thread stands still while it is read, so that a record is either whole or says that
- * it isn't. Reads of user memory: two where the variable is at an offset from the thread pointer, four by way of the
- * thread's vector of blocks; one more of a record that lies across the end of a page.
+ * Reads the span that the interrupted thread publishes: a thread-local variable points to a record, or is null (OTEP 4947,
+ * "Thread Context"). The thread doesn't run while it is read, so a record is either complete or marked as invalid. It takes
+ * two reads of user memory if the variable is at an offset from the thread pointer, four through the dynamic thread vector,
+ * and one more if the record crosses a page boundary.
  */
 #ifndef SIDEWINDER_CONTEXT_BPF_H
 #define SIDEWINDER_CONTEXT_BPF_H
@@ -16,13 +16,13 @@ _Static_assert(sizeof(struct sw_context) == SW_CONTEXT_BYTES, "as in the record"
 _Static_assert(__builtin_offsetof(struct sw_context, attributes) == SW_CONTEXT_HEAD_BYTES, "as in the record");
 _Static_assert((SW_TLS_MODULE_MAX + 2) * 16 <= SW_STACK_WINDOW_BYTES, "a vector fits the window");
 
-/* The thread has none of the block, or of the variable in it; that is no failure. */
+/* The thread doesn't have the block, or the variable in it; that isn't a failure. */
 #define SW_NO_ADDRESS 0
 
 /*
- * Where the block of a module is, by the thread's vector: `lead` bytes before its start hold how many modules it has room
- * for; an entry is of `1 << shift` bytes. Blocks are made when a thread first needs them: until then the word is 0 or,
- * in glibc, -1.
+ * The address of a module's block, from the thread's vector. The word `lead` bytes before the vector's start is its capacity
+ * in modules; an entry has `1 << shift` bytes. Blocks are allocated when a thread first uses them: until then the word
+ * is 0 or, in glibc, -1.
  */
 static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, __u32 module, __u32 lead, __u32 shift,
 					   bool *failed)
@@ -33,7 +33,7 @@ static __always_inline __u64 block_address(struct sw_slot *slot, __u64 thread, _
 	*failed = true;
 	if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(thread + SW_TLS_VECTOR_OFFSET)))
 		return SW_NO_ADDRESS;
-	/* One value, checked where it is used: older verifiers forget what they knew of others, as of what was spilled. */
+	/* One value, checked where it is used: older verifiers lose the bounds of related and of spilled values. */
 	bytes = lead + (module << shift) + sizeof(block);
 	barrier_var(bytes);
 	if (bytes > SW_STACK_WINDOW_BYTES || bpf_probe_read_user(slot->window, bytes, (void *)(vector - lead)))
@@ -67,7 +67,7 @@ static __always_inline __u64 variable_address(struct sw_slot *slot, struct sw_tl
 	return block ? block + variable->offset : SW_NO_ADDRESS;
 }
 
-/* Copies a record into the slot, as much of it as is wanted. */
+/* Copies a record into the slot, with its attributes if they are read. */
 static __always_inline bool copy_record(struct sw_slot *slot, __u64 record)
 {
 	__u32 wanted = reads_attributes ? SW_CONTEXT_BYTES : SW_CONTEXT_HEAD_BYTES;
@@ -86,13 +86,13 @@ static __always_inline bool copy_record(struct sw_slot *slot, __u64 record)
 	barrier_var(attributes_bytes);
 	if (attributes_bytes > sizeof(slot->context.attributes))
 		return true;
-	/* Without them the ids are as good as with them. */
+	/* The IDs are valid without the attributes. */
 	if (bpf_probe_read_user(slot->context.attributes, attributes_bytes, (void *)(record + SW_CONTEXT_HEAD_BYTES)))
 		slot->context.attributes_bytes = 0;
 	return true;
 }
 
-/* Bytes of what is sent of the record in the slot; 0: it names no span. */
+/* How many bytes of the record in the slot to send; 0 if it names no span. */
 static __always_inline __u32 context_bytes(struct sw_context *context)
 {
 	const __u64 *ids = (void *)context;
@@ -105,7 +105,7 @@ static __always_inline __u32 context_bytes(struct sw_context *context)
 	return SW_CONTEXT_HEAD_BYTES + attributes_bytes;
 }
 
-/* Whether the search ends here: the variable points to something, whatever that says. */
+/* Reads what a variable points to. True if it is the last variable to try: its pointer isn't null. */
 static __always_inline bool read_variable(struct sw_slot *slot, __u32 number,
 					  struct sw_tls_variable *variable)
 {
@@ -141,9 +141,9 @@ static __always_inline bool read_variable(struct sw_slot *slot, __u32 number,
 }
 
 /*
- * Leaves in the slot of a sample what the thread publishes. The window is used for it. The verifier looks once at a function
- * that is not static, whatever is known where it is called; since such functions take numbers alone before Linux 5.12, the
- * slot is found again.
+ * Puts what the thread publishes into the slot of the sample. Overwrites the window. The verifier checks a non-static
+ * function once, independently of its callers; before Linux 5.12 such functions only take integers, so the slot is looked
+ * up again.
  */
 __noinline int read_context(__u32 kind)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR MIT)
-/* Which fields this kernel lacks, as the programs find it. Run once, by BPF_PROG_TEST_RUN. */
+/* Finds which fields are missing from this kernel, as the programs see it. Run once, by BPF_PROG_TEST_RUN. */
 #include "fields.bpf.h"
 #include <linux/bpf.h>
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
-__u32 missing_fields; /* by sw_kernel_field, a bit each */
+__u32 missing_fields; /* one bit for each sw_kernel_field */
 
 SEC("raw_tp")
 int find_missing_fields(void *ctx)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Fields of the kernel's types that a kernel may lack. Each answer is a constant by the time that the verifier looks, so what
- * depends on a field that isn't there is removed. `sw_kernel_field` in intf.h names what is lost without each. The field of
- * sw_has_thread_pointer is the architecture's.
+ * Checks for fields of the kernel's types that may be missing. Each check is a constant when the verifier runs, so it
+ * removes code that depends on a missing field. `sw_kernel_field` in intf.h lists the fields; src/fields.rs says what is
+ * lost without each. The field that sw_has_thread_pointer checks depends on the architecture.
  */
 #ifndef SIDEWINDER_FIELDS_BPF_H
 #define SIDEWINDER_FIELDS_BPF_H
@@ -18,8 +18,8 @@
 #define sw_has_exe_file() bpf_core_field_exists(struct mm_struct, exe_file)
 
 /*
- * Whether PF_USER_WORKER means that: the field came with the flag in Linux 6.4 ("fork/vm: Move common PF_IO_WORKER behavior
- * to new flag"). The bit meant PF_USED_ASYNC up to 5.16.
+ * Whether the bit PF_USER_WORKER has this meaning: the field was added with the flag in Linux 6.4 ("fork/vm: Move common
+ * PF_IO_WORKER behavior to new flag"). Up to 5.16, the bit was PF_USED_ASYNC.
  */
 #define sw_has_user_workers() bpf_core_field_exists(struct kernel_clone_args, user_worker)
 

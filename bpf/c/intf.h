@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * All that the eBPF programs and the receiver both see: records, tables, settings and outcomes.
+ * Everything that the eBPF programs and the receiver share: records, tables, settings and outcomes.
  *
  * The Rust view is generated from this file, so each layout and constant has one definition. Sizes and
  * offsets are in bytes and times in nanoseconds of CLOCK_MONOTONIC unless a name says otherwise.
@@ -14,12 +14,12 @@
 /* ---- Outcomes ------------------------------------------------------------------------------------------ */
 
 /*
- * How an interrupt ended. Each interrupt for which a program ran ends in exactly one of these. Interrupts for
- * which none ran are counted as `missed`, by the difference to the events' own counts.
+ * How an interrupt ended. Each interrupt for which a program ran ends in exactly one of these. Interrupts without
+ * a program run are counted as `missed`: the difference to the events' own counts.
  *
  * X(name, is_loss, summary, meaning). The receiver derives metric labels and the `[truncated: ...]` markers of
- * OTLP from the name; people are shown the summary, a few words, and the meaning, a sentence. Append only: the
- * number is part of the stack hash and of records.
+ * OTLP from the name; users see the summary (a few words) and the meaning (a sentence). Append only: the
+ * value is part of the stack hash and of records.
  */
 #define SW_OUTCOMES(X)                                                                                        \
 	X(COMPLETE, 0, "complete stack", "the stack reaches the start of its program, thread or fibre")       \
@@ -53,7 +53,7 @@ enum sw_outcome {
 		SW_OUTCOME_COUNT
 };
 
-#define SW_OUTCOME_PLACES 32 /* a power of two, and room for each */
+#define SW_OUTCOME_PLACES 32 /* length of arrays by outcome; a power of two */
 _Static_assert(SW_OUTCOME_COUNT <= SW_OUTCOME_PLACES, "each outcome needs a place");
 
 /* ---- Frames -------------------------------------------------------------------------------------------- */
@@ -65,9 +65,9 @@ enum sw_frame_kind {
 };
 
 enum sw_frame_flag {
-	/* The address is where a call returns to; else it is the next instruction to be executed. */
+	/* The address is a return address; otherwise it is that of the next instruction to execute. */
 	SW_FRAME_RETURN_ADDRESS = 1,
-	/* Found by a frame pointer that nothing but sanity checks vouches for. */
+	/* Found by guessing: only sanity checks support it, no unwind rule or proven frame pointer. */
 	SW_FRAME_UNPROVEN = 2,
 };
 
@@ -82,30 +82,30 @@ struct sw_frame {
 
 /* ---- Walks --------------------------------------------------------------------------------------------- */
 
-/* What a rule has room for; no architecture has more that rules start from. */
+/* The number of registers that a rule can encode. No architecture needs more. */
 #define SW_RULE_REGISTERS 32
 _Static_assert(SW_REGISTERS <= SW_RULE_REGISTERS + 1, "all but the pc have a number in rules");
 
 /*
- * A caller's frame lies above its callee's, unless code goes on on another stack: signal handlers, Go's system stack,
- * coroutines. Few of those are on one stack, so that memory made to loop isn't walked to the bound each time.
+ * A caller's frame is above its callee's, unless the code switched stacks: signal handlers, Go's system stack, coroutines.
+ * A stack has few of these switches. The limit keeps walks of stack memory that forms a loop short.
  */
 #define SW_STACK_SWITCHES_MAX 8
 
-/* The largest frame that a frame pointer with no table behind it may claim. */
+/* The largest frame that is accepted from a frame pointer without an unwind rule. */
 #define SW_UNPROVEN_FRAME_BYTES_MAX (1u << 20)
 
-/* Functions are shorter: a call of an address lower by more is a call of another function. */
+/* Functions are shorter than this: a call target that is lower than an instruction by more belongs to another function. */
 #define SW_FUNCTION_BYTES_MAX (1u << 18)
-/* A word of a stack that may be anything is a return address if it comes after a call of a function that starts so near. */
+/* An arbitrary word of a stack counts as a return address if it follows a call of a function that starts this near. */
 #define SW_NEAR_BYTES_MAX (1u << 14)
 
-/* Words above the stack pointer of generated code among which a return address is searched. */
+/* How many words above the stack pointer of generated code are searched for a return address. */
 #define SW_SEARCH_WORDS 128
 
 /* ---- Records in the ring buffers ----------------------------------------------------------------------- */
 
-/* 128 bits over every frame of a stack and its outcome, keyed by a secret of this run. */
+/* 128 bits over all frames of a stack and its outcome, keyed by a secret of this run. */
 struct sw_hash {
 	__u64 lo;
 	__u64 hi;
@@ -115,7 +115,7 @@ enum sw_record_type {
 	SW_RECORD_SAMPLE = 1,
 	SW_RECORD_STACK = 2, /* body: sw_frame[count], leaf first */
 	SW_RECORD_CHAIN = 3, /* body: sw_hash[count], the chunks of a stack, leaf end first */
-	SW_RECORD_SNAPSHOT = 4, /* sw_snapshot: what it takes to walk a sample's stack once more, later */
+	SW_RECORD_SNAPSHOT = 4, /* sw_snapshot: the data needed to walk a sample's stack again, later */
 	SW_RECORD_NEWCOMER = 5, /* sw_newcomer: a process runs in a container that has no events */
 };
 
@@ -135,7 +135,7 @@ enum sw_sample_flag {
 
 #define SW_COMM_BYTES 16
 
-/* One interrupt. Its stack was sent in this epoch or, by a record lost or late, will be missing. A sw_context may follow. */
+/* One interrupt. Its stack was sent in this epoch, unless that record was lost or is late. A sw_context may follow. */
 struct sw_sample {
 	__u16 type;
 	__u8 kind;
@@ -152,8 +152,8 @@ struct sw_sample {
 };
 
 /*
- * What a thread publishes of the span that it is in, as it publishes it: a record of OTEP 4947, "Thread Context". Its size
- * is what that advises as the most.
+ * The context that a thread publishes of its current span, copied unchanged: a record of OTEP 4947, "Thread Context". Its
+ * size is the maximum that the OTEP recommends.
  */
 #define SW_CONTEXT_BYTES 640
 #define SW_CONTEXT_HEAD_BYTES 28
@@ -164,7 +164,7 @@ struct sw_context {
 	__u8 valid; /* 1, unless it is being changed */
 	__u8 trace_flags;
 	__u16 attributes_bytes;
-	__u8 attributes[SW_CONTEXT_BYTES - SW_CONTEXT_HEAD_BYTES]; /* each: number of the key, bytes of the text, the text */
+	__u8 attributes[SW_CONTEXT_BYTES - SW_CONTEXT_HEAD_BYTES]; /* each: key index, length of the text in bytes, the text */
 };
 
 /* A label of a goroutine (pprof) or of a thread (custom-labels). */
@@ -188,13 +188,13 @@ struct sw_body {
 };
 
 /*
- * The user's registers and the top of its stack, where a walk lacked mappings or tables that the receiver will have
- * soon: it walks the rest then. A process is over before a receiver hears of it, and a file is first seen when it runs.
+ * The user registers and the top of the stack, for a walk that was missing mappings or tables which the receiver will have
+ * soon: it then walks the rest. A process may exit before the receiver sees it, and a file is first seen when it runs.
  */
 #define SW_SNAPSHOT_BYTES 8192 /* of the stack, after the page in which it begins */
-#define SW_SNAPSHOT_LARGE_BYTES 32768 /* where there may be more of it, while the ring of snapshots is not half full */
-#define SW_SNAPSHOT_HUGE_BYTES 131072 /* where there may be more still, while the ring is not a quarter full */
-#define SW_SNAPSHOT_BASE_BYTES 65536 /* where a stack begins, in a record of its own, if that is further away */
+#define SW_SNAPSHOT_LARGE_BYTES 32768 /* if the stack may be larger, while the ring of snapshots is less than half full */
+#define SW_SNAPSHOT_HUGE_BYTES 131072 /* if it may be larger still, while the ring is less than a quarter full */
+#define SW_SNAPSHOT_BASE_BYTES 65536 /* around the base of the stack, in a separate record, if that is further away */
 #define SW_SNAPSHOT_WINDOW_SHIFT 27 /* 134 ms */
 #define SW_SNAPSHOTS_PER_WINDOW 256 /* of one CPU */
 
@@ -213,26 +213,26 @@ struct sw_snapshot {
 
 /*
  * Tables and mappings live in an arena of equal chunks, each one value of an array that the receiver maps
- * into its own memory, and are published as in RCU: written anew, pointed to by one word, and freed only
- * after each slot has left the walk it was in. The clock advances then, since slots remember what walks found.
+ * into its own memory, and are published as in RCU: written to a new block, published by one word, and freed
+ * only after each slot has finished its current walk. Then the clock advances, since slots cache what walks found.
  */
 #define SW_CHUNK_BYTES (2u << 20)
 #define SW_CHUNKS_MAX 256
 
-/* Where a block of the arena starts: chunk << 32 | byte offset. 0: absent (offset 0 is never given out). */
+/* The location of a block of the arena: chunk << 32 | byte offset. 0: absent (offset 0 is never allocated). */
 typedef __u64 sw_location;
 
 /*
- * A segment is the unwind table of one page-aligned stretch of one file. In the arena:
+ * A segment is the unwind table of one page-aligned range of one file. In the arena:
  *
  *   sw_segment_header
  *   __u16   index[buckets + 1]   the first row of each bucket
  *   sw_rule rules[]              16-byte aligned
  *   sw_run  runs[]
- *   __u16   rows[]               (offset in bucket) << SW_RULE_BITS | number
+ *   __u16   rows[]               (offset in bucket) << SW_RULE_BITS | index
  *
- * A bucket covers SW_BUCKET_BYTES of text. A row is in force from its offset to the next row's, also in later
- * buckets; row 0 is at the segment's start. Its number is that of a rule, or, from `first_run` on, of a run.
+ * A bucket covers SW_BUCKET_BYTES of text. A row holds from its offset to the next row's, also in later buckets;
+ * row 0 is at the segment's start. Its index is that of a rule or, from `first_run` on, of a run.
  */
 #define SW_BUCKET_SHIFT 7
 #define SW_BUCKET_BYTES (1u << SW_BUCKET_SHIFT)
@@ -241,9 +241,9 @@ typedef __u64 sw_location;
 #define SW_SEGMENT_ROWS_MAX (1u << 16)
 
 /*
- * Rows that follow each other closely, as in prologues and epilogues, where each push or pop makes one. Few such
- * sequences occur, many times each, so a sequence is one row that names it. Entries are as rows are, with offsets
- * from the run's start; the first is 0. Unused ones repeat the last.
+ * A run is a sequence of closely spaced rows, as in prologues and epilogues, where each push or pop needs a row. There are
+ * few distinct sequences, each of which occurs often, so one row stands for a whole sequence. Entries have the format of
+ * rows, with offsets from the run's start; the first is 0. Unused entries repeat the last.
  */
 #define SW_RUN_ROWS 8
 
@@ -251,7 +251,7 @@ struct sw_run {
 	__u16 rows[SW_RUN_ROWS];
 };
 
-/* Rules with fixed numbers in every segment. */
+/* Rules with the same index in every segment. */
 enum sw_fixed_rule {
 	SW_RULE_NONE = 0, /* no information */
 	SW_RULE_FRAME_POINTER = 1, /* CFA = frame pointer + 16, caller's frame pointer at CFA-16, return address at CFA-8 */
@@ -263,7 +263,7 @@ struct sw_segment_header {
 	__u32 text_bytes;
 	__u32 rules; /* offsets from the header */
 	__u32 rows;
-	__u32 first_run; /* the number of the first run */
+	__u32 first_run; /* the index of the first run */
 };
 
 enum sw_cfa_base {
@@ -271,8 +271,8 @@ enum sw_cfa_base {
 	SW_CFA_REGISTER, /* register + offset */
 	/* stack pointer + 8, and 8 more where the pc is `offset` or more bytes into its SW_LINKAGE_ENTRY_BYTES */
 	SW_CFA_PLT,
-	SW_CFA_DEREF, /* the word at register + offset, and 8 * addend_by_8 */
-	SW_CFA_DEREF_INDEXED, /* the same, but 8 * ra_register further up; the return address is at the CFA */
+	SW_CFA_DEREF, /* the word at register + offset, plus 8 * addend_by_8 */
+	SW_CFA_DEREF_INDEXED, /* the same, with the word 8 * ra_register higher; `ra` is SW_PLACE_CFA */
 };
 
 enum sw_place {
@@ -284,14 +284,14 @@ enum sw_place {
 };
 
 enum sw_rule_flag {
-	SW_RULE_SIGNAL_FRAME = 1, /* the caller was interrupted: its pc is exact, its stack may be another */
-	SW_RULE_AFTER_CLONE = 2, /* where SW_REG_SYSCALL_RESULT is 0, this is a new thread, and where its stack starts */
-	/* Of the caller's SW_REG_CALLEE_SAVED, which is lost where a rule says neither: */
-	SW_RULE_KEEPS_CALLEE_SAVED = 4, /* the register still holds it */
-	SW_RULE_SAVES_CALLEE_SAVED = 8, /* it is 8 * (addend_by_8 + 1) below the CFA, which has no addend then */
+	SW_RULE_SIGNAL_FRAME = 1, /* the caller was interrupted: its pc is exact, and it may be on another stack */
+	SW_RULE_AFTER_CLONE = 2, /* if SW_REG_SYSCALL_RESULT is 0, this is a new thread at the start of its stack */
+	/* These two say where the caller's SW_REG_CALLEE_SAVED is. Without either, it is lost. */
+	SW_RULE_KEEPS_CALLEE_SAVED = 4, /* still in the register */
+	SW_RULE_SAVES_CALLEE_SAVED = 8, /* 8 * (addend_by_8 + 1) below the CFA, which then has no addend */
 };
 
-/* How a frame leads to its caller. Registers are numbered as in DWARF. */
+/* How to find the caller of a frame. Registers are numbered as in DWARF. */
 struct sw_rule {
 	__s32 cfa_offset;
 	__s32 fp_offset;
@@ -306,18 +306,18 @@ struct sw_rule {
 	__u8 addend_by_8 : 4;
 };
 
-/* What the ranges of processes name; a slot whose table was evicted keeps its id. */
+/* The ranges of processes refer to these by index; a segment whose table was evicted keeps its index. */
 struct sw_segment {
 	sw_location location;
-	__u32 used; /* the last `clock` of its CPU in which a walk used it; 0: none has */
+	__u32 used; /* the CPU's `clock` when a walk last used it; 0: never */
 	__u32 reserved;
 };
 
 /* ---- Processes ----------------------------------------------------------------------------------------- */
 
 /*
- * Mappings and segments are counted in the smallest pages that the architecture has. Where the kernel's are larger, what lies
- * in one of these lies in one of those.
+ * Mappings and segments are measured in the architecture's smallest pages. If the kernel's pages are larger, they are
+ * multiples of these.
  */
 #define SW_PAGE_BYTES (1 << SW_PAGE_SHIFT)
 
@@ -327,18 +327,19 @@ struct sw_range {
 	__u32 pages;
 	__u32 file; /* file id; 0: backed by no file */
 	__u32 file_page; /* offset of `start` in the file, in pages */
-	__u32 segment; /* number of its sw_segment; 0: none */
+	__u32 segment; /* index of its sw_segment; 0: none */
 };
 
-/* How a thread's copy of a thread-local variable is found (ELF Handling For Thread-Local Storage). */
+/* How to find a thread's copy of a thread-local variable (ELF Handling For Thread-Local Storage). */
 enum sw_tls_model {
 	SW_TLS_STATIC = 1, /* at an offset from the thread pointer */
-	/* at an offset in the block of its module, to which the thread's dynamic thread vector leads: */
-	SW_TLS_GLIBC = 2, /* 16 bytes for each module, the length in the two words before */
-	SW_TLS_MUSL = 3, /* 8 bytes for each module, the length in the first word */
+	/* at an offset in the block of its module, which is found through the thread's dynamic thread vector: */
+	SW_TLS_GLIBC = 2, /* entries of 16 bytes, the length in the two words before them */
+	SW_TLS_MUSL = 3, /* entries of 8 bytes, the length in the first word */
 	/*
-	 * No variable of its own: what leads to the labels of the running goroutine. The offset is that of its g, and `module`
-	 * tells the offsets by 8 of `curg` in an m and, 8 bits up, of `labels` in a g. Labels are a slice since Go 1.24.
+	 * Not a variable, but the path to the labels of the running goroutine: `offset` is that of the thread's g, and
+	 * `module` holds the offset of `curg` in an m, divided by 8, and in the upper 8 bits that of `labels` in a g,
+	 * likewise. Labels are a slice since Go 1.24.
 	 */
 	SW_TLS_GO_SLICE = 4,
 	SW_TLS_GO_MAP = 5,
@@ -353,18 +354,18 @@ struct sw_tls_variable {
 };
 
 #define SW_TLS_VARIABLES_MAX 4 /* of a process: several libraries may each have one of the same name */
-#define SW_TLS_MODULE_MAX 126 /* vectors are read by the window */
+#define SW_TLS_MODULE_MAX 126 /* vectors are read into the window */
 
 /*
- * The ranges of a process: this head, the variables in which its threads publish their contexts, and the ranges right
- * behind those.
+ * The ranges of a process: this header, followed by the variables in which its threads publish their contexts, and then the
+ * ranges.
  */
 struct sw_ranges {
 	__u32 count;
 	__u32 variables;
 };
 
-/* An open-addressed table keyed by pid: a process is within SW_PROCESS_PROBES places of its hash. */
+/* An entry of an open-addressed table keyed by pid: a process is within SW_PROCESS_PROBES entries of its hash. */
 struct sw_process {
 	__u32 pid; /* 0: free */
 	__u32 reserved;
@@ -374,14 +375,14 @@ struct sw_process {
 };
 
 #define SW_PROCESS_PROBES 16
-#define SW_HASH_MULTIPLIER 0x9E3779B1u /* 2^32 by the golden ratio: spreads numbers that lie close together */
-#define SW_PROCESS_PLACE_SHIFT 7 /* place = (pid * SW_HASH_MULTIPLIER) >> SW_PROCESS_PLACE_SHIFT, modulo the table */
+#define SW_HASH_MULTIPLIER 0x9E3779B1u /* 2^32 divided by the golden ratio: spreads nearby keys */
+#define SW_PROCESS_PLACE_SHIFT 7 /* index = (pid * SW_HASH_MULTIPLIER) >> SW_PROCESS_PLACE_SHIFT, modulo the table */
 
 /* ---- Scope --------------------------------------------------------------------------------------------- */
 
 /*
- * Which of the tasks that the receiver's PID namespace knows, and that run in its pod where it has one. The processes in
- * the map `listed` stand for what they fork, too.
+ * Which tasks are in scope, among those in the receiver's PID namespace and, if it runs in a pod, in its pod. The map
+ * `listed` also covers the descendants of its processes.
  */
 enum sw_scope {
 	SW_SCOPE_ALL = 0,
@@ -390,9 +391,9 @@ enum sw_scope {
 };
 
 /*
- * Whether `listed` had no room for a process that should be in it. Each is set once and never cleared, so that writers need
- * no order among them. Where listed processes are the ones out of scope, what may be such a process, or a descendant of
- * one, is out of scope too.
+ * Whether `listed` had no room for a process that should be in it. Each flag is set once and never cleared, so writes need
+ * no ordering. If listed processes are the ones out of scope, processes that may be unlisted for this reason, and
+ * descendants of such processes, are out of scope too.
  */
 struct sw_scope_gaps {
 	__u32 young; /* for one that started after the programs were loaded */
@@ -400,10 +401,10 @@ struct sw_scope_gaps {
 };
 
 #define SW_CGROUP_LEVELS 32 /* more than any runtime nests */
-/* A name of 511 bytes (KSYM_NAME_LEN), and what follows it. */
+/* A name of 511 bytes (KSYM_NAME_LEN), with the suffix that follows it. */
 #define SW_KERNEL_SYMBOL_BYTES 640
 
-/* A process has run exec in a container that has no events, for which it is time to be opened. */
+/* A process ran exec in a container without events: the receiver must open events for it. */
 struct sw_newcomer {
 	__u16 type;
 	__u16 reserved;
@@ -411,12 +412,12 @@ struct sw_newcomer {
 	__u64 container; /* id of its cgroup */
 };
 
-/* A start time read from /proc is cut to clock ticks of this length. */
+/* Start times in /proc are truncated to clock ticks of this length. */
 #define SW_START_TIME_TICK_NS 10000000ull
 
-/* ---- What kernels may lack ------------------------------------------------------------------------------- */
+/* ---- Optional kernel fields ----------------------------------------------------------------------------- */
 
-/* Fields of the kernel's types without which the programs do less. `src/fields.rs` says what. */
+/* Fields of the kernel's types without which the programs do less. `src/fields.rs` says what is lost without each. */
 enum sw_kernel_field {
 	SW_FIELD_IN_EXECVE = 0,
 	SW_FIELD_START_STACK,
@@ -432,28 +433,28 @@ enum sw_kernel_field {
 #define SW_CHAIN_CHUNKS 64
 #define SW_STACK_WINDOW_BYTES 2048
 #define SW_KERNEL_FRAMES_MAX 127
-#define SW_FRAMES_PER_CALL 32 /* where a walk goes on by tail calls */
-#define SW_CALLS_MAX 33 /* tail calls in a row: MAX_TAIL_CALL_CNT, which was 32 for as many before Linux 5.16 */
+#define SW_FRAMES_PER_CALL 32 /* if walks use tail calls */
+#define SW_CALLS_MAX 33 /* consecutive tail calls: MAX_TAIL_CALL_CNT, which before Linux 5.16 was 32 but also allowed 33 */
 /*
- * Frames of one round, where a walk goes on by a loop. Each round ends in a return, which takes about 8 ns where the
- * kernel guards returns (SRSO); but the verifier looks at each frame of it by itself.
+ * Frames per round, if walks use a loop. Each round ends with a return, which takes about 8 ns if the kernel mitigates SRSO;
+ * but the verifier checks each frame of a round separately.
  */
 #define SW_FRAMES_PER_ROUND 4
-#define SW_DEPTHS 15 /* 16,383 frames is what a chain has room for */
+#define SW_DEPTHS 15 /* enough for the 16,383 frames that fit into a chain */
 
 /*
- * What one CPU is told and what it counted, side by side: an interrupt touches as few pages as it can. The receiver
- * writes the settings of all CPUs, and reads the counters, which are never reset, through its own mapping.
+ * The settings and the counters of one CPU, side by side so that an interrupt touches few pages. The receiver writes the
+ * settings of all CPUs, and reads the counters, which are never reset, through its own mapping.
  */
 struct sw_cpu {
 	__u32 epoch; /* from 1; each stack is sent once in each */
-	/* From 1; advances some times a second: the age of segments; and before memory of the arena is used again. */
+	/* From 1; advances a few times a second, to measure the age of segments, and before arena memory is reused. */
 	__u32 clock;
 
-	/* The process that was last found to be listed: most interrupts find the same one again. */
+	/* The process that was last found in `listed`: most interrupts find the same one again. */
 	__u64 listed_start_ns;
 	__u32 listed_pid;
-	__u32 tells_newcomers; /* whether events are those of containers, and new ones must be told of */
+	__u32 tells_newcomers; /* whether events are per container, and new containers must be reported */
 
 	__u64 outcomes[SW_OUTCOME_PLACES]; /* of interrupts that got no slot, by sw_outcome */
 	__u64 scope_full; /* forks that found no room in the map `listed` */
@@ -462,13 +463,13 @@ struct sw_cpu {
 };
 
 /*
- * How a slot begins: who holds it, and what its holders counted, which is never reset. It has one holder at a time, so no
- * addition need be locked.
+ * The head of a slot: its claims, and its counters, which are never reset. A slot has one holder at a time, so additions to
+ * its counters needn't be atomic.
  */
 struct sw_slot_head {
-	__u32 claims; /* 0: free; 1: in use; more: others are just finding it so */
-	__u32 sequence; /* of its uses, counted when they end */
-	__u64 stacks_known; /* samples whose stack had been sent in this epoch */
+	__u32 claims; /* 0: free; 1: in use; more: others are finding it in use */
+	__u32 sequence; /* the number of uses that have ended */
+	__u64 stacks_known; /* samples whose stack was already sent in this epoch */
 	__u64 stacks_sent;
 	__u64 frames_by_table;
 	__u64 frames_by_frame_pointer;
@@ -476,15 +477,15 @@ struct sw_slot_head {
 	__u64 nested; /* uses begun while another slot of this CPU was in use */
 	__u64 outcomes[SW_OUTCOME_PLACES]; /* of interrupts, by sw_outcome */
 	__u64 depths[SW_DEPTHS]; /* of stacks, complete or cut: [i] counts those of 2^i frames up to 2^(i+1)-1 */
-	__u64 snapshots_refused; /* for want of room, or because there were too many in this window */
-	__u64 contexts_read; /* of threads that said which span they were in */
-	__u64 contexts_changing; /* of threads that were just saying so: valid was not 1 */
-	__u64 contexts_unreadable; /* of threads whose variable or record could not be read */
+	__u64 snapshots_refused; /* the ring had no room, or there were too many in this window */
+	__u64 contexts_read; /* the thread published a span or labels */
+	__u64 contexts_changing; /* the thread was updating its record: valid was not 1 */
+	__u64 contexts_unreadable; /* the thread's variable or record could not be read */
 };
 
 /*
- * A stack, or chunk of one, that has been sent: 96 bits of its hash, so that a set is one cache line. Should they ever be
- * another stack's, too, that one is missing where its sample arrives.
+ * A stack, or chunk of one, that was sent: 96 bits of its hash, so that a set is one cache line. If two stacks had the same
+ * 96 bits, the second would be missing when its sample arrives.
  */
 struct sw_known {
 	__u64 lo;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * The kernel's own types, with the fields that we read and no others. CO-RE relocates each access to where the
- * running kernel keeps the field; the suffix after ___ is not part of a type's name.
+ * Kernel-internal types, with only the fields that the programs read. CO-RE relocates each access to the field's offset in
+ * the running kernel; the suffix after ___ is not part of a type's name.
  */
 #ifndef SIDEWINDER_KERNEL_BPF_H
 #define SIDEWINDER_KERNEL_BPF_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR MIT)
 /*
- * The name of a function of the kernel, as the kernel's own messages have it. The list of all names takes some 50 ms to be
- * written and read; this takes some microseconds for one. Run by BPF_PROG_TEST_RUN, by one thread at a time.
+ * Finds the name of a kernel function, as the kernel's own messages print it. Reading the list of all names takes about 50
+ * ms; this takes a few microseconds per name. Run by BPF_PROG_TEST_RUN, by one thread at a time.
  */
 #include "intf.h"
 #include <linux/bpf.h>
@@ -18,7 +18,7 @@ int name_kernel_address(void *ctx)
 	static const char format[] = "%pS";
 	__u64 address = kernel_address;
 
-	/* Linux 5.13 */
+	/* since Linux 5.13 */
 	bpf_snprintf(kernel_symbol, sizeof(kernel_symbol), format, &address, sizeof(address));
 	return 0;
 }

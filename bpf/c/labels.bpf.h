@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Labels. Those of the running goroutine (pprof): on a thread's own stack, as in the scheduler, its g is another one, so the way
- * leads through the thread's m to the goroutine that it runs. Six reads of user memory up to the labels, one more of a map, and
- * two of each. And those of a thread (custom-labels, ABI 1), whose set begins as a slice of Go's does.
+ * Reads labels: those of the running goroutine (pprof), or of a thread (custom-labels, ABI 1), whose set begins like a Go
+ * slice. On a thread's own stack, as in the scheduler, its g isn't that of the goroutine, so the goroutine is found through
+ * the thread's m. It takes six reads of user memory to reach the labels, one more for a map, and two for each label.
  */
 #ifndef SIDEWINDER_LABELS_BPF_H
 #define SIDEWINDER_LABELS_BPF_H
@@ -13,16 +13,16 @@
 #define SW_GO_LENGTH_AT 8 /* in a string */
 #define SW_CUSTOM_LENGTH_AT 0
 #define SW_GO_M 48 /* in a g: Go 1.21 to 1.26 */
-#define SW_GO_BUCKET_CELLS 8 /* of a map before Go 1.24: as many hashes of a byte, then keys, then values */
+#define SW_GO_BUCKET_CELLS 8 /* of a map before Go 1.24: 8 hashes of one byte, then 8 keys, then 8 values */
 #define SW_GO_BUCKET_BYTES (SW_GO_BUCKET_CELLS * (1 + 2 * SW_STRING_BYTES))
 #define SW_GO_HASH_MIN 5 /* smaller ones mark empty cells */
 
-/* Of pairs of strings, a key and a value. */
+/* A slice of pairs of strings: a key and a value. */
 struct sw_label_slice {
 	__u64 start, length;
 };
 
-/* Of `runtime.hmap` the fields up to where its buckets are. */
+/* The first fields of `runtime.hmap`, up to the pointer to its buckets. */
 struct sw_go_map {
 	__u64 count;
 	__u8 flags, log_buckets;
@@ -36,7 +36,7 @@ static __always_inline __u64 window_word(struct sw_slot *slot, __u32 at)
 	return *(__u64 *)(slot->window + (at & (SW_STACK_WINDOW_BYTES - 8)));
 }
 
-/* Copies the string whose two words are there in the window, of at most `max` bytes; returns its length, or 0. */
+/* Copies the string whose two words are at offset `at` of the window. Returns its length, or 0 if it exceeds `max` bytes. */
 static __always_inline __u8 copy_string(char *to, __u32 max, struct sw_slot *slot, __u32 at, __u32 length_at)
 {
 	__u64 length = window_word(slot, at + length_at);
@@ -52,8 +52,8 @@ static __always_inline __u8 copy_string(char *to, __u32 max, struct sw_slot *slo
 }
 
 /*
- * Makes the strings at two places of the window the key and the value of a label. Not static, and the slot by its number:
- * twelve strings, each there or not, are more ways than older verifiers follow.
+ * Copies the strings at two offsets of the window into the key and the value of a label. Not static, and the slot is passed
+ * by index: twelve strings, each present or not, are more paths than older verifiers can follow.
  */
 __noinline int copy_label(__u32 number, __u32 i, __u32 key_at, __u32 value_at, __u32 length_at)
 {
@@ -97,7 +97,7 @@ static __always_inline bool follow(__u64 *pointer, __u64 offset)
 	return !bpf_probe_read_user(pointer, sizeof(*pointer), (void *)(*pointer + offset)) && *pointer;
 }
 
-/* Of a map of one bucket, to which a pointer leads: of up to eight labels, those in its first cells. */
+/* Copies labels from a map of one bucket, given a pointer to the map: of up to eight, those in the first cells. */
 static __always_inline bool copy_map(struct sw_slot *slot, __u32 number, __u64 labels)
 {
 	struct sw_go_map map;
@@ -115,7 +115,7 @@ static __always_inline bool copy_map(struct sw_slot *slot, __u32 number, __u64 l
 	return true;
 }
 
-/* Where the labels of the goroutine are that the thread runs; 0: it runs none, or one without. */
+/* The address of the labels of the goroutine that the thread runs; 0 if it runs none, or one without labels. */
 static __always_inline __u64 goroutine_labels(struct sw_tls_variable *variable, __u64 thread)
 {
 	__u64 curg = (variable->module & 0xff) * 8, labels = (variable->module >> 8) * 8, at = thread;
@@ -125,7 +125,7 @@ static __always_inline __u64 goroutine_labels(struct sw_tls_variable *variable, 
 	return at;
 }
 
-/* Leaves the labels that are there in the slot. */
+/* Copies the labels at that address into the slot. */
 static __always_inline void read_labels(struct sw_slot *slot, __u32 number, __u64 labels, __u16 model)
 {
 	__u32 length_at = model & SW_TLS_LABEL_SET ? SW_CUSTOM_LENGTH_AT : SW_GO_LENGTH_AT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* Every map, what bounds its size, and the settings that are fixed when the programs are loaded. */
+/* All maps, the limits of their sizes, and the settings that are fixed when the programs are loaded. */
 #ifndef SIDEWINDER_MAPS_BPF_H
 #define SIDEWINDER_MAPS_BPF_H
 
@@ -9,48 +9,48 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-/* Set before load: the verifier removes what they switch off. */
+/* Set before load, so that the verifier removes code that they disable. */
 const volatile __u32 scope_mode = SW_SCOPE_ALL;
-const volatile __u32 pod_level; /* of the pod's cgroup, the root being 0; 0: there is no pod */
+const volatile __u32 pod_level; /* of the pod's cgroup, where the root is 0; 0: there is no pod */
 const volatile __u64 pod_cgroup; /* its id */
 const volatile __u64 loaded_ns; /* CLOCK_BOOTTIME, before any program was attached */
-const volatile __u32 pid_namespace_inode; /* of the receiver; 0: the initial one, which knows every task */
+const volatile __u32 pid_namespace_inode; /* of the receiver; 0: the initial one, which contains every task */
 const volatile __u32 frame_limit = 8192;
-const volatile __u32 process_mask; /* places in `processes` - 1; a power of two - 1 */
+const volatile __u32 process_mask; /* entries of `processes` - 1; a power of two - 1 */
 const volatile __u32 known_mask; /* sets in `known_stacks` - 1; a power of two - 1 */
 const volatile __u32 ring_bytes; /* of one CPU's ring */
-const volatile __u64 hash_key[4]; /* secret, odd: nobody can aim for a collision */
+const volatile __u64 hash_key[4]; /* secret and odd, so that collisions can't be constructed */
 const volatile bool kernel_frames = true;
 const volatile bool kernel_threads; /* whether they are sampled too */
-const volatile bool reads_attributes; /* of contexts, besides their head */
+const volatile bool reads_attributes; /* of contexts, in addition to their head */
 
 /*
- * A frame that walks came by, and the rule that leads to its caller: most samples meet the frames of the last ones again.
- * One cache line each.
+ * A cached frame, with the rule that leads to its caller: most samples have frames in common with the previous ones. One
+ * cache line each.
  */
 struct sw_found {
 	__u64 pc;
 	sw_location ranges; /* of its process */
-	__u32 clock; /* when it was found; it does not hold at another time. 0: never */
+	__u32 clock; /* when it was found: it is only valid while the clock has this value. 0: never */
 	__u32 is_return_address;
 	__u64 head;
 	__u64 address;
-	__u32 number; /* of the rule */
-	struct sw_rule rule; /* unless the number says it all */
+	__u32 number; /* index of the rule */
+	struct sw_rule rule; /* only if the index is that of no fixed rule */
 } __attribute__((aligned(64)));
 
 #define SW_FOUND_BITS 6
 #define SW_FOUND_FRAMES (1u << SW_FOUND_BITS)
 
 /*
- * Scratch of one entry point on one CPU, claimed for the length of one interrupt. Walks keep their state here
- * rather than on the stack, where the verifier would follow each value of it.
+ * Scratch memory of one entry point on one CPU, claimed for the duration of one interrupt. Walks keep their state here
+ * rather than on the stack, where the verifier would track each value.
  */
 struct sw_slot {
 	struct sw_slot_head head;
 
-	/* The sample that is being taken. */
-	__u32 number; /* of this slot */
+	/* The current sample. */
+	__u32 number; /* index of this slot */
 	__u64 owner; /* the task that it interrupted, as bpf_get_current_pid_tgid() */
 	__u64 time_ns;
 	__u32 pid;
@@ -59,23 +59,23 @@ struct sw_slot {
 	__u8 kind;
 	__u8 in_kernel;
 
-	/* The frame about to be looked at. */
+	/* The current frame. */
 	__u64 pc;
 	__u64 sp;
 	__u64 fp;
-	__u64 callee_saved; /* SW_REG_CALLEE_SAVED, where has_callee_saved: each rule so far said where it is */
+	__u64 callee_saved; /* SW_REG_CALLEE_SAVED; valid if has_callee_saved, as long as each rule says where it is */
 	__u64 registers[SW_REGISTERS]; /* of the interrupted frame */
 	__u32 is_return_address;
 	__u32 has_callee_saved;
 	__u32 is_interrupted; /* `registers` belong to this frame */
 	__u32 unproven; /* SW_FRAME_UNPROVEN, or 0 */
 	__u32 guesses; /* unproven frames of this walk */
-	__u32 stack_switches; /* times that the walk went down instead of up */
+	__u32 stack_switches; /* how often the walk went down instead of up */
 
-	/* The mappings of the process, and the one that was looked at last. */
+	/* The mappings of the process, and the last one that was looked up. */
 	sw_location ranges;
 	__u32 range_count;
-	__u32 clock; /* as this CPU was told, after `ranges` were looked up */
+	__u32 clock; /* this CPU's clock, read after `ranges` were looked up */
 	__u32 variables_offset; /* in the same chunk */
 	__u32 variable_count;
 	__u64 range_start;
@@ -90,22 +90,22 @@ struct sw_slot {
 	__u32 segment_rows;
 	__u32 segment_first_run;
 
-	/* What `window` holds of the user's stack, and the word that could not be had. */
+	/* The part of the user stack that `window` holds, and the address of the word that could not be read. */
 	__u64 window_start;
 	__u32 window_bytes;
-	__u64 first_sp; /* of this walk, or of the one before */
-	__u64 bytes_before; /* from the first to the last frame's, in the walk before */
+	__u64 first_sp; /* of this walk; before it starts, of the previous one */
+	__u64 bytes_before; /* from the first to the last frame's stack pointer, in the previous walk */
 	__u64 unreadable;
 
-	/* The chunk being filled, and the chunks that are full. */
+	/* The current chunk, and the full ones. */
 	__u32 count;
 	__u32 chunks;
 	__u32 depth;
 	struct sw_hash hash;
 
-	__u32 context_bytes; /* 0: none, as in each slot that is free */
-	__u32 context_flag; /* which of the two follows the sample */
-	struct sw_sample sample; /* of a thread with a context, and, contiguous with it, that */
+	__u32 context_bytes; /* 0: none, as in every free slot */
+	__u32 context_flag; /* which member of the union follows the sample */
+	struct sw_sample sample; /* of a thread with a context, which directly follows it */
 	union {
 		struct sw_context context;
 		struct sw_label labels[SW_LABELS_MAX];
@@ -114,7 +114,7 @@ struct sw_slot {
 	struct sw_found found[SW_FOUND_FRAMES]; /* by pc; kept from sample to sample */
 	struct sw_hash chain[SW_CHAIN_CHUNKS];
 	__u8 window[SW_STACK_WINDOW_BYTES];
-	struct sw_body body; /* and, contiguous with it, its frames */
+	struct sw_body body; /* directly followed by its frames */
 	struct sw_frame frames[SW_CHUNK_FRAMES];
 };
 
@@ -146,7 +146,7 @@ struct {
 	__array(values, struct sw_ring);
 } rings SEC(".maps");
 
-/* One for all CPUs: few samples need it, at the start of programs. */
+/* One for all CPUs: only a few samples need it, when programs start. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4096); /* set before load */
@@ -162,7 +162,7 @@ struct sw_chunk_map {
 	__type(value, sw_chunk);
 };
 
-/* Grows by one chunk when the receiver needs it; never beyond the budget. */
+/* The receiver adds a chunk when it needs one, within its budget. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
 	__uint(max_entries, SW_CHUNKS_MAX);
@@ -193,25 +193,25 @@ struct sw_known_set {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1); /* known_mask + 1 */
-	__uint(map_flags, BPF_F_MMAPABLE); /* for the alignment: a set is a cache line */
+	__uint(map_flags, BPF_F_MMAPABLE); /* for alignment: a set is a cache line */
 	__type(key, __u32);
 	__type(value, struct sw_known_set);
 } known_stacks SEC(".maps");
 
 /*
- * Thread groups that the scope is made of, or is without, and when their leader started. Written by the receiver and by
- * the fork hook.
+ * The thread groups that are in scope, or those that are excluded, with the start time of their leader. Written by the
+ * receiver and by the fork hook.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 1); /* set before load; 1 where the scope is all */
+	__uint(max_entries, 1); /* set before load; 1 if all tasks are in scope */
 	__type(key, __u32);
 	__type(value, __u64);
 } listed SEC(".maps");
 
 /*
- * Of listed processes whose exit has begun: their numbers in the receiver's PID namespace, by thread group id. The kernel
- * takes the number from a process before it frees it. As many at most as there are in `listed`.
+ * The ids, in the receiver's PID namespace, of listed processes that have begun to exit, by thread group id. The kernel
+ * detaches these ids from a process before it frees it. At most as many as there are in `listed`.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -220,10 +220,10 @@ struct {
 	__type(value, __u32);
 } exiting SEC(".maps");
 
-/* What `listed` lacks; the only thing in .bss. */
+/* Whether processes are missing from `listed`; the only variable in .bss. */
 struct sw_scope_gaps scope_gaps;
 
-/* The containers that the receiver has heard of, by the ids of their cgroups. */
+/* The containers that the receiver knows, by the ids of their cgroups. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1); /* set before load; 1 where there is no pod */
@@ -231,7 +231,7 @@ struct {
 	__type(value, __u32);
 } containers SEC(".maps");
 
-/* The program that walks on, where walks go on by tail calls. One for each type of program. */
+/* The program that continues a walk, if walks use tail calls. One map for each type of program. */
 struct sw_walks {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, 1);
@@ -267,8 +267,8 @@ static __always_inline __u8 *arena_chunk(__u32 number)
 }
 
 /*
- * A T at an offset of a chunk. The mask keeps any offset inside the chunk and on a multiple of `align`, which must
- * be a power of two no smaller than T.
+ * A pointer to a T at an offset of a chunk. The mask keeps any offset within the chunk and on a multiple of `align`, which
+ * must be a power of two no smaller than T.
  */
 #define sw_at(T, chunk, offset, align) ((T *)((chunk) + ((offset) & (SW_CHUNK_BYTES - (align)))))
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* The life of processes, as far as an interrupt must know of it before the receiver does. */
+/* Programs at fork, exec and exit: changes that later interrupts must take into account before the receiver sees them. */
 #ifndef SIDEWINDER_PROCESS_BPF_H
 #define SIDEWINDER_PROCESS_BPF_H
 
@@ -7,7 +7,7 @@
 #include "table.bpf.h"
 #include <bpf/bpf_tracing.h>
 
-/* What the receiver knows of the mappings of this pid belongs to another program from here on. */
+/* Invalidates the mappings that the receiver published for this pid: they belong to the program before the exec. */
 static __always_inline void forget_mappings(__u32 pid)
 {
 	__u32 place = process_place(pid);
@@ -23,7 +23,7 @@ static __always_inline void forget_mappings(__u32 pid)
 	}
 }
 
-/* Tells the receiver of a container that it has not heard of; again and again, until it has. */
+/* Reports a container that the receiver doesn't know yet; repeated at each exec until it is known. */
 static __always_inline void tell_newcomer(struct sw_cpu *cpu, __u32 pid)
 {
 	struct sw_newcomer newcomer = {
@@ -37,7 +37,7 @@ static __always_inline void tell_newcomer(struct sw_cpu *cpu, __u32 pid)
 		bpf_ringbuf_output(ring, &newcomer, sizeof(newcomer), BPF_RB_FORCE_WAKEUP);
 }
 
-/* What a listed process forks is listed, too. Runs as the parent. */
+/* Adds the children of a listed process to `listed`. Runs in the parent. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(process_fork, struct task_struct *parent, struct task_struct *child)
 {
@@ -76,8 +76,8 @@ int BPF_PROG(process_exec, struct task_struct *task)
 }
 
 /*
- * A thread of a listed process has begun to exit: the last moment at which every process still has its numbers in PID
- * namespaces. It stays listed, since it can be interrupted until it is freed.
+ * A thread of a listed process begins to exit: the last point at which every process still has its ids in PID namespaces.
+ * The process stays listed, since it can be interrupted until it is freed.
  */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
@@ -90,8 +90,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 }
 
 /*
- * Its number may be another's by now. A leader is freed after all its threads, once nothing can interrupt them any more; it
- * has no numbers in PID namespaces left then, but still its thread group id.
+ * Removes a freed process from `listed`, unless its id already belongs to another process. A leader is freed after all its
+ * threads, when nothing can interrupt them any more. It then no longer has ids in PID namespaces, only its thread group id.
  */
 SEC("tp_btf/sched_process_free")
 int BPF_PROG(process_free, struct task_struct *task)
@@ -99,7 +99,7 @@ int BPF_PROG(process_free, struct task_struct *task)
 	__u32 tgid = sw_task(task, tgid), pid = tgid;
 	__u64 *start_ns;
 
-	/* After an exec by another thread, the former leader is freed as that thread. */
+	/* After an exec by another thread, the former leader is freed as a thread that isn't the leader. */
 	if ((__u32)sw_task(task, pid) != tgid)
 		return 0;
 	if (pid_namespace_inode) {

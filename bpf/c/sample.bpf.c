@@ -2,22 +2,22 @@
 /*
  * Sidewinder's programs.
  *
- * An interrupt of the CPU clock becomes a sample: the task is looked at only if it is in scope; its kernel frames, if
- * it was in the kernel, and its user frames are walked into scratch of this CPU and hashed on the way; a stack that
- * was not seen in this epoch is sent in full, and then a small record that names it by hash. Each interrupt ends in
- * exactly one outcome, counted where it ends.
+ * An interrupt of the CPU clock becomes a sample: first the task must be in scope; then its kernel frames, if it was in
+ * the kernel, and its user frames are walked into scratch memory of this CPU, and hashed; a stack that was not seen in this
+ * epoch is sent in full, followed by a small record that refers to it by hash. Each interrupt ends in exactly one outcome,
+ * counted where it ends.
  *
- *   intf.h      what the receiver sees too        stack.bpf.h    frames, their hash, what leaves
- *   maps.bpf.h  maps, options, scratch            table.bpf.h    from an address to its rule
- *   scope.bpf.h whose memory may be read          unwind.bpf.h   from registers to the start of the thread
- *   slot.bpf.h  claiming scratch                  arch.bpf.h     the architecture
- *   process.bpf.h  fork, exec and exit            snapshot.bpf.h what walks leave to the receiver
+ *   intf.h         shared with the receiver       stack.bpf.h    frames, their hash, sending them
+ *   maps.bpf.h     maps, options, scratch         table.bpf.h    from an address to its rule
+ *   scope.bpf.h    which tasks are in scope       unwind.bpf.h   from registers to the start of the thread
+ *   slot.bpf.h     claiming scratch               arch.bpf.h     the architecture
+ *   process.bpf.h  fork, exec and exit            snapshot.bpf.h stacks that the receiver walks later
  *   context.bpf.h  the span that a thread is in   labels.bpf.h   labels of goroutines and of threads
- *   fields.bpf.h   what a kernel may lack         atomic.bpf.h   memory that others use, too
+ *   fields.bpf.h   optional kernel fields         atomic.bpf.h   access to shared memory
  *   test.bpf.h     programs that only tests load
  *
- * sample_* load where programs may loop (Linux 5.17). Elsewhere sample_*_by_calls take their place: these begin the
- * sample, and walk_*_by_calls walk, call themselves for more frames, and end it.
+ * The sample_* programs need loops (Linux 5.17). Older kernels get sample_*_by_calls instead, which begin the sample, and
+ * walk_*_by_calls, which walk, call themselves for more frames, and end it.
  */
 #include "maps.bpf.h"
 #include "scope.bpf.h"
@@ -30,7 +30,7 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /*
- * The kernel part of the stack. The kernel's own walk is used: it knows its own unwind formats. These are the first
+ * Walks the kernel part of the stack, using the kernel's own unwinder, which knows its unwind formats. These are the first
  * frames, and fewer than a chunk holds.
  */
 static __always_inline void walk_kernel_stack(struct bpf_perf_event_data *ctx, struct sw_slot *slot)
@@ -42,7 +42,7 @@ static __always_inline void walk_kernel_stack(struct bpf_perf_event_data *ctx, s
 	if (bytes <= 0)
 		return;
 	count = bytes / sizeof(__u64);
-	/* Here, and not after the loop: what the verifier learns of the number there would be different in each round. */
+	/* Not after the loop: the bounds that the verifier knows of the count there would differ in each round. */
 	slot->count = count;
 	slot->depth = count;
 	for (__u32 i = 0; i < SW_KERNEL_FRAMES_MAX && i < count; i++)
@@ -52,9 +52,10 @@ static __always_inline void walk_kernel_stack(struct bpf_perf_event_data *ctx, s
 }
 
 /*
- * Prepares the slot for walks in a child that still runs what its parent runs, and that the receiver has not heard of:
- * its memory is a copy of the parent's as that was at the fork. An orphan's parent is another program: it has its stack
- * and its code elsewhere. Without the fields that tell, no parent's mappings are taken for the child's.
+ * Prepares the slot for walks in a forked child that the receiver doesn't know yet and that still runs its parent's
+ * program: its memory is a copy of the parent's at the fork. An orphan's parent runs another program, with its stack and
+ * code at other addresses. If the kernel doesn't have the fields to check this, a parent's mappings are never used for a
+ * child.
  */
 static __noinline int enter_forked(struct sw_slot *slot)
 {
@@ -74,14 +75,14 @@ static __noinline int enter_forked(struct sw_slot *slot)
 	if (!enter_process(slot, pid, BPF_CORE_READ(parent, group_leader, start_time),
 			   sw_task(task, group_leader, start_time)))
 		return 0;
-	/* A child publishes nothing before it says so itself. */
+	/* What the parent's variables say doesn't apply to the child. */
 	slot->variable_count = 0;
 	return 1;
 }
 
 /*
- * Prepares the walk of the user part of the stack, from the registers in the slot. False: there is none, or no way
- * into it; slot->outcome says why.
+ * Prepares the walk of the user part of the stack, from the registers in the slot. False: there is none, or it can't be
+ * walked; slot->outcome says why.
  */
 static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct *task, sw_abi abi)
 {
@@ -100,7 +101,7 @@ static __always_inline bool enter_user(struct sw_slot *slot, struct task_struct 
 	return true;
 }
 
-/* Walks the kernel part of the stack of the interrupted task, and prepares the walk of the user part as enter_user. */
+/* Walks the kernel part of the interrupted task's stack, and prepares the walk of the user part like enter_user. */
 static __always_inline bool enter_interrupted(struct bpf_perf_event_data *ctx, struct sw_slot *slot,
 					      struct task_struct *task, __u32 task_flags)
 {
@@ -135,7 +136,7 @@ static __always_inline void write_sample(struct sw_sample *sample, struct sw_slo
 	copy_name(sample->comm, current_task());
 }
 
-/* Sends the stack in the slot, and the sample that names it. Returns the outcome that is to be counted. */
+/* Sends the stack in the slot, and the sample that refers to it. Returns the outcome to count. */
 static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	void *ring = this_ring();
@@ -153,7 +154,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 		return send(ring, &slot->sample, sizeof(*sample) + context_bytes,
 			    sizeof(*sample) + sizeof(slot->context)) ? outcome : SW_OUTCOME_RING_FULL;
 	}
-	/* Written in place, which takes a quarter less than having it copied. */
+	/* Written in place, which takes a quarter less time than copying. */
 	wakeup_flags = wakeup_of(ring, sizeof(*sample));
 	sample = bpf_ringbuf_reserve(ring, sizeof(*sample), 0);
 	if (!sample)
@@ -163,7 +164,7 @@ static __always_inline __u32 send_sample(struct sw_slot *slot, struct sw_cpu *cp
 	return outcome;
 }
 
-/* A slot that is ready for a sample, or none. */
+/* Claims a slot and prepares it for a sample; null if no slot is free. */
 static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool in_kernel, __u64 time_ns)
 {
 	struct sw_slot *slot = claim_slot(kind);
@@ -178,7 +179,7 @@ static __always_inline struct sw_slot *begin_sample(__u8 kind, __u32 pid, bool i
 	return slot;
 }
 
-/* The binary logarithm, cut to a whole number; of numbers below 65,536. */
+/* The binary logarithm of a depth below 65,536, rounded down. */
 static __always_inline __u32 depth_class(__u32 depth)
 {
 	__u32 class = (depth > 0xff) << 3;
@@ -191,7 +192,7 @@ static __always_inline __u32 depth_class(__u32 depth)
 	return class | (depth > 1);
 }
 
-/* Ends the stack where it is and sends the sample. Returns the outcome that is to be counted. */
+/* Ends the stack at its current frame and sends the sample. Returns the outcome to count. */
 static __always_inline __u32 end_sample(struct sw_slot *slot, struct sw_cpu *cpu)
 {
 	__u32 outcome = send_sample(slot, cpu), depth = depth_class(slot->depth);
@@ -208,7 +209,7 @@ static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cp
 	__u32 outcome = end_sample(slot, cpu);
 
 	if (outcome < SW_OUTCOME_COUNT) {
-		/* Older verifiers forget the bounds of what compilers keep on the stack meanwhile. */
+		/* Older verifiers lose the bounds of values that the compiler spills to the stack. */
 		outcome &= SW_OUTCOME_PLACES - 1;
 		barrier_var(outcome);
 		slot->head.outcomes[outcome]++;
@@ -218,8 +219,8 @@ static __always_inline int end_interrupt(struct sw_slot *slot, struct sw_cpu *cp
 }
 
 /*
- * The slot of a sample that is under way, and whether its user stack is to be walked; or none, and the interrupt is
- * counted.
+ * Begins the sample of an interrupt: returns its slot, and in *walks whether to walk its user stack. Null if there is no
+ * sample; the interrupt's outcome is then already counted.
  */
 static __always_inline struct sw_slot *begin_interrupt(struct bpf_perf_event_data *ctx, struct sw_cpu *cpu,
 						       bool *walks)

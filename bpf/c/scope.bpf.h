@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* Whether a task may be looked at. Asked before anything of it is read, in every program. */
+/* The scope check. Every program does it before it reads any memory of a task's process. */
 #ifndef SIDEWINDER_SCOPE_BPF_H
 #define SIDEWINDER_SCOPE_BPF_H
 
 #include "task.bpf.h"
 
 /*
- * Whether the current task runs in the receiver's pod. Who only joins the pod's PID namespace does not: it stays in the
- * cgroup that it came from.
+ * Whether the current task runs in the receiver's pod. A task that only joined the pod's PID namespace does not: it stays in
+ * its original cgroup.
  */
 static __always_inline bool in_pod(void)
 {
@@ -15,8 +15,8 @@ static __always_inline bool in_pod(void)
 }
 
 /*
- * A process number means the process that had it when it was listed: a later owner of the number started at another
- * time. The receiver knows start times to a clock tick, so that much play is allowed.
+ * Whether the process of this id is the one that was listed: a later process with the same id has a different start time.
+ * The receiver knows start times only to a clock tick, so they may differ by less than that.
  */
 static __always_inline bool is_listed(struct sw_cpu *cpu, struct task_struct *task, __u32 pid)
 {
@@ -27,22 +27,25 @@ static __always_inline bool is_listed(struct sw_cpu *cpu, struct task_struct *ta
 	from_ns = bpf_map_lookup_elem(&listed, &pid);
 	if (!from_ns || start_ns - *from_ns >= SW_START_TIME_TICK_NS)
 		return false;
-	/* A program that interrupts this one may leave half of its own here: together the halves name one listed, or none. */
+	/*
+	 * A program that interrupts this one may overwrite half of the pair. The mixed pair still identifies a listed
+	 * process, or none.
+	 */
 	WRITE_ONCE(cpu->listed_pid, pid);
 	WRITE_ONCE(cpu->listed_start_ns, start_ns);
 	return true;
 }
 
 /*
- * Whether a process that isn't listed may be one for which the list had no room. Whoever found none started no earlier than
- * `young` says, and so did all that it forked.
+ * Whether a process that isn't listed may be missing because the list was full. A process that set only `young` started
+ * after the programs were loaded, and so did its descendants.
  */
 static __always_inline bool may_lack_in_list(struct task_struct *task)
 {
 	return READ_ONCE(scope_gaps.any) || (READ_ONCE(scope_gaps.young) && process_start_ns(task) >= loaded_ns);
 }
 
-/* The process of the current task, by its number in the receiver's PID namespace, if it may be looked at; 0 otherwise. */
+/* The id of the current task's process in the receiver's PID namespace if it is in scope; 0 otherwise. */
 static __always_inline __u32 process_in_scope(struct sw_cpu *cpu, struct task_struct *task)
 {
 	__u32 pid = in_pod() ? process_id(task) : 0;

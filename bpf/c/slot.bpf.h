@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* Claiming and releasing scratch. */
+/* Claiming and releasing slots, the scratch memory of samples. */
 #ifndef SIDEWINDER_SLOT_BPF_H
 #define SIDEWINDER_SLOT_BPF_H
 
 #include "task.bpf.h"
 
 /*
- * Programs interrupt each other on one CPU, perf events other entry points' programs most of all, so each takes the
- * first slot that nobody holds: its own claim is then the only one. (Two that claim at once may both go on to the
- * next. An exchange would tell them apart, but Linux 5.10 has none for programs.) The receiver waits for the end of a
- * use before it reuses memory that a walk might still be reading. So a claim is seen before all that the walk reads; it
- * pairs with the fence of `WalksInProgress::now`, between what the receiver unpublished and its look at the claims.
+ * Claims the first free slot of this CPU: one whose only claim is its own. Programs on one CPU interrupt each other, mostly
+ * perf events those of other entry points. (Two that claim at the same time may both move on to the next slot. An exchange
+ * would decide between them, but Linux 5.10 has none for programs.) The receiver waits for the end of a use before it
+ * reuses memory that a walk might still be reading. So the claim is visible before the walk's reads; the barrier pairs with
+ * the fence of `WalksInProgress::capture`, between the receiver's unpublishing and its check of the claims.
  */
 static __always_inline struct sw_slot *claim_slot(__u8 kind)
 {
@@ -41,8 +41,8 @@ static __always_inline struct sw_slot *claim_slot(__u8 kind)
 }
 
 /*
- * Finds again what an earlier program of this sample claimed. A task has one sample of a kind under way at most: each
- * kind's programs have ended before its next event.
+ * Finds the slot that an earlier program of this sample claimed. A task has at most one sample of a kind in progress: a
+ * kind's programs end before its next event.
  */
 static __always_inline struct sw_slot *claimed_slot(__u8 kind, __u32 *number)
 {
@@ -62,8 +62,8 @@ static __always_inline struct sw_slot *claimed_slot(__u8 kind, __u32 *number)
 }
 
 /*
- * By either word the receiver knows that the use has ended, so both are written after all that it read. Nobody else writes the
- * sequence of a slot that is in use.
+ * Either word tells the receiver that the use has ended, so both are written after all reads. Only the holder of a slot
+ * writes its sequence.
  */
 static __always_inline void release_slot(struct sw_slot *slot)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* What a walk that came too early leaves to the receiver. */
+/* Snapshots: copies of registers and stacks for walks that the receiver completes, once it has the mappings and tables. */
 #ifndef SIDEWINDER_SNAPSHOT_BPF_H
 #define SIDEWINDER_SNAPSHOT_BPF_H
 
@@ -8,19 +8,19 @@
 #include "stack.bpf.h"
 #include "task.bpf.h"
 
-/* What lies further below the first stack's beginning is another stack: there is a gap between them. */
+/* A stack pointer further below the first stack's base is on another stack: there is a gap between them. */
 #define SW_FIRST_STACK_BYTES_MAX (64ull << 20)
 
 #define SW_FRAMES_ON_OTHER_STACK_MAX 16
 
-/* Whether the receiver may have what the walk lacked before long: it is told of mappings after they are used. */
+/* Whether the receiver may soon have what the walk was missing: it learns of mappings after they are first used. */
 static __always_inline bool came_too_early(__u32 outcome)
 {
 	return outcome == SW_OUTCOME_NO_TABLE || outcome == SW_OUTCOME_UNKNOWN_PROCESS ||
 	       outcome == SW_OUTCOME_NO_MAPPING;
 }
 
-/* Stacks that lead nowhere for good must not cost much for good. */
+/* Limits the number of snapshots, in case the missing data never arrives. */
 static __always_inline bool may_send_snapshot(struct sw_cpu *cpu, __u64 time_ns)
 {
 	__u32 window = time_ns >> SW_SNAPSHOT_WINDOW_SHIFT;
@@ -32,7 +32,7 @@ static __always_inline bool may_send_snapshot(struct sw_cpu *cpu, __u64 time_ns)
 	return cpu->snapshots_in_window++ < SW_SNAPSHOTS_PER_WINDOW;
 }
 
-/* Where a snapshot starts: below the stack pointer, unless that page was never touched. */
+/* Where a snapshot starts: at the red zone below the stack pointer, unless that page was never touched. */
 static __always_inline __u64 snapshot_start(__u64 sp)
 {
 	__u64 start = (sp - SW_RED_ZONE_BYTES) & ~7ull, word;
@@ -40,7 +40,7 @@ static __always_inline __u64 snapshot_start(__u64 sp)
 	return bpf_probe_read_user(&word, sizeof(word), (void *)start) ? sp & ~7ull : start;
 }
 
-/* Where the process' first stack began, if this is that one; else 0. */
+/* The base of the process's first stack if `sp` is on it; otherwise 0. */
 static __always_inline __u64 first_stack_end(__u64 sp)
 {
 	struct mm_struct *mm = sw_task(current_task(), mm);
@@ -50,8 +50,8 @@ static __always_inline __u64 first_stack_end(__u64 sp)
 }
 
 /*
- * What lies around the beginning of a stack. Of threads, libraries put the control block above the stack, and the thread's
- * own variables between them (glibc, musl). 0: that is not so in this thread.
+ * The start of the memory around the base of a stack. C libraries put a thread's control block above its stack, with the
+ * thread-local variables in between (glibc, musl). 0: this thread isn't laid out like this.
  */
 static __always_inline __u64 base_start(__u64 sp, __u64 end)
 {
@@ -63,8 +63,8 @@ static __always_inline __u64 base_start(__u64 sp, __u64 end)
 }
 
 /*
- * Where frame pointers lead off what was kept of this stack, or 0: code that goes on on another stack for a while, as
- * Go's runtime does, came from there. Of code that keeps no frame pointers the first is none, as a rule.
+ * The address to which frame pointers lead outside the copied part of this stack, or 0. This finds the previous stack of
+ * code that temporarily switches stacks, as Go's runtime does. In code without frame pointers, the first usually isn't one.
  */
 static __always_inline __u64 stack_before(struct sw_slot *slot, __u64 start, __u64 bytes)
 {
@@ -82,9 +82,9 @@ static __always_inline __u64 stack_before(struct sw_slot *slot, __u64 start, __u
 }
 
 /*
- * Sends the registers in the slot and what there is of a stack from `start` on: up to the end of that page, and `room`
- * bytes more. A page that can't be read is zero: as a rule it was never touched, as the middle of a large frame. 0 where
- * the ring has no room for that. `used` is what the ring holds.
+ * Sends the registers in the slot and the stack from `start` to the end of that page, plus `room` bytes. A page that can't
+ * be read is zero: usually it was never touched, like the middle of a large frame. Returns 0 if the ring has no room.
+ * `used` is the number of bytes in the ring.
  */
 static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_slot *slot, __u64 used)
 {
@@ -102,7 +102,7 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 	snapshot->start = start;
 	/* The compiler must not count from the page's end downwards, which the verifier can't follow. */
 	barrier_var(bytes);
-	/* The helper fills with zeros what it can't read. */
+	/* The helper writes zeros if it can't read. */
 	if (!bpf_probe_read_user(snapshot->stack, bytes, (void *)start))
 		kept = bytes;
 	for (__u32 left = room; left; left -= SW_PAGE_BYTES) {
@@ -116,8 +116,8 @@ static __always_inline int send_snapshot_of(__u64 start, __u32 room, struct sw_s
 }
 
 /*
- * As much of the stack as the ring has room for, its base where that is further away and the ring not half full, and the
- * stack before it.
+ * Sends as much of the stack as the ring has room for; its base too, if that is further away and the ring is less than half
+ * full; and the previous stack.
  */
 static __always_inline int send_stack(struct sw_slot *slot)
 {
@@ -145,8 +145,8 @@ static __always_inline int send_stack(struct sw_slot *slot)
 }
 
 /*
- * Whether a snapshot of this kind's sample under way was sent. Not static, so that the verifier looks at it once and not for
- * each end of a walk (see `read_context`).
+ * Sends a snapshot of the current sample of this kind; returns whether it did. Not static, so that the verifier checks it
+ * once and not for each end of a walk (see `read_context`).
  */
 __noinline int send_snapshot(__u32 kind)
 {

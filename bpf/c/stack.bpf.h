@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * A stack as it grows from the leaf: frames in the slot, a running hash over them, and what leaves for the receiver.
+ * Building a stack from the leaf: frames in the slot, a running hash over them, and sending them to the receiver.
  *
- * A body leaves once an epoch; every sample names its stack by hash. A stack longer than a chunk is a chain: a body
- * that lists the hashes of its chunks, so that deep recursion sends few of them.
+ * A body is sent once per epoch; every sample refers to its stack by hash. A stack longer than a chunk is a chain: a body
+ * that lists the hashes of its chunks, so that deep recursion sends few distinct chunks.
  */
 #ifndef SIDEWINDER_STACK_BPF_H
 #define SIDEWINDER_STACK_BPF_H
@@ -17,7 +17,7 @@ static __always_inline __u64 mix(__u64 hash, __u64 word, __u64 key)
 }
 
 /*
- * The lanes absorb two combinations of the words that together lose nothing: their determinant,
+ * The lanes absorb two combinations of the words that together lose no information: their determinant,
  * 1 - key[0] * (key[2] << 1), is odd, so it has an inverse modulo 2^64.
  */
 static __always_inline void absorb(struct sw_hash *hash, __u64 a, __u64 b)
@@ -34,8 +34,8 @@ static __always_inline struct sw_hash hash_seed(__u32 type)
 }
 
 /*
- * The receiver drains rings by the clock; only a record that fills another quarter wakes it. Rings have a power of two of
- * bytes, so that nothing need be divided.
+ * The flags that decide whether a record wakes the receiver. The receiver polls the rings; only a record that starts another
+ * quarter of the ring wakes it. Sizes of rings are powers of two, so this needs no division.
  */
 static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 bytes_of_ring)
 {
@@ -44,15 +44,15 @@ static __always_inline __u64 wakeup(__u64 bytes_before, __u64 bytes, __u64 bytes
 	return (bytes_before ^ bytes_after) >= bytes_of_ring / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-/* The same for a record that is about to go into one of the CPUs' rings. */
+/* The same for a record that is about to be written to a CPU's ring. */
 static __always_inline __u64 wakeup_of(void *ring, __u32 bytes)
 {
 	return wakeup(bpf_ringbuf_query(ring, BPF_RB_AVAIL_DATA), bytes, ring_bytes);
 }
 
 /*
- * Sends a record of at most so many bytes through this CPU's ring. Verifiers before Linux 5.16 forget the bounds of what
- * compilers keep on the stack meanwhile: they are looked at last.
+ * Sends a record of at most `most` bytes through this CPU's ring. Verifiers before Linux 5.16 lose the bounds of values that
+ * compilers spill to the stack, so the bound is checked last.
  */
 static __always_inline bool send(void *ring, void *record, __u32 bytes, const __u32 most)
 {
@@ -63,8 +63,8 @@ static __always_inline bool send(void *ring, void *record, __u32 bytes, const __
 }
 
 /*
- * The set that a hash belongs to, and whether it holds it in this epoch. An entry holds what it says as long as its epoch is
- * that one: the epoch is read first here, and written last. A torn entry, written by two CPUs at once, equals neither hash.
+ * The set of a hash, and below, whether it contains the hash in this epoch. An entry is valid while its epoch is the current
+ * one: the epoch is read first, and written last. A torn entry, written by two CPUs at once, equals neither hash.
  */
 static __always_inline struct sw_known_set *known_set(const struct sw_hash *hash)
 {
@@ -84,7 +84,7 @@ static __always_inline bool is_known(struct sw_known_set *set, const struct sw_h
 	return found;
 }
 
-/* Takes the place of an entry of an older epoch, else of one that the hash chooses. */
+/* Adds a hash to its set. Replaces an entry of an older epoch, otherwise one that the hash selects. */
 static __always_inline void remember(struct sw_known_set *set, const struct sw_hash *hash, __u32 epoch)
 {
 	__u32 way = (hash->hi >> 32) & (SW_KNOWN_WAYS - 1);
@@ -102,8 +102,8 @@ static __always_inline void remember(struct sw_known_set *set, const struct sw_h
 }
 
 /*
- * Sends the body in the slot unless it is known, and only then remembers it: a sample that finds its stack known
- * follows a body that was sent. The body is `count` entries of 16 bytes, frames or hashes.
+ * Sends the body in the slot unless it is known, and adds it to the known stacks only after sending it: so if a sample's
+ * stack is known, its body was sent before. The body is `count` entries of 16 bytes, frames or hashes.
  */
 static __noinline int send_body(struct sw_slot *slot, __u32 type)
 {
@@ -142,7 +142,7 @@ static __always_inline void start_stack(struct sw_slot *slot)
 	slot->hash = hash_seed(SW_RECORD_STACK);
 }
 
-/* Ends the chunk that is being filled and puts its hash on the chain. */
+/* Ends the current chunk and appends its hash to the chain. */
 static __noinline int end_chunk(struct sw_slot *slot)
 {
 	__u32 chunk = slot->chunks;
@@ -156,7 +156,7 @@ static __noinline int end_chunk(struct sw_slot *slot)
 	return 1;
 }
 
-/* Writes a frame into the chunk and absorbs it in a hash. */
+/* Writes a frame into the current chunk and adds it to a hash. */
 static __always_inline void put_frame(struct sw_slot *slot, struct sw_hash *hash, __u32 at, __u64 head, __u64 address)
 {
 	slot->frames[at & (SW_CHUNK_FRAMES - 1)].head = head;
@@ -164,7 +164,7 @@ static __always_inline void put_frame(struct sw_slot *slot, struct sw_hash *hash
 	absorb(hash, head, address);
 }
 
-/* Appends the next frame towards the root. False: no room for the chunk that it filled. */
+/* Appends the next frame towards the root. False: the chain or the ring has no room for the chunk that is full. */
 static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 address)
 {
 	__u32 at = slot->count;
@@ -180,7 +180,7 @@ static __always_inline bool push_frame(struct sw_slot *slot, __u64 head, __u64 a
 	return true;
 }
 
-/* Ends the stack: afterwards slot->hash names it, and its bodies have left. The hash covers the outcome. */
+/* Ends the stack: slot->hash is then its hash, which covers the outcome, and its bodies are sent. */
 static __always_inline bool end_stack(struct sw_slot *slot, __u32 outcome)
 {
 	absorb(&slot->hash, outcome, slot->depth);

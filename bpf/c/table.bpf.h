@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* From an address to its mapping, its file's table, and the rule in force: the only reader of intf.h's table format. */
+/* Lookup of an address's mapping, its file's table, and its unwind rule: the only reader of intf.h's table format. */
 #ifndef SIDEWINDER_TABLE_BPF_H
 #define SIDEWINDER_TABLE_BPF_H
 
@@ -15,7 +15,7 @@ static __always_inline __u32 location_offset(sw_location location)
 	return (__u32)location;
 }
 
-/* The place in `processes` where the search for a pid starts. */
+/* The index in `processes` where the search for a pid starts. */
 static __always_inline __u32 process_place(__u32 pid)
 {
 	return (pid * SW_HASH_MULTIPLIER) >> SW_PROCESS_PLACE_SHIFT;
@@ -39,8 +39,8 @@ static __always_inline int enter_ranges(struct sw_slot *slot, sw_location locati
 }
 
 /*
- * Prepares the slot for walks in a process, by what was known of it at a time. False: its mappings are unknown, are
- * those of a later time, or were learnt before it started or last ran exec and may be those of another program.
+ * Prepares the slot for walks in a process, with its mappings at `time_ns`. False: its mappings are unknown, or were read
+ * at a later time, or were read before it started or last ran exec, so they may be those of another program.
  */
 static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 start_ns, __u64 time_ns)
 {
@@ -57,9 +57,9 @@ static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 
 		if (READ_ONCE(process->pid) != pid)
 			continue;
 		/*
-		 * The receiver writes the ranges, then up to when they are known, then whose they are: read the other way
-		 * round, the ranges are at least as new as what is said of them. The clock is read after them, since it
-		 * advances before ranges are written where others were.
+		 * The receiver writes the ranges, then known_ns, then the pid. Reading in the opposite order ensures that
+		 * the ranges are at least as new as known_ns. The clock is read after the ranges, since it advances before
+		 * the memory of old ranges is reused.
 		 */
 		smp_rmb();
 		known_ns = smp_load_acquire(&process->known_ns);
@@ -70,7 +70,7 @@ static __always_inline int enter_process(struct sw_slot *slot, __u32 pid, __u64 
 	return 0;
 }
 
-/* Caches in the slot where the table of a segment is, so that frames in the same segment find it there. */
+/* Caches the location of a segment's table in the slot, for further frames in the same segment. */
 static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 {
 	struct sw_segment *segment = bpf_map_lookup_elem(&segments, &number);
@@ -83,7 +83,7 @@ static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 	slot->segment_bytes = 0;
 	if (!number || !segment || !cpu)
 		return;
-	/* What it leads to is read by way of it. */
+	/* Ordered by address dependency: the table is read through its location. */
 	location = READ_ONCE(segment->location);
 	if (!location)
 		return;
@@ -104,8 +104,8 @@ static __always_inline void enter_segment(struct sw_slot *slot, __u32 number)
 }
 
 /*
- * Finds the executable mapping that holds an address, by binary search, and makes it the slot's. False: none does.
- * range_bytes is then 0, so that no address is taken to be in it.
+ * Finds the executable mapping that contains an address, by binary search, and caches it in the slot. False if there is
+ * none. Without mappings, range_bytes is 0, so that no address is considered to be in the cached one.
  */
 static __noinline int enter_range(struct sw_slot *slot, __u64 address)
 {
@@ -145,8 +145,8 @@ static __noinline int enter_range(struct sw_slot *slot, __u64 address)
 #define SW_NO_ROW (~0u)
 
 /*
- * The last of some rows that starts at or below a place, SW_NO_ROW if none does. `row` and `end` are offsets in the chunk.
- * Inlined, since a call would make each step longer by a third where the kernel guards returns (see SW_FRAMES_PER_ROUND).
+ * The last row that starts at or below an offset, SW_NO_ROW if none does. `row` and `end` are offsets in the chunk.
+ * Inlined, since a call would make each step a third slower if the kernel mitigates SRSO (see SW_FRAMES_PER_ROUND).
  */
 static __always_inline __u32 last_row(__u8 *chunk, __u32 row, __u32 end, __u32 place)
 {
@@ -171,13 +171,13 @@ static __always_inline __u32 number_in_row(__u32 row)
 	return row & (SW_RULES_MAX - 1);
 }
 
-/* Where in its segment's chunk a rule or a run is. */
+/* The offset of a rule or a run in its segment's chunk. */
 static __always_inline __u32 offset_of_number(struct sw_slot *slot, __u32 number)
 {
 	return slot->segment_rules + number * sizeof(struct sw_rule);
 }
 
-/* The number of the rule in force at a file offset, in the chunk of the slot's segment. */
+/* The index of the rule for a file offset, from the table of the slot's segment. */
 static __always_inline __u32 rule_number(struct sw_slot *slot, __u8 *chunk, __u64 file_offset)
 {
 	__u32 text = file_offset - slot->segment_file_offset, place = text & (SW_BUCKET_BYTES - 1);
@@ -190,7 +190,7 @@ static __always_inline __u32 rule_number(struct sw_slot *slot, __u8 *chunk, __u6
 	end = slot->segment_rows + *sw_at(__u16, chunk, index + sizeof(__u16), sizeof(__u16)) * sizeof(__u16);
 	last = last_row(chunk, row, end, place);
 	if (last == SW_NO_ROW) {
-		/* The last row of an earlier bucket. If it is a run, that is over. */
+		/* The last row of an earlier bucket. If it is a run, its last entry holds. */
 		last = *sw_at(__u16, chunk, row - sizeof(__u16), sizeof(__u16));
 		place = SW_BUCKET_BYTES - 1;
 	} else {
@@ -201,7 +201,7 @@ static __always_inline __u32 rule_number(struct sw_slot *slot, __u8 *chunk, __u6
 		return number;
 	run = offset_of_number(slot, number);
 	end = run + sizeof(struct sw_run);
-	/* Most calls come after their function's prologue. */
+	/* Most calls are after their function's prologue, so the last entry is tried first. */
 	last = *sw_at(__u16, chunk, end - sizeof(__u16), sizeof(__u16));
 	if (last >> SW_RULE_BITS > place)
 		last = last_row(chunk, run, end, place);
@@ -218,7 +218,7 @@ static __always_inline __u64 frame_head(__u32 kind, __u32 flags, __u64 id)
 	return kind | flags << SW_FRAME_FLAGS_SHIFT | id << SW_FRAME_ID_SHIFT;
 }
 
-/* Where the frame at hand is remembered, if it is. */
+/* The cache entry for the current frame. */
 static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
 {
 	__u32 number = ((__u32)slot->pc * SW_HASH_MULTIPLIER) >> (32 - SW_FOUND_BITS);
@@ -227,8 +227,8 @@ static __always_inline struct sw_found *place_of_frame(struct sw_slot *slot)
 }
 
 /*
- * What is remembered holds until the clock advances: some times a second, which tells the receiver what tables are used, and
- * before memory of the arena is used for something else.
+ * Whether a cache entry is that of the current frame. Entries are valid until the clock advances: a few times a second, so
+ * that the receiver sees which tables are used, and before memory of the arena is reused.
  */
 static __always_inline bool is_remembered(const struct sw_slot *slot, const struct sw_found *found)
 {
@@ -236,7 +236,7 @@ static __always_inline bool is_remembered(const struct sw_slot *slot, const stru
 	       found->is_return_address == slot->is_return_address;
 }
 
-/* Finds out what the frame at hand is, and how it leads to its caller. False: it is in no executable mapping. */
+/* Looks up the current frame and its rule, and caches both. False: it is in no executable mapping. */
 static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 {
 	__u32 flags = slot->is_return_address ? SW_FRAME_RETURN_ADDRESS : 0;
@@ -262,7 +262,7 @@ static __noinline int find_frame(struct sw_slot *slot, struct sw_found *found)
 	found->address = file_offset + slot->is_return_address;
 	chunk = arena_chunk(slot->segment_chunk);
 	if (!slot->segment_bytes || !chunk) {
-		/* Not remembered: the table may come at any time. */
+		/* Not cached: the table may be loaded at any time. */
 		found->number = SW_RULE_FIRST_FREE;
 		found->rule = (struct sw_rule){ .cfa_base = SW_CFA_NONE, .cfa_offset = SW_OUTCOME_NO_TABLE };
 		return 1;

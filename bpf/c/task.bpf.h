@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* What we ask of a task: who it is in the receiver's eyes, and when it started. */
+/* Properties of a task: its ids in the receiver's PID namespace, its name, start time and state. */
 #ifndef SIDEWINDER_TASK_BPF_H
 #define SIDEWINDER_TASK_BPF_H
 
@@ -8,8 +8,8 @@
 #include <bpf/bpf_core_read.h>
 
 /*
- * Whether the running kernel has a helper, as its own type information says: a constant by the time that the verifier
- * looks, which removes what depends on it.
+ * Whether the running kernel has a helper, according to its type information: a constant when the verifier runs, which
+ * removes the code that depends on a missing helper.
  */
 #define sw_has_helper(name) bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_##name)
 
@@ -21,7 +21,8 @@ static __always_inline struct task_struct *current_task(void)
 }
 
 /*
- * A field of a task: a load where tasks are trusted pointers (bpf_get_current_task_btf, since Linux 5.11), else a call.
+ * A field of a task: a load if tasks are trusted pointers (bpf_get_current_task_btf, since Linux 5.11), otherwise a helper
+ * call.
  */
 #define sw_task(task, ...)                                                                                    \
 	(sw_has_helper(get_current_task_btf) ? ___arrow(task, __VA_ARGS__) : BPF_CORE_READ(task, __VA_ARGS__))
@@ -40,8 +41,8 @@ static __always_inline __u64 current_pid_tgid(void)
 #define SW_PID_NAMESPACES_MAX 32
 
 /*
- * The task's number in the receiver's PID namespace; 0 where that namespace does not know it. A task has a number in
- * its own namespace, the last, and in each of its ancestors.
+ * The task's id in the receiver's PID namespace; 0 if it isn't in that namespace. A task has an id in its own namespace, the
+ * last level, and in each ancestor of that.
  */
 static __always_inline __u32 number_in_namespace(struct task_struct *task)
 {
@@ -70,7 +71,7 @@ static __always_inline __u32 process_id(struct task_struct *task)
 	return pid_namespace_inode ? number_in_namespace(sw_task(task, group_leader)) : (__u32)sw_task(task, tgid);
 }
 
-/* Copies the name of the current task: SW_COMM_BYTES, in two words. */
+/* Copies the name of the current task: SW_COMM_BYTES bytes, as two words. */
 static __always_inline void copy_name(char *to, struct task_struct *task)
 {
 	const __u64 *name = (const void *)task->comm;
@@ -90,8 +91,8 @@ static __always_inline __u64 process_start_ns(struct task_struct *task)
 }
 
 /*
- * Whether a task with these flags never runs a user's code. Workers of io_uring and vhost have the memory of the process that
- * they work for, and registers copied from the thread that made them.
+ * Whether a task with these flags never runs user code. Workers of io_uring and vhost share the memory of the process that
+ * they work for, and their registers are a copy of those of the thread that created them.
  */
 static __always_inline bool is_kernel_thread(__u32 task_flags)
 {
@@ -99,8 +100,8 @@ static __always_inline bool is_kernel_thread(__u32 task_flags)
 }
 
 /*
- * Whether the task is inside execve, where it may have its new memory and still its old registers. Without the field that
- * can't be told.
+ * Whether the task is inside execve, where it may already have its new memory, but still its old registers. False if the
+ * kernel doesn't have the field.
  */
 static __always_inline bool in_execve(struct task_struct *task)
 {

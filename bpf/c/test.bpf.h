@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * Programs that tests load, and that no release contains: samples at a place in a program (uprobes), which the CPU clock
- * interrupts, and walks from registers that the test makes up.
+ * Programs for tests, which no release contains: samples at an address of a program (uprobes), which the CPU clock can
+ * interrupt, and walks from registers that a test supplies.
  */
 #ifndef SIDEWINDER_TEST_BPF_H
 #define SIDEWINDER_TEST_BPF_H
 
 struct sw_walks probe_walks SEC(".maps");
 
-__u64 probes_lost; /* passes through a probed place that left no sample */
+__u64 probes_lost; /* hits of a probe without a sample */
 
 /*
- * Outcomes are counted apart here: these are no interrupts. A CPU clock that interrupts such a program takes the next
- * slot.
+ * Ends the sample of a probe. Its outcome isn't counted: it isn't an interrupt. If the CPU clock interrupts this program, it
+ * takes the next slot.
  */
 static __always_inline int end_pass(struct sw_slot *slot, struct sw_cpu *cpu)
 {
@@ -88,8 +88,8 @@ int walk_probe_by_calls(struct pt_regs *ctx)
 }
 
 /*
- * Walks from the registers to which the first argument points, in memory of the calling process (BPF_PROG_TEST_RUN), as if
- * it had been interrupted there. Returns whether there was a walk.
+ * Walks from the registers that the first argument points to, in memory of the calling process (BPF_PROG_TEST_RUN), as if it
+ * had been interrupted there. Returns whether there was a sample.
  */
 SEC("raw_tp")
 int walk_given(struct bpf_raw_tracepoint_args *ctx)

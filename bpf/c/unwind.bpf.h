@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
 /*
- * The walk of a user stack, from registers in a slot to the start of the thread. It knows no program type: whoever
- * claims a slot and fills in the registers can walk.
+ * Walks a user stack, from the registers in a slot to the start of the thread. Independent of the program type: any program
+ * that has claimed a slot and filled in the registers can walk.
  */
 #ifndef SIDEWINDER_UNWIND_BPF_H
 #define SIDEWINDER_UNWIND_BPF_H
@@ -14,15 +14,15 @@
 /* ---- Reading the stack --------------------------------------------------------------------------------- */
 
 /*
- * A read of user memory costs about the same for 8 bytes as for 2 KiB, so the stack is read by the window. Windows
- * start a little below the wanted word: the saved frame pointer lies below the return address.
+ * A read of user memory costs about the same for 8 bytes as for 2 KiB, so the stack is read in windows. A window starts a
+ * little below the requested word: the saved frame pointer is below the return address.
  */
 #define SW_WINDOW_LEAD 64
 
 /*
- * The first window of a stack has as much as the stack before took, and at most this much more of the same page: one that
- * was never touched may follow, as it does above the first frames of many a program, and a read that gets there takes as
- * long as five.
+ * The first window of a stack has the size of the previous stack, plus at most this much more of the same page. The next
+ * page may never have been touched, as above the first frames of many programs, and a read that gets there takes as long as
+ * five.
  */
 #define SW_WINDOW_SPARE 256
 
@@ -39,12 +39,12 @@ static __always_inline bool read_window(struct sw_slot *slot, __u64 start, __u32
 {
 	slot->window_start = start;
 	slot->window_bytes = bytes;
-	/* Looked at last, for verifiers that forget the bounds of what compilers keep on the stack. */
+	/* Checked last, for verifiers that lose the bounds of values that compilers spill to the stack. */
 	barrier_var(bytes);
 	return bytes <= SW_STACK_WINDOW_BYTES && !bpf_probe_read_user(slot->window, bytes, (void *)start);
 }
 
-/* Moves the window to a word, which it then holds in full. False: that can't be read. */
+/* Moves the window so that it contains a whole word. False: the word can't be read. */
 static __noinline int move_window(struct sw_slot *slot, __u64 address)
 {
 	__u64 start = address - SW_WINDOW_LEAD;
@@ -52,14 +52,14 @@ static __noinline int move_window(struct sw_slot *slot, __u64 address)
 
 	if (read_window(slot, start, slot->window_bytes ? SW_STACK_WINDOW_BYTES : first_window_bytes(slot, start)))
 		return 1;
-	/* The window may have left the stack at either end: try what is on the word's own page. */
+	/* The window may extend beyond either end of the stack: try the part on the word's own page. */
 	if (to_page_end <= SW_WINDOW_LEAD) {
 		start += to_page_end;
 		to_page_end = SW_PAGE_BYTES;
 	}
 	if (to_page_end > SW_STACK_WINDOW_BYTES)
 		to_page_end = SW_STACK_WINDOW_BYTES;
-	/* A word may lie on two pages. */
+	/* A word may be on two pages. */
 	if (start + to_page_end - address >= sizeof(__u64) && read_window(slot, start, to_page_end))
 		return 1;
 	if (read_window(slot, address, sizeof(__u64)))
@@ -68,7 +68,7 @@ static __noinline int move_window(struct sw_slot *slot, __u64 address)
 	return 0;
 }
 
-/* What was not to be had is taken for nothing at all; walks that can ask will tell whether the page was only absent. */
+/* Ends the walk at an unreadable address, as a bad one; walk_by_loop checks afterwards whether the page was only absent. */
 static __always_inline bool unreadable(struct sw_slot *slot, __u64 address)
 {
 	slot->outcome = SW_OUTCOME_BAD_ADDRESS;
@@ -102,8 +102,8 @@ static __always_inline bool stop(struct sw_slot *slot, __u32 outcome)
 }
 
 /*
- * The value of a register in the frame at hand: callers' frames have only the two that are tracked, and
- * SW_REG_CALLEE_SAVED where all rules on the way said where it is.
+ * The value of a register in the current frame. In callers' frames only the two tracked registers are known, and
+ * SW_REG_CALLEE_SAVED if all rules so far said where it is.
  */
 static __always_inline bool register_value(struct sw_slot *slot, __u32 number, __u64 *value)
 {
@@ -170,10 +170,10 @@ static __always_inline bool enter_guessed(struct sw_slot *slot, __u64 pc, __u64 
 #define SW_CALLED_ANOTHER 3
 
 /*
- * Where nothing is known of the code (generated at run time, or assembly without unwind information) frame pointers
- * are tried. What they must show: an aligned frame not far above the stack pointer, and a return address after a call.
- * 0: they don't. SW_CALLED_ANOTHER: it comes after a call of another function than the one at hand, unless any call will
- * do. The frame at hand is as it was, then. Not static, as step_in_slot: the verifier looks once.
+ * Tries the frame pointer in code without unwind information (generated at run time, or assembly). It must point to an
+ * aligned frame not far above the stack pointer, with a return address after a call. Returns 0 if it doesn't, and
+ * SW_CALLED_ANOTHER if the call was of a function other than the current one and `any_call` isn't set. The current frame is
+ * unchanged in both cases. Not static, like step_in_slot: the verifier checks it once.
  */
 __noinline int guess_by_frame_pointer(__u32 number, __u32 any_call)
 {
@@ -188,7 +188,7 @@ __noinline int guess_by_frame_pointer(__u32 number, __u32 any_call)
 		return 0;
 	if (!read_word(slot, frame + 8, &pc) || !read_word(slot, frame, &fp))
 		return 0;
-	/* That no mapping is known there has it read again: code that has just been generated is. */
+	/* The address may be outside known mappings, like newly generated code: then the receiver rereads the mappings. */
 	if (!is_after_call_of(pc, 0))
 		return 0;
 	if (!any_call && !is_after_call_of(pc, slot->pc - slot->is_return_address))
@@ -197,9 +197,9 @@ __noinline int guess_by_frame_pointer(__u32 number, __u32 any_call)
 }
 
 /*
- * Whether the frame of a function whose code returns at pc, and whose stack pointer is sp then, may be one: where its
- * rule says lies an address after a call of it. Only rules by the stack pointer can tell; the others refuse nothing.
- * What a function left on the stack that has returned since is refused by this where its frame is overwritten.
+ * Whether a function to which pc returns, with the stack pointer sp, can have a frame here: its rule must lead to an address
+ * after a call of it. Only rules based on the stack pointer are checked; with others the answer is yes. This rejects the
+ * remains of a function that has returned, if its frame was overwritten.
  */
 static __noinline int may_be_frame(struct sw_slot *slot, __u64 pc, __u64 sp)
 {
@@ -223,9 +223,9 @@ static __noinline int may_be_frame(struct sw_slot *slot, __u64 pc, __u64 sp)
 }
 
 /*
- * Makes the caller the frame at hand, if the word so far above the stack pointer is a return address: one in code, after a
- * call; `is_generated`: any call in code whose own frame may be one, else a call of the function at hand, below the frame
- * pointer.
+ * Steps to the caller if the word at index `word` above the stack pointer is a return address: in code, and after a call.
+ * With `is_generated`, any call in code whose own frame is plausible; otherwise a call of the current function, below the
+ * frame pointer.
  */
 __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
 {
@@ -250,18 +250,17 @@ __noinline int returns_through(__u32 number, __u32 word, __u32 is_generated)
 }
 
 /*
- * Goes on to a caller for which nothing vouches but its looks. 0: there is none.
+ * Steps to a plausible caller, without an unwind rule. Returns 0 if there is none.
  *
- * What just-in-time compilers generate has, where it keeps no frame pointers, one frame on the C stack, be it an empty one:
- * that of LuaJIT, PyPy and Guile goes on by jumps, or calls on a stack of its own. So the first return address above the
- * stack pointer is, as a rule, the one to which all of that code returns, but for those that earlier calls left in the parts
- * of that frame that nothing has been written to. It is often called by way of a stub that jumps to
- * it, so that any call will do.
+ * Code from just-in-time compilers that keeps no frame pointers has one frame on the C stack, possibly empty: the code of
+ * LuaJIT, PyPy and Guile continues by jumps, or calls on a stack of its own. So the first return address above the stack
+ * pointer is usually the one to which all of that code returns, except for remains of earlier calls in parts of the frame
+ * that were not written to. Such code is often called through a stub that jumps to it, so any call is accepted.
  *
- * In files, a frame pointer may lead to a return address after a call of another function. Either the function at hand has
- * no use for frame pointers and left its caller's in the register: then its own return address lies below, after a call
- * of it. Or it was reached by a jump from the function that was called, as V8's builtins are: then nothing of that sort
- * lies below.
+ * In code of files, a frame pointer may lead to a return address after a call of another function. Either the current
+ * function doesn't use frame pointers and left its caller's in the register: then its own return address is below, after a
+ * call of it. Or it was reached by a jump from the called function, as V8's builtins are: then there is no such address
+ * below.
  */
 __noinline int guess_caller(__u32 number, __u32 is_generated)
 {
@@ -283,7 +282,7 @@ __noinline int guess_caller(__u32 number, __u32 is_generated)
 	return !is_generated && guess_by_frame_pointer(number, 1) == 1;
 }
 
-/* A value of the caller from where the rule says that it is. */
+/* Reads a value of the caller from the location that the rule states. */
 static __always_inline bool saved_value(struct sw_slot *slot, __u8 place, __u8 number, __s32 offset, __u64 cfa,
 					__u64 *value)
 {
@@ -345,7 +344,7 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 			return false;
 		has_callee_saved = 1;
 	}
-	/* A leaf that moved its return address into a register has no frame. */
+	/* A leaf function that moved its return address into a register has no frame. */
 	if (!(cfa == slot->sp && rule->ra == SW_PLACE_REGISTER) && !may_go_to(slot, cfa))
 		return false;
 	enter_caller(slot, pc, cfa, fp);
@@ -355,18 +354,18 @@ static __always_inline bool step_by_rule(struct sw_slot *slot, const struct sw_r
 }
 
 /*
- * Whether this is no frame but the base of a stack that a library made for a fibre: whoever fills in its first frame has
- * nothing to return to, and writes 0. No call ever left a 0, but what a wrong rule or a guess takes for a return address may
- * be one. So each step up to here must have been by a rule, and the frame before must end where the ABI has a called
- * function's frame end, aligned: a rule that is wrong by one word, as those of hand-written code are, is not
- * believed.
+ * Whether this isn't a frame but the base of a stack that a library created for a fibre: its first frame has nothing to
+ * return to, so its return address is set to 0. A call never stores a 0, but a wrong rule or a guess may read one as a
+ * return address. So all steps up to here must have been by rules, and the previous frame must end at the alignment that
+ * the ABI requires of a called function's frame: this rejects rules that are wrong by one word, as those of hand-written
+ * code can be.
  */
 static __always_inline bool is_base(const struct sw_slot *slot)
 {
 	return !slot->pc && slot->is_return_address && !slot->guesses && slot->sp % SW_STACK_ALIGNMENT_BYTES == 0;
 }
 
-/* Appends the frame at hand and goes on to its caller. False: the walk is over, slot->outcome says how. */
+/* Appends the current frame and steps to its caller. False: the walk is over; slot->outcome says how it ended. */
 static __always_inline bool step(struct sw_slot *slot)
 {
 	struct sw_found *found = place_of_frame(slot);
@@ -375,7 +374,7 @@ static __always_inline bool step(struct sw_slot *slot)
 	if (!is_remembered(slot, found) && !find_frame(slot, found)) {
 		if (is_base(slot))
 			return stop(slot, SW_OUTCOME_COMPLETE);
-		/* An interrupted pc is real wherever it is; a return address may have been no such thing. */
+		/* An interrupted pc is certain, wherever it is; a return address may be a misread word. */
 		if (!slot->is_return_address && !push_frame(slot, frame_head(SW_FRAME_ANONYMOUS, 0, 0), slot->pc))
 			return stop(slot, SW_OUTCOME_RING_FULL);
 		return stop(slot, SW_OUTCOME_NO_MAPPING);
@@ -398,9 +397,9 @@ static __always_inline bool step(struct sw_slot *slot)
 	return step_by_rule(slot, &found->rule);
 }
 
-/* ---- The loop: the only place that knows how a program may repeat itself ------------------------------- */
+/* ---- The loop: the only code that depends on how a program may repeat itself --------------------------- */
 
-/* Makes the slot's registers the frame at hand. */
+/* Makes the interrupted frame, given by the slot's registers, the current one. */
 static __always_inline void start_walk(struct sw_slot *slot)
 {
 	slot->bytes_before = slot->sp - slot->first_sp;
@@ -438,7 +437,7 @@ static long walk_round(__u32 round, struct walk_context *context)
 }
 
 /*
- * Walks to the end of the stack; slot->outcome says which end. For programs that may pass functions to helpers
+ * Walks to the end of the stack; slot->outcome says how it ended. For programs that may pass functions to helpers
  * (bpf_loop and bpf_find_vma, since Linux 5.17).
  */
 static __always_inline void walk_by_loop(struct sw_slot *slot)
@@ -455,8 +454,8 @@ static __always_inline void walk_by_loop(struct sw_slot *slot)
 }
 
 /*
- * A step of its own: the verifier looks once at a function that is not static, however often it is called. Since such
- * functions take numbers alone before Linux 5.12, the slot is named by number.
+ * One step, as a function that isn't static: the verifier checks it once, however often it is called. Before Linux 5.12 such
+ * functions only take integers, so the slot is given by its index.
  */
 __noinline int step_in_slot(__u32 number)
 {
@@ -466,8 +465,8 @@ __noinline int step_in_slot(__u32 number)
 }
 
 /*
- * Walks some frames on; false: slot->outcome says how the stack ends. For programs that call themselves for the rest,
- * up to SW_CALLS_MAX times.
+ * Walks up to SW_FRAMES_PER_CALL frames. False: the walk is over; slot->outcome says how it ended. For programs that call
+ * themselves for the rest, up to SW_CALLS_MAX times.
  */
 static __always_inline bool walk_by_calls(__u32 slot)
 {

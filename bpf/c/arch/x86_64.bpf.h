@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* x86-64: what arch.bpf.h lists. */
+/* x86-64: the functions that arch.bpf.h lists. */
 #ifndef SIDEWINDER_ARCH_X86_64_BPF_H
 #define SIDEWINDER_ARCH_X86_64_BPF_H
 
@@ -8,7 +8,7 @@
 
 /* ---- Registers ----------------------------------------------------------------------------------------- */
 
-/* The code segment. */
+/* The code segment selector. */
 typedef __u64 sw_abi;
 
 #define SW_ABI_NONE 0
@@ -20,7 +20,7 @@ static __always_inline bool interrupted_user_mode(struct bpf_perf_event_data *ct
 	return ctx->regs.cs & 3;
 }
 
-/* Field names differ between the interrupt's registers (UAPI) and a task's (the kernel's own). */
+/* Field names differ between the registers of an interrupt (UAPI) and those of a task (kernel-internal). */
 #define SW_COPY_REGISTERS(to, from, AX, DX, CX, BX, SI, DI, BP, SP, IP)                                       \
 	do {                                                                                                  \
 		(to)[0] = (from)->AX;                                                                         \
@@ -49,8 +49,8 @@ static __always_inline sw_abi registers_of_interrupt(__u64 *to, struct pt_regs *
 }
 
 /*
- * The barrier keeps compilers from folding these loads and those of registers_of_interrupt into one by a pointer to either,
- * which the verifier refuses.
+ * The barrier keeps compilers from merging these loads with those of registers_of_interrupt into loads through a pointer to
+ * either, which the verifier refuses.
  */
 static __always_inline sw_abi registers_by_helper(struct sw_slot *slot)
 {
@@ -62,7 +62,10 @@ static __always_inline sw_abi registers_by_helper(struct sw_slot *slot)
 	return abi;
 }
 
-/* What lies at the top of a task's kernel stack, by way of the window (before Linux 5.15, which has a helper). */
+/*
+ * Reads the registers from the top of the task's kernel stack, using the window as a buffer. For Linux before 5.15, which
+ * has a helper.
+ */
 static __noinline sw_abi registers_on_kernel_stack(struct sw_slot *slot)
 {
 	struct pt_regs___kernel *regs = (void *)slot->window;
@@ -82,7 +85,7 @@ static __always_inline sw_abi registers_of_task(struct sw_slot *slot)
 	return sw_has_helper(task_pt_regs) ? registers_by_helper(slot) : registers_on_kernel_stack(slot);
 }
 
-/* Where the thread's control block is; 0: it can't be told. */
+/* The address of the thread's control block; 0 if unknown. */
 static __always_inline __u64 thread_pointer(void)
 {
 	struct task_struct *task = current_task();
@@ -94,16 +97,16 @@ static __always_inline __u64 thread_pointer(void)
 
 /* ---- Calls --------------------------------------------------------------------------------------------- */
 
-#define SW_CALL_BYTES 8 /* as many as are read: the longest call without prefixes, FF /2 with SIB and disp32, has 7 */
+#define SW_CALL_BYTES 8 /* bytes to read: the longest call without prefixes, FF /2 with SIB and disp32, has 7 */
 #define SW_CALL_REL32_BYTES 5 /* E8 rel32 */
 
-/* The byte that lies so far before the return address, 1 to SW_CALL_BYTES, of the SW_CALL_BYTES there. */
+/* The byte at `distance` (1 to SW_CALL_BYTES) before the return address, from the SW_CALL_BYTES bytes in `code`. */
 static __always_inline __u8 byte_before(__u64 code, __u32 distance)
 {
 	return code >> (8 * (SW_CALL_BYTES - distance));
 }
 
-/* The length of a call by a register or a word of memory, FF /2; 0: it is none. Intel SDM, volume 2, section 2.1.5. */
+/* The length of an indirect call (FF /2); 0 if it isn't one. Intel SDM, volume 2, section 2.1.5. */
 static __always_inline __u32 indirect_call_bytes(__u8 modrm, __u8 sib)
 {
 	__u32 mod = modrm >> 6, rm = modrm & 7, with_sib = rm == 4;
@@ -133,8 +136,8 @@ static __always_inline bool is_indirect_call(__u64 code)
 }
 
 /*
- * Whether a call lies before an address of the process, and where it leads; *target is 0 where its code doesn't say, or can
- * be read in two ways. Code that can't be read proves nothing: no call.
+ * Whether a call instruction ends at an address of the process. *target is the call's target, or 0 if the instruction
+ * doesn't contain it, or can be decoded in two ways. Code that can't be read counts as no call.
  */
 static __noinline int is_after_call(__u64 address, __u64 *target)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR MIT) */
-/* x86-64: the kernel's own types, as in kernel.bpf.h. */
+/* x86-64: kernel-internal types, as in kernel.bpf.h. */
 #ifndef SIDEWINDER_ARCH_X86_64_KERNEL_BPF_H
 #define SIDEWINDER_ARCH_X86_64_KERNEL_BPF_H
 
